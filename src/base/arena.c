@@ -1,0 +1,197 @@
+/* arena.c - memory by lifetime, and the only file that calls malloc().
+ *
+ * An arena is a stack of blocks.  Small requests share a block; one larger than block_bytes gets
+ * a block of its own, so nothing is wasted on big tensors.
+ */
+#include "arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN 64    /* one cache line; also what the SIMD kernels want */
+
+struct block {
+    struct block *next;     /* older */
+    size_t cap, used;
+    unsigned char *data;    /* inside this allocation, aligned */
+};
+
+struct pare_arena {
+    struct block *top;
+    struct block *spare;    /* kept by pare_rewind */
+    size_t block_bytes;
+};
+
+int pare_oom_countdown;
+
+static void *block_malloc(size_t n)
+{
+    if (pare_oom_countdown > 0 && --pare_oom_countdown == 0)
+        return NULL;
+    return malloc(n);
+}
+
+static int push_block(struct pare_arena *a, size_t need)
+{
+    size_t cap = need > a->block_bytes ? need : a->block_bytes;
+    struct block *b = a->spare;
+
+    if (b && b->cap >= need) {
+        a->spare = NULL;
+    } else {
+        if (cap > SIZE_MAX - sizeof(*b) - ALIGN)
+            return PARE_ENOMEM;
+        b = block_malloc(sizeof(*b) + ALIGN + cap);
+        if (!b)
+            return PARE_ENOMEM;
+        b->data = (unsigned char *)(((uintptr_t)(b + 1) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
+        b->cap = cap;
+    }
+    b->used = 0;
+    b->next = a->top;
+    a->top = b;
+    return 0;
+}
+
+struct pare_arena *pare_arena_new(size_t block_bytes)
+{
+    struct pare_arena *a = block_malloc(sizeof(*a));
+
+    if (!a)
+        return NULL;
+    a->top = a->spare = NULL;
+    a->block_bytes = block_bytes;
+    return a;
+}
+
+static void pop_block(struct pare_arena *a, bool keep)
+{
+    struct block *b = a->top;
+
+    a->top = b->next;
+    if (keep && (!a->spare || a->spare->cap < b->cap)) {
+        free(a->spare);
+        a->spare = b;
+    } else {
+        free(b);
+    }
+}
+
+void pare_reset(struct pare_arena *a, struct pare_mark m)
+{
+    while (a->top && a->top != m.block)
+        pop_block(a, false);
+    if (a->top)
+        a->top->used = m.used;
+}
+
+void pare_rewind(struct pare_arena *a, struct pare_mark m)
+{
+    while (a->top && a->top != m.block)
+        pop_block(a, true);
+    if (a->top)
+        a->top->used = m.used;
+}
+
+struct pare_mark pare_mark(const struct pare_arena *a)
+{
+    return (struct pare_mark){ a->top, a->top ? a->top->used : 0 };
+}
+
+void pare_arena_free(struct pare_arena *a)
+{
+    if (!a)
+        return;
+    pare_reset(a, (struct pare_mark){ NULL, 0 });
+    free(a->spare);
+    free(a);
+}
+
+size_t pare_arena_bytes(const struct pare_arena *a)
+{
+    size_t sum = a->spare ? a->spare->cap : 0;
+
+    for (const struct block *b = a->top; b; b = b->next)
+        sum += b->cap;
+    return sum;
+}
+
+void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
+{
+    size_t bytes;
+    void *p;
+
+    if (size && n > (SIZE_MAX - ALIGN) / size)
+        return NULL;
+    bytes = (n * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (!bytes)
+        bytes = ALIGN;
+    if (!a->top || a->top->cap - a->top->used < bytes)
+        if (push_block(a, bytes))
+            return NULL;
+    p = a->top->data + a->top->used;
+    a->top->used += bytes;
+    return p;
+}
+
+void *pare_alloc(struct pare_arena *a, size_t n, size_t size)
+{
+    void *p = pare_alloc_raw(a, n, size);
+
+    return p ? memset(p, 0, n * size) : NULL;
+}
+
+char *pare_strndup(struct pare_arena *a, const char *s, size_t n)
+{
+    char *p = pare_alloc_raw(a, n + 1, 1);
+
+    if (!p)
+        return NULL;
+    if (n)
+        memcpy(p, s, n);
+    p[n] = '\0';
+    return p;
+}
+
+char *pare_strdup(struct pare_arena *a, const char *s)
+{
+    return pare_strndup(a, s, strlen(s));
+}
+
+char *pare_sprintf(struct pare_arena *a, const char *fmt, ...)
+{
+    va_list ap;
+    char *p;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return NULL;
+    p = pare_alloc_raw(a, (size_t)n + 1, 1);
+    if (!p)
+        return NULL;
+    va_start(ap, fmt);
+    vsnprintf(p, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    return p;
+}
+
+void *pare_grow(struct pare_arena *a, void *array, int n, int *cap, size_t size)
+{
+    int more = *cap ? *cap * 2 : 8;
+    void *p;
+
+    if (n < *cap)
+        return array;
+    p = pare_alloc(a, (size_t)more, size);
+    if (!p)
+        return NULL;
+    if (n)
+        memcpy(p, array, (size_t)n * size);
+    *cap = more;
+    return p;
+}

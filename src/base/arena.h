@@ -1,0 +1,24 @@
+/* arena.h - memory by lifetime; see pare.h for the functions that everybody uses. */
+#ifndef PARE_BASE_ARENA_H
+#define PARE_BASE_ARENA_H
+
+#include <pare/pare.h>
+
+/* Test hook: when positive, the n-th block allocation from now fails. */
+extern int pare_oom_countdown;
+
+/* Drop everything since m but keep the largest block, so that a loop that resets every turn
+ * stops asking the system for memory. */
+void pare_rewind(struct pare_arena *a, struct pare_mark m);
+
+size_t pare_arena_bytes(const struct pare_arena *a);    /* what it holds from the system */
+
+char *pare_strdup(struct pare_arena *a, const char *s);
+char *pare_strndup(struct pare_arena *a, const char *s, size_t n);
+char *pare_sprintf(struct pare_arena *a, const char *fmt, ...) PARE_PRINTF(2, 3);
+
+/* Make room for one more element in an arena array: returns the array, perhaps moved, or NULL.
+ * `cap` is updated; start with NULL, 0. */
+void *pare_grow(struct pare_arena *a, void *array, int n, int *cap, size_t size);
+
+#endif

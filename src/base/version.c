@@ -1,0 +1,7 @@
+/* version.c - the number in the VERSION file. */
+#include <pare/pare.h>
+
+const char *pare_version(void)
+{
+    return PARE_VERSION;
+}

@@ -1,0 +1,237 @@
+/* graph.c - build, order and copy graphs. */
+#include "graph.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the graph");
+}
+
+struct pare_graph *pare_graph_new(struct pare_arena *a, const struct pare_graph *outer,
+                                  struct pare_err *err)
+{
+    struct pare_graph *g = pare_alloc(a, 1, sizeof(*g));
+
+    if (!g) {
+        no_memory(err);
+        return NULL;
+    }
+    g->arena = a;
+    g->outer = outer;
+    g->name = "";
+    return g;
+}
+
+struct pare_value *pare_graph_value(struct pare_graph *g, const char *name, struct pare_err *err)
+{
+    struct pare_value *v = pare_map_get(&g->names, name), **list;
+
+    if (v)
+        return v;
+    v = pare_alloc(g->arena, 1, sizeof(*v));
+    list = pare_grow(g->arena, g->value, g->n_values, &g->cap_values, sizeof(*list));
+    if (!v || !list) {
+        no_memory(err);
+        return NULL;
+    }
+    g->value = list;
+    v->name = name;
+    v->id = g->n_values;
+    v->t.rank = -1;
+    if (pare_map_set(&g->names, g->arena, name, v, err))
+        return NULL;
+    g->value[g->n_values++] = v;
+    return v;
+}
+
+struct pare_value *pare_graph_find(const struct pare_graph *g, const char *name)
+{
+    for (; g; g = g->outer) {
+        struct pare_value *v = pare_map_get(&g->names, name);
+
+        if (v)
+            return v;
+    }
+    return NULL;
+}
+
+struct pare_node *pare_graph_add(struct pare_graph *g, int n_in, int n_out, struct pare_err *err)
+{
+    struct pare_node *n = pare_alloc(g->arena, 1, sizeof(*n)), **list;
+
+    list = pare_grow(g->arena, g->node, g->n_nodes, &g->cap_nodes, sizeof(*list));
+    if (!n || !list) {
+        no_memory(err);
+        return NULL;
+    }
+    g->node = list;
+    n->in = pare_alloc(g->arena, (size_t)n_in, sizeof(*n->in));
+    n->out = pare_alloc(g->arena, (size_t)n_out, sizeof(*n->out));
+    if (!n->in || !n->out) {
+        no_memory(err);
+        return NULL;
+    }
+    n->n_in = n_in;
+    n->n_out = n_out;
+    n->name = n->type = n->domain = "";
+    g->node[g->n_nodes++] = n;
+    return n;
+}
+
+/* Input k of a node, captured values of the outer graph after the plain ones. */
+static struct pare_value *input(const struct pare_node *n, int k)
+{
+    return k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
+}
+
+/* Where each node stands in a depth-first walk over makers. */
+struct walk {
+    int *maker;     /* per value: index of the node that makes it, or -1 */
+    int *next;      /* per node: how many of its inputs have been looked at */
+    char *state;    /* per node: 0 new, 1 on the stack, 2 placed */
+    int *stack;
+    struct pare_node **order;
+    int depth, placed;
+};
+
+/* Look at one more input of the node on top of the stack, or place it. */
+static int walk_step(const struct pare_graph *g, struct walk *w, struct pare_err *err)
+{
+    int i = w->stack[w->depth - 1], j;
+    struct pare_node *n = g->node[i];
+    const struct pare_value *v;
+
+    if (w->next[i] == n->n_in + n->n_cap) {
+        w->state[i] = 2;
+        w->order[w->placed++] = n;
+        w->depth--;
+        return 0;
+    }
+    v = input(n, w->next[i]++);
+    if (!v || v->id >= g->n_values || g->value[v->id] != v)
+        return 0;                       /* absent, or from a graph around */
+    j = w->maker[v->id];
+    if (j < 0 || w->state[j] == 2)
+        return 0;
+    if (w->state[j] == 1)
+        return pare_fail(err, PARE_EFORMAT,
+                         "node '%s' (%s) needs its own result: the graph has a cycle",
+                         g->node[j]->name, g->node[j]->type);
+    w->state[j] = 1;
+    w->stack[w->depth++] = j;
+    return 0;
+}
+
+/* With an explicit stack, so that a long chain cannot exhaust ours.  Nodes that are in order
+ * already keep it. */
+int pare_graph_order(struct pare_graph *g, struct pare_err *err)
+{
+    struct pare_mark mark = pare_mark(g->arena);
+    size_t n = (size_t)g->n_nodes;
+    struct walk w = {
+        .maker = pare_alloc(g->arena, (size_t)g->n_values, sizeof(int)),
+        .next = pare_alloc(g->arena, n, sizeof(int)),
+        .state = pare_alloc(g->arena, n, 1),
+        .stack = pare_alloc(g->arena, n, sizeof(int)),
+        .order = pare_alloc(g->arena, n, sizeof(struct pare_node *)),
+    };
+    int rc = 0;
+
+    if (!w.maker || !w.next || !w.state || !w.stack || !w.order)
+        return no_memory(err);
+    for (int i = 0; i < g->n_values; i++)
+        w.maker[i] = -1;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i]->n_out; k++)
+            if (g->node[i]->out[k]) {
+                g->node[i]->out[k]->maker = g->node[i];
+                w.maker[g->node[i]->out[k]->id] = i;
+            }
+    for (int i = 0; i < g->n_nodes && !rc; i++) {
+        if (w.state[i])
+            continue;
+        w.state[i] = 1;
+        w.stack[w.depth++] = i;
+        while (w.depth && !rc)
+            rc = walk_step(g, &w, err);
+    }
+    if (!rc && n)
+        memcpy(g->node, w.order, n * sizeof(*w.order));
+    pare_reset(g->arena, mark);
+    return rc;
+}
+
+/* The clone of a value: of this graph by id; one from a graph around stays what it is. */
+static struct pare_value *twin(const struct pare_graph *from, const struct pare_graph *to,
+                               struct pare_value *v)
+{
+    if (!v || v->id >= from->n_values || from->value[v->id] != v)
+        return v;
+    return to->value[v->id];
+}
+
+static int clone_list(const struct pare_graph *from, struct pare_graph *to,
+                      struct pare_value **list, int n, struct pare_value ***out,
+                      struct pare_err *err)
+{
+    *out = pare_alloc(to->arena, (size_t)n, sizeof(**out));
+    if (!*out)
+        return no_memory(err);
+    for (int i = 0; i < n; i++)
+        (*out)[i] = twin(from, to, list[i]);
+    return 0;
+}
+
+static int clone_node(const struct pare_graph *from, struct pare_graph *to, int i,
+                      struct pare_err *err)
+{
+    const struct pare_node *old = from->node[i];
+    struct pare_node *n = pare_alloc(to->arena, 1, sizeof(*n));
+
+    if (!n)
+        return no_memory(err);
+    *n = *old;
+    to->node[i] = n;
+    PARE_TRY(clone_list(from, to, old->in, old->n_in, &n->in, err));
+    PARE_TRY(clone_list(from, to, old->out, old->n_out, &n->out, err));
+    PARE_TRY(clone_list(from, to, old->cap, old->n_cap, &n->cap, err));
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k])
+            n->out[k]->maker = n;
+    return 0;
+}
+
+static int clone_into(const struct pare_graph *from, struct pare_graph *to, struct pare_err *err)
+{
+    to->value = pare_alloc(to->arena, (size_t)from->n_values, sizeof(*to->value));
+    to->node = pare_alloc(to->arena, (size_t)from->n_nodes, sizeof(*to->node));
+    if (!to->value || !to->node)
+        return no_memory(err);
+    to->n_values = to->cap_values = from->n_values;
+    to->n_nodes = to->cap_nodes = from->n_nodes;
+    to->n_in = from->n_in;
+    to->n_out = from->n_out;
+    to->name = from->name;
+    for (int i = 0; i < from->n_values; i++) {
+        to->value[i] = pare_alloc(to->arena, 1, sizeof(**to->value));
+        if (!to->value[i])
+            return no_memory(err);
+        *to->value[i] = *from->value[i];
+        PARE_TRY(pare_map_set(&to->names, to->arena, to->value[i]->name, to->value[i], err));
+    }
+    for (int i = 0; i < from->n_nodes; i++)
+        PARE_TRY(clone_node(from, to, i, err));
+    PARE_TRY(clone_list(from, to, from->in, from->n_in, &to->in, err));
+    return clone_list(from, to, from->out, from->n_out, &to->out, err);
+}
+
+struct pare_graph *pare_graph_clone(struct pare_arena *a, const struct pare_graph *g,
+                                    struct pare_err *err)
+{
+    struct pare_graph *to = pare_graph_new(a, g->outer, err);
+
+    return !to || clone_into(g, to, err) ? NULL : to;
+}

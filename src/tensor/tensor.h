@@ -1,0 +1,45 @@
+/* tensor.h - element types and sizes: what every folder below needs to know of tensors. */
+#ifndef PARE_TENSOR_TENSOR_H
+#define PARE_TENSOR_TENSOR_H
+
+#include <string.h>
+
+#include <pare/pare.h>
+
+/* The C type behind each element type; X(dtype, ctype).  float16 and bfloat16 are stored as
+ * uint16_t and have no arithmetic: convert them. */
+#define PARE_INT_TYPES(X)                                                                      \
+    X(PARE_U8, uint8_t) X(PARE_I8, int8_t) X(PARE_U16, uint16_t) X(PARE_I16, int16_t)          \
+    X(PARE_I32, int32_t) X(PARE_I64, int64_t) X(PARE_U32, uint32_t) X(PARE_U64, uint64_t)
+#define PARE_FLOAT_TYPES(X) X(PARE_F32, float) X(PARE_F64, double)
+#define PARE_NUMERIC_TYPES(X) PARE_FLOAT_TYPES(X) PARE_INT_TYPES(X)
+
+/* Number of elements and bytes; fails when a dimension is negative or the product does not fit.
+ * The one place where sizes are multiplied. */
+int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
+                     struct pare_err *err);
+
+/* The same with memory that is not zeroed. */
+int pare_tensor_alloc(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err);
+
+/* "(2, 3, 224, 224)", in buf. */
+const char *pare_shape_text(const struct pare_tensor *t, char *buf, size_t size);
+#define PARE_SHAPE_TEXT 128
+
+bool pare_same_shape(const struct pare_tensor *a, const struct pare_tensor *b);
+
+/* A single element of any real type; i is not checked. */
+double pare_get(const struct pare_tensor *t, int64_t i);
+int64_t pare_get_int(const struct pare_tensor *t, int64_t i);
+
+float pare_f16_to_f32(uint16_t h);
+uint16_t pare_f32_to_f16(float f);      /* half to even, overflow to infinity */
+float pare_bf16_to_f32(uint16_t h);
+uint16_t pare_f32_to_bf16(float f);
+
+/* Convert n elements between any two numeric types (not PARE_STR), as ONNX Cast does: towards
+ * zero for floats to integers, anything but zero is true. */
+int pare_convert(enum pare_dtype to, void *dst, enum pare_dtype from, const void *src, int64_t n,
+                 struct pare_err *err);
+
+#endif
