@@ -113,11 +113,11 @@ static void moments(const float *x, const struct view *v, int64_t c, double *mea
 {
     double count = (double)v->N * (double)v->inner, sum = 0, squares = 0;
 
-    for (int64_t i = 0; i < v->N; i++)
+    for (int64_t i = 0; i < v->N && v->inner; i++)
         for (int64_t k = 0; k < v->inner; k++)
             sum += (double)x[(i * v->C + c) * v->inner + k];
     *mean = sum / count;
-    for (int64_t i = 0; i < v->N; i++)
+    for (int64_t i = 0; i < v->N && v->inner; i++)
         for (int64_t k = 0; k < v->inner; k++) {
             double d = (double)x[(i * v->C + c) * v->inner + k] - *mean;
 
@@ -167,7 +167,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
         f[0] = (float)mean;
         f[1] = (float)(pare_get(&n->in[1]->t, c) / sqrt(var + a->epsilon));
         f[2] = (float)pare_get(&n->in[2]->t, c);
-        for (int64_t i = 0; i < v.N; i++)
+        for (int64_t i = 0; i < v.N && v.inner; i++)
             scale_row(x + (i * v.C + c) * v.inner, y + (i * v.C + c) * v.inner, v.inner, f);
         PARE_TRY(put(n, 1, c, run_mean, err));
         PARE_TRY(put(n, 2, c, run_var, err));
