@@ -1,16 +1,19 @@
 /* dropout.c - Dropout: a copy; in training, zeroes elements at random and scales the others up.
  *
  * ratio is an attribute before opset 12 and an input from then on; training_mode is an input of
- * opset 12.  The mask says which elements were kept, as bool from opset 10 on.
+ * opset 12, and opset 6 trains unless is_test.  The mask says which elements were kept, as bool
+ * from opset 10 on.
  */
 #include "norm.h"
 
 struct dropout {
     double ratio;
-    int64_t seed;
+    int64_t seed, is_test;
 };
 
 static const struct pare_opt attrs[] = {
+    { "is_test", "copy only; until opset 6", PARE_OPT_INT, offsetof(struct dropout, is_test), 0, 0,
+      1, NULL, NULL, false },
     { "ratio", "the part that is dropped in training", PARE_OPT_FLOAT,
       offsetof(struct dropout, ratio), 0.5, PARE_ANY, NULL, NULL, false },
     { "seed", "start of the random numbers", PARE_OPT_INT, offsetof(struct dropout, seed), 0,
@@ -61,7 +64,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     const struct dropout *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    bool trains = n->n_in > 2 && n->in[2] && pare_get_int(&n->in[2]->t, 0);
+    bool trains = n->version < 7 ? !a->is_test
+                                 : n->n_in > 2 && n->in[2] && pare_get_int(&n->in[2]->t, 0);
     double ratio = n->n_in > 1 && n->in[1] ? pare_get(&n->in[1]->t, 0) : a->ratio, scale;
     int64_t total = pare_numel(x);
     uint64_t state = (uint64_t)a->seed;
@@ -96,7 +100,7 @@ const struct pare_op pare_op_dropout = {
     .abi = PARE_ABI,
     .type = "Dropout",
     .doc = "A copy; in training, drops elements at random.",
-    .since = 7,
+    .since = 6,
     .in = "TA?B?",
     .types = PARE_T_FLOATS,
     .min_out = 1,

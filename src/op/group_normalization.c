@@ -67,10 +67,11 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     const float *scale = pare_f32(&n->in[1]->t), *bias = pare_f32(&n->in[2]->t);
     float *y = pare_f32(&n->out[0]->t);
     int64_t G = pare_group_norm_groups(n), C = n->in[0]->t.dim[1] / G, inner;
+    int64_t count = C ? n->in[0]->t.dim[0] * G : 0;
 
     (void)ctx;
     PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
-    for (int64_t i = 0; i < n->in[0]->t.dim[0] * G && inner; i++) {
+    for (int64_t i = 0; i < count && inner; i++) {
         double mean, var;
 
         pare_moments(x, C * inner, &mean, &var);

@@ -64,14 +64,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     const struct pare_tensor *x = &n->in[0]->t, *in[1];
     float *y = pare_f32(&n->out[0]->t);
     int64_t total = pare_numel(x);
-    struct pare_tensor mean, var;
+    struct pare_tensor shape, mean, var;
     struct pare_walk w;
 
     if (!total)
         return 0;
-    PARE_TRY(moments_shape(n, &mean, err));
-    PARE_TRY(pare_tensor_new(c->scratch, &mean, PARE_F64, mean.rank, mean.dim, err));
-    PARE_TRY(pare_tensor_new(c->scratch, &var, PARE_F64, mean.rank, mean.dim, err));
+    PARE_TRY(moments_shape(n, &shape, err));
+    PARE_TRY(pare_tensor_new(c->scratch, &mean, PARE_F64, shape.rank, shape.dim, err));
+    PARE_TRY(pare_tensor_new(c->scratch, &var, PARE_F64, shape.rank, shape.dim, err));
     reduce(x, &mean, NULL, mean.data);
     reduce(x, &var, mean.data, var.data);
     in[0] = &mean;
