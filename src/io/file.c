@@ -68,9 +68,21 @@ static int write_all(int fd, const char *p, size_t len, struct pare_err *err)
             return pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
         at += (size_t)n;
     }
-    if (fsync(fd) && errno != EINVAL && errno != EROFS)
-        return pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
     return 0;
+}
+
+int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
+{
+    int fd = open(tmp, O_WRONLY | O_CLOEXEC), rc = 0;
+
+    if (fd < 0)
+        return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
+    if (fsync(fd) && errno != EINVAL && errno != EROFS)
+        rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
+    close(fd);
+    if (!rc && rename(tmp, path))
+        rc = pare_fail(err, PARE_EIO, "cannot rename: %s", strerror(errno));
+    return rc;
 }
 
 int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err)
@@ -86,8 +98,8 @@ int pare_file_write(const char *path, const void *data, size_t len, struct pare_
     rc = write_all(fd, data, len, err);
     if (close(fd) && !rc)
         rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
-    if (!rc && rename(tmp, path))
-        rc = pare_fail(err, PARE_EIO, "cannot rename: %s", strerror(errno));
+    if (!rc)
+        rc = pare_file_commit(tmp, path, err);
     if (rc)
         unlink(tmp);
     return rc;

@@ -14,4 +14,7 @@ int pare_file_read(struct pare_arena *a, const char *path, const void **data, si
  * renamed. */
 int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err);
 
+/* The last two steps of it: sync `tmp` and give it its name. */
+int pare_file_commit(const char *tmp, const char *path, struct pare_err *err);
+
 #endif
