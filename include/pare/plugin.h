@@ -86,6 +86,7 @@ struct pare_node {
     int n_cap;                      /* values of the outer graph that attribute graphs use */
     struct pare_value **cap;
     const void *proto;              /* where it came from; only src/onnx/ looks inside */
+    int id;                         /* index in its graph */
 };
 
 /* What a running operator may use. */
@@ -120,6 +121,7 @@ enum pare_op_flag {
     PARE_OP_VIEW = 1,       /* output 0 has the bytes of input 0 under another shape */
     PARE_OP_RANDOM = 2,     /* not to be folded */
     PARE_OP_ALLOCS = 4,     /* forward() makes its outputs itself; infer may be NULL */
+    PARE_OP_SHAPES = 8,     /* reads only the shapes and types of its inputs, never the contents */
 };
 
 struct pare_op {

@@ -77,6 +77,7 @@ struct pare_node *pare_graph_add(struct pare_graph *g, int n_in, int n_out, stru
     n->n_in = n_in;
     n->n_out = n_out;
     n->name = n->type = n->domain = "";
+    n->id = g->n_nodes;
     g->node[g->n_nodes++] = n;
     return n;
 }
@@ -160,6 +161,8 @@ int pare_graph_order(struct pare_graph *g, struct pare_err *err)
     }
     if (!rc && n)
         memcpy(g->node, w.order, n * sizeof(*w.order));
+    for (int i = 0; i < g->n_nodes; i++)
+        g->node[i]->id = i;
     pare_reset(g->arena, mark);
     return rc;
 }

@@ -58,6 +58,15 @@ int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err 
  * error; with `lenient` it is skipped like a data-dependent one. */
 int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err);
 
+/* Check the node, then infer(): sets the shapes of its outputs. */
+int pare_node_infer(struct pare_node *n, struct pare_err *err);
+
+/* forward() into outputs that have memory, with those conversions. */
+int pare_node_forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+
+/* All its outputs have contents already. */
+bool pare_node_known(const struct pare_node *n);
+
 /* Check, infer, allocate outputs from c->results, run forward(), converting float16 and the like
  * where the operator does not handle them. */
 int pare_node_eval(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);

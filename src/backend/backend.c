@@ -1,0 +1,95 @@
+/* backend.c - the kernel table, and what match() functions ask. */
+#include "backend.h"
+
+#include <string.h>
+
+#define KERNEL(name) extern const struct pare_kernel pare_kernel_##name;
+#include "kernels.def"
+#undef KERNEL
+
+const struct pare_kernel *const pare_kernels[] = {
+#define KERNEL(name) &pare_kernel_##name,
+#include "kernels.def"
+#undef KERNEL
+    NULL
+};
+
+bool pare_step_lists(struct pare_step *s, const struct pare_view *v, int n_in, int n_out,
+                     int n_fused)
+{
+    struct pare_arena *a = v->backend->arena;
+
+    s->n_in = n_in;
+    s->n_out = n_out;
+    s->n_fused = n_fused;
+    s->in = pare_alloc(a, (size_t)n_in, sizeof(*s->in));
+    s->out = pare_alloc(a, (size_t)n_out, sizeof(*s->out));
+    s->in_block = pare_alloc(a, (size_t)n_in, sizeof(*s->in_block));
+    s->out_block = pare_alloc(a, (size_t)n_out, sizeof(*s->out_block));
+    s->in_buf = pare_alloc(a, (size_t)n_in, sizeof(*s->in_buf));
+    s->out_buf = pare_alloc(a, (size_t)n_out, sizeof(*s->out_buf));
+    s->fused = pare_alloc(a, (size_t)n_fused, sizeof(*s->fused));
+    if (!s->in || !s->out || !s->in_block || !s->out_block || !s->in_buf || !s->out_buf ||
+        !s->fused)
+        return false;
+    for (int i = 0; i < n_in; i++)
+        s->in_block[i] = 1;
+    for (int i = 0; i < n_out; i++)
+        s->out_block[i] = 1;
+    return true;
+}
+
+struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_value *val)
+{
+    const struct pare_uses *u = &v->use[val->id];
+
+    return u->n == 1 && !(val->flags & PARE_V_OUTPUT) && !v->taken[u->node[0]->id] ? u->node[0]
+                                                                                   : NULL;
+}
+
+bool pare_is_const(const struct pare_value *v)
+{
+    return v->flags & PARE_V_CONST;
+}
+
+bool pare_is_made(const struct pare_view *v, const struct pare_value *val)
+{
+    return pare_is_const(val) || v->block[val->id] > 0;
+}
+
+bool pare_is_f32(const struct pare_value *v)
+{
+    return v && v->t.dtype == PARE_F32;
+}
+
+int pare_block_of(const struct pare_view *v, const struct pare_value *val)
+{
+    return v->block[val->id] > 0 ? v->block[val->id] : 1;
+}
+
+int64_t pare_block_numel(const struct pare_tensor *t, int block)
+{
+    int64_t n = pare_numel(t);
+
+    if (block == 1 || t->rank < 2 || !t->dim[1])
+        return n;
+    return n / t->dim[1] * ((t->dim[1] + block - 1) / block * block);
+}
+
+const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err)
+{
+    if (v->t.dtype != PARE_F32) {
+        pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, float32 is needed", v->name,
+                  pare_dtype_name(v->t.dtype));
+        return NULL;
+    }
+    if (!v->t.data && v->raw) {
+        size_t bytes;
+
+        if (pare_tensor_size(&v->t, NULL, &bytes, err) ||
+            pare_tensor_alloc(b->arena, &v->t, err))
+            return NULL;
+        memcpy(v->t.data, v->raw, bytes);
+    }
+    return pare_f32(&v->t);
+}

@@ -1,0 +1,118 @@
+/* backend.h - the fast ways to run operators.
+ *
+ * A plan is a list of steps.  Each step runs one kernel: a way to compute one operator, or several
+ * fused ones, faster than their plain forward().  While the plan is made, the kernels of
+ * kernels.def are asked in order, node by node; the first whose match() says yes gets the node and
+ * whatever it fused behind it.  A node that nobody wants runs its plain kernel.
+ *
+ * Layouts.  A value lives in one or more buffers.  block 1 is the ordinary row-major tensor; block
+ * b (8 or 16, what the machine's convolutions want) is (N, ceil(C / b), spatial..., b), where the
+ * lanes beyond C are zero, always.  match() states the block it wants of each input and the one it
+ * makes; the plan puts conversions where they differ.
+ *
+ * To add a kernel: one file in backend/cpu/ or backend/onednn/, one line in kernels.def.
+ */
+#ifndef PARE_BACKEND_BACKEND_H
+#define PARE_BACKEND_BACKEND_H
+
+#include <pare/plugin.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+
+struct pare_buf {
+    struct pare_value *value;
+    struct pare_tensor t;       /* logical shape; t.data is set once memory is placed */
+    int block;
+    struct pare_buf *root;      /* whose memory it uses: its own, or a view's or in-place source */
+    struct pare_buf *next;      /* another buffer of the same value, in another layout */
+    int born, dies;             /* first and last step that needs its memory */
+    size_t bytes, offset;
+    bool fixed;                 /* a constant: not in the plan's memory */
+};
+
+#define PARE_STEP_IN 8
+
+struct pare_step {
+    const struct pare_kernel *kernel;
+    struct pare_node *node;         /* the operator, or the first of those fused */
+    struct pare_node **fused;       /* those behind it, in order */
+    int n_fused;
+    int n_in, n_out;
+    struct pare_value **in, **out;  /* what it reads and makes, by match(); no weights needed */
+    int *in_block, *out_block;      /* in which layouts */
+    struct pare_buf **in_buf, **out_buf;    /* by the plan, before init() */
+    bool inplace;                   /* out[0] may take in[0]'s memory if nobody else needs it */
+    void *state;                    /* the kernel's own, from backend->arena */
+    double seconds;                 /* spent so far, when the plan is profiled */
+};
+
+/* The graph while a plan is made. */
+struct pare_view {
+    struct pare_graph *graph;
+    struct pare_backend *backend;
+    struct pare_uses {
+        struct pare_node **node;
+        int n;                      /* counts a graph output as one more use */
+    } *use;                         /* by value id */
+    bool *taken;                    /* by node id: in a step already, or not needed */
+    int *block;                     /* by value id: layout it was first made in; 0: not made yet */
+};
+
+/* What the kernels of one plan share. */
+struct pare_backend {
+    struct pare_arena *arena;
+    struct pare_arena *scratch;     /* emptied after each init() */
+    int threads;
+    int block;                      /* the machine's channel block */
+    struct pare_onednn *onednn;     /* engine and stream */
+};
+
+struct pare_kernel {
+    const char *name, *doc;
+
+    /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
+     * may look at the view, not change it. */
+    bool (*match)(const struct pare_view *v, struct pare_node *n, struct pare_step *s);
+
+    /* Once, when all buffers have memory: primitives, packed weights. */
+    int (*init)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
+    int (*run)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
+    void (*quit)(struct pare_step *s);      /* (optional) give back what is not arena memory */
+};
+
+extern const struct pare_kernel *const pare_kernels[];      /* ends with NULL */
+
+/* From one layout to another; not in the list, the plan itself asks for it. */
+extern const struct pare_kernel pare_kernel_reorder;
+
+/* ---- for match() -------------------------------------------------------------- */
+
+/* Room for the lists of a step; false when out of memory. */
+bool pare_step_lists(struct pare_step *s, const struct pare_view *v, int n_in, int n_out,
+                     int n_fused);
+
+/* The only node that uses this value, or NULL; graph outputs have another user. */
+struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_value *val);
+
+/* Already made (or constant, or an input) when a step at this point of the list runs? */
+bool pare_is_made(const struct pare_view *v, const struct pare_value *val);
+
+bool pare_is_const(const struct pare_value *v);
+bool pare_is_f32(const struct pare_value *v);       /* float32 of a known shape */
+
+/* The layout val exists in; 1 for constants and inputs. */
+int pare_block_of(const struct pare_view *v, const struct pare_value *val);
+
+/* Elements of a value in a layout, padding lanes included. */
+int64_t pare_block_numel(const struct pare_tensor *t, int block);
+
+/* A constant's contents for init(): aligned float32, loaded from the file when need be. */
+const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err);
+
+/* ---- oneDNN's side -------------------------------------------------------------- */
+
+int pare_onednn_open(struct pare_backend *b, struct pare_err *err);     /* sets onednn, block */
+void pare_onednn_close(struct pare_backend *b);
+
+#endif

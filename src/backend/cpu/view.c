@@ -1,0 +1,33 @@
+/* view.c - operators that only change the shape: no work at run time, the memory is shared. */
+#include "../backend.h"
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    if (!(n->op->flags & PARE_OP_VIEW) || n->n_out != 1 || pare_is_const(n->in[0]) ||
+        n->in[0]->t.dtype == PARE_NONE || n->out[0]->t.dtype == PARE_NONE)
+        return false;
+    if (!pare_step_lists(s, v, 1, 1, 0))
+        return false;
+    s->in[0] = n->in[0];
+    s->out[0] = n->out[0];
+    /* An unchanged shape may stay in any layout; else only row-major order has meaning. */
+    if (pare_same_shape(&n->in[0]->t, &n->out[0]->t))
+        s->in_block[0] = s->out_block[0] = pare_block_of(v, n->in[0]);
+    s->inplace = true;
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    (void)b, (void)err;
+    if (s->out_buf[0]->t.data != s->in_buf[0]->t.data)
+        memcpy(s->out_buf[0]->t.data, s->in_buf[0]->t.data, s->out_buf[0]->bytes);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_view = {
+    .name = "view",
+    .doc = "Reshape and its like: another shape on the same memory.",
+    .match = match,
+    .run = run,
+};

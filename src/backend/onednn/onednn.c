@@ -1,0 +1,71 @@
+/* onednn.c - engine, stream and memory descriptors; and the layout conversion. */
+#include "onednn.h"
+
+#include <string.h>
+
+int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what)
+{
+    static const char *const text[] = {
+        "success", "out of memory", "invalid arguments", "unimplemented",
+        "iterator ends", "runtime error", "not required",
+    };
+
+    if (s == dnnl_success)
+        return 0;
+    return pare_fail(err, s == dnnl_out_of_memory ? PARE_ENOMEM : PARE_EUNSUPPORTED,
+                     "oneDNN: %s: %s", what,
+                     (size_t)s < sizeof(text) / sizeof(*text) ? text[s] : "unknown");
+}
+
+int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
+{
+    struct pare_onednn *o = pare_alloc(b->arena, 1, sizeof(*o));
+
+    if (!o)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the engine");
+    b->onednn = o;
+    b->block = dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core ? 16 : 8;
+    PARE_TRY(pare_dnnl(err, dnnl_engine_create(&o->engine, dnnl_cpu, 0), "engine"));
+    return pare_dnnl(err, dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags),
+                     "stream");
+}
+
+void pare_onednn_close(struct pare_backend *b)
+{
+    if (!b->onednn)
+        return;
+    if (b->onednn->stream)
+        dnnl_stream_destroy(b->onednn->stream);
+    if (b->onednn->engine)
+        dnnl_engine_destroy(b->onednn->engine);
+    b->onednn = NULL;
+}
+
+bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block)
+{
+    static const dnnl_format_tag_t plain[] = { dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc,
+                                               dnnl_abcd, dnnl_abcde };
+    static const dnnl_format_tag_t by8[] = { 0, 0, 0, dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b };
+    static const dnnl_format_tag_t by16[] = { 0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b };
+    dnnl_dims_t dims = { 0 };
+
+    if (t->rank < 1 || t->rank > 5 || (block > 1 && t->rank < 3))
+        return false;
+    for (int i = 0; i < t->rank; i++)
+        dims[i] = t->dim[i];
+    return dnnl_memory_desc_init_by_tag(md, t->rank, dims, dnnl_f32,
+                                        block == 16  ? by16[t->rank]
+                                        : block == 8 ? by8[t->rank]
+                                                     : plain[t->rank]) == dnnl_success;
+}
+
+int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t)
+{
+    static const int blocks[] = { 1, 16, 8 };
+    dnnl_memory_desc_t own;
+
+    for (int i = 0; i < 3; i++)
+        if (pare_dnnl_md(&own, t, blocks[i]) && dnnl_memory_desc_equal(&own, md))
+            return blocks[i];
+    return 0;
+}

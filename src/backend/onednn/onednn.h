@@ -1,0 +1,23 @@
+/* onednn.h - what the oneDNN kernels share.  Only this folder includes dnnl headers. */
+#ifndef PARE_BACKEND_ONEDNN_ONEDNN_H
+#define PARE_BACKEND_ONEDNN_ONEDNN_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "../backend.h"
+
+struct pare_onednn {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+};
+
+/* A oneDNN status as an error; 0 stays 0. */
+int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what);
+
+/* Row-major or blocked memory of a float32 tensor of rank 1 to 5. */
+bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block);
+
+/* Which block a descriptor is: 1, 8 or 16; 0 when it is something else. */
+int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t);
+
+#endif

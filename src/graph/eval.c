@@ -1,0 +1,298 @@
+/* eval.c - check a node against its operator and run its plain kernel.
+ *
+ * This is the path that is always right: one node after the other, shapes inferred from the very
+ * tensors at hand.  Plans use it to fold constants and for nodes whose shapes depend on data.
+ */
+#include "graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+
+/* ---- checking ---------------------------------------------------------------- */
+
+/* One input of an operator's signature. */
+struct letter {
+    char type;      /* T U A I L B F */
+    bool optional;
+};
+
+/* The i-th input's letter; false when the operator takes no i-th input. */
+static bool letter_of(const char *sig, int i, struct letter *l)
+{
+    char last = 0;
+
+    for (int k = 0; sig && *sig; k++) {
+        last = *sig++;
+        *l = (struct letter){ last, false };
+        if (*sig == '?') {
+            l->optional = true;
+            sig++;
+        } else if (*sig == '*' || *sig == '+') {
+            l->optional = *sig == '*' || k < i;
+            return i >= k;
+        }
+        if (k == i)
+            return true;
+    }
+    return false;
+}
+
+static bool in_set(uint32_t types, enum pare_dtype d)
+{
+    bool narrow = d == PARE_F16 || d == PARE_BF16 || d == PARE_F64;
+
+    return !types || types & PARE_T(d) || (narrow && types & PARE_T(PARE_F32));
+}
+
+static int check_type(const struct pare_node *n, int i, char letter, enum pare_dtype *main_type,
+                      enum pare_dtype *second, struct pare_err *err)
+{
+    enum pare_dtype d = n->in[i]->t.dtype, *var = letter == 'T' ? main_type : second;
+    const char *want = NULL;
+
+    switch (letter) {
+    case 'T':
+    case 'U':
+        if (letter == 'T' && !in_set(n->op->types, d))
+            return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is %s, which %s does not handle",
+                             n->in[i]->name, pare_dtype_name(d), n->type);
+        if (*var && *var != d)
+            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s but another is %s",
+                             n->in[i]->name, pare_dtype_name(d), pare_dtype_name(*var));
+        *var = d;
+        break;
+    case 'I': want = d == PARE_I32 || d == PARE_I64 ? NULL : "int32 or int64"; break;
+    case 'L': want = d == PARE_I64 ? NULL : "int64"; break;
+    case 'B': want = d == PARE_BOOL ? NULL : "bool"; break;
+    case 'F': want = d == PARE_F32 ? NULL : "float32"; break;
+    default: break;
+    }
+    if (want)
+        return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, must be %s", n->in[i]->name,
+                         pare_dtype_name(d), want);
+    return 0;
+}
+
+static int check_arity(const struct pare_node *n, struct pare_err *err)
+{
+    struct letter l;
+
+    if (n->version < n->op->since)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "%s of operator set %d is not known, only from %d on", n->type,
+                         n->version, n->op->since);
+    for (int i = 0; letter_of(n->op->in, i, &l) && (i < n->n_in || !l.optional); i++)
+        if (!l.optional && (i >= n->n_in || !n->in[i]))
+            return pare_fail(err, PARE_EFORMAT, "%s needs its input %d", n->type, i);
+    if (n->n_in && !letter_of(n->op->in, n->n_in - 1, &l))
+        return pare_fail(err, PARE_EFORMAT, "%s has too many inputs: %d", n->type, n->n_in);
+    if (n->n_out < n->op->min_out || (n->op->max_out >= 0 && n->n_out > n->op->max_out))
+        return pare_fail(err, PARE_EFORMAT, "%s has %d outputs", n->type, n->n_out);
+    for (int i = 0; i < n->op->min_out; i++)
+        if (!n->out[i])
+            return pare_fail(err, PARE_EFORMAT, "%s needs its output %d", n->type, i);
+    return 0;
+}
+
+int pare_node_check(const struct pare_node *n, struct pare_err *err)
+{
+    enum pare_dtype main_type = PARE_NONE, second = PARE_NONE;
+    struct letter l;
+
+    if (!n->op)
+        return pare_fail(err, PARE_EUNSUPPORTED, "%s", n->why ? n->why : "it cannot be run");
+    PARE_TRY(check_arity(n, err));
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && letter_of(n->op->in, i, &l))
+            PARE_TRY(check_type(n, i, l.type, &main_type, &second, err));
+    return 0;
+}
+
+/* ---- conversion around kernels that know fewer types --------------------------- */
+
+/* Does the kernel want float32 where the tensor is something close to it? */
+static bool widened(const struct pare_op *op, enum pare_dtype d)
+{
+    return op->types && !(op->types & PARE_T(d)) && op->types & PARE_T(PARE_F32) &&
+           (d == PARE_F16 || d == PARE_BF16 || d == PARE_F64);
+}
+
+/* *v becomes a float32 copy of itself, in scratch. */
+static int widen(struct pare_value **v, bool copy, struct pare_arena *scratch, struct pare_err *err)
+{
+    struct pare_value *w = pare_alloc(scratch, 1, sizeof(*w));
+
+    if (!w)
+        return pare_fail(err, PARE_ENOMEM, "no memory to convert '%s'", (*v)->name);
+    *w = **v;
+    w->t.dtype = PARE_F32;
+    PARE_TRY(pare_tensor_alloc(scratch, &w->t, err));
+    if (copy)
+        PARE_TRY(pare_convert(PARE_F32, w->t.data, (*v)->t.dtype, (*v)->t.data,
+                              pare_numel(&w->t), err));
+    *v = w;
+    return 0;
+}
+
+static struct pare_value **copy_list(struct pare_arena *a, struct pare_value **list, int n)
+{
+    struct pare_value **c = pare_alloc(a, (size_t)n, sizeof(*c));
+
+    if (c && n)
+        memcpy(c, list, (size_t)n * sizeof(*c));
+    return c;
+}
+
+static int forward_widened(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_node w = *n;
+    struct letter l;
+
+    w.in = copy_list(c->scratch, n->in, n->n_in);
+    w.out = copy_list(c->scratch, n->out, n->n_out);
+    if (!w.in || !w.out)
+        return pare_fail(err, PARE_ENOMEM, "no memory to convert %s", n->type);
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && letter_of(n->op->in, i, &l) && (l.type == 'T' || l.type == 'U') &&
+            widened(n->op, n->in[i]->t.dtype))
+            PARE_TRY(widen(&w.in[i], true, c->scratch, err));
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] && widened(n->op, n->out[i]->t.dtype))
+            PARE_TRY(widen(&w.out[i], false, c->scratch, err));
+    PARE_TRY(n->op->forward(&w, c, err));
+    for (int i = 0; i < n->n_out; i++)
+        if (w.out[i] != n->out[i])
+            PARE_TRY(pare_convert(n->out[i]->t.dtype, n->out[i]->t.data, PARE_F32,
+                                  w.out[i]->t.data, pare_numel(&w.out[i]->t), err));
+    return 0;
+}
+
+static bool any_widened(const struct pare_node *n)
+{
+    struct letter l;
+
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && letter_of(n->op->in, i, &l) && (l.type == 'T' || l.type == 'U') &&
+            widened(n->op, n->in[i]->t.dtype))
+            return true;
+    return false;
+}
+
+int pare_node_forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(c->scratch);
+    int rc = any_widened(n) ? forward_widened(n, c, err) : n->op->forward(n, c, err);
+
+    pare_rewind(c->scratch, m);
+    return rc;
+}
+
+int pare_node_infer(struct pare_node *n, struct pare_err *err)
+{
+    PARE_TRY(pare_node_check(n, err));
+    if (n->op->flags & PARE_OP_ALLOCS)
+        return 0;
+    PARE_TRY(n->op->infer(n, err));
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            PARE_TRY(pare_tensor_size(&n->out[i]->t, NULL, NULL, err));
+    return 0;
+}
+
+int pare_node_eval(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    PARE_TRY(pare_node_infer(n, err));
+    if (!(n->op->flags & PARE_OP_ALLOCS))
+        for (int i = 0; i < n->n_out; i++)
+            if (n->out[i])
+                PARE_TRY(pare_tensor_alloc(c->results, &n->out[i]->t, err));
+    return pare_node_forward(n, c, err);
+}
+
+/* ---- graphs -------------------------------------------------------------------- */
+
+int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err *err)
+{
+    size_t bytes;
+
+    if (v->t.data || !v->raw)
+        return 0;
+    PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
+    PARE_TRY(pare_tensor_alloc(a, &v->t, err));
+    memcpy(v->t.data, v->raw, bytes);
+    return 0;
+}
+
+bool pare_node_known(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] && !n->out[i]->t.data && !n->out[i]->raw)
+            return false;
+    return true;
+}
+
+int pare_graph_eval(struct pare_graph *g, struct pare_ctx *c, struct pare_err *err)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i];
+        int rc = 0;
+
+        if (pare_node_known(n))
+            continue;
+        for (int k = 0; k < n->n_in && !rc; k++)
+            if (n->in[k])
+                rc = pare_value_load(c->results, n->in[k], err);
+        if (!rc)
+            rc = pare_node_eval(n, c, err);
+        if (rc)
+            return pare_at(err, rc, "node '%s' (%s)", n->name, n->type);
+    }
+    return 0;
+}
+
+/* Inside a branch, values of the graph around are those of the original; the site knows which
+ * ones hold the data of this run. */
+static void rebind(const struct pare_node *site, struct pare_graph *g, struct pare_value **list,
+                   int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct pare_value *v = list[i];
+
+        if (!v || (v->id < g->n_values && g->value[v->id] == v))
+            continue;
+        for (int k = 0; k < site->n_cap; k++)
+            if (!strcmp(site->cap[k]->name, v->name))
+                list[i] = site->cap[k];
+    }
+}
+
+int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_node *site,
+                    struct pare_err *err)
+{
+    struct pare_graph *own = pare_graph_clone(c->results, g, err);
+
+    if (!own)
+        return err->code;
+    if (own->n_out < site->n_out)
+        return pare_fail(err, PARE_EFORMAT, "a branch has %d results, %d are used", own->n_out,
+                         site->n_out);
+    for (int i = 0; i < own->n_nodes; i++) {
+        rebind(site, own, own->node[i]->in, own->node[i]->n_in);
+        rebind(site, own, own->node[i]->cap, own->node[i]->n_cap);
+    }
+    rebind(site, own, own->out, own->n_out);
+    PARE_TRY(pare_graph_eval(own, c, err));
+    for (int i = 0; i < site->n_out; i++) {
+        if (!site->out[i])
+            continue;
+        PARE_TRY(pare_value_load(c->results, own->out[i], err));
+        if (!own->out[i]->t.data)
+            return pare_fail(err, PARE_EFORMAT, "a branch's result '%s' is made by no node",
+                             own->out[i]->name);
+        site->out[i]->t = own->out[i]->t;
+    }
+    return 0;
+}

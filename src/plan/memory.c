@@ -1,0 +1,183 @@
+/* memory.c - one block of memory for all buffers, placed by when they are alive.
+ *
+ * Largest first, each at the lowest offset where it meets no buffer that is alive at the same
+ * time.  Views and in-place results use the memory of their source.
+ */
+#include "plan.h"
+
+#include <stdlib.h>
+
+#define ALIGN 64
+
+static struct pare_buf *root_of(struct pare_buf *b)
+{
+    while (b->root != b)
+        b = b->root;
+    return b;
+}
+
+static void touch(struct pare_buf *b, int step)
+{
+    struct pare_buf *r = root_of(b);
+
+    if (r->born < 0)
+        r->born = step;
+    if (step > r->dies)
+        r->dies = step;
+}
+
+static bool is_output(const struct pare_buf *b)
+{
+    return b->block == 1 && b->value->flags & PARE_V_OUTPUT;
+}
+
+/* The last step that reads any buffer that shares this one's memory. */
+static int last_read(const struct pare_plan *p, struct pare_buf *b)
+{
+    int last = -1;
+
+    for (int i = p->n_steps - 1; i >= 0 && last < 0; i--)
+        for (int k = 0; k < p->step[i]->n_in; k++)
+            if (root_of(p->step[i]->in_buf[k]) == root_of(b))
+                last = i;
+    for (int i = 0; i < p->n_bufs; i++)
+        if (is_output(p->all[i]) && root_of(p->all[i]) == root_of(b))
+            last = p->n_steps;
+    return last;
+}
+
+/* Results take the memory of input 0: a view always, since nobody writes into it while its source
+ * is still read; another in-place step when nothing that shares the memory is read later. */
+static void share(struct pare_plan *p)
+{
+    for (int i = 0; i < p->n_steps; i++) {
+        struct pare_step *s = p->step[i];
+        struct pare_buf *in, *out;
+
+        if (!s->inplace || !s->n_in || !s->n_out)
+            continue;
+        in = s->in_buf[0];
+        out = s->out_buf[0];
+        if (in->fixed || in->bytes != out->bytes)
+            continue;
+        if ((s->node->op->flags & PARE_OP_VIEW && !s->n_fused) || last_read(p, in) <= i)
+            out->root = in;
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->born - y->born;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static size_t rounded(size_t n)
+{
+    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+}
+
+/* The lowest gap between placed buffers (sorted by offset) that are alive with b. */
+static size_t find_gap(struct pare_buf *const *placed, int n, const struct pare_buf *b)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n; i++) {
+        const struct pare_buf *o = placed[i];
+
+        if (o->dies < b->born || o->born > b->dies)
+            continue;
+        if (o->offset >= at + rounded(b->bytes))
+            break;
+        if (o->offset + rounded(o->bytes) > at)
+            at = o->offset + rounded(o->bytes);
+    }
+    return at;
+}
+
+static void insert(struct pare_buf **placed, int n, struct pare_buf *b)
+{
+    int i = n;
+
+    for (; i > 0 && by_offset(&placed[i - 1], &b) > 0; i--)
+        placed[i] = placed[i - 1];
+    placed[i] = b;
+}
+
+/* The most bytes alive at any one step: what no placement can go below. */
+static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *roots, int n)
+{
+    size_t most = 0;
+
+    for (int s = 0; s <= p->n_steps; s++) {
+        size_t sum = 0;
+
+        for (int i = 0; i < n; i++)
+            if (roots[i]->born <= s && s <= roots[i]->dies)
+                sum += roots[i]->bytes;
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+static void lifetimes(struct pare_plan *p)
+{
+    share(p);
+    for (int i = 0; i < p->graph->n_in; i++)
+        for (struct pare_buf *b = p->buf[p->graph->in[i]->id]; b; b = b->next)
+            if (b->block == 1)
+                touch(b, 0);
+    for (int i = 0; i < p->n_steps; i++) {
+        for (int k = 0; k < p->step[i]->n_in; k++)
+            touch(p->step[i]->in_buf[k], i);
+        for (int k = 0; k < p->step[i]->n_out; k++)
+            touch(p->step[i]->out_buf[k], i);
+    }
+    for (int i = 0; i < p->n_bufs; i++)
+        if (is_output(p->all[i]))
+            touch(p->all[i], p->n_steps);
+}
+
+int pare_plan_place(struct pare_plan *p, struct pare_err *err)
+{
+    struct pare_buf **roots, **placed;
+    int n = 0;
+
+    lifetimes(p);
+    roots = pare_alloc(p->scratch, (size_t)p->n_bufs, sizeof(*roots));
+    placed = pare_alloc(p->scratch, (size_t)p->n_bufs, sizeof(*placed));
+    if (!roots || !placed)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    for (int i = 0; i < p->n_bufs; i++)
+        if (root_of(p->all[i]) == p->all[i] && !p->all[i]->fixed && p->all[i]->born >= 0 &&
+            p->all[i]->value->t.dtype != PARE_NONE)
+            roots[n++] = p->all[i];
+    qsort(roots, (size_t)n, sizeof(*roots), by_size);
+    for (int i = 0; i < n; i++) {
+        roots[i]->offset = find_gap(placed, i, roots[i]);
+        insert(placed, i, roots[i]);
+        if (roots[i]->offset + rounded(roots[i]->bytes) > p->memory_bytes)
+            p->memory_bytes = roots[i]->offset + rounded(roots[i]->bytes);
+    }
+    p->needed_bytes = most_alive(p, roots, n);
+    p->memory = pare_alloc_raw(p->arena, p->memory_bytes, 1);
+    if (!p->memory)
+        return pare_fail(err, PARE_ENOMEM, "no memory for activations (%zu bytes)",
+                         p->memory_bytes);
+    for (int i = 0; i < p->n_bufs; i++) {
+        struct pare_buf *b = p->all[i], *r = root_of(b);
+
+        if (!b->fixed && b->value->t.dtype != PARE_NONE && r->born >= 0)
+            b->t.data = p->memory + r->offset;
+    }
+    return 0;
+}

@@ -1,0 +1,266 @@
+/* plan.c - compile a model for one set of input shapes, and run it. */
+#include "plan.h"
+
+#include <omp.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- kernels of last resort ------------------------------------------------------ */
+
+static int run_plain(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    (void)b;
+    return pare_node_forward(s->node, s->state, err);
+}
+
+static int run_dynamic(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    (void)b;
+    return pare_node_eval(s->node, s->state, err);
+}
+
+const struct pare_kernel pare_kernel_plain = {
+    .name = "plain",
+    .doc = "The operator's own plain-C kernel.",
+    .run = run_plain,
+};
+
+const struct pare_kernel pare_kernel_dynamic = {
+    .name = "dynamic",
+    .doc = "The plain kernel, with shapes that are known only when it runs.",
+    .run = run_dynamic,
+};
+
+/* ---- making ---------------------------------------------------------------------- */
+
+static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
+{
+    struct pare_graph *g = p->graph;
+    char have[PARE_SHAPE_TEXT], want[PARE_SHAPE_TEXT];
+
+    for (int i = 0; i < g->n_in && o->in; i++) {
+        struct pare_tensor *t = &g->in[i]->t;
+        const struct pare_tensor *in = &o->in[i];
+        bool fits = t->rank < 0 || t->rank == in->rank;
+
+        for (int k = 0; fits && t->rank >= 0 && k < t->rank; k++)
+            fits = t->dim[k] < 0 || t->dim[k] == in->dim[k];
+        if (!fits)
+            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s",
+                             g->in[i]->name, pare_shape_text(in, have, sizeof(have)),
+                             pare_shape_text(t, want, sizeof(want)));
+        if (t->dtype != in->dtype)
+            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s",
+                             g->in[i]->name, pare_dtype_name(in->dtype),
+                             pare_dtype_name(t->dtype));
+        *t = *in;
+        t->data = NULL;
+    }
+    pare_graph_bind(g, o->batch ? o->batch : 1);
+    for (int i = 0; i < g->n_in; i++)
+        if (g->in[i]->t.rank < 0 || g->in[i]->t.dtype == PARE_NONE)
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "input '%s' is no tensor of a known rank: give its shape",
+                             g->in[i]->name);
+    return 0;
+}
+
+/* Plain kernels reach their tensors through the node's values. */
+static int point_values(struct pare_plan *p, struct pare_err *err)
+{
+    for (int i = 0; i < p->n_bufs; i++) {
+        struct pare_buf *b = p->all[i];
+
+        if (b->block == 1 && !b->fixed && b->t.data)
+            b->value->t.data = b->t.data;
+    }
+    for (int i = 0; i < p->n_steps; i++) {
+        struct pare_step *s = p->step[i];
+
+        if (s->kernel != &pare_kernel_plain && s->kernel != &pare_kernel_dynamic)
+            continue;
+        s->state = &p->ctx;
+        for (int k = 0; k < s->n_in; k++)
+            PARE_TRY(pare_value_load(p->arena, s->in[k], err));
+    }
+    for (int i = 0; i < p->graph->n_out; i++)
+        PARE_TRY(pare_value_load(p->arena, p->graph->out[i], err));
+    return 0;
+}
+
+static int init_steps(struct pare_plan *p, struct pare_err *err)
+{
+    for (int i = 0; i < p->n_steps; i++) {
+        struct pare_step *s = p->step[i];
+        struct pare_mark m = pare_mark(p->scratch);
+        int rc;
+
+        for (int k = 0; k < s->n_in; k++)
+            if (s->in_buf[k]->fixed) {      /* a constant read as a tensor */
+                PARE_TRY(pare_value_load(p->arena, s->in[k], err));
+                s->in_buf[k]->t.data = s->in[k]->t.data;
+            }
+        rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
+        pare_rewind(p->scratch, m);
+        if (rc)
+            return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
+                           s->node ? s->node->type : "reorder");
+    }
+    return 0;
+}
+
+static int make(struct pare_plan *p, const struct pare_model *m, const struct pare_plan_opts *o,
+                struct pare_err *err)
+{
+    p->graph = pare_graph_clone(p->arena, m->graph, err);
+    if (!p->graph)
+        return err->code;
+    p->reference = o->reference;
+    PARE_TRY(bind_inputs(p, o, err));
+    PARE_TRY(pare_graph_infer(p->graph, false, err));
+    if (!o->reference)
+        PARE_TRY(pare_onednn_open(&p->backend, err));
+    PARE_TRY(pare_plan_steps(p, err));
+    PARE_TRY(pare_plan_place(p, err));
+    PARE_TRY(point_values(p, err));
+    return init_steps(p, err);
+}
+
+int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
+                  struct pare_plan **plan, struct pare_err *err)
+{
+    static const struct pare_plan_opts none;
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_plan *p = a ? pare_alloc(a, 1, sizeof(*p)) : NULL;
+    int rc, threads = omp_get_max_threads();
+
+    *plan = NULL;
+    if (!p) {
+        pare_arena_free(a);
+        return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
+    }
+    opts = opts ? opts : &none;
+    err->code = 0;
+    p->arena = a;
+    p->dynamic = pare_arena_new(1 << 16);
+    p->scratch = pare_arena_new(1 << 16);
+    p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
+    p->backend.threads = opts->threads > 0 ? opts->threads : omp_get_num_procs();
+    p->ctx = (struct pare_ctx){ p->scratch, p->dynamic, p->backend.threads, pare_graph_call };
+    omp_set_num_threads(p->backend.threads);
+    if (!p->dynamic || !p->scratch)
+        rc = pare_fail(err, PARE_ENOMEM, "no memory for a plan");
+    else
+        rc = make(p, model, opts, err);
+    omp_set_num_threads(threads);
+    if (rc) {
+        pare_plan_free(p);
+        return model->path ? pare_at(err, rc, "%s", model->path) : rc;
+    }
+    *plan = p;
+    return 0;
+}
+
+void pare_plan_free(struct pare_plan *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->n_steps; i++)
+        if (p->step[i]->kernel && p->step[i]->kernel->quit && p->step[i]->state)
+            p->step[i]->kernel->quit(p->step[i]);
+    pare_onednn_close(&p->backend);
+    pare_arena_free(p->dynamic);
+    pare_arena_free(p->scratch);
+    pare_arena_free(p->arena);
+}
+
+/* ---- running --------------------------------------------------------------------- */
+
+static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err)
+{
+    char have[PARE_SHAPE_TEXT], want[PARE_SHAPE_TEXT];
+
+    for (int i = 0; i < p->graph->n_in; i++) {
+        struct pare_value *v = p->graph->in[i];
+        struct pare_buf *b = p->buf[v->id];
+        size_t bytes;
+
+        while (b->block != 1)
+            b = b->next;
+        if (in[i].dtype != v->t.dtype || !pare_same_shape(&in[i], &v->t))
+            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s %s, the plan was made for %s %s",
+                             v->name, pare_dtype_name(in[i].dtype),
+                             pare_shape_text(&in[i], have, sizeof(have)),
+                             pare_dtype_name(v->t.dtype),
+                             pare_shape_text(&v->t, want, sizeof(want)));
+        PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
+        if (b->t.data && bytes)
+            memcpy(b->t.data, in[i].data, bytes);
+    }
+    return 0;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int run_steps(struct pare_plan *p, struct pare_err *err)
+{
+    for (int i = 0; i < p->n_steps; i++) {
+        struct pare_step *s = p->step[i];
+        double start = p->profile ? now() : 0;
+        int rc = s->kernel->run(s, &p->backend, err);
+
+        if (p->profile)
+            s->seconds += now() - start;
+        if (rc)
+            return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
+                           s->node ? s->node->type : "reorder");
+    }
+    return 0;
+}
+
+int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
+                  struct pare_err *err)
+{
+    int rc, threads = omp_get_max_threads();
+
+    PARE_TRY(take_inputs(p, in, err));
+    pare_rewind(p->dynamic, (struct pare_mark){ NULL, 0 });
+    if (threads != p->backend.threads)
+        omp_set_num_threads(p->backend.threads);
+    rc = run_steps(p, err);
+    if (threads != p->backend.threads)
+        omp_set_num_threads(threads);
+    for (int i = 0; i < p->graph->n_out && !rc; i++)
+        out[i] = p->graph->out[i]->t;
+    return rc;
+}
+
+void pare_plan_profile(struct pare_plan *p, bool on)
+{
+    p->profile = on;
+    for (int i = 0; i < p->n_steps; i++)
+        p->step[i]->seconds = 0;
+}
+
+int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat)
+{
+    *stat = pare_alloc(a, (size_t)p->n_steps, sizeof(**stat));
+    for (int i = 0; i < p->n_steps && *stat; i++) {
+        const struct pare_step *s = p->step[i];
+
+        (*stat)[i] = (struct pare_plan_stat){
+            .kernel = s->kernel->name,
+            .node = s->node ? s->node->name : s->in[0]->name,
+            .type = s->node ? s->node->type : "reorder",
+            .n_fused = s->n_fused,
+            .seconds = s->seconds,
+        };
+    }
+    return *stat ? p->n_steps : 0;
+}

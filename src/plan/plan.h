@@ -1,0 +1,49 @@
+/* plan.h - a model compiled for one set of input shapes. */
+#ifndef PARE_PLAN_PLAN_H
+#define PARE_PLAN_PLAN_H
+
+#include "../backend/backend.h"
+#include "../graph/graph.h"
+#include "../onnx/model.h"
+
+struct pare_plan {
+    struct pare_arena *arena;       /* everything below; dies with the plan */
+    struct pare_arena *dynamic;     /* values whose shapes depend on data; emptied every run */
+    struct pare_arena *scratch;
+    struct pare_graph *graph;       /* a clone with shapes and folded constants */
+    struct pare_backend backend;
+    struct pare_view view;
+    struct pare_ctx ctx;
+    struct pare_step **step;
+    int n_steps, cap_steps;
+    struct pare_buf **buf;          /* by value id: its buffers */
+    struct pare_buf **all;          /* every buffer */
+    int n_bufs, cap_bufs;
+    unsigned char *memory;          /* one block; offsets by memory.c */
+    size_t memory_bytes, needed_bytes;  /* placed; and the most that is alive at once */
+    bool reference, profile;
+    int n_reorders;
+};
+
+/* Which kernels run what: fills plan->step (steps.c). */
+int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
+
+/* When each buffer lives and where (memory.c). */
+int pare_plan_place(struct pare_plan *p, struct pare_err *err);
+
+/* The step kernel of nodes that nobody else takes: the operator's own forward(). */
+extern const struct pare_kernel pare_kernel_plain;
+
+/* ... and of those whose shapes are known only at run time. */
+extern const struct pare_kernel pare_kernel_dynamic;
+
+/* Per-step times of the runs since the last call of it; for `pare bench -v`. */
+struct pare_plan_stat {
+    const char *kernel, *node, *type;
+    int n_fused;
+    double seconds;
+};
+void pare_plan_profile(struct pare_plan *p, bool on);
+int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat);
+
+#endif

@@ -1,0 +1,256 @@
+/* steps.c - ask the kernels who runs what, and put layout conversions in between. */
+#include "plan.h"
+
+#include <string.h>
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+}
+
+/* ---- the view ------------------------------------------------------------------- */
+
+static bool unknown(const struct pare_value *v)
+{
+    return v->t.dtype == PARE_NONE;
+}
+
+/* Nodes that some output needs, from the back. */
+static void mark_needed(struct pare_plan *p, bool *need_value)
+{
+    struct pare_graph *g = p->graph;
+
+    for (int i = 0; i < g->n_out; i++)
+        need_value[g->out[i]->id] = true;
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        struct pare_node *n = g->node[i];
+        bool needed = false;
+
+        for (int k = 0; k < n->n_out; k++)
+            needed |= n->out[k] && need_value[n->out[k]->id];
+        p->view.taken[i] = !needed || (n->n_out && pare_node_known(n));
+        for (int k = 0; k < n->n_in && !p->view.taken[i]; k++)
+            if (n->in[k])
+                need_value[n->in[k]->id] = true;
+        for (int k = 0; k < n->n_cap && !p->view.taken[i]; k++)
+            need_value[n->cap[k]->id] = true;
+    }
+}
+
+static int count_uses(struct pare_plan *p, struct pare_err *err)
+{
+    struct pare_graph *g = p->graph;
+    struct pare_uses *use = p->view.use;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < g->n_nodes; i++) {
+            struct pare_node *n = g->node[i];
+
+            for (int k = 0; k < n->n_in + n->n_cap && !p->view.taken[i]; k++) {
+                struct pare_value *v = k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
+
+                if (v && pass)
+                    use[v->id].node[use[v->id].n] = n;
+                if (v)
+                    use[v->id].n++;
+            }
+        }
+        for (int i = 0; i < g->n_values && !pass; i++) {
+            use[i].node = pare_alloc(p->arena, (size_t)use[i].n, sizeof(*use[i].node));
+            if (!use[i].node)
+                return no_memory(err);
+            use[i].n = 0;
+        }
+    }
+    return 0;
+}
+
+static int make_view(struct pare_plan *p, struct pare_err *err)
+{
+    size_t values = (size_t)p->graph->n_values;
+    bool *need = pare_alloc(p->arena, values, sizeof(*need));
+
+    p->view = (struct pare_view){
+        .graph = p->graph,
+        .backend = &p->backend,
+        .use = pare_alloc(p->arena, values, sizeof(struct pare_uses)),
+        .taken = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
+        .block = pare_alloc(p->arena, values, sizeof(int)),
+    };
+    p->buf = pare_alloc(p->arena, values, sizeof(*p->buf));
+    if (!need || !p->view.use || !p->view.taken || !p->view.block || !p->buf)
+        return no_memory(err);
+    mark_needed(p, need);
+    return count_uses(p, err);
+}
+
+/* ---- buffers -------------------------------------------------------------------- */
+
+static struct pare_buf *add_buf(struct pare_plan *p, struct pare_value *v, int block,
+                                struct pare_err *err)
+{
+    struct pare_buf *b = pare_alloc(p->arena, 1, sizeof(*b));
+    struct pare_buf **all = pare_grow(p->arena, p->all, p->n_bufs, &p->cap_bufs, sizeof(*all));
+
+    if (!b || !all) {
+        no_memory(err);
+        return NULL;
+    }
+    p->all = all;
+    p->all[p->n_bufs++] = b;
+    *b = (struct pare_buf){ .value = v, .t = v->t, .block = block, .root = b, .born = -1 };
+    b->fixed = pare_is_const(v);
+    if (!b->fixed)
+        b->t.data = NULL;
+    if (!unknown(v))
+        b->bytes = (size_t)pare_block_numel(&v->t, block) * pare_dtype_size(v->t.dtype);
+    b->next = p->buf[v->id];
+    p->buf[v->id] = b;
+    return b;
+}
+
+static struct pare_step *add_step(struct pare_plan *p, struct pare_err *err)
+{
+    struct pare_step *s = pare_alloc(p->arena, 1, sizeof(*s));
+    struct pare_step **list = pare_grow(p->arena, p->step, p->n_steps, &p->cap_steps,
+                                        sizeof(*list));
+
+    if (!s || !list) {
+        no_memory(err);
+        return NULL;
+    }
+    p->step = list;
+    p->step[p->n_steps++] = s;
+    return s;
+}
+
+/* The value's buffer in that layout, converted if it exists only in another. */
+static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int block,
+                             struct pare_err *err)
+{
+    struct pare_buf *b, *from = p->buf[v->id];
+    struct pare_step *s;
+
+    for (b = from; b; b = b->next)
+        if (b->block == block)
+            return b;
+    if (!from)
+        from = add_buf(p, v, 1, err);   /* a constant */
+    if (!from || from->block == block)
+        return from;
+    s = add_step(p, err);
+    b = s ? add_buf(p, v, block, err) : NULL;
+    if (!b || !pare_step_lists(s, &p->view, 1, 1, 0))
+        return NULL;
+    b->fixed = false;
+    b->t.data = NULL;
+    s->kernel = &pare_kernel_reorder;
+    s->in[0] = s->out[0] = v;
+    s->in_block[0] = from->block;
+    s->out_block[0] = block;
+    s->in_buf[0] = from;
+    s->out_buf[0] = b;
+    p->n_reorders++;
+    return b;
+}
+
+/* ---- steps ---------------------------------------------------------------------- */
+
+static bool dynamic_node(const struct pare_node *n)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] && unknown(n->in[k]))
+            return true;
+    for (int k = 0; k < n->n_cap; k++)
+        if (unknown(n->cap[k]))
+            return true;
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] && unknown(n->out[k]))
+            return true;
+    return false;
+}
+
+/* A node that runs its plain kernel reads and writes row-major tensors. */
+static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_step *s)
+{
+    int at = 0, out = 0;
+
+    if (!pare_step_lists(s, &p->view, n->n_in + n->n_cap, n->n_out, 0))
+        return false;
+    for (int k = 0; k < n->n_in + n->n_cap; k++) {
+        struct pare_value *v = k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
+
+        if (v)
+            s->in[at++] = v;
+    }
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k])
+            s->out[out++] = n->out[k];
+    s->n_in = at;
+    s->n_out = out;
+    s->kernel = dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
+    return true;
+}
+
+static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
+                  struct pare_err *err)
+{
+    s->node = n;
+    for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
+        struct pare_step t = { .node = n };
+
+        if (pare_kernels[i]->match(&p->view, n, &t)) {
+            t.kernel = pare_kernels[i];
+            *s = t;
+            return 0;
+        }
+    }
+    return match_plain(p, n, s) ? 0 : no_memory(err);
+}
+
+static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+{
+    for (int k = 0; k < s->n_in; k++) {
+        s->in_buf[k] = want(p, s->in[k], s->in_block[k], err);
+        if (!s->in_buf[k])
+            return err->code ? err->code : no_memory(err);
+    }
+    for (int k = 0; k < s->n_out; k++) {
+        s->out_buf[k] = add_buf(p, s->out[k], s->out_block[k], err);
+        if (!s->out_buf[k])
+            return err->code;
+        p->view.block[s->out[k]->id] = s->out_block[k];
+    }
+    p->view.taken[s->node->id] = true;
+    for (int k = 0; k < s->n_fused; k++)
+        p->view.taken[s->fused[k]->id] = true;
+    return 0;
+}
+
+int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
+{
+    struct pare_graph *g = p->graph;
+
+    PARE_TRY(make_view(p, err));
+    for (int i = 0; i < g->n_in; i++) {
+        p->view.block[g->in[i]->id] = 1;
+        if (!add_buf(p, g->in[i], 1, err))
+            return err->code;
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_step s = { 0 }, *slot;
+
+        if (p->view.taken[i])
+            continue;
+        PARE_TRY(choose(p, g->node[i], &s, err));
+        PARE_TRY(connect(p, &s, err));
+        slot = add_step(p, err);    /* after the conversions it needs */
+        if (!slot)
+            return err->code;
+        *slot = s;
+    }
+    for (int i = 0; i < g->n_out; i++)      /* outputs are handed over row-major */
+        if (!want(p, g->out[i], 1, err))
+            return err->code ? err->code : no_memory(err);
+    return 0;
+}
