@@ -194,10 +194,6 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
 
 /* ---- the command ------------------------------------------------------------------------ */
 
-struct help {
-    int unused;
-};
-
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct pare_command *cmd;
@@ -229,7 +225,6 @@ const struct pare_command pare_command_help = {
     .name = "help",
     .doc = "Explain a command or an operator.",
     .usage = "[COMMAND | op NAME]",
-    .size = sizeof(struct help),
     .max_args = 2,
     .run = run,
 };

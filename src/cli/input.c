@@ -43,7 +43,7 @@ static int find(const struct pare_inputs *in, const char *name)
 static int unknown_input(struct pare_cli *c, const struct pare_inputs *in, const char *name,
                          struct pare_err *err)
 {
-    const char *names[64], *best;
+    const char *names[64] = { 0 }, *best;
     int n = 0;
 
     while (n < in->n && n < 64) {
