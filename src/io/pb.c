@@ -4,9 +4,6 @@
 #include "file.h"
 #include "../onnx/model.h"
 
-int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struct pare_tensor *t,
-                      const char **name, struct pare_err *err);
-
 int pare_pb_read(struct pare_arena *a, const char *path, struct pare_tensor *t, const char **name,
                  struct pare_err *err)
 {

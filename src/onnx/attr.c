@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
-#define MAX_ATTRS 64    /* of a node that can run; no operator has a third of that */
+#include "limits.h"
 
 static int no_memory(struct pare_build *b)
 {
@@ -179,7 +179,7 @@ static int add_graph(struct work *w, struct pare_scope *from, const Onnx__GraphP
                      struct pare_graph **out)
 {
     struct pare_scope in = { .b = from->b, .up = from, .call = from->call,
-                             .n_imports = from->n_imports, .imports = from->imports };
+                             .prefix = from->prefix, .n_imports = from->n_imports, .imports = from->imports };
 
     PARE_TRY(pare_build_graph(&in, p));
     if (out)
@@ -258,9 +258,9 @@ int pare_build_attrs(struct pare_scope *sc, const Onnx__NodeProto *p, struct par
 
     if (!list)
         return no_memory(sc->b);
-    if (p->n_attribute > MAX_ATTRS && n->op)
+    if (p->n_attribute > PARE_MAX_ATTRS && n->op)
         give_up(n, pare_sprintf(sc->b->m->arena, "it has %zu attributes, at most %d are handled",
-                                p->n_attribute, MAX_ATTRS));
+                                p->n_attribute, PARE_MAX_ATTRS));
     for (size_t i = 0; i < p->n_attribute; i++) {
         PARE_TRY(one_attr(&w, p->attribute[i], &list[count]));
         count += list[count].name != NULL;

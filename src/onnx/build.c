@@ -46,7 +46,7 @@ int pare_scope_find(struct pare_scope *sc, const char *name, struct pare_value *
     *v = NULL;
     for (const struct pare_scope *s = sc; s && !*v; s = s->up)
         *v = pare_map_get(s->alias ? s->alias : &s->g->names, name);
-    return *v ? pare_scope_note(sc, *v) : 0;
+    return *v && *v != &sc->b->absent ? pare_scope_note(sc, *v) : 0;
 }
 
 /* ---- declared types -------------------------------------------------------------- */
@@ -178,7 +178,7 @@ static int add_outputs(struct pare_scope *sc, const Onnx__GraphProto *p)
         struct pare_value *v;
 
         PARE_TRY(pare_scope_find(sc, name, &v));
-        if (!v)
+        if (!v || v == &sc->b->absent)
             return pare_fail(sc->b->err, PARE_EFORMAT,
                              "output '%s' is made by no node and is no input or initializer",
                              name);
@@ -210,7 +210,10 @@ static int name_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct par
     const char *base = str(p->name);
 
     if (!*base)
-        base = pare_sprintf(b->m->arena, "%s_%d", str(p->op_type), sc->g->n_nodes - 1);
+        base = pare_sprintf(b->m->arena, "%s%s_%d", sc->prefix, str(p->op_type),
+                            sc->g->n_nodes - 1);
+    else if (*sc->prefix)
+        base = pare_sprintf(b->m->arena, "%s%s", sc->prefix, base);
     for (n->name = base; n->name && pare_map_get(&b->nodes, n->name);)
         n->name = pare_sprintf(b->m->arena, "%s_%lld", base, (long long)++b->renamed);
     return n->name ? pare_map_set(&b->nodes, b->m->arena, n->name, n, b->err) : no_memory(b);
@@ -277,6 +280,10 @@ static int find_inputs(struct pare_scope *sc, const Onnx__NodeProto *p, struct p
         if (!n->in[i])
             return pare_fail(b->err, PARE_EFORMAT,
                              "input '%s' is made by no node and is no input or initializer", name);
+        if (n->in[i] == &b->absent) {
+            n->in[i] = NULL;
+            continue;
+        }
         odd = pare_map_get(&b->odd, n->in[i]->name);
         if (!odd || (n->in[i]->flags & (PARE_V_CONST | PARE_V_INPUT)) || n->why)
             continue;
@@ -289,6 +296,44 @@ static int find_inputs(struct pare_scope *sc, const Onnx__NodeProto *p, struct p
     return 0;
 }
 
+/* How many inputs the operator takes: letters, each perhaps followed by ?, * or +. */
+static void count_inputs(const char *in, int *min, int *max)
+{
+    *min = *max = 0;
+    for (; *in; in++) {
+        bool optional = in[1] == '?' || in[1] == '*';
+
+        *max = in[1] == '*' || in[1] == '+' ? INT_MAX : *max + 1;
+        *min += !optional;
+        in += optional || in[1] == '+';
+    }
+}
+
+static int check_arity(struct pare_scope *sc, struct pare_node *n)
+{
+    const struct pare_op *op = n->op;
+    int min, max, in = n->n_in, out = n->n_out;
+
+    while (in && !n->in[in - 1])
+        in--;
+    while (out && !n->out[out - 1])
+        out--;
+    if (!op)
+        return 0;
+    count_inputs(op->in ? op->in : "", &min, &max);
+    if (in < min || in > max)
+        n->why = pare_sprintf(sc->b->m->arena, "it has %d inputs, %s takes %s%d", in, n->type,
+                              in < min ? "at least " : "at most ", in < min ? min : max);
+    else if (out < op->min_out || (op->max_out >= 0 && out > op->max_out))
+        n->why = pare_sprintf(sc->b->m->arena, "it has %d outputs, %s makes %s%d", out, n->type,
+                              out < op->min_out ? "at least " : "at most ",
+                              out < op->min_out ? op->min_out : op->max_out);
+    else
+        return 0;
+    n->op = NULL;
+    return n->why ? 0 : no_memory(sc->b);
+}
+
 static int fill_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n)
 {
     n->type = str(p->op_type);
@@ -298,17 +343,21 @@ static int fill_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct par
     PARE_TRY(find_version(sc, n));
     find_op(sc, n);
     PARE_TRY(find_inputs(sc, p, n));
+    PARE_TRY(check_arity(sc, n));
     if (is_standard(n->domain) && !strcmp(n->type, "Constant") && n->n_out == 1 && n->out[0])
         return pare_build_constant(sc, p, n);
     return pare_build_attrs(sc, p, n);
 }
 
-int pare_build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out)
+static int build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out)
 {
     struct pare_err *err = sc->b->err;
     struct pare_node *n;
     int rc;
 
+    if (sc->call && ++sc->b->inlined > PARE_MAX_INLINED)
+        return pare_fail(err, PARE_ELIMIT, "calls of functions expand to more than %d nodes",
+                         PARE_MAX_INLINED);
     if (p->n_input > INT_MAX / 2 || p->n_output > INT_MAX / 2)
         return pare_fail(err, PARE_ELIMIT, "a node has too many inputs or outputs");
     n = pare_graph_add(sc->g, (int)p->n_input, (int)p->n_output, err);
@@ -319,6 +368,13 @@ int pare_build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare
     rc = fill_node(sc, p, n);
     return pare_at(err, rc, "node '%s' (%s)", *str(p->name) || !n->name ? str(p->name) : n->name,
                    str(p->op_type));
+}
+
+int pare_build_any(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out)
+{
+    const struct pare_function *f = pare_find_function(sc->b, p);
+
+    return f ? pare_build_call(sc, p, f, out) : build_node(sc, p, out);
 }
 
 /* The values that nodes make, node after node, in *made. */
@@ -361,8 +417,7 @@ int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p)
     PARE_TRY(make_outputs(sc, p, &made));
     add_value_info(sc, p);
     for (size_t i = 0; i < p->n_node; i++) {
-        PARE_TRY(pare_find_function(b, p->node[i]) ? pare_build_call(sc, p->node[i], made + k)
-                                                   : pare_build_node(sc, p->node[i], made + k));
+        PARE_TRY(pare_build_any(sc, p->node[i], made + k));
         k += p->node[i]->n_output;
     }
     PARE_TRY(add_outputs(sc, p));
@@ -397,13 +452,16 @@ int pare_model_build(struct pare_model *m, struct pare_err *err)
     const Onnx__ModelProto *p = m->proto;
     struct pare_build b = { .m = m, .err = err };
     struct pare_scope sc = { .b = &b, .n_imports = p->n_opset_import,
-                             .imports = p->opset_import };
+                             .imports = p->opset_import, .prefix = "" };
 
     if (p->ir_version > PARE_IR_NEWEST)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "IR version %lld is newer than %d, the newest that is known; export the "
                          "model with an older one",
                          (long long)p->ir_version, PARE_IR_NEWEST);
+    if (p->n_opset_import > PARE_MAX_IMPORTS)
+        return pare_fail(err, PARE_ELIMIT, "imports %zu operator sets, at most %d are handled",
+                         p->n_opset_import, PARE_MAX_IMPORTS);
     PARE_TRY(pare_build_functions(&b));
     PARE_TRY(pare_build_graph(&sc, p->graph));
     m->graph = sc.g;

@@ -22,10 +22,24 @@ struct pare_const {
 int pare_const_read(struct pare_model *m, const Onnx__TensorProto *p,
                     struct pare_const *c, struct pare_err *err);
 
-/* The bytes of a tensor that is stored beside the model; `want` when the file does not say how
- * many. */
-int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, size_t want,
+/* How many bytes the elements take in raw_data; false when we do not know the element type. */
+bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes);
+
+/* The tensor's elements are in a file beside the model. */
+static inline bool pare_is_external(const Onnx__TensorProto *p)
+{
+    return p->has_data_location &&
+           p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
+
+/* The bytes of such a tensor; the second wants the file to be mapped already. */
+int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
+                        size_t *len, struct pare_err *err);
+int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p,
                         const void **bytes, size_t *len, struct pare_err *err);
+
+/* Map the files of all such tensors in msg, also those that the graph does not use. */
+int pare_external_open(struct pare_model *m, const ProtobufCMessage *msg, struct pare_err *err);
 
 /* Map a regular file; err names `name`. */
 int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_pages **pages,
@@ -41,10 +55,15 @@ struct pare_build {
     struct pare_model *m;
     struct pare_map nodes;          /* display names that are taken */
     struct pare_map odd;            /* names of initializers we cannot read, to the reason */
-    struct pare_map functions;      /* "domain\nname" to FunctionProto */
+    struct pare_map functions;      /* struct pare_function by domain, name and overload */
+    struct pare_value absent;       /* stands for an input that a call leaves out */
     int64_t inlined, renamed;       /* nodes that came from functions; that got a number */
+    size_t expanded;                /* bytes of functions, once for every call */
     struct pare_err *err;
 };
+
+struct pare_function;
+struct pare_call;
 
 /* Where names are looked up: one graph, or one call of a function inside a graph. */
 struct pare_scope {
@@ -53,6 +72,7 @@ struct pare_scope {
     struct pare_scope *up;          /* the scope around; NULL for the main graph and functions */
     const struct pare_map *alias;   /* in a function: its names to values of g; else NULL */
     const struct pare_call *call;   /* the innermost call of a function; NULL outside */
+    const char *prefix;             /* of names in a function: "call/"; else "" */
     size_t n_imports;               /* versions of operator sets that hold here */
     Onnx__OperatorSetIdProto **imports;
     struct pare_value **cap;        /* values of graphs around that this graph uses */
@@ -63,17 +83,17 @@ struct pare_scope {
 /* A call of a model function. */
 struct pare_call {
     const Onnx__NodeProto *site;
-    const Onnx__FunctionProto *f;
+    const struct pare_function *f;
     struct pare_scope *from;        /* where the call stands; its attributes belong there */
-    const struct pare_call *up;
+    struct pare_value **out;
     int depth;
 };
 
 /* Build a graph as sc->g; the rest of sc is set. */
 int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p);
 
-/* Add the node to sc->g, its inputs looked up in sc. */
-int pare_build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out);
+/* Add the node, or the function that it calls, to sc->g; inputs are looked up in sc. */
+int pare_build_any(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out);
 
 /* The value of that name in sc or around it, noted as captured when it is from around. */
 int pare_scope_find(struct pare_scope *sc, const char *name, struct pare_value **v);
@@ -92,15 +112,16 @@ void pare_attr_follow(const Onnx__AttributeProto **p, struct pare_scope **sc);
 int pare_build_constant(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n);
 
 /* The function that p calls, or NULL. */
-const Onnx__FunctionProto *pare_find_function(const struct pare_build *b,
-                                              const Onnx__NodeProto *p);
+const struct pare_function *pare_find_function(const struct pare_build *b,
+                                               const Onnx__NodeProto *p);
 int pare_build_functions(struct pare_build *b);
 
 /* The attribute that the call gives, or the function's own default; NULL when there is none. */
 const Onnx__AttributeProto *pare_call_attr(const struct pare_call *call, const char *name);
 
 /* Put the function's nodes in the place of the call; out[] are the call's outputs. */
-int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out);
+int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p,
+                    const struct pare_function *f, struct pare_value **out);
 
 /* Constants into values. */
 int pare_build_const(struct pare_build *b, struct pare_value *v, const Onnx__TensorProto *p);

@@ -87,7 +87,8 @@ int pare_build_sparse(struct pare_build *b, struct pare_value *v,
         return is_odd(b, v, "it is sparse with elements that are not handled");
     t.dtype = values.t.dtype;
     t.rank = (int)p->n_dims;
-    memcpy(t.dim, p->dims, p->n_dims * sizeof(*p->dims));
+    if (p->n_dims)
+        memcpy(t.dim, p->dims, p->n_dims * sizeof(*p->dims));
     PARE_TRY(pare_tensor_size(&t, NULL, &bytes, b->err));
     if (bytes > PARE_MAX_SPARSE)
         return is_odd(b, v, "it is sparse and too large to be written out");

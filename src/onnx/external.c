@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "wire.h"
+
 
 struct place {
     const char *location;
@@ -112,14 +114,25 @@ static int check_location(const char *s, struct pare_err *err)
     return 0;
 }
 
-static int map_location(struct pare_model *m, const char *location, struct pare_pages **pages,
-                        struct pare_err *err)
+static struct pare_pages *find_pages(const struct pare_model *m, const char *location)
 {
+    struct pare_pages *p = m->pages;
+
+    while (p && !(p->name && !strcmp(p->name, location)))
+        p = p->next;
+    return p;
+}
+
+static int map_location(struct pare_model *m, const char *location, struct pare_err *err)
+{
+    struct pare_pages *pages;
     int dir, fd, rc;
 
-    for (*pages = m->pages; *pages; *pages = (*pages)->next)
-        if ((*pages)->name && !strcmp((*pages)->name, location))
-            return 0;
+    if (find_pages(m, location))
+        return 0;
+    if (!m->dir)
+        return pare_fail(err, PARE_EIO, "its data is in file '%s', but no folder is known",
+                         location);
     dir = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return pare_fail(err, PARE_EIO, "folder '%s' cannot be read: %s", m->dir,
@@ -131,7 +144,7 @@ static int map_location(struct pare_model *m, const char *location, struct pare_
         return pare_fail(err, PARE_EIO, "external data file '%s' cannot be opened: %s", location,
                          rc == ELOOP || rc == EXDEV ? "it is or leads through a link"
                                                     : strerror(rc));
-    rc = pare_pages_map(m, fd, location, pages, err);
+    rc = pare_pages_map(m, fd, location, &pages, err);
     close(fd);
     return pare_at(err, rc, "external data file '%s'", location);
 }
@@ -168,19 +181,18 @@ static int read_place(const Onnx__TensorProto *p, struct place *at, struct pare_
     return check_location(at->location, err);
 }
 
-int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, size_t want,
+int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p,
                         const void **bytes, size_t *len, struct pare_err *err)
 {
-    struct pare_pages *pages;
+    const struct pare_pages *pages;
     struct place at;
 
     PARE_TRY(read_place(p, &at, err));
-    if (!m->dir)
-        return pare_fail(err, PARE_EIO, "its data is in file '%s', but no folder is known",
-                         at.location);
-    PARE_TRY(map_location(m, at.location, &pages, err));
-    if (!at.has_length)
-        at.length = want;
+    pages = find_pages(m, at.location);
+    if (!pages)
+        return pare_fail(err, PARE_EIO, "external data file '%s' is not open", at.location);
+    if (!at.has_length && !pare_raw_size(p, &at.length))
+        at.length = at.offset > pages->len ? 0 : pages->len - at.offset;
     if (at.offset > pages->len || at.length > pages->len - at.offset)
         return pare_fail(err, PARE_EFORMAT,
                          "needs %llu bytes at %llu of external data file '%s', which has %zu",
@@ -188,5 +200,36 @@ int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, size_t
                          pages->len);
     *len = (size_t)at.length;
     *bytes = pages->data ? (const char *)pages->data + at.offset : "";
+    return 0;
+}
+
+int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
+                        size_t *len, struct pare_err *err)
+{
+    struct place at;
+
+    PARE_TRY(read_place(p, &at, err));
+    PARE_TRY(map_location(m, at.location, err));
+    return pare_external_known(m, p, bytes, len, err);
+}
+
+/* Depth is that of the loaded file, which has been checked. */
+int pare_external_open(struct pare_model *m, const ProtobufCMessage *msg, struct pare_err *err)
+{
+    const ProtobufCMessageDescriptor *d = msg->descriptor;
+    const Onnx__TensorProto *t = (const Onnx__TensorProto *)msg;
+    const void *bytes;
+    size_t len;
+
+    if (d == &onnx__tensor_proto__descriptor && pare_is_external(t))
+        return pare_at(err, pare_external_bytes(m, t, &bytes, &len, err), "tensor '%s'",
+                       t->name ? t->name : "");
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        ProtobufCMessage *const *child;
+        size_t n = pare_wire_children(msg, &d->fields[i], &child);
+
+        for (size_t k = 0; k < n; k++)
+            PARE_TRY(pare_external_open(m, child[k], err));
+    }
     return 0;
 }

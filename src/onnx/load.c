@@ -70,7 +70,8 @@ static int read_model(struct pare_model *m, const void *data, size_t len, struct
         strncpy(err->msg + n, guess(data, len), sizeof(err->msg) - n - 1);
         return pare_at(err, rc, "is not an ONNX model");
     }
-    return pare_model_build(m, err);
+    PARE_TRY(pare_model_build(m, err));
+    return pare_external_open(m, msg, err);
 }
 
 /* Names come from the file: what would disturb a terminal or a log is masked. */

@@ -76,6 +76,23 @@ static int raw_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
     return 0;
 }
 
+bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes)
+{
+    struct pare_tensor t = { .dtype = (enum pare_dtype)p->data_type, .rank = (int)p->n_dims };
+    struct pare_err ignored;
+    int64_t numel;
+    size_t size;
+
+    if (p->n_dims > PARE_MAX_RANK || t.dtype == PARE_STR)
+        return false;
+    if (p->n_dims)
+        memcpy(t.dim, p->dims, p->n_dims * sizeof(*t.dim));
+    if (raw_size(&t, &numel, &size, &ignored))
+        return false;
+    *bytes = size;
+    return true;
+}
+
 /* Bytes of the file become the tensor's data: as they are, copied, or left for later. */
 static int take_raw(struct pare_arena *a, struct pare_const *c, const void *bytes, size_t len,
                     struct pare_err *err)
@@ -204,17 +221,13 @@ int pare_const_read(struct pare_model *m, const Onnx__TensorProto *p, struct par
 {
     const void *bytes = p->raw_data.data;
     size_t len = p->raw_data.len;
-    int64_t numel;
-    bool outside = p->has_data_location &&
-                   p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+    bool outside = pare_is_external(p);
 
     PARE_TRY(read_shape(m->arena, p, c, err));
     if (c->why)
         return 0;
-    if (outside) {
-        PARE_TRY(raw_size(&c->t, &numel, &len, err));
-        PARE_TRY(pare_external_bytes(m, p, len, &bytes, &len, err));
-    }
+    if (outside)
+        PARE_TRY(pare_external_bytes(m, p, &bytes, &len, err));
     if (!outside && !(p->has_raw_data && len))
         return take_typed(m->arena, p, c, err);
     if (c->t.dtype == PARE_STR) {
@@ -252,5 +265,64 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
         if (!s->s)
             return no_memory(err);
     }
+    return 0;
+}
+
+/* ---- and back -------------------------------------------------------------------- */
+
+static int pack_4bit(const struct pare_tensor *t, struct pare_arena *a, ProtobufCBinaryData *raw,
+                     struct pare_err *err)
+{
+    const uint8_t *x = t->data;
+    int64_t n = pare_numel(t);
+
+    raw->len = (size_t)(n / 2 + n % 2);
+    raw->data = pare_alloc(a, raw->len, 1);
+    if (!raw->data)
+        return no_memory(err);
+    for (int64_t i = 0; i < n; i++)
+        raw->data[i / 2] = (uint8_t)(raw->data[i / 2] | (x[i] & 15u) << (i & 1 ? 4 : 0));
+    return 0;
+}
+
+static int pack_strings(const struct pare_tensor *t, struct pare_arena *a, Onnx__TensorProto *p,
+                        struct pare_err *err)
+{
+    const struct pare_str *s = t->data;
+
+    p->n_string_data = (size_t)pare_numel(t);
+    p->string_data = pare_alloc(a, p->n_string_data, sizeof(*p->string_data));
+    if (!p->string_data)
+        return no_memory(err);
+    for (size_t i = 0; i < p->n_string_data; i++)
+        p->string_data[i] = (ProtobufCBinaryData){ s[i].len, (uint8_t *)(uintptr_t)s[i].s };
+    return 0;
+}
+
+int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
+                     void **bytes, size_t *len, struct pare_err *err)
+{
+    Onnx__TensorProto p = ONNX__TENSOR_PROTO__INIT;
+    int64_t dim[PARE_MAX_RANK];
+    size_t size;
+
+    PARE_TRY(pare_tensor_size(t, NULL, &size, err));
+    memcpy(dim, t->dim, sizeof(dim));
+    p.n_dims = (size_t)t->rank;
+    p.dims = dim;
+    p.has_data_type = 1;
+    p.data_type = (int32_t)t->dtype;
+    p.name = (char *)(uintptr_t)name;
+    p.has_raw_data = t->dtype != PARE_STR;
+    p.raw_data = (ProtobufCBinaryData){ size, t->data };
+    if (t->dtype == PARE_STR)
+        PARE_TRY(pack_strings(t, a, &p, err));
+    if (is_4bit(t->dtype))
+        PARE_TRY(pack_4bit(t, a, &p.raw_data, err));
+    *len = protobuf_c_message_get_packed_size(&p.base);
+    *bytes = pare_alloc_raw(a, *len, 1);
+    if (!*bytes)
+        return no_memory(err);
+    protobuf_c_message_pack(&p.base, *bytes);
     return 0;
 }

@@ -246,28 +246,46 @@ static void fix_bytes(ProtobufCBinaryData *b, const uint8_t *base)
     }
 }
 
+static size_t quantity(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    const char *q = (const char *)m + f->quantifier_offset;
+
+    if (f->label == PROTOBUF_C_LABEL_REPEATED)
+        return *(const size_t *)q;
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+        return *(const uint32_t *)q == f->id;
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+        return *(void *const *)((const char *)m + f->offset) != NULL;
+    return *(const protobuf_c_boolean *)q != 0;
+}
+
+size_t pare_wire_children(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
+                          ProtobufCMessage *const **child)
+{
+    const void *p = (const char *)m + f->offset;
+
+    if (f->type != PROTOBUF_C_TYPE_MESSAGE)
+        return 0;
+    *child = f->label == PROTOBUF_C_LABEL_REPEATED ? *(ProtobufCMessage *const *const *)p : p;
+    return quantity(m, f);
+}
+
 static void fix_message(ProtobufCMessage *m, const uint8_t *base)
 {
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        char *p = (char *)m + f->offset, *q = (char *)m + f->quantifier_offset;
-        size_t n = 1;
+        void *p = (char *)m + f->offset;
+        ProtobufCMessage *const *child;
+        size_t n = pare_wire_children(m, f, &child);
 
-        if (f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_BYTES)
-            continue;
-        if (f->label == PROTOBUF_C_LABEL_REPEATED) {
-            n = *(size_t *)q;
-            p = *(char **)p;
-        } else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
-            n = *(uint32_t *)q == f->id;
-        } else if (f->type == PROTOBUF_C_TYPE_BYTES) {
-            n = *(protobuf_c_boolean *)q != 0;
-        }
         for (size_t k = 0; k < n; k++)
-            if (f->type == PROTOBUF_C_TYPE_BYTES)
-                fix_bytes((ProtobufCBinaryData *)p + k, base);
-            else if (((ProtobufCMessage **)p)[k])
-                fix_message(((ProtobufCMessage **)p)[k], base);
+            fix_message(child[k], base);
+        if (f->type != PROTOBUF_C_TYPE_BYTES)
+            continue;
+        n = quantity(m, f);
+        for (size_t k = 0; k < n; k++)
+            fix_bytes(f->label == PROTOBUF_C_LABEL_REPEATED ? *(ProtobufCBinaryData **)p + k : p,
+                      base);
     }
 }
 

@@ -11,4 +11,8 @@
 int pare_wire_unpack(const ProtobufCMessageDescriptor *d, const void *data, size_t len,
                      struct pare_arena *a, ProtobufCMessage **out, struct pare_err *err);
 
+/* The messages in a field: how many, and where they are.  0 when it holds none. */
+size_t pare_wire_children(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
+                          ProtobufCMessage *const **child);
+
 #endif

@@ -75,11 +75,16 @@ struct data {
     int n_in, n_out;
 };
 
-static int result_of(struct result *r, int rc, const struct pare_err *err)
+/* The case is named already, so the message need not start with its file. */
+static void result_of(struct result *r, int rc, const char *path, const struct pare_err *err)
 {
+    size_t n = strlen(path);
+    const char *why = err->msg;
+
+    if (!strncmp(why, path, n) && strstr(why, "model.onnx: "))
+        why = strstr(why, "model.onnx: ") + strlen("model.onnx: ");
     r->status = !rc ? OK : rc == PARE_EUNSUPPORTED ? UNSUPPORTED : FAIL;
-    snprintf(r->why, sizeof(r->why), "%s", rc ? err->msg : "");
-    return rc;
+    snprintf(r->why, sizeof(r->why), "%s", rc ? why : "");
 }
 
 /* <dir>/<kind>_0.pb, <kind>_1.pb, ... until there is no more. */
@@ -172,7 +177,7 @@ static void run_case(const struct run *r, const char *path, struct result *res)
     }
     if (!rc && !set)
         rc = pare_fail(&err, PARE_EIO, "there is no test_data_set_0");
-    result_of(res, rc, &err);
+    result_of(res, rc, path, &err);
     pare_model_free(m);
 }
 

@@ -5,114 +5,23 @@
  * A residual Add becomes a sum into the result's memory (in place when the other operand dies
  * here), activations become post-operations.
  */
-#include "onednn.h"
+#include "post.h"
 
 #include <math.h>
 
 #include "../../op/norm.h"
 #include "../../op/window.h"
 
-#define MAX_POST 6
-
-/* One post-operation. */
-struct post {
-    bool sum;
-    dnnl_alg_kind_t alg;
-    float alpha, beta;
-};
-
 struct conv {
     struct pare_window win;
     struct pare_node *bn;
-    struct post post[MAX_POST];
-    int n_post;
-    bool sum;
+    struct pare_post post;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
     dnnl_memory_t src, dst, weights, bias;
 };
 
 /* ---- what is fused ---------------------------------------------------------------- */
-
-static bool const_scalar(const struct pare_value *v, float *out)
-{
-    if (!v || !pare_is_const(v) || !pare_is_f32(v) || !v->t.data || pare_numel(&v->t) != 1)
-        return false;
-    *out = pare_f32(&v->t)[0];
-    return true;
-}
-
-static bool clip_bounds(const struct pare_node *n, struct post *p)
-{
-    p->alpha = -INFINITY;
-    p->beta = INFINITY;
-    if (n->version < 11) {
-        p->alpha = (float)pare_attr(n, "min");
-        p->beta = (float)pare_attr(n, "max");
-        return true;
-    }
-    return (n->n_in < 2 || !n->in[1] || const_scalar(n->in[1], &p->alpha)) &&
-           (n->n_in < 3 || !n->in[2] || const_scalar(n->in[2], &p->beta));
-}
-
-/* The activation as oneDNN knows it. */
-static bool activation(const struct pare_node *n, struct post *p)
-{
-    static const struct {
-        const char *type;
-        dnnl_alg_kind_t alg;
-    } plain[] = {
-        { "Relu", dnnl_eltwise_relu },       { "LeakyRelu", dnnl_eltwise_relu },
-        { "Sigmoid", dnnl_eltwise_logistic }, { "Tanh", dnnl_eltwise_tanh },
-        { "Elu", dnnl_eltwise_elu },         { "HardSwish", dnnl_eltwise_hardswish },
-        { "Clip", dnnl_eltwise_clip },
-    };
-
-    *p = (struct post){ 0 };
-    for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
-        if (!strcmp(n->type, plain[i].type)) {
-            p->alg = plain[i].alg;
-            p->alpha = (float)pare_attr(n, "alpha");
-            return p->alg != dnnl_eltwise_clip || clip_bounds(n, p);
-        }
-    return false;
-}
-
-/* x * gate(x): Sigmoid gives swish, HardSigmoid(1/6, 1/2) gives hardswish.  Both nodes. */
-static bool gated(const struct pare_view *v, const struct pare_value *x, struct post *p,
-                  struct pare_node **gate, struct pare_node **mul)
-{
-    const struct pare_uses *u = &v->use[x->id];
-
-    if (u->n != 2 || x->flags & PARE_V_OUTPUT)
-        return false;
-    *gate = u->node[0]->n_in == 1 ? u->node[0] : u->node[1];
-    *mul = *gate == u->node[0] ? u->node[1] : u->node[0];
-    if (strcmp((*mul)->type, "Mul") || pare_only_use(v, (*gate)->out[0]) != *mul)
-        return false;
-    if (!strcmp((*gate)->type, "Sigmoid")) {
-        *p = (struct post){ .alg = dnnl_eltwise_swish, .alpha = 1 };
-        return true;
-    }
-    *p = (struct post){ .alg = dnnl_eltwise_hardswish };
-    return !strcmp((*gate)->type, "HardSigmoid") &&
-           fabs(pare_attr(*gate, "alpha") - 1.0 / 6) < 1e-6 &&
-           fabs(pare_attr(*gate, "beta") - 0.5) < 1e-6;
-}
-
-static struct pare_value *other_of(const struct pare_node *n, const struct pare_value *x)
-{
-    return n->in[0] == x ? n->in[1] : n->in[0];
-}
-
-static bool can_sum(const struct pare_view *v, const struct pare_node *n,
-                    const struct pare_value *x)
-{
-    const struct pare_value *o = n->n_in == 2 ? other_of(n, x) : NULL;
-
-    return o && !strcmp(n->type, "Add") && o != x && pare_is_f32(o) && !pare_is_const(o) &&
-           pare_is_made(v, o) && pare_same_shape(&o->t, &x->t);
-}
 
 static bool foldable(const struct pare_node *n)
 {
@@ -124,61 +33,7 @@ static bool foldable(const struct pare_node *n)
     return true;
 }
 
-/* Follow the results as far as they can be fused.  Fills list[] and returns the last value. */
-static struct pare_value *follow(const struct pare_view *v, struct pare_node *n, struct conv *c,
-                                 struct pare_node **list, int *count, struct pare_value **sum)
-{
-    struct pare_value *x = n->out[0];
-    struct pare_node *next = pare_only_use(v, x), *gate, *mul;
-
-    *count = 0;
-    *sum = NULL;
-    if (next && foldable(next)) {
-        c->bn = list[(*count)++] = next;
-        x = next->out[0];
-    }
-    while (c->n_post < MAX_POST) {
-        struct post p;
-
-        next = pare_only_use(v, x);
-        if (next && activation(next, &p)) {
-            list[(*count)++] = next;
-        } else if (next && !*sum && can_sum(v, next, x)) {
-            p = (struct post){ .sum = true };
-            *sum = other_of(next, x);
-            list[(*count)++] = next;
-        } else if (gated(v, x, &p, &gate, &mul)) {
-            list[(*count)++] = gate;
-            list[(*count)++] = mul;
-        } else {
-            break;
-        }
-        c->post[c->n_post++] = p;
-        x = list[*count - 1]->out[0];
-    }
-    return x;
-}
-
 /* ---- descriptors ------------------------------------------------------------------ */
-
-static bool attributes(const struct conv *c, dnnl_primitive_attr_t *attr)
-{
-    dnnl_post_ops_t ops = NULL;
-    bool ok = dnnl_primitive_attr_create(attr) == dnnl_success &&
-              dnnl_post_ops_create(&ops) == dnnl_success;
-
-    for (int i = 0; i < c->n_post && ok; i++) {
-        const struct post *p = &c->post[i];
-
-        ok = (p->sum ? dnnl_post_ops_append_sum(ops, 1)
-                     : dnnl_post_ops_append_eltwise(ops, 1, p->alg, p->alpha, p->beta)) ==
-             dnnl_success;
-    }
-    ok = ok && dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success;
-    if (ops)
-        dnnl_post_ops_destroy(ops);
-    return ok;
-}
 
 static void any_md(dnnl_memory_desc_t *md, const struct pare_tensor *t)
 {
@@ -236,7 +91,7 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
                                                     dnnl_convolution_direct, &src, &wei, &bias,
                                                     &dst, stride, dilate, begin, end) ==
              dnnl_success &&
-         attributes(c, &attr) &&
+         pare_post_attr(&c->post, &attr) &&
          dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
     if (attr)
@@ -274,11 +129,11 @@ static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv 
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    struct pare_node *list[2 * MAX_POST + 1];
-    struct pare_value *out, *sum;
+    struct pare_value *out = n->out[0];
+    struct pare_node *next;
     struct pare_err err;
     struct conv *c;
-    int count, in_block, out_block;
+    int folded, in_block, out_block;
 
     if (strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
         !pare_is_const(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
@@ -287,25 +142,33 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c || pare_conv_window(n, &c->win, &err))
         return false;
-    out = follow(v, n, c, list, &count, &sum);
+    next = pare_only_use(v, out);
+    if (next && foldable(next)) {
+        c->bn = next;
+        out = next->out[0];
+    }
+    folded = c->bn != NULL;
+    out = pare_post_follow(v, out, true, &c->post);
     if (!layouts(v, n, c, &in_block, &out_block))
         return false;
-    if (!pare_step_lists(s, v, sum ? 2 : 1, 1, count)) {
+    if (!pare_step_lists(s, v, c->post.sum ? 2 : 1, 1, folded + c->post.n_nodes)) {
         dnnl_primitive_desc_destroy(c->pd);
         return false;
     }
     s->state = c;
     s->in[0] = n->in[0];
     s->in_block[0] = in_block;
-    if (sum) {
-        s->in[1] = sum;
+    if (c->post.sum) {
+        s->in[1] = c->post.sum;
         s->in_block[1] = out_block;
         s->inplace = 2;
     }
     s->out[0] = out;
     s->out_block[0] = out_block;
-    for (int i = 0; i < count; i++)
-        s->fused[i] = list[i];
+    if (c->bn)
+        s->fused[0] = c->bn;
+    for (int i = 0; i < c->post.n_nodes; i++)
+        s->fused[folded + i] = c->post.node[i];
     return true;
 }
 
@@ -334,45 +197,18 @@ static int fold_bn(struct pare_backend *b, const struct conv *c, int64_t channel
 static int pack(struct pare_backend *b, struct conv *c, const struct pare_tensor *shape,
                 const float *w, struct pare_err *err)
 {
-    const dnnl_memory_desc_t *want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0);
+    static const dnnl_format_tag_t tags[] = { 0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde,
+                                              dnnl_abcdef };
     struct pare_tensor t = weight_shape(shape, c->win.group);
-    dnnl_format_tag_t tags[] = { 0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef };
-    dnnl_engine_t e = b->onednn->engine;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_primitive_t prim = NULL;
-    dnnl_memory_t from = NULL;
     dnnl_memory_desc_t md;
     dnnl_dims_t dims = { 0 };
-    void *packed = pare_alloc(b->arena, dnnl_memory_desc_get_size(want), 1);
-    int rc;
 
     for (int i = 0; i < t.rank; i++)
         dims[i] = t.dim[i];
-    rc = !packed ? pare_fail(err, PARE_ENOMEM, "no memory for the weights") : 0;
-    if (!rc)
-        rc = pare_dnnl(err, dnnl_memory_desc_init_by_tag(&md, t.rank, dims, dnnl_f32, tags[t.rank]),
-                       "weights");
-    if (!rc)
-        rc = pare_dnnl(err, dnnl_memory_create(&from, &md, e, (void *)(uintptr_t)w), "weights");
-    if (!rc)
-        rc = pare_dnnl(err, dnnl_memory_create(&c->weights, want, e, packed), "weights");
-    if (!rc)
-        rc = pare_dnnl(err, dnnl_reorder_primitive_desc_create(&pd, &md, e, want, e, NULL),
-                       "weights");
-    if (!rc)
-        rc = pare_dnnl(err, dnnl_primitive_create(&prim, pd), "weights");
-    if (!rc) {
-        dnnl_exec_arg_t args[] = { { DNNL_ARG_FROM, from }, { DNNL_ARG_TO, c->weights } };
-
-        rc = pare_dnnl(err, dnnl_primitive_execute(prim, b->onednn->stream, 2, args), "weights");
-    }
-    if (prim)
-        dnnl_primitive_destroy(prim);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    if (from)
-        dnnl_memory_destroy(from);
-    return rc;
+    PARE_TRY(pare_dnnl(err, dnnl_memory_desc_init_by_tag(&md, t.rank, dims, dnnl_f32, tags[t.rank]),
+                       "weights"));
+    return pare_dnnl_pack(b, &md, w, dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
+                          &c->weights, err);
 }
 
 static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
