@@ -3,8 +3,8 @@
  * mean and var are the inputs of that name or, in training, the moments of the batch; then the
  * further outputs are
  *     running_mean = mean_in * momentum + mean * (1 - momentum),  the same for var,
- * and, before opset 14, the batch's own mean and variance.  Before opset 14 a node trains when it
- * has these outputs; from then on training_mode says so.
+ * and, before opset 14, the batch's own mean and variance.  From opset 14 on training_mode says that
+ * a node trains; before, it trains when it has these outputs, and before opset 7 unless is_test.
  */
 #include <math.h>
 
@@ -12,13 +12,18 @@
 
 struct batch_norm {
     double epsilon, momentum;
-    int64_t training_mode, spatial;
+    int64_t training_mode, spatial, is_test;
+    struct pare_ints consumed_inputs;
 };
 
 #define AT(field) offsetof(struct batch_norm, field)
 static const struct pare_opt attrs[] = {
+    { "consumed_inputs", "ignored; opset 1 had it", PARE_OPT_INTS, AT(consumed_inputs), 0,
+      PARE_ANY, NULL, NULL, false },
     { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
       false },
+    { "is_test", "use the given moments; until opset 6", PARE_OPT_INT, AT(is_test), 0, 0, 1, NULL,
+      NULL, false },
     { "momentum", "how much of the running moments is kept", PARE_OPT_FLOAT, AT(momentum), 0.9,
       PARE_ANY, NULL, NULL, false },
     { "spatial", "moments are per channel, not per element", PARE_OPT_INT, AT(spatial), 1, 0, 1,
@@ -41,6 +46,8 @@ bool pare_bn_trains(const struct pare_node *n)
 
     if (n->version >= 14)
         return a->training_mode != 0;
+    if (n->version < 7)
+        return !a->is_test;
     for (int i = 1; i < n->n_out; i++)
         if (n->out[i])
             return true;
@@ -113,11 +120,11 @@ static void moments(const float *x, const struct view *v, int64_t c, double *mea
 {
     double count = (double)v->N * (double)v->inner, sum = 0, squares = 0;
 
-    for (int64_t i = 0; i < v->N; i++)
+    for (int64_t i = 0; i < v->N && v->inner; i++)
         for (int64_t k = 0; k < v->inner; k++)
             sum += (double)x[(i * v->C + c) * v->inner + k];
     *mean = sum / count;
-    for (int64_t i = 0; i < v->N; i++)
+    for (int64_t i = 0; i < v->N && v->inner; i++)
         for (int64_t k = 0; k < v->inner; k++) {
             double d = (double)x[(i * v->C + c) * v->inner + k] - *mean;
 
@@ -167,7 +174,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
         f[0] = (float)mean;
         f[1] = (float)(pare_get(&n->in[1]->t, c) / sqrt(var + a->epsilon));
         f[2] = (float)pare_get(&n->in[2]->t, c);
-        for (int64_t i = 0; i < v.N; i++)
+        for (int64_t i = 0; i < v.N && v.inner; i++)
             scale_row(x + (i * v.C + c) * v.inner, y + (i * v.C + c) * v.inner, v.inner, f);
         PARE_TRY(put(n, 1, c, run_mean, err));
         PARE_TRY(put(n, 2, c, run_var, err));
@@ -186,7 +193,7 @@ const struct pare_op pare_op_batch_normalization = {
     .abi = PARE_ABI,
     .type = "BatchNormalization",
     .doc = "Normalises each channel by a mean and a variance, then scales and shifts it.",
-    .since = 7,
+    .since = 1,
     .in = "TUUAA",
     .types = PARE_T_FLOAT,
     .min_out = 1,

@@ -87,14 +87,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     out_plane = win.out[0] * win.out[1] * win.out[2];
     taps = win.kernel[0] * win.kernel[1] * win.kernel[2];
     per_group = M / win.group;
-    for (int64_t i = 0; i < N; i++)
+    for (int64_t i = 0; i < N && out_plane; i++)
         for (int64_t m = 0; m < M; m++) {
             int64_t first = i * x->dim[1] + m / per_group * C;
             float *out = pare_f32(y) + (i * M + m) * out_plane;
 
             for (int64_t k = 0; k < out_plane; k++)
                 out[k] = b ? b[m] : 0;
-            for (int64_t k = 0; k < C && out_plane; k++)
+            for (int64_t k = 0; k < C; k++)
                 add_plane(&win, pare_f32(x) + (first + k) * in_plane,
                           pare_f32(w) + (m * C + k) * taps, out);
         }

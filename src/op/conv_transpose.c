@@ -81,14 +81,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     y_plane = win.out[0] * win.out[1] * win.out[2];
     taps = win.kernel[0] * win.kernel[1] * win.kernel[2];
     C = x->dim[1] / win.group;
-    for (int64_t i = 0; i < N; i++)
+    for (int64_t i = 0; i < N && y_plane; i++)
         for (int64_t m = 0; m < M; m++) {
             int64_t first = m / per_group * C;
             float *out = pare_f32(y) + (i * M + m) * y_plane;
 
             for (int64_t k = 0; k < y_plane; k++)
                 out[k] = b ? b[m] : 0;
-            for (int64_t k = first; k < first + C && x_plane && y_plane; k++)
+            for (int64_t k = first; k < first + C && x_plane; k++)
                 add_plane(&back, pare_f32(x) + (i * x->dim[1] + k) * x_plane,
                           pare_f32(w) + (k * per_group + m % per_group) * taps, out);
         }

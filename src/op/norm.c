@@ -42,18 +42,33 @@ int pare_norm_param(const struct pare_node *n, int i, const char *name, int64_t 
 
 int pare_norm_inner(const struct pare_tensor *x, int from, int64_t *inner, struct pare_err *err)
 {
+    int64_t all = 1;
     char buf[PARE_SHAPE_TEXT];
 
     if (x->rank < from)
         return pare_fail(err, PARE_ESHAPE, "X is %s, expected at least %d dimensions",
                          pare_shape_text(x, buf, sizeof(buf)), from);
     *inner = 1;
-    for (int i = from; i < x->rank; i++) {
-        if (x->dim[i] && *inner > INT64_MAX / x->dim[i])
+    for (int i = x->rank - 1; i >= 0; i--) {
+        if (x->dim[i] && all > INT64_MAX / x->dim[i])
             return pare_fail(err, PARE_ELIMIT, "X is %s, larger than can be handled",
                              pare_shape_text(x, buf, sizeof(buf)));
-        *inner *= x->dim[i];
+        all *= x->dim[i] ? x->dim[i] : 1;
+        if (i >= from)
+            *inner *= x->dim[i];
     }
+    return 0;
+}
+
+int pare_infer_global_pool(struct pare_node *n, struct pare_err *err)
+{
+    struct pare_tensor *y = &n->out[0]->t;
+    int64_t inner;
+
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    pare_like(y, &n->in[0]->t);
+    for (int i = 2; i < y->rank; i++)
+        y->dim[i] = 1;
     return 0;
 }
 

@@ -38,8 +38,12 @@ int pare_norm_float(const struct pare_node *n, int i, const char *name, struct p
 int pare_norm_param(const struct pare_node *n, int i, const char *name, int64_t count,
                     struct pare_err *err);
 
-/* A batch and channels must be there; the product of the axes from `from` on goes to *inner. */
+/* *inner is the product of the axes from `from` on; fewer axes than `from` is an error.  So is a
+ * product of all axes that does not fit, even when one of them is 0: later products then do. */
 int pare_norm_inner(const struct pare_tensor *x, int from, int64_t *inner, struct pare_err *err);
+
+/* infer() of the global pools: every spatial axis becomes 1. */
+int pare_infer_global_pool(struct pare_node *n, struct pare_err *err);
 
 /* ties: elementwise on X and Y, and in[i] for i in [1, params] is a list along the channels. */
 void pare_ties_norm(const struct pare_node *n, int params, struct pare_ties *t);

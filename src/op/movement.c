@@ -1,0 +1,306 @@
+/* movement.c - what operators that only move elements share. */
+#include "movement.h"
+
+int pare_list(const struct pare_node *n, int i, struct pare_ints attr, int64_t *v, int *count,
+              struct pare_err *err)
+{
+    const struct pare_tensor *t = pare_given(n, i);
+
+    if (t) {
+        PARE_TRY(pare_need(n, i, err));
+        return pare_int_list(t, v, PARE_MAX_RANK, count, err);
+    }
+    if (attr.n > PARE_MAX_RANK)
+        return pare_fail(err, PARE_ELIMIT, "a list of %d numbers, at most %d are handled", attr.n,
+                         PARE_MAX_RANK);
+    for (int k = 0; k < attr.n; k++)
+        v[k] = attr.v[k];
+    *count = attr.n || attr.v ? attr.n : -1;
+    return 0;
+}
+
+int pare_axes(const struct pare_node *n, int i, struct pare_ints attr, int rank, int *axis,
+              int *count, struct pare_err *err)
+{
+    int64_t v[PARE_MAX_RANK];
+    bool seen[PARE_MAX_RANK] = { false };
+
+    PARE_TRY(pare_list(n, i, attr, v, count, err));
+    for (int k = 0; k < *count; k++) {
+        PARE_TRY(pare_axis(v[k], rank, &axis[k], err));
+        if (seen[axis[k]])
+            return pare_fail(err, PARE_ESHAPE, "axis %d is listed twice", axis[k]);
+        seen[axis[k]] = true;
+    }
+    return 0;
+}
+
+int pare_add_size(int64_t a, int64_t b, int64_t *sum, struct pare_err *err)
+{
+    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b)
+        return pare_fail(err, PARE_ELIMIT, "a dimension of %lld + %lld does not fit",
+                         (long long)a, (long long)b);
+    *sum = a + b;
+    return 0;
+}
+
+int pare_mul_size(int64_t a, int64_t b, int64_t *product, struct pare_err *err)
+{
+    if (a < 0 || b < 0 || (b && a > INT64_MAX / b))
+        return pare_fail(err, PARE_ELIMIT, "a dimension of %lld x %lld does not fit",
+                         (long long)a, (long long)b);
+    *product = a * b;
+    return 0;
+}
+
+int64_t pare_span(const struct pare_tensor *t, int from, int to)
+{
+    int64_t n = 1;
+
+    for (int i = from; i < to; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+static int check_index(int64_t *k, int64_t limit, struct pare_err *err)
+{
+    if (*k < -limit || *k >= limit)
+        return pare_fail(err, PARE_ESHAPE, "index %lld is outside a dimension of %lld",
+                         (long long)*k, (long long)limit);
+    if (*k < 0)
+        *k += limit;
+    return 0;
+}
+
+int pare_indices(struct pare_arena *a, const struct pare_tensor *t, int64_t limit, int64_t **at,
+                 struct pare_err *err)
+{
+    int64_t count = pare_numel(t), *v = pare_alloc_raw(a, (size_t)count, sizeof(*v));
+
+    if (!v)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %lld indices", (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        v[i] = pare_get_int(t, i);
+        PARE_TRY(check_index(&v[i], limit, err));
+    }
+    *at = v;
+    return 0;
+}
+
+int pare_index_row(const struct pare_tensor *t, int64_t row, const struct pare_tensor *data,
+                   int skip, int64_t *at, struct pare_err *err)
+{
+    int64_t width = t->dim[t->rank - 1], sum = 0;
+
+    for (int64_t j = 0; j < width; j++) {
+        int64_t k = pare_get_int(t, row * width + j), dim = data->dim[skip + j];
+
+        PARE_TRY(check_index(&k, dim, err));
+        sum = sum * dim + k;
+    }
+    *at = sum * pare_span(data, skip + (int)width, data->rank);
+    return 0;
+}
+
+void pare_fill(void *dst, int64_t n, const void *value, size_t size)
+{
+    char *d = dst;
+
+    for (int64_t i = 0; i < n; i++)
+        pare_copy_one(d + (size_t)i * size, value, size);
+}
+
+void pare_move_axis(struct pare_move *m, int64_t dim, int64_t from, int64_t to)
+{
+    m->dim[m->rank] = dim;
+    m->from[m->rank] = from;
+    m->to[m->rank] = to;
+    m->rank++;
+}
+
+/* The box without axes of one element, and with those axes joined that are one longer axis in
+ * both places. */
+static struct pare_move simplified(const struct pare_move *m)
+{
+    struct pare_move s = { .rank = 0 };
+
+    for (int i = 0; i < m->rank; i++) {
+        int last = s.rank - 1;
+
+        if (m->dim[i] == 1)
+            continue;
+        if (s.rank && s.from[last] == m->from[i] * m->dim[i] &&
+            s.to[last] == m->to[i] * m->dim[i]) {
+            s.dim[last] *= m->dim[i];
+            s.from[last] = m->from[i];
+            s.to[last] = m->to[i];
+        } else {
+            pare_move_axis(&s, m->dim[i], m->from[i], m->to[i]);
+        }
+    }
+    return s;
+}
+
+/* Put the axis that is dense at the source beside the last, which is dense at the destination:
+ * tiles of the two read and write whole cache lines. */
+static void pair_dense_axes(struct pare_move *m)
+{
+    int last = m->rank - 1, dense = -1;
+    int64_t dim, to;
+
+    for (int i = 0; i < last; i++)
+        if (m->from[i] == 1)
+            dense = i;
+    if (dense < 0 || m->from[last] == 1)
+        return;
+    dim = m->dim[dense];
+    to = m->to[dense];
+    for (int i = dense; i < last - 1; i++) {
+        m->dim[i] = m->dim[i + 1];
+        m->from[i] = m->from[i + 1];
+        m->to[i] = m->to[i + 1];
+    }
+    m->dim[last - 1] = dim;
+    m->from[last - 1] = 1;
+    m->to[last - 1] = to;
+}
+
+#define TILE 16
+#define LEAST(a, b) ((a) < (b) ? (a) : (b))
+
+/* Two axes, in tiles; strides in bytes. */
+struct plane {
+    int64_t rows, cols;
+    ptrdiff_t from_row, from_col, to_row, to_col;
+};
+
+#define COPY_PLANE(name, bytes)                                                                \
+    static void name(char *dst, const char *src, const struct plane *p, size_t size)           \
+    {                                                                                          \
+        (void)size;                                                                            \
+        for (int64_t r = 0; r < p->rows; r += TILE)                                            \
+            for (int64_t c = 0; c < p->cols; c += TILE)                                        \
+                for (int64_t i = r; i < LEAST(r + TILE, p->rows); i++)                         \
+                    for (int64_t j = c; j < LEAST(c + TILE, p->cols); j++)                     \
+                        memcpy(dst + i * p->to_row + j * p->to_col,                            \
+                               src + i * p->from_row + j * p->from_col, (bytes));              \
+    }
+COPY_PLANE(copy_plane1, 1)
+COPY_PLANE(copy_plane2, 2)
+COPY_PLANE(copy_plane4, 4)
+COPY_PLANE(copy_plane8, 8)
+COPY_PLANE(copy_plane, size)
+
+static void copy_runs(char *dst, const char *src, const struct plane *p, size_t size)
+{
+    for (int64_t i = 0; i < p->rows; i++)
+        memcpy(dst + i * p->to_row, src + i * p->from_row, (size_t)p->cols * size);
+}
+
+typedef void pare_plane_fn(char *dst, const char *src, const struct plane *p, size_t size);
+
+static pare_plane_fn *plane_copier(const struct pare_move *m, size_t size)
+{
+    int last = m->rank - 1;
+
+    if (m->from[last] == 1 && m->to[last] == 1)
+        return copy_runs;
+    switch (size) {
+    case 1: return copy_plane1;
+    case 2: return copy_plane2;
+    case 4: return copy_plane4;
+    case 8: return copy_plane8;
+    default: return copy_plane;
+    }
+}
+
+void pare_move(void *dst, const void *src, size_t size, const struct pare_move *m)
+{
+    struct pare_move s = simplified(m);
+    int64_t idx[PARE_MOVE_RANK] = { 0 };
+    ptrdiff_t bytes = (ptrdiff_t)size;
+    const char *from = src;
+    char *to = dst;
+    struct plane p;
+    pare_plane_fn *copy;
+    int a, i;
+
+    for (i = 0; i < m->rank; i++)
+        if (!m->dim[i])
+            return;
+    if (!s.rank)
+        pare_move_axis(&s, 1, 1, 1);
+    pair_dense_axes(&s);
+    copy = plane_copier(&s, size);
+    a = s.rank - 2;     /* the row axis; there is none in a single run */
+    p = (struct plane){ a < 0 ? 1 : s.dim[a], s.dim[s.rank - 1],
+                        a < 0 ? 0 : s.from[a] * bytes, s.from[s.rank - 1] * bytes,
+                        a < 0 ? 0 : s.to[a] * bytes, s.to[s.rank - 1] * bytes };
+    do {
+        copy(to, from, &p, size);
+        for (i = a - 1; i >= 0; i--) {
+            from += s.from[i] * bytes;
+            to += s.to[i] * bytes;
+            if (++idx[i] < s.dim[i])
+                break;
+            from -= s.from[i] * bytes * s.dim[i];
+            to -= s.to[i] * bytes * s.dim[i];
+            idx[i] = 0;
+        }
+    } while (i >= 0);
+}
+
+/* One row of pare_pick: blocks of `run` bytes from a row of x. */
+static void pick_row(char *y, const char *x, const int64_t *at, int64_t count, size_t run)
+{
+    for (int64_t j = 0; j < count; j++)
+        if (at[j] >= 0)
+            pare_copy_one(y + (size_t)j * run, x + (size_t)at[j] * run, run);
+}
+
+void pare_pick(const struct pare_tensor *y, const struct pare_tensor *x,
+               int64_t *const *at, const void *fill)
+{
+    size_t size = pare_dtype_size(y->dtype), run;
+    int64_t idx[PARE_MAX_RANK] = { 0 }, stride[PARE_MAX_RANK], row;
+    const char *src = x->data;
+    char *dst = y->data;
+    int last = y->rank - 1, i;
+
+    if (pare_is_empty(y))
+        return;
+    while (last >= 0 && !at[last])
+        last--;
+    run = (size_t)pare_span(y, last + 1, y->rank) * size;
+    if (last < 0) {
+        memcpy(dst, src, run);
+        return;
+    }
+    pare_strides(x, stride);
+    row = y->dim[last] * (int64_t)(run / size);
+    do {
+        int64_t from = 0;
+
+        for (i = 0; i < last && from >= 0; i++) {
+            int64_t k = at[i] ? at[i][idx[i]] : idx[i];
+
+            from = k < 0 ? -1 : from + k * stride[i];
+        }
+        if (fill)
+            pare_fill(dst, row, fill, size);
+        if (from >= 0)
+            pick_row(dst, src + (size_t)from * size, at[last], y->dim[last], run);
+        dst += (size_t)row * size;
+        for (i = last - 1; i >= 0 && ++idx[i] == y->dim[i]; i--)
+            idx[i] = 0;
+    } while (i >= 0);
+}
+
+void pare_ties_kept(const struct pare_node *n, struct pare_ties *t, const bool *changed)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+
+    for (int i = 0; i < x->rank && i < y->rank; i++)
+        if (x->dim[i] == y->dim[i] && !(changed && changed[i]))
+            pare_tie(t, n->in[0], i, n->out[0], i);
+}
