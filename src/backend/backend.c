@@ -76,6 +76,11 @@ int64_t pare_block_numel(const struct pare_tensor *t, int block)
     return n / t->dim[1] * ((t->dim[1] + block - 1) / block * block);
 }
 
+const void *pare_const_raw(const struct pare_value *v)
+{
+    return v->t.data ? v->t.data : v->raw;
+}
+
 const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err)
 {
     if (v->t.dtype != PARE_F32) {

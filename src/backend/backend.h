@@ -42,7 +42,8 @@ struct pare_step {
     struct pare_value **in, **out;  /* what it reads and makes, by match(); no weights needed */
     int *in_block, *out_block;      /* in which layouts */
     struct pare_buf **in_buf, **out_buf;    /* by the plan, before init() */
-    bool inplace;                   /* out[0] may take in[0]'s memory if nobody else needs it */
+    int inplace;                    /* k + 1: out[0] may take in[k]'s memory if nobody else needs
+                                       it; 0: no.  run() must still work when it did not. */
     void *state;                    /* the kernel's own, from backend->arena */
     double seconds;                 /* spent so far, when the plan is profiled */
 };
@@ -106,6 +107,10 @@ int pare_block_of(const struct pare_view *v, const struct pare_value *val);
 
 /* Elements of a value in a layout, padding lanes included. */
 int64_t pare_block_numel(const struct pare_tensor *t, int block);
+
+/* Where a constant's bytes are, perhaps not aligned: only to be copied or handed to a library that
+ * does not mind. */
+const void *pare_const_raw(const struct pare_value *v);
 
 /* A constant's contents for init(): aligned float32, loaded from the file when need be. */
 const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err);

@@ -2,20 +2,38 @@
 #ifndef PARE_ONNX_MODEL_H
 #define PARE_ONNX_MODEL_H
 
+#include <sys/types.h>
+
 #include "../graph/graph.h"
 
 struct pare_model {
     struct pare_arena *arena;
     const char *path, *dir;         /* for messages, and where external data is looked for */
-    struct _Onnx__ModelProto *proto;
+    void *proto;                    /* the ModelProto; only src/onnx/ looks inside */
     struct pare_graph *graph;
     struct pare_io *in, *out;       /* main graph, initializers not counted as inputs */
     int n_in, n_out;
     struct pare_pages {             /* mapped files, unmapped with the model */
+        const char *name;           /* as the model names it; NULL for the model itself */
         void *data;
         size_t len;
+        dev_t dev;
+        ino_t ino;
         struct pare_pages *next;
     } *pages;
 };
+
+/* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to
+ * the bytes. */
+int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struct pare_tensor *t,
+                      const char **name, struct pare_err *err);
+
+/* The reverse; name may be NULL. */
+int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
+                     void **bytes, size_t *len, struct pare_err *err);
+
+/* What pare_model_save() would write, in memory, weights included. */
+int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
+                    struct pare_err *err);
 
 #endif

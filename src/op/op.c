@@ -98,6 +98,22 @@ int pare_int_list(const struct pare_tensor *t, int64_t *v, int max, int *n, stru
     return 0;
 }
 
+double pare_attr(const struct pare_node *n, const char *name)
+{
+    const struct pare_opt *o = n->op->attrs;
+
+    while (o && o->name && strcmp(o->name, name))
+        o++;
+    if (!o || !o->name || !n->attr)
+        return 0;
+    switch (o->type) {
+    case PARE_OPT_BOOL: return *(const bool *)((const char *)n->attr + o->offset);
+    case PARE_OPT_INT: return (double)*(const int64_t *)((const char *)n->attr + o->offset);
+    case PARE_OPT_FLOAT: return *(const double *)((const char *)n->attr + o->offset);
+    default: return 0;
+    }
+}
+
 int pare_infer_same(struct pare_node *n, struct pare_err *err)
 {
     (void)err;

@@ -35,6 +35,10 @@ int pare_broadcast(struct pare_tensor *y, const struct pare_tensor *a, const str
 /* The elements of an int32 or int64 tensor whose contents are known. */
 int pare_int_list(const struct pare_tensor *t, int64_t *v, int max, int *n, struct pare_err *err);
 
+/* A number among a node's attributes, by the name in its operator's table; 0 when there is none.
+ * For kernels, which do not see the operator's own struct. */
+double pare_attr(const struct pare_node *n, const char *name);
+
 /* Infer functions that fit many operators. */
 int pare_infer_same(struct pare_node *n, struct pare_err *err);         /* every output is like input 0 */
 int pare_infer_broadcast(struct pare_node *n, struct pare_err *err);    /* all inputs broadcast; type of input 0 */

@@ -46,7 +46,17 @@ static int last_read(const struct pare_plan *p, struct pare_buf *b)
     return last;
 }
 
-/* Results take the memory of input 0: a view always, since nobody writes into it while its source
+/* Does another input of the step share the memory that the result would overwrite? */
+static bool read_twice(const struct pare_step *s)
+{
+    int same = 0;
+
+    for (int k = 0; k < s->n_in; k++)
+        same += root_of(s->in_buf[k]) == root_of(s->in_buf[s->inplace - 1]);
+    return same > 1 && !(s->node->op->flags & PARE_OP_VIEW);
+}
+
+/* Results take the memory of an input: a view always, since nobody writes into it while its source
  * is still read; another in-place step when nothing that shares the memory is read later. */
 static void share(struct pare_plan *p)
 {
@@ -54,11 +64,11 @@ static void share(struct pare_plan *p)
         struct pare_step *s = p->step[i];
         struct pare_buf *in, *out;
 
-        if (!s->inplace || !s->n_in || !s->n_out)
+        if (!s->inplace)
             continue;
-        in = s->in_buf[0];
+        in = s->in_buf[s->inplace - 1];
         out = s->out_buf[0];
-        if (in->fixed || in->bytes != out->bytes)
+        if (in->fixed || in->bytes != out->bytes || read_twice(s))
             continue;
         if ((s->node->op->flags & PARE_OP_VIEW && !s->n_fused) || last_read(p, in) <= i)
             out->root = in;

@@ -1,4 +1,4 @@
-/* onednn.c - engine, stream and memory descriptors; and the layout conversion. */
+/* onednn.c - engine, stream, memory descriptors and packed constants. */
 #include "onednn.h"
 
 #include <string.h>
@@ -68,4 +68,37 @@ int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t)
         if (pare_dnnl_md(&own, t, blocks[i]) && dnnl_memory_desc_equal(&own, md))
             return blocks[i];
     return 0;
+}
+
+int pare_dnnl_pack(struct pare_backend *b, const dnnl_memory_desc_t *have, const void *data,
+                   const dnnl_memory_desc_t *want, dnnl_memory_t *packed, struct pare_err *err)
+{
+    dnnl_engine_t e = b->onednn->engine;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t prim = NULL;
+    dnnl_memory_t from = NULL;
+    void *memory = pare_alloc_raw(b->arena, dnnl_memory_desc_get_size(want), 1);
+    int rc = memory ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_memory_create(&from, have, e, (void *)(uintptr_t)data), "weights");
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_memory_create(packed, want, e, memory), "weights");
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_reorder_primitive_desc_create(&pd, have, e, want, e, NULL),
+                       "weights");
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_primitive_create(&prim, pd), "weights");
+    if (!rc) {
+        dnnl_exec_arg_t args[] = { { DNNL_ARG_FROM, from }, { DNNL_ARG_TO, *packed } };
+
+        rc = pare_dnnl(err, dnnl_primitive_execute(prim, b->onednn->stream, 2, args), "weights");
+    }
+    if (prim)
+        dnnl_primitive_destroy(prim);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (from)
+        dnnl_memory_destroy(from);
+    return rc;
 }

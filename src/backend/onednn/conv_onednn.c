@@ -1,0 +1,304 @@
+/* conv_onednn.c - Conv, with the normalisation, sum and activations behind it, as one primitive.
+ *
+ * A BatchNormalization right behind is folded into weights and bias:
+ *     s = gamma / sqrt(var + eps),  w' = s w,  b' = s (b - mean) + beta.
+ * A residual Add becomes a sum into the result's memory (in place when the other operand dies
+ * here), activations become post-operations.
+ */
+#include "post.h"
+
+#include <math.h>
+
+#include "../../op/norm.h"
+#include "../../op/window.h"
+
+struct conv {
+    struct pare_window win;
+    struct pare_node *bn;
+    struct pare_post post;
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_t prim;
+    dnnl_memory_t src, dst, weights, bias;
+};
+
+/* ---- what is fused ---------------------------------------------------------------- */
+
+static bool foldable(const struct pare_node *n)
+{
+    if (strcmp(n->type, "BatchNormalization") || pare_bn_trains(n) || !pare_bn_per_channel(n))
+        return false;
+    for (int i = 1; i < 5; i++)
+        if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]))
+            return false;
+    return true;
+}
+
+/* ---- descriptors ------------------------------------------------------------------ */
+
+static void any_md(dnnl_memory_desc_t *md, const struct pare_tensor *t)
+{
+    dnnl_dims_t dims = { 0 };
+
+    for (int i = 0; i < t->rank; i++)
+        dims[i] = t->dim[i];
+    dnnl_memory_desc_init_by_tag(md, t->rank, dims, dnnl_f32, dnnl_format_tag_any);
+}
+
+/* (O, I, k...) as oneDNN wants it: with the group as an axis of its own in front. */
+static struct pare_tensor weight_shape(const struct pare_tensor *w, int64_t group)
+{
+    struct pare_tensor t = *w;
+
+    if (group == 1)
+        return t;
+    t.rank = w->rank + 1;
+    t.dim[0] = group;
+    t.dim[1] = w->dim[0] / group;
+    for (int i = 1; i < w->rank; i++)
+        t.dim[i + 1] = w->dim[i];
+    return t;
+}
+
+/* A primitive for these layouts of X and Y; block 0 leaves the choice to oneDNN. */
+static bool describe(const struct pare_view *v, const struct pare_node *n, struct conv *c,
+                     int in_block, int out_block)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    struct pare_tensor w = weight_shape(&n->in[1]->t, c->win.group);
+    dnnl_memory_desc_t src, dst, wei, bias;
+    dnnl_dims_t stride = { 0 }, dilate = { 0 }, begin = { 0 }, end = { 0 };
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_convolution_desc_t d;
+    bool ok;
+
+    any_md(&src, x);
+    any_md(&dst, y);
+    any_md(&wei, &w);
+    any_md(&bias, &(struct pare_tensor){ .rank = 1, .dim = { y->dim[1] } });
+    if ((in_block && !pare_dnnl_md(&src, x, in_block)) ||
+        (out_block && !pare_dnnl_md(&dst, y, out_block)))
+        return false;
+    for (int i = 0; i < c->win.nd; i++) {
+        const struct pare_window *g = &c->win;
+
+        stride[i] = g->stride[i];
+        dilate[i] = g->dilation[i] - 1;
+        begin[i] = g->pad_begin[i];
+        end[i] = (g->out[i] - 1) * g->stride[i] + (g->kernel[i] - 1) * g->dilation[i] + 1 -
+                 g->in[i] - g->pad_begin[i];
+    }
+    ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
+                                                    dnnl_convolution_direct, &src, &wei, &bias,
+                                                    &dst, stride, dilate, begin, end) ==
+             dnnl_success &&
+         pare_post_attr(&c->post, &attr) &&
+         dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
+             dnnl_success;
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return ok;
+}
+
+static int block_of(const struct conv *c, dnnl_query_t what, const struct pare_tensor *t)
+{
+    return pare_dnnl_block(dnnl_primitive_desc_query_md(c->pd, what, 0), t);
+}
+
+/* Let oneDNN choose; when it takes a layout that plans do not carry, ask for ours. */
+static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv *c, int *in,
+                    int *out)
+{
+    const int tries[][2] = { { 0, 0 },
+                             { v->backend->block, v->backend->block },
+                             { 8, 8 },
+                             { 1, v->backend->block },
+                             { 1, 1 } };
+
+    for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
+        if (!describe(v, n, c, tries[i][0], tries[i][1]))
+            continue;
+        *in = block_of(c, dnnl_query_src_md, &n->in[0]->t);
+        *out = block_of(c, dnnl_query_dst_md, &n->out[0]->t);
+        if (*in && *out)
+            return true;
+        dnnl_primitive_desc_destroy(c->pd);
+        c->pd = NULL;
+    }
+    return false;
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pare_value *out = n->out[0];
+    struct pare_node *next;
+    struct pare_err err;
+    struct conv *c;
+    int folded, in_block, out_block;
+
+    if (strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
+        !pare_is_const(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
+        !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])))
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || pare_conv_window(n, &c->win, &err))
+        return false;
+    next = pare_only_use(v, out);
+    if (next && foldable(next)) {
+        c->bn = next;
+        out = next->out[0];
+    }
+    folded = c->bn != NULL;
+    out = pare_post_follow(v, out, true, &c->post);
+    if (!layouts(v, n, c, &in_block, &out_block))
+        return false;
+    if (!pare_step_lists(s, v, c->post.sum ? 2 : 1, 1, folded + c->post.n_nodes)) {
+        dnnl_primitive_desc_destroy(c->pd);
+        return false;
+    }
+    s->state = c;
+    s->in[0] = n->in[0];
+    s->in_block[0] = in_block;
+    if (c->post.sum) {
+        s->in[1] = c->post.sum;
+        s->in_block[1] = out_block;
+        s->inplace = 2;
+    }
+    s->out[0] = out;
+    s->out_block[0] = out_block;
+    if (c->bn)
+        s->fused[0] = c->bn;
+    for (int i = 0; i < c->post.n_nodes; i++)
+        s->fused[folded + i] = c->post.node[i];
+    return true;
+}
+
+/* ---- weights ---------------------------------------------------------------------- */
+
+/* Scale and shift of each output channel. */
+static int fold_bn(struct pare_backend *b, const struct conv *c, int64_t channels, float *scale,
+                   float *bias, struct pare_err *err)
+{
+    const float *p[4];
+
+    for (int i = 0; i < 4; i++) {
+        p[i] = pare_const_f32(b, c->bn->in[i + 1], err);
+        if (!p[i])
+            return err->code;
+    }
+    for (int64_t k = 0; k < channels; k++) {
+        double s = (double)p[0][k] / sqrt((double)p[3][k] + pare_bn_epsilon(c->bn));
+
+        scale[k] = (float)s;
+        bias[k] = (float)(s * ((double)bias[k] - (double)p[2][k]) + (double)p[1][k]);
+    }
+    return 0;
+}
+
+static int pack(struct pare_backend *b, struct conv *c, const struct pare_tensor *shape,
+                const float *w, struct pare_err *err)
+{
+    static const dnnl_format_tag_t tags[] = { 0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde,
+                                              dnnl_abcdef };
+    struct pare_tensor t = weight_shape(shape, c->win.group);
+    dnnl_memory_desc_t md;
+    dnnl_dims_t dims = { 0 };
+
+    for (int i = 0; i < t.rank; i++)
+        dims[i] = t.dim[i];
+    PARE_TRY(pare_dnnl(err, dnnl_memory_desc_init_by_tag(&md, t.rank, dims, dnnl_f32, tags[t.rank]),
+                       "weights"));
+    return pare_dnnl_pack(b, &md, w, dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
+                          &c->weights, err);
+}
+
+static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    struct pare_value *w = s->node->in[1];
+    int64_t O = w->t.dim[0], each = pare_numel(&w->t) / O;
+    const float *plain = pare_const_raw(w), *given = NULL;
+    float *bias = pare_alloc(b->arena, (size_t)O, sizeof(*bias));
+    float *scale = pare_alloc(b->scratch, (size_t)O, sizeof(*scale));
+
+    if (!bias || !scale)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    if (s->node->n_in > 2 && s->node->in[2]) {
+        given = pare_const_f32(b, s->node->in[2], err);
+        if (!given)
+            return err->code;
+        memcpy(bias, given, (size_t)O * sizeof(*bias));
+    }
+    if (c->bn) {
+        float *scaled = pare_alloc_raw(b->scratch, (size_t)(O * each), sizeof(*scaled));
+
+        if (!scaled)
+            return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        PARE_TRY(fold_bn(b, c, O, scale, bias, err));
+        memcpy(scaled, plain, (size_t)(O * each) * sizeof(*scaled));
+        for (int64_t i = 0; i < O * each; i++)
+            scaled[i] *= scale[i / each];
+        plain = scaled;
+    }
+    PARE_TRY(pack(b, c, &w->t, plain, err));
+    return pare_dnnl(err,
+                     dnnl_memory_create(&c->bias,
+                                        dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 1),
+                                        b->onednn->engine, bias),
+                     "bias");
+}
+
+/* ---- running ---------------------------------------------------------------------- */
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    dnnl_engine_t e = b->onednn->engine;
+
+    PARE_TRY(init_weights(s, b, err));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&c->src,
+                       dnnl_primitive_desc_query_md(c->pd, dnnl_query_src_md, 0), e,
+                       s->in_buf[0]->t.data), "input"));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&c->dst,
+                       dnnl_primitive_desc_query_md(c->pd, dnnl_query_dst_md, 0), e,
+                       s->out_buf[0]->t.data), "output"));
+    return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    dnnl_exec_arg_t args[] = {
+        { DNNL_ARG_SRC, c->src },
+        { DNNL_ARG_WEIGHTS, c->weights },
+        { DNNL_ARG_BIAS, c->bias },
+        { DNNL_ARG_DST, c->dst },
+    };
+
+    if (s->n_in > 1 && s->in_buf[1]->t.data != s->out_buf[0]->t.data)
+        memcpy(s->out_buf[0]->t.data, s->in_buf[1]->t.data, s->out_buf[0]->bytes);
+    return pare_dnnl(err, dnnl_primitive_execute(c->prim, b->onednn->stream, 4, args),
+                     "convolution");
+}
+
+static void quit(struct pare_step *s)
+{
+    struct conv *c = s->state;
+    dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->bias };
+
+    for (int i = 0; i < 4; i++)
+        if (mem[i])
+            dnnl_memory_destroy(mem[i]);
+    if (c->prim)
+        dnnl_primitive_destroy(c->prim);
+    if (c->pd)
+        dnnl_primitive_desc_destroy(c->pd);
+}
+
+const struct pare_kernel pare_kernel_conv_onednn = {
+    .name = "conv_onednn",
+    .doc = "Convolution with normalisation, residual sum and activations fused, by oneDNN.",
+    .match = match,
+    .init = init,
+    .run = run,
+    .quit = quit,
+};

@@ -1,0 +1,61 @@
+/* matmul_onednn.c - MatMul of two computed tensors: one GEMM for each matrix of the batch.
+ *
+ * Several products run side by side in one parallel region; a single one uses all threads itself.
+ */
+#include "onednn.h"
+
+#include "../../op/matrix.h"
+
+struct matmul {
+    struct pare_matmul m;
+    int64_t *a, *b;         /* where each product's matrices start */
+};
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct matmul *c;
+
+    if (strcmp(n->type, "MatMul") || n->op->domain || !pare_is_f32(n->in[0]) ||
+        !pare_is_f32(n->in[1]) || n->in[0]->t.rank < 2 || n->in[1]->t.rank < 2 ||
+        !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t))
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || !pare_step_lists(s, v, 2, 1, 0))
+        return false;
+    c->m = pare_matmul_plan(&n->in[0]->t, &n->in[1]->t);
+    c->a = pare_alloc(v->backend->arena, (size_t)c->m.batch, sizeof(*c->a));
+    c->b = pare_alloc(v->backend->arena, (size_t)c->m.batch, sizeof(*c->b));
+    if (!c->a || !c->b)
+        return false;
+    for (int64_t i = 0; i < c->m.batch; i++, pare_walk_next(&c->m.walk)) {
+        c->a[i] = c->m.walk.at[0];
+        c->b[i] = c->m.walk.at[1];
+    }
+    s->state = c;
+    s->in[0] = n->in[0];
+    s->in[1] = n->in[1];
+    s->out[0] = n->out[0];
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct matmul *c = s->state;
+    const float *x = pare_f32(&s->in_buf[0]->t), *w = pare_f32(&s->in_buf[1]->t);
+    float *y = pare_f32(&s->out_buf[0]->t);
+    int64_t M = c->m.M, N = c->m.N, K = c->m.K;
+    int failed = 0;
+
+#pragma omp parallel for num_threads(b->threads) if (c->m.batch > 1) reduction(| : failed)
+    for (int64_t i = 0; i < c->m.batch; i++)
+        failed |= (int)dnnl_sgemm('N', 'N', M, N, K, 1, x + c->a[i], K, w + c->b[i], N, 0,
+                                  y + i * M * N, N);
+    return pare_dnnl(err, failed ? dnnl_runtime_error : dnnl_success, "product");
+}
+
+const struct pare_kernel pare_kernel_matmul_onednn = {
+    .name = "matmul_onednn",
+    .doc = "MatMul of computed tensors, by oneDNN's GEMM.",
+    .match = match,
+    .run = run,
+};

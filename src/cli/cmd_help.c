@@ -1,0 +1,230 @@
+/* cmd_help.c - pare help: everything is printed from the tables that parse it. */
+#include <string.h>
+
+#include "cli.h"
+#include "../base/arena.h"
+#include "../base/opt.h"
+#include "../op/op.h"
+
+static const char *const value_text[] = {
+    [PARE_OPT_BOOL] = "", [PARE_OPT_INT] = " N", [PARE_OPT_FLOAT] = " X", [PARE_OPT_STR] = " TEXT",
+    [PARE_OPT_INTS] = " N,N,...", [PARE_OPT_FLOATS] = " X,X,...", [PARE_OPT_STRS] = " TEXT",
+};
+
+static const char *const type_text[] = {
+    [PARE_OPT_BOOL] = "bool", [PARE_OPT_INT] = "int", [PARE_OPT_FLOAT] = "float",
+    [PARE_OPT_STR] = "text", [PARE_OPT_INTS] = "ints", [PARE_OPT_FLOATS] = "floats",
+    [PARE_OPT_STRS] = "texts", [PARE_OPT_TENSOR] = "tensor", [PARE_OPT_GRAPH] = "graph",
+};
+
+void pare_help_all(FILE *f)
+{
+    size_t width = 0;
+
+    fputs("usage: pare <command> [options] ...\n\n", f);
+    for (int i = 0; pare_commands[i]; i++)
+        if (strlen(pare_commands[i]->name) > width)
+            width = strlen(pare_commands[i]->name);
+    for (int i = 0; pare_commands[i]; i++)
+        fprintf(f, "  %-*s  %s\n", (int)width, pare_commands[i]->name, pare_commands[i]->doc);
+    fputs("\nRun 'pare help <command>' for its options, 'pare help op <name>' for an operator,\n"
+          "'pare --version' for the version.\n", f);
+}
+
+/* "[0, 64]", "at least 1", "at most 9", or nothing. */
+static const char *range_text(const struct pare_opt *o, char *buf, size_t size)
+{
+    bool low = o->min > -1e15, high = o->max < 1e15;
+    bool number = o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT ||
+                  o->type == PARE_OPT_INTS || o->type == PARE_OPT_FLOATS;
+
+    buf[0] = '\0';
+    if (number && low && high)
+        snprintf(buf, size, "%.10g to %.10g", o->min, o->max);
+    else if (number && low)
+        snprintf(buf, size, "at least %.10g", o->min);
+    else if (number && high)
+        snprintf(buf, size, "at most %.10g", o->max);
+    else if (o->choices)
+        snprintf(buf, size, "%s", o->choices);
+    return buf;
+}
+
+static const char *default_text(const struct pare_opt *o, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (o->required)
+        snprintf(buf, size, "required");
+    else if (o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT)
+        snprintf(buf, size, "%.10g", o->def);
+    else if (o->type == PARE_OPT_BOOL)
+        snprintf(buf, size, "%s", o->def != 0 ? "on" : "off");
+    else if (o->type == PARE_OPT_STR && o->str)
+        snprintf(buf, size, "%s", o->str);
+    return buf;
+}
+
+/* "  -o, --output TEXT" in the first column, what it is in the second, in brackets what it is
+ * when absent and what it may be. */
+static void option_row(struct pare_table *t, struct pare_arena *a, const struct pare_opt *o)
+{
+    char letter = pare_cli_letter(o->name), def[128], range[128], brackets[300] = "";
+    bool switchable = o->type == PARE_OPT_BOOL && o->def != 0;
+    const char *d = default_text(o, def, sizeof(def)), *r = range_text(o, range, sizeof(range));
+
+    if (o->type == PARE_OPT_STRS)
+        d = "may be repeated";
+    if (o->type == PARE_OPT_BOOL && !switchable)
+        d = "";
+    if (*d || *r)
+        snprintf(brackets, sizeof(brackets), " (%s%s%s)", d, *d && *r ? "; " : "", r);
+    pare_table_row(t, pare_sprintf(a, "  %c%c%s--%s%s%s", letter ? '-' : ' ', letter ? letter : ' ',
+                                   letter ? ", " : "  ", switchable ? "[no-]" : "", o->name,
+                                   value_text[o->type]),
+                   pare_sprintf(a, "%s%s", o->help, brackets));
+}
+
+int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, struct pare_err *err)
+{
+    struct pare_table *t = pare_table_new(a, "ll");
+
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+    printf("usage: pare %s %s\n\n%s\n", cmd->name, cmd->usage, cmd->doc);
+    if (cmd->more)
+        printf("\n%s\n", cmd->more);
+    printf("\n");
+    pare_table_row(t, "options:", "");
+    for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
+        option_row(t, a, o);
+    pare_table_row(t, "  -h, --help", "print this");
+    pare_table_print(t, stdout);
+    return 0;
+}
+
+/* ---- operators ------------------------------------------------------------------------ */
+
+/* The letters of an operator's inputs, in words. */
+static const char *letter_text(char c)
+{
+    switch (c) {
+    case 'T': return "T";
+    case 'U': return "U";
+    case 'I': return "int32 or int64";
+    case 'L': return "int64";
+    case 'B': return "bool";
+    case 'F': return "float32";
+    default: return "any type";
+    }
+}
+
+static void print_inputs(const struct pare_op *op)
+{
+    const char *s = op->in;
+
+    printf("inputs:");
+    if (!s || !*s)
+        printf(" none");
+    for (int i = 0; s && *s; i++) {
+        printf("%s %s", i ? "," : "", letter_text(*s++));
+        if (*s == '?')
+            printf(" (optional)");
+        else if (*s == '*')
+            printf(" (any number)");
+        else if (*s == '+')
+            printf(" (one or more)");
+        s += *s == '?' || *s == '*' || *s == '+';
+    }
+    printf("\n");
+    if (op->in && strchr(op->in, 'T')) {
+        printf("T:");
+        for (int d = 1; d < 32 && op->types; d++)
+            if (op->types & PARE_T(d))
+                printf(" %s", pare_dtype_name((enum pare_dtype)d));
+        printf("%s\n", op->types ? "" : " any type");
+    }
+}
+
+static int unknown_op(struct pare_cli *c, const char *name, struct pare_err *err)
+{
+    const char *names[512], *best;
+    int n = 0;
+
+    for (; n < 512 && pare_ops[n]; n++)
+        names[n] = pare_ops[n]->type;
+    best = pare_nearest(name, names, n);
+    return pare_misuse(c, err, "unknown operator '%s'%s%s%s", name,
+                       best ? " (did you mean '" : "; 'pare list ops' lists them",
+                       best ? best : "", best ? "'?)" : "");
+}
+
+static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
+{
+    const struct pare_op *op = NULL;
+    struct pare_table *t = pare_table_new(c->arena, "lllll");
+    char def[128], range[128];
+
+    for (int i = 0; pare_ops[i] && !op; i++)
+        if (!strcasecmp(pare_ops[i]->type, name))
+            op = pare_ops[i];
+    if (!op)
+        return unknown_op(c, name, err);
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+    printf("%s: %s\n\n", op->type, op->doc);
+    printf("since opset %d%s%s\n", op->since, op->domain ? " of " : "",
+           op->domain ? op->domain : "");
+    print_inputs(op);
+    if (op->max_out < 0)
+        printf("outputs: %d or more\n", op->min_out);
+    else if (op->max_out > op->min_out)
+        printf("outputs: %d to %d\n", op->min_out, op->max_out);
+    else
+        printf("outputs: %d\n", op->max_out);
+    if (!op->attrs || !op->attrs->name)
+        return 0;
+    printf("\n");
+    pare_table_row(t, "attribute", "type", "default", "range", "");
+    for (const struct pare_opt *o = op->attrs; o->name; o++)
+        pare_table_row(t, o->name, type_text[o->type], default_text(o, def, sizeof(def)),
+                       range_text(o, range, sizeof(range)), o->help);
+    pare_table_print(t, stdout);
+    return 0;
+}
+
+/* ---- the command ------------------------------------------------------------------------ */
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct pare_command *cmd;
+    const char *names[64], *best;
+    int n = 0;
+
+    if (!c->n_args) {
+        pare_help_all(stdout);
+        return 0;
+    }
+    if (!strcmp(c->arg[0], "op")) {
+        if (c->n_args < 2)
+            return pare_misuse(c, err, "which operator? 'pare list ops' lists them");
+        return help_op(c, c->arg[1], err);
+    }
+    cmd = pare_find_command(c->arg[0]);
+    if (cmd && c->n_args == 1)
+        return pare_help_command(cmd, c->arena, err);
+    if (cmd)
+        return pare_misuse(c, err, "unexpected '%s'", c->arg[1]);
+    for (; n < 64 && pare_commands[n]; n++)
+        names[n] = pare_commands[n]->name;
+    best = pare_nearest(c->arg[0], names, n);
+    return pare_misuse(c, err, "there is no help for '%s'%s%s%s", c->arg[0],
+                       best ? " (did you mean '" : "", best ? best : "", best ? "'?)" : "");
+}
+
+const struct pare_command pare_command_help = {
+    .name = "help",
+    .doc = "Explain a command or an operator.",
+    .usage = "[COMMAND | op NAME]",
+    .max_args = 2,
+    .run = run,
+};

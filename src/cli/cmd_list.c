@@ -1,0 +1,175 @@
+/* cmd_list.c - pare list: what there is, from the tables. */
+#include <string.h>
+
+#include <jansson.h>
+
+#include "cli.h"
+#include "../backend/backend.h"
+#include "../op/op.h"
+#include "../plan/plan.h"
+
+struct list {
+    bool json;
+};
+
+static const struct pare_opt list_opts[] = {
+    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct list, json), 0, 0, 1, NULL, NULL,
+      false },
+    PARE_OPT_END
+};
+
+/* ---- operators --------------------------------------------------------------------------- */
+
+/* A word for the usual sets of element types. */
+static const char *types_text(const struct pare_op *op, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    if (!op->types)
+        return "any";
+    if (op->types == PARE_T_NUMERIC)
+        return "numbers";
+    if (op->types == PARE_T_FLOATS || op->types == PARE_T_FLOAT)
+        return "floats";
+    if (op->types == PARE_T_INTS)
+        return "integers";
+    buf[0] = '\0';
+    for (int d = 1; d < 32 && at < size; d++)
+        if (op->types & PARE_T(d))
+            at += (size_t)snprintf(buf + at, size - at, "%s%s", at ? " " : "",
+                                   pare_dtype_name((enum pare_dtype)d));
+    return at > 40 ? "several" : buf;
+}
+
+static json_t *types_json(const struct pare_op *op)
+{
+    json_t *a = json_array();
+
+    for (int d = 1; d < 32; d++)
+        if ((!op->types || op->types & PARE_T(d)) && pare_dtype_size((enum pare_dtype)d))
+            json_array_append_new(a, json_string(pare_dtype_name((enum pare_dtype)d)));
+    return a;
+}
+
+static int by_type(const void *a, const void *b)
+{
+    return strcmp((*(const struct pare_op *const *)a)->type,
+                  (*(const struct pare_op *const *)b)->type);
+}
+
+/* The operators by name; the table itself has them by family. */
+static const struct pare_op **sorted_ops(struct pare_arena *a, int *n)
+{
+    const struct pare_op **list;
+
+    for (*n = 0; pare_ops[*n]; ++*n)
+        ;
+    list = pare_alloc(a, (size_t)*n + 1, sizeof(*list));
+    if (list) {
+        memcpy(list, pare_ops, (size_t)*n * sizeof(*list));
+        qsort(list, (size_t)*n, sizeof(*list), by_type);
+    }
+    return list;
+}
+
+static int list_ops(struct pare_cli *c, bool json, struct pare_err *err)
+{
+    struct pare_table *t = pare_table_new(c->arena, "lrll");
+    int n;
+    const struct pare_op **ops = sorted_ops(c->arena, &n);
+    json_t *all = json ? json_array() : NULL;
+    char buf[256];
+
+    if (!t || !ops)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the list");
+    pare_table_row(t, "operator", "since", "types", "");
+    for (int i = 0; i < n; i++)
+        if (json)
+            json_array_append_new(
+                all, json_pack("{s:s, s:s, s:i, s:o, s:s, s:b}", "type", ops[i]->type, "domain",
+                               ops[i]->domain ? ops[i]->domain : "", "since", ops[i]->since,
+                               "types", types_json(ops[i]), "doc", ops[i]->doc, "gradient",
+                               ops[i]->backward != NULL));
+        else
+            pare_table_row(t, ops[i]->type, pare_sprintf(c->arena, "%d", ops[i]->since),
+                           types_text(ops[i], buf, sizeof(buf)), ops[i]->doc);
+    if (json)
+        return pare_json_print(all, err);
+    pare_table_print(t, stdout);
+    return 0;
+}
+
+/* ---- commands and kernels ------------------------------------------------------------------ */
+
+struct entry {
+    const char *name, *doc;
+};
+
+static int print_entries(struct pare_cli *c, const struct entry *e, int n, const char *head,
+                         struct pare_err *err)
+{
+    const struct list *o = c->opts;
+    struct pare_table *t = pare_table_new(c->arena, "ll");
+    json_t *all = o->json ? json_array() : NULL;
+
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the list");
+    pare_table_row(t, head, "");
+    for (int i = 0; i < n; i++)
+        if (o->json)
+            json_array_append_new(all,
+                                  json_pack("{s:s, s:s}", "name", e[i].name, "doc", e[i].doc));
+        else
+            pare_table_row(t, e[i].name, e[i].doc);
+    if (o->json)
+        return pare_json_print(all, err);
+    pare_table_print(t, stdout);
+    return 0;
+}
+
+static int list_commands(struct pare_cli *c, struct pare_err *err)
+{
+    struct entry e[64];
+    int n = 0;
+
+    for (; n < 64 && pare_commands[n]; n++)
+        e[n] = (struct entry){ pare_commands[n]->name, pare_commands[n]->doc };
+    return print_entries(c, e, n, "command", err);
+}
+
+static int list_kernels(struct pare_cli *c, struct pare_err *err)
+{
+    struct entry e[128];
+    int n = 0;
+
+    for (; n < 126 && pare_kernels[n]; n++)
+        e[n] = (struct entry){ pare_kernels[n]->name, pare_kernels[n]->doc };
+    e[n++] = (struct entry){ pare_kernel_plain.name, pare_kernel_plain.doc };
+    e[n++] = (struct entry){ pare_kernel_dynamic.name, pare_kernel_dynamic.doc };
+    return print_entries(c, e, n, "kernel", err);
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct list *o = c->opts;
+    const char *what = c->arg[0];
+
+    if (!strcmp(what, "ops"))
+        return list_ops(c, o->json, err);
+    if (!strcmp(what, "commands"))
+        return list_commands(c, err);
+    if (!strcmp(what, "kernels"))
+        return list_kernels(c, err);
+    return pare_misuse(c, err, "cannot list '%s', only ops, commands and kernels", what);
+}
+
+const struct pare_command pare_command_list = {
+    .name = "list",
+    .doc = "List the operators, commands or kernels.",
+    .usage = "ops | commands | kernels [--json]",
+    .opts = list_opts,
+    .size = sizeof(struct list),
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

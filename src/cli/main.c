@@ -1,0 +1,103 @@
+/* main.c - the pare command: find the command, parse, run, report. */
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli.h"
+#include "../base/opt.h"
+
+#define COMMAND(name) extern const struct pare_command pare_command_##name;
+#include "commands.def"
+#undef COMMAND
+
+const struct pare_command *const pare_commands[] = {
+#define COMMAND(name) &pare_command_##name,
+#include "commands.def"
+#undef COMMAND
+    NULL
+};
+
+const struct pare_command *pare_find_command(const char *name)
+{
+    for (int i = 0; pare_commands[i]; i++)
+        if (!strcmp(pare_commands[i]->name, name))
+            return pare_commands[i];
+    return NULL;
+}
+
+int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+    va_end(ap);
+    c->usage = true;
+    return err->code = PARE_ECONFIG;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[64], *best;
+    int n = 0;
+
+    while (n < 64 && pare_commands[n]) {
+        names[n] = pare_commands[n]->name;
+        n++;
+    }
+    best = pare_nearest(name, names, n);
+    fputs("pare: unknown ", stderr);
+    fputs(name[0] == '-' ? "option '" : "command '", stderr);
+    pare_put_clean(stderr, name);
+    if (best)
+        fprintf(stderr, "' (did you mean '%s'?)\n", best);
+    else
+        fputs("'; 'pare help' lists them\n", stderr);
+    return 2;
+}
+
+static int run(const struct pare_command *cmd, int argc, char **argv)
+{
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16) };
+    struct pare_err err = { 0 };
+    bool help = false;
+    int rc;
+
+    if (!c.arena)
+        rc = pare_fail(&err, PARE_ENOMEM, "no memory");
+    else
+        rc = pare_cli_parse(cmd, argc, argv, &c, &help, &err);
+    if (!rc)
+        rc = help ? pare_help_command(cmd, c.arena, &err) : cmd->run(&c, &err);
+    /* A full disk or a closed pipe shows only when the buffer is written. */
+    if (!rc && (fflush(stdout) || ferror(stdout)))
+        rc = pare_fail(&err, PARE_EIO, "cannot write the result: %s", strerror(errno));
+    if (rc) {
+        fflush(stdout);
+        fputs("pare: ", stderr);
+        pare_put_clean(stderr, err.msg);
+        fputc('\n', stderr);
+    }
+    pare_arena_free(c.arena);
+    return !rc ? 0 : c.usage ? 2 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    const struct pare_command *cmd;
+
+    if (argc < 2) {
+        pare_help_all(stderr);
+        return 2;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("pare %s\n", pare_version());
+        return 0;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        pare_help_all(stdout);
+        return 0;
+    }
+    cmd = pare_find_command(argv[1]);
+    return cmd ? run(cmd, argc - 2, argv + 2) : unknown_command(argv[1]);
+}

@@ -1,0 +1,179 @@
+/* parse.c - a command line as settings of an option table.
+ *
+ * --name value, --name=value, and for switches --name and --no-name.  An option that is a list of
+ * texts takes one text each time it occurs.  "--" ends the options.
+ */
+#include <string.h>
+
+#include "cli.h"
+#include "../base/arena.h"
+#include "../base/opt.h"
+
+static const struct {
+    char letter;
+    const char *option;
+} letters[] = {
+    { 'o', "output" },
+    { 'v', "verbose" },
+    { 'q', "quiet" },
+};
+
+char pare_cli_letter(const char *option)
+{
+    for (size_t i = 0; i < sizeof(letters) / sizeof(*letters); i++)
+        if (!strcmp(letters[i].option, option))
+            return letters[i].letter;
+    return 0;
+}
+
+struct parser {
+    const struct pare_command *cmd;
+    struct pare_cli *c;
+    int argc, at;
+    char **argv;
+    struct pare_setting *set;
+    int n_set;
+    const char **arg;
+};
+
+static int unknown(struct parser *p, const char *typed, const char *name, struct pare_err *err)
+{
+    const char *names[128], *best;
+    int n = 0;
+
+    for (const struct pare_opt *o = p->cmd->opts; o && o->name && n < 128; o++)
+        names[n++] = o->name;
+    best = pare_nearest(name, names, n);
+    if (best)
+        return pare_misuse(p->c, err, "unknown option '%s' for '%s' (did you mean '--%s'?)", typed,
+                           p->cmd->name, best);
+    return pare_misuse(p->c, err, "unknown option '%s' for '%s'; 'pare help %s' lists them", typed,
+                       p->cmd->name, p->cmd->name);
+}
+
+/* The setting of this option so far, or a new one. */
+static struct pare_setting *setting_of(struct parser *p, const struct pare_opt *o)
+{
+    for (int i = 0; i < p->n_set; i++)
+        if (!strcmp(p->set[i].name, o->name))
+            return &p->set[i];
+    p->set[p->n_set] = (struct pare_setting){ .name = o->name, .type = o->type };
+    return &p->set[p->n_set++];
+}
+
+static int add_text(struct parser *p, const struct pare_opt *o, const char *text,
+                    struct pare_err *err)
+{
+    struct pare_setting *s = setting_of(p, o);
+    const char **v = pare_alloc(p->c->arena, (size_t)s->strs.n + 1, sizeof(*v));
+
+    if (!v)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    if (s->strs.n)
+        memcpy(v, s->strs.v, (size_t)s->strs.n * sizeof(*v));
+    v[s->strs.n] = text;
+    s->strs = (struct pare_strs){ v, s->strs.n + 1 };
+    return 0;
+}
+
+static int set_option(struct parser *p, const struct pare_opt *o, const char *text,
+                      struct pare_err *err)
+{
+    struct pare_setting value;
+
+    if (o->type == PARE_OPT_STRS)
+        return add_text(p, o, text, err);
+    if (pare_opt_parse(o, text, &value, p->c->arena, err)) {
+        p->c->usage = err->code != PARE_ENOMEM;
+        return err->code;
+    }
+    *setting_of(p, o) = value;
+    return 0;
+}
+
+/* "name", "name=value" or "no-name", without its dashes; `typed` is as it was given. */
+static int take_option(struct parser *p, const char *typed, const char *text, struct pare_err *err)
+{
+    size_t len = strcspn(text, "=");
+    const char *value = text[len] ? text + len + 1 : NULL;
+    const char *name = pare_strndup(p->c->arena, text, len);
+    const char *shown = pare_strndup(p->c->arena, typed, strcspn(typed, "="));
+    const struct pare_opt *o;
+
+    if (!name || !shown)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    o = pare_opt_find(p->cmd->opts, name);
+    if (!o && !strncmp(name, "no-", 3)) {
+        o = pare_opt_find(p->cmd->opts, name + 3);
+        if (o && o->type == PARE_OPT_BOOL && !value)
+            return set_option(p, o, "false", err);
+        o = NULL;
+    }
+    if (!o)
+        return unknown(p, shown, name, err);
+    if (!value && o->type == PARE_OPT_BOOL)
+        value = "true";
+    if (!value && p->at < p->argc)
+        value = p->argv[p->at++];
+    if (!value)
+        return pare_misuse(p->c, err, "option '%s' needs a value", shown);
+    return set_option(p, o, value, err);
+}
+
+static int take_letter(struct parser *p, const char *typed, struct pare_err *err)
+{
+    for (size_t i = 0; i < sizeof(letters) / sizeof(*letters); i++)
+        if (typed[1] == letters[i].letter && !typed[2] &&
+            pare_opt_find(p->cmd->opts, letters[i].option))
+            return take_option(p, typed, letters[i].option, err);
+    return unknown(p, typed, typed + 1, err);
+}
+
+static int check_args(struct parser *p, struct pare_err *err)
+{
+    const struct pare_command *cmd = p->cmd;
+    int n = p->c->n_args;
+
+    if (n < cmd->min_args)
+        return pare_misuse(p->c, err, "usage: pare %s %s", cmd->name, cmd->usage);
+    if (cmd->max_args >= 0 && n > cmd->max_args)
+        return pare_misuse(p->c, err, "unexpected '%s'; usage: pare %s %s",
+                           p->c->arg[cmd->max_args], cmd->name, cmd->usage);
+    return 0;
+}
+
+int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
+                   bool *help, struct pare_err *err)
+{
+    struct parser p = { .cmd = cmd, .c = c, .argc = argc, .argv = argv };
+    void *into = pare_alloc(c->arena, 1, cmd->size);
+    bool options = true;
+
+    p.set = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*p.set));
+    p.arg = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*p.arg));
+    if (!into || !p.set || !p.arg)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    while (p.at < argc) {
+        const char *s = argv[p.at++];
+
+        if (!options || s[0] != '-' || !s[1])
+            p.arg[c->n_args++] = s;
+        else if (!strcmp(s, "--"))
+            options = false;
+        else if (!strcmp(s, "-h") || !strcmp(s, "--help"))
+            *help = true;
+        else if (s[1] == '-')
+            PARE_TRY(take_option(&p, s, s + 2, err));
+        else
+            PARE_TRY(take_letter(&p, s, err));
+    }
+    c->opts = into;
+    c->arg = p.arg;
+    if (*help)
+        return 0;
+    if (pare_opts_apply(cmd->opts, p.set, p.n_set, into, c->arena, err)) {
+        c->usage = err->code != PARE_ENOMEM;
+        return err->code;
+    }
+    return check_args(&p, err);
+}

@@ -1,0 +1,199 @@
+/* text.c - numbers and tables as people like to read them. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "../base/arena.h"
+
+/* Three significant digits: 9.41, 94.1, 941. */
+static void three_digits(double v, const char *unit, char *buf, size_t size)
+{
+    int after = v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
+
+    snprintf(buf, size, "%.*f%s", after, v, unit);
+}
+
+const char *pare_count_text(double v, char *buf, size_t size)
+{
+    static const char *const unit[] = { "K", "M", "G", "T", "P", "E" };
+    int k = -1;
+
+    if (v < 0 || !isfinite(v)) {
+        snprintf(buf, size, "-");
+    } else if (v < 1000) {
+        snprintf(buf, size, "%.0f", v);
+    } else {
+        for (; v >= 999.5 && k < 5; k++)
+            v /= 1000;
+        three_digits(v, unit[k], buf, size);
+    }
+    return buf;
+}
+
+const char *pare_whole_text(int64_t v, char *buf, size_t size)
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof(digits), "%" PRId64, v < 0 ? -v : v), at = 0;
+
+    if (v < 0)
+        buf[at++] = '-';
+    for (int i = 0; i < n && (size_t)at + 2 < size; i++) {
+        if (i && (n - i) % 3 == 0)
+            buf[at++] = ',';
+        buf[at++] = digits[i];
+    }
+    buf[at] = '\0';
+    return buf;
+}
+
+const char *pare_bytes_text(double v, char *buf, size_t size)
+{
+    static const char *const unit[] = { " KB", " MB", " GB", " TB" };
+    int k = -1;
+
+    if (v < 1000) {
+        snprintf(buf, size, "%.0f B", v);
+        return buf;
+    }
+    for (; v >= 999.5 && k < 3; k++)
+        v /= 1000;
+    three_digits(v, unit[k], buf, size);
+    return buf;
+}
+
+const char *pare_percent_text(double part, double whole, char *buf, size_t size)
+{
+    if (whole > 0 && part >= 0)
+        snprintf(buf, size, "%.1f%%", 100 * part / whole);
+    else
+        snprintf(buf, size, "-");
+    return buf;
+}
+
+const char *pare_time_text(double s, char *buf, size_t size)
+{
+    if (s < 0.9995e-3)
+        three_digits(s * 1e6, " us", buf, size);
+    else if (s < 0.9995)
+        three_digits(s * 1e3, " ms", buf, size);
+    else
+        three_digits(s, " s", buf, size);
+    return buf;
+}
+
+static bool is_control(unsigned char c)
+{
+    return c < 0x20 || c == 0x7f;
+}
+
+void pare_put_clean(FILE *f, const char *s)
+{
+    for (; *s; s++)
+        fputc(is_control((unsigned char)*s) ? '?' : *s, f);
+}
+
+/* ---- tables ----------------------------------------------------------------------- */
+
+struct row {
+    const char **cell;
+    struct row *next;
+};
+
+struct pare_table {
+    struct pare_arena *arena;
+    const char *align;
+    int cols, *width;
+    struct row *first, **end;
+    bool broken;                /* out of memory: nothing is printed */
+};
+
+/* Columns on a screen: bytes that continue a UTF-8 character take none. */
+static int width_of(const char *s)
+{
+    int n = 0;
+
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+struct pare_table *pare_table_new(struct pare_arena *a, const char *align)
+{
+    struct pare_table *t = pare_alloc(a, 1, sizeof(*t));
+
+    if (!t)
+        return NULL;
+    t->arena = a;
+    t->align = align;
+    t->cols = (int)strlen(align);
+    t->width = pare_alloc(a, (size_t)t->cols, sizeof(*t->width));
+    t->end = &t->first;
+    t->broken = !t->width;
+    return t;
+}
+
+void pare_table_row(struct pare_table *t, const char *cell, ...)
+{
+    struct row *r = t ? pare_alloc(t->arena, 1, sizeof(*r)) : NULL;
+    va_list ap;
+
+    if (!r || t->broken)
+        return;
+    r->cell = pare_alloc(t->arena, (size_t)t->cols, sizeof(*r->cell));
+    t->broken = !r->cell;
+    va_start(ap, cell);
+    for (int i = 0; i < t->cols && !t->broken; i++) {
+        const char *s = i ? va_arg(ap, const char *) : cell;
+
+        r->cell[i] = pare_strdup(t->arena, s ? s : "");
+        t->broken = !r->cell[i];
+        if (!t->broken && width_of(r->cell[i]) > t->width[i])
+            t->width[i] = width_of(r->cell[i]);
+    }
+    va_end(ap);
+    *t->end = r;
+    t->end = &r->next;
+}
+
+static bool wants_colour(FILE *f)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return isatty(fileno(f)) && (!no || !*no) && term && strcmp(term, "dumb") != 0;
+}
+
+static void print_row(const struct pare_table *t, const struct row *r, FILE *f)
+{
+    int last = t->cols - 1, pad = 0;
+
+    while (last > 0 && !*r->cell[last])
+        last--;
+    for (int i = 0; i <= last; i++) {
+        int room = t->width[i] - width_of(r->cell[i]);
+
+        fprintf(f, "%*s", pad + (t->align[i] == 'r' ? room : 0), "");
+        pare_put_clean(f, r->cell[i]);
+        pad = 2 + (t->align[i] == 'r' ? 0 : room);
+    }
+}
+
+void pare_table_print(const struct pare_table *t, FILE *f)
+{
+    bool bold;
+
+    if (!t || t->broken)
+        return;
+    bold = wants_colour(f);
+    for (const struct row *r = t->first; r; r = r->next) {
+        if (r == t->first && bold)
+            fputs("\033[1m", f);
+        print_row(t, r, f);
+        if (r == t->first && bold)
+            fputs("\033[0m", f);
+        fputc('\n', f);
+    }
+}

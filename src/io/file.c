@@ -1,0 +1,106 @@
+/* file.c - whole files in memory. */
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int read_all(int fd, char *p, size_t len, struct pare_err *err)
+{
+    size_t at = 0;
+
+    while (at < len) {
+        ssize_t n = read(fd, p + at, len - at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return pare_fail(err, PARE_EIO, "cannot read: %s", strerror(errno));
+        if (!n)
+            return pare_fail(err, PARE_EIO, "the file became shorter while it was read");
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
+                   struct pare_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+    struct stat st;
+    char *p;
+
+    if (fd < 0)
+        return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        rc = pare_fail(err, PARE_EIO, "not a regular file");
+        goto out;
+    }
+    if ((uintmax_t)st.st_size > PARE_IO_QUOTA) {
+        rc = pare_fail(err, PARE_ELIMIT, "the file has %jd bytes, at most %zu are handled",
+                       (intmax_t)st.st_size, PARE_IO_QUOTA);
+        goto out;
+    }
+    *len = (size_t)st.st_size;
+    p = pare_alloc_raw(a, *len, 1);
+    *data = p;
+    rc = p ? read_all(fd, p, *len, err)
+           : pare_fail(err, PARE_ENOMEM, "no memory for a file of %zu bytes", *len);
+out:
+    close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *p, size_t len, struct pare_err *err)
+{
+    size_t at = 0;
+
+    while (at < len) {
+        ssize_t n = write(fd, p + at, len - at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
+{
+    int fd = open(tmp, O_WRONLY | O_CLOEXEC), rc = 0;
+
+    if (fd < 0)
+        return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
+    if (fsync(fd) && errno != EINVAL && errno != EROFS)
+        rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
+    close(fd);
+    if (!rc && rename(tmp, path))
+        rc = pare_fail(err, PARE_EIO, "cannot rename: %s", strerror(errno));
+    return rc;
+}
+
+int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err)
+{
+    char tmp[PATH_MAX];
+    int fd, rc;
+
+    if (snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(tmp))
+        return pare_fail(err, PARE_EIO, "the file name is too long");
+    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return pare_fail(err, PARE_EIO, "cannot create: %s", strerror(errno));
+    rc = write_all(fd, data, len, err);
+    if (close(fd) && !rc)
+        rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
+    if (!rc)
+        rc = pare_file_commit(tmp, path, err);
+    if (rc)
+        unlink(tmp);
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* file.h - whole files in memory. */
+#ifndef PARE_IO_FILE_H
+#define PARE_IO_FILE_H
+
+#include <pare/pare.h>
+
+/* What a file of data may hold at most, before anything is allocated for it. */
+#define PARE_IO_QUOTA ((size_t)1 << 34)
+
+int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
+                   struct pare_err *err);
+
+/* A file that appears under its name only when all of it is there: written beside it, synced,
+ * renamed. */
+int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err);
+
+/* The last two steps of it: sync `tmp` and give it its name. */
+int pare_file_commit(const char *tmp, const char *path, struct pare_err *err);
+
+#endif

@@ -1,0 +1,17 @@
+/* pb.c - a tensor in a file of its own, as ONNX's test data sets have them. */
+#include "pb.h"
+
+#include "file.h"
+#include "../onnx/model.h"
+
+int pare_pb_read(struct pare_arena *a, const char *path, struct pare_tensor *t, const char **name,
+                 struct pare_err *err)
+{
+    const void *data;
+    size_t len;
+    int rc = pare_file_read(a, path, &data, &len, err);
+
+    if (!rc)
+        rc = pare_tensor_parse(data, len, a, t, name, err);
+    return pare_at(err, rc, "%s", path);
+}

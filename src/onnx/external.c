@@ -1,0 +1,235 @@
+/* external.c - tensors that are stored in files beside the model.
+ *
+ * The model names such a file; whoever wrote the model must not thereby reach any other file of
+ * the user.  So the name is resolved strictly beneath the model's folder: no absolute path, no
+ * "..", no symbolic link on the way, and no file that has a second name elsewhere.
+ */
+#include "build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+
+struct place {
+    const char *location;
+    uint64_t offset, length;
+    bool has_length;    /* when not, it is what the shape needs */
+};
+
+int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_pages **pages,
+                   struct pare_err *err)
+{
+    struct pare_pages *p = pare_alloc(m->arena, 1, sizeof(*p));
+    struct stat st;
+
+    if (!p)
+        return pare_fail(err, PARE_ENOMEM, "no memory to read it");
+    if (fstat(fd, &st))
+        return pare_fail(err, PARE_EIO, "cannot be read: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return pare_fail(err, PARE_EIO, "is %s, not a file",
+                         S_ISDIR(st.st_mode) ? "a directory" : "a device or pipe");
+    if (name && st.st_nlink != 1)
+        return pare_fail(err, PARE_EIO, "has %llu names (hard links), must have one",
+                         (unsigned long long)st.st_nlink);
+    *p = (struct pare_pages){ .name = name, .len = (size_t)st.st_size, .dev = st.st_dev,
+                              .ino = st.st_ino, .next = m->pages };
+    if (p->len) {
+        p->data = mmap(NULL, p->len, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p->data == MAP_FAILED)
+            return pare_fail(err, PARE_EIO, "cannot be mapped: %s", strerror(errno));
+    }
+    m->pages = p;
+    *pages = p;
+    return 0;
+}
+
+/* Kernels before 5.6 have no openat2(): walk down the path, refusing links at each step. */
+static int open_steps(int dir, const char *location)
+{
+    char part[256];
+    int fd = dir;
+
+    for (const char *p = location; *p;) {
+        size_t n = strcspn(p, "/");
+        bool last = p[n] == '\0';
+        int next;
+
+        if (n >= sizeof(part)) {
+            next = -1;
+            errno = ENAMETOOLONG;
+        } else {
+            memcpy(part, p, n);
+            part[n] = '\0';
+            next = openat(fd, n ? part : ".", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
+                          (last ? 0 : O_DIRECTORY));
+        }
+        if (fd != dir)
+            close(fd);
+        if (next < 0)
+            return -1;
+        fd = next;
+        p += n + !last;
+    }
+    return fd;
+}
+
+static int open_beneath(int dir, const char *location)
+{
+    struct open_how how = {
+        .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    long fd = syscall(SYS_openat2, dir, location, &how, sizeof(how));
+
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == E2BIG || errno == EINVAL))
+        return open_steps(dir, location);
+    return (int)fd;
+}
+
+static int check_location(const char *s, struct pare_err *err)
+{
+    if (!s || !*s)
+        return pare_fail(err, PARE_EFORMAT, "external data without a location");
+    if (*s == '/')
+        return pare_fail(err, PARE_EFORMAT,
+                         "external data at '%s', must be beneath the model's folder", s);
+    for (const char *p = s; *p;) {
+        size_t n = strcspn(p, "/");
+
+        if (n == 2 && p[0] == '.' && p[1] == '.')
+            return pare_fail(err, PARE_EFORMAT,
+                             "external data at '%s', must be beneath the model's folder", s);
+        p += n + (p[n] == '/');
+    }
+    return 0;
+}
+
+static struct pare_pages *find_pages(const struct pare_model *m, const char *location)
+{
+    struct pare_pages *p = m->pages;
+
+    while (p && !(p->name && !strcmp(p->name, location)))
+        p = p->next;
+    return p;
+}
+
+static int map_location(struct pare_model *m, const char *location, struct pare_err *err)
+{
+    struct pare_pages *pages;
+    int dir, fd, rc;
+
+    if (find_pages(m, location))
+        return 0;
+    if (!m->dir)
+        return pare_fail(err, PARE_EIO, "its data is in file '%s', but no folder is known",
+                         location);
+    dir = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return pare_fail(err, PARE_EIO, "folder '%s' cannot be read: %s", m->dir,
+                         strerror(errno));
+    fd = open_beneath(dir, location);
+    rc = fd < 0 ? errno : 0;
+    close(dir);
+    if (fd < 0)
+        return pare_fail(err, PARE_EIO, "external data file '%s' cannot be opened: %s", location,
+                         rc == ELOOP || rc == EXDEV ? "it is or leads through a link"
+                                                    : strerror(rc));
+    rc = pare_pages_map(m, fd, location, &pages, err);
+    close(fd);
+    return pare_at(err, rc, "external data file '%s'", location);
+}
+
+static int parse_number(const char *key, const char *text, uint64_t *v, struct pare_err *err)
+{
+    char *end = NULL;
+
+    errno = 0;
+    *v = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && !errno)
+        return 0;
+    return pare_fail(err, PARE_EFORMAT, "external data %s is '%s', must be a whole number", key,
+                     text);
+}
+
+static int read_place(const Onnx__TensorProto *p, struct place *at, struct pare_err *err)
+{
+    memset(at, 0, sizeof(*at));
+    for (size_t i = 0; i < p->n_external_data; i++) {
+        const char *key = p->external_data[i]->key, *value = p->external_data[i]->value;
+
+        if (!key || !value)
+            continue;
+        if (!strcmp(key, "location")) {
+            at->location = value;
+        } else if (!strcmp(key, "offset")) {
+            PARE_TRY(parse_number(key, value, &at->offset, err));
+        } else if (!strcmp(key, "length")) {
+            PARE_TRY(parse_number(key, value, &at->length, err));
+            at->has_length = true;
+        }
+    }
+    return check_location(at->location, err);
+}
+
+int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p,
+                        const void **bytes, size_t *len, struct pare_err *err)
+{
+    const struct pare_pages *pages;
+    struct place at;
+
+    PARE_TRY(read_place(p, &at, err));
+    pages = find_pages(m, at.location);
+    if (!pages)
+        return pare_fail(err, PARE_EIO, "external data file '%s' is not open", at.location);
+    if (!at.has_length && !pare_raw_size(p, &at.length))
+        at.length = at.offset > pages->len ? 0 : pages->len - at.offset;
+    if (at.offset > pages->len || at.length > pages->len - at.offset)
+        return pare_fail(err, PARE_EFORMAT,
+                         "needs %llu bytes at %llu of external data file '%s', which has %zu",
+                         (unsigned long long)at.length, (unsigned long long)at.offset, at.location,
+                         pages->len);
+    *len = (size_t)at.length;
+    *bytes = pages->data ? (const char *)pages->data + at.offset : "";
+    return 0;
+}
+
+int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
+                        size_t *len, struct pare_err *err)
+{
+    struct place at;
+
+    PARE_TRY(read_place(p, &at, err));
+    PARE_TRY(map_location(m, at.location, err));
+    return pare_external_known(m, p, bytes, len, err);
+}
+
+/* Depth is that of the loaded file, which has been checked. */
+int pare_external_open(struct pare_model *m, const ProtobufCMessage *msg, struct pare_err *err)
+{
+    const ProtobufCMessageDescriptor *d = msg->descriptor;
+    const Onnx__TensorProto *t = (const Onnx__TensorProto *)msg;
+    const void *bytes;
+    size_t len;
+
+    if (d == &onnx__tensor_proto__descriptor && pare_is_external(t))
+        return pare_at(err, pare_external_bytes(m, t, &bytes, &len, err), "tensor '%s'",
+                       t->name ? t->name : "");
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        ProtobufCMessage *const *child;
+        size_t n = pare_wire_children(msg, &d->fields[i], &child);
+
+        for (size_t k = 0; k < n; k++)
+            PARE_TRY(pare_external_open(m, child[k], err));
+    }
+    return 0;
+}

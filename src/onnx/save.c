@@ -1,0 +1,256 @@
+/* save.c - write a model, and the weights beside it when they do not go inside.
+ *
+ * Everything is written to temporary files first and renamed at the end, so that whoever opens
+ * the name sees the old file or the new one.  Weights go from the pages of the loaded file to the
+ * new one without being collected in memory.
+ */
+#include "rewrite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_INSIDE 2000000000u      /* readers refuse messages from 2^31 bytes on */
+#define EXTERNAL_ABOVE 1024         /* default of pare_save_opts.external_above */
+#define BUFFER 65536
+
+/* A file that has another name until it is complete. */
+struct output {
+    ProtobufCBuffer base;           /* first: protobuf-c appends to it */
+    int dir, fd, error;             /* error: the errno of the first failure */
+    const char *name;
+    char tmp[64];
+    size_t n;
+    uint64_t total;
+    uint8_t *buf;
+};
+
+struct save {
+    const struct pare_model *m;
+    struct pare_arena *arena;
+    const char *path, *data_path;
+    ProtobufCMessage *msg;
+    struct pare_rewrite w;
+};
+
+/* ---- buffered writing ------------------------------------------------------------- */
+
+static void write_all(struct output *o, const uint8_t *p, size_t n)
+{
+    while (n && !o->error) {
+        ssize_t k = write(o->fd, p, n < (1u << 30) ? n : 1u << 30);
+
+        if (k < 0 && errno != EINTR)
+            o->error = errno;
+        if (k > 0) {
+            p += k;
+            n -= (size_t)k;
+        }
+    }
+}
+
+static void flush(struct output *o)
+{
+    write_all(o, o->buf, o->n);
+    o->n = 0;
+}
+
+static void append(ProtobufCBuffer *base, size_t len, const uint8_t *data)
+{
+    struct output *o = (struct output *)base;
+
+    o->total += len;
+    if (len > BUFFER - o->n)
+        flush(o);
+    if (len >= BUFFER) {
+        write_all(o, data, len);
+    } else if (len) {
+        memcpy(o->buf + o->n, data, len);
+        o->n += len;
+    }
+}
+
+/* ---- the file's life ---------------------------------------------------------------- */
+
+static int output_open(struct output *o, struct pare_arena *a, const char *path,
+                       struct pare_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *dir = slash == path ? "/" : slash ? pare_strndup(a, path, (size_t)(slash - path))
+                                                  : ".";
+
+    *o = (struct output){ .base = { append }, .dir = -1, .fd = -1,
+                          .name = slash ? slash + 1 : path,
+                          .buf = pare_alloc_raw(a, BUFFER, 1) };
+    if (!dir || !o->buf)
+        return pare_fail(err, PARE_ENOMEM, "no memory to write it");
+    o->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (o->dir < 0)
+        return pare_fail(err, PARE_EIO, "folder '%s' cannot be opened: %s", dir, strerror(errno));
+    for (int i = 0; i < 100 && o->fd < 0; i++) {
+        snprintf(o->tmp, sizeof(o->tmp), ".pare-%ld-%d.tmp", (long)getpid(), i);
+        o->fd = openat(o->dir, o->tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (o->fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (o->fd >= 0)
+        return 0;
+    o->tmp[0] = '\0';
+    return pare_fail(err, PARE_EIO, "cannot be written: %s", strerror(errno));
+}
+
+/* All bytes are on the disk. */
+static int output_sync(struct output *o, struct pare_err *err)
+{
+    int fd = o->fd;
+
+    flush(o);
+    if (!o->error && fsync(fd))
+        o->error = errno;
+    o->fd = -1;
+    if (close(fd) && !o->error)
+        o->error = errno;
+    return o->error ? pare_fail(err, PARE_EIO, "cannot be written: %s", strerror(o->error)) : 0;
+}
+
+static int output_publish(struct output *o, struct pare_err *err)
+{
+    if (renameat(o->dir, o->tmp, o->dir, o->name))
+        return pare_fail(err, PARE_EIO, "cannot be given its name: %s", strerror(errno));
+    o->tmp[0] = '\0';
+    fsync(o->dir);
+    return 0;
+}
+
+/* Removes what was not published. */
+static void output_close(struct output *o)
+{
+    if (o->fd >= 0)
+        close(o->fd);
+    if (o->tmp[0])
+        unlinkat(o->dir, o->tmp, 0);
+    if (o->dir >= 0)
+        close(o->dir);
+}
+
+/* ---- what to write --------------------------------------------------------------------- */
+
+static int check_target(const struct pare_model *m, const char *path, struct pare_err *err)
+{
+    size_t n = strlen(path);
+    struct stat st;
+
+    if (!n || path[n - 1] == '/')
+        return pare_fail(err, PARE_EIO, "names a folder, not a file");
+    if (stat(path, &st))
+        return 0;
+    if (!S_ISREG(st.st_mode))
+        return pare_fail(err, PARE_EIO, "is there already and is not a regular file");
+    for (const struct pare_pages *p = m->pages; p; p = p->next)
+        if (p->dev == st.st_dev && p->ino == st.st_ino)
+            return pare_fail(err, PARE_EIO, "holds %s that is being saved: choose another name",
+                             p->name ? "weights of the model" : "the model");
+    return 0;
+}
+
+static int prepare(struct save *s, bool external, size_t above, struct pare_err *err)
+{
+    const char *slash = strrchr(s->data_path, '/');
+
+    s->w = (struct pare_rewrite){ .m = s->m, .arena = s->arena, .above = above,
+                                  .location = !external ? NULL
+                                              : slash ? slash + 1 : s->data_path };
+    s->w.last = &s->w.first;
+    return pare_rewrite(&s->w, s->m->proto, &s->msg, err);
+}
+
+static int plan_save(struct save *s, const struct pare_save_opts *opts, struct pare_err *err)
+{
+    bool external = opts && opts->external;
+    size_t above = opts && opts->external_above ? opts->external_above : EXTERNAL_ABOVE;
+
+    PARE_TRY(check_target(s->m, s->path, err));
+    PARE_TRY(prepare(s, external, above, err));
+    if (!external && protobuf_c_message_get_packed_size(s->msg) > MAX_INSIDE)
+        PARE_TRY(prepare(s, true, above, err));
+    if (s->w.first)
+        PARE_TRY(pare_at(err, check_target(s->m, s->data_path, err), "%s", s->data_path));
+    if (protobuf_c_message_get_packed_size(s->msg) > MAX_INSIDE)
+        return pare_fail(err, PARE_ELIMIT, "would have more than %u bytes without its weights",
+                         MAX_INSIDE);
+    return 0;
+}
+
+static void write_weights(struct output *o, const struct pare_outside *first)
+{
+    static const uint8_t zeros[64];
+
+    for (const struct pare_outside *t = first; t; t = t->next) {
+        append(&o->base, (size_t)(t->offset - o->total), zeros);
+        append(&o->base, t->len, t->data);
+    }
+}
+
+static int write_files(struct save *s, struct pare_err *err)
+{
+    struct output data = { .dir = -1, .fd = -1 }, model = data;
+    int rc = output_open(&model, s->arena, s->path, err);
+
+    if (!rc && s->w.first) {
+        rc = output_open(&data, s->arena, s->data_path, err);
+        if (!rc) {
+            write_weights(&data, s->w.first);
+            rc = output_sync(&data, err);
+        }
+        pare_at(err, rc, "%s", s->data_path);
+    }
+    if (!rc) {
+        protobuf_c_message_pack_to_buffer(s->msg, &model.base);
+        rc = output_sync(&model, err);
+    }
+    if (!rc && s->w.first)
+        rc = output_publish(&data, err);
+    if (!rc)
+        rc = output_publish(&model, err);
+    output_close(&data);
+    output_close(&model);
+    return rc;
+}
+
+int pare_model_save(const struct pare_model *m, const char *path,
+                    const struct pare_save_opts *opts, struct pare_err *err)
+{
+    struct save s = { .m = m, .arena = pare_arena_new(1 << 16), .path = path };
+    int rc;
+
+    s.data_path = s.arena ? pare_sprintf(s.arena, "%s.data", path) : NULL;
+    if (!s.data_path) {
+        rc = pare_fail(err, PARE_ENOMEM, "no memory to write it");
+    } else {
+        rc = plan_save(&s, opts, err);
+        if (!rc)
+            rc = write_files(&s, err);
+    }
+    pare_arena_free(s.arena);
+    return pare_at(err, rc, "%s", path);
+}
+
+int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
+                    struct pare_err *err)
+{
+    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
+
+    PARE_TRY(prepare(&s, false, 0, err));
+    *len = protobuf_c_message_get_packed_size(s.msg);
+    if (*len > MAX_INSIDE)
+        return pare_fail(err, PARE_ELIMIT, "the model has %zu bytes, at most %u fit in one piece",
+                         *len, MAX_INSIDE);
+    *bytes = pare_alloc_raw(a, *len, 1);
+    if (!*bytes)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %zu bytes", *len);
+    protobuf_c_message_pack(s.msg, *bytes);
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* arg_max.c - ArgMax: where the largest element along an axis is. */
+#include "arg_family.h"
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    pare_arg_forward(n, true);
+    return 0;
+}
+
+const struct pare_op pare_op_arg_max = {
+    .abi = PARE_ABI,
+    .type = "ArgMax",
+    .doc = "Index of the largest element along an axis.",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_NUMERIC,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pare_arg_attrs,
+    .attr_size = sizeof(struct pare_arg),
+    .infer = pare_arg_infer,
+    .forward = forward,
+    .ties = pare_arg_ties,
+};

@@ -1,0 +1,71 @@
+/* average_pool.c - AveragePool: the mean of each window.
+ *
+ * The divisor counts the taps inside the input or, with count_include_pad, those inside the
+ * padded input; what ceil_mode adds beyond the padding never counts.
+ */
+#include "window.h"
+
+static const struct pare_opt attrs[] = {
+    PARE_WINDOW_AUTO_PAD,
+    PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
+    PARE_WINDOW_INT(count_include_pad, "padding counts as zeros", 0, 0, 1),
+    PARE_WINDOW_DILATIONS,
+    PARE_WINDOW_KERNEL(true),
+    PARE_WINDOW_PADS,
+    PARE_WINDOW_STRIDES,
+    PARE_OPT_END
+};
+
+/* Taps of the current window along axis i that are not beyond the padding. */
+static int64_t padded_taps(const struct pare_pool *p, int i)
+{
+    int64_t room = p->w.in[i] + p->w.pad_end[i] - p->start[i];
+    int64_t taps = room <= 0 ? 0 : (room - 1) / p->w.dilation[i] + 1;
+
+    return taps < p->w.kernel[i] ? taps : p->w.kernel[i];
+}
+
+static float mean(const struct pare_pool *p, const float *x, bool counts_pad)
+{
+    double sum = 0, count = 1;
+
+    for (int64_t kd = p->lo[0]; kd < p->hi[0]; kd++)
+        for (int64_t kh = p->lo[1]; kh < p->hi[1]; kh++)
+            for (int64_t kw = p->lo[2]; kw < p->hi[2]; kw++)
+                sum += (double)x[pare_pool_at(p, kd, kh, kw)];
+    for (int i = 0; i < PARE_WINDOW_MAX; i++)
+        count *= (double)(counts_pad ? padded_taps(p, i) : p->hi[i] - p->lo[i]);
+    return count > 0 ? (float)(sum / count) : 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *x = pare_f32(&n->in[0]->t);
+    float *y = pare_f32(&n->out[0]->t);
+    int64_t total = pare_numel(&n->out[0]->t);
+    struct pare_window w;
+    struct pare_pool p;
+
+    (void)c;
+    PARE_TRY(pare_pool_window(n, &w, err));
+    pare_pool_start(&p, &w);
+    for (int64_t i = 0; i < total; i++, pare_pool_next(&p))
+        y[i] = mean(&p, x + p.plane, pare_pool_counts_pad(n));
+    return 0;
+}
+
+const struct pare_op pare_op_average_pool = {
+    .abi = PARE_ABI,
+    .type = "AveragePool",
+    .doc = "The mean of each window.",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = attrs,
+    .attr_size = sizeof(struct pare_window_attr),
+    .infer = pare_pool_infer,
+    .forward = forward,
+    .ties = pare_ties_channels,
+};

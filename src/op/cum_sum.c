@@ -1,0 +1,90 @@
+/* cum_sum.c - CumSum: y[i] = x[0] + ... + x[i] along an axis. */
+#include "lanes.h"
+
+enum { X, AXIS };
+
+struct cumsum {
+    int64_t exclusive, reverse;
+};
+
+static const struct pare_opt cumsum_attrs[] = {
+    { "exclusive", "leave out the element itself", PARE_OPT_INT,
+      offsetof(struct cumsum, exclusive), 0, PARE_ANY, NULL, NULL, false },
+    { "reverse", "from the end", PARE_OPT_INT, offsetof(struct cumsum, reverse), 0, PARE_ANY, NULL,
+      NULL, false },
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    if (pare_numel(&n->in[AXIS]->t) != 1)
+        return pare_fail(err, PARE_ESHAPE, "axis has %lld elements, one is expected",
+                         (long long)pare_numel(&n->in[AXIS]->t));
+    return pare_infer_same(n, err);
+}
+
+/* Sums of floats are kept in float64; integers wrap around in uint64. */
+#define LANE(d, type, sum_type)                                                                \
+    case d: {                                                                                  \
+        sum_type sum = 0;                                                                      \
+                                                                                               \
+        for (int64_t k = 0; k < l->len; k++) {                                                 \
+            int64_t i = at + (a->reverse ? l->len - 1 - k : k) * l->inner;                     \
+            sum_type v = (sum_type)((const type *)x->data)[i];                                 \
+                                                                                               \
+            ((type *)y->data)[i] = (type)(a->exclusive ? sum : sum + v);                       \
+            sum += v;                                                                          \
+        }                                                                                      \
+        break;                                                                                 \
+    }
+#define FLOAT_LANE(d, type) LANE(d, type, double)
+#define INT_LANE(d, type) LANE(d, type, uint64_t)
+
+static void lane(const struct pare_node *n, const struct pare_lanes *l, int64_t at)
+{
+    const struct cumsum *a = n->attr;
+    const struct pare_tensor *x = &n->in[X]->t, *y = &n->out[0]->t;
+
+    switch ((int)x->dtype) {
+        PARE_FLOAT_TYPES(FLOAT_LANE)
+        PARE_INT_TYPES(INT_LANE)
+    default: break;
+    }
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[X]->t;
+    struct pare_lanes l;
+    int axis;
+
+    (void)c;
+    PARE_TRY(pare_axis(pare_get_int(&n->in[AXIS]->t, 0), x->rank, &axis, err));
+    l = pare_lanes(x, axis, axis);
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++)
+            lane(n, &l, o * l.len * l.inner + i);
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    for (int i = 0; i < n->in[X]->t.rank; i++)
+        pare_tie(t, n->in[X], i, n->out[0], i);
+}
+
+const struct pare_op pare_op_cum_sum = {
+    .abi = PARE_ABI,
+    .type = "CumSum",
+    .doc = "Running sum along an axis.",
+    .since = 11,
+    .in = "TI",
+    .types = PARE_T_NUMERIC,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = cumsum_attrs,
+    .attr_size = sizeof(struct cumsum),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

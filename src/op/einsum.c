@@ -1,0 +1,330 @@
+/* einsum.c - Einsum: products of the inputs' elements, summed over the labels that the output
+ * does not have.
+ *
+ * The equation "ij,jk->ik" gives every axis a label; "..." stands for any number of
+ * axes, which are broadcast.  Without "->" the output is "..." and every label that occurs once, in
+ * alphabetical order.  The kernel is a loop over the output's labels around a loop over the rest.
+ */
+#include <ctype.h>
+
+#include "op.h"
+
+enum { LETTERS = 52, LABELS = LETTERS + PARE_MAX_RANK, MAX_IN = 16 };
+
+struct einsum {
+    const char *equation;
+};
+
+static const struct pare_opt einsum_attrs[] = {
+    { "equation", "labels of the axes, such as 'ij,jk->ik'", PARE_OPT_STR,
+      offsetof(struct einsum, equation), 0, PARE_ANY, NULL, NULL, true },
+    PARE_OPT_END
+};
+
+struct plan {
+    const struct pare_node *n;
+    int dots;                               /* axes that "..." stands for */
+    int64_t size[LABELS];                   /* 0-based by label; -1 when it does not occur */
+    int seen[LABELS];                       /* how often it occurs in the inputs */
+    int label[MAX_IN][PARE_MAX_RANK];       /* of every axis of every input */
+    int64_t stride[MAX_IN][LABELS];
+    int rank, n_sum;
+    int out[PARE_MAX_RANK], sum[LABELS];    /* the output's labels; those summed over */
+};
+
+static int label_of(char c)
+{
+    return c >= 'a' && c <= 'z' ? c - 'a' : c >= 'A' && c <= 'Z' ? c - 'A' + 26 : -1;
+}
+
+/* One term of the equation, up to a ',' a '-' or the end. */
+struct term {
+    char label[64];         /* letters; '.' for an ellipsis */
+    int n, letters;
+    bool dots;
+};
+
+static int read_term(const char **at, struct term *t, struct pare_err *err)
+{
+    const char *p = *at;
+
+    *t = (struct term){ .n = 0 };
+    for (; *p && *p != ',' && *p != '-'; p++) {
+        if (isspace((unsigned char)*p))
+            continue;
+        if (t->n == (int)sizeof(t->label))
+            return pare_fail(err, PARE_ELIMIT, "a term of the equation is too long");
+        if (label_of(*p) >= 0) {
+            t->letters++;
+            t->label[t->n++] = *p;
+        } else if (!strncmp(p, "...", 3) && !t->dots) {
+            t->dots = true;
+            t->label[t->n++] = '.';
+            p += 2;
+        } else {
+            return pare_fail(err, PARE_EFORMAT, "the equation has an unexpected '%c'", *p);
+        }
+    }
+    *at = p;
+    return 0;
+}
+
+/* Give the axes of input k their labels.  The axes of "..." are counted from the last. */
+static int read_input(struct plan *p, int k, const struct term *t, struct pare_err *err)
+{
+    const struct pare_tensor *x = &p->n->in[k]->t;
+    int dots = x->rank - t->letters, axis = 0;
+    char buf[PARE_SHAPE_TEXT];
+
+    if (dots < 0 || (dots && !t->dots))
+        return pare_fail(err, PARE_ESHAPE, "input %d is %s but the equation gives it %d labels", k,
+                         pare_shape_text(x, buf, sizeof(buf)), t->letters);
+    p->dots = dots > p->dots ? dots : p->dots;
+    for (int i = 0; i < t->n; i++) {
+        if (t->label[i] != '.')
+            p->label[k][axis++] = label_of(t->label[i]);
+        for (int j = 0; t->label[i] == '.' && j < dots; j++)
+            p->label[k][axis++] = LABELS - dots + j;
+    }
+    return 0;
+}
+
+/* Sizes of the labels; one is broadcast to any other. */
+static int size_labels(struct plan *p, struct pare_err *err)
+{
+    for (int i = 0; i < LABELS; i++)
+        p->size[i] = -1;
+    for (int k = 0; k < p->n->n_in; k++)
+        for (int i = 0; i < p->n->in[k]->t.rank; i++) {
+            int64_t d = p->n->in[k]->t.dim[i], *size = &p->size[p->label[k][i]];
+
+            if (*size >= 0 && *size != d && *size != 1 && d != 1)
+                return pare_fail(err, PARE_ESHAPE,
+                                 "axis %d of input %d has %lld elements where its label has %lld",
+                                 i, k, (long long)d, (long long)*size);
+            *size = *size < 0 || *size == 1 ? d : *size;
+            p->seen[p->label[k][i]]++;
+        }
+    for (int k = 0; k < p->n->n_in; k++) {
+        int64_t own[PARE_MAX_RANK] = { 0 };
+
+        pare_strides(&p->n->in[k]->t, own);
+        for (int i = 0; i < p->n->in[k]->t.rank; i++)
+            if (p->n->in[k]->t.dim[i] != 1)
+                p->stride[k][p->label[k][i]] += own[i];
+    }
+    return 0;
+}
+
+static int add_out(struct plan *p, int label, struct pare_err *err)
+{
+    if (p->rank == PARE_MAX_RANK)
+        return pare_fail(err, PARE_ELIMIT, "the result has more than %d dimensions",
+                         PARE_MAX_RANK);
+    for (int i = 0; i < p->rank; i++)
+        if (p->out[i] == label)
+            return pare_fail(err, PARE_EFORMAT, "a label occurs twice in the equation's result");
+    if (p->size[label] < 0)
+        return pare_fail(err, PARE_EFORMAT, "the equation's result has a label that no input has");
+    p->out[p->rank++] = label;
+    return 0;
+}
+
+static int read_output(struct plan *p, const char *at, struct pare_err *err)
+{
+    struct term t = { .n = 0 };
+
+    if (*at) {
+        at++;
+        if (*at++ != '>')
+            return pare_fail(err, PARE_EFORMAT, "the equation has a '-' that is not an arrow");
+        PARE_TRY(read_term(&at, &t, err));
+        if (*at)
+            return pare_fail(err, PARE_EFORMAT, "the equation goes on after its result: '%s'", at);
+    } else {
+        t.label[t.n++] = '.';
+        for (char c = 'A'; c <= 'z'; c++)       /* capitals sort first */
+            if (label_of(c) >= 0 && p->seen[label_of(c)] == 1)
+                t.label[t.n++] = c;
+    }
+    for (int i = 0; i < t.n; i++) {
+        if (t.label[i] != '.')
+            PARE_TRY(add_out(p, label_of(t.label[i]), err));
+        for (int j = 0; t.label[i] == '.' && j < p->dots; j++)
+            PARE_TRY(add_out(p, LABELS - p->dots + j, err));
+    }
+    for (int i = 0; i < LABELS; i++) {
+        bool kept = p->size[i] < 0;
+
+        for (int k = 0; k < p->rank; k++)
+            kept |= p->out[k] == i;
+        if (!kept)
+            p->sum[p->n_sum++] = i;
+    }
+    return 0;
+}
+
+static int make_plan(const struct pare_node *n, struct plan *p, struct pare_err *err)
+{
+    const char *at = ((const struct einsum *)n->attr)->equation;
+    struct term t;
+
+    memset(p, 0, sizeof(*p));
+    p->n = n;
+    if (n->n_in > MAX_IN)
+        return pare_fail(err, PARE_ELIMIT, "it has %d inputs, at most %d are handled", n->n_in,
+                         MAX_IN);
+    for (int k = 0; k < n->n_in; k++) {
+        if (!n->in[k])
+            return pare_fail(err, PARE_EFORMAT, "input %d is absent", k);
+        PARE_TRY(read_term(&at, &t, err));
+        PARE_TRY(read_input(p, k, &t, err));
+        if ((k + 1 < n->n_in) != (*at == ','))
+            return pare_fail(err, PARE_EFORMAT, "the equation '%s' is not for %d inputs",
+                             ((const struct einsum *)n->attr)->equation, n->n_in);
+        at += *at == ',';
+    }
+    PARE_TRY(size_labels(p, err));
+    return read_output(p, at, err);
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    int64_t dim[PARE_MAX_RANK];
+    struct plan p;
+
+    PARE_TRY(make_plan(n, &p, err));
+    for (int i = 0; i < p.rank; i++)
+        dim[i] = p.size[p.out[i]];
+    return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, p.rank, dim, err);
+}
+
+/* Move the offsets to the next value of the labels; false after the last, back at the start. */
+static bool next(const struct plan *p, const int *label, int n, int64_t *idx, int64_t *at)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        int l = label[i];
+        bool more = ++idx[i] < p->size[l];
+
+        for (int k = 0; k < p->n->n_in; k++)
+            at[k] += more ? p->stride[k][l] : -p->stride[k][l] * (p->size[l] - 1);
+        if (more)
+            return true;
+        idx[i] = 0;
+    }
+    return false;
+}
+
+/* One element of the output: all labels that are summed over, the last in the inner loop.  Floats
+ * are summed in float64, integers wrap around in uint64. */
+#define ELEMENT(d, type, sum_type)                                                             \
+    case d: {                                                                                  \
+        sum_type sum = 0;                                                                      \
+                                                                                               \
+        do {                                                                                   \
+            for (int64_t i = 0; i < len; i++) {                                                \
+                sum_type v = 1;                                                                \
+                                                                                               \
+                for (int k = 0; k < n->n_in; k++)                                              \
+                    v *= (sum_type)((const type *)n->in[k]->t.data)[at[k] + i * step[k]];      \
+                sum += v;                                                                      \
+            }                                                                                  \
+        } while (len && next(p, p->sum, p->n_sum - 1, idx, at));                               \
+        ((type *)n->out[0]->t.data)[to] = (type)sum;                                           \
+        break;                                                                                 \
+    }
+#define FLOAT_ELEMENT(d, type) ELEMENT(d, type, double)
+#define INT_ELEMENT(d, type) ELEMENT(d, type, uint64_t)
+
+static void element(const struct plan *p, int64_t to, const int64_t *from)
+{
+    const struct pare_node *n = p->n;
+    int64_t idx[LABELS] = { 0 }, at[MAX_IN], step[MAX_IN], len = 1;
+
+    for (int k = 0; k < n->n_in; k++) {
+        at[k] = from[k];
+        step[k] = p->n_sum ? p->stride[k][p->sum[p->n_sum - 1]] : 0;
+    }
+    for (int i = 0; i < p->n_sum; i++)
+        len = p->size[p->sum[i]] && len ? p->size[p->sum[i]] : 0;   /* an empty one empties all */
+    switch ((int)n->out[0]->t.dtype) {
+        PARE_FLOAT_TYPES(FLOAT_ELEMENT)
+        PARE_INT_TYPES(INT_ELEMENT)
+    default: break;
+    }
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    int64_t idx[PARE_MAX_RANK] = { 0 }, at[MAX_IN] = { 0 }, to = 0;
+    struct plan p;
+
+    (void)c;
+    PARE_TRY(make_plan(n, &p, err));
+    if (!pare_numel(&n->out[0]->t))
+        return 0;
+    do
+        element(&p, to++, at);
+    while (next(&p, p.out, p.rank, idx, at));
+    return 0;
+}
+
+/* Axes with the same label are the same channels. */
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    struct pare_err err;
+    struct plan p;
+
+    if (make_plan(n, &p, &err))
+        return;
+    for (int l = 0; l < LABELS; l++) {
+        const struct pare_value *first = NULL;
+        int axis = 0;
+
+        for (int i = 0; i < p.rank; i++)
+            if (p.out[i] == l) {
+                first = n->out[0];
+                axis = i;
+            }
+        for (int k = 0; k < n->n_in; k++)
+            for (int i = 0; i < n->in[k]->t.rank; i++) {
+                if (p.label[k][i] != l || n->in[k]->t.dim[i] != p.size[l])
+                    continue;
+                if (first)
+                    pare_tie(t, first, axis, n->in[k], i);
+                else
+                    axis = i;
+                first = first ? first : n->in[k];
+            }
+    }
+}
+
+static double macs(const struct pare_node *n)
+{
+    struct pare_err err;
+    struct plan p;
+    double total = 1;
+
+    if (make_plan(n, &p, &err) || !p.n_sum || n->n_in < 2)
+        return 0;
+    for (int i = 0; i < LABELS; i++)
+        total *= p.size[i] < 0 ? 1 : (double)p.size[i];
+    return total;
+}
+
+const struct pare_op pare_op_einsum = {
+    .abi = PARE_ABI,
+    .type = "Einsum",
+    .doc = "Sums of products over labelled axes.",
+    .since = 12,
+    .in = "T+",
+    .types = PARE_T_NUMERIC,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = einsum_attrs,
+    .attr_size = sizeof(struct einsum),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+    .macs = macs,
+};

@@ -1,0 +1,167 @@
+/* gemm.c - Gemm: y = alpha a b + beta c, the fully connected layer. */
+#include "matrix.h"
+
+enum { A, B, C };
+
+struct gemm {
+    double alpha, beta;
+    int64_t transA, transB;
+};
+
+static const struct pare_opt gemm_attrs[] = {
+    { "alpha", "factor of the product", PARE_OPT_FLOAT, offsetof(struct gemm, alpha), 1, PARE_ANY,
+      NULL, NULL, false },
+    { "beta", "factor of C", PARE_OPT_FLOAT, offsetof(struct gemm, beta), 1, PARE_ANY, NULL, NULL,
+      false },
+    { "transA", "A is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transA), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "transB", "B is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transB), 0,
+      PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+struct pare_gemm_attrs pare_gemm_get(const struct pare_node *n)
+{
+    const struct gemm *g = n->attr;
+
+    return (struct pare_gemm_attrs){ g->alpha, g->beta, g->transA != 0, g->transB != 0 };
+}
+
+static const struct pare_value *bias(const struct pare_node *n)
+{
+    return n->n_in > C ? n->in[C] : NULL;
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const struct pare_tensor *a = &n->in[A]->t, *b = &n->in[B]->t;
+    char ta[PARE_SHAPE_TEXT], tb[PARE_SHAPE_TEXT];
+    struct pare_tensor y = { .rank = 2 }, with;
+    int64_t dim[2];
+
+    pare_shape_text(a, ta, sizeof(ta));
+    pare_shape_text(b, tb, sizeof(tb));
+    if (a->rank != 2 || b->rank != 2)
+        return pare_fail(err, PARE_ESHAPE, "A is %s and B is %s, both must have 2 dimensions", ta,
+                         tb);
+    if (a->dim[!g.ta] != b->dim[g.tb])
+        return pare_fail(err, PARE_ESHAPE,
+                         "A is %s%s but B is %s%s: %lld columns against %lld rows", ta,
+                         g.ta ? " transposed" : "", tb, g.tb ? " transposed" : "",
+                         (long long)a->dim[!g.ta], (long long)b->dim[g.tb]);
+    y.dim[0] = dim[0] = a->dim[g.ta];
+    y.dim[1] = dim[1] = b->dim[!g.tb];
+    if (bias(n)) {
+        PARE_TRY(pare_broadcast(&with, &y, &bias(n)->t, err));
+        if (!pare_same_shape(&with, &y))
+            return pare_fail(err, PARE_ESHAPE, "C is %s, which does not fit a result (%lld, %lld)",
+                             pare_shape_text(&bias(n)->t, ta, sizeof(ta)), (long long)dim[0],
+                             (long long)dim[1]);
+    }
+    return pare_shape_set(&n->out[0]->t, a->dtype, 2, dim, err);
+}
+
+/* y = alpha y + beta c.  Without factors whole numbers stay whole; with them they go through
+ * double and are cut off, held inside their type. */
+static void finish(const struct pare_node *n, const struct pare_tensor *y)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const struct pare_tensor *c = bias(n) ? &bias(n)->t : NULL;
+    bool plain = g.alpha == 1 && (!c || g.beta == 1);
+    int64_t count = pare_numel(y);
+    struct pare_walk w;
+
+    if (plain && !c)
+        return;
+    pare_walk_start(&w, y, &c, c ? 1 : 0);
+    switch ((int)y->dtype) {
+#define FLOATS(d, type)                                                                        \
+    case d:                                                                                    \
+        for (int64_t i = 0; i < count; i++, pare_walk_next(&w))                                \
+            ((type *)y->data)[i] = (type)g.alpha * ((type *)y->data)[i] +                      \
+                                   (c ? (type)g.beta * ((type *)c->data)[w.at[0]] : 0);        \
+        break;
+#define INTS(d, type, wide, lo, hi)                                                            \
+    case d:                                                                                    \
+        for (int64_t i = 0; i < count; i++, pare_walk_next(&w)) {                              \
+            type *p = (type *)y->data + i, add = c ? ((type *)c->data)[w.at[0]] : 0;           \
+            double v = g.alpha * (double)*p + g.beta * (double)add;                            \
+                                                                                               \
+            if (plain)                                                                         \
+                *p = (type)((wide)*p + (wide)add);                                             \
+            else                                                                               \
+                *p = v >= (double)(hi) ? (hi) : v > (double)(lo) ? (type)v : (lo);             \
+        }                                                                                      \
+        break;
+        FLOATS(PARE_F32, float)
+        FLOATS(PARE_F64, double)
+        INTS(PARE_I32, int32_t, uint32_t, INT32_MIN, INT32_MAX)
+        INTS(PARE_U32, uint32_t, uint32_t, 0, UINT32_MAX)
+        INTS(PARE_I64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
+        INTS(PARE_U64, uint64_t, uint64_t, 0, UINT64_MAX)
+#undef FLOATS
+#undef INTS
+    default: break;
+    }
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const struct pare_tensor *a = &n->in[A]->t, *b = &n->in[B]->t, *y = &n->out[0]->t;
+    struct pare_mm m = {
+        .M = y->dim[0], .N = y->dim[1], .K = a->dim[!g.ta],
+        .ai = g.ta ? 1 : a->dim[1], .ak = g.ta ? a->dim[1] : 1,
+        .bk = g.tb ? 1 : b->dim[1], .bj = g.tb ? b->dim[1] : 1,
+        .ys = y->dim[1], .a = a->data, .b = b->data, .y = y->data,
+    };
+    size_t bytes;
+
+    (void)c;
+    PARE_TRY(pare_tensor_size(y, NULL, &bytes, err));
+    if (!bytes)
+        return 0;
+    memset(y->data, 0, bytes);
+    pare_mm(y->dtype, &m);
+    finish(n, y);
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const struct pare_value *c = bias(n), *y = n->out[0];
+
+    pare_tie(t, n->in[A], !g.ta, n->in[B], g.tb);
+    pare_tie(t, n->in[A], g.ta, y, 0);
+    pare_tie(t, n->in[B], !g.tb, y, 1);
+    for (int i = 0; c && i < c->t.rank; i++)
+        if (c->t.dim[i] == y->t.dim[i + 2 - c->t.rank])
+            pare_tie(t, c, i, y, i + 2 - c->t.rank);
+}
+
+static double macs(const struct pare_node *n)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const struct pare_tensor *a = &n->in[A]->t, *b = &n->in[B]->t;
+
+    return (double)a->dim[0] * (double)a->dim[1] * (double)b->dim[!g.tb];
+}
+
+const struct pare_op pare_op_gemm = {
+    .abi = PARE_ABI,
+    .type = "Gemm",
+    .doc = "Fully connected layer: alpha A B + beta C.",
+    .since = 7,
+    .in = "TTT?",
+    .types = PARE_T_MATRIX,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = gemm_attrs,
+    .attr_size = sizeof(struct gemm),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+    .macs = macs,
+};

@@ -1,0 +1,50 @@
+/* global_lp_pool.c - GlobalLpPool: the p-norm of each channel, (sum |x|^p)^(1/p). */
+#include <math.h>
+
+#include "norm.h"
+#include "window.h"
+
+struct global_lp {
+    int64_t p;
+};
+
+static const struct pare_opt attrs[] = {
+    { "p", "the norm's power", PARE_OPT_INT, offsetof(struct global_lp, p), 2, 1, INT32_MAX, NULL,
+      NULL, false },
+    PARE_OPT_END
+};
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct global_lp *a = n->attr;
+    const float *x = pare_f32(&n->in[0]->t);
+    float *y = pare_f32(&n->out[0]->t);
+    int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
+
+    (void)c;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    for (int64_t i = 0; i < planes; i++, x += inner) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < inner; k++)
+            sum += pow(fabs((double)x[k]), (double)a->p);
+        y[i] = (float)pow(sum, 1 / (double)a->p);
+    }
+    return 0;
+}
+
+const struct pare_op pare_op_global_lp_pool = {
+    .abi = PARE_ABI,
+    .type = "GlobalLpPool",
+    .doc = "The p-norm of each channel.",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = attrs,
+    .attr_size = sizeof(struct global_lp),
+    .infer = pare_infer_global_pool,
+    .forward = forward,
+    .ties = pare_ties_channels,
+};

@@ -1,0 +1,108 @@
+/* group_normalization.c - GroupNormalization: normalises groups of channels of each sample.
+ *
+ *     y = (x - mean) / sqrt(var + epsilon) * scale + bias
+ *
+ * with the moments of each group; scale and bias are per channel from opset 21 on, and were per
+ * group before.
+ */
+#include <math.h>
+
+#include "norm.h"
+
+struct group_norm {
+    double epsilon;
+    int64_t num_groups, stash_type;
+};
+
+#define AT(field) offsetof(struct group_norm, field)
+static const struct pare_opt attrs[] = {
+    { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
+      false },
+    { "num_groups", "groups that the channels are divided in", PARE_OPT_INT, AT(num_groups), 1, 1,
+      INT32_MAX, NULL, NULL, true },
+    { "stash_type", "element type to compute the moments in", PARE_OPT_INT, AT(stash_type), 1, 1,
+      16, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+double pare_group_norm_epsilon(const struct pare_node *n)
+{
+    const struct group_norm *a = n->attr;
+
+    return a->epsilon;
+}
+
+int64_t pare_group_norm_groups(const struct pare_node *n)
+{
+    const struct group_norm *a = n->attr;
+
+    return a->num_groups;
+}
+
+bool pare_group_norm_per_channel(const struct pare_node *n)
+{
+    return n->version >= 21;
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t G = pare_group_norm_groups(n), inner, count;
+    char buf[PARE_SHAPE_TEXT];
+
+    PARE_TRY(pare_norm_inner(x, 1, &inner, err));
+    PARE_TRY(pare_norm_inner(x, 2, &inner, err));
+    if (x->dim[1] % G)
+        return pare_fail(err, PARE_ESHAPE, "X is %s, whose channels %lld groups do not divide",
+                         pare_shape_text(x, buf, sizeof(buf)), (long long)G);
+    count = pare_group_norm_per_channel(n) ? x->dim[1] : G;
+    PARE_TRY(pare_norm_param(n, 1, "scale", count, err));
+    PARE_TRY(pare_norm_param(n, 2, "bias", count, err));
+    return pare_infer_same(n, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    const float *x = pare_f32(&n->in[0]->t);
+    const float *scale = pare_f32(&n->in[1]->t), *bias = pare_f32(&n->in[2]->t);
+    float *y = pare_f32(&n->out[0]->t);
+    int64_t G = pare_group_norm_groups(n), C = n->in[0]->t.dim[1] / G, inner;
+    int64_t count = C ? n->in[0]->t.dim[0] * G : 0;
+
+    (void)ctx;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    for (int64_t i = 0; i < count && inner; i++) {
+        double mean, var;
+
+        pare_moments(x, C * inner, &mean, &var);
+        for (int64_t c = 0; c < C; c++, x += inner, y += inner) {
+            int64_t at = pare_group_norm_per_channel(n) ? i % G * C + c : i % G;
+            float f = (float)((double)scale[at] / sqrt(var + pare_group_norm_epsilon(n)));
+
+            for (int64_t k = 0; k < inner; k++)
+                y[k] = (x[k] - (float)mean) * f + bias[at];
+        }
+    }
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_ties_norm(n, pare_group_norm_per_channel(n) ? 2 : 0, t);
+}
+
+const struct pare_op pare_op_group_normalization = {
+    .abi = PARE_ABI,
+    .type = "GroupNormalization",
+    .doc = "Normalises groups of channels of each sample, then scales and shifts them.",
+    .since = 18,
+    .in = "TTT",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = attrs,
+    .attr_size = sizeof(struct group_norm),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

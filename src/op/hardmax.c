@@ -1,0 +1,35 @@
+/* hardmax.c - Hardmax: one where the first largest element is, zero elsewhere. */
+#include "softmax_family.h"
+
+static void lane(const float *x, float *y, int64_t count, int64_t step)
+{
+    int64_t best = 0;
+
+    for (int64_t i = 1; i < count; i++)
+        best = x[i * step] > x[best * step] ? i : best;
+    for (int64_t i = 0; i < count; i++)
+        y[i * step] = i == best ? 1 : 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    pare_softmax_each(n, lane);
+    return 0;
+}
+
+const struct pare_op pare_op_hardmax = {
+    .abi = PARE_ABI,
+    .type = "Hardmax",
+    .doc = "One at the first largest element along an axis, zero elsewhere.",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pare_softmax_attrs,
+    .attr_size = sizeof(struct pare_softmax),
+    .infer = pare_softmax_infer,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+};

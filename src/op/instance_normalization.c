@@ -1,0 +1,77 @@
+/* instance_normalization.c - InstanceNormalization: normalises each channel of each sample.
+ *
+ *     y = (x - mean) / sqrt(var + epsilon) * scale + B
+ */
+#include <math.h>
+
+#include "norm.h"
+
+struct instance_norm {
+    double epsilon;
+};
+
+static const struct pare_opt attrs[] = {
+    { "epsilon", "added to the variance", PARE_OPT_FLOAT, offsetof(struct instance_norm, epsilon),
+      1e-5, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+double pare_instance_norm_epsilon(const struct pare_node *n)
+{
+    const struct instance_norm *a = n->attr;
+
+    return a->epsilon;
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t inner;
+
+    PARE_TRY(pare_norm_inner(x, 2, &inner, err));
+    PARE_TRY(pare_norm_param(n, 1, "scale", x->dim[1], err));
+    PARE_TRY(pare_norm_param(n, 2, "B", x->dim[1], err));
+    return pare_infer_same(n, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    const float *x = pare_f32(&n->in[0]->t);
+    const float *scale = pare_f32(&n->in[1]->t), *bias = pare_f32(&n->in[2]->t);
+    float *y = pare_f32(&n->out[0]->t);
+    int64_t C = n->in[0]->t.dim[1], planes = n->in[0]->t.dim[0] * C, inner;
+
+    (void)ctx;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    for (int64_t i = 0; i < planes && inner; i++, x += inner, y += inner) {
+        double mean, var;
+        float f;
+
+        pare_moments(x, inner, &mean, &var);
+        f = (float)((double)scale[i % C] / sqrt(var + pare_instance_norm_epsilon(n)));
+        for (int64_t k = 0; k < inner; k++)
+            y[k] = (x[k] - (float)mean) * f + bias[i % C];
+    }
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_ties_norm(n, 2, t);
+}
+
+const struct pare_op pare_op_instance_normalization = {
+    .abi = PARE_ABI,
+    .type = "InstanceNormalization",
+    .doc = "Normalises each channel of each sample, then scales and shifts it.",
+    .since = 6,
+    .in = "TTT",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = attrs,
+    .attr_size = sizeof(struct instance_norm),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

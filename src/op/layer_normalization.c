@@ -1,0 +1,163 @@
+/* layer_normalization.c - LayerNormalization: normalises over the axes from `axis` on.
+ *
+ *     y = (x - mean) * inv_std * scale + B,   inv_std = 1 / sqrt(var + epsilon)
+ *
+ * scale and B broadcast to the normalised axes; mean and inv_std are further outputs.
+ */
+#include <math.h>
+
+#include "norm.h"
+
+struct layer_norm {
+    int64_t axis, stash_type;
+    double epsilon;
+};
+
+#define AT(field) offsetof(struct layer_norm, field)
+static const struct pare_opt attrs[] = {
+    { "axis", "the first axis that is normalised", PARE_OPT_INT, AT(axis), -1, PARE_ANY, NULL,
+      NULL, false },
+    { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
+      false },
+    { "stash_type", "element type of mean and inverse deviation", PARE_OPT_INT, AT(stash_type), 1,
+      1, 16, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+double pare_layer_norm_epsilon(const struct pare_node *n)
+{
+    const struct layer_norm *a = n->attr;
+
+    return a->epsilon;
+}
+
+int pare_layer_norm_axis(const struct pare_node *n)
+{
+    const struct layer_norm *a = n->attr;
+
+    return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
+}
+
+/* The normalised axes of X as a tensor of their own. */
+static struct pare_tensor normalised(const struct pare_node *n)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    struct pare_tensor t = { .dtype = x->dtype };
+
+    for (int i = pare_layer_norm_axis(n); i < x->rank; i++)
+        t.dim[t.rank++] = x->dim[i];
+    return t;
+}
+
+static int check_param(const struct pare_node *n, int i, const char *name, struct pare_err *err)
+{
+    struct pare_tensor t = normalised(n), both = t;
+    char bt[PARE_SHAPE_TEXT], bp[PARE_SHAPE_TEXT];
+
+    if (i >= n->n_in || !n->in[i])
+        return 0;
+    if (pare_broadcast(&both, &t, &n->in[i]->t, err) || !pare_same_shape(&both, &t))
+        return pare_fail(err, PARE_ESHAPE, "%s is %s, which does not broadcast to the normalised "
+                         "axes %s", name, pare_shape_text(&n->in[i]->t, bp, sizeof(bp)),
+                         pare_shape_text(&t, bt, sizeof(bt)));
+    return 0;
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct layer_norm *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t inner;
+    int axis;
+
+    PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
+    PARE_TRY(pare_norm_inner(x, axis, &inner, err));
+    PARE_TRY(check_param(n, 1, "scale", err));
+    PARE_TRY(check_param(n, 2, "B", err));
+    if (a->stash_type != PARE_F32 && a->stash_type != PARE_F64 && a->stash_type != PARE_F16 &&
+        a->stash_type != PARE_BF16)
+        return pare_fail(err, PARE_EUNSUPPORTED, "stash_type is %lld, which is not a "
+                         "floating-point type", (long long)a->stash_type);
+    pare_like(&n->out[0]->t, x);
+    for (int k = 1; k < n->n_out; k++)
+        if (n->out[k]) {
+            pare_like(&n->out[k]->t, x);
+            n->out[k]->t.dtype = (enum pare_dtype)a->stash_type;
+            for (int i = axis; i < x->rank; i++)
+                n->out[k]->t.dim[i] = 1;
+        }
+    return 0;
+}
+
+/* scale or B spread over the normalised axes; all `absent` without one.  NULL: no memory. */
+static const float *spread(const struct pare_node *n, int i, float absent, int64_t inner,
+                           struct pare_arena *a)
+{
+    struct pare_tensor t = normalised(n);
+    const struct pare_tensor *in[1] = { i < n->n_in && n->in[i] ? &n->in[i]->t : NULL };
+    float *v = pare_alloc_raw(a, (size_t)inner, sizeof(*v));
+    struct pare_walk w;
+
+    if (!v)
+        return NULL;
+    if (in[0])
+        pare_walk_start(&w, &t, in, 1);
+    for (int64_t k = 0; k < inner; k++) {
+        v[k] = in[0] ? pare_f32(in[0])[w.at[0]] : absent;
+        if (in[0])
+            pare_walk_next(&w);
+    }
+    return v;
+}
+
+static int stash(const struct pare_node *n, int i, int64_t at, double v, struct pare_err *err)
+{
+    const struct pare_tensor *t = i < n->n_out && n->out[i] ? &n->out[i]->t : NULL;
+
+    if (!t)
+        return 0;
+    return pare_convert(t->dtype, (char *)t->data + (size_t)at * pare_dtype_size(t->dtype),
+                        PARE_F64, &v, 1, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *x = pare_f32(&n->in[0]->t), *scale, *bias;
+    float *y = pare_f32(&n->out[0]->t);
+    int64_t inner, rows = 1;
+
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, pare_layer_norm_axis(n), &inner, err));
+    for (int i = 0; i < pare_layer_norm_axis(n); i++)
+        rows *= n->in[0]->t.dim[i];
+    scale = spread(n, 1, 1, inner, c->scratch);
+    bias = spread(n, 2, 0, inner, c->scratch);
+    if (!scale || !bias)
+        return pare_fail(err, PARE_ENOMEM, "no memory for scale and bias");
+    for (int64_t i = 0; i < rows && (inner || n->n_out > 1); i++, x += inner, y += inner) {
+        double mean, var, inv_std;
+
+        pare_moments(x, inner, &mean, &var);
+        inv_std = 1 / sqrt(var + pare_layer_norm_epsilon(n));
+        for (int64_t k = 0; k < inner; k++)
+            y[k] = (x[k] - (float)mean) * (float)inv_std * scale[k] + bias[k];
+        PARE_TRY(stash(n, 1, i, mean, err));
+        PARE_TRY(stash(n, 2, i, inv_std, err));
+    }
+    return 0;
+}
+
+const struct pare_op pare_op_layer_normalization = {
+    .abi = PARE_ABI,
+    .type = "LayerNormalization",
+    .doc = "Normalises each sample over its last axes, then scales and shifts.",
+    .since = 17,
+    .in = "TTT?",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 3,
+    .attrs = attrs,
+    .attr_size = sizeof(struct layer_norm),
+    .infer = infer,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+};

@@ -1,0 +1,78 @@
+/* lp_normalization.c - LpNormalization: divides by the 1- or 2-norm along an axis.
+ *
+ * Where the norm is zero, so is the result.
+ */
+#include <math.h>
+
+#include "norm.h"
+
+struct lp_norm {
+    int64_t axis, p;
+};
+
+static const struct pare_opt attrs[] = {
+    { "axis", "the axis that is normalised", PARE_OPT_INT, offsetof(struct lp_norm, axis), -1,
+      PARE_ANY, NULL, NULL, false },
+    { "p", "1 or 2: which norm", PARE_OPT_INT, offsetof(struct lp_norm, p), 2, 1, 2, NULL, NULL,
+      false },
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct lp_norm *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t inner;
+    int axis;
+
+    PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
+    PARE_TRY(pare_norm_inner(x, axis, &inner, err));
+    return pare_infer_same(n, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct lp_norm *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t outer = 1, inner, D;
+    int axis;
+
+    (void)c;
+    PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
+    PARE_TRY(pare_norm_inner(x, axis + 1, &inner, err));
+    D = x->dim[axis];
+    for (int i = 0; i < axis; i++)
+        outer *= x->dim[i];
+    for (int64_t i = 0; i < outer && D && inner; i++)
+        for (int64_t k = 0; k < inner; k++) {
+            const float *from = pare_f32(x) + i * D * inner + k;
+            float *to = pare_f32(&n->out[0]->t) + i * D * inner + k;
+            double norm = 0;
+
+            for (int64_t d = 0; d < D; d++) {
+                double v = (double)from[d * inner];
+
+                norm += a->p == 1 ? fabs(v) : v * v;
+            }
+            norm = a->p == 1 ? norm : sqrt(norm);
+            for (int64_t d = 0; d < D; d++)
+                to[d * inner] = norm != 0 ? (float)((double)from[d * inner] / norm) : 0;
+        }
+    return 0;
+}
+
+const struct pare_op pare_op_lp_normalization = {
+    .abi = PARE_ABI,
+    .type = "LpNormalization",
+    .doc = "Divides by the norm along an axis.",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = attrs,
+    .attr_size = sizeof(struct lp_norm),
+    .infer = infer,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+};

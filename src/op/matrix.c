@@ -1,0 +1,158 @@
+/* matrix.c - the plain matrix product, and the shapes of numpy's matmul. */
+#include "matrix.h"
+
+/* A block of b is this many rows and columns: 32 KB of float32, so that it stays in the first
+ * cache while all rows of a pass over it. */
+enum { BLOCK_K = 64, BLOCK_N = 128 };
+
+/* In the order i, k, j, so that the inner loop runs along rows of b and y.  A b whose columns are
+ * not neighbours (a transposed one) is copied block by block first. */
+#define MM(name, type)                                                                         \
+    PARE_SIMD static void name(const struct pare_mm *m)                                        \
+    {                                                                                          \
+        type pack[BLOCK_K * BLOCK_N];                                                          \
+                                                                                               \
+        for (int64_t k0 = 0; k0 < m->K; k0 += BLOCK_K)                                         \
+            for (int64_t j0 = 0; j0 < m->N; j0 += BLOCK_N) {                                   \
+                int64_t kn = m->K - k0 < BLOCK_K ? m->K - k0 : BLOCK_K;                        \
+                int64_t jn = m->N - j0 < BLOCK_N ? m->N - j0 : BLOCK_N;                        \
+                const type *b = (const type *)m->b + k0 * m->bk + j0 * m->bj;                  \
+                int64_t bs = m->bk;                                                            \
+                                                                                               \
+                if (m->bj != 1) {                                                              \
+                    for (int64_t j = 0; j < jn; j++)                                           \
+                        for (int64_t k = 0; k < kn; k++)                                       \
+                            pack[k * BLOCK_N + j] = b[k * m->bk + j * m->bj];                  \
+                    b = pack;                                                                  \
+                    bs = BLOCK_N;                                                              \
+                }                                                                              \
+                for (int64_t i = 0; i < m->M; i++) {                                           \
+                    const type *a = (const type *)m->a + i * m->ai + k0 * m->ak;               \
+                    type *restrict y = (type *)m->y + i * m->ys + j0;                          \
+                                                                                               \
+                    for (int64_t k = 0; k < kn; k++) {                                         \
+                        const type *restrict row = b + k * bs;                                 \
+                        type v = a[k * m->ak];                                                 \
+                                                                                               \
+                        for (int64_t j = 0; j < jn; j++)                                       \
+                            y[j] += v * row[j];                                                \
+                    }                                                                          \
+                }                                                                              \
+            }                                                                                  \
+    }
+
+MM(mm_f32, float)
+MM(mm_f64, double)
+MM(mm_u32, uint32_t)        /* signed products wrap to the same bits, without overflow */
+MM(mm_u64, uint64_t)
+
+void pare_mm(enum pare_dtype dtype, const struct pare_mm *m)
+{
+    switch ((int)dtype) {
+    case PARE_F32: mm_f32(m); break;
+    case PARE_F64: mm_f64(m); break;
+    case PARE_I32:
+    case PARE_U32: mm_u32(m); break;
+    case PARE_I64:
+    case PARE_U64: mm_u64(m); break;
+    default: break;
+    }
+}
+
+/* The last axes of a and b as matrices: a vector a is (1, K), a vector b is (K, 1). */
+static void last_two(const struct pare_tensor *t, bool left, int64_t *rows, int64_t *cols)
+{
+    if (t->rank == 1) {
+        *rows = left ? 1 : t->dim[0];
+        *cols = left ? t->dim[0] : 1;
+    } else {
+        *rows = t->dim[t->rank - 2];
+        *cols = t->dim[t->rank - 1];
+    }
+}
+
+/* The axes before the matrices. */
+static struct pare_tensor batch_of(const struct pare_tensor *t)
+{
+    struct pare_tensor b = *t;
+
+    b.rank = t->rank > 2 ? t->rank - 2 : 0;
+    return b;
+}
+
+int pare_matmul_shape(struct pare_tensor *y, const struct pare_tensor *a,
+                      const struct pare_tensor *b, struct pare_err *err)
+{
+    struct pare_tensor ba = batch_of(a), bb = batch_of(b), r;
+    char ta[PARE_SHAPE_TEXT], tb[PARE_SHAPE_TEXT];
+    int64_t m, n, k, kb;
+
+    pare_shape_text(a, ta, sizeof(ta));
+    pare_shape_text(b, tb, sizeof(tb));
+    if (a->rank < 1 || b->rank < 1)
+        return pare_fail(err, PARE_ESHAPE, "operands are %s and %s, a scalar is not a matrix", ta,
+                         tb);
+    last_two(a, true, &m, &k);
+    last_two(b, false, &kb, &n);
+    if (k != kb)
+        return pare_fail(err, PARE_ESHAPE,
+                         "operands are %s and %s: the left has %lld columns, the right %lld rows",
+                         ta, tb, (long long)k, (long long)kb);
+    PARE_TRY(pare_broadcast(&r, &ba, &bb, err));
+    if (a->rank > 1)
+        r.dim[r.rank++] = m;
+    if (b->rank > 1)
+        r.dim[r.rank++] = n;
+    y->rank = r.rank;
+    memcpy(y->dim, r.dim, sizeof(y->dim));
+    return 0;
+}
+
+struct pare_matmul pare_matmul_plan(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    struct pare_tensor ba = batch_of(a), bb = batch_of(b), y = ba;
+    const struct pare_tensor *in[2] = { &ba, &bb };
+    struct pare_matmul p = { 0 };
+    struct pare_err err;
+    int64_t kb;
+
+    last_two(a, true, &p.M, &p.K);
+    last_two(b, false, &kb, &p.N);
+    pare_broadcast(&y, &ba, &bb, &err);     /* infer has seen to it that they fit */
+    pare_walk_start(&p.walk, &y, in, 2);
+    for (int i = 0; i < y.rank; i++) {      /* the walk counts matrices, kernels elements */
+        p.walk.stride[0][i] *= p.M * p.K;
+        p.walk.stride[1][i] *= p.K * p.N;
+    }
+    p.batch = p.M && p.N ? pare_numel(&y) : 0;
+    return p;
+}
+
+double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    struct pare_tensor y = { 0 };
+    struct pare_err err;
+    int64_t k, n;
+    double total;
+
+    if (pare_matmul_shape(&y, a, b, &err))
+        return 0;
+    last_two(b, false, &k, &n);
+    total = (double)k;
+    for (int i = 0; i < y.rank; i++)
+        total *= (double)y.dim[i];
+    return total;
+}
+
+void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t)
+{
+    const struct pare_value *x = n->in[0], *w = n->in[b], *y = n->out[0];
+    int last = x->t.rank - 1;
+
+    if (w->t.rank != 2 || last < 0)
+        return;
+    pare_tie(t, x, last, w, 0);
+    pare_tie(t, w, 1, y, y->t.rank - 1);
+    for (int i = 0; i < last; i++)
+        pare_tie(t, x, i, y, i);
+}

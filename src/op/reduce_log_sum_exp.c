@@ -1,0 +1,39 @@
+/* reduce_log_sum_exp.c - ReduceLogSumExp: y = log of the sum of exp(x) over axes. */
+#include <math.h>
+
+#include "reduce_family.h"
+
+PARE_FOLD(fold, double, exp, PARE_FOLD_ADD)
+
+static double finish(double acc, int64_t count)
+{
+    (void)count;
+    return log(acc);
+}
+
+static const struct pare_reduction reduction = {
+    .fold = fold,
+    .finish = finish,
+    .centred = true,        /* so that exp() cannot overflow */
+};
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_forward(n, c, &reduction, err);
+}
+
+const struct pare_op pare_op_reduce_log_sum_exp = {
+    .abi = PARE_ABI,
+    .type = "ReduceLogSumExp",
+    .doc = "Logarithm of the sum of exponentials over axes.",
+    .since = 1,
+    .in = "TL?",
+    .types = PARE_T_REDUCE,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pare_reduce_attrs,
+    .attr_size = sizeof(struct pare_reduce),
+    .infer = pare_reduce_infer,
+    .forward = forward,
+    .ties = pare_reduce_ties,
+};

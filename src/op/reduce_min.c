@@ -1,0 +1,36 @@
+/* reduce_min.c - ReduceMin: y = smallest x over axes. */
+#include <math.h>
+
+#include "reduce_family.h"
+
+PARE_FOLD(fold, double, PARE_FOLD_SELF, PARE_FOLD_MIN)
+PARE_FOLD(fold_int, int64_t, PARE_FOLD_SELF, PARE_FOLD_MIN)
+
+static const struct pare_reduction reduction = {
+    .start = INFINITY,
+    .start_int = INT64_MAX,
+    .fold = fold,
+    .fold_int = fold_int,
+    .ordered = true,
+};
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_forward(n, c, &reduction, err);
+}
+
+const struct pare_op pare_op_reduce_min = {
+    .abi = PARE_ABI,
+    .type = "ReduceMin",
+    .doc = "Smallest over axes.",
+    .since = 1,
+    .in = "TL?",
+    .types = PARE_T_REDUCE | PARE_T(PARE_U8) | PARE_T(PARE_I8) | PARE_T(PARE_BOOL),
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pare_reduce_attrs,
+    .attr_size = sizeof(struct pare_reduce),
+    .infer = pare_reduce_infer,
+    .forward = forward,
+    .ties = pare_reduce_ties,
+};

@@ -1,0 +1,44 @@
+/* softmax.c - Softmax: exp(x) / sum exp(x) along an axis. */
+#include <math.h>
+
+#include "softmax_family.h"
+
+/* The largest is subtracted first, so that exp() cannot overflow. */
+static void lane(const float *x, float *y, int64_t count, int64_t step)
+{
+    float top = x[0], scale;
+    double sum = 0;
+
+    for (int64_t i = 1; i < count; i++)
+        top = x[i * step] > top ? x[i * step] : top;
+    for (int64_t i = 0; i < count; i++) {
+        y[i * step] = expf(x[i * step] - top);
+        sum += (double)y[i * step];
+    }
+    scale = (float)(1 / sum);
+    for (int64_t i = 0; i < count; i++)
+        y[i * step] *= scale;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    pare_softmax_each(n, lane);
+    return 0;
+}
+
+const struct pare_op pare_op_softmax = {
+    .abi = PARE_ABI,
+    .type = "Softmax",
+    .doc = "Positive numbers that sum to one along an axis.",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pare_softmax_attrs,
+    .attr_size = sizeof(struct pare_softmax),
+    .infer = pare_softmax_infer,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+};

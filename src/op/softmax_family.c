@@ -1,0 +1,53 @@
+/* softmax_family.c - what Softmax, LogSoftmax and Hardmax share. */
+#include "softmax_family.h"
+
+#include "lanes.h"
+
+#define ABSENT (-100)       /* the default depends on the operator set */
+
+const struct pare_opt pare_softmax_attrs[] = {
+    { "axis", "the axis that sums to one; 1 before operator set 13, -1 from it on", PARE_OPT_INT,
+      offsetof(struct pare_softmax, axis), ABSENT, -PARE_MAX_RANK, PARE_MAX_RANK, NULL, NULL,
+      false },
+    PARE_OPT_END
+};
+
+int pare_softmax_axis(const struct pare_node *n, bool *flatten)
+{
+    const struct pare_softmax *a = n->attr;
+    int axis = (int)a->axis, rank = n->in[0]->t.rank;
+
+    *flatten = n->version < 13;
+    if (axis == ABSENT)
+        axis = *flatten ? 1 : -1;
+    return axis < 0 ? axis + rank : axis;
+}
+
+int pare_softmax_infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pare_softmax *a = n->attr;
+    int rank = n->in[0]->t.rank, axis;
+    bool flatten;
+
+    axis = pare_softmax_axis(n, &flatten);
+    if (axis < 0 || axis > rank || (axis == rank && !flatten))
+        return pare_fail(err, PARE_ESHAPE, "axis %d is outside a tensor of %d dimensions",
+                         a->axis == ABSENT ? axis : (int)a->axis, rank);
+    return pare_infer_same(n, err);
+}
+
+void pare_softmax_each(const struct pare_node *n,
+                       void (*f)(const float *x, float *y, int64_t count, int64_t step))
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    bool flatten;
+    int axis = pare_softmax_axis(n, &flatten);
+    struct pare_lanes l = pare_lanes(x, axis, flatten ? x->rank - 1 : axis);
+
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++) {
+            int64_t at = o * l.len * l.inner + i;
+
+            f(pare_f32(x) + at, pare_f32(y) + at, l.len, l.inner);
+        }
+}

@@ -1,0 +1,22 @@
+/* softmax_family.h - what Softmax, LogSoftmax and Hardmax share.
+ *
+ * Before operator set 13 the input is flattened to a matrix at `axis` and a lane is a row of it;
+ * from 13 on a lane runs along the one axis.
+ */
+#ifndef PARE_OP_SOFTMAX_FAMILY_H
+#define PARE_OP_SOFTMAX_FAMILY_H
+
+#include "matrix.h"
+
+struct pare_softmax {
+    int64_t axis;
+};
+extern const struct pare_opt pare_softmax_attrs[];
+
+int pare_softmax_infer(struct pare_node *n, struct pare_err *err);
+
+/* Call f for every lane: count elements, step apart. */
+void pare_softmax_each(const struct pare_node *n,
+                       void (*f)(const float *x, float *y, int64_t count, int64_t step));
+
+#endif

@@ -1,0 +1,131 @@
+/* top_k.c - TopK: the k largest or smallest elements along an axis, and where they are.
+ *
+ * Every element becomes an int64 key that sorts as the element does, so that one sort serves all
+ * types: integers as they are, uint64 with its top bit flipped, floats by their bits.  Of equal
+ * elements the first comes first.
+ */
+#include <stdlib.h>
+
+#include "lanes.h"
+
+enum { X, COUNT };
+
+struct topk {
+    int64_t axis, k, largest, sorted;
+};
+
+static const struct pare_opt topk_attrs[] = {
+    { "axis", "along which to look", PARE_OPT_INT, offsetof(struct topk, axis), -1, PARE_ANY,
+      NULL, NULL, false },
+    { "k", "how many (before operator set 10)", PARE_OPT_INT, offsetof(struct topk, k), -1,
+      PARE_ANY, NULL, NULL, false },
+    { "largest", "the largest, not the smallest", PARE_OPT_INT, offsetof(struct topk, largest), 1,
+      PARE_ANY, NULL, NULL, false },
+    { "sorted", "in order; they always are", PARE_OPT_INT, offsetof(struct topk, sorted), 1,
+      PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct topk *a = n->attr;
+    const struct pare_tensor *x = &n->in[X]->t;
+    int64_t k = a->k;
+    int axis, count;
+
+    PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
+    if (n->n_in > COUNT && n->in[COUNT]) {
+        PARE_TRY(pare_need(n, COUNT, err));
+        PARE_TRY(pare_int_list(&n->in[COUNT]->t, &k, 1, &count, err));
+        if (!count)
+            return pare_fail(err, PARE_ESHAPE, "K is empty, one number is expected");
+    }
+    if (k < 0 || k > x->dim[axis])
+        return pare_fail(err, PARE_ESHAPE, "k is %lld, axis %d has %lld elements", (long long)k,
+                         axis, (long long)x->dim[axis]);
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i]) {
+            pare_like(&n->out[i]->t, x);
+            n->out[i]->t.dim[axis] = k;
+            n->out[i]->t.dtype = i ? PARE_I64 : x->dtype;
+        }
+    return 0;
+}
+
+struct item {
+    int64_t key, index;
+};
+
+/* Largest key first, then lowest index. */
+static int compare(const void *pa, const void *pb)
+{
+    const struct item *a = pa, *b = pb;
+
+    if (a->key != b->key)
+        return a->key > b->key ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+static int64_t key_of(const struct pare_tensor *x, int64_t i)
+{
+    int64_t bits;
+    double v;
+
+    if (x->dtype == PARE_U64)
+        return (int64_t)(((const uint64_t *)x->data)[i] ^ (uint64_t)1 << 63);
+    if (x->dtype != PARE_F32 && x->dtype != PARE_F64)
+        return pare_get_int(x, i);
+    v = pare_get(x, i) + 0.0;           /* -0 becomes 0 */
+    memcpy(&bits, &v, sizeof(bits));
+    return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct topk *a = n->attr;
+    const struct pare_tensor *x = &n->in[X]->t;
+    const struct pare_tensor *val = n->n_out > 0 && n->out[0] ? &n->out[0]->t : NULL;
+    const struct pare_tensor *idx = n->n_out > 1 && n->out[1] ? &n->out[1]->t : NULL;
+    int axis = (int)(a->axis < 0 ? a->axis + x->rank : a->axis);
+    struct pare_lanes l = pare_lanes(x, axis, axis);
+    struct item *item = pare_alloc_raw(c->scratch, (size_t)l.len, sizeof(*item));
+    int64_t k = val ? val->dim[axis] : idx ? idx->dim[axis] : 0;
+    size_t size = pare_dtype_size(x->dtype);
+
+    if (!item)
+        return pare_fail(err, PARE_ENOMEM, "no memory to sort %lld elements", (long long)l.len);
+    for (int64_t o = 0; o < l.outer && k; o++)
+        for (int64_t i = 0; i < l.inner; i++) {
+            int64_t from = o * l.len * l.inner + i, to = o * k * l.inner + i;
+
+            for (int64_t j = 0; j < l.len; j++) {
+                int64_t key = key_of(x, from + j * l.inner);
+
+                item[j] = (struct item){ a->largest ? key : ~key, j };
+            }
+            qsort(item, (size_t)l.len, sizeof(*item), compare);
+            for (int64_t j = 0; j < k; j++) {
+                if (val)
+                    memcpy((char *)val->data + (size_t)(to + j * l.inner) * size,
+                           (char *)x->data + (size_t)(from + item[j].index * l.inner) * size,
+                           size);
+                if (idx)
+                    pare_i64(idx)[to + j * l.inner] = item[j].index;
+            }
+        }
+    return 0;
+}
+
+const struct pare_op pare_op_top_k = {
+    .abi = PARE_ABI,
+    .type = "TopK",
+    .doc = "The k largest elements along an axis, and their indices.",
+    .since = 1,
+    .in = "TL?",
+    .types = PARE_T_NUMERIC,
+    .max_out = 2,
+    .attrs = topk_attrs,
+    .attr_size = sizeof(struct topk),
+    .infer = infer,
+    .forward = forward,
+};

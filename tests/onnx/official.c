@@ -1,0 +1,390 @@
+/* official.c - run the official ONNX operator cases, each in a process of its own.
+ *
+ * A case is a folder <dir>/<suite>/<case>/ with model.onnx and test_data_set_*, which hold
+ * input_<i>.pb and output_<i>.pb.  A child process loads the model, runs it and compares; what
+ * it found comes back through a pipe, so that a crash or a hang is a result like any other.
+ *
+ * With --pass the outcome is compared with a committed list of the cases that pass: one that
+ * stopped passing fails the run, and so does one that started to and is not listed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "io/pb.h"
+#include "onnx/model.h"
+#include "tensor/compare.h"
+
+#ifndef OFFICIAL_DIR
+#define OFFICIAL_DIR "."
+#endif
+#define MAX_IO 64
+#define SECONDS 60
+
+static const char *const suites[] = { "node", "simple", "pytorch-converted", "pytorch-operator" };
+
+/* The tolerances of ONNX's own backend test. */
+static const struct pare_tolerance tolerance = { 1e-3, 1e-7 };
+
+enum status { OK, FAIL, UNSUPPORTED, CRASH, N_STATUS };
+static const char *const status_name[] = { "ok", "FAIL", "unsupported", "CRASH" };
+
+struct result {
+    enum status status;
+    char why[600];
+};
+
+struct run {
+    const char *dir, *only, *pass, *write;
+    bool reference, verbose;
+    struct pare_arena *arena;
+    struct pare_map listed;         /* the pass list */
+    int count[N_STATUS], wrong;     /* wrong: not as the list says */
+    int seen;                       /* cases run that are listed */
+    FILE *out;                      /* --write */
+};
+
+static const char usage[] =
+    "usage: official [options] [SUITE...]\n"
+    "\n"
+    "Runs the official ONNX cases of the suites (all: node simple pytorch-converted\n"
+    "pytorch-operator) and prints those that do not pass.\n"
+    "\n"
+    "  --dir DIR       where the suites are (" OFFICIAL_DIR ")\n"
+    "  --only PATTERN  only cases whose suite/case contains PATTERN, or matches it when it\n"
+    "                  has a * or ?\n"
+    "  --reference     plain-C kernels only\n"
+    "  --pass FILE     compare with the list of cases that pass\n"
+    "  --write FILE    write that list\n"
+    "  -v              print the cases that pass, too\n";
+
+/* ---- one case, in the child -------------------------------------------------- */
+
+/* One data set of a case: the tensors that go in, those that should come out. */
+struct data {
+    struct pare_tensor in[MAX_IO], got[MAX_IO], want[MAX_IO];
+    int n_in, n_out;
+};
+
+/* The case is named already, so the message need not start with its file. */
+static void result_of(struct result *r, int rc, const char *path, const struct pare_err *err)
+{
+    size_t n = strlen(path);
+    const char *why = err->msg;
+
+    if (!strncmp(why, path, n) && strstr(why, "model.onnx: "))
+        why = strstr(why, "model.onnx: ") + strlen("model.onnx: ");
+    r->status = !rc ? OK : rc == PARE_EUNSUPPORTED ? UNSUPPORTED : FAIL;
+    snprintf(r->why, sizeof(r->why), "%s", rc ? why : "");
+}
+
+/* <dir>/<kind>_0.pb, <kind>_1.pb, ... until there is no more. */
+static int read_tensors(struct pare_arena *a, const char *dir, const char *kind,
+                        struct pare_tensor *t, int *n, struct pare_err *err)
+{
+    const char *name, *path;
+
+    for (*n = 0; *n < MAX_IO; ++*n) {
+        path = pare_sprintf(a, "%s/%s_%d.pb", dir, kind, *n);
+        if (!path || access(path, F_OK))
+            break;
+        PARE_TRY(pare_pb_read(a, path, &t[*n], &name, err));
+    }
+    return 0;
+}
+
+/* Sequences and optionals are stored under the same names; only the model tells them apart. */
+static int check_types(const struct pare_model *m, struct pare_err *err)
+{
+    const struct pare_io *io;
+    int n = pare_model_inputs(m, &io);
+
+    for (int i = 0; i < n; i++)
+        if (io[i].dtype == PARE_NONE)
+            return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is no tensor", io[i].name);
+    n = pare_model_outputs(m, &io);
+    for (int i = 0; i < n; i++)
+        if (io[i].dtype == PARE_NONE)
+            return pare_fail(err, PARE_EUNSUPPORTED, "output '%s' is no tensor", io[i].name);
+    return 0;
+}
+
+static int compare(const struct pare_model *m, const struct data *d, struct pare_err *err)
+{
+    for (int i = 0; i < d->n_out; i++)
+        PARE_TRY(pare_at(err, pare_tensor_compare(&d->got[i], &d->want[i], tolerance, err),
+                         "output '%s'", m->out[i].name));
+    return 0;
+}
+
+/* Twice, because a plan that works once may have spoilt what the next run needs. */
+static int run_set(const struct run *r, const struct pare_model *m, const char *dir,
+                   struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct data *d = a ? pare_alloc(a, 1, sizeof(*d)) : NULL;
+    int rc = d ? 0 : pare_fail(err, PARE_ENOMEM, "no memory");
+    struct pare_plan_opts opts = { .threads = 1, .reference = r->reference };
+    struct pare_plan *plan = NULL;
+
+    if (!rc)
+        rc = read_tensors(a, dir, "input", d->in, &d->n_in, err);
+    if (!rc)
+        rc = read_tensors(a, dir, "output", d->want, &d->n_out, err);
+    if (!rc && (d->n_in != m->n_in || d->n_out != m->n_out || !d->n_out))
+        rc = pare_fail(err, PARE_EFORMAT,
+                       "the model has %d inputs and %d outputs, the data %d and %d", m->n_in,
+                       m->n_out, d->n_in, d->n_out);
+    if (!rc) {
+        opts.in = d->in;
+        rc = pare_plan_new(m, &opts, &plan, err);
+    }
+    for (int i = 0; i < 2 && !rc; i++) {
+        rc = pare_plan_run(plan, d->in, d->got, err);
+        if (!rc)
+            rc = pare_at(err, compare(m, d, err), "run %d", i + 1);
+    }
+    pare_plan_free(plan);
+    pare_arena_free(a);
+    return rc;
+}
+
+static void run_case(const struct run *r, const char *path, struct result *res)
+{
+    const char *name = pare_sprintf(r->arena, "%s/model.onnx", path);
+    struct pare_model *m = NULL;
+    struct pare_err err = { 0 };
+    int rc = name ? 0 : pare_fail(&err, PARE_ENOMEM, "no memory"), set = 0;
+
+    if (!rc)
+        rc = pare_model_load(name, &m, &err);
+    if (!rc)
+        rc = check_types(m, &err);
+    for (; !rc; set++) {
+        name = pare_sprintf(r->arena, "%s/test_data_set_%d", path, set);
+        if (!name || access(name, F_OK))
+            break;
+        rc = run_set(r, m, name, &err);
+    }
+    if (!rc && !set)
+        rc = pare_fail(&err, PARE_EIO, "there is no test_data_set_0");
+    result_of(res, rc, path, &err);
+    pare_model_free(m);
+}
+
+/* ---- the parent --------------------------------------------------------------- */
+
+static bool read_result(int fd, struct result *res)
+{
+    size_t at = 0;
+
+    while (at < sizeof(*res)) {
+        ssize_t n = read(fd, (char *)res + at, sizeof(*res) - at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+    }
+    return true;
+}
+
+/* exit(), not _exit(), so that a sanitizer can complain about leaks. */
+static void child(const struct run *r, const char *path, int fd)
+{
+    struct result res;
+
+    alarm(SECONDS);
+    memset(&res, 0, sizeof(res));
+    run_case(r, path, &res);
+    exit(write(fd, &res, sizeof(res)) == (ssize_t)sizeof(res) ? 0 : 1);
+}
+
+static void run_apart(const struct run *r, const char *path, struct result *res)
+{
+    int fd[2], status = 0;
+    bool got;
+    pid_t pid;
+
+    *res = (struct result){ .status = CRASH };
+    fflush(NULL);
+    if (pipe(fd) || (pid = fork()) < 0) {
+        snprintf(res->why, sizeof(res->why), "cannot start: %s", strerror(errno));
+        return;
+    }
+    if (!pid) {
+        close(fd[0]);
+        child(r, path, fd[1]);
+    }
+    close(fd[1]);
+    got = read_result(fd[0], res);
+    close(fd[0]);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (got && WIFEXITED(status) && !WEXITSTATUS(status))
+        return;
+    res->status = CRASH;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        snprintf(res->why, sizeof(res->why), "not done after %d seconds", SECONDS);
+    else if (WIFSIGNALED(status))
+        snprintf(res->why, sizeof(res->why), "%s", strsignal(WTERMSIG(status)));
+    else
+        snprintf(res->why, sizeof(res->why), "exit code %d", WEXITSTATUS(status));
+}
+
+/* What the list makes of it: NULL when it is as it should be. */
+static const char *verdict(const struct run *r, const char *name, enum status s)
+{
+    bool listed = pare_map_get(&r->listed, name) != NULL;
+
+    if (!r->pass)
+        return s == FAIL || s == CRASH ? "" : NULL;
+    if (s == CRASH)
+        return "";
+    if (listed && s != OK)
+        return " [is listed]";
+    return !listed && s == OK ? "passes, but is not listed: add it" : NULL;
+}
+
+static void report(struct run *r, const char *name, const struct result *res)
+{
+    const char *wrong = verdict(r, name, res->status);
+
+    r->count[res->status]++;
+    r->wrong += wrong != NULL;
+    r->seen += pare_map_get(&r->listed, name) != NULL;
+    if (r->out && res->status == OK)
+        fprintf(r->out, "%s\n", name);
+    if (!wrong && !r->verbose && (r->pass || res->status == OK))
+        return;
+    if (res->status == OK)
+        printf("%-11s %s%s%s\n", status_name[OK], name, wrong ? ": " : "", wrong ? wrong : "");
+    else
+        printf("%-11s %s: %s%s\n", status_name[res->status], name, res->why, wrong ? wrong : "");
+}
+
+static bool wanted(const struct run *r, const char *name)
+{
+    if (!r->only)
+        return true;
+    return strpbrk(r->only, "*?[") ? !fnmatch(r->only, name, 0) : strstr(name, r->only) != NULL;
+}
+
+static int run_suite(struct run *r, const char *suite)
+{
+    const char *dir = pare_sprintf(r->arena, "%s/%s", r->dir, suite);
+    int before[N_STATUS], n;
+    struct dirent **entry;
+
+    memcpy(before, r->count, sizeof(before));
+    n = dir ? scandir(dir, &entry, NULL, alphasort) : -1;
+    if (n < 0) {
+        fprintf(stderr, "official: %s/%s: %s\n", r->dir, suite, strerror(errno));
+        return 1;
+    }
+    for (int i = 0; i < n; i++) {
+        const char *file = entry[i]->d_name;
+        const char *name = pare_sprintf(r->arena, "%s/%s", suite, file);
+        const char *path = pare_sprintf(r->arena, "%s/%s", dir, file);
+
+        if (name && path && file[0] != '.' && wanted(r, name)) {
+            struct result res;
+
+            run_apart(r, path, &res);
+            report(r, name, &res);
+        }
+        free(entry[i]);
+    }
+    free(entry);
+    printf("%s:", suite);
+    for (int s = 0; s < N_STATUS; s++)
+        printf("%s %d %s", s ? "," : "", r->count[s] - before[s], status_name[s]);
+    printf("\n");
+    return 0;
+}
+
+static int read_list(struct run *r, struct pare_err *err)
+{
+    FILE *f = fopen(r->pass, "r");
+    char line[512];
+    int rc = 0;
+
+    if (!f)
+        return pare_fail(err, PARE_EIO, "%s: %s", r->pass, strerror(errno));
+    while (!rc && fgets(line, sizeof(line), f)) {
+        char *name;
+
+        line[strcspn(line, "\r\n")] = '\0';
+        if (!line[0] || line[0] == '#')
+            continue;
+        name = pare_strdup(r->arena, line);
+        rc = name ? pare_map_set(&r->listed, r->arena, name, name, err)
+                  : pare_fail(err, PARE_ENOMEM, "no memory");
+    }
+    fclose(f);
+    return rc;
+}
+
+static int parse(struct run *r, int argc, char **argv)
+{
+    static const struct option options[] = {
+        { "dir", required_argument, NULL, 'd' },  { "only", required_argument, NULL, 'o' },
+        { "pass", required_argument, NULL, 'p' }, { "write", required_argument, NULL, 'w' },
+        { "reference", no_argument, NULL, 'r' },  { "verbose", no_argument, NULL, 'v' },
+        { "help", no_argument, NULL, 'h' },       { NULL, 0, NULL, 0 },
+    };
+    int c;
+
+    while ((c = getopt_long(argc, argv, "vh", options, NULL)) >= 0)
+        switch (c) {
+        case 'd': r->dir = optarg; break;
+        case 'o': r->only = optarg; break;
+        case 'p': r->pass = optarg; break;
+        case 'w': r->write = optarg; break;
+        case 'r': r->reference = true; break;
+        case 'v': r->verbose = true; break;
+        case 'h': fputs(usage, stdout); exit(0);
+        default: fputs(usage, stderr); exit(2);
+        }
+    return optind;
+}
+
+int main(int argc, char **argv)
+{
+    struct run r = { .dir = OFFICIAL_DIR, .arena = pare_arena_new(1 << 16) };
+    struct pare_err err = { 0 };
+    int first = parse(&r, argc, argv), broken = 0, passed;
+
+    if (!r.arena || (r.pass && read_list(&r, &err))) {
+        fprintf(stderr, "official: %s\n", r.arena ? err.msg : "no memory");
+        return 1;
+    }
+    if (r.write && !(r.out = fopen(r.write, "w"))) {
+        fprintf(stderr, "official: %s: %s\n", r.write, strerror(errno));
+        return 1;
+    }
+    for (int i = first; i < argc; i++)
+        broken |= run_suite(&r, argv[i]);
+    for (size_t i = 0; first == argc && i < sizeof(suites) / sizeof(*suites); i++)
+        broken |= run_suite(&r, suites[i]);
+    if (r.pass && first == argc && !r.only && (size_t)r.seen < r.listed.n) {
+        printf("%zu listed cases were not found\n", r.listed.n - (size_t)r.seen);
+        r.wrong += (int)r.listed.n - r.seen;
+    }
+    if (r.out)
+        fclose(r.out);
+    pare_arena_free(r.arena);
+    passed = r.count[OK];
+    printf("%d passed, %d failed\n", passed, r.wrong);
+    return broken || r.wrong || !passed;
+}
