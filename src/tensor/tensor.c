@@ -30,7 +30,7 @@ int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
                              pare_shape_text(t, buf, sizeof(buf)));
         empty |= !t->dim[i];
     }
-    /* Axes of 0 count as 1 here, so that strides and partial products of an empty tensor fit too. */
+    /* Axes of 0 count as 1, so that strides and partial products of an empty tensor fit too. */
     for (int i = 0; i < t->rank; i++) {
         int64_t d = t->dim[i] ? t->dim[i] : 1;
 
