@@ -30,7 +30,10 @@ int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
                              pare_shape_text(t, buf, sizeof(buf)));
         empty |= !t->dim[i];
     }
-    for (int i = 0; i < t->rank && !empty; i++) {
+    /* Also of an empty tensor: strides and spans are products of some of its dimensions. */
+    for (int i = 0; i < t->rank; i++) {
+        if (!t->dim[i])
+            continue;
         if (t->dim[i] > INT64_MAX / size / n)
             return pare_fail(err, PARE_ELIMIT, "shape %s has more elements than memory can hold",
                              pare_shape_text(t, buf, sizeof(buf)));
