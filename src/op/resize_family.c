@@ -71,7 +71,7 @@ static double unscaled(const struct pare_resize *r, const struct pare_resize_axi
 static double origin(const struct pare_resize *r, const struct pare_resize_axis *a, int64_t k)
 {
     double x = (double)k, in = (double)a->in, out = (double)a->out;
-    double length = a->whole ? out : a->scale * in;     /* of the result, before it was cut */
+    double length = a->whole ? out : (double)(float)(a->scale * in);    /* before it was cut */
 
     switch (r->coord) {
     case PARE_PYTORCH_HALF_PIXEL:
