@@ -148,30 +148,50 @@ static int check_shape(struct pare_cli *c, const struct pare_inputs *in, int i,
                        pare_shape_text(&want, b, sizeof(b)));
 }
 
-/* What is still free becomes 1, the first dimension the batch; each is noted. */
-static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i, int64_t batch,
-                     struct pare_err *err)
+static int note(struct pare_inputs *in, const char *text, struct pare_err *err)
+{
+    in->note[in->n_notes++] = text;
+    return text ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+}
+
+/* An input of which nothing is known. */
+static int bind_nothing(struct pare_cli *c, struct pare_inputs *in, int i, bool lenient,
+                        struct pare_err *err)
+{
+    const char *name = in->io[i].name;
+
+    if (lenient) {
+        in->t[i] = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
+        return note(in, pare_sprintf(c->arena, "input '%s' is no tensor of a known shape", name),
+                    err);
+    }
+    if (in->t[i].dtype == PARE_NONE)
+        return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is no tensor", name);
+    return pare_misuse(c, err, "the file does not say the shape of input '%s': give --shape %s=...",
+                       name, name);
+}
+
+/* What is still free becomes 1, the first dimension the batch; what was not asked for is
+ * noted. */
+static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
+                     const struct pare_shape_args *args, struct pare_err *err)
 {
     const struct pare_io *io = &in->io[i];
     struct pare_tensor *t = &in->t[i];
 
-    if (t->dtype == PARE_NONE)
-        return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is no tensor", io->name);
-    if (t->rank < 0)
-        return pare_misuse(c, err, "the file does not say the shape of input '%s': give --shape "
-                           "%s=...", io->name, io->name);
+    if (t->dtype == PARE_NONE || t->rank < 0)
+        return bind_nothing(c, in, i, args->lenient, err);
     for (int k = 0; k < t->rank; k++) {
+        bool batch = !k && args->batch;
+        const char *sym = k < io->rank && io->sym[k] && *io->sym[k] ? io->sym[k] : NULL;
+
         if (t->dim[k] >= 0)
             continue;
-        t->dim[k] = k || !batch ? 1 : batch;
-        if (!k && batch)
-            continue;
-        in->note[in->n_notes] = pare_sprintf(c->arena, "input '%s': dimension %d%s%s%s is free, "
-                                             "taken as %" PRId64, io->name, k,
-                                             io->sym[k] ? " ('" : "", io->sym[k] ? io->sym[k] : "",
-                                             io->sym[k] ? "')" : "", t->dim[k]);
-        if (!in->note[in->n_notes++])
-            return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+        t->dim[k] = batch ? args->batch : 1;
+        if (!batch)
+            PARE_TRY(note(in, pare_sprintf(c->arena, "input '%s': dimension %d%s%s%s is free, "
+                                              "taken as 1", io->name, k, sym ? " '" : "",
+                                              sym ? sym : "", sym ? "'" : ""), err));
     }
     return check_shape(c, in, i, err);
 }
@@ -196,7 +216,7 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
         return pare_misuse(c, err, "--batch %" PRId64 ": no input has a free first dimension",
                            args->batch);
     for (int i = 0; i < in->n; i++)
-        PARE_TRY(bind_free(c, in, i, args->batch, err));
+        PARE_TRY(bind_free(c, in, i, args, err));
     return 0;
 }
 

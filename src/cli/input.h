@@ -18,6 +18,7 @@ struct pare_inputs {
 struct pare_shape_args {
     int64_t batch;                  /* for free first dimensions; 0: not said */
     struct pare_strs shape;         /* "name=1,3,224,224", or "1,3,224,224", or "dimension=8" */
+    bool lenient;                   /* an input without a shape stays without, noted */
 };
 
 /* Take the shapes that the file declares, --shape over them, 1 for what is still free. */

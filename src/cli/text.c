@@ -181,13 +181,10 @@ static void print_row(const struct pare_table *t, const struct row *r, FILE *f)
     }
 }
 
-void pare_table_print(const struct pare_table *t, FILE *f)
+static void print_table(const struct pare_table *t, FILE *f, bool bold)
 {
-    bool bold;
-
     if (!t || t->broken)
         return;
-    bold = wants_colour(f);
     for (const struct row *r = t->first; r; r = r->next) {
         if (r == t->first && bold)
             fputs("\033[1m", f);
@@ -196,4 +193,14 @@ void pare_table_print(const struct pare_table *t, FILE *f)
             fputs("\033[0m", f);
         fputc('\n', f);
     }
+}
+
+void pare_table_print(const struct pare_table *t, FILE *f)
+{
+    print_table(t, f, wants_colour(f));
+}
+
+void pare_table_plain(const struct pare_table *t, FILE *f)
+{
+    print_table(t, f, false);
 }

@@ -1,0 +1,31 @@
+/* session.h - a model that is ready to run: loaded, with inputs, compiled. */
+#ifndef PARE_CLI_SESSION_H
+#define PARE_CLI_SESSION_H
+
+#include "input.h"
+
+struct pare_session {
+    const char *path;
+    struct pare_model *model;
+    struct pare_inputs in;
+    struct pare_plan *plan;
+    double plan_seconds;            /* what compiling took */
+    int n_out;
+    const struct pare_io *io;       /* the outputs as the file declares them */
+    struct pare_tensor *out;        /* ... and as they are, after a run */
+};
+
+/* Load the model.  Close it in any case. */
+int pare_session_open(struct pare_cli *c, const char *path, struct pare_session *s,
+                      struct pare_err *err);
+
+/* Random contents for inputs that have none, and a plan for their shapes. */
+int pare_session_plan(struct pare_cli *c, struct pare_session *s,
+                      const struct pare_plan_opts *opts, uint64_t seed, struct pare_err *err);
+
+int pare_session_run(struct pare_session *s, struct pare_err *err);
+void pare_session_close(struct pare_session *s);
+
+double pare_now(void);              /* seconds of a clock that never goes back */
+
+#endif
