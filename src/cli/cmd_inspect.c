@@ -318,6 +318,33 @@ static int tally_types(const struct look *l, struct tally **list, int *n, struct
     return 0;
 }
 
+/* Nodes that cannot run for the same reason are named once. */
+static void print_trouble(const struct look *l)
+{
+    if (l->n_bad)
+        printf("%d node%s cannot run:\n", l->n_bad, l->n_bad == 1 ? "" : "s");
+    for (int i = 0; i < l->n_bad; i++) {
+        int same = 0, first = 0;
+
+        while (strcmp(l->bad[first].why, l->bad[i].why) != 0)
+            first++;
+        if (first < i)
+            continue;
+        for (int k = i; k < l->n_bad; k++)
+            same += !strcmp(l->bad[k].why, l->bad[i].why);
+        printf("  node '");
+        pare_put_clean(stdout, l->bad[i].node);
+        printf("' (");
+        pare_put_clean(stdout, l->bad[i].type);
+        if (same > 1)
+            printf(") and %d more: ", same - 1);
+        else
+            printf("): ");
+        pare_put_clean(stdout, l->bad[i].why);
+        printf("\n");
+    }
+}
+
 static int print_totals(const struct look *l, struct pare_err *err)
 {
     char p[PARE_NUM_TEXT], q[PARE_NUM_TEXT], m[PARE_NUM_TEXT];
@@ -337,19 +364,10 @@ static int print_totals(const struct look *l, struct pare_err *err)
     }
     printf("\n");
     if (l->n_dynamic)
-        printf("%d node%s of a shape that depends on the data\n", l->n_dynamic,
-               l->n_dynamic == 1 ? "" : "s");
-    if (l->n_bad)
-        printf("%d node%s cannot run:\n", l->n_bad, l->n_bad == 1 ? "" : "s");
-    for (int i = 0; i < l->n_bad; i++) {
-        printf("  ");
-        pare_put_clean(stdout, l->bad[i].node);
-        printf(" (");
-        pare_put_clean(stdout, l->bad[i].type);
-        printf("): ");
-        pare_put_clean(stdout, l->bad[i].why);
-        printf("\n");
-    }
+        printf("%d node%s of unknown shape: %s\n", l->n_dynamic, l->n_dynamic == 1 ? "" : "s",
+               l->n_bad ? "behind one that cannot run, or depending on the data"
+                        : "it depends on the data");
+    print_trouble(l);
     return 0;
 }
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "../base/arena.h"
-#include "../base/opt.h"
 #include "../base/rng.h"
 #include "../io/npy.h"
 #include "../io/npz.h"
@@ -43,18 +42,17 @@ static int find(const struct pare_inputs *in, const char *name)
 static int unknown_input(struct pare_cli *c, const struct pare_inputs *in, const char *name,
                          struct pare_err *err)
 {
-    const char *names[64] = { 0 }, *best;
+    const char *names[64] = { 0 };
+    char hint[PARE_HINT_TEXT], otherwise[PARE_HINT_TEXT] = "";
     int n = 0;
 
-    while (n < in->n && n < 64) {
+    for (; n < in->n && n < 64; n++)
         names[n] = in->io[n].name;
-        n++;
-    }
-    best = pare_nearest(name, names, n);
-    if (!best && n == 1)
-        best = names[0];
-    return pare_misuse(c, err, "the model has no input '%s'%s%s%s", name,
-                       best ? " (did you mean '" : "", best ? best : "", best ? "'?)" : "");
+    if (n)
+        snprintf(otherwise, sizeof(otherwise), "; %s '%s'", n > 1 ? "the first is" : "it has",
+                 names[0]);
+    return pare_misuse(c, err, "the model has no input '%s'%s", name,
+                       pare_cli_hint(name, names, n, otherwise, hint, sizeof(hint)));
 }
 
 /* ---- shapes ------------------------------------------------------------------------ */
@@ -236,13 +234,6 @@ static int take(struct pare_cli *c, struct pare_inputs *in, int i, const struct 
     return 0;
 }
 
-static bool ends_in(const char *s, const char *ending)
-{
-    size_t n = strlen(s), e = strlen(ending);
-
-    return n >= e && !strcmp(s + n - e, ending);
-}
-
 static int read_npz(struct pare_cli *c, struct pare_inputs *in, const char *path,
                     struct pare_err *err)
 {
@@ -290,11 +281,11 @@ static int read_one(struct pare_cli *c, struct pare_inputs *in, const char *arg,
         if (i < 0)
             return unknown_input(c, in, name, err);
     }
-    if (ends_in(path, ".npz") && !name)
+    if (pare_ends_in(path, ".npz") && !name)
         return read_npz(c, in, path, err);
-    if (ends_in(path, ".npy"))
+    if (pare_ends_in(path, ".npy"))
         PARE_TRY(pare_npy_read(c->arena, path, &t, err));
-    else if (ends_in(path, ".pb"))
+    else if (pare_ends_in(path, ".pb"))
         PARE_TRY(pare_pb_read(c->arena, path, &t, &own, err));
     else
         return pare_misuse(c, err, "--input '%s': expected a .npy, .npz or .pb file", arg);
@@ -375,4 +366,12 @@ int pare_inputs_fill(struct pare_cli *c, struct pare_inputs *in, uint64_t seed,
         }
     }
     return 0;
+}
+
+void pare_inputs_say(const struct pare_inputs *in)
+{
+    for (int i = 0; i < in->n_notes; i++) {
+        pare_put_clean(stderr, in->note[i]);
+        fputc('\n', stderr);
+    }
 }

@@ -67,7 +67,9 @@ const char *pare_bytes_text(double v, char *buf, size_t size)
 
 const char *pare_percent_text(double part, double whole, char *buf, size_t size)
 {
-    if (whole > 0 && part >= 0)
+    if (part == 0)
+        buf[0] = '\0';
+    else if (whole > 0 && part > 0)
         snprintf(buf, size, "%.1f%%", 100 * part / whole);
     else
         snprintf(buf, size, "-");
@@ -83,6 +85,13 @@ const char *pare_time_text(double s, char *buf, size_t size)
     else
         three_digits(s, " s", buf, size);
     return buf;
+}
+
+bool pare_ends_in(const char *s, const char *ending)
+{
+    size_t n = strlen(s), e = strlen(ending);
+
+    return n >= e && !strcmp(s + n - e, ending);
 }
 
 static bool is_control(unsigned char c)
