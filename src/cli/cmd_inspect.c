@@ -257,8 +257,10 @@ static void print_layers(const struct look *l)
                        pare_percent_text(y->macs, l->macs, ms, sizeof(ms)),
                        pare_percent_text(l->zeros[i], 1, z, sizeof(z)));
     }
-    if (l->n_layers)
-        pare_table_print(t, stdout);
+    if (!l->n_layers)
+        return;
+    pare_table_print(t, stdout);
+    printf("\n");
 }
 
 static void print_nodes(const struct look *l)
@@ -280,6 +282,7 @@ static void print_nodes(const struct look *l)
         k += is_layer;
     }
     pare_table_print(t, stdout);
+    printf("\n");
 }
 
 struct tally {
@@ -351,7 +354,7 @@ static int print_totals(const struct look *l, struct pare_err *err)
     struct tally *tally;
     int n;
 
-    printf("\n%d layer%s, %s parameters", l->n_layers, l->n_layers == 1 ? "" : "s",
+    printf("%d layer%s, %s parameters", l->n_layers, l->n_layers == 1 ? "" : "s",
            pare_whole_text(l->params, p, sizeof(p)));
     if (l->loose)
         printf(" (%s in no layer)", pare_whole_text(l->loose, q, sizeof(q)));
