@@ -33,6 +33,7 @@ PARE_API const char *pare_version(void);
 
 /* ---- errors --------------------------------------------------------------- */
 
+/* clang-format off */
 #define PARE_ERRORS(X)                                 \
     X(NOMEM,       "out of memory")                    \
     X(IO,          "cannot read or write")             \
@@ -42,6 +43,7 @@ PARE_API const char *pare_version(void);
     X(UNSUPPORTED, "not supported")                    \
     X(LIMIT,       "beyond a limit")                   \
     X(DYNAMIC,     "depends on data that is not known yet")
+/* clang-format on */
 
 enum pare_code {
     PARE_OK = 0,

@@ -34,7 +34,8 @@ struct pare_strs {
 };
 struct pare_graph;
 
-enum pare_opt_type {            /* the field at `offset` is a ... */
+/* The field at `offset` is a ... */
+enum pare_opt_type {
     PARE_OPT_BOOL,              /* bool */
     PARE_OPT_INT,               /* int64_t */
     PARE_OPT_FLOAT,             /* double */
@@ -55,7 +56,9 @@ struct pare_opt {
     const char *choices;        /* "one|two|three": the values a STR may have; NULL: any */
     bool required;              /* absent is an error */
 };
+/* clang-format off */
 #define PARE_OPT_END { .name = NULL }
+/* clang-format on */
 #define PARE_ANY (-1e300), 1e300    /* the range of a number that may be anything */
 
 /* ---- the graph as an operator sees it --------------------------------------- */

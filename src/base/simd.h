@@ -3,17 +3,14 @@
  * PARE_SIMD before a function makes the compiler emit it for plain x86-64, for AVX2 and for
  * AVX-512, and the loader pick one at start-up, so that one portable binary runs at the
  * machine's width.  The function itself stays plain C.  Sanitizer builds and other machines get
- * the plain version.
+ * the plain version, and so does clang: the resolver that clang 14 makes for a static function is
+ * global, so two files could not have clones of the same name.
  */
 #ifndef PARE_BASE_SIMD_H
 #define PARE_BASE_SIMD_H
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
-#define PARE_NO_CLONES 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || !defined(__linux__)
+#if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) ||             \
+    !defined(__linux__)
 #define PARE_NO_CLONES 1
 #endif
 

@@ -97,7 +97,8 @@ int pare_build_sparse(struct pare_build *b, struct pare_value *v,
         idx.t.dim[0] != n || (idx.t.rank == 2 && idx.t.dim[1] != t.rank))
         return pare_fail(b->err, PARE_EFORMAT,
                          "indices must be int64 of shape (n) or (n, rank) for n values");
-    PARE_TRY(pare_tensor_new(b->m->arena, &t, t.dtype, t.rank, t.dim, b->err));
+    PARE_TRY(pare_tensor_alloc(b->m->arena, &t, b->err));
+    memset(t.data, 0, bytes);
     PARE_TRY(scatter(b, &t, &values.t, &idx.t));
     v->t = t;
     v->flags |= PARE_V_CONST;

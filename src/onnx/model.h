@@ -36,4 +36,8 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err);
 
+/* The bytes at `data` were copied and are not needed for now: where they are pages of a mapped file,
+ * let the system have them.  Whoever reads them again gets them from the file. */
+void pare_model_release(const struct pare_model *m, const void *data, size_t len);
+
 #endif

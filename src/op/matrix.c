@@ -128,6 +128,28 @@ struct pare_matmul pare_matmul_plan(const struct pare_tensor *a, const struct pa
     return p;
 }
 
+void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
+                     const struct pare_tensor *y)
+{
+    size_t size = pare_dtype_size(y->dtype);
+    struct pare_matmul p;
+
+    if (!pare_numel(y))
+        return;
+    p = pare_matmul_plan(a, b);
+    memset(y->data, 0, (size_t)pare_numel(y) * size);
+    for (int64_t i = 0; i < p.batch; i++, pare_walk_next(&p.walk)) {
+        struct pare_mm m = {
+            .M = p.M, .N = p.N, .K = p.K, .ai = p.K, .ak = 1, .bk = p.N, .bj = 1, .ys = p.N,
+            .a = (char *)a->data + (size_t)p.walk.at[0] * size,
+            .b = (char *)b->data + (size_t)p.walk.at[1] * size,
+            .y = (char *)y->data + (size_t)(i * p.M * p.N) * size,
+        };
+
+        pare_mm(y->dtype, &m);
+    }
+}
+
 double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b)
 {
     struct pare_tensor y = { 0 };

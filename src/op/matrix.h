@@ -43,6 +43,10 @@ struct pare_matmul {
 };
 struct pare_matmul pare_matmul_plan(const struct pare_tensor *a, const struct pare_tensor *b);
 
+/* y = a b, all of one type; y has the shape that pare_matmul_shape says. */
+void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
+                     const struct pare_tensor *y);
+
 /* Multiply-accumulates of that, and the ties of a product with in[0] and a 2-D in[b]. */
 double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b);
 void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t);

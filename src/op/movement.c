@@ -1,36 +1,38 @@
 /* movement.c - what operators that only move elements share. */
 #include "movement.h"
 
-int pare_list(const struct pare_node *n, int i, struct pare_ints attr, int64_t *v, int *count,
-              struct pare_err *err)
+int pare_list_read(const struct pare_node *n, int i, struct pare_ints attr,
+                   struct pare_list *list, struct pare_err *err)
 {
     const struct pare_tensor *t = pare_given(n, i);
 
     if (t) {
         PARE_TRY(pare_need(n, i, err));
-        return pare_int_list(t, v, PARE_MAX_RANK, count, err);
+        return pare_int_list(t, list->v, PARE_MAX_RANK, &list->n, err);
     }
     if (attr.n > PARE_MAX_RANK)
         return pare_fail(err, PARE_ELIMIT, "a list of %d numbers, at most %d are handled", attr.n,
                          PARE_MAX_RANK);
     for (int k = 0; k < attr.n; k++)
-        v[k] = attr.v[k];
-    *count = attr.n || attr.v ? attr.n : -1;
+        list->v[k] = attr.v[k];
+    list->n = attr.n || attr.v ? attr.n : -1;
     return 0;
 }
 
-int pare_axes(const struct pare_node *n, int i, struct pare_ints attr, int rank, int *axis,
-              int *count, struct pare_err *err)
+int pare_axes_read(const struct pare_node *n, int i, struct pare_ints attr, int rank,
+                   struct pare_list *axes, struct pare_err *err)
 {
-    int64_t v[PARE_MAX_RANK];
     bool seen[PARE_MAX_RANK] = { false };
 
-    PARE_TRY(pare_list(n, i, attr, v, count, err));
-    for (int k = 0; k < *count; k++) {
-        PARE_TRY(pare_axis(v[k], rank, &axis[k], err));
-        if (seen[axis[k]])
-            return pare_fail(err, PARE_ESHAPE, "axis %d is listed twice", axis[k]);
-        seen[axis[k]] = true;
+    PARE_TRY(pare_list_read(n, i, attr, axes, err));
+    for (int k = 0; k < axes->n; k++) {
+        int axis;
+
+        PARE_TRY(pare_axis(axes->v[k], rank, &axis, err));
+        if (seen[axis])
+            return pare_fail(err, PARE_ESHAPE, "axis %d is listed twice", axis);
+        seen[axis] = true;
+        axes->v[k] = axis;
     }
     return 0;
 }

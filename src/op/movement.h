@@ -23,14 +23,17 @@ static inline bool pare_is_empty(const struct pare_tensor *t)
     return false;
 }
 
-/* A list of at most PARE_MAX_RANK numbers that older operator sets keep in an attribute and
- * newer ones in input i, which wins.  *count is -1 when there is neither. */
-int pare_list(const struct pare_node *n, int i, struct pare_ints attr, int64_t *v, int *count,
-              struct pare_err *err);
+/* A few numbers that older operator sets keep in an attribute and newer ones in an input. */
+struct pare_list {
+    int n;                          /* -1 when there is neither */
+    int64_t v[PARE_MAX_RANK];
+};
+int pare_list_read(const struct pare_node *n, int i, struct pare_ints attr,
+                   struct pare_list *list, struct pare_err *err);   /* input i wins */
 
 /* The same for axes of a tensor of `rank` dimensions: each made positive, none twice. */
-int pare_axes(const struct pare_node *n, int i, struct pare_ints attr, int rank, int *axis,
-              int *count, struct pare_err *err);
+int pare_axes_read(const struct pare_node *n, int i, struct pare_ints attr, int rank,
+                   struct pare_list *axes, struct pare_err *err);
 
 /* a + b, a * b; an error when the result does not fit. */
 int pare_add_size(int64_t a, int64_t b, int64_t *sum, struct pare_err *err);

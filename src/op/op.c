@@ -188,31 +188,6 @@ int pare_forward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *e
     return 0;
 }
 
-/* Row by row of the innermost dimension, where each operand either moves or stands still. */
-int pare_forward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    const struct pare_tensor *in[2] = { &n->in[0]->t, &n->in[1]->t };
-    const struct pare_tensor *y = &n->out[0]->t;
-    int64_t total = pare_numel(y), row = y->rank ? y->dim[y->rank - 1] : 1;
-    struct pare_tensor outer = *y;
-    struct pare_walk w;
-    int sa, sb;
-
-    (void)c, (void)err;
-    if (!total)
-        return 0;
-    pare_walk_start(&w, &outer, in, 2);
-    sa = y->rank ? (int)w.stride[0][y->rank - 1] : 1;
-    sb = y->rank ? (int)w.stride[1][y->rank - 1] : 1;
-    if (y->rank) {
-        w.rank--;       /* walk the rows only */
-    }
-    for (int64_t i = 0; i < total; i += row, pare_walk_next(&w))
-        n->op->map2(n, pare_f32(in[0]) + w.at[0], sa, pare_f32(in[1]) + w.at[1], sb,
-                    pare_f32(y) + i, row);
-    return 0;
-}
-
 int pare_forward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     size_t bytes;

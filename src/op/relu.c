@@ -1,30 +1,11 @@
-/* relu.c - Relu: y = max(x, 0). */
-#include "op.h"
+/* relu.c - Relu: y = max(x, 0); NaN stays NaN. */
+#include "elementwise.h"
 
-PARE_SIMD static void map(const struct pare_node *n, const float *x, float *y, int64_t count)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] < 0 ? 0 : x[i];     /* NaN passes */
-}
+#define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, x > 0 ? x : 0)
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    int64_t count = pare_numel(x);
-
-    switch ((int)x->dtype) {
-#define LOOP(d, ctype)                                                                         \
-    case d:                                                                                    \
-        for (int64_t i = 0; i < count; i++)                                                    \
-            ((ctype *)y->data)[i] = ((ctype *)x->data)[i] > 0 ? ((ctype *)x->data)[i] : 0;     \
-        return 0;
-        LOOP(PARE_F64, double) LOOP(PARE_I8, int8_t) LOOP(PARE_I16, int16_t)
-        LOOP(PARE_I32, int32_t) LOOP(PARE_I64, int64_t)
-#undef LOOP
-    default: return pare_forward_map(n, c, err);
-    }
-}
+PARE_MAP(x < 0 ? 0 : x)
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? 0 : x) WHOLE(PARE_I8, int8_t)
+           WHOLE(PARE_I16, int16_t) WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
 const struct pare_op pare_op_relu = {
     .abi = PARE_ABI,

@@ -88,11 +88,25 @@ static int point_values(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-static int init_steps(struct pare_plan *p, struct pare_err *err)
+/* Weights that a step has packed for itself need not stay in memory as well. */
+static void release_weights(const struct pare_model *m, const struct pare_step *s)
+{
+    size_t bytes;
+    struct pare_err err;
+
+    for (int i = 0; s->node && i < s->node->n_in; i++) {
+        const struct pare_value *v = s->node->in[i];
+
+        if (v && pare_is_const(v) && !pare_tensor_size(&v->t, NULL, &bytes, &err))
+            pare_model_release(m, v->raw ? v->raw : v->t.data, bytes);
+    }
+}
+
+static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
-        struct pare_mark m = pare_mark(p->scratch);
+        struct pare_mark mark = pare_mark(p->scratch);
         int rc;
 
         for (int k = 0; k < s->n_in; k++)
@@ -101,7 +115,8 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
                 s->in_buf[k]->t.data = s->in[k]->t.data;
             }
         rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
-        pare_rewind(p->scratch, m);
+        pare_reset(p->scratch, mark);
+        release_weights(m, s);
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                            s->node ? s->node->type : "reorder");
@@ -123,7 +138,7 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     PARE_TRY(pare_plan_steps(p, err));
     PARE_TRY(pare_plan_place(p, err));
     PARE_TRY(point_values(p, err));
-    return init_steps(p, err);
+    return init_steps(p, m, err);
 }
 
 int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,

@@ -124,6 +124,15 @@ static struct pare_step *add_step(struct pare_plan *p, struct pare_err *err)
     return s;
 }
 
+/* Without spatial extent and with full blocks, the layouts are the same bytes. */
+static bool same_bytes(const struct pare_tensor *t, int a, int b)
+{
+    int block = a > b ? a : b;
+
+    return t->rank >= 2 && t->dim[0] > 0 && t->dim[1] > 0 &&
+           pare_numel(t) == t->dim[0] * t->dim[1] && t->dim[1] % block == 0;
+}
+
 /* The value's buffer in that layout, converted if it exists only in another. */
 static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int block,
                              struct pare_err *err)
@@ -138,6 +147,12 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
         from = add_buf(p, v, 1, err);   /* a constant */
     if (!from || from->block == block)
         return from;
+    if (!from->fixed && same_bytes(&v->t, from->block, block)) {
+        b = add_buf(p, v, block, err);
+        if (b)
+            b->root = from;
+        return b;
+    }
     s = add_step(p, err);
     b = s ? add_buf(p, v, block, err) : NULL;
     if (!b || !pare_step_lists(s, &p->view, 1, 1, 0))
@@ -195,11 +210,15 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
+    struct pare_mark m = pare_mark(p->scratch);
+
     s->node = n;
     for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
         struct pare_step t = { .node = n };
+        bool yes = pare_kernels[i]->match(&p->view, n, &t);
 
-        if (pare_kernels[i]->match(&p->view, n, &t)) {
+        pare_rewind(p->scratch, m);
+        if (yes) {
             t.kernel = pare_kernels[i];
             *s = t;
             return 0;

@@ -209,4 +209,13 @@ static inline float pare_geluf(float x)
     return left * (x < 0 ? q : 1 - q);
 }
 
+/* The tanh form of the same, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which is x times a
+ * sigmoid. */
+static inline float pare_gelu_tanhf(float x)
+{
+    float left = x < -15.0f ? -15.0f : x;
+
+    return left * pare_sigmoidf(left * (1.59576912f + 0.0713548163f * left * left));
+}
+
 #endif

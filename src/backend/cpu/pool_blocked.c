@@ -51,7 +51,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct pool *p;
 
     if (!x || n->op->domain || !pare_is_f32(n->in[0]) || x->rank < 3 || !pare_numel(x) ||
-        !pare_numel(&n->out[0]->t) || (n->n_out > 1 && n->out[1]))
+        !n->n_out || !n->out[0] || !pare_numel(&n->out[0]->t) || (n->n_out > 1 && n->out[1]))
         return false;
     block = pare_block_of(v, n->in[0]);
     p = block > 1 ? pare_alloc(v->backend->arena, 1, sizeof(*p)) : NULL;

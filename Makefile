@@ -1,0 +1,68 @@
+# Makefile - the front door: verbs over CMake.  `make help` lists them.
+
+BUILD ?= build
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+CMAKE_FLAGS ?=
+PYTHON ?= /usr/bin/python3
+
+cmake = cmake -S . -B $(1) $(2) $(CMAKE_FLAGS) >$(1)/cmake.log 2>&1 || { cat $(1)/cmake.log; exit 1; }
+compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && cmake --build $(1) -j $(JOBS)
+# A first configuration leaves the tests out; a folder that has them keeps them.
+bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
+
+.PHONY: all help deps demo test test-interop bench lint fmt asan fuzz install clean
+
+all: ## build the libraries and the command
+	@tools/deps.sh build
+	@$(call compile,$(BUILD),$(bare))
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+deps: ## install all that any target needs
+	@tools/deps.sh build test interop lint fuzz
+
+demo: all ## build, then look at, run and time a small digit classifier
+	@tools/demo.sh $(BUILD)/pare
+
+test: ## build and run the tests: unit, official ONNX cases, command line, install
+	@tools/deps.sh build test
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE interop
+
+test-interop: ## compare with PyTorch and ONNX Runtime on whole networks
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@ctest --test-dir $(BUILD) --output-on-failure -L interop
+
+bench: ## time Pare, ONNX Runtime and PyTorch; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/run.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
+	    $(if $(BATCH),--batch "$(BATCH)") $(if $(THREADS),--threads "$(THREADS)") \
+	    $(if $(SECONDS),--seconds $(SECONDS))
+
+lint: ## check style, layers, registries and headers; build without a warning
+	@tools/deps.sh build test lint
+	@BUILD=$(BUILD) tools/lint.sh
+
+fmt: ## format all C files in place
+	@tools/deps.sh lint
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+asan: ## the tests again, with the address and undefined-behaviour sanitizers
+	@tools/deps.sh build test
+	@$(call compile,$(BUILD)/asan,-DPARE_TESTS=ON -DPARE_SANITIZE=ON)
+	@ctest --test-dir $(BUILD)/asan --output-on-failure -j $(JOBS) -LE interop
+
+fuzz: ## run the fuzzers for FUZZ_SECONDS (60) each
+	@tools/deps.sh build fuzz
+	@$(call compile,$(BUILD)/fuzz,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=OFF -DPARE_FUZZ=ON)
+	@tools/fuzz.sh $(BUILD)/fuzz
+
+install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove the build folder
+	@rm -rf $(BUILD)

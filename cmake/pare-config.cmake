@@ -1,0 +1,15 @@
+# pare-config.cmake - find_package(pare) gives pare::shared, and pare::static where the libraries
+# that a static link needs are installed too.
+include(${CMAKE_CURRENT_LIST_DIR}/pare-shared.cmake)
+
+find_package(PkgConfig QUIET)
+find_package(OpenMP QUIET COMPONENTS C)
+find_library(PARE_DNNL dnnl)
+if(PkgConfig_FOUND)
+  pkg_check_modules(PROTOBUFC QUIET IMPORTED_TARGET libprotobuf-c)
+  pkg_check_modules(JANSSON QUIET IMPORTED_TARGET jansson)
+  pkg_check_modules(LIBZIP QUIET IMPORTED_TARGET libzip)
+endif()
+if(OpenMP_C_FOUND AND PARE_DNNL AND PROTOBUFC_FOUND AND JANSSON_FOUND AND LIBZIP_FOUND)
+  include(${CMAKE_CURRENT_LIST_DIR}/pare-static.cmake)
+endif()

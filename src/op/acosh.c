@@ -1,0 +1,20 @@
+/* acosh.c - Acosh: y = acosh(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(acoshf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, acosh(x)))
+
+const struct pare_op pare_op_acosh = {
+    .abi = PARE_ABI,
+    .type = "Acosh",
+    .doc = "Inverse hyperbolic cosine.",
+    .since = 9,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

@@ -1,0 +1,20 @@
+/* asin.c - Asin: y = asin(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(asinf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, asin(x)))
+
+const struct pare_op pare_op_asin = {
+    .abi = PARE_ABI,
+    .type = "Asin",
+    .doc = "Inverse sine.",
+    .since = 7,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

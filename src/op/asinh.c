@@ -1,0 +1,20 @@
+/* asinh.c - Asinh: y = asinh(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(asinhf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, asinh(x)))
+
+const struct pare_op pare_op_asinh = {
+    .abi = PARE_ABI,
+    .type = "Asinh",
+    .doc = "Inverse hyperbolic sine.",
+    .since = 9,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

@@ -1,0 +1,20 @@
+/* atan.c - Atan: y = atan(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(atanf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, atan(x)))
+
+const struct pare_op pare_op_atan = {
+    .abi = PARE_ABI,
+    .type = "Atan",
+    .doc = "Inverse tangent.",
+    .since = 7,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

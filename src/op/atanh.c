@@ -1,0 +1,20 @@
+/* atanh.c - Atanh: y = atanh(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(atanhf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, atanh(x)))
+
+const struct pare_op pare_op_atanh = {
+    .abi = PARE_ABI,
+    .type = "Atanh",
+    .doc = "Inverse hyperbolic tangent.",
+    .since = 9,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

@@ -1,0 +1,20 @@
+/* bitwise_not.c - BitwiseNot: every bit flipped. */
+#include "elementwise.h"
+
+#define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, ~(uint64_t)x)
+
+PARE_UNARY(PARE_INT_TYPES(WHOLE))
+
+const struct pare_op pare_op_bitwise_not = {
+    .abi = PARE_ABI,
+    .type = "BitwiseNot",
+    .doc = "Every bit flipped.",
+    .since = 18,
+    .in = "T",
+    .types = PARE_T_INTS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+};

@@ -1,0 +1,48 @@
+/* cast_like.c - CastLike: the first input as the element type of the second. */
+#include "cast.h"
+
+struct cast_like {
+    int64_t saturate;
+    const char *round_mode;
+};
+
+static const struct pare_opt cast_like_attrs[] = {
+    { "saturate", "of float8, which is not handled", PARE_OPT_INT,
+      offsetof(struct cast_like, saturate), 1, 0, 1, NULL, NULL, false },
+    { "round_mode", "of float8, which is not handled", PARE_OPT_STR,
+      offsetof(struct cast_like, round_mode), 0, 0, 0, "up", NULL, false },
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    PARE_TRY(pare_infer_same(n, err));
+    n->out[0]->t.dtype = n->in[1]->t.dtype;
+    return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_cast(&n->out[0]->t, &n->in[0]->t, c, err);
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    for (int i = 0; i < n->out[0]->t.rank; i++)
+        pare_tie(t, n->in[0], i, n->out[0], i);
+}
+
+const struct pare_op pare_op_cast_like = {
+    .abi = PARE_ABI,
+    .type = "CastLike",
+    .doc = "The first input as the element type of the second.",
+    .since = 15,
+    .in = "AA",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = cast_like_attrs,
+    .attr_size = sizeof(struct cast_like),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

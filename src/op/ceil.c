@@ -1,0 +1,20 @@
+/* ceil.c - Ceil: the next whole number upwards. */
+#include "elementwise.h"
+
+PARE_MAP(ceilf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, ceil(x)))
+
+const struct pare_op pare_op_ceil = {
+    .abi = PARE_ABI,
+    .type = "Ceil",
+    .doc = "Round up.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

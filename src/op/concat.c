@@ -1,0 +1,91 @@
+/* concat.c - Concat: inputs one after the other along an axis. */
+#include "movement.h"
+
+struct concat {
+    int64_t axis;
+};
+
+static const struct pare_opt concat_attrs[] = {
+    { "axis", "the axis along which the inputs follow each other", PARE_OPT_INT,
+      offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL, true },
+    PARE_OPT_END
+};
+
+int pare_concat_axis(const struct pare_node *n)
+{
+    const struct concat *a = n->attr;
+
+    return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct concat *a = n->attr;
+    struct pare_tensor y = n->in[0]->t;
+    char buf[PARE_SHAPE_TEXT], first[PARE_SHAPE_TEXT];
+    int axis;
+
+    PARE_TRY(pare_axis(a->axis, y.rank, &axis, err));
+    for (int k = 1; k < n->n_in; k++) {
+        struct pare_tensor x;
+
+        if (!n->in[k])
+            return pare_fail(err, PARE_EFORMAT, "input %d is missing", k);
+        x = n->in[k]->t;
+        if (x.rank == y.rank)
+            x.dim[axis] = y.dim[axis];
+        if (!pare_same_shape(&x, &y))
+            return pare_fail(err, PARE_ESHAPE, "inputs %s and %s do not fit along axis %d",
+                             pare_shape_text(&n->in[0]->t, first, sizeof(first)),
+                             pare_shape_text(&n->in[k]->t, buf, sizeof(buf)), axis);
+        PARE_TRY(pare_add_size(y.dim[axis], n->in[k]->t.dim[axis], &y.dim[axis], err));
+    }
+    pare_like(&n->out[0]->t, &y);
+    return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *y = &n->out[0]->t;
+    int axis = pare_concat_axis(n);
+    int64_t outer = pare_span(y, 0, axis);
+    size_t inner = (size_t)pare_span(y, axis + 1, y->rank) * pare_dtype_size(y->dtype);
+    size_t pitch = (size_t)y->dim[axis] * inner;
+    char *dst = y->data;
+
+    (void)c, (void)err;
+    for (int k = 0; k < n->n_in; k++) {
+        size_t run = (size_t)n->in[k]->t.dim[axis] * inner;
+        const char *src = n->in[k]->t.data;
+
+        for (int64_t i = 0; run && i < outer; i++)
+            memcpy(dst + (size_t)i * pitch, src + (size_t)i * run, run);
+        dst += run;
+    }
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    int axis = pare_concat_axis(n);
+
+    for (int k = 0; k < n->n_in; k++)
+        for (int i = 0; i < n->out[0]->t.rank; i++)
+            if (i != axis)
+                pare_tie(t, n->in[k], i, n->out[0], i);
+}
+
+const struct pare_op pare_op_concat = {
+    .abi = PARE_ABI,
+    .type = "Concat",
+    .doc = "Inputs one after the other along an axis.",
+    .since = 4,
+    .in = "T+",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = concat_attrs,
+    .attr_size = sizeof(struct concat),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

@@ -1,0 +1,20 @@
+/* cosh.c - Cosh: y = cosh(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(coshf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, cosh(x)))
+
+const struct pare_op pare_op_cosh = {
+    .abi = PARE_ABI,
+    .type = "Cosh",
+    .doc = "Hyperbolic cosine.",
+    .since = 9,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

@@ -1,0 +1,26 @@
+/* equal.c - Equal: where a is b, broadcast as numpy does. */
+#include "elementwise.h"
+
+#define LOOP(dtype, type) PARE_LOOP2(dtype, type, uint8_t, a == b)
+
+static bool same(struct pare_str a, struct pare_str b)
+{
+    return a.len == b.len && (!a.len || !memcmp(a.s, b.s, a.len));
+}
+
+PARE_BINARY(PARE_NUMERIC_TYPES(LOOP) LOOP(PARE_BOOL, uint8_t)
+            PARE_LOOP2(PARE_STR, struct pare_str, uint8_t, same(a, b)))
+
+const struct pare_op pare_op_equal = {
+    .abi = PARE_ABI,
+    .type = "Equal",
+    .doc = "True where a is b.",
+    .since = 7,
+    .in = "TT",
+    .types = PARE_T_NUMERIC | PARE_T(PARE_BOOL) | PARE_T(PARE_STR),
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_compare,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+};

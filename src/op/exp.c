@@ -1,0 +1,20 @@
+/* exp.c - Exp: y = exp(x). */
+#include "elementwise.h"
+
+PARE_MAP(pare_expf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, exp(x)))
+
+const struct pare_op pare_op_exp = {
+    .abi = PARE_ABI,
+    .type = "Exp",
+    .doc = "Exponential.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

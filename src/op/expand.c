@@ -1,0 +1,64 @@
+/* expand.c - Expand: axes of size one repeated, as numpy broadcasts. */
+#include "movement.h"
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    static const struct pare_ints none = { NULL, 0 };
+    const struct pare_tensor *x = &n->in[0]->t;
+    struct pare_tensor y = *x, shape = { .rank = 0 };
+    struct pare_list list;
+
+    PARE_TRY(pare_list_read(n, 1, none, &list, err));
+    for (int i = 0; i < list.n; i++)
+        if (list.v[i] < 0)
+            return pare_fail(err, PARE_ESHAPE, "shape has a negative dimension: %lld",
+                             (long long)list.v[i]);
+    PARE_TRY(pare_shape_set(&shape, x->dtype, list.n, list.v, err));
+    PARE_TRY(pare_broadcast(&y, x, &shape, err));
+    pare_like(&n->out[0]->t, &y);
+    return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK];
+    struct pare_move m = { .rank = 0 };
+    int shift = y->rank - x->rank;
+
+    (void)c, (void)err;
+    if (pare_is_empty(y))
+        return 0;
+    pare_strides(x, from);
+    pare_strides(y, to);
+    for (int i = 0; i < y->rank; i++) {
+        bool moves = i >= shift && x->dim[i - shift] != 1;
+
+        pare_move_axis(&m, y->dim[i], moves ? from[i - shift] : 0, to[i]);
+    }
+    pare_move(y->data, x->data, pare_dtype_size(x->dtype), &m);
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int shift = y->rank - x->rank;
+
+    for (int i = 0; i < x->rank; i++)
+        if (x->dim[i] == y->dim[i + shift])
+            pare_tie(t, n->in[0], i, n->out[0], i + shift);
+}
+
+const struct pare_op pare_op_expand = {
+    .abi = PARE_ABI,
+    .type = "Expand",
+    .doc = "The input broadcast to a shape.",
+    .since = 8,
+    .in = "AL",
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

@@ -1,0 +1,83 @@
+/* gather.c - Gather: slices along one axis, chosen by indices of any shape.
+ *
+ * (a..., d, b...) by indices (i...) gives (a..., i..., b...).
+ */
+#include "movement.h"
+
+struct gather {
+    int64_t axis;
+};
+
+static const struct pare_opt gather_attrs[] = {
+    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
+      offsetof(struct gather, axis), 0, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int axis_of(const struct pare_node *n)
+{
+    const struct gather *a = n->attr;
+
+    return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct gather *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
+    int64_t dim[2 * PARE_MAX_RANK];
+    int axis, rank = 0;
+
+    PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
+    for (int i = 0; i < axis; i++)
+        dim[rank++] = x->dim[i];
+    for (int i = 0; i < at->rank; i++)
+        dim[rank++] = at->dim[i];
+    for (int i = axis + 1; i < x->rank; i++)
+        dim[rank++] = x->dim[i];
+    return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int axis = axis_of(n);
+    int64_t outer = pare_span(x, 0, axis), count = pare_numel(&n->in[1]->t), *at;
+    size_t run = (size_t)pare_span(x, axis + 1, x->rank) * pare_dtype_size(x->dtype);
+    const char *src = x->data;
+    char *dst = y->data;
+
+    if (pare_is_empty(y))
+        return 0;
+    PARE_TRY(pare_indices(c->scratch, &n->in[1]->t, x->dim[axis], &at, err));
+    for (int64_t o = 0; o < outer; o++, src += (size_t)x->dim[axis] * run)
+        for (int64_t i = 0; i < count; i++, dst += run)
+            pare_copy_one(dst, src + (size_t)at[i] * run, run);
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    int axis = axis_of(n), more = n->in[1]->t.rank - 1;
+
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        if (i != axis)
+            pare_tie(t, n->in[0], i, n->out[0], i < axis ? i : i + more);
+    for (int i = 0; i < n->in[1]->t.rank; i++)
+        pare_tie(t, n->in[1], i, n->out[0], axis + i);
+}
+
+const struct pare_op pare_op_gather = {
+    .abi = PARE_ABI,
+    .type = "Gather",
+    .doc = "Slices along an axis, chosen by index.",
+    .since = 1,
+    .in = "AI",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = gather_attrs,
+    .attr_size = sizeof(struct gather),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

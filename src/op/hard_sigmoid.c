@@ -1,0 +1,46 @@
+/* hard_sigmoid.c - HardSigmoid: y = max(0, min(1, alpha x + beta)). */
+#include "elementwise.h"
+
+struct hard_sigmoid {
+    double alpha, beta;
+};
+
+static const struct pare_opt hard_sigmoid_attrs[] = {
+    { "alpha", "slope", PARE_OPT_FLOAT,
+      offsetof(struct hard_sigmoid, alpha), 0.2, PARE_ANY, NULL, NULL, false },
+    { "beta", "value at 0", PARE_OPT_FLOAT,
+      offsetof(struct hard_sigmoid, beta), 0.5, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static inline double alpha(const struct pare_node *n)
+{
+    return ((const struct hard_sigmoid *)n->attr)->alpha;
+}
+
+static inline double beta(const struct pare_node *n)
+{
+    return ((const struct hard_sigmoid *)n->attr)->beta;
+}
+
+#define UNIT(v) ((v) < 0 ? 0 : (v) > 1 ? 1 : (v))
+
+PARE_MAP(UNIT((float)alpha(n) * x + (float)beta(n)))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, UNIT(alpha(n) * x + beta(n))))
+
+const struct pare_op pare_op_hard_sigmoid = {
+    .abi = PARE_ABI,
+    .type = "HardSigmoid",
+    .doc = "A line cut off at 0 and 1.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = hard_sigmoid_attrs,
+    .attr_size = sizeof(struct hard_sigmoid),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

@@ -1,0 +1,42 @@
+/* if.c - If: one of two graphs runs, as a condition says.
+ *
+ * Nothing is known of the results before the condition is: shapes of the branches may differ.
+ */
+#include "op.h"
+
+struct branches {
+    struct pare_graph *then_branch, *else_branch;
+};
+
+static const struct pare_opt if_attrs[] = {
+    { "then_branch", "what runs when the condition is true", PARE_OPT_GRAPH,
+      offsetof(struct branches, then_branch), 0, 0, 0, NULL, NULL, true },
+    { "else_branch", "what runs when it is false", PARE_OPT_GRAPH,
+      offsetof(struct branches, else_branch), 0, 0, 0, NULL, NULL, true },
+    PARE_OPT_END
+};
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct branches *a = n->attr;
+    const struct pare_tensor *cond = &n->in[0]->t;
+
+    if (pare_numel(cond) != 1)
+        return pare_fail(err, PARE_ESHAPE, "the condition has %lld elements, must have 1",
+                         (long long)pare_numel(cond));
+    return c->call(c, *(const uint8_t *)cond->data ? a->then_branch : a->else_branch, n, err);
+}
+
+const struct pare_op pare_op_if = {
+    .abi = PARE_ABI,
+    .type = "If",
+    .doc = "One of two graphs, as a condition says.",
+    .since = 1,
+    .in = "B",
+    .min_out = 1,
+    .max_out = -1,
+    .attrs = if_attrs,
+    .attr_size = sizeof(struct branches),
+    .flags = PARE_OP_ALLOCS,
+    .forward = forward,
+};

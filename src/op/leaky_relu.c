@@ -1,0 +1,37 @@
+/* leaky_relu.c - LeakyRelu: y = x, or alpha x where x < 0. */
+#include "elementwise.h"
+
+struct leaky_relu {
+    double alpha;
+};
+
+static const struct pare_opt leaky_relu_attrs[] = {
+    { "alpha", "slope of the negative side", PARE_OPT_FLOAT,
+      offsetof(struct leaky_relu, alpha), 0.01, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static inline double alpha(const struct pare_node *n)
+{
+    return ((const struct leaky_relu *)n->attr)->alpha;
+}
+
+PARE_MAP(x < 0 ? (float)alpha(n) * x : x)
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * x : x))
+
+const struct pare_op pare_op_leaky_relu = {
+    .abi = PARE_ABI,
+    .type = "LeakyRelu",
+    .doc = "Negative values are scaled down.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = leaky_relu_attrs,
+    .attr_size = sizeof(struct leaky_relu),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

@@ -1,0 +1,73 @@
+/* loss_family.c - what NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss share. */
+#include "loss_family.h"
+
+#include "lanes.h"
+
+enum { X, LABEL, WEIGHT };
+
+#define ABSENT (-0x1p63)        /* no class is ignored */
+
+const struct pare_opt pare_loss_attrs[] = {
+    { "ignore_index", "a class that does not count", PARE_OPT_INT,
+      offsetof(struct pare_loss, ignore_index), ABSENT, PARE_ANY, NULL, NULL, false },
+    { "reduction", "what to do with the losses", PARE_OPT_STR,
+      offsetof(struct pare_loss, reduction), 0, PARE_ANY, "mean", "none|sum|mean", false },
+    PARE_OPT_END
+};
+
+int pare_loss_infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pare_loss *a = n->attr;
+    const struct pare_tensor *x = &n->in[X]->t, *label = &n->in[LABEL]->t;
+    const struct pare_value *weight = n->n_in > WEIGHT ? n->in[WEIGHT] : NULL;
+    struct pare_tensor want = { .dtype = x->dtype, .rank = x->rank - 1 };
+    char tx[PARE_SHAPE_TEXT], tl[PARE_SHAPE_TEXT];
+
+    pare_shape_text(x, tx, sizeof(tx));
+    if (x->rank < 2)
+        return pare_fail(err, PARE_ESHAPE, "the input is %s, it has no axis of classes", tx);
+    for (int i = 0; i < want.rank; i++)
+        want.dim[i] = x->dim[i ? i + 1 : 0];
+    if (!pare_same_shape(label, &want))
+        return pare_fail(err, PARE_ESHAPE, "the input is %s but the labels are %s", tx,
+                         pare_shape_text(label, tl, sizeof(tl)));
+    if (weight && (weight->t.rank != 1 || weight->t.dim[0] != x->dim[1]))
+        return pare_fail(err, PARE_ESHAPE, "the weights are %s for %lld classes",
+                         pare_shape_text(&weight->t, tl, sizeof(tl)), (long long)x->dim[1]);
+    if (strcmp(a->reduction, "none"))
+        want.rank = 0;
+    pare_like(&n->out[0]->t, &want);
+    return 0;
+}
+
+int pare_loss_forward(const struct pare_node *n, const float *log_prob, struct pare_err *err)
+{
+    const struct pare_loss *a = n->attr;
+    const float *w = n->n_in > WEIGHT && n->in[WEIGHT] ? pare_f32(&n->in[WEIGHT]->t) : NULL;
+    struct pare_lanes l = pare_lanes(&n->in[X]->t, 1, 1);
+    int64_t count = pare_numel(&n->in[LABEL]->t);
+    float *y = pare_f32(&n->out[0]->t);
+    bool each = !strcmp(a->reduction, "none");
+    double sum = 0, total = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        int64_t label = pare_get_int(&n->in[LABEL]->t, i);
+        bool counts = label != a->ignore_index;
+        double weight, loss = 0;
+
+        if (counts && (label < 0 || label >= l.len))
+            return pare_fail(err, PARE_ESHAPE, "a label is %lld, there are %lld classes",
+                             (long long)label, (long long)l.len);
+        weight = !counts ? 0 : w ? (double)w[label] : 1;
+        if (counts)
+            loss = -weight *
+                   (double)log_prob[(i / l.inner * l.len + label) * l.inner + i % l.inner];
+        if (each)
+            y[i] = (float)loss;
+        sum += loss;
+        total += weight;
+    }
+    if (!each)
+        y[0] = (float)(!strcmp(a->reduction, "mean") ? sum / total : sum);
+    return 0;
+}

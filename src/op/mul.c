@@ -1,0 +1,25 @@
+/* mul.c - Mul: y = a b, broadcast as numpy does. */
+#include "elementwise.h"
+
+/* In uint64: overflow wraps around, whatever the width. */
+#define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, (uint64_t)a * (uint64_t)b)
+
+PARE_MAP2(a * b)
+PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a * b) PARE_INT_TYPES(WHOLE))
+
+const struct pare_op pare_op_mul = {
+    .abi = PARE_ABI,
+    .type = "Mul",
+    .doc = "Elementwise product.",
+    .since = 6,
+    .in = "TT",
+    .types = PARE_T_NUMERIC,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pare_old_broadcast_attrs,
+    .attr_size = sizeof(struct pare_old_broadcast),
+    .infer = pare_infer_arithmetic,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map2 = map2,
+};

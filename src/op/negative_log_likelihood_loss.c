@@ -1,0 +1,23 @@
+/* negative_log_likelihood_loss.c - NegativeLogLikelihoodLoss: -w[label] x[label], averaged. */
+#include "loss_family.h"
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c;
+    return pare_loss_forward(n, pare_f32(&n->in[0]->t), err);
+}
+
+const struct pare_op pare_op_negative_log_likelihood_loss = {
+    .abi = PARE_ABI,
+    .type = "NegativeLogLikelihoodLoss",
+    .doc = "Loss of classifiers whose outputs are logarithms of probabilities.",
+    .since = 12,
+    .in = "TIT?",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pare_loss_attrs,
+    .attr_size = sizeof(struct pare_loss),
+    .infer = pare_loss_infer,
+    .forward = forward,
+};

@@ -1,0 +1,226 @@
+/* pad.c - Pad: more (or, where negative, fewer) elements at both ends of axes.
+ *
+ * Attributes before operator set 11, inputs since.  What is cut off is cut before anything is
+ * mirrored, repeated or wrapped around.
+ */
+#include <math.h>
+
+#include "movement.h"
+
+/* Beyond any tensor, and far enough from the limits of int64_t to add and subtract freely. */
+#define FAR (INT64_MAX / 4)
+
+struct pad {
+    const char *mode;
+    struct pare_ints pads;
+    double value;
+};
+
+static const struct pare_opt pad_attrs[] = {
+    { "mode", "where new elements come from", PARE_OPT_STR, offsetof(struct pad, mode), 0, 0, 0,
+      "constant", "constant|reflect|edge|wrap", false },
+    { "pads", "before each axis, then after each", PARE_OPT_INTS, offsetof(struct pad, pads), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "value", "what constant padding adds", PARE_OPT_FLOAT, offsetof(struct pad, value), 0,
+      -INFINITY, INFINITY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+/* The amounts may be twice as many as a tensor has dimensions, so they are read here. */
+static int64_t amount(const struct pare_node *n, int i)
+{
+    const struct pad *a = n->attr;
+    const struct pare_tensor *given = pare_given(n, 1);
+
+    return given ? pare_get_int(given, i) : a->pads.v[i];
+}
+
+int pare_pad_amounts(const struct pare_node *n, int64_t *before, int64_t *after,
+                     struct pare_err *err)
+{
+    static const struct pare_ints none = { NULL, 0 };
+    const struct pad *a = n->attr;
+    const struct pare_tensor *given = pare_given(n, 1);
+    int64_t count = given ? pare_numel(given) : a->pads.n;
+    int rank = n->in[0]->t.rank;
+    struct pare_list axes;
+
+    PARE_TRY(pare_need(n, 1, err));
+    PARE_TRY(pare_axes_read(n, 3, none, rank, &axes, err));
+    if (axes.n < 0) {
+        axes.n = rank;
+        for (int i = 0; i < rank; i++)
+            axes.v[i] = i;
+    }
+    if (count != 2 * axes.n)
+        return pare_fail(err, PARE_ESHAPE, "%lld pads are given for %d axes, 2 are needed for each",
+                         (long long)count, axes.n);
+    for (int i = 0; i < rank; i++)
+        before[i] = after[i] = 0;
+    for (int k = 0; k < axes.n; k++) {
+        before[axes.v[k]] = amount(n, k);
+        after[axes.v[k]] = amount(n, k + axes.n);
+    }
+    for (int i = 0; i < rank; i++)
+        if (before[i] < -FAR || before[i] > FAR || after[i] < -FAR || after[i] > FAR)
+            return pare_fail(err, PARE_ELIMIT, "pads %lld and %lld of axis %d are out of range",
+                             (long long)before[i], (long long)after[i], i);
+    return 0;
+}
+
+/* How many of `dim` elements are not cut off; perhaps negative. */
+static int64_t kept(int64_t dim, int64_t before, int64_t after)
+{
+    return dim + (before < 0 ? before : 0) + (after < 0 ? after : 0);
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pad *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t, *value = pare_given(n, 2);
+    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK], dim[PARE_MAX_RANK];
+    char buf[PARE_SHAPE_TEXT];
+
+    PARE_TRY(pare_pad_amounts(n, before, after, err));
+    if (value && pare_numel(value) != 1)
+        return pare_fail(err, PARE_ESHAPE, "the value to pad with has shape %s, must be a scalar",
+                         pare_shape_text(value, buf, sizeof(buf)));
+    for (int i = 0; i < x->rank; i++) {
+        int64_t left = kept(x->dim[i], before[i], after[i]);
+
+        PARE_TRY(pare_add_size(x->dim[i], before[i], &dim[i], err));
+        PARE_TRY(pare_add_size(dim[i], after[i], &dim[i], err));
+        if (dim[i] < 0)
+            return pare_fail(err, PARE_ESHAPE, "pads %lld and %lld leave nothing of a dimension "
+                             "of %lld", (long long)before[i], (long long)after[i],
+                             (long long)x->dim[i]);
+        if (left <= 0 && dim[i] > 0 && strcmp(a->mode, "constant"))
+            return pare_fail(err, PARE_ESHAPE, "axis %d has no element to pad with", i);
+    }
+    return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
+}
+
+/* The element to pad with, at `value`: 16 bytes, enough for any. */
+static int constant(const struct pare_node *n, void *value, struct pare_err *err)
+{
+    const struct pad *a = n->attr;
+    const struct pare_tensor *given = pare_given(n, 2);
+    enum pare_dtype d = n->in[0]->t.dtype;
+
+    if (given)
+        pare_copy_one(value, given->data, pare_dtype_size(d));
+    else if (d == PARE_STR)
+        memcpy(value, &(struct pare_str){ "", 0 }, sizeof(struct pare_str));
+    else
+        return pare_convert(d, value, PARE_F64, &a->value, 1, err);
+    return 0;
+}
+
+/* Where element k of a padded axis comes from: k counts from the first of the `len` elements that
+ * are kept, and so does the result. */
+static int64_t source(const char *mode, int64_t k, int64_t len)
+{
+    int64_t period = 2 * (len - 1);
+
+    if (!strcmp(mode, "edge") || len == 1)
+        return k < 0 ? 0 : k >= len ? len - 1 : k;
+    if (!strcmp(mode, "wrap"))
+        return k % len + (k % len < 0 ? len : 0);
+    k = k % period + (k % period < 0 ? period : 0);     /* reflect: 0 1 2 3 2 1 0 1 ... */
+    return k < len ? k : period - k;
+}
+
+static int tables(const struct pare_node *n, struct pare_arena *scratch, int64_t **at,
+                  struct pare_err *err)
+{
+    const struct pad *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
+
+    PARE_TRY(pare_pad_amounts(n, before, after, err));
+    for (int i = 0; i < x->rank; i++) {
+        int64_t cut = before[i] < 0 ? -before[i] : 0;
+        int64_t len = kept(x->dim[i], before[i], after[i]);
+
+        at[i] = NULL;
+        if (!before[i] && !after[i])
+            continue;
+        at[i] = pare_alloc_raw(scratch, (size_t)y->dim[i], sizeof(**at));
+        if (!at[i])
+            return pare_fail(err, PARE_ENOMEM, "no memory to pad");
+        for (int64_t k = 0; k < y->dim[i]; k++)
+            at[i][k] = cut + source(a->mode, k - before[i] - cut, len);
+    }
+    return 0;
+}
+
+/* A constant border is filled everywhere and then overwritten by what the input keeps. */
+static int forward_constant(struct pare_node *n, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK], from[PARE_MAX_RANK], to[PARE_MAX_RANK];
+    int64_t src = 0, dst = 0, value[2];
+    struct pare_move m = { .rank = 0 };
+    size_t size = pare_dtype_size(x->dtype);
+
+    PARE_TRY(pare_pad_amounts(n, before, after, err));
+    PARE_TRY(constant(n, value, err));
+    pare_fill(y->data, pare_numel(y), value, size);
+    pare_strides(x, from);
+    pare_strides(y, to);
+    for (int i = 0; i < x->rank; i++) {
+        int64_t cut = before[i] < 0 ? -before[i] : 0;
+        int64_t len = kept(x->dim[i], before[i], after[i]);
+
+        if (len <= 0)
+            return 0;
+        src += cut * from[i];
+        dst += (before[i] > 0 ? before[i] : 0) * to[i];
+        pare_move_axis(&m, len, from[i], to[i]);
+    }
+    pare_move((char *)y->data + (size_t)dst * size, (const char *)x->data + (size_t)src * size,
+              size, &m);
+    return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pad *a = n->attr;
+    int64_t *at[PARE_MAX_RANK];
+
+    if (pare_is_empty(&n->out[0]->t))
+        return 0;
+    if (!strcmp(a->mode, "constant"))
+        return forward_constant(n, err);
+    PARE_TRY(tables(n, c->scratch, at, err));
+    pare_pick(&n->out[0]->t, &n->in[0]->t, at, NULL);
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
+    bool changed[PARE_MAX_RANK];
+    struct pare_err err;
+
+    if (pare_pad_amounts(n, before, after, &err))
+        return;
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        changed[i] = before[i] || after[i];
+    pare_ties_kept(n, t, changed);
+}
+
+const struct pare_op pare_op_pad = {
+    .abi = PARE_ABI,
+    .type = "Pad",
+    .doc = "Elements added at the ends of axes.",
+    .since = 2,
+    .in = "TL?T?I?",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = pad_attrs,
+    .attr_size = sizeof(struct pad),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

@@ -1,0 +1,26 @@
+/* random_uniform.c - RandomUniform: numbers spread evenly between two bounds. */
+#include "random_family.h"
+
+static const struct pare_opt random_uniform_attrs[] = {
+    PARE_RANDOM_REAL("low", "the smallest number", low, 0),
+    PARE_RANDOM_REAL("high", "what all numbers are below", high, 1),
+    PARE_RANDOM_DTYPE(PARE_F32),
+    PARE_RANDOM_SEED,
+    PARE_RANDOM_SHAPE,
+    PARE_OPT_END
+};
+
+const struct pare_op pare_op_random_uniform = {
+    .abi = PARE_ABI,
+    .type = "RandomUniform",
+    .doc = "Random numbers between two bounds.",
+    .since = 1,
+    .in = "",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = random_uniform_attrs,
+    .attr_size = sizeof(struct pare_random),
+    .flags = PARE_OP_RANDOM,
+    .infer = pare_random_infer,
+    .forward = pare_forward_uniform,
+};

@@ -1,0 +1,25 @@
+/* random_uniform_like.c - RandomUniformLike: numbers spread evenly, as many as an input has. */
+#include "random_family.h"
+
+static const struct pare_opt random_uniform_like_attrs[] = {
+    PARE_RANDOM_REAL("low", "the smallest number", low, 0),
+    PARE_RANDOM_REAL("high", "what all numbers are below", high, 1),
+    PARE_RANDOM_DTYPE(0),
+    PARE_RANDOM_SEED,
+    PARE_OPT_END
+};
+
+const struct pare_op pare_op_random_uniform_like = {
+    .abi = PARE_ABI,
+    .type = "RandomUniformLike",
+    .doc = "Random numbers between two bounds, of the input's shape.",
+    .since = 1,
+    .in = "A",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = random_uniform_like_attrs,
+    .attr_size = sizeof(struct pare_random),
+    .flags = PARE_OP_RANDOM,
+    .infer = pare_random_infer,
+    .forward = pare_forward_uniform,
+};

@@ -1,0 +1,362 @@
+/* resize_family.c - sampling a tensor at other positions.
+ *
+ * All modes work axis by axis.  Nearest makes one list of source positions per axis.  The others
+ * make a list of weighted source positions ("taps") for each position of an axis, and apply the
+ * axes one after the other, those that shrink first so that nothing in between is larger than
+ * both ends.
+ */
+#include "resize_family.h"
+
+#include <math.h>
+
+int pare_choice(const char *choices, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (int i = 0; choices; i++) {
+        const char *bar = strchr(choices, '|');
+
+        if (!strncmp(choices, name, len) && (choices[len] == '|' || !choices[len]))
+            return i;
+        choices = bar ? bar + 1 : NULL;
+    }
+    return 0;
+}
+
+void pare_resize_start(struct pare_resize *r, const struct pare_tensor *x)
+{
+    r->rank = x->rank;
+    for (int i = 0; i < x->rank; i++)
+        r->axis[i] = (struct pare_resize_axis){ x->dim[i], x->dim[i], 1, true, 0, 1 };
+}
+
+/* Scales are float32 in files, and so is the product by which everybody finds the size: 0.7 of
+ * 10 elements must be 7 of them. */
+int pare_resize_by(struct pare_resize_axis *a, double scale, int axis, struct pare_err *err)
+{
+    double out = (double)a->in * (a->end - a->start) * scale;
+
+    out = floor(a->in < 1 << 24 ? (double)(float)out : out);
+    if (!(scale > 0 && isfinite(scale)) || !(out >= 0 && out < 0x1p62))
+        return pare_fail(err, PARE_ESHAPE, "axis %d of size %lld cannot be scaled by %g", axis,
+                         (long long)a->in, scale);
+    a->out = (int64_t)out;
+    a->scale = scale;
+    a->whole = scale == 1 && a->out == a->in;
+    return 0;
+}
+
+int pare_resize_to(struct pare_resize_axis *a, int64_t size, int axis, struct pare_err *err)
+{
+    if (size < 0 || (!a->in && size))
+        return pare_fail(err, PARE_ESHAPE, "axis %d of size %lld cannot be made %lld long", axis,
+                         (long long)a->in, (long long)size);
+    a->out = size;
+    a->scale = a->in && size ? (double)size / (double)a->in : 1;
+    a->whole = true;
+    return 0;
+}
+
+/* The position in the input that x / scale is.  A whole size is exact in rational arithmetic; a
+ * scale is divided as the float32 it is when the result is to be rounded, since 3 / 0.6 must
+ * not be a little less than 5. */
+static double unscaled(const struct pare_resize *r, const struct pare_resize_axis *a, double x)
+{
+    if (a->whole)
+        return x * (double)a->in / (double)a->out;
+    return r->mode == PARE_NEAREST ? (double)((float)x / (float)a->scale) : x / a->scale;
+}
+
+/* Where position k of the result lies in the input. */
+static double origin(const struct pare_resize *r, const struct pare_resize_axis *a, int64_t k)
+{
+    double x = (double)k, in = (double)a->in, out = (double)a->out;
+    double length = a->whole ? out : a->scale * in;     /* of the result, before it was cut */
+
+    switch (r->coord) {
+    case PARE_PYTORCH_HALF_PIXEL:
+        return length == 1 ? -0.5 : unscaled(r, a, x + 0.5) - 0.5;
+    case PARE_ALIGN_CORNERS:
+        return length == 1 ? 0 : x * (in - 1) / (length - 1);
+    case PARE_ASYMMETRIC:
+        return unscaled(r, a, x);
+    case PARE_TF_HALF_PIXEL_FOR_NN:
+        return unscaled(r, a, x + 0.5);
+    case PARE_TF_CROP_AND_RESIZE:
+        if (a->out == 1)
+            return (a->start + a->end) * (in - 1) / 2;
+        return a->start * (in - 1) + x * (a->end - a->start) * (in - 1) / (out - 1);
+    case PARE_HALF_PIXEL_SYMMETRIC:
+        return in / 2 * (1 - out / length) + unscaled(r, a, x + 0.5) - 0.5;
+    default:
+        return unscaled(r, a, x + 0.5) - 0.5;
+    }
+}
+
+/* Does the position take the extrapolation value?  The last element itself does not, even when
+ * rounding moved the position a little past it. */
+static bool is_outside(const struct pare_resize *r, const struct pare_resize_axis *a, double x)
+{
+    double slack = 1e-12 * (double)a->in;
+
+    return r->coord == PARE_TF_CROP_AND_RESIZE &&
+           !(x >= -slack && x <= (double)(a->in - 1) + slack);
+}
+
+static int64_t clamped(double x, int64_t in)
+{
+    return x > 0 ? (x < (double)(in - 1) ? (int64_t)x : in - 1) : 0;
+}
+
+/* ---- nearest ------------------------------------------------------------------- */
+
+static double rounded(int how, double x, double scale)
+{
+    switch (how) {
+    case PARE_FLOOR: return floor(x);
+    case PARE_CEIL: return ceil(x);
+    case PARE_ROUND_PREFER_CEIL: return floor(x + 0.5);
+    case PARE_SIMPLE: return scale < 1 ? ceil(x) : floor(x);
+    default: return ceil(x - 0.5);
+    }
+}
+
+/* The source of each position along an axis; NULL where nothing moves. */
+static int nearest_list(const struct pare_resize *r, const struct pare_resize_axis *a,
+                        struct pare_arena *scratch, int64_t **at, struct pare_err *err)
+{
+    int64_t *v = pare_alloc_raw(scratch, (size_t)a->out, sizeof(*v));
+    bool moves = a->in != a->out;
+
+    if (!v)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %lld positions", (long long)a->out);
+    for (int64_t k = 0; k < a->out; k++) {
+        double x = origin(r, a, k);
+
+        v[k] = is_outside(r, a, x) ? -1 : clamped(rounded(r->rounding, x, a->scale), a->in);
+        moves |= v[k] != k;
+    }
+    *at = moves ? v : NULL;
+    return 0;
+}
+
+static int forward_nearest(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                           struct pare_err *err)
+{
+    const struct pare_tensor *y = &n->out[0]->t;
+    int64_t *at[PARE_MAX_RANK], fill[2] = { 0 };
+
+    for (int i = 0; i < r->rank; i++)
+        PARE_TRY(nearest_list(r, &r->axis[i], c->scratch, &at[i], err));
+    if (r->coord == PARE_TF_CROP_AND_RESIZE && y->dtype != PARE_STR)
+        PARE_TRY(pare_convert(y->dtype, fill, PARE_F64, &r->extrapolation, 1, err));
+    pare_pick(y, &n->in[0]->t, at, r->coord == PARE_TF_CROP_AND_RESIZE ? fill : NULL);
+    return 0;
+}
+
+/* ---- linear and cubic ------------------------------------------------------------ */
+
+struct taps {
+    int64_t n;          /* per position */
+    int64_t *at;        /* out * n of them */
+    double *w;
+    bool *outside;      /* per position */
+    bool moves;
+};
+
+/* Keys' cubic convolution kernel. */
+static double cubic(double x, double a)
+{
+    x = fabs(x);
+    if (x <= 1)
+        return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+/* Antialiasing stretches the kernel over all source elements that a result element covers. */
+static double stretch(const struct pare_resize *r, const struct pare_resize_axis *a)
+{
+    double least = 0.5 / (double)a->in;     /* what covers the input twice */
+
+    if (!r->antialias || a->scale >= 1)
+        return 1;
+    return a->scale > least ? a->scale : least;
+}
+
+/* The taps of one position: weights at floor(x) + 1 - n/2, ... that sum to 1. */
+static void weigh(const struct pare_resize *r, const struct pare_resize_axis *a, double x,
+                  int64_t taps, double *w, int64_t *at)
+{
+    double base, s = stretch(r, a), sum = 0;
+
+    x = x < (double)-a->in - 8 ? (double)-a->in - 8 : x;
+    x = x > 2 * (double)a->in + 8 ? 2 * (double)a->in + 8 : x;
+    base = floor(x) + 1 - (double)(taps / 2);
+    for (int64_t i = 0; i < taps; i++) {
+        double k = base + (double)i, far = (k - x) * s;
+        bool inside = k >= 0 && k <= (double)(a->in - 1);
+
+        w[i] = r->mode == PARE_CUBIC ? cubic(far, r->cubic_a) : fmax(0, 1 - fabs(far));
+        if (r->exclude_outside && !inside)
+            w[i] = 0;
+        at[i] = clamped(k, a->in);
+        sum += w[i];
+    }
+    for (int64_t i = 0; i < taps && sum != 0; i++)
+        w[i] /= sum;
+}
+
+static int make_taps(const struct pare_resize *r, const struct pare_resize_axis *a,
+                     struct pare_arena *scratch, struct taps *t, struct pare_err *err)
+{
+    double reach = (r->mode == PARE_CUBIC ? 2 : 1) / stretch(r, a);
+    size_t out = (size_t)a->out;
+
+    t->n = 2 * (int64_t)ceil(reach);
+    if (t->n > INT64_MAX / 16 / a->out)
+        return pare_fail(err, PARE_ELIMIT, "%lld positions of %lld taps are too many",
+                         (long long)a->out, (long long)t->n);
+    t->at = pare_alloc_raw(scratch, out * (size_t)t->n, sizeof(*t->at));
+    t->w = pare_alloc_raw(scratch, out * (size_t)t->n, sizeof(*t->w));
+    t->outside = pare_alloc_raw(scratch, out, sizeof(*t->outside));
+    t->moves = a->in != a->out;
+    if (!t->at || !t->w || !t->outside)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %zu positions", out);
+    for (int64_t k = 0; k < a->out; k++) {
+        double x = origin(r, a, k);
+
+        t->outside[k] = is_outside(r, a, x);
+        weigh(r, a, t->outside[k] ? 0 : x, t->n, t->w + k * t->n, t->at + k * t->n);
+        for (int64_t i = 0; i < t->n; i++)
+            t->moves |= t->w[k * t->n + i] != 0 && t->at[k * t->n + i] != k;
+        t->moves |= t->outside[k];
+    }
+    return 0;
+}
+
+/* y (outer, out, inner) from x (outer, in, inner). */
+struct pass {
+    int64_t outer, in, out, inner;
+};
+
+#define APPLY(name, real)                                                                      \
+    PARE_SIMD static void name(real *y, const real *x, const struct pass *p,                   \
+                               const struct taps *t)                                           \
+    {                                                                                          \
+        for (int64_t o = 0; o < p->outer; o++, x += p->in * p->inner)                          \
+            for (int64_t k = 0; k < p->out; k++, y += p->inner)                                \
+                for (int64_t i = 0; i < t->n; i++) {                                           \
+                    const real *q = x + t->at[k * t->n + i] * p->inner;                        \
+                    real w = (real)t->w[k * t->n + i];                                         \
+                                                                                               \
+                    for (int64_t j = 0; j < p->inner; j++)                                     \
+                        y[j] = i ? y[j] + w * q[j] : w * q[j];                                 \
+                }                                                                              \
+    }
+APPLY(apply_float, float)
+APPLY(apply_double, double)
+
+/* Bring one axis of `now` to its new size, in fresh memory. */
+static int resize_axis(struct pare_tensor *now, int axis, int64_t out, const struct taps *t,
+                       struct pare_arena *scratch, struct pare_err *err)
+{
+    struct pass p = { pare_span(now, 0, axis), now->dim[axis], out,
+                      pare_span(now, axis + 1, now->rank) };
+    struct pare_tensor next = *now;
+
+    next.dim[axis] = out;
+    PARE_TRY(pare_tensor_alloc(scratch, &next, err));
+    if (now->dtype == PARE_F32)
+        apply_float(next.data, now->data, &p, t);
+    else
+        apply_double(next.data, now->data, &p, t);
+    *now = next;
+    return 0;
+}
+
+static void extrapolate(const struct pare_tensor *y, const struct taps *t, double value)
+{
+    int64_t count = pare_numel(y);
+    struct pare_walk w;
+
+    pare_walk_start(&w, y, NULL, 0);
+    for (int64_t i = 0; i < count; i++, pare_walk_next(&w))
+        for (int a = 0; a < y->rank; a++) {
+            if (!t[a].outside[w.idx[a]])
+                continue;
+            if (y->dtype == PARE_F32)
+                pare_f32(y)[i] = (float)value;
+            else
+                ((double *)y->data)[i] = value;
+            break;
+        }
+}
+
+/* Results that are integers stay within their type, then lose their fraction. */
+static int store(const struct pare_tensor *y, const struct pare_tensor *from, struct pare_err *err)
+{
+    int64_t count = pare_numel(y);
+    double *v = from->data, low = 0, high = 0;
+
+    switch ((int)y->dtype) {
+    case PARE_U8: high = UINT8_MAX; break;
+    case PARE_I8: low = INT8_MIN, high = INT8_MAX; break;
+    case PARE_U16: high = UINT16_MAX; break;
+    case PARE_I16: low = INT16_MIN, high = INT16_MAX; break;
+    case PARE_I32: low = INT32_MIN, high = INT32_MAX; break;
+    case PARE_U32: high = UINT32_MAX; break;
+    case PARE_U64: high = 0x1p64; break;
+    default: break;     /* the conversion of others keeps within bounds */
+    }
+    for (int64_t i = 0; high > 0 && i < count; i++)
+        v[i] = v[i] < low ? low : v[i] > high ? high : v[i];
+    return pare_convert(y->dtype, y->data, from->dtype, from->data, count, err);
+}
+
+static int forward_taps(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                        struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    struct pare_tensor now = *x;
+    struct taps t[PARE_MAX_RANK];
+
+    if (x->dtype != PARE_F32 && x->dtype != PARE_F64) {
+        now.dtype = PARE_F64;
+        PARE_TRY(pare_tensor_alloc(c->scratch, &now, err));
+        PARE_TRY(pare_convert(PARE_F64, now.data, x->dtype, x->data, pare_numel(x), err));
+    }
+    for (int i = 0; i < r->rank; i++)
+        PARE_TRY(make_taps(r, &r->axis[i], c->scratch, &t[i], err));
+    for (int grow = 0; grow < 2; grow++)
+        for (int i = 0; i < r->rank; i++)
+            if (t[i].moves && (r->axis[i].out > r->axis[i].in) == grow)
+                PARE_TRY(resize_axis(&now, i, r->axis[i].out, &t[i], c->scratch, err));
+    if (now.data == x->data) {
+        PARE_TRY(pare_forward_copy(n, c, err));
+        return 0;
+    }
+    if (r->coord == PARE_TF_CROP_AND_RESIZE)
+        extrapolate(&now, t, r->extrapolation);
+    return store(&n->out[0]->t, &now, err);
+}
+
+int pare_resize_infer(struct pare_node *n, const struct pare_resize *r, struct pare_err *err)
+{
+    enum pare_dtype d = n->in[0]->t.dtype;
+    int64_t dim[PARE_MAX_RANK];
+
+    if (r->mode != PARE_NEAREST && (d == PARE_STR || d == PARE_BOOL))
+        return pare_fail(err, PARE_EUNSUPPORTED, "elements of type %s cannot be interpolated",
+                         pare_dtype_name(d));
+    for (int i = 0; i < r->rank; i++)
+        dim[i] = r->axis[i].out;
+    return pare_shape_set(&n->out[0]->t, d, r->rank, dim, err);
+}
+
+int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                        struct pare_err *err)
+{
+    if (pare_is_empty(&n->out[0]->t))
+        return 0;
+    return r->mode == PARE_NEAREST ? forward_nearest(n, c, r, err) : forward_taps(n, c, r, err);
+}

@@ -1,0 +1,24 @@
+/* scatter.c - Scatter: what ScatterElements was called before operator set 11. */
+#include "scatter_family.h"
+
+static const struct pare_opt scatter_attrs[] = {
+    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
+      offsetof(struct pare_scatter, axis), 0, PARE_ANY, NULL, NULL, false },
+    { "reduction", "how an update is combined with what is there", PARE_OPT_STR,
+      offsetof(struct pare_scatter, reduction), 0, 0, 0, "none", PARE_REDUCTIONS, false },
+    PARE_OPT_END
+};
+
+const struct pare_op pare_op_scatter = {
+    .abi = PARE_ABI,
+    .type = "Scatter",
+    .doc = "Single elements replaced along an axis, under its old name.",
+    .since = 9,
+    .in = "TIT",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = scatter_attrs,
+    .attr_size = sizeof(struct pare_scatter),
+    .infer = pare_scatter_infer,
+    .forward = pare_scatter_forward,
+};

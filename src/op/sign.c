@@ -1,0 +1,23 @@
+/* sign.c - Sign: y = -1, 0 or 1; NaN stays NaN. */
+#include "elementwise.h"
+
+#define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, x > 0 ? 1 : x == 0 ? 0 : -1)
+
+PARE_MAP(x > 0 ? 1 : x < 0 ? -1 : x)
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > 0 ? 1 : x < 0 ? -1 : x)
+           PARE_INT_TYPES(WHOLE))
+
+const struct pare_op pare_op_sign = {
+    .abi = PARE_ABI,
+    .type = "Sign",
+    .doc = "The sign as -1, 0 or 1.",
+    .since = 9,
+    .in = "T",
+    .types = PARE_T_NUMERIC,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

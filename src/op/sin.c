@@ -1,0 +1,20 @@
+/* sin.c - Sin: y = sin(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(sinf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sin(x)))
+
+const struct pare_op pare_op_sin = {
+    .abi = PARE_ABI,
+    .type = "Sin",
+    .doc = "Sine.",
+    .since = 7,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

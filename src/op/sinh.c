@@ -1,0 +1,20 @@
+/* sinh.c - Sinh: y = sinh(x). */
+#include "elementwise.h"
+
+PARE_MAP_CALL(sinhf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sinh(x)))
+
+const struct pare_op pare_op_sinh = {
+    .abi = PARE_ABI,
+    .type = "Sinh",
+    .doc = "Hyperbolic sine.",
+    .since = 9,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

@@ -1,0 +1,136 @@
+/* slice.c - Slice: every step-th element of a range of some axes.
+ *
+ * Attributes before operator set 10, inputs since.  Bounds count from the end when negative and
+ * are clamped, so that INT64_MAX means "to the end"; a negative step walks backwards.
+ */
+#include "movement.h"
+
+struct slice {
+    struct pare_ints starts, ends, axes;
+};
+
+static const struct pare_opt slice_attrs[] = {
+    { "starts", "first element along each axis", PARE_OPT_INTS, offsetof(struct slice, starts), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "ends", "one past the last", PARE_OPT_INTS, offsetof(struct slice, ends), 0, PARE_ANY, NULL,
+      NULL, false },
+    { "axes", "the axes that are sliced; the first ones when absent", PARE_OPT_INTS,
+      offsetof(struct slice, axes), 0, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int64_t clamp(int64_t v, int64_t low, int64_t high)
+{
+    return v < low ? low : v > high ? high : v;
+}
+
+/* One axis of `dim` elements.  Forwards both bounds may stand behind the last element, backwards
+ * the end may stand before the first. */
+static void range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *out)
+{
+    int64_t back = step < 0, count = 0;
+
+    step = step == INT64_MIN ? -INT64_MAX : step;
+    start = clamp(start < 0 ? start + dim : start, 0, dim - back);
+    end = clamp(end < 0 ? end + dim : end, -back, dim - back);
+    if (dim && !back && start < end)
+        count = (end - start - 1) / step + 1;
+    if (dim && back && start > end)
+        count = (start - end - 1) / -step + 1;
+    out[0] = count ? start : 0;
+    out[1] = count > 1 ? step : 1;      /* a step that is never taken may be out of all bounds */
+    out[2] = count;
+}
+
+int pare_slice_ranges(const struct pare_node *n, struct pare_slice *s, struct pare_err *err)
+{
+    static const struct pare_ints none = { NULL, 0 };
+    const struct slice *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t;
+    struct pare_list start, end, axes, step;
+
+    PARE_TRY(pare_list_read(n, 1, a->starts, &start, err));
+    PARE_TRY(pare_list_read(n, 2, a->ends, &end, err));
+    PARE_TRY(pare_axes_read(n, 3, a->axes, x->rank, &axes, err));
+    PARE_TRY(pare_list_read(n, 4, none, &step, err));
+    if (start.n < 0 || end.n != start.n || (axes.n >= 0 && axes.n != start.n) ||
+        (step.n >= 0 && step.n != start.n) || start.n > x->rank)
+        return pare_fail(err, PARE_ESHAPE,
+                         "starts, ends, axes and steps have %d, %d, %d and %d entries for an "
+                         "input of %d dimensions", start.n, end.n, axes.n, step.n, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        s->start[i] = 0;
+        s->step[i] = 1;
+        s->count[i] = x->dim[i];
+    }
+    for (int k = 0; k < start.n; k++) {
+        int axis = axes.n < 0 ? k : (int)axes.v[k];
+        int64_t out[3];
+
+        if (step.n >= 0 && !step.v[k])
+            return pare_fail(err, PARE_ESHAPE, "the step along axis %d is 0", axis);
+        range(x->dim[axis], start.v[k], end.v[k], step.n < 0 ? 1 : step.v[k], out);
+        s->start[axis] = out[0];
+        s->step[axis] = out[1];
+        s->count[axis] = out[2];
+    }
+    return 0;
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    struct pare_slice s;
+
+    PARE_TRY(pare_slice_ranges(n, &s, err));
+    return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, n->in[0]->t.rank, s.count, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK], first = 0;
+    struct pare_move m = { .rank = 0 };
+    size_t size = pare_dtype_size(x->dtype);
+    struct pare_slice s;
+
+    (void)c;
+    if (pare_is_empty(y))
+        return 0;
+    PARE_TRY(pare_slice_ranges(n, &s, err));
+    pare_strides(x, from);
+    pare_strides(y, to);
+    for (int i = 0; i < x->rank; i++) {
+        first += s.start[i] * from[i];
+        pare_move_axis(&m, s.count[i], s.step[i] * from[i], to[i]);
+    }
+    pare_move(y->data, (const char *)x->data + (size_t)first * size, size, &m);
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    bool changed[PARE_MAX_RANK];
+    struct pare_slice s;
+    struct pare_err err;
+
+    if (pare_slice_ranges(n, &s, &err))
+        return;
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        changed[i] = s.start[i] || s.step[i] != 1;
+    pare_ties_kept(n, t, changed);
+}
+
+const struct pare_op pare_op_slice = {
+    .abi = PARE_ABI,
+    .type = "Slice",
+    .doc = "A range of some axes.",
+    .since = 1,
+    .in = "AI?I?I?I?",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = slice_attrs,
+    .attr_size = sizeof(struct slice),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

@@ -1,0 +1,136 @@
+/* split.c - Split: the parts of an axis, each an output.
+ *
+ * Sizes are an attribute before operator set 13 and an input since.  Without them the parts are
+ * equal; since 18 the last may be smaller.
+ */
+#include "movement.h"
+
+struct split {
+    int64_t axis, num_outputs;
+    struct pare_ints split;
+};
+
+static const struct pare_opt split_attrs[] = {
+    { "axis", "the axis that is cut", PARE_OPT_INT, offsetof(struct split, axis), 0, PARE_ANY,
+      NULL, NULL, false },
+    { "num_outputs", "how many parts, the last perhaps smaller", PARE_OPT_INT,
+      offsetof(struct split, num_outputs), 0, 1, 1e9, NULL, NULL, false },
+    { "split", "the size of each part", PARE_OPT_INTS, offsetof(struct split, split), 0,
+      PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+int pare_split_axis(const struct pare_node *n)
+{
+    const struct split *a = n->attr;
+
+    return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
+}
+
+int64_t pare_split_size(const struct pare_node *n, int i)
+{
+    const struct split *a = n->attr;
+    const struct pare_tensor *given = pare_given(n, 1);
+    int64_t dim = n->in[0]->t.dim[pare_split_axis(n)];
+    int64_t part = dim / n->n_out + (dim % n->n_out != 0);
+
+    if (given)
+        return pare_get_int(given, i);
+    if (a->split.n)
+        return a->split.v[i];
+    return i < n->n_out - 1 ? part : dim - part * (n->n_out - 1);
+}
+
+/* As many sizes as outputs, none negative, together the whole axis. */
+static int check_sizes(const struct pare_node *n, int axis, struct pare_err *err)
+{
+    const struct split *a = n->attr;
+    const struct pare_tensor *given = pare_given(n, 1);
+    int64_t count = given ? pare_numel(given) : a->split.n, sum = 0;
+    int64_t dim = n->in[0]->t.dim[axis];
+
+    if ((given || count) && count != n->n_out)
+        return pare_fail(err, PARE_ESHAPE, "%lld sizes are given for %d outputs",
+                         (long long)count, n->n_out);
+    if (a->num_outputs && a->num_outputs != n->n_out)
+        return pare_fail(err, PARE_ESHAPE, "num_outputs is %lld but there are %d outputs",
+                         (long long)a->num_outputs, n->n_out);
+    if (!given && !count && n->version < 18 && dim % n->n_out)
+        return pare_fail(err, PARE_ESHAPE, "an axis of %lld cannot be split in %d equal parts",
+                         (long long)dim, n->n_out);
+    for (int i = 0; i < n->n_out; i++) {
+        int64_t size = pare_split_size(n, i);
+
+        if (size < 0 || size > dim - sum)
+            return pare_fail(err, PARE_ESHAPE,
+                             "part %d of size %lld does not fit in an axis of %lld", i,
+                             (long long)size, (long long)dim);
+        sum += size;
+    }
+    if (sum != dim)
+        return pare_fail(err, PARE_ESHAPE, "the parts add up to %lld of an axis of %lld",
+                         (long long)sum, (long long)dim);
+    return 0;
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct split *a = n->attr;
+    int axis;
+
+    PARE_TRY(pare_axis(a->axis, n->in[0]->t.rank, &axis, err));
+    PARE_TRY(pare_need(n, 1, err));
+    PARE_TRY(check_sizes(n, axis, err));
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i]) {
+            pare_like(&n->out[i]->t, &n->in[0]->t);
+            n->out[i]->t.dim[axis] = pare_split_size(n, i);
+        }
+    return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    int axis = pare_split_axis(n);
+    int64_t outer = pare_span(x, 0, axis);
+    size_t inner = (size_t)pare_span(x, axis + 1, x->rank) * pare_dtype_size(x->dtype);
+    size_t pitch = (size_t)x->dim[axis] * inner;
+    const char *src = x->data;
+
+    (void)c, (void)err;
+    for (int k = 0; k < n->n_out; k++) {
+        size_t run = (size_t)pare_split_size(n, k) * inner;
+        char *dst = n->out[k] ? n->out[k]->t.data : NULL;
+
+        for (int64_t i = 0; dst && run && i < outer; i++)
+            memcpy(dst + (size_t)i * run, src + (size_t)i * pitch, run);
+        src += run;
+    }
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    int axis = pare_split_axis(n);
+
+    for (int k = 0; k < n->n_out; k++)
+        for (int i = 0; n->out[k] && i < n->in[0]->t.rank; i++)
+            if (i != axis)
+                pare_tie(t, n->in[0], i, n->out[k], i);
+}
+
+const struct pare_op pare_op_split = {
+    .abi = PARE_ABI,
+    .type = "Split",
+    .doc = "The parts of an axis, each an output.",
+    .since = 2,
+    .in = "AI?",
+    .min_out = 1,
+    .max_out = -1,
+    .attrs = split_attrs,
+    .attr_size = sizeof(struct split),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

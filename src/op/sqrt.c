@@ -1,0 +1,20 @@
+/* sqrt.c - Sqrt: y = sqrt(x). */
+#include "elementwise.h"
+
+PARE_MAP(sqrtf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sqrt(x)))
+
+const struct pare_op pare_op_sqrt = {
+    .abi = PARE_ABI,
+    .type = "Sqrt",
+    .doc = "Square root.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

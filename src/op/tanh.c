@@ -1,0 +1,20 @@
+/* tanh.c - Tanh: y = tanh(x). */
+#include "elementwise.h"
+
+PARE_MAP(pare_tanhf(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, tanh(x)))
+
+const struct pare_op pare_op_tanh = {
+    .abi = PARE_ABI,
+    .type = "Tanh",
+    .doc = "Hyperbolic tangent.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+    .map = map,
+};

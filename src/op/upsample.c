@@ -1,0 +1,79 @@
+/* upsample.c - Upsample: what Resize was called before operator set 10.
+ *
+ * Scales are an attribute in 7 and an input in 9.
+ */
+#include "resize_family.h"
+
+struct upsample {
+    const char *mode;
+    struct pare_floats scales;
+};
+
+static const struct pare_opt upsample_attrs[] = {
+    { "mode", "how values between elements are found", PARE_OPT_STR,
+      offsetof(struct upsample, mode), 0, 0, 0, "nearest", "nearest|linear", false },
+    { "scales", "by how much each axis grows", PARE_OPT_FLOATS, offsetof(struct upsample, scales),
+      0, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int read_node(const struct pare_node *n, struct pare_resize *r, struct pare_err *err)
+{
+    const struct upsample *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t, *scales = pare_given(n, 1);
+    int64_t count = scales ? pare_numel(scales) : a->scales.n;
+
+    PARE_TRY(pare_need(n, 1, err));
+    if (count != x->rank)
+        return pare_fail(err, PARE_ESHAPE, "%lld scales are given for an input of %d dimensions",
+                         (long long)count, x->rank);
+    *r = (struct pare_resize){
+        .mode = pare_choice(PARE_RESIZE_MODES, a->mode),
+        .coord = PARE_ASYMMETRIC,
+        .rounding = PARE_SIMPLE,
+    };
+    pare_resize_start(r, x);
+    for (int i = 0; i < x->rank; i++)
+        PARE_TRY(pare_resize_by(&r->axis[i], scales ? pare_get(scales, i) : a->scales.v[i], i,
+                                err));
+    return 0;
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    struct pare_resize r;
+
+    PARE_TRY(read_node(n, &r, err));
+    return pare_resize_infer(n, &r, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_resize r;
+
+    PARE_TRY(read_node(n, &r, err));
+    return pare_resize_forward(n, c, &r, err);
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    for (int i = 0; i < 2 && i < n->in[0]->t.rank; i++)
+        if (n->in[0]->t.dim[i] == n->out[0]->t.dim[i])
+            pare_tie(t, n->in[0], i, n->out[0], i);
+}
+
+const struct pare_op pare_op_upsample = {
+    .abi = PARE_ABI,
+    .type = "Upsample",
+    .doc = "The input sampled at other positions, under its old name.",
+    .since = 7,
+    .in = "TF?",
+    .types = PARE_T_NUMERIC | PARE_T(PARE_BOOL) | PARE_T(PARE_STR),
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = upsample_attrs,
+    .attr_size = sizeof(struct upsample),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

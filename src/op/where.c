@@ -1,0 +1,59 @@
+/* where.c - Where: y = a where the condition holds, else b; broadcast as numpy does. */
+#include "elementwise.h"
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    PARE_TRY(pare_infer_broadcast(n, err));
+    n->out[0]->t.dtype = n->in[1]->t.dtype;
+    return 0;
+}
+
+/* A choice only moves bytes, so the width of a type is all there is to know of it. */
+#define LOOP(type)                                                                             \
+    case sizeof(type):                                                                         \
+        for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w)) {                        \
+            const uint8_t *cs = (const uint8_t *)in[0]->data + rows.w.at[0];                   \
+            const type *as = (const type *)in[1]->data + rows.w.at[1];                         \
+            const type *bs = (const type *)in[2]->data + rows.w.at[2];                         \
+            type *ys = (type *)y->data + r * len;                                              \
+                                                                                               \
+            for (int64_t i = 0; i < len; i++)                                                  \
+                ys[i] = cs[i * sc] ? as[i * sa] : bs[i * sb];                                  \
+        }                                                                                      \
+        return 0;
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *in[3] = { &n->in[0]->t, &n->in[1]->t, &n->in[2]->t };
+    const struct pare_tensor *y = &n->out[0]->t;
+    struct pare_rows rows;
+    int64_t len;
+    int sc, sa, sb;
+
+    (void)c;
+    pare_rows_start(&rows, y, in, 3);
+    len = rows.len, sc = rows.step[0], sa = rows.step[1], sb = rows.step[2];
+    switch (pare_dtype_size(y->dtype)) {
+        LOOP(uint8_t)
+        LOOP(uint16_t)
+        LOOP(uint32_t)
+        LOOP(uint64_t)
+        LOOP(struct pare_str)
+    default:
+        return pare_fail(err, PARE_EUNSUPPORTED, "Where is not done for %s",
+                         pare_dtype_name(y->dtype));
+    }
+}
+
+const struct pare_op pare_op_where = {
+    .abi = PARE_ABI,
+    .type = "Where",
+    .doc = "One of two values, by a condition.",
+    .since = 9,
+    .in = "BTT",
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer,
+    .forward = forward,
+    .ties = pare_ties_elementwise,
+};

@@ -1,0 +1,55 @@
+#!/bin/sh
+# consumer.sh - install into an empty folder, then build and run programs against what is there.
+#
+# usage: consumer.sh BUILD_FOLDER SOURCE_FOLDER
+# With pkg-config (shared and static), with find_package (shared and static), and the public
+# headers as C++.  Each program must print the version that VERSION states.
+set -eu
+
+build=$1
+here=$2/tests/install
+version=$(cat "$2/VERSION")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+check() {
+    said=$(LD_LIBRARY_PATH=$lib "$1")
+    if [ "$said" != "$version" ]; then
+        echo "$1 printed '$said', not '$version'" >&2
+        exit 1
+    fi
+    echo "ok: $2"
+}
+
+cmake --install "$build" --prefix "$prefix" >"$work/install.log"
+lib=$(dirname "$(find "$prefix" -name libpare.so)")
+export PKG_CONFIG_PATH=$lib/pkgconfig
+
+flags=$(pkg-config --cflags --libs pare)
+cc -std=c11 -Wall -Wextra -Werror "$here/consumer.c" -o "$work/dynamic" $flags
+check "$work/dynamic" "pkg-config"
+
+flags=$(pkg-config --cflags --libs --static pare | sed "s|-lpare|$lib/libpare.a|")
+cc -std=c11 "$here/consumer.c" -o "$work/fixed" $flags
+check "$work/fixed" "pkg-config --static"
+
+for header in "$prefix"/include/pare/*.h; do
+    echo "#include <pare/$(basename "$header")>" >"$work/header.cc"
+    echo "#include <pare/$(basename "$header")>" >>"$work/header.cc"
+    c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags pare) \
+        -fsyntax-only "$work/header.cc"
+done
+c++ -std=c++11 -Wall -Wextra -Werror -x c++ "$here/consumer.c" -x none -o "$work/cxx" \
+    $(pkg-config --cflags --libs pare)
+check "$work/cxx" "C++"
+
+cmake -S "$here" -B "$work/package" -DCMAKE_PREFIX_PATH="$prefix" >"$work/package.log"
+cmake --build "$work/package" >>"$work/package.log"
+check "$work/package/with_shared" "find_package, pare::shared"
+check "$work/package/with_static" "find_package, pare::static"
+
+if [ -x "$prefix/bin/pare" ]; then
+    "$prefix/bin/pare" --version | grep -qF "$version"
+    echo "ok: pare --version"
+fi

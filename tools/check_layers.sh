@@ -1,0 +1,60 @@
+#!/bin/sh
+# check_layers.sh - a folder of src/ includes only headers of folders before it, and each foreign
+# library stays in its folder.  The order is the one of `set(folders ...)` in CMakeLists.txt.
+set -eu
+cd "$(dirname "$0")/.."
+
+order=$(sed -n 's/^set(folders \(.*\))$/\1/p' CMakeLists.txt)
+find src -name '*.[ch]' | sort | xargs awk -v order="$order cli" '
+BEGIN {
+    n = split(order, list, " ")
+    for (i = 1; i <= n; i++) {
+        sub(/\/.*/, "", list[i])                # a subfolder belongs to its folder
+        if (!(list[i] in rank))
+            rank[list[i]] = i
+    }
+}
+
+function complain(what) {
+    printf "%s:%d: %s\n", FILENAME, FNR, what
+    bad = 1
+}
+
+# "src/op" + "../base/arena.h" -> "src/base/arena.h"
+function join(dir, path) {
+    while (path ~ /^\.\.\//) {
+        path = substr(path, 4)
+        if (!sub(/\/[^\/]*$/, "", dir))
+            dir = ""
+    }
+    return dir == "" ? path : dir "/" path
+}
+
+function foreign(pattern, home, name) {
+    if ($2 ~ pattern && FILENAME !~ home)
+        complain(name " is used outside " home)
+}
+
+/^[ \t]*#[ \t]*include/ {
+    sub(/#[ \t]*include[ \t]*/, "#include ")
+    foreign("dnnl", "^src/backend/onednn/", "oneDNN")
+    foreign("protobuf-c|pb-c\\.h", "^src/onnx/", "protobuf")
+    foreign("jansson", "^src/(base|cli)/", "Jansson")
+    foreign("[<\"]zip\\.h", "^src/io/", "libzip")
+    if ($2 !~ /^"/ || $2 ~ /pb-c\.h/)
+        next
+    split(FILENAME, own, "/")
+    dir = FILENAME
+    sub(/\/[^\/]*$/, "", dir)
+    path = $2
+    gsub(/"/, "", path)
+    split(join(dir, path), part, "/")
+    if (!(own[2] in rank))
+        complain("the folder " own[2] " is not in the list of CMakeLists.txt")
+    else if (part[1] != "src" || !(part[2] in rank))
+        complain("cannot tell the folder of \"" path "\"")
+    else if (rank[part[2]] > rank[own[2]])
+        complain(own[2] " comes before " part[2] " and must not include \"" path "\"")
+}
+END { exit bad }
+'

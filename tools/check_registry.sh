@@ -1,0 +1,40 @@
+#!/bin/sh
+# check_registry.sh - every operator, kernel and command is one file, one descriptor and one line
+# in its .def list, all three under the same name.
+set -eu
+cd "$(dirname "$0")/.."
+bad=0
+
+complain() {
+    echo "check_registry.sh: $1" >&2
+    bad=1
+}
+
+# registry LIST MACRO FILES STRUCT PREFIX [NOT_LISTED...]
+# FILES is a find expression's root; the file of NAME is named NAME.c or, for commands, cmd_NAME.c.
+registry() {
+    list=$1 macro=$2 root=$3 struct=$4 lead=$5
+    shift 5
+    [ -f "$list" ] || return 0
+    listed=$(sed -n "s/^$macro(\([a-z0-9_]*\)).*/\1/p" "$list")
+    twice=$(echo "$listed" | sort | uniq -d)
+    [ -z "$twice" ] || complain "$list lists $twice twice"
+    for name in $listed; do
+        file=$(find "$root" -name "$lead$name.c")
+        if [ -z "$file" ]; then
+            complain "$list lists $name, but $root has no $lead$name.c"
+        elif ! grep -q "^const struct $struct ${struct}_$name = {" "$file"; then
+            complain "$file does not define ${struct}_$name"
+        fi
+    done
+    for found in $(grep -rho "^const struct $struct ${struct}_[a-z0-9_]* = {" "$root" |
+        sed "s/.*${struct}_\([a-z0-9_]*\) = {/\1/"); do
+        echo "$listed" "$@" | tr ' ' '\n' | grep -qxF "$found" ||
+            complain "${struct}_$found has no line in $list"
+    done
+}
+
+registry src/op/ops.def OP src/op pare_op ""
+registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
+registry src/cli/commands.def COMMAND src/cli pare_cmd cmd_
+exit $bad

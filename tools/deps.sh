@@ -1,0 +1,83 @@
+#!/bin/sh
+# deps.sh - install what a part of the project needs, and nothing that is there already.
+#
+# usage: tools/deps.sh [build|test|interop|lint|fuzz]...      (build when nothing is named)
+#
+# As root on Debian it calls apt-get; as anybody else it prints the command to run and fails.
+# Elsewhere it cannot know what is installed: it prints Debian's names and lets CMake judge.
+set -eu
+
+cd "$(dirname "$0")/.."
+build_folder=${BUILD:-build}
+ort=onnxruntime-node@1.30.0
+
+want=""
+node=no
+for part in "${@:-build}"; do
+    case $part in
+    build)
+        want="$want gcc libc6-dev make cmake pkg-config libdnnl-dev libprotobuf-c-dev
+              protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev"
+        ;;
+    test) want="$want g++ libcmocka-dev libonnx-testdata" ;;
+    interop)
+        # libopenblas0-openmp: without it PyTorch multiplies matrices with the reference BLAS.
+        want="$want python3 python3-numpy python3-torch python3-torchvision python3-onnx
+              libopenblas0-openmp"
+        node=yes
+        ;;
+    lint) want="$want clang libomp-dev clang-format cppcheck" ;;
+    fuzz) want="$want clang libomp-dev libclang-rt-14-dev libonnx-testdata" ;;
+    *)
+        echo "deps.sh: '$part' is none of build, test, interop, lint, fuzz" >&2
+        exit 2
+        ;;
+    esac
+done
+
+# Commands that may have come another way than by the package of that name.
+present() {
+    case $1 in
+    gcc) command -v cc && command -v gcc ;;
+    g++ | make | cmake | clang | clang-format | cppcheck) command -v "$1" ;;
+    pkg-config) command -v pkg-config ;;
+    nodejs) command -v node ;;
+    npm) command -v npm ;;
+    *) return 1 ;;
+    esac >/dev/null 2>&1
+}
+
+if [ $node = yes ]; then
+    want="$want nodejs npm"
+fi
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "deps.sh: this is not Debian; make sure of:" $want >&2
+    exit 0
+fi
+
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $want 2>/dev/null |
+    sed -n 's/^installed //p' || true)
+missing=""
+for package in $want; do
+    if ! echo "$installed" | grep -qxF "$package" && ! present "$package"; then
+        missing="$missing $package"
+    fi
+done
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" != 0 ]; then
+        echo "deps.sh: packages are missing; run this, then try again:" >&2
+        echo "    sudo apt-get install --no-install-recommends$missing" >&2
+        exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    echo "installing$missing"
+    apt-get update -qq
+    apt-get install -qq -y --no-install-recommends $missing >/dev/null
+fi
+
+# ONNX Runtime comes inside its npm package; its install script only fetches GPU files.
+if [ $node = yes ] && [ ! -d "$build_folder/node/node_modules/onnxruntime-node" ]; then
+    echo "installing $ort"
+    mkdir -p "$build_folder/node"
+    npm install --ignore-scripts --no-audit --no-fund --silent --prefix "$build_folder/node" "$ort"
+fi
