@@ -234,6 +234,12 @@ static void print_ends(const struct look *l)
     printf("\n");
 }
 
+/* None is not worth a number. */
+static const char *share(double part, double whole, char *buf, size_t size)
+{
+    return part > 0 ? pare_percent_text(part, whole, buf, size) : "";
+}
+
 static void print_layers(const struct look *l)
 {
     struct pare_table *t = pare_table_new(l->c->arena, l->o->weights ? "llllrrrrr" : "llllrrrr");
@@ -252,9 +258,9 @@ static void print_layers(const struct look *l)
                        y->shared && !y->params
                            ? "shared"
                            : pare_count_text((double)y->params, p, sizeof(p)),
-                       pare_percent_text((double)y->params, (double)l->params, ps, sizeof(ps)),
+                       share((double)y->params, (double)l->params, ps, sizeof(ps)),
                        pare_count_text(y->macs, m, sizeof(m)),
-                       pare_percent_text(y->macs, l->macs, ms, sizeof(ms)),
+                       share(y->macs, l->macs, ms, sizeof(ms)),
                        pare_percent_text(l->zeros[i], 1, z, sizeof(z)));
     }
     if (!l->n_layers)

@@ -127,23 +127,40 @@ static int apply_shape(struct pare_cli *c, struct pare_inputs *in, const char *a
     return 0;
 }
 
+/* The shape as the file has it, free dimensions by name: "(batch, 3, ?, ?)". */
+static const char *declared(const struct pare_io *io, char *buf, size_t size)
+{
+    size_t at = 1;
+
+    snprintf(buf, size, "(");
+    for (int k = 0; k < io->rank && at < size; k++) {
+        const char *comma = k ? ", " : "";
+
+        if (io->dim[k] >= 0)
+            at += (size_t)snprintf(buf + at, size - at, "%s%" PRId64, comma, io->dim[k]);
+        else
+            at += (size_t)snprintf(buf + at, size - at, "%s%.20s", comma,
+                                   io->sym[k] && *io->sym[k] ? io->sym[k] : "?");
+    }
+    if (at < size)
+        snprintf(buf + at, size - at, ")");
+    return buf;
+}
+
 /* The shape asked for must fit what the file fixes. */
 static int check_shape(struct pare_cli *c, const struct pare_inputs *in, int i,
                        struct pare_err *err)
 {
     const struct pare_io *io = &in->io[i];
-    struct pare_tensor want = { .rank = io->rank };
-    char a[PARE_SHAPE_TEXT], b[PARE_SHAPE_TEXT];
+    char a[PARE_SHAPE_TEXT], b[2 * PARE_SHAPE_TEXT];
     bool fits = io->rank < 0 || io->rank == in->t[i].rank;
 
-    memcpy(want.dim, io->dim, sizeof(want.dim));
     for (int k = 0; k < io->rank && fits; k++)
         fits = io->dim[k] < 0 || io->dim[k] == in->t[i].dim[k];
     if (fits)
         return 0;
-    return pare_misuse(c, err, "input '%s' is %s, the model takes %s (-1 is free)", io->name,
-                       pare_shape_text(&in->t[i], a, sizeof(a)),
-                       pare_shape_text(&want, b, sizeof(b)));
+    return pare_misuse(c, err, "input '%s' is %s, the model takes %s", io->name,
+                       pare_shape_text(&in->t[i], a, sizeof(a)), declared(io, b, sizeof(b)));
 }
 
 static int note(struct pare_inputs *in, const char *text, struct pare_err *err)

@@ -67,9 +67,7 @@ const char *pare_bytes_text(double v, char *buf, size_t size)
 
 const char *pare_percent_text(double part, double whole, char *buf, size_t size)
 {
-    if (part == 0)
-        buf[0] = '\0';
-    else if (whole > 0 && part > 0)
+    if (whole > 0 && part >= 0)
         snprintf(buf, size, "%.1f%%", 100 * part / whole);
     else
         snprintf(buf, size, "-");

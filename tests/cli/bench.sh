@@ -1,4 +1,5 @@
-# Times differ from run to run; what is there does not.
+# Times differ from run to run; which columns there are does not.
 pare bench --repeat 5 --threads 1 models/add.onnx models/tiny_cnn.onnx |
-    sed -E 's/[0-9.]+ (us|ms|s)\b/T/g; s/[0-9.]+[KMG]? +T/R T/; s/[0-9.]+x$/Nx/; s/ +/ /g; s/used .* at/used M at/'
+    awk '/onnx/ { print $1, $2, NF; next } { sub(/used .* at/, "used M at"); print }'
 pare bench --repeat 3 --json -v models/add.onnx | grep -c seconds
+pare bench --repeat 3 -v models/add.onnx | awk '/kernel/ { on = 1 } on { print $1, $2, $3, NF }'
