@@ -43,6 +43,11 @@ int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...) 
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err);
 
+/* " (did you mean 'x'?)" when one of the names is near, else `otherwise`; in buf. */
+const char *pare_cli_hint(const char *typed, const char *const *names, int n,
+                          const char *otherwise, char *buf, size_t size);
+#define PARE_HINT_TEXT 160
+
 /* The letter that stands for an option, or 0: -o is --output. */
 char pare_cli_letter(const char *option);
 
@@ -63,6 +68,8 @@ const char *pare_time_text(double seconds, char *buf, size_t size); /* 1.83 ms *
 
 /* Print text from a file without what could steer a terminal. */
 void pare_put_clean(FILE *f, const char *s);
+
+bool pare_ends_in(const char *s, const char *ending);
 
 /* ---- tables ----------------------------------------------------------------------- */
 

@@ -308,14 +308,6 @@ static int report(struct contest *b, struct pare_err *err)
 
 /* ---- the command ------------------------------------------------------------------------------- */
 
-static void say_notes(const struct pare_inputs *in)
-{
-    for (int i = 0; i < in->n_notes; i++) {
-        pare_put_clean(stderr, in->note[i]);
-        fputc('\n', stderr);
-    }
-}
-
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     struct contest b = { .c = c, .o = c->opts };
@@ -326,7 +318,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
         return pare_fail(err, PARE_ENOMEM, "no memory for %d models", c->n_args);
     for (b.n = 0; b.n < c->n_args && !rc; b.n++) {
         rc = prepare(&b, &b.e[b.n], c->arg[b.n], err);
-        say_notes(&b.e[b.n].s.in);
+        pare_inputs_say(&b.e[b.n].s.in);
     }
     if (!rc)
         rc = measure(&b, err);

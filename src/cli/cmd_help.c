@@ -3,7 +3,6 @@
 
 #include "cli.h"
 #include "../base/arena.h"
-#include "../base/opt.h"
 #include "../op/op.h"
 
 static const char *const value_text[] = {
@@ -31,10 +30,11 @@ void pare_help_all(FILE *f)
           "'pare --version' for the version.\n", f);
 }
 
-/* "[0, 64]", "at least 1", "at most 9", or nothing. */
+/* "0 to 64", "at least 1", "at most 9", or nothing: limits that only keep numbers in an int are
+ * none to a reader. */
 static const char *range_text(const struct pare_opt *o, char *buf, size_t size)
 {
-    bool low = o->min > -1e15, high = o->max < 1e15;
+    bool low = o->min > -2147483647.0, high = o->max < 2147483647.0;
     bool number = o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT ||
                   o->type == PARE_OPT_INTS || o->type == PARE_OPT_FLOATS;
 
@@ -147,15 +147,15 @@ static void print_inputs(const struct pare_op *op)
 
 static int unknown_op(struct pare_cli *c, const char *name, struct pare_err *err)
 {
-    const char *names[512], *best;
+    const char *names[512];
+    char hint[PARE_HINT_TEXT];
     int n = 0;
 
     for (; n < 512 && pare_ops[n]; n++)
         names[n] = pare_ops[n]->type;
-    best = pare_nearest(name, names, n);
-    return pare_misuse(c, err, "unknown operator '%s'%s%s%s", name,
-                       best ? " (did you mean '" : "; 'pare list ops' lists them",
-                       best ? best : "", best ? "'?)" : "");
+    return pare_misuse(c, err, "unknown operator '%s'%s", name,
+                       pare_cli_hint(name, names, n, "; 'pare list ops' lists them", hint,
+                                     sizeof(hint)));
 }
 
 static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
@@ -197,7 +197,8 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct pare_command *cmd;
-    const char *names[64], *best;
+    const char *names[64];
+    char hint[PARE_HINT_TEXT];
     int n = 0;
 
     if (!c->n_args) {
@@ -216,9 +217,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
         return pare_misuse(c, err, "unexpected '%s'", c->arg[1]);
     for (; n < 64 && pare_commands[n]; n++)
         names[n] = pare_commands[n]->name;
-    best = pare_nearest(c->arg[0], names, n);
-    return pare_misuse(c, err, "there is no help for '%s'%s%s%s", c->arg[0],
-                       best ? " (did you mean '" : "", best ? best : "", best ? "'?)" : "");
+    return pare_misuse(c, err, "there is no help for '%s'%s", c->arg[0],
+                       pare_cli_hint(c->arg[0], names, n, "", hint, sizeof(hint)));
 }
 
 const struct pare_command pare_command_help = {

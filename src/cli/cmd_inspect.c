@@ -234,6 +234,12 @@ static void print_ends(const struct look *l)
     printf("\n");
 }
 
+/* None is not worth a number. */
+static const char *share(double part, double whole, char *buf, size_t size)
+{
+    return part > 0 ? pare_percent_text(part, whole, buf, size) : "";
+}
+
 static void print_layers(const struct look *l)
 {
     struct pare_table *t = pare_table_new(l->c->arena, l->o->weights ? "llllrrrrr" : "llllrrrr");
@@ -252,13 +258,15 @@ static void print_layers(const struct look *l)
                        y->shared && !y->params
                            ? "shared"
                            : pare_count_text((double)y->params, p, sizeof(p)),
-                       pare_percent_text((double)y->params, (double)l->params, ps, sizeof(ps)),
+                       share((double)y->params, (double)l->params, ps, sizeof(ps)),
                        pare_count_text(y->macs, m, sizeof(m)),
-                       pare_percent_text(y->macs, l->macs, ms, sizeof(ms)),
+                       share(y->macs, l->macs, ms, sizeof(ms)),
                        pare_percent_text(l->zeros[i], 1, z, sizeof(z)));
     }
-    if (l->n_layers)
-        pare_table_print(t, stdout);
+    if (!l->n_layers)
+        return;
+    pare_table_print(t, stdout);
+    printf("\n");
 }
 
 static void print_nodes(const struct look *l)
@@ -280,6 +288,7 @@ static void print_nodes(const struct look *l)
         k += is_layer;
     }
     pare_table_print(t, stdout);
+    printf("\n");
 }
 
 struct tally {
@@ -318,13 +327,40 @@ static int tally_types(const struct look *l, struct tally **list, int *n, struct
     return 0;
 }
 
+/* Nodes that cannot run for the same reason are named once. */
+static void print_trouble(const struct look *l)
+{
+    if (l->n_bad)
+        printf("%d node%s cannot run:\n", l->n_bad, l->n_bad == 1 ? "" : "s");
+    for (int i = 0; i < l->n_bad; i++) {
+        int same = 0, first = 0;
+
+        while (strcmp(l->bad[first].why, l->bad[i].why) != 0)
+            first++;
+        if (first < i)
+            continue;
+        for (int k = i; k < l->n_bad; k++)
+            same += !strcmp(l->bad[k].why, l->bad[i].why);
+        printf("  node '");
+        pare_put_clean(stdout, l->bad[i].node);
+        printf("' (");
+        pare_put_clean(stdout, l->bad[i].type);
+        if (same > 1)
+            printf(") and %d more: ", same - 1);
+        else
+            printf("): ");
+        pare_put_clean(stdout, l->bad[i].why);
+        printf("\n");
+    }
+}
+
 static int print_totals(const struct look *l, struct pare_err *err)
 {
     char p[PARE_NUM_TEXT], q[PARE_NUM_TEXT], m[PARE_NUM_TEXT];
     struct tally *tally;
     int n;
 
-    printf("\n%d layer%s, %s parameters", l->n_layers, l->n_layers == 1 ? "" : "s",
+    printf("%d layer%s, %s parameters", l->n_layers, l->n_layers == 1 ? "" : "s",
            pare_whole_text(l->params, p, sizeof(p)));
     if (l->loose)
         printf(" (%s in no layer)", pare_whole_text(l->loose, q, sizeof(q)));
@@ -337,19 +373,10 @@ static int print_totals(const struct look *l, struct pare_err *err)
     }
     printf("\n");
     if (l->n_dynamic)
-        printf("%d node%s of a shape that depends on the data\n", l->n_dynamic,
-               l->n_dynamic == 1 ? "" : "s");
-    if (l->n_bad)
-        printf("%d node%s cannot run:\n", l->n_bad, l->n_bad == 1 ? "" : "s");
-    for (int i = 0; i < l->n_bad; i++) {
-        printf("  ");
-        pare_put_clean(stdout, l->bad[i].node);
-        printf(" (");
-        pare_put_clean(stdout, l->bad[i].type);
-        printf("): ");
-        pare_put_clean(stdout, l->bad[i].why);
-        printf("\n");
-    }
+        printf("%d node%s of unknown shape: %s\n", l->n_dynamic, l->n_dynamic == 1 ? "" : "s",
+               l->n_bad ? "behind one that cannot run, or depending on the data"
+                        : "it depends on the data");
+    print_trouble(l);
     return 0;
 }
 

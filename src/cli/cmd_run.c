@@ -1,7 +1,9 @@
 /* cmd_run.c - pare run: run a model on inputs from files, or on random ones. */
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -25,7 +27,7 @@ struct run {
 static const struct pare_opt run_opts[] = {
     { "input", "contents: x.npy, name=x.npy, x.npz or x.pb", PARE_OPT_STRS,
       offsetof(struct run, input), 0, PARE_ANY, NULL, NULL, false },
-    { "output", "write the outputs to this .npz, or the only one to this .npy", PARE_OPT_STR,
+    { "output", "write the outputs to this .npz, or the only one to this .npy or .pb", PARE_OPT_STR,
       offsetof(struct run, output), 0, PARE_ANY, NULL, NULL, false },
     { "check", "compare with the outputs in this test data set, .npz or .npy", PARE_OPT_STR,
       offsetof(struct run, check), 0, PARE_ANY, NULL, NULL, false },
@@ -47,13 +49,6 @@ static const struct pare_opt run_opts[] = {
       false },
     PARE_OPT_END
 };
-
-static bool ends_in(const char *s, const char *ending)
-{
-    size_t n = strlen(s), e = strlen(ending);
-
-    return n >= e && !strcmp(s + n - e, ending);
-}
 
 static bool is_dir(const char *path)
 {
@@ -149,14 +144,16 @@ static int write_outputs(struct pare_cli *c, const struct pare_session *s, const
 
     if (!list)
         return pare_fail(err, PARE_ENOMEM, "no memory for the outputs");
-    if (ends_in(path, ".npy"))
+    if (pare_ends_in(path, ".npy"))
         return pare_npy_write(path, &s->out[0], err);
+    if (pare_ends_in(path, ".pb"))
+        return pare_pb_write(path, &s->out[0], s->io[0].name, err);
     for (int i = 0; i < s->n_out; i++)
         list[i] = (struct pare_named){ s->io[i].name, s->out[i] };
     return pare_npz_write(path, list, s->n_out, err);
 }
 
-/* The expected output i of a data set or an .npz.  *found is false when there is none. */
+/* The expected output i, from a data set, a .npz or a .npy. */
 static int expected(struct pare_cli *c, const struct pare_session *s, const char *from, int i,
                     struct pare_tensor *t, struct pare_err *err)
 {
@@ -170,7 +167,7 @@ static int expected(struct pare_cli *c, const struct pare_session *s, const char
         return path ? pare_pb_read(c->arena, path, t, &name, err)
                     : pare_fail(err, PARE_ENOMEM, "no memory for a path");
     }
-    if (ends_in(from, ".npy"))
+    if (pare_ends_in(from, ".npy"))
         return pare_npy_read(c->arena, from, t, err);
     PARE_TRY(pare_npz_read(c->arena, from, &list, &n, err));
     for (int k = 0; k < n; k++)
@@ -218,13 +215,17 @@ static int check_outputs(struct pare_cli *c, const struct pare_session *s, doubl
 static int check_options(struct pare_cli *c, const struct pare_session *s, struct pare_err *err)
 {
     const struct run *o = c->opts;
+    const char *to = o->output;
 
-    if (o->output && !ends_in(o->output, ".npz") && !(ends_in(o->output, ".npy")))
-        return pare_misuse(c, err, "--output '%s': expected a .npz or .npy file", o->output);
-    if (o->output && ends_in(o->output, ".npy") && s->n_out != 1)
-        return pare_misuse(c, err, "--output '%s': a .npy holds one tensor, the model has %d "
-                           "outputs; use .npz", o->output, s->n_out);
-    if (o->check && !is_dir(o->check) && !ends_in(o->check, ".npz") && !ends_in(o->check, ".npy"))
+    if (to && !pare_ends_in(to, ".npz") && !pare_ends_in(to, ".npy") && !pare_ends_in(to, ".pb"))
+        return pare_misuse(c, err, "--output '%s': expected a .npz, .npy or .pb file", to);
+    if (to && !pare_ends_in(to, ".npz") && s->n_out != 1)
+        return pare_misuse(c, err, "--output '%s': it would hold one tensor, the model has %d "
+                           "outputs; use .npz", to, s->n_out);
+    if (o->check && access(o->check, F_OK))
+        return pare_fail(err, PARE_EIO, "%s: %s", o->check, strerror(errno));
+    if (o->check && !is_dir(o->check) && !pare_ends_in(o->check, ".npz") &&
+        !pare_ends_in(o->check, ".npy"))
         return pare_misuse(c, err, "--check '%s': expected a folder, or a .npz or .npy file",
                            o->check);
     return 0;
@@ -241,10 +242,7 @@ static int prepare(struct pare_cli *c, struct pare_session *s, struct pare_err *
     if (o->check && is_dir(o->check))
         PARE_TRY(pare_inputs_read_set(c, s->model, o->check, &s->in, err));
     PARE_TRY(pare_inputs_shape(c, s->model, &args, &s->in, err));
-    for (int i = 0; i < s->in.n_notes; i++) {
-        pare_put_clean(stderr, s->in.note[i]);
-        fputc('\n', stderr);
-    }
+    pare_inputs_say(&s->in);
     return pare_session_plan(c, s, &opts, (uint64_t)o->seed, err);
 }
 

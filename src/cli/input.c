@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "../base/arena.h"
-#include "../base/opt.h"
 #include "../base/rng.h"
 #include "../io/npy.h"
 #include "../io/npz.h"
@@ -43,18 +42,17 @@ static int find(const struct pare_inputs *in, const char *name)
 static int unknown_input(struct pare_cli *c, const struct pare_inputs *in, const char *name,
                          struct pare_err *err)
 {
-    const char *names[64] = { 0 }, *best;
+    const char *names[64] = { 0 };
+    char hint[PARE_HINT_TEXT], otherwise[PARE_HINT_TEXT] = "";
     int n = 0;
 
-    while (n < in->n && n < 64) {
+    for (; n < in->n && n < 64; n++)
         names[n] = in->io[n].name;
-        n++;
-    }
-    best = pare_nearest(name, names, n);
-    if (!best && n == 1)
-        best = names[0];
-    return pare_misuse(c, err, "the model has no input '%s'%s%s%s", name,
-                       best ? " (did you mean '" : "", best ? best : "", best ? "'?)" : "");
+    if (n)
+        snprintf(otherwise, sizeof(otherwise), "; %s '%s'", n > 1 ? "the first is" : "it has",
+                 names[0]);
+    return pare_misuse(c, err, "the model has no input '%s'%s", name,
+                       pare_cli_hint(name, names, n, otherwise, hint, sizeof(hint)));
 }
 
 /* ---- shapes ------------------------------------------------------------------------ */
@@ -129,23 +127,40 @@ static int apply_shape(struct pare_cli *c, struct pare_inputs *in, const char *a
     return 0;
 }
 
+/* The shape as the file has it, free dimensions by name: "(batch, 3, ?, ?)". */
+static const char *declared(const struct pare_io *io, char *buf, size_t size)
+{
+    size_t at = 1;
+
+    snprintf(buf, size, "(");
+    for (int k = 0; k < io->rank && at < size; k++) {
+        const char *comma = k ? ", " : "";
+
+        if (io->dim[k] >= 0)
+            at += (size_t)snprintf(buf + at, size - at, "%s%" PRId64, comma, io->dim[k]);
+        else
+            at += (size_t)snprintf(buf + at, size - at, "%s%.20s", comma,
+                                   io->sym[k] && *io->sym[k] ? io->sym[k] : "?");
+    }
+    if (at < size)
+        snprintf(buf + at, size - at, ")");
+    return buf;
+}
+
 /* The shape asked for must fit what the file fixes. */
 static int check_shape(struct pare_cli *c, const struct pare_inputs *in, int i,
                        struct pare_err *err)
 {
     const struct pare_io *io = &in->io[i];
-    struct pare_tensor want = { .rank = io->rank };
-    char a[PARE_SHAPE_TEXT], b[PARE_SHAPE_TEXT];
+    char a[PARE_SHAPE_TEXT], b[2 * PARE_SHAPE_TEXT];
     bool fits = io->rank < 0 || io->rank == in->t[i].rank;
 
-    memcpy(want.dim, io->dim, sizeof(want.dim));
     for (int k = 0; k < io->rank && fits; k++)
         fits = io->dim[k] < 0 || io->dim[k] == in->t[i].dim[k];
     if (fits)
         return 0;
-    return pare_misuse(c, err, "input '%s' is %s, the model takes %s (-1 is free)", io->name,
-                       pare_shape_text(&in->t[i], a, sizeof(a)),
-                       pare_shape_text(&want, b, sizeof(b)));
+    return pare_misuse(c, err, "input '%s' is %s, the model takes %s", io->name,
+                       pare_shape_text(&in->t[i], a, sizeof(a)), declared(io, b, sizeof(b)));
 }
 
 static int note(struct pare_inputs *in, const char *text, struct pare_err *err)
@@ -236,13 +251,6 @@ static int take(struct pare_cli *c, struct pare_inputs *in, int i, const struct 
     return 0;
 }
 
-static bool ends_in(const char *s, const char *ending)
-{
-    size_t n = strlen(s), e = strlen(ending);
-
-    return n >= e && !strcmp(s + n - e, ending);
-}
-
 static int read_npz(struct pare_cli *c, struct pare_inputs *in, const char *path,
                     struct pare_err *err)
 {
@@ -290,11 +298,11 @@ static int read_one(struct pare_cli *c, struct pare_inputs *in, const char *arg,
         if (i < 0)
             return unknown_input(c, in, name, err);
     }
-    if (ends_in(path, ".npz") && !name)
+    if (pare_ends_in(path, ".npz") && !name)
         return read_npz(c, in, path, err);
-    if (ends_in(path, ".npy"))
+    if (pare_ends_in(path, ".npy"))
         PARE_TRY(pare_npy_read(c->arena, path, &t, err));
-    else if (ends_in(path, ".pb"))
+    else if (pare_ends_in(path, ".pb"))
         PARE_TRY(pare_pb_read(c->arena, path, &t, &own, err));
     else
         return pare_misuse(c, err, "--input '%s': expected a .npy, .npz or .pb file", arg);
@@ -375,4 +383,12 @@ int pare_inputs_fill(struct pare_cli *c, struct pare_inputs *in, uint64_t seed,
         }
     }
     return 0;
+}
+
+void pare_inputs_say(const struct pare_inputs *in)
+{
+    for (int i = 0; i < in->n_notes; i++) {
+        pare_put_clean(stderr, in->note[i]);
+        fputc('\n', stderr);
+    }
 }

@@ -40,4 +40,7 @@ int pare_inputs_read_set(struct pare_cli *c, const struct pare_model *m, const c
 int pare_inputs_fill(struct pare_cli *c, struct pare_inputs *in, uint64_t seed,
                      struct pare_err *err);
 
+/* What was assumed, on stderr. */
+void pare_inputs_say(const struct pare_inputs *in);
+
 #endif

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli.h"
-#include "../base/opt.h"
 
 #define COMMAND(name) extern const struct pare_command pare_command_##name;
 #include "commands.def"
@@ -38,21 +37,16 @@ int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...)
 
 static int unknown_command(const char *name)
 {
-    const char *names[64], *best;
+    const char *names[64];
+    char hint[PARE_HINT_TEXT];
     int n = 0;
 
-    while (n < 64 && pare_commands[n]) {
+    for (; n < 64 && pare_commands[n]; n++)
         names[n] = pare_commands[n]->name;
-        n++;
-    }
-    best = pare_nearest(name, names, n);
-    fputs("pare: unknown ", stderr);
-    fputs(name[0] == '-' ? "option '" : "command '", stderr);
+    fprintf(stderr, "pare: unknown %s '", name[0] == '-' ? "option" : "command");
     pare_put_clean(stderr, name);
-    if (best)
-        fprintf(stderr, "' (did you mean '%s'?)\n", best);
-    else
-        fputs("'; 'pare help' lists them\n", stderr);
+    fprintf(stderr, "'%s\n",
+            pare_cli_hint(name, names, n, "; 'pare help' lists them", hint, sizeof(hint)));
     return 2;
 }
 

@@ -26,6 +26,18 @@ char pare_cli_letter(const char *option)
     return 0;
 }
 
+const char *pare_cli_hint(const char *typed, const char *const *names, int n,
+                          const char *otherwise, char *buf, size_t size)
+{
+    const char *best = pare_nearest(typed, names, n);
+
+    if (best)
+        snprintf(buf, size, " (did you mean '%s'?)", best);
+    else
+        snprintf(buf, size, "%s", otherwise);
+    return buf;
+}
+
 struct parser {
     const struct pare_command *cmd;
     struct pare_cli *c;
@@ -38,17 +50,19 @@ struct parser {
 
 static int unknown(struct parser *p, const char *typed, const char *name, struct pare_err *err)
 {
-    const char *names[128], *best;
+    const char *names[128];
+    char hint[PARE_HINT_TEXT], otherwise[64];
     int n = 0;
 
-    for (const struct pare_opt *o = p->cmd->opts; o && o->name && n < 128; o++)
-        names[n++] = o->name;
-    best = pare_nearest(name, names, n);
-    if (best)
-        return pare_misuse(p->c, err, "unknown option '%s' for '%s' (did you mean '--%s'?)", typed,
-                           p->cmd->name, best);
-    return pare_misuse(p->c, err, "unknown option '%s' for '%s'; 'pare help %s' lists them", typed,
-                       p->cmd->name, p->cmd->name);
+    for (const struct pare_opt *o = p->cmd->opts; o && o->name && n < 128; o++) {
+        names[n] = pare_sprintf(p->c->arena, "--%s", o->name);
+        n += names[n] != NULL;
+    }
+    snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
+    name = pare_sprintf(p->c->arena, "--%s", name);
+    return pare_misuse(p->c, err, "unknown option '%s' for '%s'%s", typed, p->cmd->name,
+                       pare_cli_hint(name ? name : typed, names, n, otherwise, hint,
+                                     sizeof(hint)));
 }
 
 /* The setting of this option so far, or a new one. */

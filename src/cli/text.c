@@ -85,6 +85,13 @@ const char *pare_time_text(double s, char *buf, size_t size)
     return buf;
 }
 
+bool pare_ends_in(const char *s, const char *ending)
+{
+    size_t n = strlen(s), e = strlen(ending);
+
+    return n >= e && !strcmp(s + n - e, ending);
+}
+
 static bool is_control(unsigned char c)
 {
     return c < 0x20 || c == 0x7f;

@@ -202,34 +202,35 @@ static const char *torch_name(struct pare_arena *a, const struct kind *k,
     return pare_sprintf(a, "%.*s%dd", (int)n - 1, k->torch, spatial < 1 ? 1 : spatial);
 }
 
-/* The constant operand of an Add that is the bias of what `v` holds: one number for each
- * element of its last axis. */
-static struct pare_value *bias_operand(const struct pare_node *add, const struct pare_value *v)
+/* The constant operand of an Add that is the bias of `v`: one number for each of the n elements
+ * along its last axis. */
+static struct pare_value *bias_operand(const struct pare_node *add, const struct pare_value *v,
+                                       int64_t n)
 {
     struct pare_value *b;
 
     if (add->n_in != 2 || strcmp(add->type, "Add") != 0)
         return NULL;
     b = add->in[0] == v ? add->in[1] : add->in[0];
-    if (b == v || !is_const(b) || b->t.rank != 1 || v->t.rank < 1)
-        return NULL;
-    return b->t.dim[0] == v->t.dim[v->t.rank - 1] ? b : NULL;
+    return b != v && is_const(b) && b->t.rank == 1 && b->t.dim[0] == n ? b : NULL;
 }
 
 /* A MatMul whose result only goes into an Add with a constant is one layer with it. */
 static void find_bias(const struct scan *s, const struct kind *k, struct pare_layer_info *l)
 {
     struct pare_node *next;
+    struct pare_value *bias;
 
     l->out = l->node->n_out ? l->node->out[0] : NULL;
     l->bias = is_const(input(l->node, k->bias)) ? input(l->node, k->bias) : NULL;
     if (strcmp(k->type, "MatMul") != 0 || !is_own(s->g, l->out) || s->uses[l->out->id] != 1)
         return;
     next = s->user[l->out->id];
-    if (!next || !bias_operand(next, l->out) || !next->n_out || !next->out[0])
+    bias = next ? bias_operand(next, l->out, l->weight->t.dim[l->weight->t.rank - 1]) : NULL;
+    if (!bias || !next->n_out || !next->out[0])
         return;
     l->add = next;
-    l->bias = bias_operand(next, l->out);
+    l->bias = bias;
     l->out = next->out[0];
 }
 

@@ -8,4 +8,7 @@
 int pare_pb_read(struct pare_arena *a, const char *path, struct pare_tensor *t, const char **name,
                  struct pare_err *err);
 
+int pare_pb_write(const char *path, const struct pare_tensor *t, const char *name,
+                  struct pare_err *err);
+
 #endif

@@ -102,6 +102,14 @@ static int read_tensors(struct pare_arena *a, const char *dir, const char *kind,
     return 0;
 }
 
+/* Some bfloat16 data is stored as the uint16 that it is in numpy. */
+static void fix_bfloat16(struct pare_tensor *t, const struct pare_io *io, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (io[i].dtype == PARE_BF16 && t[i].dtype == PARE_U16)
+            t[i].dtype = PARE_BF16;
+}
+
 /* Sequences and optionals are stored under the same names; only the model tells them apart. */
 static int check_types(const struct pare_model *m, struct pare_err *err)
 {
@@ -145,6 +153,8 @@ static int run_set(const struct run *r, const struct pare_model *m, const char *
                        "the model has %d inputs and %d outputs, the data %d and %d", m->n_in,
                        m->n_out, d->n_in, d->n_out);
     if (!rc) {
+        fix_bfloat16(d->in, m->in, m->n_in);
+        fix_bfloat16(d->want, m->out, m->n_out);
         opts.in = d->in;
         rc = pare_plan_new(m, &opts, &plan, err);
     }

@@ -1,0 +1,1 @@
+pare help >/dev/full

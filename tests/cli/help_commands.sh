@@ -1,0 +1,8 @@
+# Every command explains itself, both ways.
+for c in inspect run bench list help; do
+    pare help $c || exit
+    pare $c --help | cmp - /dev/stdin <<EOF || echo "$c --help differs"
+$(pare help $c)
+EOF
+    echo
+done

@@ -1,0 +1,4 @@
+pare help op Relu
+echo
+pare help op reshape
+pare help op Rellu

@@ -1,0 +1,1 @@
+pare inspect --all models/tiny_cnn.onnx

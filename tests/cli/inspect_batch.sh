@@ -1,0 +1,1 @@
+pare inspect --batch 4 models/tiny_cnn.onnx | tail -n +4

@@ -1,0 +1,1 @@
+pare inspect models/tiny_cnn.onnx

@@ -1,0 +1,1 @@
+pare inspect models/foreign.onnx

@@ -1,0 +1,1 @@
+pare inspect --json --weights models/tiny_text.onnx

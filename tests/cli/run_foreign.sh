@@ -1,0 +1,1 @@
+pare run models/foreign.onnx

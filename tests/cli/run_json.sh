@@ -1,0 +1,1 @@
+pare run models/add.onnx --check models/add_right --json

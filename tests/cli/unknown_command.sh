@@ -1,0 +1,3 @@
+pare insect
+echo $? >&2
+pare wobble

@@ -1,0 +1,7 @@
+pare bench --thread 2 models/add.onnx
+echo $? >&2
+pare inspect --frobnicate models/add.onnx
+echo $? >&2
+pare inspect -x models/add.onnx
+echo $? >&2
+pare --thread

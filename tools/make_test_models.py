@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""make_test_models.py - the tiny models and data of tests/models.
+
+Run it from the project's folder after a change; what it writes is committed, and the same every
+time.  Needs the Python packages onnx and numpy; nothing that is built or tested does.
+"""
+import os
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OUT = sys.argv[1] if len(sys.argv) > 1 else "tests/models"
+
+
+def weights(name, *shape, scale=0.5):
+    """Numbers that look random and need no generator: a sine sampled at odd places."""
+    n = int(np.prod(shape))
+    x = np.sin(np.arange(1, n + 1) * 12.9898 + sum(name.encode())) * scale
+    return numpy_helper.from_array(x.astype(np.float32).reshape(shape), name)
+
+
+def tensor(name, dims, dtype=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, dtype, dims)
+
+
+def save(name, nodes, inputs, outputs, initializers=(), opsets=(("", 13),)):
+    graph = helper.make_graph(nodes, name, inputs, outputs, list(initializers))
+    model = helper.make_model(graph, producer_name="make_test_models", producer_version="1",
+                              ir_version=7,
+                              opset_imports=[helper.make_opsetid(d, v) for d, v in opsets])
+    path = os.path.join(OUT, name + ".onnx")
+    onnx.save(model, path)
+    assert os.path.getsize(path) < 3072, path
+
+
+def put(path, array, name):
+    path = os.path.join(OUT, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(numpy_helper.from_array(array, name).SerializeToString())
+
+
+def tiny_cnn():
+    """As PyTorch exports it: names of weights and scopes of nodes, a free batch."""
+    node = helper.make_node
+    save("tiny_cnn", [
+        node("Conv", ["image", "conv1.weight", "conv1.bias"], ["c1"], "/conv1/Conv",
+             kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("BatchNormalization",
+             ["c1", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var"], ["b1"],
+             "/bn1/BatchNormalization"),
+        node("Relu", ["b1"], ["r1"], "/relu/Relu"),
+        node("MaxPool", ["r1"], ["p1"], "/pool/MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p1", "onnx::Conv_21"], ["c2"], "/block/block.0/conv/Conv",
+             kernel_shape=[1, 1]),
+        node("GlobalAveragePool", ["c2"], ["g"], "/gap/GlobalAveragePool"),
+        node("Flatten", ["g"], ["f"], "/Flatten", axis=1),
+        node("Gemm", ["f", "fc.weight", "fc.bias"], ["scores"], "/fc/Gemm", transB=1),
+    ], [tensor("image", ["batch", 1, 8, 8])], [tensor("scores", ["batch", 5])], [
+        weights("conv1.weight", 4, 1, 3, 3), weights("conv1.bias", 4),
+        weights("bn1.weight", 4), weights("bn1.bias", 4), weights("bn1.running_mean", 4),
+        numpy_helper.from_array(np.array([1, 2, 3, 4], np.float32), "bn1.running_var"),
+        weights("onnx::Conv_21", 6, 4, 1, 1), weights("fc.weight", 5, 6), weights("fc.bias", 5),
+    ])
+
+
+def tiny_text():
+    """An embedding, MatMul + Add as one Linear, a weight used twice, a parameter in no layer."""
+    node = helper.make_node
+    zeros = numpy_helper.to_array(weights("half", 4, 4)).copy()
+    zeros[:2] = 0
+    save("tiny_text", [
+        node("Gather", ["embed.weight", "ids"], ["e"], "/embed/Gather"),
+        node("Add", ["e", "position"], ["x"], "/Add"),
+        node("MatMul", ["x", "onnx::MatMul_9"], ["m1"], "/layers.0/proj/MatMul"),
+        node("Add", ["m1", "layers.0.proj.bias"], ["y1"], "/layers.0/proj/Add"),
+        node("MatMul", ["y1", "onnx::MatMul_12"], ["m2"], "/layers/layers.1/mix/MatMul"),
+        node("MatMul", ["m2", "onnx::MatMul_12"], ["y"], "/layers/layers.1/mix/MatMul_1"),
+    ], [tensor("ids", ["batch", "length"], TensorProto.INT64)],
+        [tensor("y", ["batch", "length", 4])], [
+        weights("embed.weight", 10, 4), weights("position", 1, 1, 4),
+        weights("onnx::MatMul_9", 4, 4), weights("layers.0.proj.bias", 4),
+        numpy_helper.from_array(zeros, "onnx::MatMul_12"),
+    ])
+
+
+def add():
+    """Two inputs and their data: as a data set, with a wrong result, and as .npz."""
+    save("add", [helper.make_node("Add", ["a", "b"], ["sum"], "add")],
+         [tensor("a", [2, 3]), tensor("b", [3])], [tensor("sum", [2, 3])])
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    b = np.array([10, 20, 30], np.float32)
+    wrong = a + b
+    wrong[1, 2] = 36
+    for folder, result in (("add_right", a + b), ("add_wrong", wrong)):
+        put(folder + "/input_0.pb", a, "a")
+        put(folder + "/input_1.pb", b, "b")
+        put(folder + "/output_0.pb", result, "sum")
+    np.savez(os.path.join(OUT, "add_in.npz"), b=b, a=a)
+    np.save(os.path.join(OUT, "add_b.npy"), b)
+
+
+def foreign():
+    """A node of somebody else's: kept, shown, not run."""
+    save("foreign", [
+        helper.make_node("Relu", ["x"], ["r"], "first"),
+        helper.make_node("Mystery", ["r"], ["m"], "second", domain="com.example"),
+        helper.make_node("Relu", ["m"], ["y"], "third"),
+    ], [tensor("x", [1, 4])], [tensor("y", [1, 4])], opsets=(("", 13), ("com.example", 1)))
+
+
+for make in (tiny_cnn, tiny_text, add, foreign):
+    make()
