@@ -26,8 +26,8 @@ char pare_cli_letter(const char *option)
     return 0;
 }
 
-const char *pare_cli_hint(const char *typed, const char *const *names, int n,
-                          const char *otherwise, char *buf, size_t size)
+const char *pare_cli_hint(const char *typed, const char *const *names, int n, const char *otherwise,
+                          char *buf, size_t size)
 {
     const char *best = pare_nearest(typed, names, n);
 
@@ -39,7 +39,7 @@ const char *pare_cli_hint(const char *typed, const char *const *names, int n,
 }
 
 struct parser {
-    const struct pare_command *cmd;
+    const struct pare_cmd *cmd;
     struct pare_cli *c;
     int argc, at;
     char **argv;
@@ -61,8 +61,7 @@ static int unknown(struct parser *p, const char *typed, const char *name, struct
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
     name = pare_sprintf(p->c->arena, "--%s", name);
     return pare_misuse(p->c, err, "unknown option '%s' for '%s'%s", typed, p->cmd->name,
-                       pare_cli_hint(name ? name : typed, names, n, otherwise, hint,
-                                     sizeof(hint)));
+                       pare_cli_hint(name ? name : typed, names, n, otherwise, hint, sizeof(hint)));
 }
 
 /* The setting of this option so far, or a new one. */
@@ -145,7 +144,7 @@ static int take_letter(struct parser *p, const char *typed, struct pare_err *err
 
 static int check_args(struct parser *p, struct pare_err *err)
 {
-    const struct pare_command *cmd = p->cmd;
+    const struct pare_cmd *cmd = p->cmd;
     int n = p->c->n_args;
 
     if (n < cmd->min_args)
@@ -156,7 +155,7 @@ static int check_args(struct parser *p, struct pare_err *err)
     return 0;
 }
 
-int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
+int pare_cli_parse(const struct pare_cmd *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err)
 {
     struct parser p = { .cmd = cmd, .c = c, .argc = argc, .argv = argv };

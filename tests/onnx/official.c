@@ -47,10 +47,10 @@ struct run {
     const char *dir, *only, *pass, *write;
     bool reference, verbose;
     struct pare_arena *arena;
-    struct pare_map listed;         /* the pass list */
-    int count[N_STATUS], wrong;     /* wrong: not as the list says */
-    int seen;                       /* cases run that are listed */
-    FILE *out;                      /* --write */
+    struct pare_map listed;     /* the pass list */
+    int count[N_STATUS], wrong; /* wrong: not as the list says */
+    int seen;                   /* cases run that are listed */
+    FILE *out;                  /* --write */
 };
 
 static const char usage[] =
