@@ -36,5 +36,5 @@ registry() {
 
 registry src/op/ops.def OP src/op pare_op ""
 registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
-registry src/cli/commands.def COMMAND src/cli pare_cmd cmd_
+registry src/cli/commands.def COMMAND src/cli pare_command cmd_
 exit $bad

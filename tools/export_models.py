@@ -11,8 +11,8 @@ For every model that FOLDER does not hold yet, writes
 
 Nothing is downloaded: the weights are random but seeded by the model's name.  Plain random weights
 make poor tests (batch norms that do nothing, zero biases, a zero last layer), so every layer is
-scaled until its output has unit variance on random images, batch norms get the statistics of those
-images, and both are then disturbed a little.
+scaled until its output has unit variance on random images, and batch norms get the statistics of
+those images, disturbed a little.
 """
 import argparse
 import os
@@ -110,19 +110,22 @@ def calibrate(model, x, rng):
             layer.bias /= s
         return out / s
 
-    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    hooks = [m.register_forward_hook(scale) for m in model.modules()
-             if isinstance(m, (nn.Conv2d, nn.Linear))]
-    for m in norms:
-        m.momentum, m.training = 1.0, True
+    # The floor keeps channels that hardly vary from being blown up, and rounding errors with them.
+    def measure(norm, args):
+        var, mean = torch.var_mean(args[0], (0, 2, 3))
+        noise = torch.empty(2, norm.num_features).uniform_(-1, 1, generator=rng)
+        norm.running_var.copy_(var.clamp_min(0.5) * (0.2 * noise[0]).exp())
+        norm.running_mean.copy_(mean + 0.1 * noise[1])
+
+    hooks = []
+    for m in model.modules():
+        if isinstance(m, (nn.Conv2d, nn.Linear)):
+            hooks.append(m.register_forward_hook(scale))
+        elif isinstance(m, nn.BatchNorm2d):
+            hooks.append(m.register_forward_pre_hook(measure))
     model(x)
     for h in hooks:
         h.remove()
-    for m in norms:
-        m.momentum, m.training = 0.1, False
-        noise = torch.empty(2, m.num_features).uniform_(-1, 1, generator=rng)
-        m.running_mean += 0.1 * noise[0] * m.running_var.sqrt()
-        m.running_var *= (0.2 * noise[1]).exp()
 
 
 def save_npz(path, **arrays):

@@ -298,6 +298,8 @@ int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p,
     struct pare_call call = { .site = p, .f = f, .from = sc, .out = out,
                               .depth = sc->call ? sc->call->depth + 1 : 1 };
 
+    if (sc->call)
+        return expand(sc, &call);       /* the outermost call is what people look for */
     return pare_at(sc->b->err, expand(sc, &call), "node '%s' (function %s)", str(p->name),
                    str(p->op_type));
 }

@@ -8,7 +8,7 @@
 
 #define PARE_MAX_NESTING 100            /* messages inside messages */
 #define PARE_MAX_UNPACKED 0x7fffffffu   /* bytes of structures built from a file, weights aside */
-#define PARE_MAX_INLINED 1000000        /* nodes that calls of model functions expand to */
+#define PARE_MAX_INLINED 200000         /* nodes that calls of model functions expand to */
 #define PARE_MAX_EXPANDED 0x10000000u   /* bytes of functions, once for every call */
 #define PARE_MAX_CALLS 64               /* functions calling functions */
 #define PARE_MAX_ATTRS 256              /* of a node that can run, or that calls a function */

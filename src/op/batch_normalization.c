@@ -3,8 +3,9 @@
  * mean and var are the inputs of that name or, in training, the moments of the batch; then the
  * further outputs are
  *     running_mean = mean_in * momentum + mean * (1 - momentum),  the same for var,
- * and, before opset 14, the batch's own mean and variance.  From opset 14 on training_mode says that
- * a node trains; before, it trains when it has these outputs, and before opset 7 unless is_test.
+ * and, before opset 14, the batch's own mean and variance.  From opset 14 on training_mode says
+ * that a node trains; before, it trains when it has these outputs, and before opset 7 unless
+ * is_test.
  */
 #include <math.h>
 

@@ -4,7 +4,7 @@
 static const struct pare_opt bernoulli_attrs[] = {
     PARE_RANDOM_DTYPE(0),
     PARE_RANDOM_SEED,
-    PARE_OPT_END
+    PARE_OPT_END,
 };
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

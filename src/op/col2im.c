@@ -24,7 +24,7 @@ struct grid {
     int rank;
     int64_t image[PARE_MAX_RANK], block[PARE_MAX_RANK], places[PARE_MAX_RANK];
     int64_t dilation[PARE_MAX_RANK], stride[PARE_MAX_RANK], before[PARE_MAX_RANK];
-    int64_t blocks, all_places;     /* products */
+    int64_t blocks, all_places; /* products */
 };
 
 static int read_axis(const struct pare_node *n, struct grid *g, int i, struct pare_err *err)
@@ -59,9 +59,10 @@ static int read_grid(const struct pare_node *n, struct grid *g, struct pare_err 
     if (image.n < 1 || image.n > PARE_MAX_RANK - 2 || block.n != image.n ||
         (a->dilations.n && a->dilations.n != image.n) || (a->pads.n && a->pads.n != 2 * image.n) ||
         (a->strides.n && a->strides.n != image.n))
-        return pare_fail(err, PARE_ESHAPE, "image, block, dilations, pads and strides have %d, %d, "
-                         "%d, %d and %d entries", image.n, block.n, a->dilations.n, a->pads.n,
-                         a->strides.n);
+        return pare_fail(err, PARE_ESHAPE,
+                         "image, block, dilations, pads and strides have %d, %d, "
+                         "%d, %d and %d entries",
+                         image.n, block.n, a->dilations.n, a->pads.n, a->strides.n);
     g->blocks = g->all_places = 1;
     for (int i = 0; i < g->rank; i++) {
         g->image[i] = image.v[i];
@@ -96,8 +97,8 @@ static int64_t landing(const struct grid *g, int64_t in_block, int64_t place)
     int64_t at = 0, pitch = 1;
 
     for (int i = g->rank - 1; i >= 0; i--) {
-        int64_t k = place % g->places[i] * g->stride[i] +
-                    in_block % g->block[i] * g->dilation[i] - g->before[i];
+        int64_t k = place % g->places[i] * g->stride[i] + in_block % g->block[i] * g->dilation[i] -
+                    g->before[i];
 
         if (k < 0 || k >= g->image[i])
             return -1;

@@ -5,7 +5,7 @@ struct compress {
     int64_t axis;
 };
 
-#define NO_AXIS (-0x1p63)   /* INT64_MIN: all elements, whatever the shape */
+#define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, whatever the shape */
 
 static const struct pare_opt compress_attrs[] = {
     { "axis", "the axis to choose along; absent: the input as one row", PARE_OPT_INT,
@@ -15,7 +15,7 @@ static const struct pare_opt compress_attrs[] = {
 
 /* The input as (outer, len, inner), and how many of len there is a condition for. */
 struct frame {
-    int axis;           /* -1: none */
+    int axis; /* -1: none */
     int64_t outer, len, inner, known;
 };
 

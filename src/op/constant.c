@@ -28,8 +28,8 @@ static const struct pare_opt constant_attrs[] = {
       -INFINITY, INFINITY, NULL, NULL, false },
     { "value_int", "an int64 scalar", PARE_OPT_INT, offsetof(struct constant, whole), NO_WHOLE,
       PARE_ANY, NULL, NULL, false },
-    { "value_ints", "an int64 list", PARE_OPT_INTS, offsetof(struct constant, wholes), 0,
-      PARE_ANY, NULL, NULL, false },
+    { "value_ints", "an int64 list", PARE_OPT_INTS, offsetof(struct constant, wholes), 0, PARE_ANY,
+      NULL, NULL, false },
     { "value_string", "a string scalar", PARE_OPT_STR, offsetof(struct constant, text), 0, 0, 0,
       NULL, NULL, false },
     { "value_strings", "a string list", PARE_OPT_STRS, offsetof(struct constant, texts), 0, 0, 0,
@@ -48,9 +48,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
         return 0;
     }
     if (a->reals.v || a->wholes.v || a->texts.v) {
+        enum pare_dtype d = a->wholes.v ? PARE_I64 : PARE_STR;
+
         count = a->reals.v ? a->reals.n : a->wholes.v ? a->wholes.n : a->texts.n;
-        return pare_shape_set(y, a->reals.v ? PARE_F32 : a->wholes.v ? PARE_I64 : PARE_STR, 1,
-                              &count, err);
+        return pare_shape_set(y, a->reals.v ? PARE_F32 : d, 1, &count, err);
     }
     if (a->text)
         return pare_shape_set(y, PARE_STR, 0, NULL, err);
@@ -58,7 +59,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
         return pare_shape_set(y, PARE_F32, 0, NULL, err);
     if (a->whole != INT64_MIN)
         return pare_shape_set(y, PARE_I64, 0, NULL, err);
-    return pare_fail(err, PARE_EUNSUPPORTED, "it has no value, or one of a kind that is not handled");
+    return pare_fail(err, PARE_EUNSUPPORTED, "it has no value of a kind that is handled");
 }
 
 static void put(const struct pare_tensor *y, int64_t i, const struct constant *a)

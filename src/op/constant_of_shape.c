@@ -35,8 +35,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     const struct pare_tensor *y = &n->out[0]->t;
 
     (void)c, (void)err;
-    pare_fill(y->data, pare_numel(y), a->value ? a->value->data : &zero,
-              pare_dtype_size(y->dtype));
+    pare_fill(y->data, pare_numel(y), a->value ? a->value->data : &zero, pare_dtype_size(y->dtype));
     return 0;
 }
 

@@ -13,8 +13,8 @@ struct depth_to_space {
 static const struct pare_opt depth_to_space_attrs[] = {
     { "blocksize", "pixels along each side of a block", PARE_OPT_INT,
       offsetof(struct depth_to_space, blocksize), 1, 1, 1 << 20, NULL, NULL, true },
-    { "mode", "how channels are ordered", PARE_OPT_STR, offsetof(struct depth_to_space, mode), 0,
-      0, 0, "DCR", "DCR|CRD", false },
+    { "mode", "how channels are ordered", PARE_OPT_STR, offsetof(struct depth_to_space, mode), 0, 0,
+      0, "DCR", "DCR|CRD", false },
     PARE_OPT_END
 };
 
@@ -26,9 +26,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
     char buf[PARE_SHAPE_TEXT];
 
     if (x->rank != 4 || x->dim[1] % (b * b))
-        return pare_fail(err, PARE_ESHAPE, "an input (N, C, H, W) with C a multiple of %lld is "
-                         "expected, found %s", (long long)(b * b),
-                         pare_shape_text(x, buf, sizeof(buf)));
+        return pare_fail(err, PARE_ESHAPE,
+                         "an input (N, C, H, W) with C a multiple of %lld is "
+                         "expected, found %s",
+                         (long long)(b * b), pare_shape_text(x, buf, sizeof(buf)));
     dim[0] = x->dim[0];
     dim[1] = x->dim[1] / (b * b);
     PARE_TRY(pare_mul_size(x->dim[2], b, &dim[2], err));

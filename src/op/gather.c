@@ -9,9 +9,9 @@ struct gather {
 };
 
 static const struct pare_opt gather_attrs[] = {
-    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
-      offsetof(struct gather, axis), 0, PARE_ANY, NULL, NULL, false },
-    PARE_OPT_END
+    { "axis", "the axis that the indices choose from", PARE_OPT_INT, offsetof(struct gather, axis),
+      0, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END,
 };
 
 static int axis_of(const struct pare_node *n)

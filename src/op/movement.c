@@ -1,8 +1,8 @@
 /* movement.c - what operators that only move elements share. */
 #include "movement.h"
 
-int pare_list_read(const struct pare_node *n, int i, struct pare_ints attr,
-                   struct pare_list *list, struct pare_err *err)
+int pare_list_read(const struct pare_node *n, int i, struct pare_ints attr, struct pare_list *list,
+                   struct pare_err *err)
 {
     const struct pare_tensor *t = pare_given(n, i);
 
@@ -37,11 +37,25 @@ int pare_axes_read(const struct pare_node *n, int i, struct pare_ints attr, int 
     return 0;
 }
 
+int pare_choice(const char *choices, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (int i = 0; choices; i++) {
+        const char *bar = strchr(choices, '|');
+
+        if (!strncmp(choices, name, len) && (choices[len] == '|' || !choices[len]))
+            return i;
+        choices = bar ? bar + 1 : NULL;
+    }
+    return 0;
+}
+
 int pare_add_size(int64_t a, int64_t b, int64_t *sum, struct pare_err *err)
 {
     if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b)
-        return pare_fail(err, PARE_ELIMIT, "a dimension of %lld + %lld does not fit",
-                         (long long)a, (long long)b);
+        return pare_fail(err, PARE_ELIMIT, "a dimension of %lld + %lld does not fit", (long long)a,
+                         (long long)b);
     *sum = a + b;
     return 0;
 }
@@ -49,8 +63,8 @@ int pare_add_size(int64_t a, int64_t b, int64_t *sum, struct pare_err *err)
 int pare_mul_size(int64_t a, int64_t b, int64_t *product, struct pare_err *err)
 {
     if (a < 0 || b < 0 || (b && a > INT64_MAX / b))
-        return pare_fail(err, PARE_ELIMIT, "a dimension of %lld x %lld does not fit",
-                         (long long)a, (long long)b);
+        return pare_fail(err, PARE_ELIMIT, "a dimension of %lld x %lld does not fit", (long long)a,
+                         (long long)b);
     *product = a * b;
     return 0;
 }
@@ -176,16 +190,16 @@ struct plane {
     ptrdiff_t from_row, from_col, to_row, to_col;
 };
 
-#define COPY_PLANE(name, bytes)                                                                \
-    static void name(char *dst, const char *src, const struct plane *p, size_t size)           \
-    {                                                                                          \
-        (void)size;                                                                            \
-        for (int64_t r = 0; r < p->rows; r += TILE)                                            \
-            for (int64_t c = 0; c < p->cols; c += TILE)                                        \
-                for (int64_t i = r; i < LEAST(r + TILE, p->rows); i++)                         \
-                    for (int64_t j = c; j < LEAST(c + TILE, p->cols); j++)                     \
-                        memcpy(dst + i * p->to_row + j * p->to_col,                            \
-                               src + i * p->from_row + j * p->from_col, (bytes));              \
+#define COPY_PLANE(name, bytes)                                                      \
+    static void name(char *dst, const char *src, const struct plane *p, size_t size) \
+    {                                                                                \
+        (void)size;                                                                  \
+        for (int64_t r = 0; r < p->rows; r += TILE)                                  \
+            for (int64_t c = 0; c < p->cols; c += TILE)                              \
+                for (int64_t i = r; i < LEAST(r + TILE, p->rows); i++)               \
+                    for (int64_t j = c; j < LEAST(c + TILE, p->cols); j++)           \
+                        memcpy(dst + i * p->to_row + j * p->to_col,                  \
+                               src + i * p->from_row + j * p->from_col, (bytes));    \
     }
 COPY_PLANE(copy_plane1, 1)
 COPY_PLANE(copy_plane2, 2)
@@ -234,10 +248,10 @@ void pare_move(void *dst, const void *src, size_t size, const struct pare_move *
         pare_move_axis(&s, 1, 1, 1);
     pair_dense_axes(&s);
     copy = plane_copier(&s, size);
-    a = s.rank - 2;     /* the row axis; there is none in a single run */
-    p = (struct plane){ a < 0 ? 1 : s.dim[a], s.dim[s.rank - 1],
+    a = s.rank - 2; /* the row axis; there is none in a single run */
+    p = (struct plane){ a < 0 ? 1 : s.dim[a],          s.dim[s.rank - 1],
                         a < 0 ? 0 : s.from[a] * bytes, s.from[s.rank - 1] * bytes,
-                        a < 0 ? 0 : s.to[a] * bytes, s.to[s.rank - 1] * bytes };
+                        a < 0 ? 0 : s.to[a] * bytes,   s.to[s.rank - 1] * bytes };
     do {
         copy(to, from, &p, size);
         for (i = a - 1; i >= 0; i--) {
@@ -260,8 +274,8 @@ static void pick_row(char *y, const char *x, const int64_t *at, int64_t count, s
             pare_copy_one(y + (size_t)j * run, x + (size_t)at[j] * run, run);
 }
 
-void pare_pick(const struct pare_tensor *y, const struct pare_tensor *x,
-               int64_t *const *at, const void *fill)
+void pare_pick(const struct pare_tensor *y, const struct pare_tensor *x, int64_t *const *at,
+               const void *fill)
 {
     size_t size = pare_dtype_size(y->dtype), run;
     int64_t idx[PARE_MAX_RANK] = { 0 }, stride[PARE_MAX_RANK], row;

@@ -25,15 +25,18 @@ static inline bool pare_is_empty(const struct pare_tensor *t)
 
 /* A few numbers that older operator sets keep in an attribute and newer ones in an input. */
 struct pare_list {
-    int n;                          /* -1 when there is neither */
+    int n; /* -1 when there is neither */
     int64_t v[PARE_MAX_RANK];
 };
-int pare_list_read(const struct pare_node *n, int i, struct pare_ints attr,
-                   struct pare_list *list, struct pare_err *err);   /* input i wins */
+int pare_list_read(const struct pare_node *n, int i, struct pare_ints attr, struct pare_list *list,
+                   struct pare_err *err); /* input i wins */
 
 /* The same for axes of a tensor of `rank` dimensions: each made positive, none twice. */
 int pare_axes_read(const struct pare_node *n, int i, struct pare_ints attr, int rank,
                    struct pare_list *axes, struct pare_err *err);
+
+/* The place of a name in a list "one|two|three". */
+int pare_choice(const char *choices, const char *name);
 
 /* a + b, a * b; an error when the result does not fit. */
 int pare_add_size(int64_t a, int64_t b, int64_t *sum, struct pare_err *err);
@@ -70,8 +73,8 @@ void pare_move_axis(struct pare_move *m, int64_t dim, int64_t from, int64_t to);
 
 /* y[i, j, ...] = x[at[0][i], at[1][j], ...].  A NULL list is 0, 1, 2, ...; where a list has a
  * negative number y gets the element at `fill`. */
-void pare_pick(const struct pare_tensor *y, const struct pare_tensor *x,
-               int64_t *const *at, const void *fill);
+void pare_pick(const struct pare_tensor *y, const struct pare_tensor *x, int64_t *const *at,
+               const void *fill);
 
 /* n times the element at `value`. */
 void pare_fill(void *dst, int64_t n, const void *value, size_t size);
@@ -96,10 +99,11 @@ void pare_ties_kept(const struct pare_node *n, struct pare_ties *t, const bool *
 
 int pare_concat_axis(const struct pare_node *n);
 
-void pare_transpose_perm(const struct pare_node *n, int *perm);     /* out axis i is in axis perm[i] */
+/* Axis i of the output is axis perm[i] of the input. */
+void pare_transpose_perm(const struct pare_node *n, int *perm);
 
 int pare_split_axis(const struct pare_node *n);
-int64_t pare_split_size(const struct pare_node *n, int i);          /* of output i, absent or not */
+int64_t pare_split_size(const struct pare_node *n, int i); /* of output i, absent or not */
 
 /* Along axis i the result has count[i] elements: start[i], start[i] + step[i], ...  Fails where
  * infer would. */

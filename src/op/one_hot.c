@@ -9,9 +9,9 @@ struct one_hot {
 };
 
 static const struct pare_opt one_hot_attrs[] = {
-    { "axis", "where the new axis goes in the result", PARE_OPT_INT,
-      offsetof(struct one_hot, axis), -1, PARE_ANY, NULL, NULL, false },
-    PARE_OPT_END
+    { "axis", "where the new axis goes in the result", PARE_OPT_INT, offsetof(struct one_hot, axis),
+      -1, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END,
 };
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -25,8 +25,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
     if (at->dtype == PARE_STR || depth->dtype == PARE_STR)
         return pare_fail(err, PARE_ESHAPE, "indices and depth must be numbers, not strings");
     if (pare_numel(depth) != 1 || pare_numel(values) != 2)
-        return pare_fail(err, PARE_ESHAPE, "depth must be one number and values two, found %lld "
-                         "and %lld", (long long)pare_numel(depth), (long long)pare_numel(values));
+        return pare_fail(err, PARE_ESHAPE,
+                         "depth must be one number and values two, found %lld "
+                         "and %lld",
+                         (long long)pare_numel(depth), (long long)pare_numel(values));
     if (rank > PARE_MAX_RANK)
         return pare_fail(err, PARE_ELIMIT, "the result has %d dimensions, at most %d are handled",
                          rank, PARE_MAX_RANK);
@@ -57,7 +59,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         return 0;
     pare_fill(y->data, pare_numel(y), off, size);
     for (int64_t i = 0; i < count; i++) {
-        double v = pare_get(at, i);     /* wide enough: a depth beyond 2^53 fits no memory */
+        double v = pare_get(at, i); /* wide enough: a depth beyond 2^53 fits no memory */
         int64_t k;
 
         if (!(v >= (double)-depth && v < (double)depth))
@@ -65,7 +67,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         k = (int64_t)v;
         k = k < 0 ? k + depth : k;
         pare_copy_one((char *)y->data +
-                      (size_t)((i / inner * depth + k) * inner + i % inner) * size, on, size);
+                          (size_t)((i / inner * depth + k) * inner + i % inner) * size,
+                      on, size);
     }
     return 0;
 }

@@ -91,9 +91,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
         PARE_TRY(pare_add_size(x->dim[i], before[i], &dim[i], err));
         PARE_TRY(pare_add_size(dim[i], after[i], &dim[i], err));
         if (dim[i] < 0)
-            return pare_fail(err, PARE_ESHAPE, "pads %lld and %lld leave nothing of a dimension "
-                             "of %lld", (long long)before[i], (long long)after[i],
-                             (long long)x->dim[i]);
+            return pare_fail(err, PARE_ESHAPE,
+                             "pads %lld and %lld leave nothing of a dimension "
+                             "of %lld",
+                             (long long)before[i], (long long)after[i], (long long)x->dim[i]);
         if (left <= 0 && dim[i] > 0 && strcmp(a->mode, "constant"))
             return pare_fail(err, PARE_ESHAPE, "axis %d has no element to pad with", i);
     }
@@ -126,7 +127,7 @@ static int64_t source(const char *mode, int64_t k, int64_t len)
         return k < 0 ? 0 : k >= len ? len - 1 : k;
     if (!strcmp(mode, "wrap"))
         return k % len + (k % len < 0 ? len : 0);
-    k = k % period + (k % period < 0 ? period : 0);     /* reflect: 0 1 2 3 2 1 0 1 ... */
+    k = k % period + (k % period < 0 ? period : 0); /* reflect: 0 1 2 3 2 1 0 1 ... */
     return k < len ? k : period - k;
 }
 

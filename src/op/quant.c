@@ -5,14 +5,21 @@
 
 void pare_quant_range(enum pare_dtype d, int *lo, int *hi)
 {
-    switch ((int)d) {
-    case PARE_I8: *lo = INT8_MIN; *hi = INT8_MAX; break;
-    case PARE_U16: *lo = 0; *hi = UINT16_MAX; break;
-    case PARE_I16: *lo = INT16_MIN; *hi = INT16_MAX; break;
-    case PARE_U4: *lo = 0; *hi = 15; break;
-    case PARE_I4: *lo = -8; *hi = 7; break;
-    default: *lo = 0; *hi = UINT8_MAX; break;
-    }
+    static const struct {
+        enum pare_dtype d;
+        int lo, hi;
+    } range[] = {
+        { PARE_U8, 0, UINT8_MAX },   { PARE_I8, INT8_MIN, INT8_MAX },
+        { PARE_U16, 0, UINT16_MAX }, { PARE_I16, INT16_MIN, INT16_MAX },
+        { PARE_U4, 0, 15 },          { PARE_I4, -8, 7 },
+    };
+
+    *lo = *hi = 0;
+    for (size_t i = 0; i < sizeof(range) / sizeof(*range); i++)
+        if (range[i].d == d) {
+            *lo = range[i].lo;
+            *hi = range[i].hi;
+        }
 }
 
 int pare_quant_type(const struct pare_tensor *t, const char *what, uint32_t types,

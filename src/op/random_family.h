@@ -8,35 +8,43 @@
 
 #include "movement.h"
 
-#define PARE_NO_SEED 1e300  /* no float32 is */
+#define PARE_NO_SEED 1e300 /* no float32 is */
 
 /* All these operators' attributes; each lists those that it has. */
 struct pare_random {
-    double seed, low, high;     /* RandomNormal: mean and scale are low and high */
-    int64_t dtype;              /* 0: absent */
+    double seed, low, high; /* RandomNormal: mean and scale are low and high */
+    int64_t dtype;          /* 0: absent */
     struct pare_ints shape;
 };
 
 /* One row of an attribute table. */
 #define PARE_RANDOM_SEED                                                                       \
-    { "seed", "where the numbers start", PARE_OPT_FLOAT, offsetof(struct pare_random, seed),   \
-      PARE_NO_SEED, PARE_ANY, NULL, NULL, false }
-#define PARE_RANDOM_DTYPE(def)                                                                 \
-    { "dtype", "the element type of the result", PARE_OPT_INT,                                 \
-      offsetof(struct pare_random, dtype), (def), 0, 64, NULL, NULL, false }
-#define PARE_RANDOM_SHAPE                                                                      \
-    { "shape", "the shape of the result", PARE_OPT_INTS, offsetof(struct pare_random, shape), 0, \
-      0, 1e15, NULL, NULL, true }
-#define PARE_RANDOM_REAL(name, help, field, def)                                               \
-    { name, help, PARE_OPT_FLOAT, offsetof(struct pare_random, field), (def), PARE_ANY, NULL,  \
-      NULL, false }
+    {                                                                                          \
+        "seed", "where the numbers start", PARE_OPT_FLOAT, offsetof(struct pare_random, seed), \
+            PARE_NO_SEED, PARE_ANY, NULL, NULL, false                                          \
+    }
+#define PARE_RANDOM_DTYPE(def)                                                   \
+    {                                                                            \
+        "dtype", "the element type of the result", PARE_OPT_INT,                 \
+            offsetof(struct pare_random, dtype), (def), 0, 64, NULL, NULL, false \
+    }
+#define PARE_RANDOM_SHAPE                                                                          \
+    {                                                                                              \
+        "shape", "the shape of the result", PARE_OPT_INTS, offsetof(struct pare_random, shape), 0, \
+            0, 1e15, NULL, NULL, true                                                              \
+    }
+#define PARE_RANDOM_REAL(name, help, field, def)                                                \
+    {                                                                                           \
+        name, help, PARE_OPT_FLOAT, offsetof(struct pare_random, field), (def), PARE_ANY, NULL, \
+            NULL, false                                                                         \
+    }
 
 /* The shape of input 0, or of the attribute when there are no inputs. */
 int pare_random_infer(struct pare_node *n, struct pare_err *err);
 
 uint64_t pare_random_start(const struct pare_node *n);
-double pare_random_uniform(uint64_t *state);    /* in (0, 1) */
-double pare_random_normal(uint64_t *state);     /* mean 0, deviation 1 */
+double pare_random_uniform(uint64_t *state); /* in (0, 1) */
+double pare_random_normal(uint64_t *state);  /* mean 0, deviation 1 */
 
 /* Output 0 = low + (high - low) u, and mean + scale z. */
 int pare_forward_uniform(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);

@@ -3,10 +3,8 @@
 
 static const struct pare_opt random_normal_like_attrs[] = {
     PARE_RANDOM_REAL("mean", "the mean", low, 0),
-    PARE_RANDOM_REAL("scale", "the standard deviation", high, 1),
-    PARE_RANDOM_DTYPE(0),
-    PARE_RANDOM_SEED,
-    PARE_OPT_END
+    PARE_RANDOM_REAL("scale", "the standard deviation", high, 1), PARE_RANDOM_DTYPE(0),
+    PARE_RANDOM_SEED, PARE_OPT_END
 };
 
 const struct pare_op pare_op_random_normal_like = {

@@ -3,10 +3,8 @@
 
 static const struct pare_opt random_uniform_like_attrs[] = {
     PARE_RANDOM_REAL("low", "the smallest number", low, 0),
-    PARE_RANDOM_REAL("high", "what all numbers are below", high, 1),
-    PARE_RANDOM_DTYPE(0),
-    PARE_RANDOM_SEED,
-    PARE_OPT_END
+    PARE_RANDOM_REAL("high", "what all numbers are below", high, 1), PARE_RANDOM_DTYPE(0),
+    PARE_RANDOM_SEED, PARE_OPT_END
 };
 
 const struct pare_op pare_op_random_uniform_like = {

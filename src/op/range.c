@@ -65,20 +65,19 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     (void)c, (void)err;
     switch ((int)y->dtype) {
-#define REAL(d, ctype)                                                                         \
-    case d:                                                                                    \
-        for (int64_t i = 0; i < count; i++)                                                    \
-            ((ctype *)y->data)[i] =                                                            \
-                (ctype)(pare_get(start, 0) + (double)i * pare_get(delta, 0));                  \
+#define REAL(d, ctype)                                                                            \
+    case d:                                                                                       \
+        for (int64_t i = 0; i < count; i++)                                                       \
+            ((ctype *)y->data)[i] = (ctype)(pare_get(start, 0) + (double)i * pare_get(delta, 0)); \
         break;
-#define WHOLE(d, ctype)                                                                        \
-    case d:                                                                                    \
-        for (int64_t i = 0; i < count; i++)                                                    \
-            ((ctype *)y->data)[i] = (ctype)((uint64_t)pare_get_int(start, 0) +                 \
-                                            (uint64_t)i * (uint64_t)pare_get_int(delta, 0));   \
+#define WHOLE(d, ctype)                                                                      \
+    case d:                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                                  \
+            ((ctype *)y->data)[i] = (ctype)((uint64_t)pare_get_int(start, 0) +               \
+                                            (uint64_t)i * (uint64_t)pare_get_int(delta, 0)); \
         break;
-    PARE_FLOAT_TYPES(REAL)
-    PARE_INT_TYPES(WHOLE)
+        PARE_FLOAT_TYPES(REAL)
+        PARE_INT_TYPES(WHOLE)
 #undef REAL
 #undef WHOLE
     default: break;

@@ -74,8 +74,7 @@ static int read_roi(const struct pare_node *n, const struct pare_list *axes, str
         a->start = pare_get(roi, k);
         a->end = pare_get(roi, k + axes->n);
         if (!isfinite(a->start) || !isfinite(a->end))
-            return pare_fail(err, PARE_ESHAPE, "roi from %g to %g is not finite", a->start,
-                             a->end);
+            return pare_fail(err, PARE_ESHAPE, "roi from %g to %g is not finite", a->start, a->end);
     }
     return 0;
 }
@@ -90,8 +89,8 @@ static int keep_aspect(const struct pare_tensor *sizes, const struct pare_list *
     for (int k = 0; k < axes->n; k++) {
         double s;
 
-        PARE_TRY(pare_resize_to(&r->axis[axes->v[k]], pare_get_int(sizes, k), (int)axes->v[k],
-                                err));
+        PARE_TRY(
+            pare_resize_to(&r->axis[axes->v[k]], pare_get_int(sizes, k), (int)axes->v[k], err));
         s = (double)r->axis[axes->v[k]].out / fmax(1, (double)r->axis[axes->v[k]].in);
         scale = not_larger ? fmin(scale, s) : fmax(scale, s);
     }
@@ -149,8 +148,7 @@ static int read_node(const struct pare_node *n, struct pare_resize *r, struct pa
     *r = (struct pare_resize){
         .mode = pare_choice(PARE_RESIZE_MODES, a->mode),
         .coord = n->version < 11 ? PARE_ASYMMETRIC : pare_choice(PARE_RESIZE_COORDS, a->coord),
-        .rounding = n->version < 11 ? PARE_SIMPLE
-                                    : pare_choice(PARE_RESIZE_ROUNDINGS, a->rounding),
+        .rounding = n->version < 11 ? PARE_SIMPLE : pare_choice(PARE_RESIZE_ROUNDINGS, a->rounding),
         .exclude_outside = a->exclude_outside,
         .antialias = a->antialias,
         .cubic_a = a->cubic_a,

@@ -9,20 +9,6 @@
 
 #include <math.h>
 
-int pare_choice(const char *choices, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (int i = 0; choices; i++) {
-        const char *bar = strchr(choices, '|');
-
-        if (!strncmp(choices, name, len) && (choices[len] == '|' || !choices[len]))
-            return i;
-        choices = bar ? bar + 1 : NULL;
-    }
-    return 0;
-}
-
 void pare_resize_start(struct pare_resize *r, const struct pare_tensor *x)
 {
     r->rank = x->rank;
@@ -71,25 +57,20 @@ static double unscaled(const struct pare_resize *r, const struct pare_resize_axi
 static double origin(const struct pare_resize *r, const struct pare_resize_axis *a, int64_t k)
 {
     double x = (double)k, in = (double)a->in, out = (double)a->out;
-    double length = a->whole ? out : a->scale * in;     /* of the result, before it was cut */
+    double length = a->whole ? out : (double)(float)(a->scale * in); /* before it was cut */
 
     switch (r->coord) {
-    case PARE_PYTORCH_HALF_PIXEL:
-        return length == 1 ? -0.5 : unscaled(r, a, x + 0.5) - 0.5;
-    case PARE_ALIGN_CORNERS:
-        return length == 1 ? 0 : x * (in - 1) / (length - 1);
-    case PARE_ASYMMETRIC:
-        return unscaled(r, a, x);
-    case PARE_TF_HALF_PIXEL_FOR_NN:
-        return unscaled(r, a, x + 0.5);
+    case PARE_PYTORCH_HALF_PIXEL: return length == 1 ? -0.5 : unscaled(r, a, x + 0.5) - 0.5;
+    case PARE_ALIGN_CORNERS: return length == 1 ? 0 : x * (in - 1) / (length - 1);
+    case PARE_ASYMMETRIC: return unscaled(r, a, x);
+    case PARE_TF_HALF_PIXEL_FOR_NN: return unscaled(r, a, x + 0.5);
     case PARE_TF_CROP_AND_RESIZE:
         if (a->out == 1)
             return (a->start + a->end) * (in - 1) / 2;
         return a->start * (in - 1) + x * (a->end - a->start) * (in - 1) / (out - 1);
     case PARE_HALF_PIXEL_SYMMETRIC:
         return in / 2 * (1 - out / length) + unscaled(r, a, x + 0.5) - 0.5;
-    default:
-        return unscaled(r, a, x + 0.5) - 0.5;
+    default: return unscaled(r, a, x + 0.5) - 0.5;
     }
 }
 
@@ -157,10 +138,10 @@ static int forward_nearest(struct pare_node *n, struct pare_ctx *c, const struct
 /* ---- linear and cubic ------------------------------------------------------------ */
 
 struct taps {
-    int64_t n;          /* per position */
-    int64_t *at;        /* out * n of them */
+    int64_t n;   /* per position */
+    int64_t *at; /* out * n of them */
     double *w;
-    bool *outside;      /* per position */
+    bool *outside; /* per position */
     bool moves;
 };
 
@@ -176,7 +157,7 @@ static double cubic(double x, double a)
 /* Antialiasing stretches the kernel over all source elements that a result element covers. */
 static double stretch(const struct pare_resize *r, const struct pare_resize_axis *a)
 {
-    double least = 0.5 / (double)a->in;     /* what covers the input twice */
+    double least = 0.5 / (double)a->in; /* what covers the input twice */
 
     if (!r->antialias || a->scale >= 1)
         return 1;
@@ -239,19 +220,18 @@ struct pass {
     int64_t outer, in, out, inner;
 };
 
-#define APPLY(name, real)                                                                      \
-    PARE_SIMD static void name(real *y, const real *x, const struct pass *p,                   \
-                               const struct taps *t)                                           \
-    {                                                                                          \
-        for (int64_t o = 0; o < p->outer; o++, x += p->in * p->inner)                          \
-            for (int64_t k = 0; k < p->out; k++, y += p->inner)                                \
-                for (int64_t i = 0; i < t->n; i++) {                                           \
-                    const real *q = x + t->at[k * t->n + i] * p->inner;                        \
-                    real w = (real)t->w[k * t->n + i];                                         \
-                                                                                               \
-                    for (int64_t j = 0; j < p->inner; j++)                                     \
-                        y[j] = i ? y[j] + w * q[j] : w * q[j];                                 \
-                }                                                                              \
+#define APPLY(name, real)                                                                          \
+    PARE_SIMD static void name(real *y, const real *x, const struct pass *p, const struct taps *t) \
+    {                                                                                              \
+        for (int64_t o = 0; o < p->outer; o++, x += p->in * p->inner)                              \
+            for (int64_t k = 0; k < p->out; k++, y += p->inner)                                    \
+                for (int64_t i = 0; i < t->n; i++) {                                               \
+                    const real *q = x + t->at[k * t->n + i] * p->inner;                            \
+                    real w = (real)t->w[k * t->n + i];                                             \
+                                                                                                   \
+                    for (int64_t j = 0; j < p->inner; j++)                                         \
+                        y[j] = i ? y[j] + w * q[j] : w * q[j];                                     \
+                }                                                                                  \
     }
 APPLY(apply_float, float)
 APPLY(apply_double, double)
@@ -306,7 +286,7 @@ static int store(const struct pare_tensor *y, const struct pare_tensor *from, st
     case PARE_I32: low = INT32_MIN, high = INT32_MAX; break;
     case PARE_U32: high = UINT32_MAX; break;
     case PARE_U64: high = 0x1p64; break;
-    default: break;     /* the conversion of others keeps within bounds */
+    default: break; /* the conversion of others keeps within bounds */
     }
     for (int64_t i = 0; high > 0 && i < count; i++)
         v[i] = v[i] < low ? low : v[i] > high ? high : v[i];

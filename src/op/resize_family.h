@@ -8,8 +8,8 @@
 #define PARE_RESIZE_MODES "nearest|linear|cubic"
 enum { PARE_NEAREST, PARE_LINEAR, PARE_CUBIC };
 
-#define PARE_RESIZE_COORDS                                                                     \
-    "half_pixel|pytorch_half_pixel|align_corners|asymmetric|tf_half_pixel_for_nn|"             \
+#define PARE_RESIZE_COORDS                                                         \
+    "half_pixel|pytorch_half_pixel|align_corners|asymmetric|tf_half_pixel_for_nn|" \
     "tf_crop_and_resize|half_pixel_symmetric"
 enum {
     PARE_HALF_PIXEL,
@@ -27,17 +27,14 @@ enum {
     PARE_ROUND_PREFER_CEIL,
     PARE_FLOOR,
     PARE_CEIL,
-    PARE_SIMPLE,    /* before operator set 11: up where the axis shrinks, else down */
+    PARE_SIMPLE, /* before operator set 11: up where the axis shrinks, else down */
 };
-
-/* The place of a name in a list "one|two|three". */
-int pare_choice(const char *choices, const char *name);
 
 struct pare_resize_axis {
     int64_t in, out;
     double scale;
-    bool whole;             /* the size was given, and scale is out / in */
-    double start, end;      /* tf_crop_and_resize: the part that is sampled, as a fraction */
+    bool whole;        /* the size was given, and scale is out / in */
+    double start, end; /* tf_crop_and_resize: the part that is sampled, as a fraction */
 };
 
 struct pare_resize {

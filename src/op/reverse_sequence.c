@@ -20,13 +20,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
     char buf[PARE_SHAPE_TEXT];
 
     if (x->rank < 2 || a->batch_axis == a->time_axis)
-        return pare_fail(err, PARE_ESHAPE, "two different axes are needed, found axes %lld and "
-                         "%lld of %s", (long long)a->batch_axis, (long long)a->time_axis,
+        return pare_fail(err, PARE_ESHAPE,
+                         "two different axes are needed, found axes %lld and "
+                         "%lld of %s",
+                         (long long)a->batch_axis, (long long)a->time_axis,
                          pare_shape_text(x, buf, sizeof(buf)));
     if (len->rank != 1 || len->dim[0] != x->dim[a->batch_axis])
-        return pare_fail(err, PARE_ESHAPE, "the lengths are %s, one is needed for each of %lld "
-                         "sequences", pare_shape_text(len, buf, sizeof(buf)),
-                         (long long)x->dim[a->batch_axis]);
+        return pare_fail(err, PARE_ESHAPE,
+                         "the lengths are %s, one is needed for each of %lld "
+                         "sequences",
+                         pare_shape_text(len, buf, sizeof(buf)), (long long)x->dim[a->batch_axis]);
     return pare_infer_same(n, err);
 }
 

@@ -1,9 +1,9 @@
 /* rnn_family.c - what RNN, GRU and LSTM share: shapes, activations, and the loop over steps. */
 #include "rnn_family.h"
 
-#include <math.h>
 #include <strings.h>
 
+#include "../tensor/vmath.h"
 #include "matrix.h"
 
 enum { X, W, R, B, LENS, H0, C0, P };           /* inputs */
@@ -11,21 +11,27 @@ enum { MAX_ACT = 6 };                           /* three of an LSTM, in two dire
 
 /* ---- activations --------------------------------------------------------------- */
 
-static float act_relu(float x, float a, float b) { (void)a, (void)b; return x > 0 ? x : 0; }
-static float act_tanh(float x, float a, float b) { (void)a, (void)b; return tanhf(x); }
-static float act_sigmoid(float x, float a, float b) { (void)a, (void)b; return 1 / (1 + expf(-x)); }
-static float act_affine(float x, float a, float b) { return a * x + b; }
-static float act_leaky(float x, float a, float b) { (void)b; return x >= 0 ? x : a * x; }
-static float act_threshold(float x, float a, float b) { (void)b; return x >= a ? x : 0; }
-static float act_scaled_tanh(float x, float a, float b) { return a * tanhf(b * x); }
-static float act_hard_sigmoid(float x, float a, float b) { return fminf(fmaxf(a * x + b, 0), 1); }
-static float act_elu(float x, float a, float b) { (void)b; return x >= 0 ? x : a * expm1f(x); }
-static float act_softsign(float x, float a, float b) { (void)a, (void)b; return x / (1 + fabsf(x)); }
-static float act_softplus(float x, float a, float b)
-{
-    (void)a, (void)b;
-    return fmaxf(x, 0) + log1pf(expf(-fabsf(x)));
-}
+#define ACT(name, expr)                                                                        \
+    PARE_SIMD static void name(float *v, int64_t n, float alpha, float beta)                   \
+    {                                                                                          \
+        (void)alpha, (void)beta;                                                               \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            float x = v[i];                                                                    \
+                                                                                               \
+            v[i] = (expr);                                                                     \
+        }                                                                                      \
+    }
+ACT(act_relu, x > 0 ? x : 0)
+ACT(act_tanh, pare_tanhf(x))
+ACT(act_sigmoid, pare_sigmoidf(x))
+ACT(act_affine, alpha * x + beta)
+ACT(act_leaky_relu, x >= 0 ? x : alpha * x)
+ACT(act_thresholded_relu, x >= alpha ? x : 0)
+ACT(act_scaled_tanh, alpha * pare_tanhf(beta * x))
+ACT(act_hard_sigmoid, alpha * x + beta < 0 ? 0 : alpha * x + beta > 1 ? 1 : alpha * x + beta)
+ACT(act_elu, x >= 0 ? x : alpha * pare_expm1f(x))
+ACT(act_softsign, x / (1 + fabsf(x)))
+ACT(act_softplus, pare_softplusf(x))
 
 static const struct {
     const char *name;
@@ -36,8 +42,8 @@ static const struct {
     { "Tanh", 0, { act_tanh, 0, 0 } },
     { "Sigmoid", 0, { act_sigmoid, 0, 0 } },
     { "Affine", 2, { act_affine, 1, 0 } },
-    { "LeakyRelu", 1, { act_leaky, 0.01f, 0 } },
-    { "ThresholdedRelu", 1, { act_threshold, 1, 0 } },
+    { "LeakyRelu", 1, { act_leaky_relu, 0.01f, 0 } },
+    { "ThresholdedRelu", 1, { act_thresholded_relu, 1, 0 } },
     { "ScaledTanh", 2, { act_scaled_tanh, 1, 1 } },
     { "HardSigmoid", 2, { act_hard_sigmoid, 0.2f, 0.5f } },
     { "Elu", 1, { act_elu, 1, 0 } },
@@ -84,13 +90,9 @@ void pare_rnn_activate(const struct pare_rnn_row *row, int act, float *v, int64_
     const struct pare_rnn_act *f = &row->act[act];
     float clip = (float)row->attr->clip;
 
-    for (int64_t i = 0; i < n; i++) {
-        float x = v[i];
-
-        if (clip > 0)
-            x = x > clip ? clip : x < -clip ? -clip : x;
-        v[i] = f->f(x, f->alpha, f->beta);
-    }
+    for (int64_t i = 0; clip > 0 && i < n; i++)
+        v[i] = v[i] > clip ? clip : v[i] < -clip ? -clip : v[i];
+    f->f(v, n, f->alpha, f->beta);
 }
 
 /* ---- shapes -------------------------------------------------------------------- */
@@ -334,7 +336,9 @@ int pare_rnn_forward(const struct pare_node *n, const struct pare_rnn_cell *cell
                      struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_rnn *a = n->attr;
-    struct run run = { .n = n, .cell = cell, .s = sizes_of(n, cell), .batch_first = a->layout != 0 };
+    struct run run = {
+        .n = n, .cell = cell, .s = sizes_of(n, cell), .batch_first = a->layout != 0
+    };
     struct pare_rnn_act act[MAX_ACT];
 
     if (!run.s.B)

@@ -37,7 +37,7 @@ struct pare_rnn {
       0, 0, 1, NULL, NULL, false }
 
 struct pare_rnn_act {
-    float (*f)(float x, float alpha, float beta);
+    void (*f)(float *v, int64_t n, float alpha, float beta);    /* v = f(v), n of them */
     float alpha, beta;
 };
 

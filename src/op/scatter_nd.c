@@ -18,17 +18,17 @@ static const struct pare_opt scatter_nd_attrs[] = {
 static int infer(struct pare_node *n, struct pare_err *err)
 {
     const struct scatter_nd *a = n->attr;
-    const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t, *new = &n->in[2]->t;
+    const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t, *fresh = &n->in[2]->t;
     char bx[PARE_SHAPE_TEXT], bi[PARE_SHAPE_TEXT], bn[PARE_SHAPE_TEXT];
     int64_t k = at->rank ? at->dim[at->rank - 1] : 0;
-    bool fits = k >= 1 && k <= x->rank && new->rank == at->rank - 1 + x->rank - (int)k;
+    bool fits = k >= 1 && k <= x->rank && fresh->rank == at->rank - 1 + x->rank - (int)k;
 
-    for (int i = 0; fits && i < new->rank; i++)
-        fits = new->dim[i] == (i < at->rank - 1 ? at->dim[i] : x->dim[i - (at->rank - 1) + k]);
+    for (int i = 0; fits && i < fresh->rank; i++)
+        fits = fresh->dim[i] == (i < at->rank - 1 ? at->dim[i] : x->dim[i - (at->rank - 1) + k]);
     if (!fits)
         return pare_fail(err, PARE_ESHAPE, "indices %s and updates %s do not fit data %s",
                          pare_shape_text(at, bi, sizeof(bi)),
-                         pare_shape_text(new, bn, sizeof(bn)),
+                         pare_shape_text(fresh, bn, sizeof(bn)),
                          pare_shape_text(x, bx, sizeof(bx)));
     PARE_TRY(pare_check_reduction(x->dtype, a->reduction, err));
     pare_like(&n->out[0]->t, x);
@@ -38,20 +38,20 @@ static int infer(struct pare_node *n, struct pare_err *err)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct scatter_nd *a = n->attr;
-    const struct pare_tensor *y = &n->out[0]->t, *at = &n->in[1]->t, *new = &n->in[2]->t;
+    const struct pare_tensor *y = &n->out[0]->t, *at = &n->in[1]->t, *fresh = &n->in[2]->t;
     int k = (int)at->dim[at->rank - 1];
     int64_t rows = pare_span(at, 0, at->rank - 1), run = pare_span(y, k, y->rank);
     size_t size = pare_dtype_size(y->dtype);
 
     PARE_TRY(pare_forward_copy(n, c, err));
-    if (pare_is_empty(new))
+    if (pare_is_empty(fresh))
         return 0;
     for (int64_t r = 0; r < rows; r++) {
         int64_t to;
 
         PARE_TRY(pare_index_row(at, r, y, 0, &to, err));
         pare_combine(y->dtype, a->reduction, (char *)y->data + (size_t)to * size,
-                     (const char *)new->data + (size_t)(r * run) * size, run);
+                     (const char *)fresh->data + (size_t)(r * run) * size, run);
     }
     return 0;
 }

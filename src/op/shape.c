@@ -5,7 +5,7 @@ struct shape {
     int64_t start, end;
 };
 
-#define TO_THE_END 9e18     /* exact as a double, and clamped like any end that is too far */
+#define TO_THE_END 9e18 /* exact as a double, and clamped like any end that is too far */
 
 static const struct pare_opt shape_attrs[] = {
     { "start", "the first axis", PARE_OPT_INT, offsetof(struct shape, start), 0, PARE_ANY, NULL,

@@ -38,7 +38,7 @@ static void range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t
     if (dim && back && start > end)
         count = (start - end - 1) / -step + 1;
     out[0] = count ? start : 0;
-    out[1] = count > 1 ? step : 1;      /* a step that is never taken may be out of all bounds */
+    out[1] = count > 1 ? step : 1; /* a step that is never taken may be out of all bounds */
     out[2] = count;
 }
 
@@ -57,7 +57,8 @@ int pare_slice_ranges(const struct pare_node *n, struct pare_slice *s, struct pa
         (step.n >= 0 && step.n != start.n) || start.n > x->rank)
         return pare_fail(err, PARE_ESHAPE,
                          "starts, ends, axes and steps have %d, %d, %d and %d entries for an "
-                         "input of %d dimensions", start.n, end.n, axes.n, step.n, x->rank);
+                         "input of %d dimensions",
+                         start.n, end.n, axes.n, step.n, x->rank);
     for (int i = 0; i < x->rank; i++) {
         s->start[i] = 0;
         s->step[i] = 1;

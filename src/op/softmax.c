@@ -1,29 +1,70 @@
 /* softmax.c - Softmax: exp(x) / sum exp(x) along an axis. */
-#include <math.h>
-
+#include "../tensor/vmath.h"
 #include "softmax_family.h"
 
-/* The largest is subtracted first, so that exp() cannot overflow. */
-static void lane(const float *x, float *y, int64_t count, int64_t step)
-{
-    float top = x[0], scale;
-    double sum = 0;
+enum { WIDTH = 16 };        /* what is worked on side by side */
 
-    for (int64_t i = 1; i < count; i++)
-        top = x[i * step] > top ? x[i * step] : top;
-    for (int64_t i = 0; i < count; i++) {
-        y[i * step] = expf(x[i * step] - top);
-        sum += (double)y[i * step];
-    }
-    scale = (float)(1 / sum);
-    for (int64_t i = 0; i < count; i++)
-        y[i * step] *= scale;
+/* The largest is subtracted first, so that exp() cannot overflow. */
+PARE_SIMD static void row(const float *x, float *y, int64_t n)
+{
+    float top[WIDTH], sum[WIDTH] = { 0 }, all = 0, best = x[0];
+    int64_t i = 0, whole = n - n % WIDTH;
+
+    for (int k = 0; k < WIDTH; k++)
+        top[k] = best;
+    for (; i < whole; i += WIDTH)
+        for (int k = 0; k < WIDTH; k++)
+            top[k] = x[i + k] > top[k] ? x[i + k] : top[k];
+    for (; i < n; i++)
+        best = x[i] > best ? x[i] : best;
+    for (int k = 0; k < WIDTH; k++)
+        best = top[k] > best ? top[k] : best;
+    for (i = 0; i < n; i++)
+        y[i] = pare_expf(x[i] - best);
+    for (i = 0; i < whole; i += WIDTH)
+        for (int k = 0; k < WIDTH; k++)
+            sum[k] += y[i + k];
+    for (; i < n; i++)
+        all += y[i];
+    for (int k = 0; k < WIDTH; k++)
+        all += sum[k];
+    for (i = 0; i < n; i++)
+        y[i] /= all;
+}
+
+/* The same down n columns, rows step apart. */
+PARE_SIMD static void columns(const float *x, float *y, int64_t len, int64_t step, int64_t n)
+{
+    float top[WIDTH], sum[WIDTH] = { 0 };
+
+    for (int64_t k = 0; k < n; k++)
+        top[k] = x[k];
+    for (int64_t i = 1; i < len; i++)
+        for (int64_t k = 0; k < n; k++)
+            top[k] = x[i * step + k] > top[k] ? x[i * step + k] : top[k];
+    for (int64_t i = 0; i < len; i++)
+        for (int64_t k = 0; k < n; k++) {
+            y[i * step + k] = pare_expf(x[i * step + k] - top[k]);
+            sum[k] += y[i * step + k];
+        }
+    for (int64_t i = 0; i < len; i++)
+        for (int64_t k = 0; k < n; k++)
+            y[i * step + k] /= sum[k];
+}
+
+static void lanes(const float *x, float *y, int64_t len, int64_t inner)
+{
+    if (inner == 1)
+        row(x, y, len);
+    else
+        for (int64_t k = 0; k < inner; k += WIDTH)
+            columns(x + k, y + k, len, inner, inner - k < WIDTH ? inner - k : WIDTH);
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    pare_softmax_each(n, lane);
+    pare_softmax_each(n, lanes);
     return 0;
 }
 

@@ -37,7 +37,7 @@ int pare_softmax_infer(struct pare_node *n, struct pare_err *err)
 }
 
 void pare_softmax_each(const struct pare_node *n,
-                       void (*f)(const float *x, float *y, int64_t count, int64_t step))
+                       void (*f)(const float *x, float *y, int64_t len, int64_t inner))
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     bool flatten;
@@ -45,9 +45,5 @@ void pare_softmax_each(const struct pare_node *n,
     struct pare_lanes l = pare_lanes(x, axis, flatten ? x->rank - 1 : axis);
 
     for (int64_t o = 0; o < l.outer; o++)
-        for (int64_t i = 0; i < l.inner; i++) {
-            int64_t at = o * l.len * l.inner + i;
-
-            f(pare_f32(x) + at, pare_f32(y) + at, l.len, l.inner);
-        }
+        f(pare_f32(x) + o * l.len * l.inner, pare_f32(y) + o * l.len * l.inner, l.len, l.inner);
 }

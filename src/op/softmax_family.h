@@ -15,8 +15,8 @@ extern const struct pare_opt pare_softmax_attrs[];
 
 int pare_softmax_infer(struct pare_node *n, struct pare_err *err);
 
-/* Call f for every lane: count elements, step apart. */
+/* Call f for all lanes, as matrices (len, inner) whose columns are the lanes. */
 void pare_softmax_each(const struct pare_node *n,
-                       void (*f)(const float *x, float *y, int64_t count, int64_t step));
+                       void (*f)(const float *x, float *y, int64_t len, int64_t inner));
 
 #endif

@@ -19,9 +19,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
     char buf[PARE_SHAPE_TEXT];
 
     if (x->rank != 4 || x->dim[2] % b || x->dim[3] % b)
-        return pare_fail(err, PARE_ESHAPE, "an input (N, C, H, W) with H and W multiples of %lld "
-                         "is expected, found %s", (long long)b,
-                         pare_shape_text(x, buf, sizeof(buf)));
+        return pare_fail(err, PARE_ESHAPE,
+                         "an input (N, C, H, W) with H and W multiples of %lld "
+                         "is expected, found %s",
+                         (long long)b, pare_shape_text(x, buf, sizeof(buf)));
     dim[0] = x->dim[0];
     PARE_TRY(pare_mul_size(x->dim[1], b * b, &dim[1], err));
     dim[2] = x->dim[2] / b;

@@ -11,12 +11,12 @@ struct split {
 };
 
 static const struct pare_opt split_attrs[] = {
-    { "axis", "the axis that is cut", PARE_OPT_INT, offsetof(struct split, axis), 0, PARE_ANY,
-      NULL, NULL, false },
+    { "axis", "the axis that is cut", PARE_OPT_INT, offsetof(struct split, axis), 0, PARE_ANY, NULL,
+      NULL, false },
     { "num_outputs", "how many parts, the last perhaps smaller", PARE_OPT_INT,
       offsetof(struct split, num_outputs), 0, 1, 1e9, NULL, NULL, false },
-    { "split", "the size of each part", PARE_OPT_INTS, offsetof(struct split, split), 0,
-      PARE_ANY, NULL, NULL, false },
+    { "split", "the size of each part", PARE_OPT_INTS, offsetof(struct split, split), 0, PARE_ANY,
+      NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -50,8 +50,8 @@ static int check_sizes(const struct pare_node *n, int axis, struct pare_err *err
     int64_t dim = n->in[0]->t.dim[axis];
 
     if ((given || count) && count != n->n_out)
-        return pare_fail(err, PARE_ESHAPE, "%lld sizes are given for %d outputs",
-                         (long long)count, n->n_out);
+        return pare_fail(err, PARE_ESHAPE, "%lld sizes are given for %d outputs", (long long)count,
+                         n->n_out);
     if (a->num_outputs && a->num_outputs != n->n_out)
         return pare_fail(err, PARE_ESHAPE, "num_outputs is %lld but there are %d outputs",
                          (long long)a->num_outputs, n->n_out);

@@ -16,8 +16,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
     const struct pare_tensor *x = &n->in[0]->t, *k = pare_given(n, 1);
 
     if (x->rank < 2 || x->dtype == PARE_STR)
-        return pare_fail(err, PARE_ESHAPE, "matrices of numbers are expected, found %s of %d "
-                         "dimensions", pare_dtype_name(x->dtype), x->rank);
+        return pare_fail(err, PARE_ESHAPE,
+                         "matrices of numbers are expected, found %s of %d "
+                         "dimensions",
+                         pare_dtype_name(x->dtype), x->rank);
     if (k && pare_numel(k) != 1)
         return pare_fail(err, PARE_ESHAPE, "k must be one number, found %lld",
                          (long long)pare_numel(k));

@@ -8,7 +8,7 @@ struct unique {
     int64_t axis, sorted;
 };
 
-#define NO_AXIS (-0x1p63)   /* INT64_MIN: all elements, whatever the shape */
+#define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, whatever the shape */
 
 static const struct pare_opt unique_attrs[] = {
     { "axis", "the axis of the slices; absent: single elements", PARE_OPT_INT,
@@ -50,7 +50,7 @@ static int compare_elements(const struct pare_tensor *x, int64_t i, int64_t j)
     a = pare_get(x, i);
     b = pare_get(x, j);
     if (a != a || b != b)
-        return (a != a) - (b != b);     /* NaNs are alike and come last */
+        return (a != a) - (b != b); /* NaNs are alike and come last */
     return (a > b) - (a < b);
 }
 
@@ -82,8 +82,8 @@ static void sort(const struct slices *s, int64_t *v, int64_t *spare, int64_t n)
 
 struct groups {
     int64_t n;
-    int64_t *first, *count;     /* of each group: the first slice, how many */
-    int64_t *of;                /* of each slice: its group */
+    int64_t *first, *count; /* of each group: the first slice, how many */
+    int64_t *of;            /* of each slice: its group */
 };
 
 /* Groups in the order of their slices' first appearance keep the smallest first. */
@@ -110,7 +110,8 @@ static int group(const struct slices *s, bool sorted, struct pare_arena *a, stru
                  struct pare_err *err)
 {
     size_t len = (size_t)s->len;
-    int64_t *order = pare_alloc(a, len, sizeof(*order)), *spare = pare_alloc(a, len, sizeof(*order));
+    int64_t *order = pare_alloc(a, len, sizeof(*order));
+    int64_t *spare = pare_alloc(a, len, sizeof(*spare));
 
     g->n = 0;
     g->first = pare_alloc(a, len, sizeof(*g->first));
@@ -133,8 +134,8 @@ static int group(const struct slices *s, bool sorted, struct pare_arena *a, stru
 }
 
 /* Output i as a list of int64. */
-static int put_list(struct pare_node *n, int i, const int64_t *v, int64_t count,
-                    struct pare_ctx *c, struct pare_err *err)
+static int put_list(struct pare_node *n, int i, const int64_t *v, int64_t count, struct pare_ctx *c,
+                    struct pare_err *err)
 {
     if (i >= n->n_out || !n->out[i])
         return 0;

@@ -19,7 +19,7 @@ static int added(const struct pare_node *n, bool *add, int *rank, struct pare_er
     const struct unsqueeze *a = n->attr;
     struct pare_list axes;
 
-    PARE_TRY(pare_list_read(n, 1, a->axes, &axes, err));    /* the rank needs the count first */
+    PARE_TRY(pare_list_read(n, 1, a->axes, &axes, err)); /* the rank needs the count first */
     if (axes.n < 0)
         return pare_fail(err, PARE_EFORMAT, "it has no axes");
     *rank = n->in[0]->t.rank + axes.n;

@@ -34,8 +34,8 @@ static int read_node(const struct pare_node *n, struct pare_resize *r, struct pa
     };
     pare_resize_start(r, x);
     for (int i = 0; i < x->rank; i++)
-        PARE_TRY(pare_resize_by(&r->axis[i], scales ? pare_get(scales, i) : a->scales.v[i], i,
-                                err));
+        PARE_TRY(
+            pare_resize_by(&r->axis[i], scales ? pare_get(scales, i) : a->scales.v[i], i, err));
     return 0;
 }
 

@@ -138,9 +138,9 @@ int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tenso
     PARE_TRY(read_kernel(a, w, win, err));
     g = win->group;
     if (x->dim[1] % g || x->dim[1] / g != w->dim[1])
-        return pare_fail(err, PARE_ESHAPE, "X is %s but W takes %lld input channels in %lld group%s",
-                         pare_shape_text(x, bx, sizeof(bx)), (long long)w->dim[1], (long long)g,
-                         g == 1 ? "" : "s");
+        return pare_fail(err, PARE_ESHAPE, "X is %s but W takes %lld input channels in %lld "
+                         "group%s", pare_shape_text(x, bx, sizeof(bx)), (long long)w->dim[1],
+                         (long long)g, g == 1 ? "" : "s");
     if (w->dim[0] % g)
         return pare_fail(err, PARE_ESHAPE, "W makes %lld channels, which %lld groups do not divide",
                          (long long)w->dim[0], (long long)g);

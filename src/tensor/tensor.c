@@ -34,11 +34,14 @@ int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
                              pare_shape_text(t, buf, sizeof(buf)));
         empty |= !t->dim[i];
     }
-    for (int i = 0; i < t->rank && !empty; i++) {
-        if (t->dim[i] > INT64_MAX / size / n)
+    /* Axes of 0 count as 1, so that strides and partial products of an empty tensor fit too. */
+    for (int i = 0; i < t->rank; i++) {
+        int64_t d = t->dim[i] ? t->dim[i] : 1;
+
+        if (d > INT64_MAX / size / n)
             return pare_fail(err, PARE_ELIMIT, "shape %s has more elements than memory can hold",
                              pare_shape_text(t, buf, sizeof(buf)));
-        n *= t->dim[i];
+        n *= d;
     }
     if (numel)
         *numel = empty ? 0 : n;

@@ -55,7 +55,7 @@ static void attr(struct fixture *f, const char *name, const char *text)
 }
 
 /* An input of this shape, ended by -1, that counts 0, 1, 2, ... times step. */
-static float *in(struct fixture *f, float step, ...)
+static float *in(struct fixture *f, double step, ...)
 {
     struct pare_value *v = &f->value[f->node.n_in];
     int64_t dim[PARE_MAX_RANK];
@@ -68,7 +68,7 @@ static float *in(struct fixture *f, float step, ...)
     va_end(ap);
     assert_int_equal(pare_tensor_new(f->arena, &v->t, PARE_F32, rank, dim, &f->err), 0);
     for (int64_t i = 0; i < pare_numel(&v->t); i++)
-        pare_f32(&v->t)[i] = (float)i * step;
+        pare_f32(&v->t)[i] = (float)((double)i * step);
     f->in[f->node.n_in++] = v;
     return pare_f32(&v->t);
 }
@@ -158,8 +158,8 @@ static void conv_asymmetric(void **state)
 
     (void)state;
     begin(&f, "Conv", 11);
-    in(&f, 0.5f, 1, 2, 3, 5, -1);
-    in(&f, 0.1f, 2, 2, 2, 3, -1);
+    in(&f, 0.5, 1, 2, 3, 5, -1);
+    in(&f, 0.1, 2, 2, 2, 3, -1);
     in(&f, 1, 2, -1);
     attr(&f, "strides", "1,2");
     attr(&f, "pads", "1,0,0,2");
@@ -223,7 +223,7 @@ static void conv_transpose(void **state)
     (void)state;
     begin(&f, "ConvTranspose", 11);
     in(&f, 1, 1, 2, 2, 2, -1);
-    in(&f, 0.1f, 2, 1, 3, 3, -1);
+    in(&f, 0.1, 2, 1, 3, 3, -1);
     attr(&f, "strides", "2,2");
     attr(&f, "pads", "1,1,1,1");
     attr(&f, "output_padding", "1,1");

@@ -1,0 +1,19 @@
+// ort.mjs - run models in ONNX Runtime: node ort.mjs MODEL INPUT.npz OUTPUT.npy [...]
+// The first output of each model is written.  NODE_PATH says where onnxruntime-node is.
+import { createRequire } from 'node:module';
+import { readNpz, writeNpy } from './npz.mjs';
+
+const ort = createRequire(import.meta.url)('onnxruntime-node');
+const jobs = process.argv.slice(2);
+const sessions = {};
+
+for (let i = 0; i + 2 < jobs.length; i += 3) {
+    const [model, input, output] = jobs.slice(i, i + 3);
+    sessions[model] ??= await ort.InferenceSession.create(model, { logSeverityLevel: 3 });
+    const feeds = {};
+    for (const [name, a] of Object.entries(readNpz(input))) {
+        feeds[name] = new ort.Tensor(a.type, a.data, a.dims);
+    }
+    const result = (await sessions[model].run(feeds))[sessions[model].outputNames[0]];
+    writeNpy(output, result.dims, result.data);
+}
