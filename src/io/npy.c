@@ -175,7 +175,7 @@ static void from_fortran(const struct pare_tensor *t, const char *src, size_t si
 {
     int64_t idx[PARE_MAX_RANK] = { 0 }, stride[PARE_MAX_RANK], n = pare_numel(t), at = 0;
 
-    for (int k = 0; k < t->rank && n; k++)
+    for (int k = 0; k < t->rank; k++)
         stride[k] = k ? stride[k - 1] * t->dim[k - 1] : 1;
     for (int64_t i = 0; i < n; i++) {
         memcpy((char *)t->data + (size_t)i * size, src + (size_t)at * size, size);
