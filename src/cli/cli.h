@@ -22,7 +22,7 @@ struct pare_cli {
     bool usage; /* the error is the user's: exit code 2 */
 };
 
-struct pare_cmd {
+struct pare_command {
     const char *name, *doc;      /* one sentence */
     const char *usage;           /* what follows "pare <name>" */
     const char *more;            /* further paragraphs for `pare help <name>`, or NULL */
@@ -32,15 +32,15 @@ struct pare_cmd {
     int (*run)(struct pare_cli *c, struct pare_err *err);
 };
 
-extern const struct pare_cmd *const pare_commands[]; /* ends with NULL */
+extern const struct pare_command *const pare_commands[]; /* ends with NULL */
 
-const struct pare_cmd *pare_find_command(const char *name);
+const struct pare_command *pare_find_command(const char *name);
 
 /* An error in what the user typed. */
 int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...) PARE_PRINTF(3, 4);
 
 /* Fill in c from the command's arguments.  *help is set when -h or --help is among them. */
-int pare_cli_parse(const struct pare_cmd *cmd, int argc, char **argv, struct pare_cli *c,
+int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err);
 
 /* " (did you mean 'x'?)" when one of the names is near, else `otherwise`; in buf. */
@@ -53,7 +53,7 @@ char pare_cli_letter(const char *option);
 
 /* Help, on stdout: of all commands, of one. */
 void pare_help_all(FILE *f);
-int pare_help_command(const struct pare_cmd *cmd, struct pare_arena *a, struct pare_err *err);
+int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, struct pare_err *err);
 
 /* ---- text ------------------------------------------------------------------------ */
 

@@ -329,7 +329,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
-const struct pare_cmd pare_cmd_bench = {
+const struct pare_command pare_command_bench = {
     .name = "bench",
     .doc = "Measure the latency and memory of models, side by side.",
     .usage = "[options] MODEL...",

@@ -87,7 +87,7 @@ static void option_row(struct pare_table *t, struct pare_arena *a, const struct 
                    pare_sprintf(a, "%s%s", o->help, brackets));
 }
 
-int pare_help_command(const struct pare_cmd *cmd, struct pare_arena *a, struct pare_err *err)
+int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, struct pare_err *err)
 {
     struct pare_table *t = pare_table_new(a, "ll");
 
@@ -199,7 +199,7 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
-    const struct pare_cmd *cmd;
+    const struct pare_command *cmd;
     const char *names[64];
     char hint[PARE_HINT_TEXT];
     int n = 0;
@@ -224,7 +224,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
                        pare_cli_hint(c->arg[0], names, n, "", hint, sizeof(hint)));
 }
 
-const struct pare_cmd pare_cmd_help = {
+const struct pare_command pare_command_help = {
     .name = "help",
     .doc = "Explain a command or an operator.",
     .usage = "[COMMAND | op NAME]",

@@ -489,7 +489,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
-const struct pare_cmd pare_cmd_inspect = {
+const struct pare_command pare_command_inspect = {
     .name = "inspect",
     .doc = "Print the layers of a model: names, shapes, parameters, work.",
     .usage = "[options] MODEL",

@@ -161,7 +161,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     return pare_misuse(c, err, "cannot list '%s', only ops, commands and kernels", what);
 }
 
-const struct pare_cmd pare_cmd_list = {
+const struct pare_command pare_command_list = {
     .name = "list",
     .doc = "List the operators, commands or kernels.",
     .usage = "ops | commands | kernels [--json]",

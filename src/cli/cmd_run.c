@@ -288,7 +288,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
-const struct pare_cmd pare_cmd_run = {
+const struct pare_command pare_command_run = {
     .name = "run",
     .doc = "Run a model on inputs from files, or on random ones.",
     .usage = "[options] MODEL",

@@ -5,18 +5,18 @@
 
 #include "cli.h"
 
-#define COMMAND(name) extern const struct pare_cmd pare_cmd_##name;
+#define COMMAND(name) extern const struct pare_command pare_command_##name;
 #include "commands.def"
 #undef COMMAND
 
-const struct pare_cmd *const pare_commands[] = {
-#define COMMAND(name) &pare_cmd_##name,
+const struct pare_command *const pare_commands[] = {
+#define COMMAND(name) &pare_command_##name,
 #include "commands.def"
 #undef COMMAND
     NULL
 };
 
-const struct pare_cmd *pare_find_command(const char *name)
+const struct pare_command *pare_find_command(const char *name)
 {
     for (int i = 0; pare_commands[i]; i++)
         if (!strcmp(pare_commands[i]->name, name))
@@ -50,7 +50,7 @@ static int unknown_command(const char *name)
     return 2;
 }
 
-static int run(const struct pare_cmd *cmd, int argc, char **argv)
+static int run(const struct pare_command *cmd, int argc, char **argv)
 {
     struct pare_cli c = { .arena = pare_arena_new(1 << 16) };
     struct pare_err err = { 0 };
@@ -78,7 +78,7 @@ static int run(const struct pare_cmd *cmd, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const struct pare_cmd *cmd;
+    const struct pare_command *cmd;
 
     if (argc < 2) {
         pare_help_all(stderr);

@@ -39,7 +39,7 @@ const char *pare_cli_hint(const char *typed, const char *const *names, int n, co
 }
 
 struct parser {
-    const struct pare_cmd *cmd;
+    const struct pare_command *cmd;
     struct pare_cli *c;
     int argc, at;
     char **argv;
@@ -144,7 +144,7 @@ static int take_letter(struct parser *p, const char *typed, struct pare_err *err
 
 static int check_args(struct parser *p, struct pare_err *err)
 {
-    const struct pare_cmd *cmd = p->cmd;
+    const struct pare_command *cmd = p->cmd;
     int n = p->c->n_args;
 
     if (n < cmd->min_args)
@@ -155,7 +155,7 @@ static int check_args(struct parser *p, struct pare_err *err)
     return 0;
 }
 
-int pare_cli_parse(const struct pare_cmd *cmd, int argc, char **argv, struct pare_cli *c,
+int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err)
 {
     struct parser p = { .cmd = cmd, .c = c, .argc = argc, .argv = argv };

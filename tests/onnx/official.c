@@ -383,6 +383,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "official: %s: %s\n", r.write, strerror(errno));
         return 1;
     }
+    if (r.out)
+        fputs("# The official cases that pass; see README.md.\n", r.out);
     for (int i = first; i < argc; i++)
         broken |= run_suite(&r, argv[i]);
     for (size_t i = 0; first == argc && i < sizeof(suites) / sizeof(*suites); i++)
