@@ -5,7 +5,7 @@ enum { A, B, C };
 
 struct gemm {
     double alpha, beta;
-    int64_t transA, transB;
+    int64_t transA, transB, broadcast;
 };
 
 static const struct pare_opt gemm_attrs[] = {
@@ -17,6 +17,8 @@ static const struct pare_opt gemm_attrs[] = {
       PARE_ANY, NULL, NULL, false },
     { "transB", "B is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transB), 0,
       PARE_ANY, NULL, NULL, false },
+    { "broadcast", "C is broadcast; from operator set 7 on it always is", PARE_OPT_INT,
+      offsetof(struct gemm, broadcast), 0, PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -153,7 +155,7 @@ const struct pare_op pare_op_gemm = {
     .abi = PARE_ABI,
     .type = "Gemm",
     .doc = "Fully connected layer: alpha A B + beta C.",
-    .since = 7,
+    .since = 1,
     .in = "TTT?",
     .types = PARE_T_MATRIX,
     .min_out = 1,

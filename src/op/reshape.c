@@ -31,7 +31,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
                                  pare_shape_text(x, buf, sizeof(buf)));
             dim[i] = x->dim[i];
         }
-        if (dim[i] < -1 || (dim[i] == -1 && free_axis >= 0))
+        if (dim[i] < -1)
+            return pare_fail(err, PARE_ESHAPE, "shape has a negative dimension: %lld",
+                             (long long)dim[i]);
+        if (dim[i] == -1 && free_axis >= 0)
             return pare_fail(err, PARE_ESHAPE, "shape has a second unknown dimension");
         if (dim[i] == -1)
             free_axis = i;
