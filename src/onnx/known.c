@@ -168,7 +168,9 @@ int pare_build_constant(struct pare_scope *sc, const Onnx__NodeProto *p, struct 
         if (a)
             PARE_TRY(pare_at(b->err, set_value(b, name, a, v), "attribute '%s'", name));
     }
-    if (!(v->flags & PARE_V_CONST) && !pare_map_get(&b->odd, v->name))
-        return pare_fail(b->err, PARE_EFORMAT, "a Constant without a value");
-    return n->op ? pare_constant_attr(b, n, &v->t) : 0;
+    if (v->flags & PARE_V_CONST)
+        return n->op ? pare_constant_attr(b, n, &v->t) : 0;
+    n->op = NULL;
+    n->why = pare_map_get(&b->odd, v->name);
+    return n->why ? 0 : pare_fail(b->err, PARE_EFORMAT, "a Constant without a value");
 }
