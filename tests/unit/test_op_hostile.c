@@ -161,7 +161,8 @@ static void inputs(struct round *r)
 {
     struct pare_node *n = &r->node;
 
-    r->type = draw(r, 3) ? PARE_F32 : type_of(r, 'A');
+    r->type = PARE_F32;
+    r->type = draw(r, 3) ? r->type : type_of(r, 'A');
     r->base_rank = (int)draw(r, 5);
     for (int i = 0; i < PARE_MAX_RANK; i++)
         r->base[i] = (int64_t)draw(r, 6);
