@@ -15,24 +15,24 @@
 
 /* One call of a command. */
 struct pare_cli {
-    struct pare_arena *arena;       /* lives as long as the process's one command */
-    const void *opts;               /* the command's option struct, filled in */
-    const char *const *arg;         /* what is not an option */
+    struct pare_arena *arena; /* lives as long as the process's one command */
+    const void *opts;         /* the command's option struct, filled in */
+    const char *const *arg;   /* what is not an option */
     int n_args;
-    bool usage;                     /* the error is the user's: exit code 2 */
+    bool usage; /* the error is the user's: exit code 2 */
 };
 
 struct pare_command {
-    const char *name, *doc;         /* one sentence */
-    const char *usage;              /* what follows "pare <name>" */
-    const char *more;               /* further paragraphs for `pare help <name>`, or NULL */
-    const struct pare_opt *opts;    /* a list of texts takes one per occurrence: --input a --input b */
-    size_t size;                    /* of the option struct */
-    int min_args, max_args;         /* max_args -1: any number */
+    const char *name, *doc;      /* one sentence */
+    const char *usage;           /* what follows "pare <name>" */
+    const char *more;            /* further paragraphs for `pare help <name>`, or NULL */
+    const struct pare_opt *opts; /* a list of texts takes one per occurrence: --input a --input b */
+    size_t size;                 /* of the option struct */
+    int min_args, max_args;      /* max_args -1: any number */
     int (*run)(struct pare_cli *c, struct pare_err *err);
 };
 
-extern const struct pare_command *const pare_commands[];    /* ends with NULL */
+extern const struct pare_command *const pare_commands[]; /* ends with NULL */
 
 const struct pare_command *pare_find_command(const char *name);
 
@@ -44,8 +44,8 @@ int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct
                    bool *help, struct pare_err *err);
 
 /* " (did you mean 'x'?)" when one of the names is near, else `otherwise`; in buf. */
-const char *pare_cli_hint(const char *typed, const char *const *names, int n,
-                          const char *otherwise, char *buf, size_t size);
+const char *pare_cli_hint(const char *typed, const char *const *names, int n, const char *otherwise,
+                          char *buf, size_t size);
 #define PARE_HINT_TEXT 160
 
 /* The letter that stands for an option, or 0: -o is --output. */
@@ -60,11 +60,11 @@ int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, stru
 #define PARE_NUM_TEXT 32
 
 /* All write into buf and return it. */
-const char *pare_count_text(double v, char *buf, size_t size);      /* 980, 9.41K, 11.7M; - for < 0 */
-const char *pare_whole_text(int64_t v, char *buf, size_t size);     /* 11,689,512 */
-const char *pare_bytes_text(double v, char *buf, size_t size);      /* 44.6 MB */
-const char *pare_percent_text(double part, double whole, char *buf, size_t size);   /* 6.5% */
-const char *pare_time_text(double seconds, char *buf, size_t size); /* 1.83 ms */
+const char *pare_count_text(double v, char *buf, size_t size);  /* 980, 9.41K, 11.7M; - for < 0 */
+const char *pare_whole_text(int64_t v, char *buf, size_t size); /* 11,689,512 */
+const char *pare_bytes_text(double v, char *buf, size_t size);  /* 44.6 MB */
+const char *pare_percent_text(double part, double whole, char *buf, size_t size); /* 6.5% */
+const char *pare_time_text(double seconds, char *buf, size_t size);               /* 1.83 ms */
 
 /* Print text from a file without what could steer a terminal. */
 void pare_put_clean(FILE *f, const char *s);
@@ -80,7 +80,7 @@ struct pare_table *pare_table_new(struct pare_arena *a, const char *align);
 /* One text per column, copied; NULL is empty. */
 void pare_table_row(struct pare_table *t, const char *cell, ...);
 void pare_table_print(const struct pare_table *t, FILE *f);
-void pare_table_plain(const struct pare_table *t, FILE *f);     /* one without a heading */
+void pare_table_plain(const struct pare_table *t, FILE *f); /* one without a heading */
 
 /* ---- JSON ------------------------------------------------------------------------- */
 
@@ -88,7 +88,9 @@ struct json_t;
 
 /* Print it on stdout and drop it.  NULL means that it could not be built. */
 int pare_json_print(struct json_t *j, struct pare_err *err);
-struct json_t *pare_json_dims(const struct pare_tensor *t);     /* a shape; null when unknown */
-struct json_t *pare_json_real(double v);                        /* null when not finite */
+struct json_t *pare_json_dims(const struct pare_tensor *t); /* a shape; null when unknown */
+struct json_t *pare_json_whole(double v);     /* a count; null when below 0, that is not known */
+struct json_t *pare_json_text(const char *s); /* with ? for what is not UTF-8 */
+struct json_t *pare_json_real(double v);      /* null when not finite */
 
 #endif

@@ -33,8 +33,8 @@ static const struct pare_opt bench_opts[] = {
       offsetof(struct bench, batch), 0, 0, 1 << 20, NULL, NULL, false },
     { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
       offsetof(struct bench, shape), 0, PARE_ANY, NULL, NULL, false },
-    { "seconds", "how long to measure each model", PARE_OPT_FLOAT,
-      offsetof(struct bench, seconds), 2, 0, 86400, NULL, NULL, false },
+    { "seconds", "how long to measure each model", PARE_OPT_FLOAT, offsetof(struct bench, seconds),
+      2, 0, 86400, NULL, NULL, false },
     { "repeat", "run each this often instead; 0: as --seconds says", PARE_OPT_INT,
       offsetof(struct bench, repeat), 0, 0, MAX_RUNS, NULL, NULL, false },
     { "seed", "of the random inputs", PARE_OPT_INT, offsetof(struct bench, seed), 0, 0, 9e15, NULL,
@@ -50,8 +50,8 @@ static const struct pare_opt bench_opts[] = {
 
 struct entry {
     struct pare_session s;
-    double *t;                      /* seconds of each run, sorted once all are there */
-    int64_t batch;                  /* items in a run */
+    double *t;     /* seconds of each run, sorted once all are there */
+    int64_t batch; /* items in a run */
     double median, p10, p90;
 };
 
@@ -59,10 +59,10 @@ struct contest {
     struct pare_cli *c;
     const struct bench *o;
     struct entry *e;
-    int n, runs, cap;               /* models; runs of each so far, and room for */
+    int n, runs, cap; /* models; runs of each so far, and room for */
 };
 
-/* ---- measuring ------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------- */
 
 static int prepare(struct contest *b, struct entry *e, const char *path, struct pare_err *err)
 {
@@ -177,7 +177,7 @@ static double peak_memory(void)
     return kb * 1024;
 }
 
-/* ---- reporting -------------------------------------------------------------------------------- */
+/* ---- reporting ------------------------------------------------------------- */
 
 static void print_method(const struct contest *b)
 {
@@ -185,8 +185,8 @@ static void print_method(const struct contest *b)
     char mem[PARE_NUM_TEXT];
 
     printf("\nmedian of %d runs%s after %d to warm up, 10th to 90th percentile; %d thread%s, "
-           "random inputs;\nthe process used %s at most\n", b->runs,
-           b->n > 1 ? " each, in turn," : "", WARM_UP, p->backend.threads,
+           "random inputs;\nthe process used %s at most\n",
+           b->runs, b->n > 1 ? " each, in turn," : "", WARM_UP, p->backend.threads,
            p->backend.threads == 1 ? "" : "s", pare_bytes_text(peak_memory(), mem, sizeof(mem)));
 }
 
@@ -244,9 +244,9 @@ static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
     pare_table_row(t, "node", "type", "kernel", "time", "");
     for (int i = 0; i < n; i++)
         pare_table_row(t, stat[i].node,
-                       stat[i].n_fused ? pare_sprintf(b->c->arena, "%s + %d", stat[i].type,
-                                                      stat[i].n_fused)
-                                       : stat[i].type,
+                       stat[i].n_fused
+                           ? pare_sprintf(b->c->arena, "%s + %d", stat[i].type, stat[i].n_fused)
+                           : stat[i].type,
                        stat[i].kernel,
                        pare_time_text(stat[i].seconds / PROFILE_RUNS, time, sizeof(time)),
                        pare_percent_text(stat[i].seconds, sum, share, sizeof(share)));
@@ -265,8 +265,9 @@ static json_t *json_steps(struct contest *b, struct entry *e, struct pare_err *e
         return NULL;
     }
     for (int i = 0; i < n; i++)
-        json_array_append_new(a, json_pack("{s:s, s:s, s:i, s:s, s:f}", "node", stat[i].node,
-                                           "type", stat[i].type, "fused", stat[i].n_fused,
+        json_array_append_new(a, json_pack("{s:o, s:o, s:i, s:s, s:f}", "node",
+                                           pare_json_text(stat[i].node), "type",
+                                           pare_json_text(stat[i].type), "fused", stat[i].n_fused,
                                            "kernel", stat[i].kernel, "seconds",
                                            stat[i].seconds / PROFILE_RUNS));
     return a;
@@ -278,21 +279,23 @@ static int print_json(struct contest *b, struct pare_err *err)
 
     for (int i = 0; i < b->n; i++) {
         struct entry *e = &b->e[i];
-        json_t *j = json_pack(
-            "{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:f}", "file", e->s.path, "batch",
-            (json_int_t)e->batch, "median_seconds", e->median, "p10_seconds", e->p10,
-            "p90_seconds", e->p90, "items_per_second", (double)e->batch / e->median,
-            "plan_seconds", e->s.plan_seconds, "activation_bytes",
-            (json_int_t)e->s.plan->memory_bytes, "speed", b->e[0].median / e->median);
+        json_t *j = json_pack("{s:o, s:I, s:f, s:f, s:f, s:o, s:f, s:I, s:o}", "file",
+                              pare_json_text(e->s.path), "batch", (json_int_t)e->batch,
+                              "median_seconds", e->median, "p10_seconds", e->p10, "p90_seconds",
+                              e->p90, "items_per_second",
+                              pare_json_real((double)e->batch / e->median), "plan_seconds",
+                              e->s.plan_seconds, "activation_bytes",
+                              (json_int_t)e->s.plan->memory_bytes, "speed",
+                              pare_json_real(b->e[0].median / e->median));
 
         if (j && b->o->verbose)
             json_object_set_new(j, "steps", json_steps(b, e, err));
         json_array_append_new(models, j);
     }
-    return pare_json_print(
-        json_pack("{s:o, s:i, s:i, s:i, s:I}", "models", models, "runs", b->runs, "warm_up",
-                  WARM_UP, "threads", b->e[0].s.plan->backend.threads, "process_peak_bytes",
-                  (json_int_t)peak_memory()), err);
+    return pare_json_print(json_pack("{s:o, s:i, s:i, s:i, s:I}", "models", models, "runs", b->runs,
+                                     "warm_up", WARM_UP, "threads", b->e[0].s.plan->backend.threads,
+                                     "process_peak_bytes", (json_int_t)peak_memory()),
+                           err);
 }
 
 static int report(struct contest *b, struct pare_err *err)
@@ -306,7 +309,7 @@ static int report(struct contest *b, struct pare_err *err)
     return 0;
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------- */
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
@@ -333,9 +336,9 @@ const struct pare_command pare_command_bench = {
     .name = "bench",
     .doc = "Measure the latency and memory of models, side by side.",
     .usage = "[options] MODEL...",
-    .more = "Models take turns, so that what slows the machine for a while slows all of them.  'speed'\n"
-            "is relative to the first model; 'memory' is what the plan needs besides the weights;\n"
-            "'plan' is the time to compile the model.",
+    .more = "Models take turns, so that what slows the machine for a while slows all of them.\n"
+            "'speed' is relative to the first model; 'memory' is what the plan needs besides the\n"
+            "weights; 'plan' is the time to compile the model.",
     .opts = bench_opts,
     .size = sizeof(struct bench),
     .min_args = 1,

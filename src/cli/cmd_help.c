@@ -6,13 +6,14 @@
 #include "../op/op.h"
 
 static const char *const value_text[] = {
-    [PARE_OPT_BOOL] = "", [PARE_OPT_INT] = " N", [PARE_OPT_FLOAT] = " X", [PARE_OPT_STR] = " TEXT",
-    [PARE_OPT_INTS] = " N,N,...", [PARE_OPT_FLOATS] = " X,X,...", [PARE_OPT_STRS] = " TEXT",
+    [PARE_OPT_BOOL] = "",      [PARE_OPT_INT] = " N",        [PARE_OPT_FLOAT] = " X",
+    [PARE_OPT_STR] = " TEXT",  [PARE_OPT_INTS] = " N,N,...", [PARE_OPT_FLOATS] = " X,X,...",
+    [PARE_OPT_STRS] = " TEXT",
 };
 
 static const char *const type_text[] = {
-    [PARE_OPT_BOOL] = "bool", [PARE_OPT_INT] = "int", [PARE_OPT_FLOAT] = "float",
-    [PARE_OPT_STR] = "text", [PARE_OPT_INTS] = "ints", [PARE_OPT_FLOATS] = "floats",
+    [PARE_OPT_BOOL] = "bool",  [PARE_OPT_INT] = "int",       [PARE_OPT_FLOAT] = "float",
+    [PARE_OPT_STR] = "text",   [PARE_OPT_INTS] = "ints",     [PARE_OPT_FLOATS] = "floats",
     [PARE_OPT_STRS] = "texts", [PARE_OPT_TENSOR] = "tensor", [PARE_OPT_GRAPH] = "graph",
 };
 
@@ -27,7 +28,8 @@ void pare_help_all(FILE *f)
     for (int i = 0; pare_commands[i]; i++)
         fprintf(f, "  %-*s  %s\n", (int)width, pare_commands[i]->name, pare_commands[i]->doc);
     fputs("\nRun 'pare help <command>' for its options, 'pare help op <name>' for an operator,\n"
-          "'pare --version' for the version.\n", f);
+          "'pare --version' for the version.\n",
+          f);
 }
 
 /* "0 to 64", "at least 1", "at most 9", or nothing: limits that only keep numbers in an int are
@@ -78,9 +80,10 @@ static void option_row(struct pare_table *t, struct pare_arena *a, const struct 
         d = "";
     if (*d || *r)
         snprintf(brackets, sizeof(brackets), " (%s%s%s)", d, *d && *r ? "; " : "", r);
-    pare_table_row(t, pare_sprintf(a, "  %c%c%s--%s%s%s", letter ? '-' : ' ', letter ? letter : ' ',
-                                   letter ? ", " : "  ", switchable ? "[no-]" : "", o->name,
-                                   value_text[o->type]),
+    pare_table_row(t,
+                   pare_sprintf(a, "  %c%c%s--%s%s%s", letter ? '-' : ' ', letter ? letter : ' ',
+                                letter ? ", " : "  ", switchable ? "[no-]" : "", o->name,
+                                value_text[o->type]),
                    pare_sprintf(a, "%s%s", o->help, brackets));
 }
 
@@ -102,7 +105,7 @@ int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, stru
     return 0;
 }
 
-/* ---- operators ------------------------------------------------------------------------ */
+/* ---- operators ------------------------------------------------------------- */
 
 /* The letters of an operator's inputs, in words. */
 static const char *letter_text(char c)
@@ -192,7 +195,7 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
     return 0;
 }
 
-/* ---- the command ------------------------------------------------------------------------ */
+/* ---- the command ----------------------------------------------------------- */
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {

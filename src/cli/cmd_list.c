@@ -12,13 +12,12 @@ struct list {
     bool json;
 };
 
-static const struct pare_opt list_opts[] = {
-    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct list, json), 0, 0, 1, NULL, NULL,
-      false },
-    PARE_OPT_END
-};
+static const struct pare_opt list_opts[] = { { "json", "print JSON", PARE_OPT_BOOL,
+                                               offsetof(struct list, json), 0, 0, 1, NULL, NULL,
+                                               false },
+                                             PARE_OPT_END };
 
-/* ---- operators --------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------- */
 
 /* A word for the usual sets of element types. */
 static const char *types_text(const struct pare_op *op, char *buf, size_t size)
@@ -85,11 +84,11 @@ static int list_ops(struct pare_cli *c, bool json, struct pare_err *err)
     pare_table_row(t, "operator", "since", "types", "");
     for (int i = 0; i < n; i++)
         if (json)
-            json_array_append_new(
-                all, json_pack("{s:s, s:s, s:i, s:o, s:s, s:b}", "type", ops[i]->type, "domain",
-                               ops[i]->domain ? ops[i]->domain : "", "since", ops[i]->since,
-                               "types", types_json(ops[i]), "doc", ops[i]->doc, "gradient",
-                               ops[i]->backward != NULL));
+            json_array_append_new(all,
+                                  json_pack("{s:s, s:s, s:i, s:o, s:s, s:b}", "type", ops[i]->type,
+                                            "domain", ops[i]->domain ? ops[i]->domain : "", "since",
+                                            ops[i]->since, "types", types_json(ops[i]), "doc",
+                                            ops[i]->doc, "gradient", ops[i]->backward != NULL));
         else
             pare_table_row(t, ops[i]->type, pare_sprintf(c->arena, "%d", ops[i]->since),
                            types_text(ops[i], buf, sizeof(buf)), ops[i]->doc);
@@ -99,7 +98,7 @@ static int list_ops(struct pare_cli *c, bool json, struct pare_err *err)
     return 0;
 }
 
-/* ---- commands and kernels ------------------------------------------------------------------ */
+/* ---- commands and kernels -------------------------------------------------- */
 
 struct entry {
     const char *name, *doc;
@@ -117,8 +116,7 @@ static int print_entries(struct pare_cli *c, const struct entry *e, int n, const
     pare_table_row(t, head, "");
     for (int i = 0; i < n; i++)
         if (o->json)
-            json_array_append_new(all,
-                                  json_pack("{s:s, s:s}", "name", e[i].name, "doc", e[i].doc));
+            json_array_append_new(all, json_pack("{s:s, s:s}", "name", e[i].name, "doc", e[i].doc));
         else
             pare_table_row(t, e[i].name, e[i].doc);
     if (o->json)

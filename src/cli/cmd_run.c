@@ -45,8 +45,7 @@ static const struct pare_opt run_opts[] = {
       1024, NULL, NULL, false },
     { "reference", "only the plain kernels: slow, for checking", PARE_OPT_BOOL,
       offsetof(struct run, reference), 0, 0, 1, NULL, NULL, false },
-    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct run, json), 0, 0, 1, NULL, NULL,
-      false },
+    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct run, json), 0, 0, 1, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -57,11 +56,11 @@ static bool is_dir(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* ---- what came out ------------------------------------------------------------------------ */
+/* ---- what came out --------------------------------------------------------- */
 
 struct summary {
     double min, mean, max;
-    int64_t argmax, nans;       /* argmax -1: not a row of scores */
+    int64_t argmax, nans; /* argmax -1: not a row of scores */
 };
 
 static struct summary summarise(const struct pare_tensor *t)
@@ -125,8 +124,8 @@ static void print_table(struct pare_cli *c, const struct pare_session *s)
 static json_t *json_output(const char *name, const struct pare_tensor *t)
 {
     struct summary y = summarise(t);
-    json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", name, "dtype",
-                          pare_dtype_name(t->dtype), "shape", pare_json_dims(t), "min",
+    json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I}", "name", pare_json_text(name),
+                          "dtype", pare_dtype_name(t->dtype), "shape", pare_json_dims(t), "min",
                           pare_json_real(y.min), "mean", pare_json_real(y.mean), "max",
                           pare_json_real(y.max), "nans", (json_int_t)y.nans);
 
@@ -135,7 +134,7 @@ static json_t *json_output(const char *name, const struct pare_tensor *t)
     return j;
 }
 
-/* ---- files -------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------- */
 
 static int write_outputs(struct pare_cli *c, const struct pare_session *s, const char *path,
                          struct pare_err *err)
@@ -202,15 +201,15 @@ static int check_outputs(struct pare_cli *c, const struct pare_session *s, doubl
         double d;
 
         PARE_TRY(expected(c, s, o->check, i, &want, err));
-        PARE_TRY(pare_at(err, pare_tensor_compare(&s->out[i], &want, tol, err),
-                         "%s: output '%s'", s->path, s->io[i].name));
+        PARE_TRY(pare_at(err, pare_tensor_compare(&s->out[i], &want, tol, err), "%s: output '%s'",
+                         s->path, s->io[i].name));
         d = distance(&s->out[i], &want);
         *most = d > *most ? d : *most;
     }
     return 0;
 }
 
-/* ---- the command ---------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------- */
 
 static int check_options(struct pare_cli *c, const struct pare_session *s, struct pare_err *err)
 {
@@ -220,8 +219,10 @@ static int check_options(struct pare_cli *c, const struct pare_session *s, struc
     if (to && !pare_ends_in(to, ".npz") && !pare_ends_in(to, ".npy") && !pare_ends_in(to, ".pb"))
         return pare_misuse(c, err, "--output '%s': expected a .npz, .npy or .pb file", to);
     if (to && !pare_ends_in(to, ".npz") && s->n_out != 1)
-        return pare_misuse(c, err, "--output '%s': it would hold one tensor, the model has %d "
-                           "outputs; use .npz", to, s->n_out);
+        return pare_misuse(c, err,
+                           "--output '%s': it would hold one tensor, the model has %d "
+                           "outputs; use .npz",
+                           to, s->n_out);
     if (o->check && access(o->check, F_OK))
         return pare_fail(err, PARE_EIO, "%s: %s", o->check, strerror(errno));
     if (o->check && !is_dir(o->check) && !pare_ends_in(o->check, ".npz") &&
@@ -266,7 +267,7 @@ static int report(struct pare_cli *c, const struct pare_session *s, struct pare_
         printf("agrees with %s; largest difference %.3g\n", o->check, most);
     if (!o->json)
         return 0;
-    j = json_pack("{s:s, s:o}", "file", s->path, "outputs", outputs);
+    j = json_pack("{s:o, s:o}", "file", pare_json_text(s->path), "outputs", outputs);
     if (o->check)
         json_object_set_new(j, "largest_difference", pare_json_real(most));
     return pare_json_print(j, err);
@@ -291,9 +292,10 @@ const struct pare_command pare_command_run = {
     .name = "run",
     .doc = "Run a model on inputs from files, or on random ones.",
     .usage = "[options] MODEL",
-    .more = "Inputs that are not given are random: normal floats, bytes over their whole range, other\n"
-            "integers 0 or 1.  --check takes both inputs and expected outputs from an ONNX test data\n"
-            "set (a folder with input_0.pb, output_0.pb, ...), or only the outputs from a .npz.",
+    .more =
+        "Inputs that are not given are random: normal floats, bytes over their whole range, other\n"
+        "integers 0 or 1.  --check takes both inputs and expected outputs from an ONNX test data\n"
+        "set (a folder with input_0.pb, output_0.pb, ...), or only the outputs from a .npz.",
     .opts = run_opts,
     .size = sizeof(struct run),
     .min_args = 1,

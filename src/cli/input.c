@@ -55,7 +55,7 @@ static int unknown_input(struct pare_cli *c, const struct pare_inputs *in, const
                        pare_cli_hint(name, names, n, otherwise, hint, sizeof(hint)));
 }
 
-/* ---- shapes ------------------------------------------------------------------------ */
+/* ---- shapes ---------------------------------------------------------------- */
 
 /* "1,3,224,224" into t's dimensions. */
 static bool parse_dims(const char *s, struct pare_tensor *t)
@@ -117,8 +117,8 @@ static int apply_shape(struct pare_cli *c, struct pare_inputs *in, const char *a
         return unknown_input(c, in, name, err);
     }
     if (!name && in->n != 1)
-        return pare_misuse(c, err, "--shape '%s': the model has %d inputs, say which: name=%s",
-                           arg, in->n, arg);
+        return pare_misuse(c, err, "--shape '%s': the model has %d inputs, say which: name=%s", arg,
+                           in->n, arg);
     if (in->given[i])
         return pare_misuse(c, err, "--shape '%s': the input's file already has a shape", arg);
     s.dtype = in->t[i].dtype;
@@ -204,9 +204,13 @@ static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
             continue;
         t->dim[k] = batch ? args->batch : 1;
         if (!batch)
-            PARE_TRY(note(in, pare_sprintf(c->arena, "input '%s': dimension %d%s%s%s is free, "
-                                              "taken as 1", io->name, k, sym ? " '" : "",
-                                              sym ? sym : "", sym ? "'" : ""), err));
+            PARE_TRY(
+                note(in,
+                     pare_sprintf(c->arena,
+                                  "input '%s': dimension %d%s%s%s is free, "
+                                  "taken as 1",
+                                  io->name, k, sym ? " '" : "", sym ? sym : "", sym ? "'" : ""),
+                     err));
     }
     return check_shape(c, in, i, err);
 }
@@ -235,7 +239,7 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
     return 0;
 }
 
-/* ---- files -------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------- */
 
 static int take(struct pare_cli *c, struct pare_inputs *in, int i, const struct pare_tensor *t,
                 const char *from, struct pare_err *err)
@@ -338,7 +342,7 @@ int pare_inputs_read_set(struct pare_cli *c, const struct pare_model *m, const c
     return 0;
 }
 
-/* ---- chance -------------------------------------------------------------------------- */
+/* ---- chance ---------------------------------------------------------------- */
 
 static void randomise(struct pare_rng *r, float *tmp, int64_t n, enum pare_dtype d)
 {
@@ -378,8 +382,8 @@ int pare_inputs_fill(struct pare_cli *c, struct pare_inputs *in, uint64_t seed,
             int64_t len = n - at < CHUNK ? n - at : CHUNK;
 
             randomise(&r, tmp, len, t->dtype);
-            PARE_TRY(pare_convert(t->dtype, (char *)t->data + (size_t)at * size, PARE_F32, tmp,
-                                  len, err));
+            PARE_TRY(pare_convert(t->dtype, (char *)t->data + (size_t)at * size, PARE_F32, tmp, len,
+                                  err));
         }
     }
     return 0;

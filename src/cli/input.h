@@ -7,18 +7,18 @@
 /* One tensor per input of a model, in its order. */
 struct pare_inputs {
     int n;
-    const struct pare_io *io;       /* as the file declares them */
+    const struct pare_io *io; /* as the file declares them */
     struct pare_tensor *t;
-    bool *given;                    /* shape and data came from a file */
+    bool *given; /* shape and data came from a file */
     int n_notes;
-    const char **note;              /* what was assumed: "input 'x': 'batch' is 1" */
+    const char **note; /* what was assumed: "input 'x': 'batch' is 1" */
 };
 
 /* What the user said about shapes. */
 struct pare_shape_args {
-    int64_t batch;                  /* for free first dimensions; 0: not said */
-    struct pare_strs shape;         /* "name=1,3,224,224", or "1,3,224,224", or "dimension=8" */
-    bool lenient;                   /* an input without a shape stays without, noted */
+    int64_t batch;          /* for free first dimensions; 0: not said */
+    struct pare_strs shape; /* "name=1,3,224,224", or "1,3,224,224", or "dimension=8" */
+    bool lenient;           /* an input without a shape stays without, noted */
 };
 
 /* Take the shapes that the file declares, --shape over them, 1 for what is still free. */

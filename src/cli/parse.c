@@ -26,8 +26,8 @@ char pare_cli_letter(const char *option)
     return 0;
 }
 
-const char *pare_cli_hint(const char *typed, const char *const *names, int n,
-                          const char *otherwise, char *buf, size_t size)
+const char *pare_cli_hint(const char *typed, const char *const *names, int n, const char *otherwise,
+                          char *buf, size_t size)
 {
     const char *best = pare_nearest(typed, names, n);
 
@@ -61,8 +61,7 @@ static int unknown(struct parser *p, const char *typed, const char *name, struct
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
     name = pare_sprintf(p->c->arena, "--%s", name);
     return pare_misuse(p->c, err, "unknown option '%s' for '%s'%s", typed, p->cmd->name,
-                       pare_cli_hint(name ? name : typed, names, n, otherwise, hint,
-                                     sizeof(hint)));
+                       pare_cli_hint(name ? name : typed, names, n, otherwise, hint, sizeof(hint)));
 }
 
 /* The setting of this option so far, or a new one. */

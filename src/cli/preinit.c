@@ -13,7 +13,8 @@
 #endif
 #endif
 
-#if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(SANITIZED)
+#if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(SANITIZED)
 static void set_spin(int argc, char **argv, char **env)
 {
     (void)argc, (void)argv, (void)env;
@@ -21,6 +22,6 @@ static void set_spin(int argc, char **argv, char **env)
         setenv("GOMP_SPINCOUNT", "10000", 0);
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const hook)(int, char **, char **) =
-    set_spin;
+__attribute__((section(".preinit_array"), used)) static void (*const hook)(int, char **,
+                                                                           char **) = set_spin;
 #endif

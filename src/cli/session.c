@@ -21,8 +21,8 @@ int pare_session_open(struct pare_cli *c, const char *path, struct pare_session 
     return s->out ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the outputs");
 }
 
-int pare_session_plan(struct pare_cli *c, struct pare_session *s,
-                      const struct pare_plan_opts *opts, uint64_t seed, struct pare_err *err)
+int pare_session_plan(struct pare_cli *c, struct pare_session *s, const struct pare_plan_opts *opts,
+                      uint64_t seed, struct pare_err *err)
 {
     struct pare_plan_opts o = *opts;
     double start;

@@ -9,10 +9,10 @@ struct pare_session {
     struct pare_model *model;
     struct pare_inputs in;
     struct pare_plan *plan;
-    double plan_seconds;            /* what compiling took */
+    double plan_seconds; /* what compiling took */
     int n_out;
-    const struct pare_io *io;       /* the outputs as the file declares them */
-    struct pare_tensor *out;        /* ... and as they are, after a run */
+    const struct pare_io *io; /* the outputs as the file declares them */
+    struct pare_tensor *out;  /* ... and as they are, after a run */
 };
 
 /* Load the model.  Close it in any case. */
@@ -20,12 +20,12 @@ int pare_session_open(struct pare_cli *c, const char *path, struct pare_session 
                       struct pare_err *err);
 
 /* Random contents for inputs that have none, and a plan for their shapes. */
-int pare_session_plan(struct pare_cli *c, struct pare_session *s,
-                      const struct pare_plan_opts *opts, uint64_t seed, struct pare_err *err);
+int pare_session_plan(struct pare_cli *c, struct pare_session *s, const struct pare_plan_opts *opts,
+                      uint64_t seed, struct pare_err *err);
 
 int pare_session_run(struct pare_session *s, struct pare_err *err);
 void pare_session_close(struct pare_session *s);
 
-double pare_now(void);              /* seconds of a clock that never goes back */
+double pare_now(void); /* seconds of a clock that never goes back */
 
 #endif

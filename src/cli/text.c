@@ -103,7 +103,7 @@ void pare_put_clean(FILE *f, const char *s)
         fputc(is_control((unsigned char)*s) ? '?' : *s, f);
 }
 
-/* ---- tables ----------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------- */
 
 struct row {
     const char **cell;
@@ -115,7 +115,7 @@ struct pare_table {
     const char *align;
     int cols, *width;
     struct row *first, **end;
-    bool broken;                /* out of memory: nothing is printed */
+    bool broken; /* out of memory: nothing is printed */
 };
 
 /* Columns on a screen: bytes that continue a UTF-8 character take none. */

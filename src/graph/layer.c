@@ -14,8 +14,8 @@
  * gets the number of spatial dimensions: "Conv " is Conv2d. */
 static const struct kind {
     const char *type, *torch;
-    int weight, bias;           /* input indices; -1: none */
-    unsigned params;            /* inputs that are trained, as bits */
+    int weight, bias; /* input indices; -1: none */
+    unsigned params;  /* inputs that are trained, as bits */
 } kinds[] = {
     { "Conv", "Conv ", 1, 2, BIT(1) | BIT(2) },
     { "ConvTranspose", "ConvTranspose ", 1, 2, BIT(1) | BIT(2) },
@@ -39,9 +39,9 @@ static const struct kind {
 struct scan {
     struct pare_arena *arena;
     const struct pare_graph *g;
-    int *uses;                  /* per value: how many nodes and graph outputs use it */
-    struct pare_node **user;    /* per value: one of them */
-    bool *counted;              /* per value: its elements have been counted */
+    int *uses;               /* per value: how many nodes and graph outputs use it */
+    struct pare_node **user; /* per value: one of them */
+    bool *counted;           /* per value: its elements have been counted */
     struct pare_map names;
 };
 
@@ -118,7 +118,7 @@ static bool is_layer(const struct pare_node *n, const struct kind *k)
 
     if (!is_const(w) || w->t.rank < 1 || w->t.dtype == PARE_NONE)
         return false;
-    if (!strcmp(k->type, "Gather"))         /* a table of vectors, not a list of indices */
+    if (!strcmp(k->type, "Gather")) /* a table of vectors, not a list of indices */
         return is_float(w->t.dtype) && w->t.rank == 2 && attr_int(n, "axis", 0) == 0;
     return true;
 }
@@ -141,7 +141,7 @@ static const char *without(struct pare_arena *a, const char *name, const char *e
 static const char *scope_of(struct pare_arena *a, const char *name)
 {
     char *out = pare_alloc(a, strlen(name) + 1, 1);
-    size_t at = 0, last = 0;        /* length of the result, and of its last part */
+    size_t at = 0, last = 0; /* length of the result, and of its last part */
 
     if (!out || name[0] != '/')
         return NULL;
@@ -348,8 +348,7 @@ int pare_loose_params(const struct pare_graph *g, const struct pare_layer_info *
     for (int i = 0; i < g->n_values; i++) {
         const struct pare_value *v = g->value[i];
 
-        if (is_const(v) && !v->maker && is_float(v->t.dtype) && !taken[i] &&
-            pare_numel(&v->t) > 1)
+        if (is_const(v) && !v->maker && is_float(v->t.dtype) && !taken[i] && pare_numel(&v->t) > 1)
             *count += pare_numel(&v->t);
     }
     pare_reset(g->arena, m);

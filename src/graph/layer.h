@@ -13,17 +13,17 @@
 #include "graph.h"
 
 struct pare_layer_info {
-    const char *name;           /* what a config may say; no two layers share one */
-    const char *type;           /* in ONNX: "Conv" */
-    const char *torch;          /* in PyTorch: "Conv2d" */
-    struct pare_node *node;     /* the node with the weights */
-    struct pare_node *add;      /* of a MatMul: the Add with its bias, or NULL */
-    struct pare_value *weight;  /* as the node gets it: perhaps computed from an initializer */
-    struct pare_value *bias;    /* or NULL */
-    struct pare_value *out;     /* what leaves the layer, behind `add` */
-    int64_t params;             /* trained elements; those of a weight used twice count once */
-    double macs;                /* multiply-accumulates of a run; -1 when shapes are not known */
-    bool shared;                /* an earlier layer uses the same weight */
+    const char *name;          /* what a config may say; no two layers share one */
+    const char *type;          /* in ONNX: "Conv" */
+    const char *torch;         /* in PyTorch: "Conv2d" */
+    struct pare_node *node;    /* the node with the weights */
+    struct pare_node *add;     /* of a MatMul: the Add with its bias, or NULL */
+    struct pare_value *weight; /* as the node gets it: perhaps computed from an initializer */
+    struct pare_value *bias;   /* or NULL */
+    struct pare_value *out;    /* what leaves the layer, behind `add` */
+    int64_t params;            /* trained elements; those of a weight used twice count once */
+    double macs;               /* multiply-accumulates of a run; -1 when shapes are not known */
+    bool shared;               /* an earlier layer uses the same weight */
 };
 
 /* The layers of a graph whose shapes are inferred, in the order of its nodes. */

@@ -105,7 +105,7 @@ static int shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
                 return malformed(err, "a dimension is too large");
             d = d * 10 + (*s->p - '0');
         }
-        take(s, 'L');                   /* Python 2 wrote long integers so */
+        take(s, 'L'); /* Python 2 wrote long integers so */
         t->dim[t->rank] = d;
         if (!take(s, ',') && (s->p == s->end || *s->p != ')'))
             return malformed(err, "'shape' does not end");
@@ -129,7 +129,8 @@ static int descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
     if (i == N_TYPES)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the array's type is '%s', only little-endian numbers and booleans are "
-                         "handled", buf);
+                         "handled",
+                         buf);
     t->dtype = types[i].dtype;
     return 0;
 }
@@ -174,7 +175,7 @@ static void from_fortran(const struct pare_tensor *t, const char *src, size_t si
 {
     int64_t idx[PARE_MAX_RANK] = { 0 }, stride[PARE_MAX_RANK], n = pare_numel(t), at = 0;
 
-    for (int k = 0; k < t->rank && n; k++)
+    for (int k = 0; k < t->rank; k++)
         stride[k] = k ? stride[k - 1] * t->dim[k - 1] : 1;
     for (int64_t i = 0; i < n; i++) {
         memcpy((char *)t->data + (size_t)i * size, src + (size_t)at * size, size);
@@ -220,8 +221,7 @@ int pare_npy_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
     PARE_TRY(header(&s, t, &fortran, err));
     PARE_TRY(pare_tensor_size(t, NULL, &size, err));
     if (size != len - start - head)
-        return pare_fail(err, PARE_EFORMAT,
-                         "the array has %zu bytes of data, its shape needs %zu",
+        return pare_fail(err, PARE_EFORMAT, "the array has %zu bytes of data, its shape needs %zu",
                          len - start - head, size);
     PARE_TRY(pare_tensor_alloc(a, t, err));
     if (fortran && t->rank > 1)
@@ -269,7 +269,7 @@ static size_t write_header(const struct pare_tensor *t, const char *type, char *
         at += (size_t)snprintf(buf + at, size - at, "%lld,%s", (long long)t->dim[i],
                                i + 1 < t->rank ? " " : "");
     if (t->rank > 1)
-        at--;                           /* only a tuple of one ends in a comma */
+        at--; /* only a tuple of one ends in a comma */
     at += (size_t)snprintf(buf + at, size - at, "), }");
     end = (at + 64) / 64 * 64;
     memset(buf + at, ' ', end - at);

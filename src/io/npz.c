@@ -14,14 +14,13 @@
 /* ---- reading ------------------------------------------------------------------ */
 
 /* What the directory says of an entry, checked before anything is allocated for it. */
-static int check_entry(zip_t *z, zip_uint64_t i, zip_stat_t *st, size_t *left,
-                       struct pare_err *err)
+static int check_entry(zip_t *z, zip_uint64_t i, zip_stat_t *st, size_t *left, struct pare_err *err)
 {
     const zip_uint64_t need = ZIP_STAT_NAME | ZIP_STAT_SIZE;
 
     if (zip_stat_index(z, i, 0, st) || (st->valid & need) != need)
-        return pare_fail(err, PARE_EFORMAT, "entry %llu cannot be read: %s",
-                         (unsigned long long)i, zip_strerror(z));
+        return pare_fail(err, PARE_EFORMAT, "entry %llu cannot be read: %s", (unsigned long long)i,
+                         zip_strerror(z));
     if (st->size > *left)
         return pare_fail(err, PARE_ELIMIT,
                          "entry '%s' has %llu bytes, at most %zu are handled in a file", st->name,

@@ -5,15 +5,15 @@
 #include "model.h"
 
 struct pare_facts {
-    int64_t ir;                             /* version of the file format */
-    const char *producer, *producer_version;        /* "" when the file does not say */
-    const char *graph;                      /* the main graph's name */
+    int64_t ir;                              /* version of the file format */
+    const char *producer, *producer_version; /* "" when the file does not say */
+    const char *graph;                       /* the main graph's name */
     int n_opsets;
     const struct pare_opset {
-        const char *domain;                 /* "" is the standard one */
+        const char *domain; /* "" is the standard one */
         int64_t version;
-    } *opset;
-    size_t bytes;                           /* of the file, and of the data beside it */
+    } * opset;
+    size_t bytes; /* of the file, and of the data beside it */
 };
 
 /* The texts belong to the model, the list to the arena. */

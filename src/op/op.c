@@ -98,20 +98,37 @@ int pare_int_list(const struct pare_tensor *t, int64_t *v, int max, int *n, stru
     return 0;
 }
 
-double pare_attr(const struct pare_node *n, const char *name)
+static const void *find_attr(const struct pare_node *n, const char *name, enum pare_opt_type *type)
 {
     const struct pare_opt *o = n->op->attrs;
 
     while (o && o->name && strcmp(o->name, name))
         o++;
     if (!o || !o->name || !n->attr)
-        return 0;
-    switch (o->type) {
-    case PARE_OPT_BOOL: return *(const bool *)((const char *)n->attr + o->offset);
-    case PARE_OPT_INT: return (double)*(const int64_t *)((const char *)n->attr + o->offset);
-    case PARE_OPT_FLOAT: return *(const double *)((const char *)n->attr + o->offset);
+        return NULL;
+    *type = o->type;
+    return (const char *)n->attr + o->offset;
+}
+
+double pare_attr(const struct pare_node *n, const char *name)
+{
+    enum pare_opt_type type = PARE_OPT_STR;
+    const void *p = find_attr(n, name, &type);
+
+    switch (type) {
+    case PARE_OPT_BOOL: return *(const bool *)p;
+    case PARE_OPT_INT: return (double)*(const int64_t *)p;
+    case PARE_OPT_FLOAT: return *(const double *)p;
     default: return 0;
     }
+}
+
+const char *pare_attr_text(const struct pare_node *n, const char *name)
+{
+    enum pare_opt_type type = PARE_OPT_INT;
+    const void *p = find_attr(n, name, &type);
+
+    return type == PARE_OPT_STR && *(const char *const *)p ? *(const char *const *)p : "";
 }
 
 int pare_infer_same(struct pare_node *n, struct pare_err *err)

@@ -7,10 +7,6 @@ int64_t pare_numel(const struct pare_tensor *t)
 {
     int64_t n = 1;
 
-    /* An empty tensor's other dimensions may be as large as they like. */
-    for (int i = 0; i < t->rank; i++)
-        if (!t->dim[i])
-            return 0;
     for (int i = 0; i < t->rank; i++)
         n *= t->dim[i];
     return n;

@@ -47,10 +47,10 @@ struct run {
     const char *dir, *only, *pass, *write;
     bool reference, verbose;
     struct pare_arena *arena;
-    struct pare_map listed;         /* the pass list */
-    int count[N_STATUS], wrong;     /* wrong: not as the list says */
-    int seen;                       /* cases run that are listed */
-    FILE *out;                      /* --write */
+    struct pare_map listed;     /* the pass list */
+    int count[N_STATUS], wrong; /* wrong: not as the list says */
+    int seen;                   /* cases run that are listed */
+    FILE *out;                  /* --write */
 };
 
 static const char usage[] =
@@ -383,6 +383,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "official: %s: %s\n", r.write, strerror(errno));
         return 1;
     }
+    if (r.out)
+        fputs("# The official cases that pass; see README.md.\n", r.out);
     for (int i = first; i < argc; i++)
         broken |= run_suite(&r, argv[i]);
     for (size_t i = 0; first == argc && i < sizeof(suites) / sizeof(*suites); i++)

@@ -80,8 +80,8 @@ static void random_numbers_are_fixed_and_fair(void **state)
     pare_rng_init(&r, 0);
     assert_true(r.s[0] == 0xe220a8397b1dcdafu && r.s[1] == 0x6e789e6aa1b965f4u);
     s = (struct pare_rng){ { 1, 2, 3, 4 } };
-    assert_true(pare_rng_next(&s) == 11520);    /* rotl(2 * 5, 7) * 9 */
-    assert_true(pare_rng_next(&s) == 0);        /* its second word is then 2 ^ 1 ^ 3 = 0 */
+    assert_true(pare_rng_next(&s) == 11520); /* rotl(2 * 5, 7) * 9 */
+    assert_true(pare_rng_next(&s) == 0);     /* its second word is then 2 ^ 1 ^ 3 = 0 */
     for (int i = 0; i < 60000; i++) {
         double v = pare_rng_normal(&r), u = pare_rng_uniform(&r);
 

@@ -12,18 +12,26 @@ struct concat {
     size_t *bytes;          /* of operand k for each of them */
 };
 
-/* The block all operands can be joined in. */
+/* The layout in which most of the data is, if the operands can be joined in it. */
 static int common_block(const struct pare_view *v, const struct pare_node *n, int axis)
 {
-    int block = pare_block_of(v, n->in[0]);
+    int64_t blocked = 0, total = 0;
+    int block = 1;
 
+    for (int i = 0; i < n->n_in; i++)
+        if (pare_block_of(v, n->in[i]) > block)
+            block = pare_block_of(v, n->in[i]);
     if (axis != 1 || block == 1)
         return 1;
-    for (int i = 0; i < n->n_in; i++)
-        if (pare_block_of(v, n->in[i]) != block || pare_is_const(n->in[i]) ||
-            (i < n->n_in - 1 && n->in[i]->t.dim[1] % block))
+    for (int i = 0; i < n->n_in; i++) {
+        int64_t count = pare_numel(&n->in[i]->t);
+
+        if (n->in[i]->t.rank < 3 || (i < n->n_in - 1 && n->in[i]->t.dim[1] % block))
             return 1;
-    return block;
+        total += count;
+        blocked += pare_block_of(v, n->in[i]) == block ? count : 0;
+    }
+    return 2 * blocked >= total ? block : 1;
 }
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)

@@ -6,6 +6,7 @@
 #include "../backend.h"
 
 #include "../../base/simd.h"
+#include "../../op/movement.h"
 #include "../../op/window.h"
 
 #define LANES 16
@@ -44,11 +45,41 @@ static bool read_window(const struct pare_node *n, struct pool *p)
     return true;
 }
 
+/* Exporters write a padded average as Pad with zeros, then AveragePool without padding.  Padding
+ * then counts like data. */
+static struct pare_node *padded_mean(const struct pare_view *v, struct pare_node *n,
+                                     struct pool *p)
+{
+    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
+    struct pare_node *pool = strcmp(n->type, "Pad") ? NULL : pare_only_use(v, n->out[0]);
+    const struct pare_value *value = n->n_in > 2 ? n->in[2] : NULL;
+    struct pare_err err;
+
+    if (!pool || strcmp(pool->type, "AveragePool") || pare_pool_window(pool, &p->w, &err) ||
+        strcmp(pare_attr_text(n, "mode"), "constant") || pare_attr(n, "value") != 0 ||
+        (value && (!pare_is_const(value) || pare_numel(&value->t) != 1 ||
+                   pare_get(&value->t, 0) != 0)) ||
+        pare_pad_amounts(n, before, after, &err) || before[0] || after[0] || before[1] || after[1])
+        return NULL;
+    for (int i = 0; i < p->w.nd; i++) {
+        if (p->w.pad_begin[i] || p->w.pad_end[i] || before[i + 2] < 0 || after[i + 2] < 0)
+            return NULL;
+        p->w.in[i] -= before[i + 2] + after[i + 2];
+        p->w.pad_begin[i] = before[i + 2];
+        p->w.pad_end[i] = after[i + 2];
+    }
+    p->count_pad = true;
+    pare_window_3d(&p->w);
+    return pool;
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    const struct pare_tensor *x = n->n_in ? &n->in[0]->t : NULL;
-    int block;
+    const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
+    struct pare_node *pool = NULL;
+    struct pare_value *out;
     struct pool *p;
+    int block;
 
     if (!x || n->op->domain || !pare_is_f32(n->in[0]) || x->rank < 3 || !pare_numel(x) ||
         !n->n_out || !n->out[0] || !pare_numel(&n->out[0]->t) || (n->n_out > 1 && n->out[1]))
@@ -58,21 +89,27 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (!p)
         return false;
     p->global = spatial_mean(n);
-    if (!p->global && !read_window(n, p))
-        return false;
-    if (p->global && n->out[0]->t.rank == 2 && x->dim[1] % block)
+    if (!p->global && !read_window(n, p)) {
+        pool = padded_mean(v, n, p);
+        if (!pool)
+            return false;
+    }
+    out = pool ? pool->out[0] : n->out[0];
+    if (p->global && out->t.rank == 2 && x->dim[1] % block)
         return false;       /* (N, C) cannot be blocked and lanes would be in the way */
-    if (!pare_step_lists(s, v, 1, 1, 0))
+    if (!pare_step_lists(s, v, 1, 1, pool != NULL))
         return false;
+    if (pool)
+        s->fused[0] = pool;
     p->block = block;
     p->planes = x->dim[0] * ((x->dim[1] + block - 1) / block);
     p->in_size = pare_block_numel(x, block) / p->planes;
-    p->out_size = p->global ? block : pare_block_numel(&n->out[0]->t, block) / p->planes;
+    p->out_size = p->global ? block : pare_block_numel(&out->t, block) / p->planes;
     s->state = p;
     s->in[0] = n->in[0];
     s->in_block[0] = block;
-    s->out[0] = n->out[0];
-    s->out_block[0] = n->out[0]->t.rank == 2 ? 1 : block;
+    s->out[0] = out;
+    s->out_block[0] = out->t.rank == 2 ? 1 : block;
     return true;
 }
 
