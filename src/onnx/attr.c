@@ -123,7 +123,7 @@ static int set(struct pare_build *b, const Onnx__AttributeProto *p, struct pare_
             return set_tensor(b, p, s, why);
         break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH:
-        s->type = PARE_OPT_GRAPH;   /* the graph itself is built by the caller */
+        s->type = PARE_OPT_GRAPH; /* the graph itself is built by the caller */
         if (p->g)
             return 0;
         break;
@@ -148,7 +148,7 @@ void pare_attr_follow(const Onnx__AttributeProto **p, struct pare_scope **sc)
 struct work {
     struct pare_scope *sc;
     struct pare_node *n;
-    struct pare_map seen;   /* captured values by name */
+    struct pare_map seen; /* captured values by name */
     int cap_cap;
 };
 
@@ -178,8 +178,12 @@ static int add_captures(struct work *w, const struct pare_scope *in)
 static int add_graph(struct work *w, struct pare_scope *from, const Onnx__GraphProto *p,
                      struct pare_graph **out)
 {
-    struct pare_scope in = { .b = from->b, .up = from, .call = from->call,
-                             .prefix = from->prefix, .n_imports = from->n_imports, .imports = from->imports };
+    struct pare_scope in = { .b = from->b,
+                             .up = from,
+                             .call = from->call,
+                             .prefix = from->prefix,
+                             .n_imports = from->n_imports,
+                             .imports = from->imports };
 
     PARE_TRY(pare_build_graph(&in, p));
     if (out)
@@ -203,7 +207,7 @@ static int one_attr(struct work *w, const Onnx__AttributeProto *p, struct pare_s
     s->name = p->name ? p->name : "";
     pare_attr_follow(&p, &from);
     if (!p) {
-        s->name = NULL;     /* the call leaves it out: the default holds */
+        s->name = NULL; /* the call leaves it out: the default holds */
         return 0;
     }
     if (p->ref_attr_name && *p->ref_attr_name)
@@ -213,8 +217,8 @@ static int one_attr(struct work *w, const Onnx__AttributeProto *p, struct pare_s
     if (p->g)
         PARE_TRY(pare_at(b->err, add_graph(w, from, p->g, &s->graph), "attribute '%s'", s->name));
     for (size_t i = 0; i < p->n_graphs; i++)
-        PARE_TRY(pare_at(b->err, add_graph(w, from, p->graphs[i], NULL), "attribute '%s'",
-                         s->name));
+        PARE_TRY(
+            pare_at(b->err, add_graph(w, from, p->graphs[i], NULL), "attribute '%s'", s->name));
     if (why && w->n->op)
         give_up(w->n, pare_sprintf(b->m->arena, "attribute '%s': %s", s->name, why));
     return 0;
@@ -267,5 +271,17 @@ int pare_build_attrs(struct pare_scope *sc, const Onnx__NodeProto *p, struct par
     }
     if (n->op)
         apply(sc->b, n, list, count);
+    return 0;
+}
+
+int pare_constant_attr(struct pare_build *b, struct pare_node *n, const struct pare_tensor *t)
+{
+    struct pare_tensor *copy = pare_alloc(b->m->arena, 1, sizeof(*copy));
+    struct pare_setting value = { .name = "value", .type = PARE_OPT_TENSOR, .tensor = copy };
+
+    if (!copy)
+        return no_memory(b);
+    *copy = *t;
+    apply(b, n, &value, 1);
     return 0;
 }

@@ -126,8 +126,8 @@ static int add_initializers(struct pare_scope *sc, const Onnx__GraphProto *p)
         if (!*name)
             return pare_fail(err, PARE_EFORMAT, "initializer %zu has no name", i);
         PARE_TRY(make_value(sc, name, "initializer", &v));
-        PARE_TRY(pare_at(err, pare_build_const(sc->b, v, p->initializer[i]), "initializer '%s'",
-                         name));
+        PARE_TRY(
+            pare_at(err, pare_build_const(sc->b, v, p->initializer[i]), "initializer '%s'", name));
     }
     for (size_t i = 0; i < p->n_sparse_initializer; i++) {
         const Onnx__SparseTensorProto *s = p->sparse_initializer[i];
@@ -180,8 +180,7 @@ static int add_outputs(struct pare_scope *sc, const Onnx__GraphProto *p)
         PARE_TRY(pare_scope_find(sc, name, &v));
         if (!v || v == &sc->b->absent)
             return pare_fail(sc->b->err, PARE_EFORMAT,
-                             "output '%s' is made by no node and is no input or initializer",
-                             name);
+                             "output '%s' is made by no node and is no input or initializer", name);
         if (is_own(g, v))
             v->flags |= PARE_V_OUTPUT;
         if (v->t.rank < 0 && !(v->flags & (PARE_V_CONST | PARE_V_INPUT)))
@@ -288,8 +287,7 @@ static int find_inputs(struct pare_scope *sc, const Onnx__NodeProto *p, struct p
         if (!odd || (n->in[i]->flags & (PARE_V_CONST | PARE_V_INPUT)) || n->why)
             continue;
         n->op = NULL;
-        n->why = pare_sprintf(b->m->arena, "constant '%s' cannot be used: %s", n->in[i]->name,
-                              odd);
+        n->why = pare_sprintf(b->m->arena, "constant '%s' cannot be used: %s", n->in[i]->name, odd);
         if (!n->why)
             return no_memory(b);
     }
@@ -378,8 +376,7 @@ int pare_build_any(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_
 }
 
 /* The values that nodes make, node after node, in *made. */
-static int make_outputs(struct pare_scope *sc, const Onnx__GraphProto *p,
-                        struct pare_value ***made)
+static int make_outputs(struct pare_scope *sc, const Onnx__GraphProto *p, struct pare_value ***made)
 {
     size_t n = 0, k = 0;
 
@@ -393,8 +390,7 @@ static int make_outputs(struct pare_scope *sc, const Onnx__GraphProto *p,
 
         for (size_t o = 0; o < node->n_output; o++, k++)
             if (*str(node->output[o]))
-                PARE_TRY(pare_at(sc->b->err,
-                                 make_value(sc, node->output[o], "output", &(*made)[k]),
+                PARE_TRY(pare_at(sc->b->err, make_value(sc, node->output[o], "output", &(*made)[k]),
                                  "node '%s' (%s)", str(node->name), str(node->op_type)));
     }
     return 0;
@@ -451,8 +447,10 @@ int pare_model_build(struct pare_model *m, struct pare_err *err)
 {
     const Onnx__ModelProto *p = m->proto;
     struct pare_build b = { .m = m, .err = err };
-    struct pare_scope sc = { .b = &b, .n_imports = p->n_opset_import,
-                             .imports = p->opset_import, .prefix = "" };
+    struct pare_scope sc = { .b = &b,
+                             .n_imports = p->n_opset_import,
+                             .imports = p->opset_import,
+                             .prefix = "" };
 
     if (p->ir_version > PARE_IR_NEWEST)
         return pare_fail(err, PARE_EUNSUPPORTED,

@@ -19,8 +19,8 @@ struct pare_const {
     const void *raw;
     const char *why;
 };
-int pare_const_read(struct pare_model *m, const Onnx__TensorProto *p,
-                    struct pare_const *c, struct pare_err *err);
+int pare_const_read(struct pare_model *m, const Onnx__TensorProto *p, struct pare_const *c,
+                    struct pare_err *err);
 
 /* How many bytes the elements take in raw_data; false when we do not know the element type. */
 bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes);
@@ -28,15 +28,14 @@ bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes);
 /* The tensor's elements are in a file beside the model. */
 static inline bool pare_is_external(const Onnx__TensorProto *p)
 {
-    return p->has_data_location &&
-           p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+    return p->has_data_location && p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
 }
 
 /* The bytes of such a tensor; the second wants the file to be mapped already. */
 int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
                         size_t *len, struct pare_err *err);
-int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p,
-                        const void **bytes, size_t *len, struct pare_err *err);
+int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
+                        size_t *len, struct pare_err *err);
 
 /* Map the files of all such tensors in msg, also those that the graph does not use. */
 int pare_external_open(struct pare_model *m, const ProtobufCMessage *msg, struct pare_err *err);
@@ -53,12 +52,12 @@ int pare_model_build(struct pare_model *m, struct pare_err *err);
 /* What holds for the whole file. */
 struct pare_build {
     struct pare_model *m;
-    struct pare_map nodes;          /* display names that are taken */
-    struct pare_map odd;            /* names of initializers we cannot read, to the reason */
-    struct pare_map functions;      /* struct pare_function by domain, name and overload */
-    struct pare_value absent;       /* stands for an input that a call leaves out */
-    int64_t inlined, renamed;       /* nodes that came from functions; that got a number */
-    size_t expanded;                /* bytes of functions, once for every call */
+    struct pare_map nodes;     /* display names that are taken */
+    struct pare_map odd;       /* names of initializers we cannot read, to the reason */
+    struct pare_map functions; /* struct pare_function by domain, name and overload */
+    struct pare_value absent;  /* stands for an input that a call leaves out */
+    int64_t inlined, renamed;  /* nodes that came from functions; that got a number */
+    size_t expanded;           /* bytes of functions, once for every call */
     struct pare_err *err;
 };
 
@@ -69,13 +68,13 @@ struct pare_call;
 struct pare_scope {
     struct pare_build *b;
     struct pare_graph *g;
-    struct pare_scope *up;          /* the scope around; NULL for the main graph and functions */
-    const struct pare_map *alias;   /* in a function: its names to values of g; else NULL */
-    const struct pare_call *call;   /* the innermost call of a function; NULL outside */
-    const char *prefix;             /* of names in a function: "call/"; else "" */
-    size_t n_imports;               /* versions of operator sets that hold here */
+    struct pare_scope *up;        /* the scope around; NULL for the main graph and functions */
+    const struct pare_map *alias; /* in a function: its names to values of g; else NULL */
+    const struct pare_call *call; /* the innermost call of a function; NULL outside */
+    const char *prefix;           /* of names in a function: "call/"; else "" */
+    size_t n_imports;             /* versions of operator sets that hold here */
     Onnx__OperatorSetIdProto **imports;
-    struct pare_value **cap;        /* values of graphs around that this graph uses */
+    struct pare_value **cap; /* values of graphs around that this graph uses */
     struct pare_map captured;
     int n_cap, cap_cap;
 };
@@ -84,7 +83,7 @@ struct pare_scope {
 struct pare_call {
     const Onnx__NodeProto *site;
     const struct pare_function *f;
-    struct pare_scope *from;        /* where the call stands; its attributes belong there */
+    struct pare_scope *from; /* where the call stands; its attributes belong there */
     struct pare_value **out;
     int depth;
 };
@@ -108,8 +107,10 @@ int pare_build_attrs(struct pare_scope *sc, const Onnx__NodeProto *p, struct par
  * call does not give it, and *sc the scope that it was written in. */
 void pare_attr_follow(const Onnx__AttributeProto **p, struct pare_scope **sc);
 
-/* A Constant node: its output is known now.  Its attributes are not read a second time. */
+/* A Constant node: its output is known now.  Whatever form its attribute has, the operator is
+ * given a tensor, which has no data when the constant is large and still in the file. */
 int pare_build_constant(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n);
+int pare_constant_attr(struct pare_build *b, struct pare_node *n, const struct pare_tensor *t);
 
 /* The function that p calls, or NULL. */
 const struct pare_function *pare_find_function(const struct pare_build *b,
@@ -120,12 +121,11 @@ int pare_build_functions(struct pare_build *b);
 const Onnx__AttributeProto *pare_call_attr(const struct pare_call *call, const char *name);
 
 /* Put the function's nodes in the place of the call; out[] are the call's outputs. */
-int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p,
-                    const struct pare_function *f, struct pare_value **out);
+int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p, const struct pare_function *f,
+                    struct pare_value **out);
 
 /* Constants into values. */
 int pare_build_const(struct pare_build *b, struct pare_value *v, const Onnx__TensorProto *p);
-int pare_build_sparse(struct pare_build *b, struct pare_value *v,
-                      const Onnx__SparseTensorProto *p);
+int pare_build_sparse(struct pare_build *b, struct pare_value *v, const Onnx__SparseTensorProto *p);
 
 #endif

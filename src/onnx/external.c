@@ -18,11 +18,10 @@
 
 #include "wire.h"
 
-
 struct place {
     const char *location;
     uint64_t offset, length;
-    bool has_length;    /* when not, it is what the shape needs */
+    bool has_length; /* when not, it is what the shape needs */
 };
 
 int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_pages **pages,
@@ -41,8 +40,11 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
     if (name && st.st_nlink != 1)
         return pare_fail(err, PARE_EIO, "has %llu names (hard links), must have one",
                          (unsigned long long)st.st_nlink);
-    *p = (struct pare_pages){ .name = name, .len = (size_t)st.st_size, .dev = st.st_dev,
-                              .ino = st.st_ino, .next = m->pages };
+    *p = (struct pare_pages){ .name = name,
+                              .len = (size_t)st.st_size,
+                              .dev = st.st_dev,
+                              .ino = st.st_ino,
+                              .next = m->pages };
     if (p->len) {
         p->data = mmap(NULL, p->len, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p->data == MAP_FAILED)
@@ -70,8 +72,9 @@ static int open_steps(int dir, const char *location)
         } else {
             memcpy(part, p, n);
             part[n] = '\0';
-            next = openat(fd, n ? part : ".", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
-                          (last ? 0 : O_DIRECTORY));
+            next = openat(fd, n ? part : ".",
+                          O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
+                              (last ? 0 : O_DIRECTORY));
         }
         if (fd != dir)
             close(fd);
@@ -135,8 +138,7 @@ static int map_location(struct pare_model *m, const char *location, struct pare_
                          location);
     dir = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return pare_fail(err, PARE_EIO, "folder '%s' cannot be read: %s", m->dir,
-                         strerror(errno));
+        return pare_fail(err, PARE_EIO, "folder '%s' cannot be read: %s", m->dir, strerror(errno));
     fd = open_beneath(dir, location);
     rc = fd < 0 ? errno : 0;
     close(dir);
@@ -181,8 +183,8 @@ static int read_place(const Onnx__TensorProto *p, struct place *at, struct pare_
     return check_location(at->location, err);
 }
 
-int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p,
-                        const void **bytes, size_t *len, struct pare_err *err)
+int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
+                        size_t *len, struct pare_err *err)
 {
     const struct pare_pages *pages;
     struct place at;

@@ -17,7 +17,7 @@ struct pare_function {
     const Onnx__FunctionProto *proto;
     const Onnx__AttributeProto **defaults;
     size_t n_defaults;
-    size_t bytes;           /* of its body in the file */
+    size_t bytes; /* of its body in the file */
 };
 
 static const char *str(const char *s)
@@ -82,8 +82,8 @@ static int read_defaults(struct pare_build *b, struct pare_function *f)
         if (m->unknown_fields[i].tag != FUNCTION_DEFAULTS ||
             !unknown_bytes(&m->unknown_fields[i], &data, &len))
             continue;
-        PARE_TRY(pare_wire_unpack(&onnx__attribute_proto__descriptor, data, len, b->m->arena,
-                                  &attr, b->err));
+        PARE_TRY(pare_wire_unpack(&onnx__attribute_proto__descriptor, data, len, b->m->arena, &attr,
+                                  b->err));
         f->defaults[f->n_defaults++] = (const Onnx__AttributeProto *)attr;
     }
     return 0;
@@ -113,8 +113,7 @@ int pare_build_functions(struct pare_build *b)
     return 0;
 }
 
-const struct pare_function *pare_find_function(const struct pare_build *b,
-                                               const Onnx__NodeProto *p)
+const struct pare_function *pare_find_function(const struct pare_build *b, const Onnx__NodeProto *p)
 {
     struct pare_mark mark = pare_mark(b->m->arena);
     const struct pare_function *f = NULL;
@@ -200,8 +199,8 @@ static struct pare_value *fresh_value(struct pare_scope *in, const char *name)
 }
 
 /* Values for all that the body makes: the call's outputs, or new ones. */
-static int make_values(struct pare_scope *in, struct pare_map *alias,
-                       const Onnx__FunctionProto *f, struct pare_value **made)
+static int make_values(struct pare_scope *in, struct pare_map *alias, const Onnx__FunctionProto *f,
+                       struct pare_value **made)
 {
     struct pare_build *b = in->b;
     struct pare_map outs = { 0 };
@@ -209,8 +208,7 @@ static int make_values(struct pare_scope *in, struct pare_map *alias,
 
     for (size_t i = 0; i < in->call->site->n_output; i++)
         if (in->call->out[i])
-            PARE_TRY(pare_map_set(&outs, b->m->arena, str(f->output[i]), in->call->out[i],
-                                  b->err));
+            PARE_TRY(pare_map_set(&outs, b->m->arena, str(f->output[i]), in->call->out[i], b->err));
     for (size_t i = 0; i < f->n_node; i++)
         for (size_t o = 0; o < f->node[i]->n_output; o++, made++) {
             const char *name = str(f->node[i]->output[o]);
@@ -266,8 +264,12 @@ static int expand(struct pare_scope *sc, struct pare_call *call)
     struct pare_build *b = sc->b;
     const Onnx__FunctionProto *f = call->f->proto;
     struct pare_map alias = { 0 };
-    struct pare_scope in = { .b = b, .g = sc->g, .alias = &alias, .call = call,
-                             .n_imports = f->n_opset_import, .imports = f->opset_import };
+    struct pare_scope in = { .b = b,
+                             .g = sc->g,
+                             .alias = &alias,
+                             .call = call,
+                             .n_imports = f->n_opset_import,
+                             .imports = f->opset_import };
     struct pare_value **made;
     size_t n = 0;
 
@@ -292,14 +294,17 @@ static int expand(struct pare_scope *sc, struct pare_call *call)
     return pass_on(&in, &alias, f);
 }
 
-int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p,
-                    const struct pare_function *f, struct pare_value **out)
+int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p, const struct pare_function *f,
+                    struct pare_value **out)
 {
-    struct pare_call call = { .site = p, .f = f, .from = sc, .out = out,
+    struct pare_call call = { .site = p,
+                              .f = f,
+                              .from = sc,
+                              .out = out,
                               .depth = sc->call ? sc->call->depth + 1 : 1 };
 
     if (sc->call)
-        return expand(sc, &call);       /* the outermost call is what people look for */
+        return expand(sc, &call); /* the outermost call is what people look for */
     return pare_at(sc->b->err, expand(sc, &call), "node '%s' (function %s)", str(p->name),
                    str(p->op_type));
 }

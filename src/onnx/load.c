@@ -108,8 +108,9 @@ static int set_path(struct pare_model *m, const char *path, struct pare_err *err
     const char *slash = strrchr(path, '/');
 
     m->path = pare_strdup(m->arena, path);
-    m->dir = slash == path ? "/" :
-             slash ? pare_strndup(m->arena, path, (size_t)(slash - path)) : ".";
+    m->dir = slash == path ? "/"
+             : slash       ? pare_strndup(m->arena, path, (size_t)(slash - path))
+                           : ".";
     return m->path && m->dir ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for a path");
 }
 

@@ -8,19 +8,19 @@
 
 struct pare_model {
     struct pare_arena *arena;
-    const char *path, *dir;         /* for messages, and where external data is looked for */
-    void *proto;                    /* the ModelProto; only src/onnx/ looks inside */
+    const char *path, *dir; /* for messages, and where external data is looked for */
+    void *proto;            /* the ModelProto; only src/onnx/ looks inside */
     struct pare_graph *graph;
-    struct pare_io *in, *out;       /* main graph, initializers not counted as inputs */
+    struct pare_io *in, *out; /* main graph, initializers not counted as inputs */
     int n_in, n_out;
-    struct pare_pages {             /* mapped files, unmapped with the model */
-        const char *name;           /* as the model names it; NULL for the model itself */
+    struct pare_pages {   /* mapped files, unmapped with the model */
+        const char *name; /* as the model names it; NULL for the model itself */
         void *data;
         size_t len;
         dev_t dev;
         ino_t ino;
         struct pare_pages *next;
-    } *pages;
+    } * pages;
 };
 
 /* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to
@@ -36,8 +36,8 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err);
 
-/* The bytes at `data` were copied and are not needed for now: where they are pages of a mapped file,
- * let the system have them.  Whoever reads them again gets them from the file. */
+/* The bytes at `data` were copied and are not needed for now: where they are pages of a mapped
+ * file, let the system have them.  Whoever reads them again gets them from the file. */
 void pare_model_release(const struct pare_model *m, const void *data, size_t len);
 
 #endif

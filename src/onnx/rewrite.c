@@ -9,7 +9,7 @@
 
 #include "wire.h"
 
-#define ALIGN 64u       /* of tensors in a file beside, so that it can be used where it is mapped */
+#define ALIGN 64u /* of tensors in a file beside, so that it can be used where it is mapped */
 
 static int no_memory(struct pare_err *err)
 {
@@ -67,8 +67,7 @@ static int point_outside(struct pare_rewrite *w, Onnx__TensorProto *p, const voi
     *w->last = o;
     w->last = &o->next;
     e[0] = entry(w->arena, "location", pare_strdup(w->arena, w->location));
-    e[1] = entry(w->arena, "offset",
-                 pare_sprintf(w->arena, "%llu", (unsigned long long)o->offset));
+    e[1] = entry(w->arena, "offset", pare_sprintf(w->arena, "%llu", (unsigned long long)o->offset));
     e[2] = entry(w->arena, "length", pare_sprintf(w->arena, "%zu", len));
     if (!e[0] || !e[1] || !e[2])
         return no_memory(err);

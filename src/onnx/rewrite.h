@@ -15,10 +15,10 @@ struct pare_outside {
 struct pare_rewrite {
     const struct pare_model *m;
     struct pare_arena *arena;
-    const char *location;       /* name of the file beside; NULL: everything goes inside */
-    size_t above;               /* initializers of at least this many bytes go outside */
+    const char *location; /* name of the file beside; NULL: everything goes inside */
+    size_t above;         /* initializers of at least this many bytes go outside */
     struct pare_outside *first, **last;
-    uint64_t end;               /* bytes outside so far */
+    uint64_t end; /* bytes outside so far */
 };
 
 /* The message, or a copy that shares all that did not change.  The original is not touched. */

@@ -13,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_INSIDE 2000000000u      /* readers refuse messages from 2^31 bytes on */
-#define EXTERNAL_ABOVE 1024         /* default of pare_save_opts.external_above */
+#define MAX_INSIDE 2000000000u /* readers refuse messages from 2^31 bytes on */
+#define EXTERNAL_ABOVE 1024    /* default of pare_save_opts.external_above */
 #define BUFFER 65536
 
 /* A file that has another name until it is complete. */
 struct output {
-    ProtobufCBuffer base;           /* first: protobuf-c appends to it */
-    int dir, fd, error;             /* error: the errno of the first failure */
+    ProtobufCBuffer base; /* first: protobuf-c appends to it */
+    int dir, fd, error;   /* error: the errno of the first failure */
     const char *name;
     char tmp[64];
     size_t n;
@@ -79,10 +79,13 @@ static int output_open(struct output *o, struct pare_arena *a, const char *path,
                        struct pare_err *err)
 {
     const char *slash = strrchr(path, '/');
-    const char *dir = slash == path ? "/" : slash ? pare_strndup(a, path, (size_t)(slash - path))
-                                                  : ".";
+    const char *dir = slash == path ? "/"
+                      : slash       ? pare_strndup(a, path, (size_t)(slash - path))
+                                    : ".";
 
-    *o = (struct output){ .base = { append }, .dir = -1, .fd = -1,
+    *o = (struct output){ .base = { append },
+                          .dir = -1,
+                          .fd = -1,
                           .name = slash ? slash + 1 : path,
                           .buf = pare_alloc_raw(a, BUFFER, 1) };
     if (!dir || !o->buf)
@@ -160,9 +163,12 @@ static int prepare(struct save *s, bool external, size_t above, struct pare_err 
 {
     const char *slash = strrchr(s->data_path, '/');
 
-    s->w = (struct pare_rewrite){ .m = s->m, .arena = s->arena, .above = above,
+    s->w = (struct pare_rewrite){ .m = s->m,
+                                  .arena = s->arena,
+                                  .above = above,
                                   .location = !external ? NULL
-                                              : slash ? slash + 1 : s->data_path };
+                                              : slash   ? slash + 1
+                                                        : s->data_path };
     s->w.last = &s->w.first;
     return pare_rewrite(&s->w, s->m->proto, &s->msg, err);
 }
@@ -220,8 +226,8 @@ static int write_files(struct save *s, struct pare_err *err)
     return rc;
 }
 
-int pare_model_save(const struct pare_model *m, const char *path,
-                    const struct pare_save_opts *opts, struct pare_err *err)
+int pare_model_save(const struct pare_model *m, const char *path, const struct pare_save_opts *opts,
+                    struct pare_err *err)
 {
     struct save s = { .m = m, .arena = pare_arena_new(1 << 16), .path = path };
     int rc;

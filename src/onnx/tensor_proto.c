@@ -103,9 +103,9 @@ static int take_raw(struct pare_arena *a, struct pare_const *c, const void *byte
 
     PARE_TRY(raw_size(&c->t, &numel, &want, err));
     if (len != want)
-        return pare_fail(err, PARE_EFORMAT, "raw_data has %zu bytes, shape %s of %s needs %zu",
-                         len, pare_shape_text(&c->t, buf, sizeof(buf)),
-                         pare_dtype_name(c->t.dtype), want);
+        return pare_fail(err, PARE_EFORMAT, "raw_data has %zu bytes, shape %s of %s needs %zu", len,
+                         pare_shape_text(&c->t, buf, sizeof(buf)), pare_dtype_name(c->t.dtype),
+                         want);
     if (is_4bit(c->t.dtype)) {
         PARE_TRY(pare_tensor_alloc(a, &c->t, err));
         unpack_4bit(&c->t, bytes, numel);

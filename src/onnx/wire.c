@@ -18,21 +18,21 @@
 
 enum wire { VARINT = 0, FIXED64 = 1, BLOCK = 2, FIXED32 = 5 };
 
-#define LENGTH_BYTES 5      /* lengths in the skeleton are padded to this, and patched */
+#define LENGTH_BYTES 5 /* lengths in the skeleton are padded to this, and patched */
 
 struct scan {
     const uint8_t *base;
-    uint8_t *out;           /* NULL in the first turn, which only counts */
-    size_t at, room;        /* bytes written, or counted; and how many fit */
-    size_t cost;            /* memory that unpacking will take */
+    uint8_t *out;    /* NULL in the first turn, which only counts */
+    size_t at, room; /* bytes written, or counted; and how many fit */
+    size_t cost;     /* memory that unpacking will take */
     struct pare_err *err;
 };
 
 struct field {
     uint32_t number;
     int wire;
-    const uint8_t *start, *data, *end;  /* the tag, the value without its length, its end */
-    const ProtobufCFieldDescriptor *d;  /* NULL for one that the schema does not know */
+    const uint8_t *start, *data, *end; /* the tag, the value without its length, its end */
+    const ProtobufCFieldDescriptor *d; /* NULL for one that the schema does not know */
 };
 
 static int bad(const struct scan *s, const uint8_t *p, const char *what, const char *where)
@@ -103,8 +103,7 @@ static int next_field(struct scan *s, const ProtobufCMessageDescriptor *d, const
             return 0;
         }
         return bad(s, f->data, "a length goes beyond the end of what holds it", d->short_name);
-    default:
-        return bad(s, *p, "a field of a kind that ONNX does not use", d->short_name);
+    default: return bad(s, *p, "a field of a kind that ONNX does not use", d->short_name);
     }
     if (!n)
         return bad(s, f->data, "a number is cut off", d->short_name);
@@ -341,7 +340,7 @@ int pare_wire_unpack(const ProtobufCMessageDescriptor *d, const void *data, size
         pare_arena_free(tmp);
         return pare_fail(err, PARE_ENOMEM, "no memory for its %zu bytes", s.at);
     }
-    s.room = s.at;      /* somebody may be writing to the file: count on nothing but this */
+    s.room = s.at; /* somebody may be writing to the file: count on nothing but this */
     s.at = s.cost = 0;
     rc = copy_message(&s, d, s.base, s.base + len, 1);
     *out = rc || s.at > s.room ? NULL : protobuf_c_message_unpack(d, &alloc, s.at, s.out);

@@ -161,7 +161,8 @@ int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *o
     p->scratch = pare_arena_new(1 << 16);
     p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
     p->backend.threads = opts->threads > 0 ? opts->threads : omp_get_num_procs();
-    p->ctx = (struct pare_ctx){ p->scratch, p->dynamic, p->backend.threads, pare_graph_call };
+    p->ctx = (struct pare_ctx){ .scratch = p->scratch, .results = p->dynamic,
+                                .threads = p->backend.threads, .call = pare_graph_call };
     omp_set_num_threads(p->backend.threads);
     if (!p->dynamic || !p->scratch)
         rc = pare_fail(err, PARE_ENOMEM, "no memory for a plan");

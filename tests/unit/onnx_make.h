@@ -41,8 +41,8 @@ static inline struct bin join(const struct bin *part, size_t count)
     }
     return all;
 }
-#define CAT(...)                                                                               \
-    join((const struct bin[]){ __VA_ARGS__ },                                                  \
+#define CAT(...)                              \
+    join((const struct bin[]){ __VA_ARGS__ }, \
          sizeof((const struct bin[]){ __VA_ARGS__ }) / sizeof(struct bin))
 #define NOTHING ((struct bin){ NULL, 0 })
 
@@ -131,7 +131,7 @@ static inline struct bin info(const char *name, int type, const char *dims)
         size_t n = strcspn(dims, ",");
         char *word = pare_strndup(pool, dims, n);
 
-        shape = CAT(shape, msg(1, *word >= '0' && *word <= '9' ? num(1, atoi(word))
+        shape = CAT(shape, msg(1, *word >= '0' && *word <= '9' ? num(1, strtol(word, NULL, 10))
                                                                : text(2, word)));
         dims += n;
         dims += *dims == ',';

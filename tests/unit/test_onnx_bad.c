@@ -46,8 +46,9 @@ static struct bin sound(void)
     struct bin branch = CAT(node("Relu", "r", "x", "b"), output("b", PARE_F32, "2,3"));
 
     return model(CAT(node("Add", "add", "x,w", "s"),
-                     node_with("If", "if", "c", "y", CAT(attr("then_branch", 5, msg(6, branch)),
-                                                         attr("else_branch", 5, msg(6, branch)))),
+                     node_with("If", "if", "c", "y",
+                               CAT(attr("then_branch", 5, msg(6, branch)),
+                                   attr("else_branch", 5, msg(6, branch)))),
                      node_with("Constant", "k", "", "c", attr("value_int", 2, num(3, 1))),
                      text(2, "g"), initializer("w", PARE_F32, "2,3", blank(9, 24)),
                      initializer("t", PARE_I64, "2", CAT(num(7, 1), num(7, 2))),
@@ -84,7 +85,7 @@ static void test_damaged(void **state)
     for (size_t n = 0; n <= file.n; n++) {
         struct pare_model *m = NULL;
         struct pare_err err = { 0 };
-        unsigned char *exact = malloc(n ? n : 1);   /* so that the sanitizer sees one too many */
+        unsigned char *exact = malloc(n ? n : 1); /* so that the sanitizer sees one too many */
 
         memcpy(exact, file.p, n);
         if (pare_model_parse(exact, n, NULL, &m, &err))
@@ -243,13 +244,12 @@ static void test_functions(void **state)
     (void)state;
     refused(with_functions("f", function("f", call("f", "a", "b"))),
             "functions call each other more than 64 deep");
-    refused(with_functions("f", function("f", NOTHING)),
-            "output 'b' is made by none of its nodes");
+    refused(with_functions("f", function("f", NOTHING)), "output 'b' is made by none of its nodes");
     refused(with_functions("f", CAT(function("f", NOTHING), function("f", NOTHING))),
             "function 'f' is defined twice");
     refused(with_functions("f", function("f", call("Relu", "x", "b"))),
             "input 'x' is made by no node");
-    for (int i = 0; i < 40; i++) {      /* 2^40 nodes */
+    for (int i = 0; i < 40; i++) { /* 2^40 nodes */
         char *name = pare_sprintf(pool, "f%d", i), *next = pare_sprintf(pool, "f%d", i + 1);
 
         bomb = CAT(bomb, function(name, CAT(call(next, "a", "t"), call(next, "t", "b"))));
@@ -274,7 +274,7 @@ static char folder[64], outer[80];
 
 static int make_folder(void **state)
 {
-    strcpy(folder, "/tmp/pare-test-XXXXXX");
+    snprintf(folder, sizeof(folder), "/tmp/pare-test-XXXXXX");
     if (make_pool(state) || !mkdtemp(folder))
         return 1;
     snprintf(outer, sizeof(outer), "%s.out", folder);
@@ -334,8 +334,8 @@ static void test_paths(void **state)
 static void external_refused(const char *location, const char *offset, const char *length,
                              const char *want)
 {
-    write_file(in_folder("m.onnx"), model(initializer("w", PARE_F32, "2",
-                                                      external(location, offset, length))));
+    write_file(in_folder("m.onnx"),
+               model(initializer("w", PARE_F32, "2", external(location, offset, length))));
     load_refused(in_folder("m.onnx"), want);
     load_refused(in_folder("m.onnx"), "initializer 'w': ");
 }
@@ -374,8 +374,8 @@ static void test_external(void **state)
     external_refused("w.bin", "4x", "8", "must be a whole number");
     external_refused("w.bin", "0", "12", "raw_data has 12 bytes, shape (2) of float32 needs 8");
 
-    write_file(in_folder("m.onnx"), model(initializer("w", PARE_F32, "2",
-                                                      external("sub/w.bin", "8", NULL))));
+    write_file(in_folder("m.onnx"),
+               model(initializer("w", PARE_F32, "2", external("sub/w.bin", "8", NULL))));
     if (pare_model_load(in_folder("m.onnx"), &m, &err))
         fail_msg("%s", err.msg);
     pare_model_free(m);

@@ -78,10 +78,10 @@ static void test_graph(void **state)
 static void test_old_and_unordered(void **state)
 {
     float w[2] = { 1, 2 };
-    struct pare_model *m = parse(model(CAT(
-        node("Relu", "b", "s", "y"), node("Add", "a", "x,w", "s"),
-        initializer("w", PARE_F32, "2", blob(9, w, 8)), input("x", PARE_F32, "2"),
-        input("w", PARE_F32, "2"), output("y", PARE_F32, "2"))));
+    struct pare_model *m = parse(
+        model(CAT(node("Relu", "b", "s", "y"), node("Add", "a", "x,w", "s"),
+                  initializer("w", PARE_F32, "2", blob(9, w, 8)), input("x", PARE_F32, "2"),
+                  input("w", PARE_F32, "2"), output("y", PARE_F32, "2"))));
     const struct pare_io *io;
 
     (void)state;
@@ -112,19 +112,19 @@ static void test_typed_data(void **state)
 {
     struct bin packed = CAT(varint(1), varint(200), varint((uint64_t)-3));
     unsigned char nibbles[2] = { 0x2f, 0x07 };
-    struct pare_model *m = parse(model(CAT(
-        initializer("f", PARE_F32, "3", floats(4, 3, 1.5, -2.0, 0.25)),
-        initializer("u8", PARE_U8, "3", msg(5, packed)),
-        initializer("i8", PARE_I8, "2", CAT(num(5, -3), num(5, 127))),
-        initializer("b", PARE_BOOL, "2", CAT(num(5, 0), num(5, 2))),
-        initializer("h", PARE_F16, "1", num(5, 0x3c00)),
-        initializer("i64", PARE_I64, "1", num(7, INT64_MIN)),
-        initializer("u32", PARE_U32, "1", num(11, 4000000000)),
-        initializer("u64", PARE_U64, "1", num(11, -1)),
-        initializer("i4", PARE_I4, "3", blob(9, nibbles, 2)),
-        initializer("u4", PARE_U4, "3", CAT(num(5, 0x2f), num(5, 0x07))),
-        initializer("empty", PARE_F32, "0,4", NOTHING),
-        initializer("str", PARE_STR, "2", CAT(text(6, "one"), text(6, ""))))));
+    struct pare_model *m = parse(
+        model(CAT(initializer("f", PARE_F32, "3", floats(4, 3, 1.5, -2.0, 0.25)),
+                  initializer("u8", PARE_U8, "3", msg(5, packed)),
+                  initializer("i8", PARE_I8, "2", CAT(num(5, -3), num(5, 127))),
+                  initializer("b", PARE_BOOL, "2", CAT(num(5, 0), num(5, 2))),
+                  initializer("h", PARE_F16, "1", num(5, 0x3c00)),
+                  initializer("i64", PARE_I64, "1", num(7, INT64_MIN)),
+                  initializer("u32", PARE_U32, "1", num(11, 4000000000)),
+                  initializer("u64", PARE_U64, "1", num(11, -1)),
+                  initializer("i4", PARE_I4, "3", blob(9, nibbles, 2)),
+                  initializer("u4", PARE_U4, "3", CAT(num(5, 0x2f), num(5, 0x07))),
+                  initializer("empty", PARE_F32, "0,4", NOTHING),
+                  initializer("str", PARE_STR, "2", CAT(text(6, "one"), text(6, ""))))));
 
     (void)state;
     assert_float_equal(pare_f32(&value(m, "f")->t)[1], -2, 0);
@@ -156,7 +156,8 @@ static void test_no_copy(void **state)
     const struct pare_value *v = value(m, "w");
 
     (void)state;
-    assert_true((unsigned char *)v->t.data > file.p && (unsigned char *)v->t.data < file.p + file.n);
+    assert_true((unsigned char *)v->t.data > file.p &&
+                (unsigned char *)v->t.data < file.p + file.n);
     for (int i = 0; i < 2; i++) {
         v = value(m, i ? "-u" : "v");
         assert_true((v->t.data != NULL) != (v->raw != NULL));
@@ -210,12 +211,12 @@ static void test_why(void **state)
         { "few", "it has 1 inputs, Add takes at least 2" },
         { "complex", "constant 'c' cannot be used: its element type is 14, which is not handled" },
     };
-    struct bin graph = CAT(
-        node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
-        node_with("Relu", "odd", "x", "b", attr("alpha", 2, num(3, 1))),
-        node("Add", "many", "x,x,x", "d"), node("Add", "few", "x", "e"),
-        node("Relu", "complex", "c", "f"), initializer("c", 14, "1", floats(9, 2, 1.0, 2.0)),
-        input("x", PARE_F32, "2"), output("a", PARE_F32, "2"));
+    struct bin graph = CAT(node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
+                           node_with("Relu", "odd", "x", "b", attr("alpha", 2, num(3, 1))),
+                           node("Add", "many", "x,x,x", "d"), node("Add", "few", "x", "e"),
+                           node("Relu", "complex", "c", "f"),
+                           initializer("c", 14, "1", floats(9, 2, 1.0, 2.0)),
+                           input("x", PARE_F32, "2"), output("a", PARE_F32, "2"));
     struct bin file = CAT(num(1, 8), msg(7, graph), opset("", 13), opset("com.example", 3));
     struct pare_model *m = parse(file);
 
@@ -243,16 +244,16 @@ static void test_subgraphs(void **state)
                                        attr("else_branch", 5, msg(6, inner)))),
                          output("t", PARE_F32, "2"));
     struct bin no = CAT(node("Add", "sum", "x,w", "e"), output("e", PARE_F32, "2"));
-    struct bin file = model(CAT(
-        node_with("If", "if", "c", "y", CAT(attr("then_branch", 5, msg(6, yes)),
-                                            attr("else_branch", 5, msg(6, no)))),
-        node("Relu", "late", "x", "w"), input("c", PARE_BOOL, ""), input("x", PARE_F32, "2"),
-        output("y", PARE_F32, "2")));
+    struct bin file = model(
+        CAT(node_with("If", "if", "c", "y",
+                      CAT(attr("then_branch", 5, msg(6, yes)), attr("else_branch", 5, msg(6, no)))),
+            node("Relu", "late", "x", "w"), input("c", PARE_BOOL, ""), input("x", PARE_F32, "2"),
+            output("y", PARE_F32, "2")));
     struct pare_model *m = parse(file);
     struct pare_node *n = m->graph->node[1];
 
     (void)state;
-    assert_string_equal(m->graph->node[0]->name, "late");    /* the branch needs it first */
+    assert_string_equal(m->graph->node[0]->name, "late"); /* the branch needs it first */
     assert_string_equal(n->name, "if");
     assert_int_equal(n->n_cap, 3);
     assert_ptr_equal(n->cap[0], value(m, "c"));
@@ -269,8 +270,8 @@ static void test_functions(void **state)
                          msg(7, CAT(list(1, "a,a", 0), text(2, "out"), text(4, "Add"))),
                          msg(9, num(2, 14)), text(10, "my"));
     struct bin outer = CAT(text(1, "twice"), text(4, "a"), text(5, "r"), text(5, "a"),
-                           msg(7, CAT(text(1, "a"), text(2, "t"), text(3, "d"),
-                                      text(4, "double"), text(7, "my"))),
+                           msg(7, CAT(text(1, "a"), text(2, "t"), text(3, "d"), text(4, "double"),
+                                      text(7, "my"))),
                            msg(7, CAT(text(1, "t"), text(2, "r"), text(4, "Relu"))),
                            msg(9, num(2, 15)), text(10, "my"));
     struct bin graph = CAT(node_with("twice", "call", "x", "y,z", text(7, "my")),
@@ -303,11 +304,11 @@ static void test_nothing_lost(void **state)
     unsigned char odd[5000] = { 1, 2, 3 };
     struct bin strange = CAT(num(999, 5), blob(1000, odd, sizeof(odd)), tag(1001, 5),
                              ((struct bin){ odd, 4 }), tag(1002, 1), ((struct bin){ odd, 8 }));
-    struct bin n = msg(1, CAT(text(1, "x"), text(2, "y"), text(4, "Relu"), text(6, "a doc"),
-                              text(8, "overload"), msg(9, CAT(text(1, "k"), text(2, "v"))),
-                              strange));
-    struct bin t = initializer("w", PARE_F32, "1", CAT(floats(9, 1, 1.0), text(12, "doc"),
-                                                       strange));
+    struct bin n = msg(1,
+                       CAT(text(1, "x"), text(2, "y"), text(4, "Relu"), text(6, "a doc"),
+                           text(8, "overload"), msg(9, CAT(text(1, "k"), text(2, "v"))), strange));
+    struct bin t = initializer("w", PARE_F32, "1",
+                               CAT(floats(9, 1, 1.0), text(12, "doc"), strange));
     struct bin graph = CAT(n, text(2, "g"), t, text(10, "graph doc"), input("x", PARE_F32, "N"),
                            output("y", PARE_F32, "N"), strange);
 
@@ -343,7 +344,7 @@ static char folder[64];
 
 static int make_folder(void **state)
 {
-    strcpy(folder, "/tmp/pare-test-XXXXXX");
+    snprintf(folder, sizeof(folder), "/tmp/pare-test-XXXXXX");
     return make_pool(state) || !mkdtemp(folder);
 }
 
@@ -358,7 +359,7 @@ static int drop_folder(void **state)
         unlink(path);
     }
     drop_pool(state);
-    return rmdir(folder);       /* fails when something was left behind */
+    return rmdir(folder); /* fails when something was left behind */
 }
 
 static const char *in_folder(const char *name)
@@ -410,18 +411,17 @@ static void test_external(void **state)
     (void)state;
     for (int i = 0; i < 1000; i++)
         w[i] = (float)i;
-    file = model(CAT(node("Add", "", "w,v", "y"),
-                     initializer("w", PARE_F32, "1000", blob(9, w, 4000)),
-                     initializer("v", PARE_F32, "1,1000", blob(9, w, 4000)),
-                     initializer("small", PARE_F32, "10", blob(9, w, 40)),
-                     output("y", PARE_F32, "1,1000")));
+    file = model(
+        CAT(node("Add", "", "w,v", "y"), initializer("w", PARE_F32, "1000", blob(9, w, 4000)),
+            initializer("v", PARE_F32, "1,1000", blob(9, w, 4000)),
+            initializer("small", PARE_F32, "10", blob(9, w, 40)), output("y", PARE_F32, "1,1000")));
     write_file(in_folder("a.onnx"), file);
     a = load(in_folder("a.onnx"));
     assert_int_equal(pare_model_save(a, in_folder("b.onnx"), &outside, &err), 0);
     assert_int_equal(stat(in_folder("b.onnx.data"), &st), 0);
     assert_int_equal(st.st_size, 4032 + 4000);
     b = load(in_folder("b.onnx"));
-    assert_non_null(value(b, "v")->t.data);     /* 64-aligned in the file: used in place */
+    assert_non_null(value(b, "v")->t.data); /* 64-aligned in the file: used in place */
     assert_memory_equal(value(b, "v")->t.data, w, 4000);
     assert_float_equal(pare_f32(&value(b, "small")->t)[9], 9, 0);
     assert_int_equal(pare_model_save(b, in_folder("c.onnx"), NULL, &err), 0);

@@ -1,4 +1,4 @@
-/* constant.c - Constant nodes and sparse tensors: values that are known when the file is read. */
+/* known.c - Constant nodes and sparse tensors: values that are known when the file is read. */
 #include "build.h"
 
 #include <string.h>
@@ -69,8 +69,7 @@ static int read_part(struct pare_build *b, const Onnx__TensorProto *p, struct pa
     return 0;
 }
 
-int pare_build_sparse(struct pare_build *b, struct pare_value *v,
-                      const Onnx__SparseTensorProto *p)
+int pare_build_sparse(struct pare_build *b, struct pare_value *v, const Onnx__SparseTensorProto *p)
 {
     struct pare_const values, idx;
     struct pare_tensor t = { 0 };
@@ -111,7 +110,9 @@ int pare_build_sparse(struct pare_build *b, struct pare_value *v,
 static int set_list(struct pare_value *v, enum pare_dtype dtype, int rank, size_t n,
                     const void *data)
 {
-    v->t = (struct pare_tensor){ .dtype = dtype, .rank = rank, .dim = { rank ? (int64_t)n : 0 },
+    v->t = (struct pare_tensor){ .dtype = dtype,
+                                 .rank = rank,
+                                 .dim = { rank ? (int64_t)n : 0 },
                                  .data = (void *)(uintptr_t)(n ? data : "") };
     v->flags |= PARE_V_CONST;
     return 0;
@@ -167,10 +168,9 @@ int pare_build_constant(struct pare_scope *sc, const Onnx__NodeProto *p, struct 
         if (a)
             PARE_TRY(pare_at(b->err, set_value(b, name, a, v), "attribute '%s'", name));
     }
-    if (!(v->flags & PARE_V_CONST) && !pare_map_get(&b->odd, v->name))
-        return pare_fail(b->err, PARE_EFORMAT, "a Constant without a value");
-    if (!n->op)
-        return 0;
-    n->attr = pare_alloc(b->m->arena, 1, n->op->attr_size ? n->op->attr_size : 1);
-    return n->attr ? 0 : no_memory(b);
+    if (v->flags & PARE_V_CONST)
+        return n->op ? pare_constant_attr(b, n, &v->t) : 0;
+    n->op = NULL;
+    n->why = pare_map_get(&b->odd, v->name);
+    return n->why ? 0 : pare_fail(b->err, PARE_EFORMAT, "a Constant without a value");
 }
