@@ -141,8 +141,9 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     return init_steps(p, m, err);
 }
 
-int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
-                  struct pare_plan **plan, struct pare_err *err)
+int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          const char *const *without, struct pare_plan **plan,
+                          struct pare_err *err)
 {
     static const struct pare_plan_opts none;
     struct pare_arena *a = pare_arena_new(1 << 16);
@@ -157,6 +158,7 @@ int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *o
     opts = opts ? opts : &none;
     err->code = 0;
     p->arena = a;
+    p->without = without;
     p->dynamic = pare_arena_new(1 << 16);
     p->scratch = pare_arena_new(1 << 16);
     p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
@@ -175,6 +177,12 @@ int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *o
     }
     *plan = p;
     return 0;
+}
+
+int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
+                  struct pare_plan **plan, struct pare_err *err)
+{
+    return pare_plan_new_without(model, opts, NULL, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)

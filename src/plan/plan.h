@@ -23,7 +23,14 @@ struct pare_plan {
     size_t memory_bytes, needed_bytes;  /* placed; and the most that is alive at once */
     bool reference, profile;
     int n_reorders;
+    const char *const *without;     /* names of kernels not to use, ends with NULL; or NULL */
 };
+
+/* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that
+ * would have come after them.  `without` ends with NULL. */
+int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          const char *const *without, struct pare_plan **plan,
+                          struct pare_err *err);
 
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
