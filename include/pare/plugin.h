@@ -33,6 +33,7 @@ struct pare_strs {
     int n;
 };
 struct pare_graph;
+struct pare_rng;
 
 /* The field at `offset` is a ... */
 enum pare_opt_type {
@@ -67,6 +68,8 @@ enum pare_value_flag {
     PARE_V_CONST = 1,           /* an initializer, or folded: the same in every run */
     PARE_V_INPUT = 2,           /* a graph input */
     PARE_V_OUTPUT = 4,          /* a graph output */
+    PARE_V_PARAM = 8,           /* trained: not a constant, though no node makes it */
+    PARE_V_OWNED = 16,          /* an initializer whose memory may be written */
 };
 
 struct pare_value {
@@ -90,6 +93,7 @@ struct pare_node {
     struct pare_value **cap;
     const void *proto;              /* where it came from; only src/onnx/ looks inside */
     int id;                         /* index in its graph */
+    void *save;                     /* op->save() bytes from forward to backward; else NULL */
 };
 
 /* What a running operator may use. */
@@ -101,6 +105,11 @@ struct pare_ctx {
     /* Run an attribute's graph with the values around `site`; its outputs become site's. */
     int (*call)(struct pare_ctx *c, const struct pare_graph *g, struct pare_node *site,
                 struct pare_err *err);
+
+    /* Training: BatchNormalization normalises with its batch and updates the running statistics
+     * (inputs 3 and 4) in place, Dropout drops. */
+    bool train;
+    struct pare_rng *rng;           /* for operators that draw; NULL outside training */
 };
 
 /* "Axis ax of a and axis bx of b are the same channels": whoever removes some from one must
@@ -154,6 +163,11 @@ struct pare_op {
 
     /* The plain-C kernel: correct before fast.  Inputs are const. */
     int (*forward)(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+
+    /* For every in[i] whose grad.data is not NULL: in[i]->grad += d loss / d in[i], given
+     * out[k]->grad (data NULL: nothing depends on that output).  float32; gradients accumulate, so
+     * a value used twice needs no special case, and in[i] may be in[k].  The contents of all inputs
+     * and outputs are those of forward().  NULL: the operator has no gradient. */
     int (*backward)(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
     void (*ties)(const struct pare_node *n, struct pare_ties *t);
 
@@ -167,6 +181,22 @@ struct pare_op {
     void (*map)(const struct pare_node *n, const float *x, float *y, int64_t count);
     void (*map2)(const struct pare_node *n, const float *a, int sa, const float *b, int sb,
                  float *y, int64_t count);
+
+    /* Their derivatives, for the same reason.
+     * dmap:  gx[i] += f'(x[i]) gy[i], where y[i] = f(x[i]) is given too.
+     * dmap2: ga[i] = df/da gy[i], gb[i] = df/db gy[i]; ga or gb may be NULL.  Broadcasting is the
+     *        caller's. */
+    void (*dmap)(const struct pare_node *n, const float *x, const float *y, const float *gy,
+                 float *gx, int64_t count);
+    void (*dmap2)(const struct pare_node *n, const float *a, int sa, const float *b, int sb,
+                  const float *gy, float *ga, float *gb, int64_t count);
+
+    /* Bytes that forward() leaves in node->save for backward(), in training; NULL: none. */
+    size_t (*save)(const struct pare_node *n);
+
+    /* Bit i: input i is a setting or a statistic (Clip's bounds, BatchNormalization's mean and
+     * variance), never a trained parameter. */
+    unsigned settings;
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

@@ -1,7 +1,8 @@
 /* arena.c - memory by lifetime, and the only file that calls malloc().
  *
  * An arena is a stack of blocks.  Small requests share a block; one larger than block_bytes gets
- * a block of its own, so nothing is wasted on big tensors.
+ * a block of its own, so nothing is wasted on big tensors.  Large blocks are mapped, so that
+ * giving them back really gives them back.
  */
 #include "arena.h"
 
@@ -9,6 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#define MAP_ABOVE SIZE_MAX          /* let the sanitizer see every block */
+#else
+#define MAP_ABOVE ((size_t)1 << 20)
+#endif
 
 #define ALIGN 64    /* one cache line; also what the SIMD kernels want */
 
@@ -28,9 +36,24 @@ int pare_oom_countdown;
 
 static void *block_malloc(size_t n)
 {
+    void *p;
+
     if (pare_oom_countdown > 0 && --pare_oom_countdown == 0)
         return NULL;
-    return malloc(n);
+    if (n < MAP_ABOVE)
+        return malloc(n);
+    p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void block_free(struct block *b)
+{
+    size_t n = b ? sizeof(*b) + ALIGN + b->cap : 0;
+
+    if (n < MAP_ABOVE)
+        free(b);
+    else
+        munmap(b, n);
 }
 
 static int push_block(struct pare_arena *a, size_t need)
@@ -72,10 +95,10 @@ static void pop_block(struct pare_arena *a, bool keep)
 
     a->top = b->next;
     if (keep && (!a->spare || a->spare->cap < b->cap)) {
-        free(a->spare);
+        block_free(a->spare);
         a->spare = b;
     } else {
-        free(b);
+        block_free(b);
     }
 }
 
@@ -105,7 +128,7 @@ void pare_arena_free(struct pare_arena *a)
     if (!a)
         return;
     pare_reset(a, (struct pare_mark){ NULL, 0 });
-    free(a->spare);
+    block_free(a->spare);
     free(a);
 }
 

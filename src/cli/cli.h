@@ -89,6 +89,8 @@ struct json_t;
 /* Print it on stdout and drop it.  NULL means that it could not be built. */
 int pare_json_print(struct json_t *j, struct pare_err *err);
 struct json_t *pare_json_dims(const struct pare_tensor *t); /* a shape; null when unknown */
-struct json_t *pare_json_real(double v);                    /* null when not finite */
+struct json_t *pare_json_whole(double v);     /* a count; null when below 0, that is not known */
+struct json_t *pare_json_text(const char *s); /* with ? for what is not UTF-8 */
+struct json_t *pare_json_real(double v);      /* null when not finite */
 
 #endif

@@ -265,10 +265,11 @@ static json_t *json_steps(struct contest *b, struct entry *e, struct pare_err *e
         return NULL;
     }
     for (int i = 0; i < n; i++)
-        json_array_append_new(a,
-                              json_pack("{s:s, s:s, s:i, s:s, s:f}", "node", stat[i].node, "type",
-                                        stat[i].type, "fused", stat[i].n_fused, "kernel",
-                                        stat[i].kernel, "seconds", stat[i].seconds / PROFILE_RUNS));
+        json_array_append_new(a, json_pack("{s:o, s:o, s:i, s:s, s:f}", "node",
+                                           pare_json_text(stat[i].node), "type",
+                                           pare_json_text(stat[i].type), "fused", stat[i].n_fused,
+                                           "kernel", stat[i].kernel, "seconds",
+                                           stat[i].seconds / PROFILE_RUNS));
     return a;
 }
 
@@ -278,12 +279,14 @@ static int print_json(struct contest *b, struct pare_err *err)
 
     for (int i = 0; i < b->n; i++) {
         struct entry *e = &b->e[i];
-        json_t *j = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:f}", "file", e->s.path,
-                              "batch", (json_int_t)e->batch, "median_seconds", e->median,
-                              "p10_seconds", e->p10, "p90_seconds", e->p90, "items_per_second",
-                              (double)e->batch / e->median, "plan_seconds", e->s.plan_seconds,
-                              "activation_bytes", (json_int_t)e->s.plan->memory_bytes, "speed",
-                              b->e[0].median / e->median);
+        json_t *j = json_pack("{s:o, s:I, s:f, s:f, s:f, s:o, s:f, s:I, s:o}", "file",
+                              pare_json_text(e->s.path), "batch", (json_int_t)e->batch,
+                              "median_seconds", e->median, "p10_seconds", e->p10, "p90_seconds",
+                              e->p90, "items_per_second",
+                              pare_json_real((double)e->batch / e->median), "plan_seconds",
+                              e->s.plan_seconds, "activation_bytes",
+                              (json_int_t)e->s.plan->memory_bytes, "speed",
+                              pare_json_real(b->e[0].median / e->median));
 
         if (j && b->o->verbose)
             json_object_set_new(j, "steps", json_steps(b, e, err));

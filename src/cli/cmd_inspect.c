@@ -382,8 +382,8 @@ static int print_totals(const struct look *l, struct pare_err *err)
 
 static json_t *json_value(const struct pare_value *v)
 {
-    return json_pack("{s:s, s:s, s:o}", "name", v->name, "dtype", pare_dtype_name(v->t.dtype),
-                     "shape", pare_json_dims(&v->t));
+    return json_pack("{s:o, s:s, s:o}", "name", pare_json_text(v->name), "dtype",
+                     pare_dtype_name(v->t.dtype), "shape", pare_json_dims(&v->t));
 }
 
 static json_t *json_values(struct pare_value **v, int n)
@@ -399,13 +399,12 @@ static json_t *json_values(struct pare_value **v, int n)
 static json_t *json_layer(const struct look *l, int i)
 {
     const struct pare_layer_info *y = &l->layer[i];
-    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:b}", "name", y->name,
-                          "type", y->type, "torch_type", y->torch, "node", y->node->name, "weight",
-                          json_value(y->weight), "bias",
+    json_t *j = json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:b}", "name",
+                          pare_json_text(y->name), "type", y->type, "torch_type", y->torch, "node",
+                          pare_json_text(y->node->name), "weight", json_value(y->weight), "bias",
                           y->bias ? json_value(y->bias) : json_null(), "output",
                           y->out ? json_value(y->out) : json_null(), "parameters",
-                          (json_int_t)y->params, "macs",
-                          y->macs < 0 ? json_null() : json_integer((json_int_t)y->macs), "shared",
+                          (json_int_t)y->params, "macs", pare_json_whole(y->macs), "shared",
                           (int)y->shared);
 
     if (j && l->o->weights)
@@ -421,12 +420,12 @@ static json_t *json_nodes(const struct look *l)
         const struct pare_node *n = l->g->node[i];
         double macs = pare_node_macs(n);
 
-        json_array_append_new(a,
-                              json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "name", n->name, "type",
-                                        n->type, "domain", n->domain, "inputs",
-                                        json_values(n->in, n->n_in), "outputs",
-                                        json_values(n->out, n->n_out), "macs",
-                                        macs < 0 ? json_null() : json_integer((json_int_t)macs)));
+        json_array_append_new(a, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+                                           pare_json_text(n->name), "type", pare_json_text(n->type),
+                                           "domain", pare_json_text(n->domain), "inputs",
+                                           json_values(n->in, n->n_in), "outputs",
+                                           json_values(n->out, n->n_out), "macs",
+                                           pare_json_whole(macs)));
     }
     return a;
 }
@@ -443,22 +442,25 @@ static int print_json(const struct look *l, struct pare_err *err)
     for (int i = 0; i < l->n_layers; i++)
         json_array_append_new(layers, json_layer(l, i));
     for (int i = 0; i < l->n_bad; i++)
-        json_array_append_new(bad, json_pack("{s:s, s:s, s:s}", "node", l->bad[i].node, "type",
-                                             l->bad[i].type, "why", l->bad[i].why));
+        json_array_append_new(bad,
+                              json_pack("{s:o, s:o, s:o}", "node", pare_json_text(l->bad[i].node),
+                                        "type", pare_json_text(l->bad[i].type), "why",
+                                        pare_json_text(l->bad[i].why)));
     for (int i = 0; i < l->in.n_notes; i++)
-        json_array_append_new(notes, json_string(l->in.note[i]));
-    j = json_pack("{s:s, s:I, s:I, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "file", l->m->path,
-                  "bytes", (json_int_t)f->bytes, "ir_version", (json_int_t)f->ir, "opsets", opsets,
-                  "producer", f->producer, "producer_version", f->producer_version, "graph",
-                  f->graph, "inputs", json_values(l->g->in, l->g->n_in), "outputs",
+        json_array_append_new(notes, pare_json_text(l->in.note[i]));
+    j = json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file",
+                  pare_json_text(l->m->path), "bytes", (json_int_t)f->bytes, "ir_version",
+                  (json_int_t)f->ir, "opsets", opsets, "producer", pare_json_text(f->producer),
+                  "producer_version", pare_json_text(f->producer_version), "graph",
+                  pare_json_text(f->graph), "inputs", json_values(l->g->in, l->g->n_in), "outputs",
                   json_values(l->g->out, l->g->n_out), "assumed", notes, "layers", layers);
     if (j)
-        json_object_update_new(j, json_pack("{s:I, s:I, s:I, s:i, s:o}", "parameters",
+        json_object_update_new(j, json_pack("{s:I, s:I, s:o, s:i, s:o}", "parameters",
                                             (json_int_t)l->params, "parameters_in_no_layer",
-                                            (json_int_t)l->loose, "macs", (json_int_t)l->macs,
-                                            "nodes", l->g->n_nodes, "cannot_run", bad));
+                                            (json_int_t)l->loose, "macs", pare_json_whole(l->macs),
+                                            "node_count", l->g->n_nodes, "cannot_run", bad));
     if (j && l->o->all)
-        json_object_set_new(j, "node", json_nodes(l));
+        json_object_set_new(j, "nodes", json_nodes(l));
     return pare_json_print(j, err);
 }
 

@@ -124,8 +124,8 @@ static void print_table(struct pare_cli *c, const struct pare_session *s)
 static json_t *json_output(const char *name, const struct pare_tensor *t)
 {
     struct summary y = summarise(t);
-    json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", name, "dtype",
-                          pare_dtype_name(t->dtype), "shape", pare_json_dims(t), "min",
+    json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I}", "name", pare_json_text(name),
+                          "dtype", pare_dtype_name(t->dtype), "shape", pare_json_dims(t), "min",
                           pare_json_real(y.min), "mean", pare_json_real(y.mean), "max",
                           pare_json_real(y.max), "nans", (json_int_t)y.nans);
 
@@ -267,7 +267,7 @@ static int report(struct pare_cli *c, const struct pare_session *s, struct pare_
         printf("agrees with %s; largest difference %.3g\n", o->check, most);
     if (!o->json)
         return 0;
-    j = json_pack("{s:s, s:o}", "file", s->path, "outputs", outputs);
+    j = json_pack("{s:o, s:o}", "file", pare_json_text(s->path), "outputs", outputs);
     if (o->check)
         json_object_set_new(j, "largest_difference", pare_json_real(most));
     return pare_json_print(j, err);

@@ -28,6 +28,26 @@ json_t *pare_json_dims(const struct pare_tensor *t)
     return a;
 }
 
+json_t *pare_json_whole(double v)
+{
+    if (v < 0)
+        return json_null();
+    return v < 9e15 ? json_integer((json_int_t)v) : pare_json_real(v);
+}
+
+json_t *pare_json_text(const char *s)
+{
+    json_t *j = json_string(s);
+    char buf[256];
+    size_t n = 0;
+
+    if (j)
+        return j;
+    for (; s[n] && n + 1 < sizeof(buf); n++)
+        buf[n] = s[n] & 0x80 ? '?' : s[n];
+    return json_stringn(buf, n);
+}
+
 json_t *pare_json_real(double v)
 {
     return isfinite(v) ? json_real(v) : json_null();

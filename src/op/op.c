@@ -224,7 +224,7 @@ void pare_ties_elementwise(const struct pare_node *n, struct pare_ties *t)
         const struct pare_value *v = n->in[k];
         int shift = v ? y->rank - v->t.rank : 0;
 
-        for (int i = 0; v && i < v->t.rank; i++)
+        for (int i = 0; v && shift >= 0 && i < v->t.rank; i++)
             if (v->t.dim[i] == y->dim[i + shift])
                 pare_tie(t, v, i, n->out[0], i + shift);
     }

@@ -71,8 +71,14 @@ void pare_strides(const struct pare_tensor *t, int64_t *stride);
 int pare_forward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 int pare_forward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
+/* backward() for operators that give dmap / dmap2: float32; gradients of broadcast operands are
+ * summed. */
+int pare_backward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+int pare_backward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+
 /* Copy input 0's bytes to output 0: the forward() of views. */
 int pare_forward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+int pare_backward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
 /* The tie of operators that keep every axis: all axes of input i are those of output 0, where
  * they are not broadcast. */

@@ -200,52 +200,50 @@ static int fold_bn(struct pare_backend *b, const struct conv *c, int64_t channel
     return 0;
 }
 
-static int pack(struct pare_backend *b, struct conv *c, const struct pare_tensor *shape,
-                const float *w, struct pare_err *err)
+static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, const float *scale,
+                struct pare_err *err)
 {
     static const dnnl_format_tag_t tags[] = { 0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde,
                                               dnnl_abcdef };
-    struct pare_tensor t = weight_shape(shape, c->win.group);
+    struct pare_tensor t = weight_shape(&w->t, c->win.group);
     dnnl_memory_desc_t md;
     dnnl_dims_t dims = { 0 };
+    struct pare_pack k = {
+        .have = &md,
+        .want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
+        .data = pare_const_raw(w),
+        .scale = scale,
+        .n_scales = w->t.dim[0],
+        .mask = c->win.group == 1 ? 1 : 3,
+    };
 
     for (int i = 0; i < t.rank; i++)
         dims[i] = t.dim[i];
     PARE_TRY(pare_dnnl(err, dnnl_memory_desc_init_by_tag(&md, t.rank, dims, dnnl_f32, tags[t.rank]),
                        "weights"));
-    return pare_dnnl_pack(b, &md, w, dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
-                          &c->weights, err);
+    return pare_dnnl_pack(b, &k, &c->weights, err);
 }
 
 static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     struct pare_value *w = s->node->in[1];
-    int64_t O = w->t.dim[0], each = pare_numel(&w->t) / O;
-    const float *plain = pare_const_raw(w), *given = NULL;
+    int64_t O = w->t.dim[0];
     float *bias = pare_alloc(b->arena, (size_t)O, sizeof(*bias));
     float *scale = pare_alloc(b->scratch, (size_t)O, sizeof(*scale));
 
     if (!bias || !scale)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
     if (s->node->n_in > 2 && s->node->in[2]) {
-        given = pare_const_f32(b, s->node->in[2], err);
+        const float *given = pare_const_f32(b, s->node->in[2], err);
+
         if (!given)
             return err->code;
         memcpy(bias, given, (size_t)O * sizeof(*bias));
     }
-    if (c->bn) {
-        float *scaled = pare_alloc_raw(b->scratch, (size_t)(O * each), sizeof(*scaled));
-
-        if (!scaled)
-            return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    if (c->bn)
         PARE_TRY(fold_bn(b, c, O, scale, bias, err));
-        memcpy(scaled, plain, (size_t)(O * each) * sizeof(*scaled));
-        for (int64_t i = 0; i < O * each; i++)
-            scaled[i] *= scale[i / each];
-        plain = scaled;
-    }
-    PARE_TRY(pack(b, c, &w->t, plain, err));
+    PARE_TRY(pack(b, c, w, c->bn ? scale : NULL, err));
     return pare_dnnl(err,
                      dnnl_memory_create(&c->bias,
                                         dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 1),

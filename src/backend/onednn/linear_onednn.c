@@ -127,6 +127,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     dnnl_engine_t e = b->onednn->engine;
     dnnl_dims_t dw = { l->N, l->K };
     dnnl_memory_desc_t have;
+    struct pare_pack k = { .have = &have };
 
     if (l->b) {
         l->row = pare_const_f32(b, l->b, err);
@@ -137,9 +138,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     if (l->M == 1)
         return 0;
     dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->tb ? dnnl_ab : dnnl_ba);
-    PARE_TRY(pare_dnnl_pack(b, &have, l->plain,
-                            dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0),
-                            &l->weights, err));
+    k.want = dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0);
+    k.data = l->plain;
+    PARE_TRY(pare_dnnl_pack(b, &k, &l->weights, err));
     PARE_TRY(pare_dnnl(err, dnnl_memory_create(&l->src,
                        dnnl_primitive_desc_query_md(l->pd, dnnl_query_src_md, 0), e,
                        s->in_buf[0]->t.data), "input"));

@@ -70,22 +70,35 @@ int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t)
     return 0;
 }
 
-int pare_dnnl_pack(struct pare_backend *b, const dnnl_memory_desc_t *have, const void *data,
-                   const dnnl_memory_desc_t *want, dnnl_memory_t *packed, struct pare_err *err)
+static int pack_attr(const struct pare_pack *k, dnnl_primitive_attr_t *attr, struct pare_err *err)
+{
+    PARE_TRY(pare_dnnl(err, dnnl_primitive_attr_create(attr), "weights"));
+    if (!k->scale)
+        return 0;
+    return pare_dnnl(err, dnnl_primitive_attr_set_output_scales(*attr, k->n_scales, k->mask,
+                                                                k->scale), "weights");
+}
+
+int pare_dnnl_pack(struct pare_backend *b, const struct pare_pack *k, dnnl_memory_t *packed,
+                   struct pare_err *err)
 {
     dnnl_engine_t e = b->onednn->engine;
+    dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t prim = NULL;
     dnnl_memory_t from = NULL;
-    void *memory = pare_alloc_raw(b->arena, dnnl_memory_desc_get_size(want), 1);
+    void *memory = pare_alloc_raw(b->arena, dnnl_memory_desc_get_size(k->want), 1);
     int rc = memory ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the weights");
 
     if (!rc)
-        rc = pare_dnnl(err, dnnl_memory_create(&from, have, e, (void *)(uintptr_t)data), "weights");
+        rc = pare_dnnl(err, dnnl_memory_create(&from, k->have, e, (void *)(uintptr_t)k->data),
+                       "weights");
     if (!rc)
-        rc = pare_dnnl(err, dnnl_memory_create(packed, want, e, memory), "weights");
+        rc = pare_dnnl(err, dnnl_memory_create(packed, k->want, e, memory), "weights");
     if (!rc)
-        rc = pare_dnnl(err, dnnl_reorder_primitive_desc_create(&pd, have, e, want, e, NULL),
+        rc = pack_attr(k, &attr, err);
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_reorder_primitive_desc_create(&pd, k->have, e, k->want, e, attr),
                        "weights");
     if (!rc)
         rc = pare_dnnl(err, dnnl_primitive_create(&prim, pd), "weights");
@@ -98,6 +111,8 @@ int pare_dnnl_pack(struct pare_backend *b, const dnnl_memory_desc_t *have, const
         dnnl_primitive_destroy(prim);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
     if (from)
         dnnl_memory_destroy(from);
     return rc;

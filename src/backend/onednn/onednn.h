@@ -20,8 +20,17 @@ bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block
 /* Which block a descriptor is: 1, 8 or 16; 0 when it is something else. */
 int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t);
 
-/* Constant data in the layout a primitive wants, in memory of the backend's arena. */
-int pare_dnnl_pack(struct pare_backend *b, const dnnl_memory_desc_t *have, const void *data,
-                   const dnnl_memory_desc_t *want, dnnl_memory_t *packed, struct pare_err *err);
+/* Constant data that is to be brought into the layout a primitive wants. */
+struct pare_pack {
+    const dnnl_memory_desc_t *have, *want;
+    const void *data;           /* need not be aligned */
+    const float *scale;         /* a factor for each index of the axes in `mask`; NULL: none */
+    int64_t n_scales;
+    int mask;
+};
+
+/* The result is in memory of the backend's arena. */
+int pare_dnnl_pack(struct pare_backend *b, const struct pare_pack *k, dnnl_memory_t *packed,
+                   struct pare_err *err);
 
 #endif

@@ -1,0 +1,143 @@
+/* op_rig.h - one node with its values, for tests of single operators.
+ *
+ *     begin(&r, "Slice", 13);
+ *     SHAPED(&r, 2, 4);            float32 inputs that count 0, 1, 2, ...
+ *     I64(&r, 1);                  lists of int64
+ *     attr(&r, "axis", "1");       attributes as text
+ *     run_ok(&r, 1);               with one output
+ *     CHECK(&r, 0, 1, 2, 3);       output 0 has these elements
+ *     end(&r);
+ */
+#ifndef PARE_TESTS_OP_RIG_H
+#define PARE_TESTS_OP_RIG_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/opt.h"
+#include "graph/graph.h"
+#include "op/op.h"
+
+struct rig {
+    struct pare_arena *arena, *scratch;
+    struct pare_node node;
+    struct pare_value value[12], *in[6], *out[4];
+    struct pare_setting set[8];
+    int n_set;
+    struct pare_err err;
+};
+
+static inline void begin(struct rig *r, const char *type, int version)
+{
+    memset(r, 0, sizeof(*r));
+    r->arena = pare_arena_new(1 << 12);
+    r->scratch = pare_arena_new(1 << 12);
+    assert_true(r->arena && r->scratch);
+    r->node.op = pare_find_op("", type);
+    assert_non_null(r->node.op);
+    r->node.name = r->node.domain = "";
+    r->node.type = type;
+    r->node.version = version;
+    r->node.in = r->in;
+    r->node.out = r->out;
+    for (int i = 0; i < 12; i++)
+        r->value[i].name = "v";
+}
+
+static inline void end(struct rig *r)
+{
+    pare_arena_free(r->arena);
+    pare_arena_free(r->scratch);
+}
+
+static inline void attr(struct rig *r, const char *name, const char *text)
+{
+    const struct pare_opt *o = pare_opt_find(r->node.op->attrs, name);
+
+    assert_non_null(o);
+    assert_int_equal(pare_opt_parse(o, text, &r->set[r->n_set++], r->arena, &r->err), 0);
+}
+
+static inline void input(struct rig *r, enum pare_dtype d, int rank, const int64_t *dim,
+                         const void *data)
+{
+    struct pare_value *v = &r->value[r->node.n_in];
+
+    assert_int_equal(pare_tensor_new(r->arena, &v->t, d, rank, dim, &r->err), 0);
+    if (data && pare_numel(&v->t))
+        memcpy(v->t.data, data, (size_t)pare_numel(&v->t) * pare_dtype_size(d));
+    r->in[r->node.n_in++] = v;
+}
+
+static inline void counting(struct rig *r, int rank, const int64_t *dim)
+{
+    struct pare_tensor *t = &r->value[r->node.n_in].t;
+
+    input(r, PARE_F32, rank, dim, NULL);
+    for (int64_t i = 0; i < pare_numel(t); i++)
+        pare_f32(t)[i] = (float)i;
+}
+
+static inline void absent(struct rig *r)
+{
+    r->in[r->node.n_in++] = NULL;
+}
+
+/* Lists of numbers, with their length. */
+#define INTS(...) ((int64_t[]){ __VA_ARGS__ })
+#define FLOATS(...) ((float[]){ __VA_ARGS__ })
+#define N_INTS(...) ((int)(sizeof(INTS(__VA_ARGS__)) / sizeof(int64_t)))
+#define N_FLOATS(...) ((int)(sizeof(FLOATS(__VA_ARGS__)) / sizeof(float)))
+
+#define SHAPED(r, ...) counting(r, N_INTS(__VA_ARGS__), INTS(__VA_ARGS__))
+#define I64(r, ...) input(r, PARE_I64, 1, INTS(N_INTS(__VA_ARGS__)), INTS(__VA_ARGS__))
+#define F32(r, ...) input(r, PARE_F32, 1, INTS(N_FLOATS(__VA_ARGS__)), FLOATS(__VA_ARGS__))
+
+static inline int run(struct rig *r, int n_out)
+{
+    struct pare_ctx c = { .scratch = r->scratch, .results = r->arena, .threads = 1 };
+    void *a = pare_alloc(r->arena, 1, r->node.op->attr_size + 1);
+
+    assert_non_null(a);
+    if (pare_opts_apply(r->node.op->attrs, r->set, r->n_set, a, r->arena, &r->err))
+        fail_msg("%s", r->err.msg);
+    r->node.attr = a;
+    r->node.n_out = n_out;
+    for (int i = 0; i < n_out; i++)
+        r->out[i] = &r->value[8 + i];
+    return pare_node_eval(&r->node, &c, &r->err);
+}
+
+static inline void run_ok(struct rig *r, int n_out)
+{
+    if (run(r, n_out))
+        fail_msg("%s: %s", r->node.type, r->err.msg);
+}
+
+/* It fails, with this in its sentence; ends the rig. */
+static inline void run_fails(struct rig *r, int n_out, const char *text)
+{
+    assert_int_not_equal(run(r, n_out), 0);
+    if (!strstr(r->err.msg, text))
+        fail_msg("'%s' is not in '%s'", text, r->err.msg);
+    end(r);
+}
+
+static inline void check(struct rig *r, int k, const float *want, int64_t count)
+{
+    const struct pare_tensor *y = &r->out[k]->t;
+
+    assert_int_equal(pare_numel(y), count);
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabsf(pare_f32(y)[i] - want[i]) <= 1e-5f))
+            fail_msg("element %d is %g, expected %g", (int)i, (double)pare_f32(y)[i],
+                     (double)want[i]);
+}
+#define CHECK(r, k, ...) check(r, k, FLOATS(__VA_ARGS__), N_FLOATS(__VA_ARGS__))
+
+#endif

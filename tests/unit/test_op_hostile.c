@@ -1,0 +1,273 @@
+/* test_op_hostile.c - every operator with random attributes, shapes and contents.
+ *
+ * Most of it makes no sense and must be refused with a sentence.  What is accepted must run, and
+ * say of its axes only what is true.  The sanitizers see the rest.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/opt.h"
+#include "graph/graph.h"
+#include "graph/ties.h"
+#include "op/op.h"
+
+#define ROUNDS 400     /* for each operator */
+#define LARGEST 100000 /* bytes of a result that is computed */
+
+struct round {
+    uint64_t state;
+    struct pare_arena *arena, *scratch;
+    struct pare_node node;
+    struct pare_value value[10], *in[6], *out[4];
+    int64_t base[PARE_MAX_RANK]; /* the shape that inputs often have */
+    int base_rank;
+    enum pare_dtype type;
+    struct pare_err err;
+};
+
+/* Marsaglia's xorshift. */
+static uint64_t draw(struct round *r, uint64_t below)
+{
+    r->state ^= r->state << 13;
+    r->state ^= r->state >> 7;
+    r->state ^= r->state << 17;
+    return r->state % below;
+}
+
+static int64_t whole(struct round *r)
+{
+    static const int64_t bad[] = { INT64_MIN,        INT64_MIN + 1,       INT64_MAX,
+                                   INT64_MAX - 1,    INT64_C(1) << 62,    INT64_C(1) << 40,
+                                   INT64_C(1) << 31, -(INT64_C(1) << 31), 1000000 };
+
+    return draw(r, 5) ? (int64_t)draw(r, 9) - 3 : bad[draw(r, 9)];
+}
+
+static double real(struct round *r)
+{
+    static const double bad[] = { 0, -1, 1e30, -1e30, 1e-30, NAN, INFINITY, -INFINITY };
+
+    return draw(r, 4) ? (double)draw(r, 100) / 25 : bad[draw(r, 8)];
+}
+
+/* ---- attributes -------------------------------------------------------------------- */
+
+static const char *choice(struct round *r, const char *choices)
+{
+    int n = 1;
+
+    if (!choices)
+        return "text";
+    for (const char *p = choices; *p; p++)
+        n += *p == '|';
+    n = (int)draw(r, (uint64_t)n);
+    while (n--)
+        choices = strchr(choices, '|') + 1;
+    return pare_strndup(r->arena, choices, strcspn(choices, "|"));
+}
+
+static void setting(struct round *r, const struct pare_opt *o, struct pare_setting *s)
+{
+    int64_t *v = pare_alloc(r->arena, 8, sizeof(*v)), one = 1;
+    double *f = pare_alloc(r->arena, 8, sizeof(*f));
+    struct pare_tensor *t = pare_alloc(r->arena, 1, sizeof(*t));
+
+    assert_true(v && f && t);
+    assert_int_equal(pare_tensor_new(r->arena, t, PARE_I32, 1, &one, &r->err), 0);
+    for (int i = 0; i < 8; i++) {
+        v[i] = whole(r);
+        f[i] = real(r);
+    }
+    *s = (struct pare_setting){ .name = o->name, .type = o->type };
+    s->num = real(r);
+    s->whole = whole(r);
+    s->str = o->type == PARE_OPT_STR ? choice(r, o->choices) : NULL;
+    s->ints = (struct pare_ints){ v, (int)draw(r, 5) };
+    s->floats = (struct pare_floats){ f, (int)draw(r, 5) };
+    s->tensor = t;
+}
+
+static int attributes(struct round *r)
+{
+    void *a = pare_alloc(r->arena, 1, r->node.op->attr_size + 1);
+    struct pare_setting set[16];
+    int n = 0;
+
+    assert_non_null(a);
+    for (const struct pare_opt *o = r->node.op->attrs; o && o->name && n < 16; o++)
+        if ((o->required || draw(r, 2)) && o->type != PARE_OPT_STRS)
+            setting(r, o, &set[n++]);
+    r->node.attr = a;
+    return pare_opts_apply(r->node.op->attrs, set, n, a, r->arena, &r->err);
+}
+
+/* ---- inputs ------------------------------------------------------------------------ */
+
+static enum pare_dtype type_of(struct round *r, char letter)
+{
+    static const enum pare_dtype any[] = { PARE_F32,  PARE_I64, PARE_U8,  PARE_F16,
+                                           PARE_BOOL, PARE_F64, PARE_STR, PARE_I32 };
+
+    switch (letter) {
+    case 'T': return r->type;
+    case 'I': return draw(r, 2) ? PARE_I32 : PARE_I64;
+    case 'L': return PARE_I64;
+    case 'B': return PARE_BOOL;
+    case 'F': return PARE_F32;
+    default: return draw(r, 2) ? r->type : any[draw(r, 8)];
+    }
+}
+
+static int shape_of(struct round *r, bool first, int64_t *dim)
+{
+    int rank = r->base_rank;
+
+    memcpy(dim, r->base, sizeof(r->base));
+    switch (first ? 0 : draw(r, 4)) {
+    case 0: return rank;
+    case 1: dim[draw(r, PARE_MAX_RANK)] = (int64_t)draw(r, 5); return rank;
+    case 2: dim[0] = draw(r, 2) ? rank : 2 * rank; return 1;
+    default:
+        for (int i = 0; i < PARE_MAX_RANK; i++)
+            dim[i] = (int64_t)draw(r, 4);
+        return (int)draw(r, 4);
+    }
+}
+
+static void contents(struct round *r, const struct pare_tensor *t)
+{
+    int64_t n = pare_numel(t);
+
+    for (int64_t i = 0; i < n; i++) {
+        char *p = (char *)t->data + (size_t)i * pare_dtype_size(t->dtype);
+        double f = real(r);
+        int64_t v = t->dtype == PARE_BOOL ? (int64_t)draw(r, 2) : whole(r);
+
+        if (t->dtype == PARE_STR)
+            ((struct pare_str *)t->data)[i] = (struct pare_str){ "text", (size_t)draw(r, 5) };
+        else if (t->dtype == PARE_F32 || t->dtype == PARE_F64 || t->dtype == PARE_F16)
+            assert_int_equal(pare_convert(t->dtype, p, PARE_F64, &f, 1, &r->err), 0);
+        else
+            assert_int_equal(pare_convert(t->dtype, p, PARE_I64, &v, 1, &r->err), 0);
+    }
+}
+
+static void inputs(struct round *r)
+{
+    struct pare_node *n = &r->node;
+
+    r->type = PARE_F32;
+    r->type = draw(r, 3) ? r->type : type_of(r, 'A');
+    r->base_rank = (int)draw(r, 5);
+    for (int i = 0; i < PARE_MAX_RANK; i++)
+        r->base[i] = (int64_t)draw(r, 6);
+    for (const char *p = n->op->in; *p && n->n_in < 6; p++) {
+        struct pare_value *v = &r->value[n->n_in];
+        int64_t dim[PARE_MAX_RANK];
+        int rank = shape_of(r, !n->n_in, dim);
+        bool many = p[1] == '+' || p[1] == '*', may_miss = p[1] == '?' || p[1] == '*';
+
+        r->in[n->n_in++] = may_miss && !draw(r, 3) ? NULL : v;
+        assert_int_equal(pare_tensor_new(r->arena, &v->t, type_of(r, *p), rank, dim, &r->err), 0);
+        contents(r, &v->t);
+        if (many && draw(r, 2))
+            p--; /* the same letter again */
+        else if (many || may_miss)
+            p++;
+    }
+}
+
+/* ---- the test ---------------------------------------------------------------------- */
+
+static bool is_small(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_out; i++) {
+        struct pare_err err;
+        size_t bytes;
+
+        if (n->out[i] && (pare_tensor_size(&n->out[i]->t, NULL, &bytes, &err) || bytes > LARGEST))
+            return false;
+    }
+    return true;
+}
+
+static void check_ties(struct round *r)
+{
+    struct pare_ties t = { .arena = r->arena };
+
+    r->node.op->ties(&r->node, &t);
+    for (int i = 0; i < t.n; i++) {
+        const struct pare_tied *p = &t.tie[i];
+
+        if (p->ax < 0 || p->ax >= p->a->t.rank || p->bx < 0 || p->bx >= p->b->t.rank ||
+            p->a->t.dim[p->ax] != p->b->t.dim[p->bx])
+            fail_msg("%s ties axes %d and %d, which differ", r->node.type, p->ax, p->bx);
+    }
+}
+
+static void one_round(struct round *r, const struct pare_op *op)
+{
+    struct pare_ctx c = { .scratch = r->scratch, .results = r->arena, .threads = 1 };
+    int rc;
+
+    memset(r->value, 0, sizeof(r->value));
+    r->node = (struct pare_node){ .op = op,
+                                  .name = "",
+                                  .type = op->type,
+                                  .domain = "",
+                                  .in = r->in,
+                                  .out = r->out };
+    r->node.version = 7 + (int)draw(r, 15);
+    for (int i = 0; i < 10; i++)
+        r->value[i].name = "v";
+    r->err.msg[0] = '\0';
+    rc = attributes(r);
+    if (!rc) {
+        inputs(r);
+        r->node.n_out = op->max_out == 1 ? 1 : 1 + (int)draw(r, 3);
+        for (int i = 0; i < r->node.n_out; i++)
+            r->out[i] = i && !draw(r, 4) ? NULL : &r->value[6 + i];
+        rc = pare_node_infer(&r->node, &r->err);
+    }
+    if (!rc && !(op->flags & PARE_OP_ALLOCS) && !is_small(&r->node))
+        return;
+    if (!rc)
+        rc = pare_node_eval(&r->node, &c, &r->err);
+    if (rc && (!r->err.msg[0] || r->err.msg[strlen(r->err.msg) - 1] == '.'))
+        fail_msg("%s fails with '%s'", op->type, r->err.msg);
+    if (!rc && op->ties)
+        check_ties(r);
+}
+
+static void operators_refuse_nonsense(void **state)
+{
+    struct round r = { .state = UINT64_C(88172645463325252) };
+
+    (void)state;
+    for (const struct pare_op *const *op = pare_ops; *op; op++) {
+        bool has_graphs = false;
+
+        for (const struct pare_opt *o = (*op)->attrs; o && o->name; o++)
+            has_graphs |= o->type == PARE_OPT_GRAPH;
+        for (int i = 0; i < ROUNDS && !has_graphs; i++) {
+            r.arena = pare_arena_new(1 << 16);
+            r.scratch = pare_arena_new(1 << 16);
+            assert_true(r.arena && r.scratch);
+            one_round(&r, *op);
+            pare_arena_free(r.arena);
+            pare_arena_free(r.scratch);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(operators_refuse_nonsense) };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
