@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 PYTHON ?= /usr/bin/python3
 
 cmake = cmake -S . -B $(1) $(2) $(CMAKE_FLAGS) >$(1)/cmake.log 2>&1 || { cat $(1)/cmake.log; exit 1; }
-compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && cmake --build $(1) -j $(JOBS)
+compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u MAKELEVEL cmake --build $(1) -j $(JOBS)
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 

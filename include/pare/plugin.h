@@ -68,6 +68,8 @@ enum pare_value_flag {
     PARE_V_CONST = 1,           /* an initializer, or folded: the same in every run */
     PARE_V_INPUT = 2,           /* a graph input */
     PARE_V_OUTPUT = 4,          /* a graph output */
+    PARE_V_PARAM = 8,           /* trained: not a constant, though no node makes it */
+    PARE_V_OWNED = 16,          /* an initializer whose memory may be written */
 };
 
 struct pare_value {
@@ -191,6 +193,10 @@ struct pare_op {
 
     /* Bytes that forward() leaves in node->save for backward(), in training; NULL: none. */
     size_t (*save)(const struct pare_node *n);
+
+    /* Bit i: input i is a setting or a statistic (Clip's bounds, BatchNormalization's mean and
+     * variance), never a trained parameter. */
+    unsigned settings;
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

@@ -40,4 +40,8 @@ int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **byt
  * file, let the system have them.  Whoever reads them again gets them from the file. */
 void pare_model_release(const struct pare_model *m, const void *data, size_t len);
 
+/* Make an initializer of the main graph the model's own memory, aligned and open to change: what
+ * is written into v->t.data is what later plans compute with and what is saved. */
+int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err);
+
 #endif

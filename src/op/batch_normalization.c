@@ -204,4 +204,5 @@ const struct pare_op pare_op_batch_normalization = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x18,
 };

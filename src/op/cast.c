@@ -85,7 +85,7 @@ static void real_text(char *out, enum pare_dtype d, double v)
         if (reads_back(d, v, sci))
             break;
     }
-    exponent = atoi(strchr(sci, 'e') + 1);
+    exponent = (int)strtol(strchr(sci, 'e') + 1, NULL, 10);
     if (exponent < -4 || exponent >= 16)
         snprintf(out, NUMBER_TEXT, "%s", sci);
     else

@@ -16,7 +16,7 @@ static inline double alpha(const struct pare_node *n)
     return ((const struct celu *)n->attr)->alpha;
 }
 
-PARE_MAP(x < 0 ? (float)alpha(n) * pare_expm1f(x / (float)alpha(n)) : x)
+PARE_MAP_WITH(x < 0 ? a * pare_expm1f(x / a) : x, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x / alpha(n)) : x))
 
 const struct pare_op pare_op_celu = {

@@ -106,4 +106,5 @@ const struct pare_op pare_op_clip = {
     .forward = forward,
     .ties = pare_ties_elementwise,
     .map = map,
+    .settings = 0x6,
 };

@@ -51,4 +51,5 @@ const struct pare_op pare_op_constant_of_shape = {
     .attr_size = sizeof(struct constant_of_shape),
     .infer = infer,
     .forward = forward,
+    .settings = 0x1,
 };

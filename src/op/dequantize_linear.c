@@ -114,4 +114,5 @@ const struct pare_op pare_op_dequantize_linear = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x6,
 };

@@ -111,4 +111,5 @@ const struct pare_op pare_op_dropout = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x2,
 };

@@ -25,11 +25,18 @@
 
 /* `omp simd` says that elements are independent, so that the loop is made of vectors also when x
  * is y. */
-#define PARE_MAP(formula)                                                                      \
+#define PARE_MAP(formula) PARE_MAP_WITH(formula, (void)n)
+
+/* What follows the formula declares what it needs of the node: read in the loop itself, perhaps on
+ * one side of a condition, it would keep the compiler from making vectors.
+ *     PARE_MAP_WITH(x < 0 ? a * x : x, const float a = (float)alpha(n))
+ */
+#define PARE_MAP_WITH(formula, ...)                                                            \
     PARE_SIMD static void map(const struct pare_node *n, const float *xs, float *ys,           \
                               int64_t count)                                                   \
     {                                                                                          \
-        (void)n;                                                                               \
+        __VA_ARGS__;                                                                           \
+                                                                                               \
         _Pragma("omp simd")                                                                    \
         for (int64_t i = 0; i < count; i++) {                                                  \
             const float x = xs[i];                                                             \

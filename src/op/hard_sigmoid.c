@@ -25,7 +25,7 @@ static inline double beta(const struct pare_node *n)
 
 #define UNIT(v) ((v) < 0 ? 0 : (v) > 1 ? 1 : (v))
 
-PARE_MAP(UNIT((float)alpha(n) * x + (float)beta(n)))
+PARE_MAP_WITH(UNIT(a * x + b), const float a = (float)alpha(n), b = (float)beta(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, UNIT(alpha(n) * x + beta(n))))
 
 const struct pare_op pare_op_hard_sigmoid = {

@@ -16,7 +16,7 @@ static inline double alpha(const struct pare_node *n)
     return ((const struct leaky_relu *)n->attr)->alpha;
 }
 
-PARE_MAP(x < 0 ? (float)alpha(n) * x : x)
+PARE_MAP_WITH(x < 0 ? a * x : x, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * x : x))
 
 const struct pare_op pare_op_leaky_relu = {

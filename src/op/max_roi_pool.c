@@ -113,4 +113,5 @@ const struct pare_op pare_op_max_roi_pool = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x2,
 };

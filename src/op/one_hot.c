@@ -85,4 +85,5 @@ const struct pare_op pare_op_one_hot = {
     .attr_size = sizeof(struct one_hot),
     .infer = infer,
     .forward = forward,
+    .settings = 0x4,
 };

@@ -224,4 +224,5 @@ const struct pare_op pare_op_pad = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x4,
 };

@@ -55,7 +55,7 @@ static int64_t whole_power(int64_t a, int64_t b)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *in[2] = { &n->in[0]->t, &n->in[1]->t }, *y = &n->out[0]->t;
-    bool real = is_real(in[0]->dtype), whole = !real && !is_real(in[1]->dtype);
+    bool whole = !is_real(in[0]->dtype) && !is_real(in[1]->dtype);
     int64_t count = pare_numel(y);
     struct pare_walk w;
 
@@ -63,12 +63,15 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         return pare_forward_map2(n, c, err);
     pare_walk_start(&w, y, in, 2);
     for (int64_t i = 0; i < count; i++, pare_walk_next(&w)) {
-        double p = whole ? 0 : pow(pare_get(in[0], w.at[0]), pare_get(in[1], w.at[1]));
-        int64_t v = real    ? 0
-                    : whole ? whole_power(pare_get_int(in[0], w.at[0]),
-                                          pare_get_int(in[1], w.at[1]))
-                            : pare_whole(p);
+        double p = 0;
+        int64_t v;
 
+        if (whole) {
+            v = whole_power(pare_get_int(in[0], w.at[0]), pare_get_int(in[1], w.at[1]));
+        } else {
+            p = pow(pare_get(in[0], w.at[0]), pare_get(in[1], w.at[1]));
+            v = pare_whole(p);
+        }
         switch ((int)y->dtype) {
         case PARE_F32: pare_f32(y)[i] = (float)p; break;
         case PARE_F64: ((double *)y->data)[i] = p; break;

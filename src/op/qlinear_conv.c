@@ -109,4 +109,5 @@ const struct pare_op pare_op_qlinear_conv = {
     .forward = forward,
     .ties = ties,
     .macs = macs,
+    .settings = 0xff,
 };

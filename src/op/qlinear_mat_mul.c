@@ -78,4 +78,5 @@ const struct pare_op pare_op_qlinear_mat_mul = {
     .forward = forward,
     .ties = ties,
     .macs = macs,
+    .settings = 0xff,
 };

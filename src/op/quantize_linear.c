@@ -107,4 +107,5 @@ const struct pare_op pare_op_quantize_linear = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x6,
 };

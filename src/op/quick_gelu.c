@@ -16,7 +16,7 @@ static inline double alpha(const struct pare_node *n)
     return ((const struct quick_gelu *)n->attr)->alpha;
 }
 
-PARE_MAP(x * pare_sigmoidf((float)alpha(n) * x))
+PARE_MAP_WITH(x * pare_sigmoidf(a * x), const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 
 const struct pare_op pare_op_quick_gelu = {

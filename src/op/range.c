@@ -96,4 +96,5 @@ const struct pare_op pare_op_range = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .settings = 0x7,
 };

@@ -166,4 +166,5 @@ const struct pare_op pare_op_roi_align = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x6,
 };

@@ -23,7 +23,8 @@ static inline double gain(const struct pare_node *n)
     return ((const struct selu *)n->attr)->gamma;
 }
 
-PARE_MAP((float)gain(n) * (x < 0 ? (float)alpha(n) * pare_expm1f(x) : x))
+PARE_MAP_WITH(g * (x < 0 ? a * pare_expm1f(x) : x), const float a = (float)alpha(n),
+              g = (float)gain(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, gain(n) * (x < 0 ? alpha(n) * expm1(x) : x)))
 
 const struct pare_op pare_op_selu = {

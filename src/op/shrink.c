@@ -27,7 +27,7 @@ static inline double lambd(const struct pare_node *n)
 #define WHOLE(dtype, type)                                                                     \
     PARE_LOOP1(dtype, type, type, pare_whole(SHRINK((double)x, bias(n), lambd(n))))
 
-PARE_MAP(SHRINK(x, (float)bias(n), (float)lambd(n)))
+PARE_MAP_WITH(SHRINK(x, b, l), const float b = (float)bias(n), l = (float)lambd(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n)))
            PARE_INT_TYPES(WHOLE))
 

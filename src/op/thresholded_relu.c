@@ -16,7 +16,7 @@ static inline double alpha(const struct pare_node *n)
     return ((const struct thresholded_relu *)n->attr)->alpha;
 }
 
-PARE_MAP(x > (float)alpha(n) ? x : 0)
+PARE_MAP_WITH(x > a ? x : 0, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > alpha(n) ? x : 0))
 
 const struct pare_op pare_op_thresholded_relu = {

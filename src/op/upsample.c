@@ -76,4 +76,5 @@ const struct pare_op pare_op_upsample = {
     .infer = infer,
     .forward = forward,
     .ties = ties,
+    .settings = 0x2,
 };

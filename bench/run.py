@@ -1,0 +1,252 @@
+#!/usr/bin/python3
+"""run.py - time Pare, ONNX Runtime and PyTorch on the same networks, weights, inputs and threads.
+
+`make bench` calls it; README.md beside it says how it measures and what the columns mean.
+"""
+import argparse
+import datetime
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOOLS = os.path.join(HERE, "..", "tools")
+MODELS = ("lenet resnet18 resnet50 vgg16_bn mobilenet_v2 mobilenet_v3_small efficientnet_b0 "
+          "shufflenet_v2_x1_0 densenet121 squeezenet1_1 googlenet inception_v3 regnet_y_400mf "
+          "convnext_tiny vit_b_16")
+SIDES = {"lenet": (1, 28), "inception_v3": (3, 299)}
+PEERS = ("pare", "ort", "torch")
+TITLES = {"pare": "Pare", "ort": "ONNX Runtime", "torch": "PyTorch"}
+TURN_MS = 60            # a short run is repeated until a turn takes about this long
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def busy_seconds():
+    """CPU time that everything on this machine has used."""
+    with open("/proc/stat") as f:
+        user, nice, system, _, _, irq, soft, steal = map(int, f.readline().split()[1:9])
+    return (user + nice + system + irq + soft + steal) / TICK
+
+
+class Peer:
+    """A process that holds one model and, when told to, runs it and says how long that took."""
+
+    def __init__(self, kind, build, model, shape, threads, source, target):
+        args = [model, ",".join(map(str, shape)), str(threads), source, target]
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
+        if kind == "pare":
+            command = [os.path.join(build, "bench", "peer_pare")]
+            env["GOMP_SPINCOUNT"] = "10000"         # what the pare command sets for itself
+        elif kind == "ort":
+            command = ["node", os.path.join(HERE, "peer_ort.mjs")]
+            env["NODE_PATH"] = os.path.join(build, "node", "node_modules")
+        else:
+            command = [sys.executable, os.path.join(HERE, "peer_torch.py")]
+            # The OpenBLAS that shares PyTorch's threads; the other kind's pool fights with them.
+            env["LD_LIBRARY_PATH"] = "/usr/lib/x86_64-linux-gnu/openblas-openmp"
+        self.kind, self.target, self.times = kind, target, []
+        self.process = subprocess.Popen(command + args, env=env, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        self.note = self.answer()
+        self.stop()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{TITLES[self.kind]} ended with code {self.process.wait()}")
+        return line.strip()
+
+    def stop(self):
+        """While others run, not even a spinning thread of ours may."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def run(self, k):
+        os.kill(self.process.pid, signal.SIGCONT)
+        self.process.stdin.write(f"run {k}\n")
+        self.process.stdin.flush()
+        times = [float(t) for t in self.answer().split()]
+        self.stop()
+        return times
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def peak_mb(self):
+        with open(f"/proc/{self.process.pid}/status") as f:
+            for line in f:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) / 1024
+        return math.nan
+
+    def close(self):
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+
+
+def difference(a, b):
+    a, b = (np.fromfile(p.target, np.float32) for p in (a, b))
+    return float(np.abs(a - b).max() / np.abs(b).max()) if a.shape == b.shape else math.inf
+
+
+def measure(peers, seconds):
+    """Turns: a, b, c, a, b, c, ...; returns which part of the CPU others used meanwhile."""
+    repeat = {p: max(1, min(2000, int(TURN_MS / min(p.run(2))))) for p in peers}
+    start, busy = time.monotonic(), busy_seconds()
+    own = sum(p.cpu_seconds() for p in peers) + time.process_time()
+    turns = 0
+    while turns < 3 or time.monotonic() - start < seconds * len(peers):
+        for p in peers:
+            p.times += p.run(repeat[p])
+        turns += 1
+    own = sum(p.cpu_seconds() for p in peers) + time.process_time() - own
+    wall = time.monotonic() - start
+    return max(0.0, (busy_seconds() - busy - own) / wall)
+
+
+def cell(args, name, batch, threads):
+    channels, side = SIDES.get(name, (3, 224))
+    shape = (batch, channels, side, side)
+    folder = os.path.join(args.build, "bench")
+    source = os.path.join(folder, "input.bin")
+    rng = np.random.default_rng(batch)
+    rng.standard_normal(shape, np.float32).tofile(source)
+    model = os.path.join(args.models_folder, name + ".onnx")
+    peers = []
+    try:
+        for kind in args.peers:
+            peers.append(Peer(kind, args.build, model, shape, threads, source,
+                              os.path.join(folder, kind + ".bin")))
+        other = measure(peers, args.seconds)
+        row = {"model": name, "batch": batch, "threads": threads, "other_cpu": round(other, 3)}
+        for p in peers:
+            row[p.kind] = {"ms": statistics.median(p.times), "min_ms": min(p.times),
+                           "runs": len(p.times), "peak_mb": round(p.peak_mb(), 1), "note": p.note,
+                           "difference": difference(peers[0], p)}
+        return row
+    finally:
+        for p in peers:
+            p.close()
+
+
+def ratio(row, kind):
+    return row[kind]["ms"] / row["pare"]["ms"] if kind in row and "pare" in row else math.nan
+
+
+def text(value, digits, width):
+    return ("-" if math.isnan(value) else f"{value:.{digits}f}").rjust(width)
+
+
+def print_row(row):
+    print(f"{row['model']:20}{row['batch']:5}{row['threads']:4}", end="")
+    for kind in PEERS:
+        print(text(row[kind]["ms"] if kind in row else math.nan, 2, 10), end="")
+    print(text(ratio(row, "ort"), 2, 10), text(ratio(row, "torch"), 2, 9), end="  ")
+    for kind in PEERS:
+        print(text(row[kind]["peak_mb"] if kind in row else math.nan, 0, 6), end="")
+    worst = max(row[kind]["difference"] for kind in PEERS if kind in row)
+    print(f"{worst:10.0e}{100 * row['other_cpu']:5.0f}%", flush=True)
+
+
+def print_means(rows):
+    print()
+    for batch, threads in sorted({(r["batch"], r["threads"]) for r in rows}):
+        group = [r for r in rows if (r["batch"], r["threads"]) == (batch, threads)]
+        means = []
+        for kind in ("ort", "torch"):
+            values = [ratio(r, kind) for r in group if not math.isnan(ratio(r, kind))]
+            means.append(statistics.geometric_mean(values) if values else math.nan)
+        print(f"{'geometric mean of ' + str(len(group)):20}{batch:5}{threads:4}{'':30}"
+              f"{text(means[0], 2, 10)} {text(means[1], 2, 9)}")
+
+
+def start_up(args):
+    """Wall time of whole commands, and of `true` for what starting any process costs."""
+    pare = os.path.join(args.build, "pare")
+    commands = {"true": ["true"], "pare --version": [pare, "--version"]}
+    for name in ("resnet50", "vgg16_bn"):
+        path = os.path.join(args.models_folder, name + ".onnx")
+        if os.path.exists(path):
+            size = os.path.getsize(path) / 1e6
+            commands[f"pare inspect {name}.onnx ({size:.0f} MB)"] = [pare, "inspect", path]
+    result = {}
+    print()
+    for title, command in commands.items():
+        times = []
+        for _ in range(15):
+            begin = time.perf_counter()
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+            times.append((time.perf_counter() - begin) * 1e3)
+        result[title] = statistics.median(times)
+        print(f"{title:44}{result[title]:8.1f} ms")
+    return result
+
+
+def words(value):
+    return value.replace(",", " ").split()
+
+
+def parse():
+    ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ap.add_argument("--build", default="build", help="the build folder")
+    ap.add_argument("--models", type=words, default=words(MODELS), help="names, in one argument")
+    ap.add_argument("--models-folder", help="where they are or are exported to (BUILD/models)")
+    ap.add_argument("--batch", type=words, default=["1", "8"])
+    ap.add_argument("--threads", type=words, default=["1", "2"])
+    ap.add_argument("--seconds", type=float, default=3, help="for each of the peers in each row")
+    ap.add_argument("--peers", type=words, default=list(PEERS), help="of: pare ort torch")
+    ap.add_argument("--no-start-up", action="store_true")
+    args = ap.parse_args()
+    unknown = (set(args.models) - set(words(MODELS))) | (set(args.peers) - set(PEERS))
+    if unknown:
+        ap.error(f"unknown: {' '.join(sorted(unknown))}")
+    args.build = os.path.abspath(args.build)
+    args.models_folder = os.path.abspath(args.models_folder or os.path.join(args.build, "models"))
+    return args
+
+
+def main():
+    args = parse()
+    rows, failed = [], []
+    os.makedirs(os.path.join(args.build, "bench"), exist_ok=True)
+    print("milliseconds of one run, median; ratios: how many times Pare's time the other takes")
+    print(f"{'model':20}{'batch':>5}{'thr':>4}{'Pare':>10}{'ORT':>10}{'PyTorch':>10}"
+          f"{'ORT/Pare':>10} {'Torch/Pare':>9} {'peak MB: P    O    T':>20}{'differ':>8}{'other':>6}")
+    for name in args.models:
+        subprocess.run([sys.executable, os.path.join(TOOLS, "export_models.py"),
+                        args.models_folder, "--one", name], check=True, stdout=subprocess.DEVNULL)
+        for batch in map(int, args.batch):
+            for threads in map(int, args.threads):
+                try:
+                    rows.append(cell(args, name, batch, threads))
+                    print_row(rows[-1])
+                except RuntimeError as e:
+                    failed.append(name)
+                    print(f"{name:20}{batch:5}{threads:4}  {e}", flush=True)
+    print_means(rows)
+    result = {"time": datetime.datetime.now().isoformat(timespec="seconds"), "rows": rows}
+    if not args.no_start_up:
+        result["start_up_ms"] = start_up(args)
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = os.path.join(args.build, "bench", stamp + ".json")
+    with open(path, "w") as f:
+        json.dump(result, f, indent=1)
+    print(f"\nwritten to {os.path.relpath(path)}")
+    wrong = [r["model"] for r in rows if max(r[k]["difference"] for k in PEERS if k in r) > 1e-4]
+    if wrong or failed:
+        print("outputs differ:", *wrong, "failed:", *failed, file=sys.stderr)
+    return 1 if wrong or failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,512 @@
+/* test_elementwise.c - broadcasting, corner cases of whole numbers, NaN, bounds. */
+#include "one_node.h"
+
+/* ---- broadcasting ----------------------------------------------------------------- */
+
+static int64_t at(const struct pare_tensor *t, const struct pare_tensor *y, int64_t i)
+{
+    int64_t offset = 0, stride = 1;
+
+    for (int a = y->rank - 1, k = t->rank - 1; a >= 0; i /= y->dim[a], a--, k--)
+        if (k >= 0) {
+            offset += t->dim[k] == 1 ? 0 : i % y->dim[a] * stride;
+            stride *= t->dim[k];
+        }
+    return offset;
+}
+
+/* Element i is i times `by`. */
+static void count_up(const struct pare_tensor *t, int16_t by)
+{
+    for (int64_t i = 0; i < pare_numel(t); i++)
+        if (t->dtype == PARE_F32)
+            pare_f32(t)[i] = (float)(by * i);
+        else
+            ((int16_t *)t->data)[i] = (int16_t)(by * i);
+}
+
+/* Sub in two types against indices worked out one by one. */
+static void check_shapes(int ra, const int64_t *da, int rb, const int64_t *db)
+{
+    for (int k = 0; k < 2; k++) {
+        enum pare_dtype d = k ? PARE_I16 : PARE_F32;
+        struct fixture f = start("Sub", 13);
+        const struct pare_tensor *a = &f.value[0].t, *b = &f.value[1].t, *y;
+
+        input(&f, d, ra, da, NULL);
+        input(&f, d, rb, db, NULL);
+        count_up(a, 100);
+        count_up(b, 1);
+        y = run(&f);
+        for (int64_t i = 0; i < pare_numel(y); i++)
+            assert_true(pare_get(y, i) == (double)(100 * at(a, y, i) - at(b, y, i)));
+        stop(&f);
+    }
+}
+
+static void broadcasting_by_name(void **state)
+{
+    (void)state;
+    check_shapes(0, NULL, 0, NULL);
+    check_shapes(2, DIMS(2, 3), 0, NULL);
+    check_shapes(0, NULL, 2, DIMS(2, 3));
+    check_shapes(2, DIMS(2, 3), 1, DIMS(3));                /* row */
+    check_shapes(2, DIMS(2, 3), 2, DIMS(2, 1));             /* column */
+    check_shapes(3, DIMS(2, 3, 4), 3, DIMS(2, 1, 4));       /* middle */
+    check_shapes(4, DIMS(2, 3, 4, 5), 3, DIMS(3, 1, 1));    /* channels */
+    check_shapes(3, DIMS(2, 1, 3), 3, DIMS(1, 4, 1));       /* both ways */
+    check_shapes(3, DIMS(2, 0, 3), 1, DIMS(1));             /* nothing */
+    check_shapes(2, DIMS(1, 1), 3, DIMS(1, 1, 1));
+}
+
+static void broadcasting_at_random(void **state)
+{
+    uint32_t seed = 1;
+
+    (void)state;
+    for (int t = 0; t < 400; t++) {
+        int64_t a[5], b[5];
+        int ra, rb;
+
+        for (int i = 0; i < 5; i++) {
+            seed = seed * 1664525 + 1013904223;
+            a[i] = b[i] = 1 + (seed >> 20) % 3;
+            if (seed >> 28 & 1)
+                a[i] = 1;
+            if (seed >> 29 & 1)
+                b[i] = 1;
+        }
+        ra = (int)(seed >> 10) % 6;
+        rb = (int)(seed >> 13) % 6;
+        check_shapes(ra, a + 5 - ra, rb, b + 5 - rb);
+    }
+}
+
+static void shapes_that_do_not_fit(void **state)
+{
+    struct fixture f = start("Mul", 13);
+
+    (void)state;
+    input(&f, PARE_F32, 2, DIMS(2, 3), NULL);
+    input(&f, PARE_F32, 1, DIMS(2), NULL);
+    assert_int_equal(run_with(&f, NULL, 0), PARE_ESHAPE);
+    assert_string_equal(f.err.msg, "shapes (2, 3) and (2) cannot be broadcast together");
+    stop(&f);
+}
+
+static void in_place(void **state)
+{
+    const struct pare_op *sub = pare_find_op("", "Sub");
+    struct pare_node n = { .op = sub };
+    float a[5] = { 1, 2, 3, 4, 5 }, b[5] = { 5, 5, 5, 5, 5 }, one = 1;
+
+    (void)state;
+    sub->map2(&n, a, 1, b, 1, a, 5);
+    assert_memory_equal(a, ((float[]){ -4, -3, -2, -1, 0 }), sizeof(a));
+    sub->map2(&n, a, 1, b, 1, b, 5);
+    assert_memory_equal(b, ((float[]){ -9, -8, -7, -6, -5 }), sizeof(b));
+    sub->map2(&n, &one, 0, b, 1, b, 5);
+    assert_memory_equal(b, ((float[]){ 10, 9, 8, 7, 6 }), sizeof(b));
+    sub->map2(&n, b, 1, &one, 0, b, 5);
+    assert_memory_equal(b, ((float[]){ 9, 8, 7, 6, 5 }), sizeof(b));
+    sub->map2(&n, &one, 0, &one, 0, b, 2);
+    assert_memory_equal(b, ((float[]){ 0, 0, 7, 6, 5 }), sizeof(b));
+}
+
+static void any_number_of_inputs(void **state)
+{
+    static const float a[] = { 1, 2, 3 }, b[] = { 10, 20 }, c = 100;
+    struct fixture f = start("Sum", 13);
+
+    (void)state;
+    input(&f, PARE_F32, 1, DIMS(3), a);
+    input(&f, PARE_F32, 2, DIMS(2, 1), b);
+    input(&f, PARE_F32, 0, NULL, &c);
+    floats_are(run(&f), 6, (float[]){ 111, 112, 113, 121, 122, 123 });
+    stop(&f);
+    f = start("Mean", 13);
+    input(&f, PARE_F32, 1, DIMS(3), a);
+    input(&f, PARE_F32, 2, DIMS(2, 1), b);
+    input(&f, PARE_F32, 0, NULL, &c);
+    floats_are(run(&f), 6, (float[]){ 37, 112 / 3.f, 113 / 3.f, 121 / 3.f, 122 / 3.f, 41 });
+    stop(&f);
+    f = start("Max", 13);
+    input(&f, PARE_F32, 1, DIMS(3), a);
+    floats_are(run(&f), 3, a);
+    stop(&f);
+}
+
+/* ---- whole numbers ---------------------------------------------------------------- */
+
+static void division_of_whole_numbers(void **state)
+{
+    static const int8_t a8[] = { 7, -7, 7, -7, -128, 5, -128 }, b8[] = { 2, 2, -2, -2, -1, 0, 0 };
+    static const int32_t a32[] = { INT32_MIN, INT32_MIN, -1 }, b32[] = { -1, 0, INT32_MIN };
+    static const int64_t a64[] = { INT64_MIN, 9, -9 }, b64[] = { -1, 0, 4 };
+    static const uint64_t au[] = { UINT64_MAX, 5 }, bu[] = { 2, 0 };
+    struct fixture f = start("Div", 14);
+
+    (void)state;
+    input(&f, PARE_I8, 1, DIMS(7), a8);
+    input(&f, PARE_I8, 1, DIMS(7), b8);
+    bytes_are(run(&f), 7, (int8_t[]){ 3, -3, -3, 3, -128, 0, 0 });
+    stop(&f);
+    f = start("Div", 14);
+    input(&f, PARE_I32, 1, DIMS(3), a32);
+    input(&f, PARE_I32, 1, DIMS(3), b32);
+    bytes_are(run(&f), 12, (int32_t[]){ INT32_MIN, 0, 0 });
+    stop(&f);
+    f = start("Div", 14);
+    input(&f, PARE_I64, 1, DIMS(3), a64);
+    input(&f, PARE_I64, 1, DIMS(3), b64);
+    bytes_are(run(&f), 24, (int64_t[]){ INT64_MIN, 0, -2 });
+    stop(&f);
+    f = start("Div", 14);
+    input(&f, PARE_U64, 1, DIMS(2), au);
+    input(&f, PARE_U64, 1, DIMS(2), bu);
+    bytes_are(run(&f), 16, (uint64_t[]){ INT64_MAX, 0 });
+    stop(&f);
+}
+
+static void remainders(void **state)
+{
+    static const int64_t a[] = { 7, -7, 7, -7, INT64_MIN, 3 }, b[] = { 3, 3, -3, -3, -1, 0 };
+    struct pare_setting c = whole("fmod", 1);
+    struct fixture f = start("Mod", 13);
+
+    (void)state;
+    input(&f, PARE_I64, 1, DIMS(6), a);
+    input(&f, PARE_I64, 1, DIMS(6), b);
+    bytes_are(run(&f), 48, (int64_t[]){ 1, 2, -2, -1, 0, 0 });
+    stop(&f);
+    f = start("Mod", 13);
+    input(&f, PARE_I64, 1, DIMS(6), a);
+    input(&f, PARE_I64, 1, DIMS(6), b);
+    assert_int_equal(run_with(&f, &c, 1), 0);
+    bytes_are(&f.out[0]->t, 48, (int64_t[]){ 1, -1, 1, -1, 0, 0 });
+    stop(&f);
+}
+
+static void overflow_wraps(void **state)
+{
+    static const int32_t big[] = { INT32_MAX, INT32_MIN }, two[] = { 2, -1 };
+    static const uint16_t wide[] = { 65535 };
+    static const int64_t lowest = INT64_MIN;
+    struct fixture f = start("Mul", 14);
+
+    (void)state;
+    input(&f, PARE_I32, 1, DIMS(2), big);
+    input(&f, PARE_I32, 1, DIMS(2), two);
+    bytes_are(run(&f), 8, (int32_t[]){ -2, INT32_MIN });
+    stop(&f);
+    f = start("Mul", 14);
+    input(&f, PARE_U16, 1, DIMS(1), wide);
+    input(&f, PARE_U16, 1, DIMS(1), wide);
+    bytes_are(run(&f), 2, (uint16_t[]){ 1 });
+    stop(&f);
+    f = start("Abs", 13);
+    input(&f, PARE_I64, 0, NULL, &lowest);
+    bytes_are(run(&f), 8, &lowest);
+    stop(&f);
+    f = start("Neg", 13);
+    input(&f, PARE_I64, 0, NULL, &lowest);
+    bytes_are(run(&f), 8, &lowest);
+    stop(&f);
+}
+
+static void powers_of_mixed_types(void **state)
+{
+    static const int64_t a[] = { 2, -3, 0, -1, 10, 7 }, b[] = { 10, 3, 0, -3, -1, 40 };
+    static const float e[] = { 0.5f, 2 };
+    static const int32_t base[] = { 16, -3 };
+    static const bool no = true;
+    struct fixture f = start("Pow", 15);
+
+    (void)state;
+    input(&f, PARE_I64, 1, DIMS(6), a);
+    input(&f, PARE_I64, 1, DIMS(6), b);
+    bytes_are(run(&f), 48,
+              (int64_t[]){ 1024, -27, 1, -1, 0, -6212923193149656639 });    /* 7^40 mod 2^64 */
+    stop(&f);
+    f = start("Pow", 15);
+    input(&f, PARE_I32, 1, DIMS(2), base);
+    input(&f, PARE_F32, 1, DIMS(2), e);
+    bytes_are(run(&f), 8, (int32_t[]){ 4, 9 });
+    stop(&f);
+    f = start("Pow", 15);
+    input(&f, PARE_F32, 1, DIMS(2), e);
+    input(&f, PARE_I32, 1, DIMS(2), base);
+    floats_are(run(&f), 2, (float[]){ 0x1p-16f, 0.125f });
+    stop(&f);
+    f = start("Pow", 15);
+    input(&f, PARE_F32, 1, DIMS(2), e);
+    input(&f, PARE_BOOL, 0, NULL, &no);
+    assert_int_equal(run_with(&f, NULL, 0), PARE_EUNSUPPORTED);
+    stop(&f);
+}
+
+static void shifts(void **state)
+{
+    static const uint8_t a[] = { 255, 255, 255 }, b[] = { 1, 8, 200 };
+    struct pare_setting left = { .name = "direction", .type = PARE_OPT_STR, .str = "LEFT" };
+    struct fixture f = start("BitShift", 11);
+
+    (void)state;
+    input(&f, PARE_U8, 1, DIMS(3), a);
+    input(&f, PARE_U8, 1, DIMS(3), b);
+    assert_int_equal(run_with(&f, &left, 1), 0);
+    bytes_are(&f.out[0]->t, 3, (uint8_t[]){ 254, 0, 0 });
+    assert_int_not_equal(run_with(&f, NULL, 0), 0);         /* the direction is required */
+    stop(&f);
+}
+
+/* ---- NaN and bounds --------------------------------------------------------------- */
+
+static void nan_passes(void **state)
+{
+    static const float x[] = { NAN, -1, 0, 2, -INFINITY, INFINITY }, y[] = { 1, NAN, NAN, 1, 1, 1 };
+    struct fixture f = start("Relu", 14);
+
+    (void)state;
+    input(&f, PARE_F32, 1, DIMS(6), x);
+    floats_are(run(&f), 6, (float[]){ NAN, 0, 0, 2, 0, INFINITY });
+    stop(&f);
+    f = start("Sign", 13);
+    input(&f, PARE_F32, 1, DIMS(6), x);
+    floats_are(run(&f), 6, (float[]){ NAN, -1, 0, 1, -1, 1 });
+    stop(&f);
+    f = start("Max", 13);
+    input(&f, PARE_F32, 1, DIMS(6), x);
+    input(&f, PARE_F32, 1, DIMS(6), y);
+    floats_are(run(&f), 6, (float[]){ NAN, NAN, NAN, 2, 1, INFINITY });
+    stop(&f);
+    f = start("Min", 13);
+    input(&f, PARE_F32, 1, DIMS(6), x);
+    input(&f, PARE_F32, 1, DIMS(6), y);
+    floats_are(run(&f), 6, (float[]){ NAN, NAN, NAN, 1, -INFINITY, 1 });
+    stop(&f);
+}
+
+static void clipping(void **state)
+{
+    static const float x[] = { NAN, -5, 0, 5, -INFINITY }, lo = -1, hi = 1;
+    static const int8_t i[] = { -100, 0, 100 }, low = -3;
+    struct pare_setting old[] = { number("min", -2), number("max", INFINITY) };
+    struct fixture f = start("Clip", 13);
+
+    (void)state;
+    input(&f, PARE_F32, 1, DIMS(5), x);
+    input(&f, PARE_F32, 0, NULL, &lo);
+    input(&f, PARE_F32, 1, DIMS(1), &hi);
+    floats_are(run(&f), 5, (float[]){ NAN, -1, 0, 1, -1 });
+    stop(&f);
+    f = start("Clip", 13);
+    input(&f, PARE_F32, 1, DIMS(5), x);
+    absent(&f);
+    input(&f, PARE_F32, 0, NULL, &hi);
+    floats_are(run(&f), 5, (float[]){ NAN, -5, 0, 1, -INFINITY });
+    stop(&f);
+    f = start("Clip", 12);
+    input(&f, PARE_I8, 1, DIMS(3), i);
+    input(&f, PARE_I8, 0, NULL, &low);
+    bytes_are(run(&f), 3, (int8_t[]){ -3, 0, 100 });
+    stop(&f);
+    f = start("Clip", 7);
+    input(&f, PARE_F32, 1, DIMS(5), x);
+    assert_int_equal(run_with(&f, old, 2), 0);
+    floats_are(&f.out[0]->t, 5, (float[]){ NAN, -2, 0, 5, -2 });
+    stop(&f);
+    f = start("Clip", 13);
+    input(&f, PARE_F32, 1, DIMS(5), x);
+    input(&f, PARE_F32, 1, DIMS(5), x);
+    assert_int_equal(run_with(&f, NULL, 0), PARE_ESHAPE);
+    stop(&f);
+}
+
+static void slopes(void **state)
+{
+    static const float x[] = { -1, 1, -1, -1, 1, -1, -1, -1 }, s[] = { 2, 3 };
+    struct fixture f = start("PRelu", 6);       /* a slope for each channel */
+
+    (void)state;
+    input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
+    input(&f, PARE_F32, 1, DIMS(2), s);
+    floats_are(run(&f), 8, (float[]){ -2, 1, -3, -3, 1, -2, -3, -3 });
+    stop(&f);
+    f = start("PRelu", 16);                     /* ... for each column */
+    input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
+    input(&f, PARE_F32, 1, DIMS(2), s);
+    floats_are(run(&f), 8, (float[]){ -2, 1, -2, -3, 1, -3, -2, -3 });
+    stop(&f);
+    f = start("PRelu", 16);
+    input(&f, PARE_F32, 1, DIMS(1), x);
+    input(&f, PARE_F32, 1, DIMS(2), s);
+    assert_int_equal(run_with(&f, NULL, 0), PARE_ESHAPE);
+    stop(&f);
+}
+
+static void half_floats(void **state)
+{
+    static const uint16_t a[] = { 0x3c00, 0xc000 }, b[] = { 0x4000, 0x4000 };   /* 1 -2, 2 2 */
+    struct fixture f = start("Div", 14);
+
+    (void)state;
+    input(&f, PARE_F16, 1, DIMS(2), a);
+    input(&f, PARE_F16, 1, DIMS(2), b);
+    bytes_are(run(&f), 4, (uint16_t[]){ 0x3800, 0xbc00 });
+    stop(&f);
+    f = start("Less", 13);
+    input(&f, PARE_F16, 1, DIMS(2), a);
+    input(&f, PARE_F16, 0, NULL, b);
+    bytes_are(run(&f), 2, (uint8_t[]){ 1, 1 });
+    stop(&f);
+}
+
+/* Every operator of one input that has a map() and a loop in double: both must agree. */
+static void float_and_double_agree(void **state)
+{
+    enum { N = 41 };
+    float x[N];
+    double d[N];
+    int seen = 0;
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        d[i] = (double)(x[i] = (float)(i - N / 2) * 0.17f);
+    for (const struct pare_op *const *op = pare_ops; *op; op++) {
+        struct fixture f, g;
+
+        if (!(*op)->map || strcmp((*op)->in, "T") || !((*op)->types & PARE_T(PARE_F64)))
+            continue;
+        f = start_op(*op, (*op)->since), g = start_op(*op, (*op)->since);
+        input(&f, PARE_F32, 1, DIMS(N), x);
+        input(&g, PARE_F64, 1, DIMS(N), d);
+        run(&f), run(&g);
+        for (int i = 0; i < N; i++) {
+            double a = pare_get(&f.out[0]->t, i), b = pare_get(&g.out[0]->t, i);
+
+            if (isnan(a) ? !isnan(b) : fabs(a - b) > 2e-6 * fabs(b) && a != b)
+                fail_msg("%s(%g) is %g, in double %g", (*op)->type, d[i], a, b);
+        }
+        stop(&f), stop(&g);
+        seen++;
+    }
+    assert_true(seen > 30);
+}
+
+static void near(struct fixture *f, const float *want)
+{
+    for (int64_t i = 0; i < pare_numel(&f->out[0]->t); i++)
+        assert_true(fabsf(pare_f32(&f->out[0]->t)[i] - want[i]) < 1e-6f);
+    stop(f);
+}
+
+/* Operators that are younger than the official cases at hand. */
+static void young_activations(void **state)
+{
+    static const float x[] = { 1, -1 }, bias[] = { -1, 1 };
+    struct pare_setting by_tanh = { .name = "approximate", .type = PARE_OPT_STR, .str = "tanh" };
+    struct pare_setting two = number("alpha", 2);
+    struct fixture f = start("Gelu", 20);
+
+    (void)state;
+    input(&f, PARE_F32, 1, DIMS(2), x);
+    run(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
+    f = start("Gelu", 20);
+    input(&f, PARE_F32, 1, DIMS(2), x);
+    assert_int_equal(run_with(&f, &by_tanh, 1), 0);
+    near(&f, (float[]){ 0.8411920f, -0.1588080f });
+    f = start("Mish", 18);
+    input(&f, PARE_F32, 1, DIMS(2), x);
+    run(&f), near(&f, (float[]){ 0.8650984f, -0.3034015f });
+    f = start("Swish", 24);
+    input(&f, PARE_F32, 1, DIMS(2), x);
+    assert_int_equal(run_with(&f, &two, 1), 0);
+    near(&f, (float[]){ 0.8807971f, -0.1192029f });
+    f = start_op(pare_find_op("com.microsoft", "QuickGelu"), 1);
+    input(&f, PARE_F32, 1, DIMS(2), x);
+    run(&f), near(&f, (float[]){ 0.8457958f, -0.1542042f });
+    f = start_op(pare_find_op("com.microsoft", "Gelu"), 1);
+    input(&f, PARE_F32, 1, DIMS(2), x);
+    run(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
+    f = start_op(pare_find_op("com.microsoft", "FastGelu"), 1);
+    input(&f, PARE_F32, 2, DIMS(1, 2), x);
+    input(&f, PARE_F32, 1, DIMS(2), bias);
+    run(&f), near(&f, (float[]){ 0, 0 });
+}
+
+static void bits(void **state)
+{
+    static const int8_t a[] = { -1, 12 }, b[] = { 5, 10 };
+    static const char *const type[] = { "BitwiseAnd", "BitwiseOr", "BitwiseXor" };
+    static const int8_t want[][2] = { { 5, 8 }, { -1, 14 }, { -6, 6 } };
+    struct fixture f = start("BitwiseNot", 18);
+
+    (void)state;
+    input(&f, PARE_I8, 1, DIMS(2), a);
+    bytes_are(run(&f), 2, (int8_t[]){ 0, -13 });
+    stop(&f);
+    for (int k = 0; k < 3; k++) {
+        f = start(type[k], 18);
+        input(&f, PARE_I8, 1, DIMS(2), a);
+        input(&f, PARE_I8, 1, DIMS(2), b);
+        bytes_are(run(&f), 2, want[k]);
+        stop(&f);
+    }
+}
+
+/* ---- choices ------------------------------------------------------------------------ */
+
+static void where_of_three_shapes(void **state)
+{
+    static const uint8_t c[] = { 1, 0 };
+    static const float a[] = { 1, 2, 3 }, b[] = { 10, 20 };
+    static const struct pare_str s = { "yes", 3 }, t = { "no", 2 };
+    const struct pare_str *y;
+    struct fixture f = start("Where", 16);
+
+    (void)state;
+    input(&f, PARE_BOOL, 2, DIMS(2, 1), c);
+    input(&f, PARE_F32, 1, DIMS(3), a);
+    input(&f, PARE_F32, 3, DIMS(2, 1, 1), b);
+    floats_are(run(&f), 12, (float[]){ 1, 2, 3, 10, 10, 10, 1, 2, 3, 20, 20, 20 });
+    assert_int_equal(f.out[0]->t.rank, 3);
+    stop(&f);
+    f = start("Where", 16);
+    input(&f, PARE_BOOL, 1, DIMS(2), c);
+    input(&f, PARE_STR, 0, NULL, &s);
+    input(&f, PARE_STR, 0, NULL, &t);
+    y = run(&f)->data;
+    assert_true(y[0].s == s.s && y[1].s == t.s && y[1].len == 2);
+    stop(&f);
+}
+
+static void equal_texts(void **state)
+{
+    static const struct pare_str a[] = { { "ab", 2 }, { "ab", 1 }, { NULL, 0 } }, b = { "abc", 2 };
+    struct fixture f = start("Equal", 19);
+
+    (void)state;
+    input(&f, PARE_STR, 1, DIMS(3), a);
+    input(&f, PARE_STR, 0, NULL, &b);
+    bytes_are(run(&f), 3, (uint8_t[]){ 1, 0, 0 });
+    stop(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(broadcasting_by_name),     cmocka_unit_test(broadcasting_at_random),
+        cmocka_unit_test(shapes_that_do_not_fit),   cmocka_unit_test(in_place),
+        cmocka_unit_test(any_number_of_inputs),     cmocka_unit_test(division_of_whole_numbers),
+        cmocka_unit_test(remainders),               cmocka_unit_test(overflow_wraps),
+        cmocka_unit_test(powers_of_mixed_types),    cmocka_unit_test(shifts),
+        cmocka_unit_test(nan_passes),               cmocka_unit_test(clipping),
+        cmocka_unit_test(slopes),                   cmocka_unit_test(half_floats),
+        cmocka_unit_test(where_of_three_shapes),    cmocka_unit_test(equal_texts),
+        cmocka_unit_test(float_and_double_agree),   cmocka_unit_test(young_activations),
+        cmocka_unit_test(bits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
