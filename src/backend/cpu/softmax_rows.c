@@ -45,11 +45,11 @@ PARE_SIMD static void row(const float *x, float *y, int64_t n)
 #pragma omp simd reduction(max : most)
     for (int64_t i = 0; i < n; i++)
         most = x[i] > most ? x[i] : most;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         y[i] = pare_expf(x[i] - most);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
         sum += y[i];
-    }
     sum = 1 / sum;
     for (int64_t i = 0; i < n; i++)
         y[i] *= sum;
