@@ -183,6 +183,58 @@ static void test_lanes(void **state)
     check_rows(rows);
 }
 
+/* ---- losses ------------------------------------------------------------------------- */
+
+static void check_loss(const char *type, const char *reduction, bool weighted, int outs)
+{
+    bool pixels = !strcmp(reduction, "sum") || outs > 1;
+    struct one_op f;
+
+    op_begin(&f, type, 13);
+    grad_in(&f, pixels ? "2,4,3" : "6,4", -1, 1);
+    op_in(&f, PARE_I64, pixels ? "2,3" : "6", LIST(0, 3, 2, 2, -1, 0));
+    if (weighted)
+        grad_in(&f, "4", 0.5, 1.5);
+    op_attr(&f, "ignore_index", "-1");
+    op_attr(&f, "reduction", reduction);
+    f.node.n_out = outs;
+    grad_check(&f);
+}
+
+static void test_losses(void **state)
+{
+    static const char *const ways[] = { "none", "sum", "mean" };
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int weighted = 0; weighted < 2; weighted++) {
+            check_loss("NegativeLogLikelihoodLoss", ways[i], weighted, 1);
+            check_loss("SoftmaxCrossEntropyLoss", ways[i], weighted, 1);
+            check_loss("SoftmaxCrossEntropyLoss", ways[i], weighted, 2);
+        }
+}
+
+/* Only the logarithms are used, only the loss is; all labels are ignored. */
+static void test_loss_corners(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    for (unsigned skip = 1; skip <= 2; skip++) {
+        op_begin(&f, "SoftmaxCrossEntropyLoss", 13);
+        grad_in(&f, "3,4", -1, 1);
+        op_in(&f, PARE_I32, "3", LIST(1, 0, 3));
+        f.node.n_out = 2;
+        grad_check_with(&f, &(struct grad_opts){ .skip_out = skip });
+    }
+    op_begin(&f, "SoftmaxCrossEntropyLoss", 13);
+    grad_in(&f, "2,3", -1, 1);
+    op_in(&f, PARE_I64, "2", LIST(7, 7));
+    op_attr(&f, "ignore_index", "7");
+    op_attr(&f, "reduction", "sum");
+    grad_check(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +245,8 @@ int main(void)
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_reduce_corners),
         cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_loss_corners),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
