@@ -20,7 +20,7 @@ static void touch(struct pare_buf *b, int step)
 {
     struct pare_buf *r = root_of(b);
 
-    if (r->born < 0)
+    if (r->born < 0 || step < r->born)
         r->born = step;
     if (step > r->dies)
         r->dies = step;
@@ -28,7 +28,7 @@ static void touch(struct pare_buf *b, int step)
 
 static bool is_output(const struct pare_buf *b)
 {
-    return b->block == 1 && b->value->flags & PARE_V_OUTPUT;
+    return b->block == 1 && !b->is_grad && b->value->flags & PARE_V_OUTPUT;
 }
 
 /* The last step that reads any buffer that shares this one's memory. */
@@ -70,8 +70,12 @@ static void share(struct pare_plan *p)
         out = s->out_buf[0];
         if (in->fixed || in->bytes != out->bytes || read_twice(s))
             continue;
-        if ((s->node->op->flags & PARE_OP_VIEW && !s->n_fused) || last_read(p, in) <= i)
+        if ((s->node->op->flags & PARE_OP_VIEW && !s->n_fused) ||
+            (!p->train && last_read(p, in) <= i)) {
             out->root = in;
+            if (out->grad && in->grad)
+                out->grad->root = in->grad;
+        }
     }
 }
 
@@ -128,7 +132,7 @@ static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *root
 {
     size_t most = 0;
 
-    for (int s = 0; s <= p->n_steps; s++) {
+    for (int s = 0; s <= (p->train ? 2 : 1) * p->n_steps; s++) {
         size_t sum = 0;
 
         for (int i = 0; i < n; i++)
@@ -139,6 +143,33 @@ static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *root
     return most;
 }
 
+/* Time runs through the steps, then (training) through the loss at n_steps and back through the
+ * steps, where a step needs all it read and made, and their gradients. */
+static void step_lifetimes(struct pare_plan *p, int i)
+{
+    struct pare_step *s = p->step[i];
+    bool back = false;
+
+    for (int k = 0; k < s->n_in; k++) {
+        touch(s->in_buf[k], i);
+        back |= s->in_buf[k]->grad != NULL;
+    }
+    for (int k = 0; k < s->n_out; k++)
+        touch(s->out_buf[k], i);
+    if (!back)
+        return;
+    for (int k = 0; k < s->n_in; k++) {
+        touch(s->in_buf[k], 2 * p->n_steps - i);
+        if (s->in_buf[k]->grad)
+            touch(s->in_buf[k]->grad, 2 * p->n_steps - i);
+    }
+    for (int k = 0; k < s->n_out; k++) {
+        touch(s->out_buf[k], 2 * p->n_steps - i);
+        if (s->out_buf[k]->grad)
+            touch(s->out_buf[k]->grad, 2 * p->n_steps - i);
+    }
+}
+
 static void lifetimes(struct pare_plan *p)
 {
     share(p);
@@ -146,15 +177,14 @@ static void lifetimes(struct pare_plan *p)
         for (struct pare_buf *b = p->buf[p->graph->in[i]->id]; b; b = b->next)
             if (b->block == 1)
                 touch(b, 0);
-    for (int i = 0; i < p->n_steps; i++) {
-        for (int k = 0; k < p->step[i]->n_in; k++)
-            touch(p->step[i]->in_buf[k], i);
-        for (int k = 0; k < p->step[i]->n_out; k++)
-            touch(p->step[i]->out_buf[k], i);
-    }
     for (int i = 0; i < p->n_bufs; i++)
-        if (is_output(p->all[i]))
+        if (is_output(p->all[i])) {
             touch(p->all[i], p->n_steps);
+            if (p->all[i]->grad)
+                touch(p->all[i]->grad, p->n_steps);
+        }
+    for (int i = 0; i < p->n_steps; i++)
+        step_lifetimes(p, i);
 }
 
 int pare_plan_place(struct pare_plan *p, struct pare_err *err)
