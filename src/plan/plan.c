@@ -198,8 +198,9 @@ static int compile(struct pare_plan *p, const struct pare_model *model,
     return rc && model->path ? pare_at(err, rc, "%s", model->path) : rc;
 }
 
-int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
-                  struct pare_plan **plan, struct pare_err *err)
+int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          const char *const *without, struct pare_plan **plan,
+                          struct pare_err *err)
 {
     static const struct pare_plan_opts none;
     struct pare_plan *p;
@@ -210,6 +211,7 @@ int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *o
     p = create(opts->threads);
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
+    p->without = without;
     rc = compile(p, model, opts, NULL, err);
     if (rc)
         pare_plan_free(p);
@@ -237,6 +239,12 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
     else
         *plan = p;
     return rc;
+}
+
+int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
+                  struct pare_plan **plan, struct pare_err *err)
+{
+    return pare_plan_new_without(model, opts, NULL, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)

@@ -26,6 +26,7 @@ struct pare_plan {
     bool *learns;                   /* training, by value id: its gradient is wanted */
     struct pare_param *param;       /* training: what is learned */
     int n_params;
+    const char *const *without;     /* names of kernels not to use, ends with NULL; or NULL */
 };
 
 /* A parameter of a training plan. */
@@ -57,6 +58,12 @@ int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struc
 int pare_plan_reach(struct pare_plan *p, struct pare_err *err);
 int pare_plan_grads(struct pare_plan *p, struct pare_err *err);
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
+
+/* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that
+ * would have come after them.  `without` ends with NULL. */
+int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          const char *const *without, struct pare_plan **plan,
+                          struct pare_err *err);
 
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);

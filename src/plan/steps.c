@@ -209,6 +209,14 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     return true;
 }
 
+static bool is_left_out(const struct pare_plan *p, const struct pare_kernel *k)
+{
+    for (const char *const *w = p->without; w && *w; w++)
+        if (!strcmp(*w, k->name))
+            return true;
+    return false;
+}
+
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
@@ -217,7 +225,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     s->node = n;
     for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
         struct pare_step t = { .node = n };
-        bool yes = (!p->train || pare_kernels[i]->back) &&
+        bool yes = (!p->train || pare_kernels[i]->back) && !is_left_out(p, pare_kernels[i]) &&
                    pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
