@@ -36,5 +36,6 @@ registry() {
 
 registry src/op/ops.def OP src/op pare_op ""
 registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
+registry src/data/sources.def SOURCE src/data pare_source ""
 registry src/cli/commands.def COMMAND src/cli pare_command cmd_
 exit $bad
