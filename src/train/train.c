@@ -28,6 +28,11 @@ struct run {
     double loss_sum, seen, right;   /* of the epoch so far */
 };
 
+static bool stopped(const struct run *r)
+{
+    return r->c->stop && *r->c->stop;
+}
+
 /* ---- everything that is learned, under one numbering --------------------------------- */
 
 static int n_all(const struct run *r)
@@ -114,7 +119,7 @@ static int save(struct run *r, struct pare_err *err)
     struct pare_checkpoint k = { .arena = pare_arena_new(1 << 16) };
     int rc;
 
-    if (!r->c->checkpoint) {
+    if (!r->c->checkpoint || (r->c->only_stopped && !stopped(r))) {
         pare_arena_free(k.arena);
         return 0;
     }
@@ -212,11 +217,6 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
     r->seen += (double)s.n;
     r->right += (double)s.top1;
     return 0;
-}
-
-static bool stopped(const struct run *r)
-{
-    return r->c->stop && *r->c->stop;
 }
 
 /* Batches until the epoch ends (*ended) or somebody stops it. */
@@ -317,7 +317,8 @@ static int prepare(struct run *r, struct pare_err *err)
         .warmup = r->c->warmup,
         .warmup_factor = r->c->warmup_factor,
     };
-    r->best = r->best_epoch = -1;
+    r->best = -1;
+    r->best_epoch = -1;
     if (r->c->keep_best && r->valid)
         PARE_TRY(make_kept(r, err));
     if (r->c->resume && r->c->checkpoint && !access(r->c->checkpoint, F_OK))

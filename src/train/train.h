@@ -59,6 +59,7 @@ struct pare_train_conf {
     bool keep_best;                 /* end with the parameters that validated best */
     const char *checkpoint;         /* file to write, or NULL */
     int64_t checkpoint_steps;       /* write it every so many updates as well; 0: each epoch only */
+    bool only_stopped;              /* ... but write it only when stopped */
     bool resume;                    /* go on from that file when it is there */
     uint64_t seed;                  /* of the order of items and their variations */
     const volatile int *stop;       /* set from outside: write the checkpoint and return */
