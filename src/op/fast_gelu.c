@@ -33,6 +33,34 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+PARE_SIMD static void back_row(const float *x, const float *bias, const float *gy, float *gx,
+                               float *gb, int64_t count)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        float g = gy[i] * pare_gelu_tanh_slopef(bias ? x[i] + bias[i] : x[i]);
+
+        if (gx)
+            gx[i] += g;
+        if (gb)
+            gb[i] += g;
+    }
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    const struct pare_value *b = n->n_in > 1 ? n->in[1] : NULL;
+    const float *bias = b ? pare_f32(&b->t) : NULL, *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), *gb = b ? pare_f32(&b->grad) : NULL;
+    int64_t total = pare_numel(x), len = bias ? x->dim[x->rank - 1] : total;
+
+    (void)c, (void)err;
+    for (int64_t i = 0; gy && (gx || gb) && i < total; i += len)
+        back_row(pare_f32(x) + i, bias, gy + i, gx ? gx + i : NULL, gb, len);
+    return 0;
+}
+
 const struct pare_op pare_op_fast_gelu = {
     .abi = PARE_ABI,
     .type = "FastGelu",
@@ -45,5 +73,6 @@ const struct pare_op pare_op_fast_gelu = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };
