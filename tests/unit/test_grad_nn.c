@@ -444,6 +444,40 @@ static void dropout_in_training(void **state)
     op_end(&f);
 }
 
+/* Gradients go where forward() let values through, wherever the generator is by then; a node that
+ * asks for training itself draws the same again when nothing was saved. */
+static void dropout_remembers(void **state)
+{
+    struct grad_opts train = { .train = true, .skip = 2 }, run = { .skip = 2 };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pare_rng other;
+        struct grad_run g;
+        struct pare_ctx c;
+        struct one_op f;
+
+        op_begin(&f, "Dropout", 13);
+        grad_in(&f, "10,10", 1, 2);
+        op_in(&f, PARE_F32, "", LIST(0.5));
+        op_in(&f, PARE_BOOL, "", LIST(1));
+        grad_begin(&g, &f, i ? &run : &train);
+        grad_forward(&g);
+        c = grad_ctx(&g);
+        pare_rng_init(&other, 99);
+        c.rng = i ? NULL : &other;
+        f.node.save = i ? NULL : f.node.save;
+        assert_int_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
+        for (int k = 0; k < 100; k++) {
+            bool kept = pare_f32(&f.out[0]->t)[k] != 0;
+            float gy = pare_f32(&f.out[0]->grad)[k];
+
+            assert_true(pare_f32(&f.in[0]->grad)[k] == (kept ? 2 * gy : 0));
+        }
+        op_end(&f);
+    }
+}
+
 /* Training without the mask that forward() left cannot go on. */
 static void dropout_needs_its_mask(void **state)
 {
@@ -483,6 +517,7 @@ int main(void)
         cmocka_unit_test(group_norms),
         cmocka_unit_test(dropout_grad),
         cmocka_unit_test(dropout_in_training),
+        cmocka_unit_test(dropout_remembers),
         cmocka_unit_test(dropout_needs_its_mask),
     };
 
