@@ -377,10 +377,11 @@ static int backward_taps(struct pare_node *n, struct pare_ctx *c, const struct p
         struct pare_tensor next = now;
 
         next.dim[axis] = p.in;
-        if (k)
-            PARE_TRY(pare_tensor_new(c->scratch, &next, PARE_F32, next.rank, next.dim, err));
-        else
-            next.data = n->in[0]->grad.data;
+        next.data = n->in[0]->grad.data;
+        if (k) {
+            PARE_TRY(pare_tensor_alloc(c->scratch, &next, err));
+            memset(next.data, 0, (size_t)pare_numel(&next) * sizeof(float));
+        }
         apply_back(next.data, now.data, &p, &t[axis]);
         now = next;
     }
