@@ -1,13 +1,16 @@
 /* memory.c - one block of memory for all buffers, placed by when they are alive.
  *
- * Largest first, each at the lowest offset where it meets no buffer that is alive at the same
- * time.  Views and in-place results use the memory of their source.
+ * One after the other, each at the lowest offset where it meets no buffer that is alive at the
+ * same time.  The order decides how well they fit: several are tried, each a few times over with
+ * what ended on top put first, and the best is kept.  Views and in-place results use the memory
+ * of their source.
  */
 #include "plan.h"
 
 #include <stdlib.h>
 
 #define ALIGN 64
+#define TRIES 8
 
 static struct pare_buf *root_of(struct pare_buf *b)
 {
@@ -79,6 +82,8 @@ static void share(struct pare_plan *p)
     }
 }
 
+/* ---- placement ------------------------------------------------------------------ */
+
 static int by_size(const void *a, const void *b)
 {
     const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
@@ -86,6 +91,31 @@ static int by_size(const void *a, const void *b)
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return x->born - y->born;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+    int d = (y->dies - y->born) - (x->dies - x->born);
+
+    return d ? d : by_size(a, b);
+}
+
+/* By size times age. */
+static int by_area(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+    double p = (double)x->bytes * (x->dies - x->born + 1);
+    double q = (double)y->bytes * (y->dies - y->born + 1);
+
+    return p < q ? 1 : p > q ? -1 : by_size(a, b);
+}
+
+static int by_birth(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+
+    return x->born != y->born ? x->born - y->born : by_size(a, b);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -127,6 +157,70 @@ static void insert(struct pare_buf **placed, int n, struct pare_buf *b)
     placed[i] = b;
 }
 
+/* In this order; returns the bytes that are needed then. */
+static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int n)
+{
+    size_t top = 0;
+
+    for (int i = 0; i < n; i++) {
+        size_t end;
+
+        order[i]->offset = find_gap(placed, i, order[i]);
+        insert(placed, i, order[i]);
+        end = order[i]->offset + rounded(order[i]->bytes);
+        top = end > top ? end : top;
+    }
+    return top;
+}
+
+/* What reaches the top comes first in the next try; false when it does already. */
+static bool promote(struct pare_buf **order, struct pare_buf **spare, int n, size_t top)
+{
+    int first = 0, last = n;
+    bool moved = false;
+
+    for (int i = n - 1; i >= 0; i--)
+        if (order[i]->offset + rounded(order[i]->bytes) != top)
+            spare[--last] = order[i];
+    for (int i = 0; i < n; i++)
+        if (order[i]->offset + rounded(order[i]->bytes) == top) {
+            moved |= i != first;
+            spare[first++] = order[i];
+        }
+    if (n)
+        memcpy(order, spare, (size_t)n * sizeof(*order));
+    return moved;
+}
+
+/* Offsets for all roots; returns the bytes that they take. */
+static size_t place_best(struct pare_buf *const *roots, struct pare_buf **work, size_t *best,
+                         int n, size_t bound)
+{
+    static int (*const orders[])(const void *, const void *) = { by_size, by_area, by_age,
+                                                                 by_birth };
+    struct pare_buf **order = work, **placed = work + n;
+    size_t least = SIZE_MAX;
+
+    for (size_t k = 0; k < sizeof(orders) / sizeof(*orders) && least > bound; k++) {
+        bool more = true;
+
+        if (n)
+            memcpy(order, roots, (size_t)n * sizeof(*order));
+        qsort(order, (size_t)n, sizeof(*order), orders[k]);
+        for (int tries = 0; tries < TRIES && more && least > bound; tries++) {
+            size_t top = place(order, placed, n);
+
+            for (int i = 0; i < n && top < least; i++)
+                best[i] = roots[i]->offset;
+            least = top < least ? top : least;
+            more = promote(order, placed, n, top);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        roots[i]->offset = best[i];
+    return least;
+}
+
 /* The most bytes alive at any one step: what no placement can go below. */
 static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *roots, int n)
 {
@@ -137,7 +231,7 @@ static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *root
 
         for (int i = 0; i < n; i++)
             if (roots[i]->born <= s && s <= roots[i]->dies)
-                sum += roots[i]->bytes;
+                sum += rounded(roots[i]->bytes);
         most = sum > most ? sum : most;
     }
     return most;
@@ -187,28 +281,32 @@ static void lifetimes(struct pare_plan *p)
         step_lifetimes(p, i);
 }
 
-int pare_plan_place(struct pare_plan *p, struct pare_err *err)
+/* The buffers that have memory of their own. */
+static int list_roots(const struct pare_plan *p, struct pare_buf **roots)
 {
-    struct pare_buf **roots, **placed;
     int n = 0;
 
-    lifetimes(p);
-    roots = pare_alloc(p->scratch, (size_t)p->n_bufs, sizeof(*roots));
-    placed = pare_alloc(p->scratch, (size_t)p->n_bufs, sizeof(*placed));
-    if (!roots || !placed)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
     for (int i = 0; i < p->n_bufs; i++)
         if (root_of(p->all[i]) == p->all[i] && !p->all[i]->fixed && p->all[i]->born >= 0 &&
             p->all[i]->value->t.dtype != PARE_NONE)
             roots[n++] = p->all[i];
-    qsort(roots, (size_t)n, sizeof(*roots), by_size);
-    for (int i = 0; i < n; i++) {
-        roots[i]->offset = find_gap(placed, i, roots[i]);
-        insert(placed, i, roots[i]);
-        if (roots[i]->offset + rounded(roots[i]->bytes) > p->memory_bytes)
-            p->memory_bytes = roots[i]->offset + rounded(roots[i]->bytes);
-    }
+    return n;
+}
+
+int pare_plan_place(struct pare_plan *p, struct pare_err *err)
+{
+    size_t count = (size_t)p->n_bufs;
+    struct pare_buf **roots = pare_alloc(p->scratch, count, sizeof(*roots));
+    struct pare_buf **work = pare_alloc(p->scratch, 2 * count, sizeof(*work));
+    size_t *best = pare_alloc(p->scratch, count, sizeof(*best));
+    int n;
+
+    if (!roots || !work || !best)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    lifetimes(p);
+    n = list_roots(p, roots);
     p->needed_bytes = most_alive(p, roots, n);
+    p->memory_bytes = place_best(roots, work, best, n, p->needed_bytes);
     p->memory = pare_alloc_raw(p->arena, p->memory_bytes, 1);
     if (!p->memory)
         return pare_fail(err, PARE_ENOMEM, "no memory for activations (%zu bytes)",

@@ -64,14 +64,13 @@ static void compare(const struct trial *t, const struct pare_tensor *got,
 
 static void note_plan(struct trial *t, const struct pare_plan *p, const char *how)
 {
-    double slack = 64.0 * p->n_bufs, excess;
+    double excess = (double)p->memory_bytes / ((double)p->needed_bytes + 1);
     char text[100];
 
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; pare_kernels[k]; k++)
             seen.kernels[k] += p->step[i]->kernel == pare_kernels[k];
     seen.steps += p->n_steps;
-    excess = ((double)p->memory_bytes - slack) / ((double)p->needed_bytes + 1);
     if (excess > seen.excess) {
         seen.excess = excess;
         seen.seed = t->seed;
