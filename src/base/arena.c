@@ -56,22 +56,31 @@ static void block_free(struct block *b)
         munmap(b, n);
 }
 
-static int push_block(struct pare_arena *a, size_t need)
+static struct block *new_block(const struct pare_arena *a, size_t need)
 {
     size_t cap = need > a->block_bytes ? need : a->block_bytes;
+    struct block *b;
+
+    if (cap > SIZE_MAX - sizeof(*b) - ALIGN)
+        return NULL;
+    b = block_malloc(sizeof(*b) + ALIGN + cap);
+    if (!b)
+        return NULL;
+    b->data = (unsigned char *)(((uintptr_t)(b + 1) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
+    b->cap = cap;
+    return b;
+}
+
+static int push_block(struct pare_arena *a, size_t need)
+{
     struct block *b = a->spare;
 
-    if (b && b->cap >= need) {
+    if (b && b->cap >= need)
         a->spare = NULL;
-    } else {
-        if (cap > SIZE_MAX - sizeof(*b) - ALIGN)
-            return PARE_ENOMEM;
-        b = block_malloc(sizeof(*b) + ALIGN + cap);
-        if (!b)
-            return PARE_ENOMEM;
-        b->data = (unsigned char *)(((uintptr_t)(b + 1) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
-        b->cap = cap;
-    }
+    else
+        b = new_block(a, need);
+    if (!b)
+        return PARE_ENOMEM;
     b->used = 0;
     b->next = a->top;
     a->top = b;
@@ -112,10 +121,16 @@ void pare_reset(struct pare_arena *a, struct pare_mark m)
 
 void pare_rewind(struct pare_arena *a, struct pare_mark m)
 {
-    while (a->top && a->top != m.block)
-        pop_block(a, true);
+    size_t used = 0;
+
+    for (; a->top && a->top != m.block; pop_block(a, true))
+        used += a->top->used;
     if (a->top)
         a->top->used = m.used;
+    if (a->spare && a->spare->cap < used) {     /* there were several: one of the size of all */
+        block_free(a->spare);
+        a->spare = new_block(a, used);
+    }
 }
 
 struct pare_mark pare_mark(const struct pare_arena *a)

@@ -71,6 +71,8 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
     bool *need = pare_alloc(p->arena, values, sizeof(*need));
 
     p->view = (struct pare_view){
+        .train = p->train,
+        .learns = p->learns,
         .graph = p->graph,
         .backend = &p->backend,
         .use = pare_alloc(p->arena, values, sizeof(struct pare_uses)),
@@ -99,7 +101,7 @@ static struct pare_buf *add_buf(struct pare_plan *p, struct pare_value *v, int b
     p->all = all;
     p->all[p->n_bufs++] = b;
     *b = (struct pare_buf){ .value = v, .t = v->t, .block = block, .root = b, .born = -1 };
-    b->fixed = pare_is_const(v);
+    b->fixed = pare_is_fixed(v);
     if (!b->fixed)
         b->t.data = NULL;
     if (!unknown(v))
@@ -207,6 +209,14 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     return true;
 }
 
+static bool is_left_out(const struct pare_plan *p, const struct pare_kernel *k)
+{
+    for (const char *const *w = p->without; w && *w; w++)
+        if (!strcmp(*w, k->name))
+            return true;
+    return false;
+}
+
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
@@ -215,7 +225,8 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     s->node = n;
     for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
         struct pare_step t = { .node = n };
-        bool yes = pare_kernels[i]->match(&p->view, n, &t);
+        bool yes = (!p->train || pare_kernels[i]->back) && !is_left_out(p, pare_kernels[i]) &&
+                   pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
         if (yes) {
