@@ -24,7 +24,7 @@ int pare_find_loss(const char *name, const struct pare_loss **loss, struct pare_
 
     for (; pare_losses[n] && n < PARE_NAMED_MAX; n++)
         names[n] = pare_losses[n]->name;
-    PARE_TRY(pare_pick("loss", name, names, n, &i, err));
+    PARE_TRY(pare_find_named("loss", name, names, n, &i, err));
     *loss = pare_losses[i];
     return 0;
 }

@@ -35,7 +35,7 @@ int pare_find_optimizer(const char *name, const struct pare_optimizer **type, st
 
     for (; pare_optimizers[n] && n < PARE_NAMED_MAX; n++)
         names[n] = pare_optimizers[n]->name;
-    PARE_TRY(pare_pick("optimizer", name, names, n, &i, err));
+    PARE_TRY(pare_find_named("optimizer", name, names, n, &i, err));
     *type = pare_optimizers[i];
     return 0;
 }

@@ -23,7 +23,7 @@ int pare_find_schedule(const char *name, const struct pare_schedule **type, stru
 
     for (; pare_schedules[n] && n < PARE_NAMED_MAX; n++)
         names[n] = pare_schedules[n]->name;
-    PARE_TRY(pare_pick("schedule", name, names, n, &i, err));
+    PARE_TRY(pare_find_named("schedule", name, names, n, &i, err));
     *type = pare_schedules[i];
     return 0;
 }
