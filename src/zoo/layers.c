@@ -42,7 +42,7 @@ const char *pare_normal(struct pare_net *n, const char *name, int rank, const in
     return made;
 }
 
-const char *pare_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim, float v)
+const char *pare_zoo_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim, float v)
 {
     struct pare_tensor t;
     const char *made = pare_make_weight(n->make, name, rank, dim, &t);
@@ -114,7 +114,7 @@ struct pare_flow pare_batch_norm(struct pare_net *n, struct pare_flow x, const c
         char full[160];
 
         snprintf(full, sizeof(full), "%s.%s", name, part[i]);
-        v[i] = pare_fill(n, full, 1, &x.c, i == 0 || i == 3 ? 1.0f : 0.0f);
+        v[i] = pare_zoo_fill(n, full, 1, &x.c, i == 0 || i == 3 ? 1.0f : 0.0f);
     }
     x.value = pare_make_node(n->make, "BatchNormalization", name, x.value, v[0], v[1], v[2], v[3],
                              NULL);

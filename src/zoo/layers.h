@@ -62,6 +62,6 @@ const char *pare_uniform(struct pare_net *n, const char *name, int rank, const i
                          double bound);
 const char *pare_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                         double std);
-const char *pare_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim, float v);
+const char *pare_zoo_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim, float v);
 
 #endif

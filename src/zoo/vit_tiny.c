@@ -39,9 +39,9 @@ static struct pare_flow layer_norm(struct pare_net *n, struct pare_flow x, const
     const char *w, *b;
 
     snprintf(part, sizeof(part), "%s.weight", name);
-    w = pare_fill(n, part, 1, &dim, 1);
+    w = pare_zoo_fill(n, part, 1, &dim, 1);
     snprintf(part, sizeof(part), "%s.bias", name);
-    b = pare_fill(n, part, 1, &dim, 0);
+    b = pare_zoo_fill(n, part, 1, &dim, 0);
     x.value = pare_make_node(n->make, "LayerNormalization", name, x.value, w, b, NULL);
     pare_make_int(n->make, "axis", -1);
     pare_make_float(n->make, "epsilon", 1e-6f);
