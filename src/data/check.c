@@ -10,9 +10,9 @@ static const char *input_text(const struct pare_io *io, char *buf, size_t size)
     size_t at = (size_t)snprintf(buf, size, "(N");
 
     for (int i = 1; i < io->rank && at < size; i++)
-        at += (size_t)(io->dim[i] < 0 ? snprintf(buf + at, size - at, ", ?")
-                                      : snprintf(buf + at, size - at, ", %lld",
-                                                 (long long)io->dim[i]));
+        at += (size_t)(io->dim[i] < 0
+                           ? snprintf(buf + at, size - at, ", ?")
+                           : snprintf(buf + at, size - at, ", %lld", (long long)io->dim[i]));
     if (at < size)
         snprintf(buf + at, size - at, ")");
     return buf;
@@ -87,7 +87,8 @@ static int check_type(const struct pare_data *d, const struct pare_io *io, struc
     if (d->source->read || p->resize.n || p->cropped || (p->form.last && p->form.c > 1))
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the model's input '%s' takes %s: pictures cannot be resized, cropped or "
-                         "turned from (H, W, C) for it", io->name, pare_dtype_name(io->dtype));
+                         "turned from (H, W, C) for it",
+                         io->name, pare_dtype_name(io->dtype));
     return 0;
 }
 
@@ -107,8 +108,9 @@ int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
         shape->dtype = input->dtype;
         return 0;
     }
-    return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but the items of '%s' are %s",
-                     input->name, input->rank ? input_text(input, want, sizeof(want)) : "a single number",
+    return pare_fail(err, PARE_ESHAPE,
+                     "the model's input '%s' takes %s, but the items of '%s' are %s", input->name,
+                     input->rank ? input_text(input, want, sizeof(want)) : "a single number",
                      d->name, pare_shape_text(&d->item, have, sizeof(have)));
 }
 

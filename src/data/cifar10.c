@@ -21,7 +21,7 @@ const char *const pare_cifar10_names[10] = { "airplane", "automobile", "bird",  
 struct file {
     const char *path;
     const unsigned char *data;
-    int64_t n;                  /* records */
+    int64_t n; /* records */
 };
 
 static const char *file_of(struct pare_arena *a, const char *dir, const char *name)
@@ -64,8 +64,10 @@ static int find_files(struct pare_data *d, const char *path, struct file *f, int
         if (!f[*n].path)
             continue;
         if (*n < i)
-            return pare_fail(err, PARE_EIO, "%s: data_batch_%d.bin is there, data_batch_%d.bin "
-                             "is not", path, i + 1, *n + 1);
+            return pare_fail(err, PARE_EIO,
+                             "%s: data_batch_%d.bin is there, data_batch_%d.bin "
+                             "is not",
+                             path, i + 1, *n + 1);
         ++*n;
     }
     if (!*n)
@@ -83,7 +85,8 @@ static int read_records(struct pare_arena *a, struct file *f, struct pare_err *e
     if (!len || len % RECORD)
         return pare_fail(err, PARE_EFORMAT,
                          "the file has %zu bytes, not a multiple of %d: it is cut off, or no "
-                         "CIFAR-10", len, RECORD);
+                         "CIFAR-10",
+                         len, RECORD);
     f->data = bytes;
     f->n = (int64_t)(len / RECORD);
     return 0;

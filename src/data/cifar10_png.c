@@ -38,9 +38,11 @@ static int parse_list(const char *p, const char *end, uint8_t *label, int64_t ma
 
     *n = 0;
     for (; p < end; p++) {
+        bool right = !open ? *p == '[' : number ? *p == ',' || *p == ']' : *p >= '0' && *p <= '9';
+
         if (isspace((unsigned char)*p))
             continue;
-        if (!open ? *p != '[' : closed || (number ? *p != ',' && *p != ']' : !isdigit(*p)))
+        if (!right || closed)
             break;
         if (!open) {
             open = true;
@@ -91,8 +93,9 @@ static int read_rows(struct pare_arena *a, const char *path, struct pare_picture
     PARE_TRY(pare_file_read(a, path, &bytes, &len, err));
     PARE_TRY(pare_png_decode(a, bytes, len, p, err));
     if (p->w != PIXELS)
-        return pare_fail(err, PARE_EFORMAT, "its rows have %lld pixels, a picture of 32 x 32 has %d",
-                         (long long)p->w, PIXELS);
+        return pare_fail(err, PARE_EFORMAT,
+                         "its rows have %lld pixels, a picture of 32 x 32 has %d", (long long)p->w,
+                         PIXELS);
     return 0;
 }
 

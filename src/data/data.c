@@ -193,7 +193,8 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
     if (!p->picture && (o->resize.n || o->crop.n || o->pad || o->flip))
         return pare_fail(err, PARE_ECONFIG,
                          "'resize', 'crop', 'pad' and 'flip' are for pictures, but items have %d "
-                         "dimension%s", d->item.rank, d->item.rank == 1 ? "" : "s");
+                         "dimension%s",
+                         d->item.rank, d->item.rank == 1 ? "" : "s");
     if (o->resize.n && d->dtype != PARE_U8)
         return pare_fail(err, PARE_EUNSUPPORTED, "'resize' is for pictures of bytes, these are %s",
                          pare_dtype_name(d->dtype));
@@ -270,8 +271,10 @@ static int hold_out(struct pare_data *d, bool held, double part, struct pare_err
     int64_t n = (int64_t)((double)d->n * part);
 
     if (n < 1 || n >= d->n)
-        return pare_fail(err, PARE_ECONFIG, "option 'holdout' is %g, which leaves nothing of %lld "
-                         "item%s on one side", part, (long long)d->n, d->n == 1 ? "" : "s");
+        return pare_fail(err, PARE_ECONFIG,
+                         "option 'holdout' is %g, which leaves nothing of %lld "
+                         "item%s on one side",
+                         part, (long long)d->n, d->n == 1 ? "" : "s");
     return draw(d, n, held, err);
 }
 
@@ -307,8 +310,7 @@ static int open_set(struct pare_data *d, const char *split, const struct pare_da
     bool train = !strcmp(split, "train"), held = !strcmp(split, "val") && o->holdout > 0;
 
     if (!train && strcmp(split, "val") != 0 && strcmp(split, "test") != 0)
-        return pare_fail(err, PARE_ECONFIG, "the split is '%s', must be train, val or test",
-                         split);
+        return pare_fail(err, PARE_ECONFIG, "the split is '%s', must be train, val or test", split);
     PARE_TRY(pare_at(err, find_source(d, err), "%s", d->name));
     d->parts->split = held ? "train" : train ? "train" : !strcmp(split, "val") ? "val" : "test";
     PARE_TRY(d->source->open(d, d->source->by_name ? NULL : d->name, err));

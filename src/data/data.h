@@ -26,19 +26,19 @@
  *     (v / scale - mean[c]) / std[c]
  */
 struct pare_data_opts {
-    struct pare_ints resize, crop;      /* S or H,W */
-    bool gray;                          /* of coloured picture files, the brightness */
-    const char *layout;                 /* "auto", "chw", "hwc", "none" (not pictures) */
-    double scale;                       /* 0: what the set is known for; 255 for bytes; else 1 */
-    const char *norm;                   /* mean and std by name */
-    struct pare_floats mean, std;       /* one number or one for each channel; instead of `norm` */
+    struct pare_ints resize, crop; /* S or H,W */
+    bool gray;                     /* of coloured picture files, the brightness */
+    const char *layout;            /* "auto", "chw", "hwc", "none" (not pictures) */
+    double scale;                  /* 0: what the set is known for; 255 for bytes; else 1 */
+    const char *norm;              /* mean and std by name */
+    struct pare_floats mean, std;  /* one number or one for each channel; instead of `norm` */
     int64_t pad;
     bool flip;
-    double holdout;                     /* the part of the training items that validates */
-    int64_t limit;                      /* use only so many items, drawn by lot; 0: all */
+    double holdout; /* the part of the training items that validates */
+    int64_t limit;  /* use only so many items, drawn by lot; 0: all */
     int64_t batch;
-    bool shuffle, drop_last;            /* only in training */
-    bool prefetch;                      /* prepare the next batch in a thread */
+    bool shuffle, drop_last; /* only in training */
+    bool prefetch;           /* prepare the next batch in a thread */
 };
 
 extern const struct pare_opt pare_data_options[];
@@ -51,19 +51,19 @@ struct pare_data_parts;
 /* An opened set.  Read-only: any number of loaders may share it. */
 struct pare_data {
     const struct pare_source *source;
-    const char *name;               /* as it was asked for */
-    int64_t n;                      /* items */
-    struct pare_tensor item;        /* type and shape of one as batches have it, mostly
+    const char *name;              /* as it was asked for */
+    int64_t n;                     /* items */
+    struct pare_tensor item;       /* type and shape of one as batches have it, mostly
                                        (C, H, W) float32; data is NULL */
-    enum pare_dtype dtype;          /* of the elements as they are stored */
-    struct pare_tensor y;           /* (n) int64 labels, or (n, ...) int64 or float32 targets;
+    enum pare_dtype dtype;         /* of the elements as they are stored */
+    struct pare_tensor y;          /* (n) int64 labels, or (n, ...) int64 or float32 targets;
                                        data is NULL when there are none */
-    int64_t classes;                /* 0 when y is not int64 */
-    bool classes_known;             /* false: only the largest label is known, plus one */
-    const char *const *class_name;  /* `classes` of them, or NULL */
-    struct pare_data_opts opts;     /* without the lists */
+    int64_t classes;               /* 0 when y is not int64 */
+    bool classes_known;            /* false: only the largest label is known, plus one */
+    const char *const *class_name; /* `classes` of them, or NULL */
+    struct pare_data_opts opts;    /* without the lists */
     struct pare_arena *arena;
-    struct pare_data_parts *parts;  /* for this folder: see source.h */
+    struct pare_data_parts *parts; /* for this folder: see source.h */
 };
 
 /* Open `spec` for `split`:
@@ -75,7 +75,7 @@ struct pare_data {
  * outlive the call.  All labels are checked here. */
 int pare_data_open(const char *spec, const char *split, const struct pare_data_opts *opts,
                    struct pare_data **data, struct pare_err *err);
-void pare_data_free(struct pare_data *data);    /* NULL is fine */
+void pare_data_free(struct pare_data *data); /* NULL is fine */
 
 /* Can the model that takes `input` be trained or judged with this set?  Shapes that have the same
  * elements in the same order agree ((1, 28, 28) and (784)), as do free dimensions and anything.
@@ -93,25 +93,25 @@ const char *pare_source_help(const struct pare_source *s);
 struct pare_loader;
 
 struct pare_loader_opts {
-    bool train;                     /* shuffle and vary the items as the set's options say */
-    int64_t batch;                  /* 0: as the set's options say */
+    bool train;    /* shuffle and vary the items as the set's options say */
+    int64_t batch; /* 0: as the set's options say */
     uint64_t seed;
-    const struct pare_io *input;    /* the model's, which batches then fit: see x; may be NULL */
+    const struct pare_io *input; /* the model's, which batches then fit: see x; may be NULL */
 };
 
 struct pare_batch {
-    struct pare_tensor x;       /* (N, ...) items; in the shape and type of the model's input, else
+    struct pare_tensor x; /* (N, ...) items; in the shape and type of the model's input, else
                                    as data->item.  Integer inputs get the numbers as stored. */
-    struct pare_tensor y;       /* (N) or (N, ...) as data->y; data NULL when there are none */
-    const int64_t *index;       /* (N): which items these are */
+    struct pare_tensor y; /* (N) or (N, ...) as data->y; data NULL when there are none */
+    const int64_t *index; /* (N): which items these are */
 };
 
 /* Where a loader is, to be stored and to continue from.  All of it is numbers. */
 struct pare_loader_pos {
     uint64_t seed;
     int64_t epoch;
-    int64_t at;                 /* batches handed out in this epoch */
-    int64_t n, batch;           /* of what; seeking refuses another */
+    int64_t at;       /* batches handed out in this epoch */
+    int64_t n, batch; /* of what; seeking refuses another */
 };
 
 /* The set must outlive the loader.  Nothing is allocated from the first batch to the last, but
@@ -123,11 +123,11 @@ int pare_loader_new(const struct pare_data *data, const struct pare_loader_opts 
  * the call after that starts another.  Only the last batch may be smaller than the others. */
 int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, struct pare_err *err);
 
-int64_t pare_loader_batches(const struct pare_loader *l);       /* in an epoch */
-int64_t pare_loader_batch_size(const struct pare_loader *l);    /* of all but perhaps the last */
+int64_t pare_loader_batches(const struct pare_loader *l);    /* in an epoch */
+int64_t pare_loader_batch_size(const struct pare_loader *l); /* of all but perhaps the last */
 struct pare_loader_pos pare_loader_tell(const struct pare_loader *l);
 int pare_loader_seek(struct pare_loader *l, const struct pare_loader_pos *pos,
                      struct pare_err *err);
-void pare_loader_free(struct pare_loader *l);                   /* NULL is fine */
+void pare_loader_free(struct pare_loader *l); /* NULL is fine */
 
 #endif

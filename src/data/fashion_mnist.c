@@ -16,10 +16,10 @@ static int open_fashion(struct pare_data *d, const char *path, struct pare_err *
 
     (void)path;
     for (int i = 0; i < 2 && !(images && labels); i++) {
-        images = pare_file_in(d->arena, places[i], test ? "t10k-images-idx3-ubyte.gz"
-                                                        : "train-images-idx3-ubyte.gz");
-        labels = pare_file_in(d->arena, places[i], test ? "t10k-labels-idx1-ubyte.gz"
-                                                        : "train-labels-idx1-ubyte.gz");
+        images = pare_file_in(d->arena, places[i],
+                              test ? "t10k-images-idx3-ubyte.gz" : "train-images-idx3-ubyte.gz");
+        labels = pare_file_in(d->arena, places[i],
+                              test ? "t10k-labels-idx1-ubyte.gz" : "train-labels-idx1-ubyte.gz");
     }
     if (!images || !labels)
         return pare_fail(err, PARE_EIO,

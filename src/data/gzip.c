@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define PIECE ((size_t)1 << 30)     /* zlib counts in 32 bits */
+#define PIECE ((size_t)1 << 30) /* zlib counts in 32 bits */
 
 int pare_gzip_start(struct pare_gzip *g, const void *bytes, size_t len, struct pare_err *err)
 {

@@ -7,9 +7,9 @@
 #include <pare/pare.h>
 
 struct pare_gzip {
-    const unsigned char *p;     /* what is left */
+    const unsigned char *p; /* what is left */
     size_t left;
-    bool packed, done;          /* compressed; its end has been seen */
+    bool packed, done; /* compressed; its end has been seen */
     z_stream z;
 };
 
@@ -18,7 +18,7 @@ struct pare_gzip {
 
 int pare_gzip_start(struct pare_gzip *g, const void *bytes, size_t len, struct pare_err *err);
 int pare_gzip_take(struct pare_gzip *g, void *dst, size_t len, struct pare_err *err);
-int pare_gzip_end(struct pare_gzip *g, struct pare_err *err);  /* nothing may follow */
+int pare_gzip_end(struct pare_gzip *g, struct pare_err *err); /* nothing may follow */
 void pare_gzip_stop(struct pare_gzip *g);
 
 #endif

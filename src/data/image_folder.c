@@ -14,7 +14,7 @@
 #include "../io/file.h"
 #include "../tensor/tensor.h"
 
-#define MAX_DEPTH 16        /* folders in folders, or links in a circle */
+#define MAX_DEPTH 16 /* folders in folders, or links in a circle */
 #define MAX_FILES (1 << 28)
 
 struct folder {
@@ -126,8 +126,9 @@ static const char *split_folder(struct pare_data *d, const char *path, struct pa
         d->parts->whole = true;
         return path;
     }
-    found = !strcmp(split, "train") ? train : !strcmp(split, "val") ? (val ? val : test)
-                                                                    : (test ? test : val);
+    found = !strcmp(split, "train") ? train
+            : !strcmp(split, "val") ? (val ? val : test)
+                                    : (test ? test : val);
     if (!found)
         pare_fail(err, PARE_EIO, "%s: there is train, but neither test nor val", path);
     return found;

@@ -48,8 +48,9 @@ static int place(const struct pare_data *d, const struct pare_picture *p, struct
     if (fixed || down < 0 || across < 0)
         return pare_fail(err, PARE_ESHAPE,
                          "the picture has %lld x %lld pixels, %s %lld x %lld: 'resize' and 'crop' "
-                         "make them alike", (long long)p->h, (long long)p->w,
-                         fixed ? "the first one" : "the window", (long long)H, (long long)W);
+                         "make them alike",
+                         (long long)p->h, (long long)p->w, fixed ? "the first one" : "the window",
+                         (long long)H, (long long)W);
     if (!rng) {
         *v = (struct window){ middle(down), middle(across), false };
         return 0;

@@ -12,7 +12,7 @@
 
 #include "source.h"
 
-#define MAX_SCANS 500   /* a small progressive file can ask for endless work */
+#define MAX_SCANS 500 /* a small progressive file can ask for endless work */
 
 struct reader {
     struct jpeg_decompress_struct jpeg;
@@ -21,7 +21,7 @@ struct reader {
     jmp_buf jump;
     struct pare_arena *a;
     struct pare_picture *out;
-    unsigned char *pixels, *row;    /* row: cyan, magenta, yellow, black */
+    unsigned char *pixels, *row; /* row: cyan, magenta, yellow, black */
     struct pare_err *err;
     int rc;
 };

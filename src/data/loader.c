@@ -32,22 +32,22 @@ struct pare_loader {
     bool train, shuffle;
     uint64_t seed;
     int64_t size, n_batches;
-    int64_t item_size;              /* numbers in an item */
-    struct pare_tensor x;           /* of a full batch, without data */
-    float *row;                     /* one item, where x is not float32 */
-    int64_t *order;                 /* (n) of epoch order_epoch */
+    int64_t item_size;    /* numbers in an item */
+    struct pare_tensor x; /* of a full batch, without data */
+    float *row;           /* one item, where x is not float32 */
+    int64_t *order;       /* (n) of epoch order_epoch */
     int64_t order_epoch;
     struct slot slot[2];
 
-    int64_t epoch, at;              /* the caller's: what next() gives next */
-    int turn;                       /* ... from this slot */
+    int64_t epoch, at; /* the caller's: what next() gives next */
+    int turn;          /* ... from this slot */
 
-    pthread_mutex_t lock;           /* of what follows, and of slot[].state */
+    pthread_mutex_t lock; /* of what follows, and of slot[].state */
     pthread_cond_t changed;
     pthread_t thread;
     bool threaded, started, busy, quit, drop;
-    int64_t wanted;                 /* the epoch that the caller is in */
-    int64_t make_epoch, make_at;    /* what is prepared next */
+    int64_t wanted;              /* the epoch that the caller is in */
+    int64_t make_epoch, make_at; /* what is prepared next */
     int make_turn;
 };
 
@@ -234,7 +234,7 @@ int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, str
         struct pare_loader_pos here = pare_loader_tell(l);
 
         *err = s->err;
-        pare_loader_seek(l, &here, &s->err);    /* the next call tries, and fails, again */
+        pare_loader_seek(l, &here, &s->err); /* the next call tries, and fails, again */
         return err->code;
     }
     l->at++;
@@ -247,14 +247,14 @@ struct pare_loader_pos pare_loader_tell(const struct pare_loader *l)
     return (struct pare_loader_pos){ l->seed, l->epoch, l->at, l->d->n, l->size };
 }
 
-int pare_loader_seek(struct pare_loader *l, const struct pare_loader_pos *pos,
-                     struct pare_err *err)
+int pare_loader_seek(struct pare_loader *l, const struct pare_loader_pos *pos, struct pare_err *err)
 {
     if (pos->n != l->d->n || pos->batch != l->size)
         return pare_fail(err, PARE_ECONFIG,
                          "the position is in batches of %lld out of %lld items, but '%s' has "
-                         "batches of %lld out of %lld", (long long)pos->batch, (long long)pos->n,
-                         l->d->name, (long long)l->size, (long long)l->d->n);
+                         "batches of %lld out of %lld",
+                         (long long)pos->batch, (long long)pos->n, l->d->name, (long long)l->size,
+                         (long long)l->d->n);
     if (pos->epoch < 0 || pos->at < 0 || pos->at > l->n_batches)
         return pare_fail(err, PARE_ECONFIG, "there is no batch %lld of epoch %lld in '%s'",
                          (long long)pos->at, (long long)pos->epoch, l->d->name);
@@ -340,8 +340,8 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
     if (!l->n_batches)
         return pare_fail(err, PARE_ECONFIG,
                          "'%s' has %lld item%s, less than a batch of %lld, and 'drop_last' leaves "
-                         "nothing", l->d->name, (long long)n, n == 1 ? "" : "s",
-                         (long long)l->size);
+                         "nothing",
+                         l->d->name, (long long)n, n == 1 ? "" : "s", (long long)l->size);
     l->scratch = pare_arena_new(1 << 20);
     l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
     if (!l->scratch || !l->order)

@@ -22,13 +22,26 @@ static const struct {
     enum role role;
     enum part part;
 } words[] = {
-    { "x", ITEMS, ANY },         { "images", ITEMS, ANY },   { "image", ITEMS, ANY },
-    { "data", ITEMS, ANY },      { "inputs", ITEMS, ANY },   { "input", ITEMS, ANY },
-    { "features", ITEMS, ANY },  { "arr_0", ITEMS, ANY },    { "y", TARGETS, ANY },
-    { "labels", TARGETS, ANY },  { "label", TARGETS, ANY },  { "targets", TARGETS, ANY },
-    { "target", TARGETS, ANY },  { "arr_1", TARGETS, ANY },  { "train", NOTHING, TRAIN },
-    { "training", NOTHING, TRAIN }, { "val", NOTHING, VAL }, { "valid", NOTHING, VAL },
-    { "validation", NOTHING, VAL }, { "test", NOTHING, TEST },
+    { "x", ITEMS, ANY },
+    { "images", ITEMS, ANY },
+    { "image", ITEMS, ANY },
+    { "data", ITEMS, ANY },
+    { "inputs", ITEMS, ANY },
+    { "input", ITEMS, ANY },
+    { "features", ITEMS, ANY },
+    { "arr_0", ITEMS, ANY },
+    { "y", TARGETS, ANY },
+    { "labels", TARGETS, ANY },
+    { "label", TARGETS, ANY },
+    { "targets", TARGETS, ANY },
+    { "target", TARGETS, ANY },
+    { "arr_1", TARGETS, ANY },
+    { "train", NOTHING, TRAIN },
+    { "training", NOTHING, TRAIN },
+    { "val", NOTHING, VAL },
+    { "valid", NOTHING, VAL },
+    { "validation", NOTHING, VAL },
+    { "test", NOTHING, TEST },
 };
 #define N_WORDS (sizeof(words) / sizeof(*words))
 
@@ -82,9 +95,8 @@ static int no_items(const char *const *name, int n, const char *split, struct pa
         memcpy(list + at, name[i], strlen(name[i]) + 1);
         at += strlen(name[i]);
     }
-    return pare_fail(err, PARE_EFORMAT,
-                     "no array is named x_%s, images or the like, only: %s", split,
-                     n ? list : "(nothing)");
+    return pare_fail(err, PARE_EFORMAT, "no array is named x_%s, images or the like, only: %s",
+                     split, n ? list : "(nothing)");
 }
 
 /* Choose the arrays of a split: its own, or (val) those for testing, or those for any. */
@@ -103,7 +115,7 @@ static int choose(struct pare_data *d, const char *const *name, int n, int *x, i
     }
     d->parts->whole = *p == ANY;
     if (*x < 0 && n == 1)
-        *x = 0;     /* it may have any name when it is alone */
+        *x = 0; /* it may have any name when it is alone */
     if (*x < 0)
         return no_items(name, n, split, err);
     return find(name, n, TARGETS, *p, y, err);

@@ -13,7 +13,7 @@
 #define MAX_SETS 4096
 
 struct set {
-    struct pare_tensor t[2];    /* input_0.pb, output_0.pb */
+    struct pare_tensor t[2]; /* input_0.pb, output_0.pb */
     bool has_out;
 };
 

@@ -11,7 +11,7 @@
 
 #include "source.h"
 
-#define ONE 22      /* bits after the point */
+#define ONE 22 /* bits after the point */
 
 /* Output i is the sum of weight[i * most + k] input[first[i] + k] for k < count[i]. */
 struct filter {
@@ -112,8 +112,9 @@ int pare_rescale(struct pare_arena *a, struct pare_picture *p, int64_t h, int64_
     if (h < 1 || w < 1 || w > PARE_MAX_PIXELS / h || w > PARE_MAX_PIXELS / p->h)
         return pare_fail(err, PARE_ELIMIT,
                          "a picture of %lld x %lld would become %lld x %lld, at most %lld pixels "
-                         "are handled", (long long)p->h, (long long)p->w, (long long)h,
-                         (long long)w, (long long)PARE_MAX_PIXELS);
+                         "are handled",
+                         (long long)p->h, (long long)p->w, (long long)h, (long long)w,
+                         (long long)PARE_MAX_PIXELS);
     PARE_TRY(pass(a, p, 1, w, err));
     return pass(a, p, 0, h, err);
 }

@@ -13,7 +13,7 @@
 struct pare_picture {
     enum pare_dtype dtype;
     int64_t c, h, w;
-    bool last;                  /* stored (h, w, c), else (c, h, w) */
+    bool last; /* stored (h, w, c), else (c, h, w) */
     const void *data;
 };
 
@@ -22,7 +22,7 @@ struct pare_picture {
 
 struct pare_source {
     const char *name, *help;
-    bool by_name;               /* opened by its name, not by a path */
+    bool by_name; /* opened by its name, not by a path */
 
     /* Does the path look like this format?  The first that says so is asked to open it. */
     bool (*probe)(struct pare_data *d, const char *path);
@@ -37,22 +37,22 @@ struct pare_source {
 };
 
 struct pare_data_parts {
-    struct pare_arena *tmp;     /* for open(): freed when the set is open */
+    struct pare_arena *tmp; /* for open(): freed when the set is open */
     const char *split;
-    bool whole;                 /* the set has no parts: the split made no difference */
-    bool picture;               /* items are (C, H, W) pictures, which can be resized and cropped */
-    struct pare_tensor x;       /* (n, ...) as stored, when in memory */
-    struct pare_picture form;   /* of every item; h and w 0 where files differ */
-    const char *norm;           /* the set's own, for "auto"; or NULL */
-    double scale;               /* the set's own; 0: by type */
-    int64_t *pick;              /* (n) which stored items are used; NULL: all */
-    struct pare_ints resize;    /* as the options have it */
-    bool cropped;               /* the window has a size of its own */
-    int64_t H, W;               /* of the window that is handed out */
-    int n_norm;                 /* 1, or one for each channel */
-    float *mean, *std;          /* (n_norm) */
-    float *table;               /* (n_norm, 256) of a byte v: (v / scale - mean) / std; or NULL */
-    void *priv;                 /* the format's own */
+    bool whole;               /* the set has no parts: the split made no difference */
+    bool picture;             /* items are (C, H, W) pictures, which can be resized and cropped */
+    struct pare_tensor x;     /* (n, ...) as stored, when in memory */
+    struct pare_picture form; /* of every item; h and w 0 where files differ */
+    const char *norm;         /* the set's own, for "auto"; or NULL */
+    double scale;             /* the set's own; 0: by type */
+    int64_t *pick;            /* (n) which stored items are used; NULL: all */
+    struct pare_ints resize;  /* as the options have it */
+    bool cropped;             /* the window has a size of its own */
+    int64_t H, W;             /* of the window that is handed out */
+    int n_norm;               /* 1, or one for each channel */
+    float *mean, *std;        /* (n_norm) */
+    float *table;             /* (n_norm, 256) of a byte v: (v / scale - mean) / std; or NULL */
+    void *priv;               /* the format's own */
 };
 
 /* For open(): take over x (n, ...) and y (n, ...), both in data->arena.  y may be NULL.  Finds the
@@ -64,7 +64,7 @@ int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const str
  * classes_known, labels beyond are refused. */
 int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct pare_err *err);
 
-bool pare_wants_test(const struct pare_data *d);        /* split is "test" or "val" */
+bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
 
 /* ---- files ------------------------------------------------------------------------ */
 

@@ -27,9 +27,12 @@ static int find_form(struct pare_data *d, const struct pare_tensor *x, struct pa
     int rank = x->rank - 1;
 
     if (told && rank != 2 && rank != 3)
-        return pare_fail(err, PARE_ESHAPE, "layout '%s' is for pictures, but items have %d "
-                         "dimensions", layout, rank);
-    p->picture = strcmp(layout, "none") && (rank == 3 || (rank == 2 && (told || x->dtype == PARE_U8)));
+        return pare_fail(err, PARE_ESHAPE,
+                         "layout '%s' is for pictures, but items have %d "
+                         "dimensions",
+                         layout, rank);
+    p->picture = strcmp(layout, "none") &&
+                 (rank == 3 || (rank == 2 && (told || x->dtype == PARE_U8)));
     p->form = (struct pare_picture){ .dtype = x->dtype, .c = 1, .h = 1, .w = 1 };
     if (p->picture && rank == 3) {
         bool last = channels_last(layout, dim);
@@ -86,8 +89,7 @@ static int check_labels(struct pare_data *d, struct pare_err *err)
 
     for (int64_t i = 0; i < n; i++) {
         if (y[i] < 0 || y[i] >= limit)
-            return pare_fail(err, PARE_EFORMAT,
-                             "the label of item %lld is %lld, must be 0 to %lld",
+            return pare_fail(err, PARE_EFORMAT, "the label of item %lld is %lld, must be 0 to %lld",
                              (long long)(i / (n / d->n)), (long long)y[i], (long long)limit - 1);
         most = y[i] > most ? y[i] : most;
     }
