@@ -24,7 +24,7 @@ deps: ## install all that any target needs
 	@tools/deps.sh build test interop lint fuzz
 
 demo: all ## build, then look at, run and time a small digit classifier
-	@tools/demo.sh $(BUILD)/pare
+	@tools/demo.sh $(BUILD)
 
 test: ## build and run the tests: unit, official ONNX cases, command line, install
 	@tools/deps.sh build test

@@ -151,11 +151,11 @@ def print_row(row):
     print(f"{row['model']:20}{row['batch']:5}{row['threads']:4}", end="")
     for kind in PEERS:
         print(text(row[kind]["ms"] if kind in row else math.nan, 2, 10), end="")
-    print(text(ratio(row, "ort"), 2, 10), text(ratio(row, "torch"), 2, 9), end="  ")
+    print(text(ratio(row, "ort"), 2, 10) + text(ratio(row, "torch"), 2, 11), end="  ")
     for kind in PEERS:
         print(text(row[kind]["peak_mb"] if kind in row else math.nan, 0, 6), end="")
     worst = max(row[kind]["difference"] for kind in PEERS if kind in row)
-    print(f"{worst:10.0e}{100 * row['other_cpu']:5.0f}%", flush=True)
+    print(f"{worst:10.0e}{100 * row['other_cpu']:6.0f}%", flush=True)
 
 
 def print_means(rows):
@@ -167,7 +167,7 @@ def print_means(rows):
             values = [ratio(r, kind) for r in group if not math.isnan(ratio(r, kind))]
             means.append(statistics.geometric_mean(values) if values else math.nan)
         print(f"{'geometric mean of ' + str(len(group)):20}{batch:5}{threads:4}{'':30}"
-              f"{text(means[0], 2, 10)} {text(means[1], 2, 9)}")
+              f"{text(means[0], 2, 10)}{text(means[1], 2, 11)}")
 
 
 def start_up(args):
@@ -221,7 +221,7 @@ def main():
     os.makedirs(os.path.join(args.build, "bench"), exist_ok=True)
     print("milliseconds of one run, median; ratios: how many times Pare's time the other takes")
     print(f"{'model':20}{'batch':>5}{'thr':>4}{'Pare':>10}{'ORT':>10}{'PyTorch':>10}"
-          f"{'ORT/Pare':>10} {'Torch/Pare':>9} {'peak MB: P    O    T':>20}{'differ':>8}{'other':>6}")
+          f"{'ORT/Pare':>10}{'Torch/Pare':>11}  {'MB':>6}{'MB':>6}{'MB':>6}{'differ':>10}{'other':>7}")
     for name in args.models:
         subprocess.run([sys.executable, os.path.join(TOOLS, "export_models.py"),
                         args.models_folder, "--one", name], check=True, stdout=subprocess.DEVNULL)

@@ -72,7 +72,7 @@ if [ -n "$missing" ]; then
     fi
     export DEBIAN_FRONTEND=noninteractive
     echo "installing$missing"
-    apt-get update -qq
+    apt-get update -qq || echo "deps.sh: trying with the package lists that are here" >&2
     apt-get install -qq -y --no-install-recommends $missing >/dev/null
 fi
 

@@ -52,9 +52,14 @@ bool pare_is_const(const struct pare_value *v)
     return v->flags & PARE_V_CONST;
 }
 
+bool pare_is_fixed(const struct pare_value *v)
+{
+    return v->flags & (PARE_V_CONST | PARE_V_PARAM);
+}
+
 bool pare_is_made(const struct pare_view *v, const struct pare_value *val)
 {
-    return pare_is_const(val) || v->block[val->id] > 0;
+    return pare_is_fixed(val) || v->block[val->id] > 0;
 }
 
 bool pare_is_f32(const struct pare_value *v)

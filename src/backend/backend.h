@@ -28,7 +28,9 @@ struct pare_buf {
     struct pare_buf *next;      /* another buffer of the same value, in another layout */
     int born, dies;             /* first and last step that needs its memory */
     size_t bytes, offset;
-    bool fixed;                 /* a constant: not in the plan's memory */
+    bool fixed;                 /* a constant or parameter: not in the plan's memory */
+    struct pare_buf *grad;      /* training: d loss / d this, in the same layout; or NULL */
+    bool is_grad, written;      /* it is such a gradient; while planning: somebody writes it */
 };
 
 #define PARE_STEP_IN 8
@@ -44,8 +46,10 @@ struct pare_step {
     struct pare_buf **in_buf, **out_buf;    /* by the plan, before init() */
     int inplace;                    /* k + 1: out[0] may take in[k]'s memory if nobody else needs
                                        it; 0: no.  run() must still work when it did not. */
+    bool *first;                    /* training, by input: back() is the first to write its
+                                       gradient, so that it assigns instead of adding */
     void *state;                    /* the kernel's own, from backend->arena */
-    double seconds;                 /* spent so far, when the plan is profiled */
+    double seconds, back_seconds;   /* spent so far, when the plan is profiled */
 };
 
 /* The graph while a plan is made. */
@@ -58,6 +62,8 @@ struct pare_view {
     } *use;                         /* by value id */
     bool *taken;                    /* by node id: in a step already, or not needed */
     int *block;                     /* by value id: layout it was first made in; 0: not made yet */
+    bool train;                     /* only kernels with back() are asked */
+    bool *learns;                   /* training, by value id: its gradient is wanted */
 };
 
 /* What the kernels of one plan share. */
@@ -80,6 +86,11 @@ struct pare_kernel {
     int (*init)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
     int (*run)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
     void (*quit)(struct pare_step *s);      /* (optional) give back what is not arena memory */
+
+    /* (optional) From the gradients of the results to those of the inputs: in_buf[k]->grad, where
+     * it is not NULL, is assigned (s->first[k]) or added to.  Without it the kernel is not used
+     * in training.  All buffers still hold what run() left. */
+    int (*back)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
 };
 
 extern const struct pare_kernel *const pare_kernels[];      /* ends with NULL */
@@ -100,6 +111,7 @@ struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_val
 bool pare_is_made(const struct pare_view *v, const struct pare_value *val);
 
 bool pare_is_const(const struct pare_value *v);
+bool pare_is_fixed(const struct pare_value *v);     /* a constant or a trained parameter */
 bool pare_is_f32(const struct pare_value *v);       /* float32 of a known shape */
 
 /* The layout val exists in; 1 for constants and inputs. */

@@ -1,16 +1,6 @@
 /* session.c - a model that is ready to run: loaded, with inputs, compiled. */
 #include "session.h"
 
-#include <time.h>
-
-double pare_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 int pare_session_open(struct pare_cli *c, const char *path, struct pare_session *s,
                       struct pare_err *err)
 {

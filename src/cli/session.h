@@ -2,6 +2,7 @@
 #ifndef PARE_CLI_SESSION_H
 #define PARE_CLI_SESSION_H
 
+#include "../base/clock.h"
 #include "input.h"
 
 struct pare_session {
@@ -25,7 +26,5 @@ int pare_session_plan(struct pare_cli *c, struct pare_session *s, const struct p
 
 int pare_session_run(struct pare_session *s, struct pare_err *err);
 void pare_session_close(struct pare_session *s);
-
-double pare_now(void); /* seconds of a clock that never goes back */
 
 #endif

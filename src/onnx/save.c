@@ -16,11 +16,13 @@
 #define MAX_INSIDE 2000000000u /* readers refuse messages from 2^31 bytes on */
 #define EXTERNAL_ABOVE 1024    /* default of pare_save_opts.external_above */
 #define BUFFER 65536
+#define PIECE (16u << 20) /* pages of the loaded file are given back this often */
 
 /* A file that has another name until it is complete. */
 struct output {
     ProtobufCBuffer base; /* first: protobuf-c appends to it */
-    int dir, fd, error;   /* error: the errno of the first failure */
+    const struct pare_model *m;
+    int dir, fd, error; /* error: the errno of the first failure */
     const char *name;
     char tmp[64];
     size_t n;
@@ -41,7 +43,7 @@ struct save {
 static void write_all(struct output *o, const uint8_t *p, size_t n)
 {
     while (n && !o->error) {
-        ssize_t k = write(o->fd, p, n < (1u << 30) ? n : 1u << 30);
+        ssize_t k = write(o->fd, p, n);
 
         if (k < 0 && errno != EINTR)
             o->error = errno;
@@ -65,29 +67,38 @@ static void append(ProtobufCBuffer *base, size_t len, const uint8_t *data)
     o->total += len;
     if (len > BUFFER - o->n)
         flush(o);
-    if (len >= BUFFER) {
-        write_all(o, data, len);
-    } else if (len) {
-        memcpy(o->buf + o->n, data, len);
+    if (len < BUFFER) {
+        if (len)
+            memcpy(o->buf + o->n, data, len);
         o->n += len;
+        return;
+    }
+    while (len && !o->error) {
+        size_t n = len < PIECE ? len : PIECE;
+
+        write_all(o, data, n);
+        pare_model_release(o->m, data, n);
+        data += n;
+        len -= n;
     }
 }
 
 /* ---- the file's life ---------------------------------------------------------------- */
 
-static int output_open(struct output *o, struct pare_arena *a, const char *path,
+static int output_open(struct output *o, const struct save *s, const char *path,
                        struct pare_err *err)
 {
     const char *slash = strrchr(path, '/');
     const char *dir = slash == path ? "/"
-                      : slash       ? pare_strndup(a, path, (size_t)(slash - path))
+                      : slash       ? pare_strndup(s->arena, path, (size_t)(slash - path))
                                     : ".";
 
     *o = (struct output){ .base = { append },
+                          .m = s->m,
                           .dir = -1,
                           .fd = -1,
                           .name = slash ? slash + 1 : path,
-                          .buf = pare_alloc_raw(a, BUFFER, 1) };
+                          .buf = pare_alloc_raw(s->arena, BUFFER, 1) };
     if (!dir || !o->buf)
         return pare_fail(err, PARE_ENOMEM, "no memory to write it");
     o->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -203,10 +214,10 @@ static void write_weights(struct output *o, const struct pare_outside *first)
 static int write_files(struct save *s, struct pare_err *err)
 {
     struct output data = { .dir = -1, .fd = -1 }, model = data;
-    int rc = output_open(&model, s->arena, s->path, err);
+    int rc = output_open(&model, s, s->path, err);
 
     if (!rc && s->w.first) {
-        rc = output_open(&data, s->arena, s->data_path, err);
+        rc = output_open(&data, s, s->data_path, err);
         if (!rc) {
             write_weights(&data, s->w.first);
             rc = output_sync(&data, err);

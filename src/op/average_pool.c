@@ -25,16 +25,23 @@ static int64_t padded_taps(const struct pare_pool *p, int i)
     return taps < p->w.kernel[i] ? taps : p->w.kernel[i];
 }
 
+static double divisor(const struct pare_pool *p, bool counts_pad)
+{
+    double count = 1;
+
+    for (int i = 0; i < PARE_WINDOW_MAX; i++)
+        count *= (double)(counts_pad ? padded_taps(p, i) : p->hi[i] - p->lo[i]);
+    return count;
+}
+
 static float mean(const struct pare_pool *p, const float *x, bool counts_pad)
 {
-    double sum = 0, count = 1;
+    double sum = 0, count = divisor(p, counts_pad);
 
     for (int64_t kd = p->lo[0]; kd < p->hi[0]; kd++)
         for (int64_t kh = p->lo[1]; kh < p->hi[1]; kh++)
             for (int64_t kw = p->lo[2]; kw < p->hi[2]; kw++)
                 sum += (double)x[pare_pool_at(p, kd, kh, kw)];
-    for (int i = 0; i < PARE_WINDOW_MAX; i++)
-        count *= (double)(counts_pad ? padded_taps(p, i) : p->hi[i] - p->lo[i]);
     return count > 0 ? (float)(sum / count) : 0;
 }
 
@@ -54,6 +61,33 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* Add v to each element of the window. */
+static void spread(const struct pare_pool *p, float *gx, float v)
+{
+    for (int64_t kd = p->lo[0]; kd < p->hi[0]; kd++)
+        for (int64_t kh = p->lo[1]; kh < p->hi[1]; kh++)
+            for (int64_t kw = p->lo[2]; kw < p->hi[2]; kw++)
+                gx[pare_pool_at(p, kd, kh, kw)] += v;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t total = pare_numel(&n->out[0]->t);
+    struct pare_window w;
+    struct pare_pool p;
+
+    (void)c;
+    if (!gx || !gy)
+        return 0;
+    PARE_TRY(pare_pool_window(n, &w, err));
+    pare_pool_start(&p, &w);
+    for (int64_t i = 0; i < total; i++, pare_pool_next(&p))
+        spread(&p, gx + p.plane, (float)((double)gy[i] / divisor(&p, pare_pool_counts_pad(n))));
+    return 0;
+}
+
 const struct pare_op pare_op_average_pool = {
     .abi = PARE_ABI,
     .type = "AveragePool",
@@ -67,5 +101,6 @@ const struct pare_op pare_op_average_pool = {
     .attr_size = sizeof(struct pare_window_attr),
     .infer = pare_pool_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_channels,
 };

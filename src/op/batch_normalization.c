@@ -6,6 +6,9 @@
  * and, before opset 14, the batch's own mean and variance.  From opset 14 on training_mode says
  * that a node trains; before, it trains when it has these outputs, and before opset 7 unless
  * is_test.
+ *
+ * Where the whole graph is trained every node does so, and the running moments also replace the
+ * inputs that they came from, with the variance of the batch divided by count - 1, not by count.
  */
 #include <math.h>
 
@@ -117,21 +120,46 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static void moments(const float *x, const struct view *v, int64_t c, double *mean, double *var)
+/* Mean and variance of one channel. */
+struct moments {
+    double mean, var;
+};
+
+static struct moments of_batch(const float *x, const struct view *v, int64_t c)
 {
-    double count = (double)v->N * (double)v->inner, sum = 0, squares = 0;
+    double count = (double)v->N * (double)v->inner;
+    struct moments m = { 0, 0 };
 
     for (int64_t i = 0; i < v->N && v->inner; i++)
-        for (int64_t k = 0; k < v->inner; k++)
-            sum += (double)x[(i * v->C + c) * v->inner + k];
-    *mean = sum / count;
+        m.mean += pare_row_sum(x + (i * v->C + c) * v->inner, v->inner);
+    m.mean /= count;
     for (int64_t i = 0; i < v->N && v->inner; i++)
-        for (int64_t k = 0; k < v->inner; k++) {
-            double d = (double)x[(i * v->C + c) * v->inner + k] - *mean;
+        m.var += pare_row_squares(x + (i * v->C + c) * v->inner, v->inner, m.mean);
+    m.var /= count;
+    return m;
+}
 
-            squares += d * d;
-        }
-    *var = squares / count;
+static struct moments given(const struct pare_node *n, int64_t c)
+{
+    return (struct moments){ pare_get(&n->in[3]->t, c), pare_get(&n->in[4]->t, c) };
+}
+
+/* The running moments after this batch.  Where the graph is trained, one value says nothing of the
+ * variance, and none nothing at all. */
+static struct moments mix(const struct pare_node *n, const struct view *v, bool train,
+                          struct moments run, struct moments batch)
+{
+    const struct batch_norm *a = n->attr;
+    double count = (double)v->N * (double)v->inner, keep = a->momentum;
+
+    if (train && count < 1)
+        return run;
+    run.mean = run.mean * keep + batch.mean * (1 - keep);
+    if (!train)
+        run.var = run.var * keep + batch.var * (1 - keep);
+    else if (count > 1)
+        run.var = run.var * keep + batch.var * count / (count - 1) * (1 - keep);
+    return run;
 }
 
 PARE_SIMD static void scale_row(const float *x, float *y, int64_t n, const float *f)
@@ -140,16 +168,32 @@ PARE_SIMD static void scale_row(const float *x, float *y, int64_t n, const float
         y[i] = (x[i] - f[0]) * f[1] + f[2];
 }
 
-/* Element c of output i, whatever float type it has. */
-static int put(const struct pare_node *n, int i, int64_t c, double v, struct pare_err *err)
+/* Element c of t, whatever float type it has. */
+static int put(const struct pare_tensor *t, int64_t c, double v, struct pare_err *err)
 {
-    struct pare_tensor *t;
-
-    if (i >= n->n_out || !n->out[i])
-        return 0;
-    t = &n->out[i]->t;
     return pare_convert(t->dtype, (char *)t->data + (size_t)c * pare_dtype_size(t->dtype),
                         PARE_F64, &v, 1, err);
+}
+
+/* The further outputs of channel c: running mean and variance, then those it was normalised with;
+ * in training the inputs, too. */
+static int put_moments(const struct pare_node *n, int64_t c, bool train,
+                       const struct moments m[2], struct pare_err *err)
+{
+    double v[4] = { m[0].mean, m[0].var, m[1].mean, m[1].var };
+
+    for (int i = 1; i < n->n_out; i++)
+        if (n->out[i])
+            PARE_TRY(put(&n->out[i]->t, c, v[i - 1], err));
+    for (int i = 0; i < 2 && train; i++)
+        PARE_TRY(put(&n->in[3 + i]->t, c, v[i], err));
+    return 0;
+}
+
+/* Training keeps the batch's moments for backward(). */
+static size_t save(const struct pare_node *n)
+{
+    return (size_t)pare_numel(&n->in[3]->t) * sizeof(struct moments);
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
@@ -157,31 +201,87 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     const struct batch_norm *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t);
     float *y = pare_f32(&n->out[0]->t);
-    bool trains = pare_bn_trains(n);
+    bool trains = ctx->train || pare_bn_trains(n);
     struct view v;
 
-    (void)ctx;
     PARE_TRY(see(n, &v, err));
     for (int64_t c = 0; c < v.C; c++) {
-        double run_mean = pare_get(&n->in[3]->t, c), run_var = pare_get(&n->in[4]->t, c);
-        double mean = run_mean, var = run_var;
+        struct moments m[2] = { given(n, c), given(n, c) };     /* running, and to be used */
         float f[3];
 
         if (trains) {
-            moments(x, &v, c, &mean, &var);
-            run_mean = run_mean * a->momentum + mean * (1 - a->momentum);
-            run_var = run_var * a->momentum + var * (1 - a->momentum);
+            m[1] = of_batch(x, &v, c);
+            m[0] = mix(n, &v, ctx->train, m[0], m[1]);
+            if (n->save)
+                ((struct moments *)n->save)[c] = m[1];
         }
-        f[0] = (float)mean;
-        f[1] = (float)(pare_get(&n->in[1]->t, c) / sqrt(var + a->epsilon));
+        f[0] = (float)m[1].mean;
+        f[1] = (float)(pare_get(&n->in[1]->t, c) / sqrt(m[1].var + a->epsilon));
         f[2] = (float)pare_get(&n->in[2]->t, c);
         for (int64_t i = 0; i < v.N && v.inner; i++)
             scale_row(x + (i * v.C + c) * v.inner, y + (i * v.C + c) * v.inner, v.inner, f);
-        PARE_TRY(put(n, 1, c, run_mean, err));
-        PARE_TRY(put(n, 2, c, run_var, err));
-        PARE_TRY(put(n, 3, c, mean, err));
-        PARE_TRY(put(n, 4, c, var, err));
+        PARE_TRY(put_moments(n, c, ctx->train, m, err));
     }
+    return 0;
+}
+
+/* Add to element c of in[i]'s gradient, where it has one. */
+static void add_grad(const struct pare_node *n, int i, int64_t c, double v)
+{
+    if (n->in[i]->grad.data)
+        pare_f32(&n->in[i]->grad)[c] += (float)v;
+}
+
+/* One channel.  With xhat = (x - mean) / deviation and g = gy scale / deviation,
+ *     fixed moments:   dL/dx = g
+ *     batch's moments: dL/dx = g - mean of g - xhat * mean of (g xhat)
+ * and dL/dmean = - sum of g, dL/dvar = - sum of g xhat / (2 deviation) where these are inputs.
+ * The running moments, as results, pass no gradient on. */
+static void back_channel(const struct pare_node *n, const struct view *v, int64_t c, bool trains)
+{
+    const struct batch_norm *a = n->attr;
+    const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), f[4] = { 0 };
+    double count = (double)v->N * (double)v->inner, scale = pare_get(&n->in[1]->t, c);
+    double sum[2] = { 0, 0 }, m[2];
+    struct moments used;
+
+    if (trains)
+        used = n->save ? ((struct moments *)n->save)[c] : of_batch(x, v, c);
+    else
+        used = given(n, c);
+    m[0] = used.mean;
+    m[1] = 1 / sqrt(used.var + a->epsilon);
+    for (int64_t i = 0; i < v->N; i++) {
+        int64_t at = (i * v->C + c) * v->inner;
+
+        pare_norm_sums(x + at, gy + at, v->inner, m, sum);
+    }
+    add_grad(n, 1, c, sum[1]);
+    add_grad(n, 2, c, sum[0]);
+    f[0] = (float)(scale * m[1]);
+    if (trains) {
+        f[1] = (float)(-scale * m[1] * m[1] * sum[1] / count);
+        f[2] = (float)m[0];
+        f[3] = (float)(-scale * m[1] * sum[0] / count);
+    } else {
+        add_grad(n, 3, c, -scale * m[1] * sum[0]);
+        add_grad(n, 4, c, -scale * m[1] * m[1] * sum[1] / 2);
+    }
+    for (int64_t i = 0; i < v->N && gx; i++) {
+        int64_t at = (i * v->C + c) * v->inner;
+
+        pare_norm_add(x + at, gy + at, gx + at, v->inner, f);
+    }
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    struct view v;
+
+    PARE_TRY(see(n, &v, err));
+    for (int64_t c = 0; c < v.C && v.N && v.inner && n->out[0]->grad.data; c++)
+        back_channel(n, &v, c, ctx->train || pare_bn_trains(n));
     return 0;
 }
 
@@ -203,6 +303,8 @@ const struct pare_op pare_op_batch_normalization = {
     .attr_size = sizeof(struct batch_norm),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
+    .save = save,
     .settings = 0x18,
 };

@@ -5,7 +5,7 @@
  * for input channel c of group g, with M = output channels / group: the gradient of Conv with
  * respect to its input.
  */
-#include "window.h"
+#include "conv_family.h"
 
 static const struct pare_opt attrs[] = {
     PARE_WINDOW_AUTO_PAD,
@@ -33,65 +33,48 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_window_shape(&win, &n->out[0]->t, x->dtype, x->dim[0], M, err);
 }
 
-/* One input plane with one plane of the kernel, added to one output plane.  w is seen from the
- * output: its `in` is Y and its `out` is X. */
-PARE_SIMD static void add_plane(const struct pare_window *w, const float *x, const float *kernel,
-                                float *y)
+static const struct pare_value *bias(const struct pare_node *n)
 {
-    int64_t s = w->stride[2];
+    return n->n_in > 2 ? n->in[2] : NULL;
+}
 
-    for (int64_t kd = 0; kd < w->kernel[0]; kd++)
-        for (int64_t kh = 0; kh < w->kernel[1]; kh++)
-            for (int64_t kw = 0; kw < w->kernel[2]; kw++) {
-                float f = *kernel++;
-                int64_t d0, d1, h0, h1, w0, w1, yd, yh, yw;
+/* The convolution from Y to X. */
+static int start(const struct pare_node *n, struct pare_conv *v, struct pare_ctx *c,
+                 struct pare_err *err)
+{
+    struct pare_window win, back;
 
-                pare_window_span(w, 0, kd, &d0, &d1);
-                pare_window_span(w, 1, kh, &h0, &h1);
-                pare_window_span(w, 2, kw, &w0, &w1);
-                yw = w0 * s - w->pad_begin[2] + kw * w->dilation[2];
-                for (int64_t id = d0; id < d1 && w0 < w1; id++)
-                    for (int64_t ih = h0; ih < h1; ih++) {
-                        const float *row = x + (id * w->out[1] + ih) * w->out[2] + w0;
-                        float *out;
-
-                        yd = id * w->stride[0] - w->pad_begin[0] + kd * w->dilation[0];
-                        yh = ih * w->stride[1] - w->pad_begin[1] + kh * w->dilation[1];
-                        out = y + (yd * w->in[1] + yh) * w->in[2] + yw;
-                        for (int64_t i = 0; i < w1 - w0; i++)
-                            out[i * s] += f * row[i];
-                    }
-            }
+    PARE_TRY(pare_conv_transpose_window(n, &win, err));
+    back = win;
+    memcpy(back.in, win.out, sizeof(back.in));
+    memcpy(back.out, win.in, sizeof(back.out));
+    return pare_conv_start(v, &back, &n->out[0]->t, &n->in[1]->t, c->scratch, err);
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *w = &n->in[1]->t, *y = &n->out[0]->t;
-    const float *b = n->n_in > 2 && n->in[2] ? pare_f32(&n->in[2]->t) : NULL;
-    int64_t N = x->dim[0], M = y->dim[1], per_group = w->dim[1], C, x_plane, y_plane, taps;
-    struct pare_window win, back;
+    struct pare_conv v;
 
-    (void)c;
-    PARE_TRY(pare_conv_transpose_window(n, &win, err));
-    pare_window_3d(&win);
-    back = win;
-    memcpy(back.in, win.out, sizeof(back.in));
-    memcpy(back.out, win.in, sizeof(back.out));
-    x_plane = win.in[0] * win.in[1] * win.in[2];
-    y_plane = win.out[0] * win.out[1] * win.out[2];
-    taps = win.kernel[0] * win.kernel[1] * win.kernel[2];
-    C = x->dim[1] / win.group;
-    for (int64_t i = 0; i < N && y_plane; i++)
-        for (int64_t m = 0; m < M; m++) {
-            int64_t first = m / per_group * C;
-            float *out = pare_f32(y) + (i * M + m) * y_plane;
+    PARE_TRY(start(n, &v, c, err));
+    pare_conv_fill(y, bias(n));
+    pare_conv_scatter(&v, pare_f32(x), pare_f32(w), pare_f32(y));
+    return 0;
+}
 
-            for (int64_t k = 0; k < y_plane; k++)
-                out[k] = b ? b[m] : 0;
-            for (int64_t k = first; k < first + C && x_plane; k++)
-                add_plane(&back, pare_f32(x) + (i * x->dim[1] + k) * x_plane,
-                          pare_f32(w) + (k * per_group + m % per_group) * taps, out);
-        }
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_value *x = n->in[0], *w = n->in[1], *y = n->out[0];
+    struct pare_conv v;
+
+    if (!y->grad.data)
+        return 0;
+    PARE_TRY(start(n, &v, c, err));
+    pare_conv_fill_back(y, bias(n));
+    if (x->grad.data)
+        pare_conv_gather(&v, pare_f32(&y->grad), pare_f32(&w->t), pare_f32(&x->grad));
+    if (w->grad.data)
+        pare_conv_correlate(&v, pare_f32(&y->grad), pare_f32(&x->t), pare_f32(&w->grad));
     return 0;
 }
 
@@ -134,6 +117,7 @@ const struct pare_op pare_op_conv_transpose = {
     .attr_size = sizeof(struct pare_window_attr),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .macs = macs,
 };

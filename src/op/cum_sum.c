@@ -67,6 +67,36 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* gx[i] is the sum of the gy that x[i] went into: CumSum the other way round. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct cumsum *a = n->attr;
+    const struct pare_tensor *x = &n->in[X]->t;
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[X]->grad);
+    struct pare_lanes l;
+    int axis;
+
+    (void)c;
+    if (!gx || !gy)
+        return 0;
+    PARE_TRY(pare_axis(pare_get_int(&n->in[AXIS]->t, 0), x->rank, &axis, err));
+    l = pare_lanes(x, axis, axis);
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++) {
+            double sum = 0;
+
+            for (int64_t k = 0; k < l.len; k++) {
+                int64_t at = (o * l.len + (a->reverse ? k : l.len - 1 - k)) * l.inner + i;
+                double v = (double)gy[at];
+
+                gx[at] += (float)(a->exclusive ? sum : sum + v);
+                sum += v;
+            }
+        }
+    return 0;
+}
+
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     for (int i = 0; i < n->in[X]->t.rank; i++)
@@ -86,5 +116,6 @@ const struct pare_op pare_op_cum_sum = {
     .attr_size = sizeof(struct cumsum),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

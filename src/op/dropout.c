@@ -5,6 +5,8 @@
  * from opset 10 on.
  */
 #include "norm.h"
+#include "../base/mt19937.h"
+#include "../base/rng.h"
 
 struct dropout {
     double ratio;
@@ -37,14 +39,58 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* A number in [0, 1) for each step of the counter (the splitmix64 sequence). */
-static double draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+/* What this run does: copies when it does not drop. */
+struct run {
+    bool drops;
+    double ratio;
+};
 
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+static int find_run(const struct pare_node *n, const struct pare_ctx *c, struct run *r,
+                    struct pare_err *err)
+{
+    const struct dropout *a = n->attr;
+    bool asked = n->version < 7 ? !a->is_test
+                                : n->n_in > 2 && n->in[2] && pare_get_int(&n->in[2]->t, 0);
+
+    r->ratio = n->n_in > 1 && n->in[1] ? pare_get(&n->in[1]->t, 0) : a->ratio;
+    r->drops = (c->train || asked) && r->ratio != 0;
+    if (r->drops && !(r->ratio > 0 && r->ratio < 1))
+        return pare_fail(err, PARE_ECONFIG, "ratio is %g, expected at least 0 and less than 1",
+                         r->ratio);
+    return 0;
+}
+
+/* Which elements are kept: new ones for each step of training; for a node that asks for training
+ * by itself, those that numpy draws from the seed, as ONNX's definition does. */
+static void draw(const struct pare_node *n, struct pare_ctx *c, double ratio, uint8_t *kept)
+{
+    const struct dropout *a = n->attr;
+    int64_t total = pare_numel(&n->in[0]->t);
+    struct pare_mt mt;
+
+    if (c->train && c->rng) {
+        for (int64_t i = 0; i < total; i++)
+            kept[i] = pare_rng_uniform(c->rng) >= ratio;
+        return;
+    }
+    pare_mt_init(&mt, (uint32_t)a->seed);
+    for (int64_t i = 0; i < total; i++)
+        kept[i] = pare_mt_uniform(&mt) >= ratio;
+}
+
+static size_t save(const struct pare_node *n)
+{
+    return (size_t)pare_numel(&n->in[0]->t);
+}
+
+/* The mask: where training keeps it, else for this call only. */
+static uint8_t *mask_of(const struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    uint8_t *kept = n->save ? n->save : pare_alloc_raw(c->scratch, save(n), sizeof(*kept));
+
+    if (!kept)
+        pare_fail(err, PARE_ENOMEM, "no memory for the mask");
+    return kept;
 }
 
 static void set_mask(const struct pare_node *n, int64_t i, bool kept)
@@ -62,32 +108,56 @@ static void set_mask(const struct pare_node *n, int64_t i, bool kept)
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
-    const struct dropout *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    bool trains = n->version < 7 ? !a->is_test
-                                 : n->n_in > 2 && n->in[2] && pare_get_int(&n->in[2]->t, 0);
-    double ratio = n->n_in > 1 && n->in[1] ? pare_get(&n->in[1]->t, 0) : a->ratio, scale;
     int64_t total = pare_numel(x);
-    uint64_t state = (uint64_t)a->seed;
+    uint8_t *kept;
+    struct run r;
+    double scale;
 
-    if (!trains || ratio == 0) {
+    PARE_TRY(find_run(n, c, &r, err));
+    if (!r.drops) {
         for (int64_t i = 0; i < total && n->n_out > 1; i++)
             set_mask(n, i, true);
         return pare_forward_copy(n, c, err);
     }
-    if (!(ratio > 0 && ratio < 1))
-        return pare_fail(err, PARE_ECONFIG, "ratio is %g, expected at least 0 and less than 1",
-                         ratio);
-    scale = 1 / (1 - ratio);
+    kept = mask_of(n, c, err);
+    if (!kept)
+        return err->code;
+    draw(n, c, r.ratio, kept);
+    scale = 1 / (1 - r.ratio);
     for (int64_t i = 0; i < total; i++) {
-        bool kept = draw(&state) >= ratio;
-
         if (x->dtype == PARE_F64)
-            ((double *)y->data)[i] = kept ? ((double *)x->data)[i] * scale : 0;
+            ((double *)y->data)[i] = kept[i] ? ((double *)x->data)[i] * scale : 0;
         else
-            pare_f32(y)[i] = kept ? (float)((double)pare_f32(x)[i] * scale) : 0;
-        set_mask(n, i, kept);
+            pare_f32(y)[i] = kept[i] ? (float)((double)pare_f32(x)[i] * scale) : 0;
+        set_mask(n, i, kept[i]);
     }
+    return 0;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), scale;
+    int64_t total = pare_numel(&n->in[0]->t);
+    uint8_t *kept;
+    struct run r;
+
+    PARE_TRY(find_run(n, c, &r, err));
+    if (!r.drops)
+        return pare_backward_copy(n, c, err);
+    if (!gx || !gy)
+        return 0;
+    if (!n->save && c->train)
+        return pare_fail(err, PARE_ECONFIG, "what was dropped is not known any more");
+    kept = mask_of(n, c, err);
+    if (!kept)
+        return err->code;
+    if (!n->save)
+        draw(n, c, r.ratio, kept);
+    scale = (float)(1 / (1 - r.ratio));
+    for (int64_t i = 0; i < total; i++)
+        gx[i] += kept[i] ? gy[i] * scale : 0;
     return 0;
 }
 
@@ -110,6 +180,8 @@ const struct pare_op pare_op_dropout = {
     .flags = PARE_OP_RANDOM,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
+    .save = save,
     .settings = 0x2,
 };

@@ -269,6 +269,55 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* One element of the output and the last label that is summed over: to every input's gradient,
+ * gy times the product of the other inputs. */
+static void backward_row(const struct pare_node *n, float gy, const int64_t *at,
+                         const int64_t *step, int64_t len)
+{
+    for (int k = 0; k < n->n_in; k++) {
+        float *g = pare_f32(&n->in[k]->grad);
+        double sum = 0;
+
+        for (int64_t i = 0; g && i < len; i++) {
+            float v = gy;
+
+            for (int j = 0; j < n->n_in; j++)
+                v *= j == k ? 1 : pare_f32(&n->in[j]->t)[at[j] + i * step[j]];
+            if (step[k])
+                g[at[k] + i * step[k]] += v;
+            else
+                sum += (double)v;
+        }
+        if (g && !step[k])
+            g[at[k]] += (float)sum;
+    }
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    int64_t idx[PARE_MAX_RANK] = { 0 }, inner[LABELS] = { 0 }, at[MAX_IN] = { 0 };
+    int64_t step[MAX_IN] = { 0 }, len = 1, to = 0;
+    const float *gy = pare_f32(&n->out[0]->grad);
+    struct plan p;
+
+    (void)c;
+    PARE_TRY(make_plan(n, &p, err));
+    for (int l = 0; l < LABELS; l++)
+        if (!gy || !p.size[l])
+            return 0;
+    for (int k = 0; p.n_sum && k < n->n_in; k++)
+        step[k] = p.stride[k][p.sum[p.n_sum - 1]];
+    if (p.n_sum)
+        len = p.size[p.sum[p.n_sum - 1]];
+    do {
+        do
+            backward_row(n, gy[to], at, step, len);
+        while (next(&p, p.sum, p.n_sum - 1, inner, at));
+        to++;
+    } while (next(&p, p.out, p.rank, idx, at));
+    return 0;
+}
+
 /* Axes with the same label are the same channels. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -325,6 +374,7 @@ const struct pare_op pare_op_einsum = {
     .attr_size = sizeof(struct einsum),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .macs = macs,
 };

@@ -130,6 +130,93 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* gc += beta gy, summed over what c is broadcast to. */
+static void backward_bias(const struct pare_node *n, const float *gy)
+{
+    const struct pare_tensor *c = &bias(n)->t, *y = &n->out[0]->t;
+    float *gc = pare_f32(&bias(n)->grad), beta = (float)pare_gemm_get(n).beta;
+    struct pare_walk w;
+
+    pare_walk_start(&w, y, &c, 1);
+    for (int64_t i = 0; i < y->dim[0]; i++) {
+        float *to = gc + i * w.stride[0][0];
+        double sum = 0;
+
+        for (int64_t j = 0; w.stride[0][1] && j < y->dim[1]; j++)
+            to[j] += beta * gy[i * y->dim[1] + j];
+        for (int64_t j = 0; !w.stride[0][1] && j < y->dim[1]; j++)
+            sum += (double)gy[i * y->dim[1] + j];
+        if (!w.stride[0][1])
+            *to += beta * (float)sum;
+    }
+}
+
+/* ga = gy b', or b gy' when a is stored transposed, where b is as it is multiplied. */
+static void backward_a(const struct pare_node *n, const float *gy)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const struct pare_tensor *a = &n->in[A]->t, *b = &n->in[B]->t;
+    int64_t M = a->dim[g.ta], K = a->dim[!g.ta], N = b->dim[!g.tb];
+    int64_t bk = g.tb ? 1 : N, bj = g.tb ? K : 1;
+    struct pare_mm plain = {
+        .M = M, .N = K, .K = N, .ai = N, .ak = 1, .bk = bj, .bj = bk, .ys = K,
+        .a = gy, .b = b->data, .y = n->in[A]->grad.data,
+    };
+    struct pare_mm turned = {
+        .M = K, .N = M, .K = N, .ai = bk, .ak = bj, .bk = 1, .bj = N, .ys = M,
+        .a = b->data, .b = gy, .y = n->in[A]->grad.data,
+    };
+
+    pare_mm(PARE_F32, g.ta ? &turned : &plain);
+}
+
+/* gb = a' gy, or gy' a when b is stored transposed, where a is as it is multiplied. */
+static void backward_b(const struct pare_node *n, const float *gy)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const struct pare_tensor *a = &n->in[A]->t, *b = &n->in[B]->t;
+    int64_t M = a->dim[g.ta], K = a->dim[!g.ta], N = b->dim[!g.tb];
+    int64_t ai = g.ta ? 1 : K, ak = g.ta ? M : 1;
+    struct pare_mm plain = {
+        .M = K, .N = N, .K = M, .ai = ak, .ak = ai, .bk = N, .bj = 1, .ys = N,
+        .a = a->data, .b = gy, .y = n->in[B]->grad.data,
+    };
+    struct pare_mm turned = {
+        .M = N, .N = K, .K = M, .ai = 1, .ak = N, .bk = ai, .bj = ak, .ys = K,
+        .a = gy, .b = a->data, .y = n->in[B]->grad.data,
+    };
+
+    pare_mm(PARE_F32, g.tb ? &turned : &plain);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+    const float *gy = pare_f32(&n->out[0]->grad);
+    int64_t count = pare_numel(&n->out[0]->t);
+
+    if (!gy)
+        return 0;
+    if (bias(n) && bias(n)->grad.data)
+        backward_bias(n, gy);
+    if (!n->in[A]->grad.data && !n->in[B]->grad.data)
+        return 0;
+    if (g.alpha != 1) {
+        float *scaled = pare_alloc_raw(c->scratch, (size_t)count, sizeof(*scaled));
+
+        if (!scaled)
+            return pare_fail(err, PARE_ENOMEM, "no memory for %lld gradients", (long long)count);
+        for (int64_t i = 0; i < count; i++)
+            scaled[i] = (float)g.alpha * gy[i];
+        gy = scaled;
+    }
+    if (n->in[A]->grad.data)
+        backward_a(n, gy);
+    if (n->in[B]->grad.data)
+        backward_b(n, gy);
+    return 0;
+}
+
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     struct pare_gemm_attrs g = pare_gemm_get(n);
@@ -164,6 +251,7 @@ const struct pare_op pare_op_gemm = {
     .attr_size = sizeof(struct gemm),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .macs = macs,
 };

@@ -20,6 +20,23 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
+
+    (void)c;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    for (int64_t i = 0; gx && gy && i < planes; i++, gx += inner) {
+        float v = (float)((double)gy[i] / (double)inner);
+
+        for (int64_t k = 0; k < inner; k++)
+            gx[k] += v;
+    }
+    return 0;
+}
+
 const struct pare_op pare_op_global_average_pool = {
     .abi = PARE_ABI,
     .type = "GlobalAveragePool",
@@ -31,5 +48,6 @@ const struct pare_op pare_op_global_average_pool = {
     .max_out = 1,
     .infer = pare_infer_global_pool,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_channels,
 };

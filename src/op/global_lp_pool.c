@@ -33,6 +33,22 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct global_lp *a = n->attr;
+    const float *x = pare_f32(&n->in[0]->t), *y = pare_f32(&n->out[0]->t);
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
+
+    (void)c;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    for (int64_t i = 0; gx && gy && i < planes; i++, x += inner, gx += inner)
+        for (int64_t k = 0; k < inner; k++)
+            gx[k] += (float)((double)gy[i] * pare_norm_slope(x[k], (double)y[i], (double)a->p));
+    return 0;
+}
+
 const struct pare_op pare_op_global_lp_pool = {
     .abi = PARE_ABI,
     .type = "GlobalLpPool",
@@ -46,5 +62,6 @@ const struct pare_op pare_op_global_lp_pool = {
     .attr_size = sizeof(struct global_lp),
     .infer = pare_infer_global_pool,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_channels,
 };

@@ -86,6 +86,32 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    float *gx = pare_f32(&n->in[0]->grad), *gscale = pare_f32(&n->in[1]->grad);
+    float *gbias = pare_f32(&n->in[2]->grad);
+    int64_t G = pare_group_norm_groups(n), C = x->dim[1] / G, inner;
+    int64_t count = C ? x->dim[0] * G : 0, step = pare_group_norm_per_channel(n);
+
+    (void)ctx;
+    PARE_TRY(pare_norm_inner(x, 2, &inner, err));
+    for (int64_t i = 0; i < count && inner && n->out[0]->grad.data; i++) {
+        struct pare_norm_group g = { .channels = C, .inner = inner, .step = step };
+        int64_t at = step ? i % G * C : i % G;
+
+        g.x = pare_f32(x) + i * C * inner;
+        g.gy = pare_f32(&n->out[0]->grad) + i * C * inner;
+        g.scale = pare_f32(&n->in[1]->t) + at;
+        g.gx = gx ? gx + i * C * inner : NULL;
+        g.gscale = gscale ? gscale + at : NULL;
+        g.gbias = gbias ? gbias + at : NULL;
+        g.epsilon = pare_group_norm_epsilon(n);
+        pare_norm_group_back(&g);
+    }
+    return 0;
+}
+
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     pare_ties_norm(n, pare_group_norm_per_channel(n) ? 2 : 0, t);
@@ -104,5 +130,6 @@ const struct pare_op pare_op_group_normalization = {
     .attr_size = sizeof(struct group_norm),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

@@ -55,6 +55,30 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    float *gx = pare_f32(&n->in[0]->grad), *gscale = pare_f32(&n->in[1]->grad);
+    float *gbias = pare_f32(&n->in[2]->grad);
+    int64_t C = x->dim[1], planes = x->dim[0] * C, inner;
+
+    (void)ctx;
+    PARE_TRY(pare_norm_inner(x, 2, &inner, err));
+    for (int64_t i = 0; i < planes && inner && n->out[0]->grad.data; i++) {
+        struct pare_norm_group g = { .channels = 1, .inner = inner };
+
+        g.x = pare_f32(x) + i * inner;
+        g.gy = pare_f32(&n->out[0]->grad) + i * inner;
+        g.scale = pare_f32(&n->in[1]->t) + i % C;
+        g.gx = gx ? gx + i * inner : NULL;
+        g.gscale = gscale ? gscale + i % C : NULL;
+        g.gbias = gbias ? gbias + i % C : NULL;
+        g.epsilon = pare_instance_norm_epsilon(n);
+        pare_norm_group_back(&g);
+    }
+    return 0;
+}
+
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     pare_ties_norm(n, 2, t);
@@ -73,5 +97,6 @@ const struct pare_op pare_op_instance_normalization = {
     .attr_size = sizeof(struct instance_norm),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

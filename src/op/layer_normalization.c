@@ -146,6 +146,93 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* Sums over all rows for each normalised element, the row's g = gy * scale, and X's gradient. */
+struct back {
+    const float *scale;
+    double *gscale, *gbias;
+    float *g;
+    int64_t inner;
+};
+
+static int back_start(const struct pare_node *n, struct back *b, struct pare_ctx *c,
+                      struct pare_err *err)
+{
+    size_t count = (size_t)b->inner;
+
+    b->scale = spread(n, 1, 1, b->inner, c->scratch);
+    b->gscale = pare_alloc(c->scratch, count, sizeof(*b->gscale));
+    b->gbias = pare_alloc(c->scratch, count, sizeof(*b->gbias));
+    b->g = pare_alloc(c->scratch, count, sizeof(*b->g));
+    if (!b->scale || !b->gscale || !b->gbias || !b->g)
+        return pare_fail(err, PARE_ENOMEM, "no memory for gradients of %lld elements",
+                         (long long)b->inner);
+    return 0;
+}
+
+static double grad_of(const struct pare_node *n, int i, int64_t at)
+{
+    return i < n->n_out && n->out[i] && n->out[i]->grad.data
+               ? (double)pare_f32(&n->out[i]->grad)[at]
+               : 0;
+}
+
+/* mean and inv_std are results, too:
+ *     dmean/dx = 1 / n,  dinv_std/dx = -inv_std^3 (x - mean) / n */
+static void back_row(const struct pare_node *n, struct back *b, int64_t row)
+{
+    const float *x = pare_f32(&n->in[0]->t) + row * b->inner, *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), f[4];
+    double m[2], sum[2] = { 0, 0 }, count = (double)b->inner;
+
+    pare_moments(x, b->inner, &m[0], &m[1]);
+    m[1] = 1 / sqrt(m[1] + pare_layer_norm_epsilon(n));
+    for (int64_t k = 0; k < b->inner && gy; k++) {
+        float g = gy[row * b->inner + k];
+
+        b->g[k] = g * b->scale[k];
+        b->gscale[k] += (double)g * ((double)x[k] - m[0]) * m[1];
+        b->gbias[k] += (double)g;
+    }
+    if (!gx)
+        return;
+    pare_norm_sums(x, b->g, b->inner, m, sum);
+    f[0] = (float)m[1];
+    f[1] = (float)(-m[1] * m[1] * (sum[1] + grad_of(n, 2, row) * m[1]) / count);
+    f[2] = (float)m[0];
+    f[3] = (float)((grad_of(n, 1, row) - m[1] * sum[0]) / count);
+    pare_norm_add(x, b->g, gx + row * b->inner, b->inner, f);
+}
+
+/* Add sums over the normalised axes to the gradient of scale or B, which broadcasts to them. */
+static void unspread(const struct pare_node *n, int i, const double *sum, int64_t inner)
+{
+    struct pare_tensor t = normalised(n);
+    const struct pare_tensor *in[1] = { i < n->n_in && n->in[i] ? &n->in[i]->grad : NULL };
+    struct pare_walk w;
+
+    if (!in[0] || !in[0]->data)
+        return;
+    pare_walk_start(&w, &t, in, 1);
+    for (int64_t k = 0; k < inner; k++, pare_walk_next(&w))
+        pare_f32(in[0])[w.at[0]] += (float)sum[k];
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    int64_t rows = 1;
+    struct back b;
+
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, pare_layer_norm_axis(n), &b.inner, err));
+    for (int i = 0; i < pare_layer_norm_axis(n); i++)
+        rows *= n->in[0]->t.dim[i];
+    PARE_TRY(back_start(n, &b, c, err));
+    for (int64_t i = 0; i < rows && b.inner; i++)
+        back_row(n, &b, i);
+    unspread(n, 1, b.gscale, b.inner);
+    unspread(n, 2, b.gbias, b.inner);
+    return 0;
+}
+
 const struct pare_op pare_op_layer_normalization = {
     .abi = PARE_ABI,
     .type = "LayerNormalization",
@@ -159,5 +246,6 @@ const struct pare_op pare_op_layer_normalization = {
     .attr_size = sizeof(struct layer_norm),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

@@ -1,6 +1,7 @@
 /* log_softmax.c - LogSoftmax: x - log sum exp(x) along an axis. */
 #include <math.h>
 
+#include "../tensor/vmath.h"
 #include "softmax_family.h"
 
 /* The largest is subtracted first, so that exp() cannot overflow. */
@@ -31,6 +32,34 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* gx += gy - exp(y) sum of gy, some columns at a time. */
+PARE_SIMD static void lanes_back(const float *y, const float *gy, float *gx, int64_t len,
+                                 int64_t inner)
+{
+    enum { WIDTH = PARE_SOFTMAX_WIDTH };
+
+    for (int64_t at = 0; at < inner; at += WIDTH) {
+        int64_t n = inner - at < WIDTH ? inner - at : WIDTH;
+        double sum[WIDTH] = { 0 };
+
+        for (int64_t i = 0; i < len; i++)
+            for (int64_t k = 0; k < n; k++)
+                sum[k] += (double)gy[i * inner + at + k];
+        for (int64_t i = 0; i < len; i++)
+            for (int64_t k = 0; k < n; k++) {
+                int64_t to = i * inner + at + k;
+
+                gx[to] += gy[to] - pare_expf(y[to]) * (float)sum[k];
+            }
+    }
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    return pare_softmax_backward(n, lanes_back);
+}
+
 const struct pare_op pare_op_log_softmax = {
     .abi = PARE_ABI,
     .type = "LogSoftmax",
@@ -44,5 +73,6 @@ const struct pare_op pare_op_log_softmax = {
     .attr_size = sizeof(struct pare_softmax),
     .infer = pare_softmax_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

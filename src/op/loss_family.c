@@ -40,10 +40,21 @@ int pare_loss_infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-int pare_loss_forward(const struct pare_node *n, const float *log_prob, struct pare_err *err)
+/* The weight of label i's loss, 0 when it is ignored. */
+static double weight_of(const struct pare_node *n, int64_t i, int64_t *label)
 {
     const struct pare_loss *a = n->attr;
     const float *w = n->n_in > WEIGHT && n->in[WEIGHT] ? pare_f32(&n->in[WEIGHT]->t) : NULL;
+
+    *label = pare_get_int(&n->in[LABEL]->t, i);
+    if (*label == a->ignore_index || *label < 0 || *label >= n->in[X]->t.dim[1])
+        return 0;
+    return w ? (double)w[*label] : 1;
+}
+
+int pare_loss_forward(const struct pare_node *n, const float *log_prob, struct pare_err *err)
+{
+    const struct pare_loss *a = n->attr;
     struct pare_lanes l = pare_lanes(&n->in[X]->t, 1, 1);
     int64_t count = pare_numel(&n->in[LABEL]->t);
     float *y = pare_f32(&n->out[0]->t);
@@ -51,14 +62,13 @@ int pare_loss_forward(const struct pare_node *n, const float *log_prob, struct p
     double sum = 0, total = 0;
 
     for (int64_t i = 0; i < count; i++) {
-        int64_t label = pare_get_int(&n->in[LABEL]->t, i);
+        int64_t label;
+        double weight = weight_of(n, i, &label), loss = 0;
         bool counts = label != a->ignore_index;
-        double weight, loss = 0;
 
         if (counts && (label < 0 || label >= l.len))
             return pare_fail(err, PARE_ESHAPE, "a label is %lld, there are %lld classes",
                              (long long)label, (long long)l.len);
-        weight = !counts ? 0 : w ? (double)w[label] : 1;
         if (counts)
             loss = -weight *
                    (double)log_prob[(i / l.inner * l.len + label) * l.inner + i % l.inner];
@@ -70,4 +80,37 @@ int pare_loss_forward(const struct pare_node *n, const float *log_prob, struct p
     if (!each)
         y[0] = (float)(!strcmp(a->reduction, "mean") ? sum / total : sum);
     return 0;
+}
+
+/* With p the logarithms, l the labels and g the gradient of the loss:
+ *     loss = -w[l] p[l]             dp[l] = -w[l] g        dw[l] = -p[l] g
+ *     mean = sum loss / sum w[l]    dp[l] = -w[l] g / sum w[l]
+ *                                   dw[l] = (-p[l] - mean) g / sum w[l]
+ */
+void pare_loss_backward(const struct pare_node *n, const float *log_prob, float *grad)
+{
+    const struct pare_loss *a = n->attr;
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gw = n->n_in > WEIGHT && n->in[WEIGHT] ? pare_f32(&n->in[WEIGHT]->grad) : NULL;
+    struct pare_lanes l = pare_lanes(&n->in[X]->t, 1, 1);
+    int64_t count = pare_numel(&n->in[LABEL]->t), label;
+    bool each = !strcmp(a->reduction, "none"), mean = !strcmp(a->reduction, "mean");
+    double total = 0, centre = mean ? (double)pare_f32(&n->out[0]->t)[0] : 0;
+
+    if (!gy || !l.len)
+        return;
+    for (int64_t i = 0; mean && i < count; i++)
+        total += weight_of(n, i, &label);
+    for (int64_t i = 0; i < count; i++) {
+        double w = weight_of(n, i, &label), g = (double)gy[each ? i : 0] / (mean ? total : 1);
+        int64_t at;
+
+        if (label == a->ignore_index || label < 0 || label >= l.len)
+            continue;
+        at = (i / l.inner * l.len + label) * l.inner + i % l.inner;
+        if (grad)
+            grad[at] += (float)(-w * g);
+        if (gw)
+            gw[label] += (float)((-(double)log_prob[at] - centre) * g);
+    }
 }

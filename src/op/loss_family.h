@@ -20,4 +20,8 @@ int pare_loss_infer(struct pare_node *n, struct pare_err *err);
 /* Output 0 from the logarithms of the classes' probabilities, in input 0's shape. */
 int pare_loss_forward(const struct pare_node *n, const float *log_prob, struct pare_err *err);
 
+/* Add output 0's gradient to `grad`, that of those logarithms (NULL: not wanted), and to that of
+ * the weights. */
+void pare_loss_backward(const struct pare_node *n, const float *log_prob, float *grad);
+
 #endif

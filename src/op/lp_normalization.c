@@ -61,6 +61,51 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* One lane: with the norm N,  dL/dx = (gy - dN/dx * sum of gy y) / N,  where dN/dx is y for p = 2
+ * and the sign of x for p = 1. */
+static void back_lane(const struct pare_node *n, int64_t at, int64_t D, int64_t step)
+{
+    const struct lp_norm *a = n->attr;
+    const float *x = pare_f32(&n->in[0]->t) + at, *y = pare_f32(&n->out[0]->t) + at;
+    const float *gy = pare_f32(&n->out[0]->grad) + at;
+    float *gx = pare_f32(&n->in[0]->grad) + at;
+    double norm = 0, sum = 0;
+
+    for (int64_t d = 0; d < D; d++) {
+        double v = (double)x[d * step];
+
+        norm += a->p == 1 ? fabs(v) : v * v;
+        sum += (double)gy[d * step] * (double)y[d * step];
+    }
+    norm = a->p == 1 ? norm : sqrt(norm);
+    for (int64_t d = 0; d < D && norm != 0; d++) {
+        double v = (double)x[d * step], slope = a->p == 1 ? (v > 0) - (v < 0) : v / norm;
+
+        gx[d * step] += (float)(((double)gy[d * step] - slope * sum) / norm);
+    }
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct lp_norm *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t outer = 1, inner, D;
+    int axis;
+
+    (void)c;
+    if (!n->in[0]->grad.data || !n->out[0]->grad.data)
+        return 0;
+    PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
+    PARE_TRY(pare_norm_inner(x, axis + 1, &inner, err));
+    D = x->dim[axis];
+    for (int i = 0; i < axis; i++)
+        outer *= x->dim[i];
+    for (int64_t i = 0; i < outer && D && inner; i++)
+        for (int64_t k = 0; k < inner; k++)
+            back_lane(n, i * D * inner + k, D, inner);
+    return 0;
+}
+
 const struct pare_op pare_op_lp_normalization = {
     .abi = PARE_ABI,
     .type = "LpNormalization",
@@ -74,5 +119,6 @@ const struct pare_op pare_op_lp_normalization = {
     .attr_size = sizeof(struct lp_norm),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

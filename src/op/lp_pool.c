@@ -1,6 +1,7 @@
 /* lp_pool.c - LpPool: the p-norm of each window, (sum |x|^p)^(1/p). */
 #include <math.h>
 
+#include "norm.h"
 #include "window.h"
 
 static const struct pare_opt attrs[] = {
@@ -42,6 +43,33 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_window_attr *a = n->attr;
+    const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t total = pare_numel(&n->out[0]->t), at;
+    struct pare_window w;
+    struct pare_pool p;
+
+    (void)c;
+    if (!gx || !gy)
+        return 0;
+    PARE_TRY(pare_pool_window(n, &w, err));
+    pare_pool_start(&p, &w);
+    for (int64_t i = 0; i < total; i++, pare_pool_next(&p)) {
+        double y = (double)pare_f32(&n->out[0]->t)[i];
+
+        for (int64_t kd = p.lo[0]; kd < p.hi[0]; kd++)
+            for (int64_t kh = p.lo[1]; kh < p.hi[1]; kh++)
+                for (int64_t kw = p.lo[2]; kw < p.hi[2]; kw++) {
+                    at = p.plane + pare_pool_at(&p, kd, kh, kw);
+                    gx[at] += (float)((double)gy[i] * pare_norm_slope(x[at], y, (double)a->p));
+                }
+    }
+    return 0;
+}
+
 const struct pare_op pare_op_lp_pool = {
     .abi = PARE_ABI,
     .type = "LpPool",
@@ -55,5 +83,6 @@ const struct pare_op pare_op_lp_pool = {
     .attr_size = sizeof(struct pare_window_attr),
     .infer = pare_pool_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_channels,
 };

@@ -59,6 +59,83 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     return 0;
 }
 
+/* Of one sample, with S[c] what is raised to beta,
+ *     dL/dx[j] = gy[j] S[j]^-beta - 2 alpha beta / size x[j] sum of t[c],
+ *     t[c] = gy[c] x[c] S[c]^(-beta - 1),
+ * over the channels c that have j in their sum.  t and row are scratch: (C, inner) and (inner). */
+struct sample {
+    const float *x, *gy;
+    float *gx, *t;
+    double *row;
+    int64_t C, inner, before, after;
+};
+
+/* row = the sum over channels c - before to c + after of v, or of its squares. */
+static void add_window(const struct sample *s, const float *v, int64_t c, bool square)
+{
+    int64_t first = c > s->before ? c - s->before : 0;
+    int64_t last = s->after < s->C - 1 - c ? c + s->after : s->C - 1;
+
+    memset(s->row, 0, (size_t)s->inner * sizeof(*s->row));
+    for (int64_t j = first; j <= last; j++)
+        for (int64_t k = 0; k < s->inner; k++) {
+            double w = (double)v[j * s->inner + k];
+
+            s->row[k] += square ? w * w : w;
+        }
+}
+
+static void back_sample(struct sample *s, const struct lrn *a)
+{
+    double alpha = a->alpha / (double)a->size;
+    int64_t before = s->before;
+
+    for (int64_t c = 0; c < s->C; c++) {
+        add_window(s, s->x, c, true);
+        for (int64_t k = 0, i = c * s->inner; k < s->inner; k++, i++) {
+            double sum = a->bias + alpha * s->row[k], g = (double)s->gy[i] * pow(sum, -a->beta);
+
+            s->gx[i] += (float)g;
+            s->t[i] = (float)(g * (double)s->x[i] / sum);
+        }
+    }
+    s->before = s->after, s->after = before; /* seen from the other side */
+    for (int64_t c = 0; c < s->C; c++) {
+        add_window(s, s->t, c, false);
+        for (int64_t k = 0, i = c * s->inner; k < s->inner; k++, i++)
+            s->gx[i] -= (float)(2 * alpha * a->beta * (double)s->x[i] * s->row[k]);
+    }
+    s->after = s->before, s->before = before;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    const struct lrn *a = n->attr;
+    struct sample s = { .x = pare_f32(&n->in[0]->t),
+                        .gy = pare_f32(&n->out[0]->grad),
+                        .gx = pare_f32(&n->in[0]->grad),
+                        .C = n->in[0]->t.dim[1] };
+    int64_t total = pare_numel(&n->in[0]->t);
+
+    if (!s.gx || !s.gy || !total)
+        return 0;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &s.inner, err));
+    s.before = (a->size - 1) / 2;
+    s.after = a->size - 1 - s.before;
+    s.t = pare_alloc_raw(ctx->scratch, (size_t)(s.C * s.inner), sizeof(*s.t));
+    s.row = pare_alloc_raw(ctx->scratch, (size_t)s.inner, sizeof(*s.row));
+    if (!s.t || !s.row)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a sample of %lld elements",
+                         (long long)(s.C * s.inner));
+    for (int64_t i = 0; i < n->in[0]->t.dim[0]; i++) {
+        back_sample(&s, a);
+        s.x += s.C * s.inner;
+        s.gy += s.C * s.inner;
+        s.gx += s.C * s.inner;
+    }
+    return 0;
+}
+
 const struct pare_op pare_op_lrn = {
     .abi = PARE_ABI,
     .type = "LRN",
@@ -72,5 +149,6 @@ const struct pare_op pare_op_lrn = {
     .attr_size = sizeof(struct lrn),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

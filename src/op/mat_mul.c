@@ -14,6 +14,13 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    pare_matmul_backward(n);
+    return 0;
+}
+
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     pare_matmul_ties(n, 1, t);
@@ -35,6 +42,7 @@ const struct pare_op pare_op_mat_mul = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .macs = macs,
 };

@@ -150,6 +150,48 @@ void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
     }
 }
 
+/* When b has no batch of its own, all of a's rows are one matrix: two products in all. */
+static void merge_rows(struct pare_matmul *p, const struct pare_tensor *a,
+                       const struct pare_tensor *b)
+{
+    if (b->rank > 2 || a->rank < 3)
+        return;
+    p->M *= p->batch;
+    p->batch = p->batch ? 1 : 0;
+}
+
+void pare_matmul_backward(const struct pare_node *n)
+{
+    const struct pare_value *a = n->in[0], *b = n->in[1];
+    const float *gy = pare_f32(&n->out[0]->grad);
+    struct pare_matmul p;
+
+    if (!gy || (!a->grad.data && !b->grad.data))
+        return;
+    p = pare_matmul_plan(&a->t, &b->t);
+    merge_rows(&p, &a->t, &b->t);
+    for (int64_t i = 0; i < p.batch; i++, pare_walk_next(&p.walk)) {
+        int64_t at = p.walk.at[0], bt = p.walk.at[1];
+        struct pare_mm ga = {       /* (M, N) (N, K) */
+            .M = p.M, .N = p.K, .K = p.N, .ai = p.N, .ak = 1, .bk = 1, .bj = p.N, .ys = p.K,
+            .a = gy + i * p.M * p.N, .b = pare_f32(&b->t) + bt,
+        };
+        struct pare_mm gb = {       /* (K, M) (M, N) */
+            .M = p.K, .N = p.N, .K = p.M, .ai = 1, .ak = p.K, .bk = p.N, .bj = 1, .ys = p.N,
+            .a = pare_f32(&a->t) + at, .b = gy + i * p.M * p.N,
+        };
+
+        if (a->grad.data) {
+            ga.y = pare_f32(&a->grad) + at;
+            pare_mm(PARE_F32, &ga);
+        }
+        if (b->grad.data) {
+            gb.y = pare_f32(&b->grad) + bt;
+            pare_mm(PARE_F32, &gb);
+        }
+    }
+}
+
 double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b)
 {
     struct pare_tensor y = { 0 };

@@ -47,6 +47,9 @@ struct pare_matmul pare_matmul_plan(const struct pare_tensor *a, const struct pa
 void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
                      const struct pare_tensor *y);
 
+/* Its gradients: in[0]->grad += gy b', in[1]->grad += a' gy, float32. */
+void pare_matmul_backward(const struct pare_node *n);
+
 /* Multiply-accumulates of that, and the ties of a product with in[0] and a 2-D in[b]. */
 double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b);
 void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t);

@@ -101,6 +101,28 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* All of a window's gradient goes to the element that forward() picked. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t total = pare_numel(&n->out[0]->t), at;
+    struct pare_window w;
+    struct pare_pool p;
+
+    (void)c;
+    if (!gx || !gy)
+        return 0;
+    PARE_TRY(pare_pool_window(n, &w, err));
+    pare_pool_start(&p, &w);
+    for (int64_t i = 0; i < total; i++, pare_pool_next(&p)) {
+        best_f32(&p, x + p.plane, &at);
+        if (at >= 0)
+            gx[p.plane + at] += gy[i];
+    }
+    return 0;
+}
+
 const struct pare_op pare_op_max_pool = {
     .abi = PARE_ABI,
     .type = "MaxPool",
@@ -114,5 +136,6 @@ const struct pare_op pare_op_max_pool = {
     .attr_size = sizeof(struct pare_window_attr),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_channels,
 };

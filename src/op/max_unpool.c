@@ -99,6 +99,32 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* Where two values had the same place the last one stayed, and only it gets the gradient. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *y = &n->out[0]->t;
+    const int64_t *index = pare_i64(&n->in[1]->t);
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    struct pare_tensor s = { 0 };
+    bool *taken;
+
+    if (!gx || !gy)
+        return 0;
+    PARE_TRY(source(n, &s, err));
+    taken = pare_alloc(c->scratch, (size_t)pare_numel(y), sizeof(*taken));
+    if (!taken)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the places that are taken");
+    for (int64_t i = pare_numel(&n->in[0]->t) - 1; i >= 0; i--) {
+        int64_t at = place(&s, y, index[i]);
+
+        if (!taken[at])
+            gx[i] += gy[at];
+        taken[at] = true;
+    }
+    return 0;
+}
+
 const struct pare_op pare_op_max_unpool = {
     .abi = PARE_ABI,
     .type = "MaxUnpool",
@@ -112,5 +138,6 @@ const struct pare_op pare_op_max_unpool = {
     .attr_size = sizeof(struct pare_window_attr),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_channels,
 };

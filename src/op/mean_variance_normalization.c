@@ -82,6 +82,61 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* Sums of gy, and of gy times x's distance from the mean, each divided by the count. */
+static void reduce_grad(const struct pare_node *n, const struct pare_tensor *mean, double *g,
+                        double *gd)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    const float *gy = pare_f32(&n->out[0]->grad);
+    int64_t total = pare_numel(x), count = pare_numel(mean);
+    struct pare_walk w;
+
+    pare_walk_start(&w, x, &mean, 1);
+    for (int64_t i = 0; i < total; i++, pare_walk_next(&w)) {
+        g[w.at[0]] += (double)gy[i];
+        gd[w.at[0]] += (double)gy[i] *
+                       ((double)pare_f32(x)[i] - ((double *)mean->data)[w.at[0]]);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        g[i] /= (double)total / (double)count;
+        gd[i] /= (double)total / (double)count;
+    }
+}
+
+/* With d = x - mean, the deviation s and S = s + 1e-9,
+ *     dL/dx = (gy - mean of gy) / S - d * mean of (gy d) / (s S^2);
+ * where s is 0 so is every d. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *in[1];
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t total = pare_numel(x);
+    struct pare_tensor shape, m[4];         /* mean, variance, mean of gy, mean of gy d */
+    struct pare_walk w;
+
+    if (!total || !gx || !gy)
+        return 0;
+    PARE_TRY(moments_shape(n, &shape, err));
+    for (int i = 0; i < 4; i++)
+        PARE_TRY(pare_tensor_new(c->scratch, &m[i], PARE_F64, shape.rank, shape.dim, err));
+    reduce(x, &m[0], NULL, m[0].data);
+    reduce(x, &m[1], m[0].data, m[1].data);
+    reduce_grad(n, &m[0], m[2].data, m[3].data);
+    in[0] = &m[0];
+    pare_walk_start(&w, x, in, 1);
+    for (int64_t i = 0; i < total; i++, pare_walk_next(&w)) {
+        double d = (double)pare_f32(x)[i] - ((double *)m[0].data)[w.at[0]];
+        double s = sqrt(((double *)m[1].data)[w.at[0]]), S = s + 1e-9;
+        double g = ((double)gy[i] - ((double *)m[2].data)[w.at[0]]) / S;
+
+        if (s > 0)
+            g -= d * ((double *)m[3].data)[w.at[0]] / (s * S * S);
+        gx[i] += (float)g;
+    }
+    return 0;
+}
+
 const struct pare_op pare_op_mean_variance_normalization = {
     .abi = PARE_ABI,
     .type = "MeanVarianceNormalization",
@@ -95,5 +150,6 @@ const struct pare_op pare_op_mean_variance_normalization = {
     .attr_size = sizeof(struct mvn),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

@@ -7,6 +7,13 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_loss_forward(n, pare_f32(&n->in[0]->t), err);
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    pare_loss_backward(n, pare_f32(&n->in[0]->t), pare_f32(&n->in[0]->grad));
+    return 0;
+}
+
 const struct pare_op pare_op_negative_log_likelihood_loss = {
     .abi = PARE_ABI,
     .type = "NegativeLogLikelihoodLoss",
@@ -20,4 +27,6 @@ const struct pare_op pare_op_negative_log_likelihood_loss = {
     .attr_size = sizeof(struct pare_loss),
     .infer = pare_loss_infer,
     .forward = forward,
+    .backward = backward,
+    .settings = 1u << 2,
 };

@@ -1,20 +1,117 @@
 /* norm.c - what normalisations share; not an operator itself. */
+#include <math.h>
+
 #include "norm.h"
+
+/* ---- sums over rows, several partial sums at a time -------------------------------- */
+
+PARE_SIMD static double add_up(const float *x, int64_t n)
+{
+    double sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+PARE_SIMD static double add_squares(const float *x, int64_t n, double mean)
+{
+    double sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)x[i] - mean;
+
+        sum += d * d;
+    }
+    return sum;
+}
+
+PARE_SIMD static double add_products(const float *x, const float *g, int64_t n, double mean)
+{
+    double sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)g[i] * ((double)x[i] - mean);
+    return sum;
+}
+
+PARE_SIMD static void add_row(const float *x, const float *g, float *gx, int64_t n, const float *f)
+{
+    float a = f[0], b = f[1], mean = f[2], c = f[3];
+
+    for (int64_t i = 0; i < n; i++)
+        gx[i] += a * g[i] + b * (x[i] - mean) + c;
+}
+
+double pare_row_sum(const float *x, int64_t n)
+{
+    return add_up(x, n);
+}
+
+double pare_row_squares(const float *x, int64_t n, double mean)
+{
+    return add_squares(x, n, mean);
+}
 
 void pare_moments(const float *x, int64_t n, double *mean, double *var)
 {
-    double sum = 0, squares = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i];
-    *mean = sum / (double)n;
-    for (int64_t i = 0; i < n; i++) {
-        double d = (double)x[i] - *mean;
-
-        squares += d * d;
-    }
-    *var = squares / (double)n;
+    *mean = add_up(x, n) / (double)n;
+    *var = add_squares(x, n, *mean) / (double)n;
 }
+
+/* ---- gradients ------------------------------------------------------------------------ */
+
+void pare_norm_sums(const float *x, const float *g, int64_t n, const double m[2], double sum[2])
+{
+    sum[0] += add_up(g, n);
+    sum[1] += add_products(x, g, n, m[0]) * m[1];
+}
+
+void pare_norm_add(const float *x, const float *g, float *gx, int64_t n, const float f[4])
+{
+    add_row(x, g, gx, n, f);
+}
+
+void pare_norm_group_back(const struct pare_norm_group *g)
+{
+    double count = (double)g->channels * (double)g->inner, m[2], sum[2] = { 0, 0 };
+
+    pare_moments(g->x, g->channels * g->inner, &m[0], &m[1]);
+    m[1] = 1 / sqrt(m[1] + g->epsilon);
+    for (int64_t c = 0; c < g->channels; c++) {
+        double own[2] = { 0, 0 }, scale = (double)g->scale[c * g->step];
+
+        pare_norm_sums(g->x + c * g->inner, g->gy + c * g->inner, g->inner, m, own);
+        sum[0] += own[0] * scale;
+        sum[1] += own[1] * scale;
+        if (g->gbias)
+            g->gbias[c * g->step] += (float)own[0];
+        if (g->gscale)
+            g->gscale[c * g->step] += (float)own[1];
+    }
+    for (int64_t c = 0; c < g->channels && g->gx; c++) {
+        float f[4] = { g->scale[c * g->step] * (float)m[1], (float)(-m[1] * m[1] * sum[1] / count),
+                       (float)m[0], (float)(-m[1] * sum[0] / count) };
+
+        pare_norm_add(g->x + c * g->inner, g->gy + c * g->inner, g->gx + c * g->inner, g->inner, f);
+    }
+}
+
+double pare_norm_slope(float x, double y, double p)
+{
+    double size = fabs((double)x) / y;
+
+    if (!(y > 0))
+        return 0;
+    if (p != 2)
+        size = p == 1 ? x != 0 : pow(size, p - 1);
+    return x < 0 ? -size : size;
+}
+
+/* ---- checks --------------------------------------------------------------------------- */
 
 int pare_norm_float(const struct pare_node *n, int i, const char *name, struct pare_err *err)
 {

@@ -30,6 +30,12 @@ bool pare_group_norm_per_channel(const struct pare_node *n);
 /* Mean and population variance of n numbers, in two passes. */
 void pare_moments(const float *x, int64_t n, double *mean, double *var);
 
+double pare_row_sum(const float *x, int64_t n);
+double pare_row_squares(const float *x, int64_t n, double mean);    /* sum of (x - mean)^2 */
+
+/* dy/dx of y = (sum |x|^p)^(1/p): sign(x) (|x| / y)^(p - 1); 0 where y is. */
+double pare_norm_slope(float x, double y, double p);
+
 /* Fail unless in[i] is of a floating-point type. */
 int pare_norm_float(const struct pare_node *n, int i, const char *name, struct pare_err *err);
 
@@ -41,6 +47,24 @@ int pare_norm_param(const struct pare_node *n, int i, const char *name, int64_t 
 /* *inner is the product of the axes from `from` on; fewer axes than `from` is an error.  So is a
  * product of all axes that does not fit, even when one of them is 0: later products then do. */
 int pare_norm_inner(const struct pare_tensor *x, int from, int64_t *inner, struct pare_err *err);
+
+/* Gradients.  Of xhat = (x - mean) inv_std with the moments of n elements, and g = dL/dxhat,
+ *     dL/dx = inv_std (g - mean of g - xhat * mean of (g xhat)).
+ * sum[0] += sum of g, sum[1] += sum of g xhat, over a row of n. */
+void pare_norm_sums(const float *x, const float *g, int64_t n, const double m[2], double sum[2]);
+
+/* gx += f[0] g + f[1] (x - f[2]) + f[3], over a row of n. */
+void pare_norm_add(const float *x, const float *g, float *gx, int64_t n, const float f[4]);
+
+/* The gradients of y = xhat * scale + bias, where all of some channels have the moments in common.
+ * Channel c has scale[c * step]; gx, gscale and gbias may be NULL. */
+struct pare_norm_group {
+    const float *x, *gy, *scale;        /* x, gy and gx are (channels, inner) */
+    float *gx, *gscale, *gbias;
+    int64_t channels, inner, step;
+    double epsilon;
+};
+void pare_norm_group_back(const struct pare_norm_group *g);
 
 /* infer() of the global pools: every spatial axis becomes 1. */
 int pare_infer_global_pool(struct pare_node *n, struct pare_err *err);

@@ -243,6 +243,52 @@ int pare_reduce_forward(const struct pare_node *n, struct pare_ctx *c,
     return reduce_int(x, y, &g, r, c, err);
 }
 
+static void each_row(const struct groups *g, const struct pare_reduce_row *all,
+                     void (*f)(const struct pare_reduce_row *))
+{
+    int64_t idx[PARE_MAX_RANK + 1] = { 0 }, at = 0, last = g->n - 1;
+
+    for (int64_t row = 0; row < g->total; row += g->len[last], at = next_row(g, idx, at)) {
+        struct pare_reduce_row r = {
+            .x = all->x + row, .gx = all->gx + row, .y = all->y + at, .gy = all->gy + at,
+            .n = g->len[last], .step = g->step[last], .count = g->count,
+        };
+
+        for (int i = 0; i < 2 && all->aux[i]; i++)
+            r.aux[i] = all->aux[i] + at;
+        f(&r);
+    }
+}
+
+int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
+                         const struct pare_reduce_slope *s, struct pare_err *err)
+{
+    const struct pare_value *x = n->in[0], *y = n->out[0];
+    struct pare_reduce_row all = {
+        .x = pare_f32(&x->t), .gx = pare_f32(&x->grad), .y = pare_f32(&y->t),
+        .gy = pare_f32(&y->grad),
+    };
+    int64_t count = pare_numel(&y->t);
+    struct groups g;
+    unsigned gone;
+
+    if (!all.gx || !all.gy || !pare_numel(&x->t))
+        return 0;
+    PARE_TRY(pare_reduce_axes(n, &gone, err));
+    g = group(&x->t, gone);
+    for (int i = 0; s->gather && i < 2; i++) {
+        all.aux[i] = pare_alloc_raw(c->scratch, (size_t)count, sizeof(double));
+        if (!all.aux[i])
+            return pare_fail(err, PARE_ENOMEM, "no memory for %lld sums", (long long)count);
+        for (int64_t k = 0; k < count; k++)
+            all.aux[i][k] = s->start[i];
+    }
+    if (s->gather)
+        each_row(&g, &all, s->gather);
+    each_row(&g, &all, s->spread);
+    return 0;
+}
+
 void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t)
 {
     const struct pare_reduce *a = n->attr;

@@ -32,16 +32,45 @@ struct pare_reduction {
                                    to the result */
 };
 
+/* A row of the input on its way back: n elements of x, and what they were reduced to.  y, gy and
+ * aux move by step, 0 or 1, from element to element. */
+struct pare_reduce_row {
+    const float *x, *y, *gy;
+    float *gx;
+    double *aux[2];             /* what gather() found out about that output */
+    int64_t n, step, count;     /* count: elements of the input for each output */
+};
+
+struct pare_reduce_slope {
+    void (*spread)(const struct pare_reduce_row *r);    /* gx[i] += dy/dx[i] gy */
+    void (*gather)(const struct pare_reduce_row *r);    /* a pass before that; NULL: none */
+    double start[2];                                    /* aux before it */
+};
+
 #define PARE_T_REDUCE                                                                          \
     (PARE_T_FLOATS | PARE_T(PARE_I32) | PARE_T(PARE_U32) | PARE_T(PARE_I64) | PARE_T(PARE_U64))
 
 int pare_reduce_infer(struct pare_node *n, struct pare_err *err);
 int pare_reduce_forward(const struct pare_node *n, struct pare_ctx *c,
                         const struct pare_reduction *r, struct pare_err *err);
+int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
+                         const struct pare_reduce_slope *s, struct pare_err *err);
 void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t);
 
 /* Which axes go: bit i for axis i.  The contents of an input of axes must be known. */
 int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err *err);
+
+/* A spread function from an expression of x, y, gy and r. */
+#define PARE_SPREAD(name, expr)                                                                \
+    static void name(const struct pare_reduce_row *r)                                          \
+    {                                                                                          \
+        for (int64_t i = 0; i < r->n; i++) {                                                   \
+            float x = r->x[i], y = r->y[i * r->step], gy = r->gy[i * r->step];                 \
+                                                                                               \
+            (void)x, (void)y;                                                                  \
+            r->gx[i] += (expr);                                                                \
+        }                                                                                      \
+    }
 
 /* A fold function from two expressions: f(v) of one element, and join(a, b).  Four accumulators
  * side by side keep the adders busy. */

@@ -17,6 +17,15 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_reduce_forward(n, c, &reduction, err);
 }
 
+PARE_SPREAD(spread, x > 0 ? gy : x < 0 ? -gy : 0)
+
+static const struct pare_reduce_slope slope = { .spread = spread };
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_backward(n, c, &slope, err);
+}
+
 const struct pare_op pare_op_reduce_l1 = {
     .abi = PARE_ABI,
     .type = "ReduceL1",
@@ -30,5 +39,6 @@ const struct pare_op pare_op_reduce_l1 = {
     .attr_size = sizeof(struct pare_reduce),
     .infer = pare_reduce_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_reduce_ties,
 };

@@ -21,6 +21,16 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_reduce_forward(n, c, &reduction, err);
 }
 
+/* Zeros have no direction: their slope is taken as 0. */
+PARE_SPREAD(spread, y > 0 ? gy * (x / y) : 0)
+
+static const struct pare_reduce_slope slope = { .spread = spread };
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_backward(n, c, &slope, err);
+}
+
 const struct pare_op pare_op_reduce_l2 = {
     .abi = PARE_ABI,
     .type = "ReduceL2",
@@ -34,5 +44,6 @@ const struct pare_op pare_op_reduce_l2 = {
     .attr_size = sizeof(struct pare_reduce),
     .infer = pare_reduce_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_reduce_ties,
 };

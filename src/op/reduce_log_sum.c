@@ -21,6 +21,21 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_reduce_forward(n, c, &reduction, err);
 }
 
+/* aux[0] is the sum itself, which y knows only roughly. */
+static void gather(const struct pare_reduce_row *r)
+{
+    for (int64_t i = 0; i < r->n; i++)
+        r->aux[0][i * r->step] += (double)r->x[i];
+}
+PARE_SPREAD(spread, (float)((double)gy / r->aux[0][i * r->step]))
+
+static const struct pare_reduce_slope slope = { .spread = spread, .gather = gather };
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_backward(n, c, &slope, err);
+}
+
 const struct pare_op pare_op_reduce_log_sum = {
     .abi = PARE_ABI,
     .type = "ReduceLogSum",
@@ -34,5 +49,6 @@ const struct pare_op pare_op_reduce_log_sum = {
     .attr_size = sizeof(struct pare_reduce),
     .infer = pare_reduce_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_reduce_ties,
 };

@@ -22,6 +22,23 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_reduce_forward(n, c, &reduction, err);
 }
 
+/* The slope is exp(x - y).  Its sum, aux[0], would be one but for y's rounding, which is large
+ * when y is; divided by, that cancels.  An y of minus infinity does not move. */
+static void gather(const struct pare_reduce_row *r)
+{
+    for (int64_t i = 0; i < r->n; i++)
+        r->aux[0][i * r->step] += exp((double)r->x[i] - (double)r->y[i * r->step]);
+}
+PARE_SPREAD(spread, y == -INFINITY ? 0 : gy * (float)(exp((double)x - (double)y) /
+                                                      r->aux[0][i * r->step]))
+
+static const struct pare_reduce_slope slope = { .spread = spread, .gather = gather };
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_backward(n, c, &slope, err);
+}
+
 const struct pare_op pare_op_reduce_log_sum_exp = {
     .abi = PARE_ABI,
     .type = "ReduceLogSumExp",
@@ -35,5 +52,6 @@ const struct pare_op pare_op_reduce_log_sum_exp = {
     .attr_size = sizeof(struct pare_reduce),
     .infer = pare_reduce_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_reduce_ties,
 };

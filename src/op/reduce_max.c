@@ -19,6 +19,21 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_reduce_forward(n, c, &reduction, err);
 }
 
+/* Equal ones share the gradient evenly, as PyTorch's amax does; aux[0] is how many they are. */
+static void gather(const struct pare_reduce_row *r)
+{
+    for (int64_t i = 0; i < r->n; i++)
+        r->aux[0][i * r->step] += r->x[i] == r->y[i * r->step];
+}
+PARE_SPREAD(spread, x == y ? gy / (float)r->aux[0][i * r->step] : 0)
+
+static const struct pare_reduce_slope slope = { .spread = spread, .gather = gather };
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_backward(n, c, &slope, err);
+}
+
 const struct pare_op pare_op_reduce_max = {
     .abi = PARE_ABI,
     .type = "ReduceMax",
@@ -32,5 +47,6 @@ const struct pare_op pare_op_reduce_max = {
     .attr_size = sizeof(struct pare_reduce),
     .infer = pare_reduce_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_reduce_ties,
 };

@@ -28,6 +28,15 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_reduce_forward(n, c, &reduction, err);
 }
 
+PARE_SPREAD(spread, gy / (float)r->count)
+
+static const struct pare_reduce_slope slope = { .spread = spread };
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_reduce_backward(n, c, &slope, err);
+}
+
 const struct pare_op pare_op_reduce_mean = {
     .abi = PARE_ABI,
     .type = "ReduceMean",
@@ -41,5 +50,6 @@ const struct pare_op pare_op_reduce_mean = {
     .attr_size = sizeof(struct pare_reduce),
     .infer = pare_reduce_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_reduce_ties,
 };

@@ -1,8 +1,9 @@
 /* softmax.c - Softmax: exp(x) / sum exp(x) along an axis. */
 #include "../tensor/vmath.h"
+#include "lanes.h"
 #include "softmax_family.h"
 
-enum { WIDTH = 16 };        /* what is worked on side by side */
+enum { WIDTH = PARE_SOFTMAX_WIDTH };
 
 /* The largest is subtracted first, so that exp() cannot overflow. */
 PARE_SIMD static void row(const float *x, float *y, int64_t n)
@@ -68,6 +69,56 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* gx += y (gy - sum of gy y), along rows or down columns. */
+PARE_SIMD static void row_back(const float *y, const float *gy, float *gx, int64_t n)
+{
+    float part[WIDTH] = { 0 }, sum = 0;
+    int64_t i = 0, whole = n - n % WIDTH;
+
+    for (; i < whole; i += WIDTH)
+        for (int k = 0; k < WIDTH; k++)
+            part[k] += gy[i + k] * y[i + k];
+    for (; i < n; i++)
+        sum += gy[i] * y[i];
+    for (int k = 0; k < WIDTH; k++)
+        sum += part[k];
+    for (i = 0; i < n; i++)
+        gx[i] += y[i] * (gy[i] - sum);
+}
+
+PARE_SIMD static void columns_back(const float *y, const float *gy, float *gx,
+                                   const struct pare_lanes *l, int64_t n)
+{
+    float sum[WIDTH] = { 0 };
+
+    for (int64_t i = 0; i < l->len; i++)
+        for (int64_t k = 0; k < n; k++)
+            sum[k] += gy[i * l->inner + k] * y[i * l->inner + k];
+    for (int64_t i = 0; i < l->len; i++)
+        for (int64_t k = 0; k < n; k++) {
+            int64_t at = i * l->inner + k;
+
+            gx[at] += y[at] * (gy[at] - sum[k]);
+        }
+}
+
+static void lanes_back(const float *y, const float *gy, float *gx, int64_t len, int64_t inner)
+{
+    struct pare_lanes l = { 1, len, inner };
+
+    if (inner == 1)
+        row_back(y, gy, gx, len);
+    else
+        for (int64_t k = 0; k < inner; k += WIDTH)
+            columns_back(y + k, gy + k, gx + k, &l, inner - k < WIDTH ? inner - k : WIDTH);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    return pare_softmax_backward(n, lanes_back);
+}
+
 const struct pare_op pare_op_softmax = {
     .abi = PARE_ABI,
     .type = "Softmax",
@@ -81,5 +132,6 @@ const struct pare_op pare_op_softmax = {
     .attr_size = sizeof(struct pare_softmax),
     .infer = pare_softmax_infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

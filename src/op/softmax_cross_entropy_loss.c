@@ -28,23 +28,73 @@ static void log_softmax(const float *x, float *y, int64_t count, int64_t step)
         y[i * step] = (float)((double)(x[i * step] - top) - sum);
 }
 
+/* y becomes the logarithms of the probabilities. */
+static void log_softmax_all(const struct pare_tensor *x, const struct pare_tensor *y)
+{
+    struct pare_lanes l = pare_lanes(x, 1, 1);
+
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++) {
+            int64_t at = o * l.len * l.inner + i;
+
+            log_softmax(pare_f32(x) + at, pare_f32(y) + at, l.len, l.inner);
+        }
+}
+
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
-    const struct pare_tensor *x = &n->in[0]->t;
-    struct pare_tensor y = *x;
-    struct pare_lanes l = pare_lanes(x, 1, 1);
+    struct pare_tensor y = n->in[0]->t;
 
     if (n->n_out > 1 && n->out[1])
         y = n->out[1]->t;
     else
         PARE_TRY(pare_tensor_alloc(c->scratch, &y, err));
+    log_softmax_all(&n->in[0]->t, &y);
+    return pare_loss_forward(n, pare_f32(&y), err);
+}
+
+/* gx += d - exp(y) sum of d, along lanes, where y are the logarithms and d their gradient. */
+static void through_softmax(const struct pare_tensor *y, const float *d, float *gx)
+{
+    struct pare_lanes l = pare_lanes(y, 1, 1);
+
     for (int64_t o = 0; o < l.outer; o++)
         for (int64_t i = 0; i < l.inner; i++) {
-            int64_t at = o * l.len * l.inner + i;
+            int64_t from = o * l.len * l.inner + i;
+            double sum = 0;
 
-            log_softmax(pare_f32(x) + at, pare_f32(&y) + at, l.len, l.inner);
+            for (int64_t k = 0; k < l.len; k++)
+                sum += (double)d[from + k * l.inner];
+            for (int64_t k = 0; k < l.len; k++) {
+                int64_t at = from + k * l.inner;
+
+                gx[at] += d[at] - expf(pare_f32(y)[at]) * (float)sum;
+            }
         }
-    return pare_loss_forward(n, pare_f32(&y), err);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_value *x = n->in[0], *log_prob = n->n_out > 1 ? n->out[1] : NULL;
+    struct pare_tensor y = x->t, d = x->t;
+    size_t bytes;
+
+    if (log_prob) {
+        y = log_prob->t;
+    } else {
+        PARE_TRY(pare_tensor_alloc(c->scratch, &y, err));
+        log_softmax_all(&x->t, &y);
+    }
+    PARE_TRY(pare_tensor_alloc(c->scratch, &d, err));
+    PARE_TRY(pare_tensor_size(&d, NULL, &bytes, err));
+    if (log_prob && log_prob->grad.data)
+        memcpy(d.data, log_prob->grad.data, bytes);
+    else
+        memset(d.data, 0, bytes);
+    pare_loss_backward(n, pare_f32(&y), pare_f32(&d));
+    if (x->grad.data)
+        through_softmax(&y, pare_f32(&d), pare_f32(&x->grad));
+    return 0;
 }
 
 const struct pare_op pare_op_softmax_cross_entropy_loss = {
@@ -60,4 +110,6 @@ const struct pare_op pare_op_softmax_cross_entropy_loss = {
     .attr_size = sizeof(struct pare_loss),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
+    .settings = 1u << 2,
 };

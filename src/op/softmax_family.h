@@ -19,4 +19,11 @@ int pare_softmax_infer(struct pare_node *n, struct pare_err *err);
 void pare_softmax_each(const struct pare_node *n,
                        void (*f)(const float *x, float *y, int64_t len, int64_t inner));
 
+/* backward(): f for all lanes, the same way; gx += what it says. */
+int pare_softmax_backward(const struct pare_node *n,
+                          void (*f)(const float *y, const float *gy, float *gx, int64_t len,
+                                    int64_t inner));
+
+enum { PARE_SOFTMAX_WIDTH = 16 };       /* columns that are worked on side by side */
+
 #endif

@@ -80,6 +80,20 @@ static int64_t key_of(const struct pare_tensor *x, int64_t i)
     return bits < 0 ? bits ^ INT64_MAX : bits;
 }
 
+/* The elements of the lane that starts at `from`, in order. */
+static void sort_lane(const struct pare_node *n, const struct pare_lanes *l, int64_t from,
+                      struct item *item)
+{
+    const struct topk *a = n->attr;
+
+    for (int64_t j = 0; j < l->len; j++) {
+        int64_t key = key_of(&n->in[X]->t, from + j * l->inner);
+
+        item[j] = (struct item){ a->largest ? key : ~key, j };
+    }
+    qsort(item, (size_t)l->len, sizeof(*item), compare);
+}
+
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct topk *a = n->attr;
@@ -98,12 +112,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         for (int64_t i = 0; i < l.inner; i++) {
             int64_t from = o * l.len * l.inner + i, to = o * k * l.inner + i;
 
-            for (int64_t j = 0; j < l.len; j++) {
-                int64_t key = key_of(x, from + j * l.inner);
-
-                item[j] = (struct item){ a->largest ? key : ~key, j };
-            }
-            qsort(item, (size_t)l.len, sizeof(*item), compare);
+            sort_lane(n, &l, from, item);
             for (int64_t j = 0; j < k; j++) {
                 if (val)
                     memcpy((char *)val->data + (size_t)(to + j * l.inner) * size,
@@ -111,6 +120,40 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
                            size);
                 if (idx)
                     pare_i64(idx)[to + j * l.inner] = item[j].index;
+            }
+        }
+    return 0;
+}
+
+/* To the elements that were picked; sorted again when their indices are not an output. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct topk *a = n->attr;
+    const struct pare_tensor *x = &n->in[X]->t;
+    const float *gy = n->n_out > 0 && n->out[0] ? pare_f32(&n->out[0]->grad) : NULL;
+    const int64_t *idx = n->n_out > 1 && n->out[1] ? pare_i64(&n->out[1]->t) : NULL;
+    float *gx = pare_f32(&n->in[X]->grad);
+    int axis = (int)(a->axis < 0 ? a->axis + x->rank : a->axis);
+    struct pare_lanes l = pare_lanes(x, axis, axis);
+    struct item *item = NULL;
+
+    if (!gx || !gy)
+        return 0;
+    if (!idx)
+        item = pare_alloc_raw(c->scratch, (size_t)l.len, sizeof(*item));
+    if (!idx && !item)
+        return pare_fail(err, PARE_ENOMEM, "no memory to sort %lld elements", (long long)l.len);
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++) {
+            int64_t k = n->out[0]->t.dim[axis];
+            int64_t from = o * l.len * l.inner + i, to = o * k * l.inner + i;
+
+            if (!idx)
+                sort_lane(n, &l, from, item);
+            for (int64_t j = 0; j < k; j++) {
+                int64_t at = idx ? idx[to + j * l.inner] : item[j].index;
+
+                gx[from + at * l.inner] += gy[to + j * l.inner];
             }
         }
     return 0;
@@ -128,4 +171,5 @@ const struct pare_op pare_op_top_k = {
     .attr_size = sizeof(struct topk),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
 };

@@ -1,13 +1,16 @@
 /* memory.c - one block of memory for all buffers, placed by when they are alive.
  *
- * Largest first, each at the lowest offset where it meets no buffer that is alive at the same
- * time.  Views and in-place results use the memory of their source.
+ * One after the other, each at the lowest offset where it meets no buffer that is alive at the
+ * same time.  The order decides how well they fit: several are tried, each a few times over with
+ * what ended on top put first, and the best is kept.  Views and in-place results use the memory
+ * of their source.
  */
 #include "plan.h"
 
 #include <stdlib.h>
 
 #define ALIGN 64
+#define TRIES 8
 
 static struct pare_buf *root_of(struct pare_buf *b)
 {
@@ -20,7 +23,7 @@ static void touch(struct pare_buf *b, int step)
 {
     struct pare_buf *r = root_of(b);
 
-    if (r->born < 0)
+    if (r->born < 0 || step < r->born)
         r->born = step;
     if (step > r->dies)
         r->dies = step;
@@ -28,7 +31,7 @@ static void touch(struct pare_buf *b, int step)
 
 static bool is_output(const struct pare_buf *b)
 {
-    return b->block == 1 && b->value->flags & PARE_V_OUTPUT;
+    return b->block == 1 && !b->is_grad && b->value->flags & PARE_V_OUTPUT;
 }
 
 /* The last step that reads any buffer that shares this one's memory. */
@@ -70,10 +73,16 @@ static void share(struct pare_plan *p)
         out = s->out_buf[0];
         if (in->fixed || in->bytes != out->bytes || read_twice(s))
             continue;
-        if ((s->node->op->flags & PARE_OP_VIEW && !s->n_fused) || last_read(p, in) <= i)
+        if ((s->node->op->flags & PARE_OP_VIEW && !s->n_fused) ||
+            (!p->train && last_read(p, in) <= i)) {
             out->root = in;
+            if (out->grad && in->grad)
+                out->grad->root = in->grad;
+        }
     }
 }
+
+/* ---- placement ------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
 {
@@ -82,6 +91,31 @@ static int by_size(const void *a, const void *b)
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return x->born - y->born;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+    int d = (y->dies - y->born) - (x->dies - x->born);
+
+    return d ? d : by_size(a, b);
+}
+
+/* By size times age. */
+static int by_area(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+    double p = (double)x->bytes * (x->dies - x->born + 1);
+    double q = (double)y->bytes * (y->dies - y->born + 1);
+
+    return p < q ? 1 : p > q ? -1 : by_size(a, b);
+}
+
+static int by_birth(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+
+    return x->born != y->born ? x->born - y->born : by_size(a, b);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -123,20 +157,111 @@ static void insert(struct pare_buf **placed, int n, struct pare_buf *b)
     placed[i] = b;
 }
 
+/* In this order; returns the bytes that are needed then. */
+static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int n)
+{
+    size_t top = 0;
+
+    for (int i = 0; i < n; i++) {
+        size_t end;
+
+        order[i]->offset = find_gap(placed, i, order[i]);
+        insert(placed, i, order[i]);
+        end = order[i]->offset + rounded(order[i]->bytes);
+        top = end > top ? end : top;
+    }
+    return top;
+}
+
+/* What reaches the top comes first in the next try; false when it does already. */
+static bool promote(struct pare_buf **order, struct pare_buf **spare, int n, size_t top)
+{
+    int first = 0, last = n;
+    bool moved = false;
+
+    for (int i = n - 1; i >= 0; i--)
+        if (order[i]->offset + rounded(order[i]->bytes) != top)
+            spare[--last] = order[i];
+    for (int i = 0; i < n; i++)
+        if (order[i]->offset + rounded(order[i]->bytes) == top) {
+            moved |= i != first;
+            spare[first++] = order[i];
+        }
+    if (n)
+        memcpy(order, spare, (size_t)n * sizeof(*order));
+    return moved;
+}
+
+/* Offsets for all roots; returns the bytes that they take. */
+static size_t place_best(struct pare_buf *const *roots, struct pare_buf **work, size_t *best,
+                         int n, size_t bound)
+{
+    static int (*const orders[])(const void *, const void *) = { by_size, by_area, by_age,
+                                                                 by_birth };
+    struct pare_buf **order = work, **placed = work + n;
+    size_t least = SIZE_MAX;
+
+    for (size_t k = 0; k < sizeof(orders) / sizeof(*orders) && least > bound; k++) {
+        bool more = true;
+
+        if (n)
+            memcpy(order, roots, (size_t)n * sizeof(*order));
+        qsort(order, (size_t)n, sizeof(*order), orders[k]);
+        for (int tries = 0; tries < TRIES && more && least > bound; tries++) {
+            size_t top = place(order, placed, n);
+
+            for (int i = 0; i < n && top < least; i++)
+                best[i] = roots[i]->offset;
+            least = top < least ? top : least;
+            more = promote(order, placed, n, top);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        roots[i]->offset = best[i];
+    return least;
+}
+
 /* The most bytes alive at any one step: what no placement can go below. */
 static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *roots, int n)
 {
     size_t most = 0;
 
-    for (int s = 0; s <= p->n_steps; s++) {
+    for (int s = 0; s <= (p->train ? 2 : 1) * p->n_steps; s++) {
         size_t sum = 0;
 
         for (int i = 0; i < n; i++)
             if (roots[i]->born <= s && s <= roots[i]->dies)
-                sum += roots[i]->bytes;
+                sum += rounded(roots[i]->bytes);
         most = sum > most ? sum : most;
     }
     return most;
+}
+
+/* Time runs through the steps, then (training) through the loss at n_steps and back through the
+ * steps, where a step needs all it read and made, and their gradients. */
+static void step_lifetimes(struct pare_plan *p, int i)
+{
+    struct pare_step *s = p->step[i];
+    bool back = false;
+
+    for (int k = 0; k < s->n_in; k++) {
+        touch(s->in_buf[k], i);
+        back |= s->in_buf[k]->grad != NULL;
+    }
+    for (int k = 0; k < s->n_out; k++)
+        touch(s->out_buf[k], i);
+    if (!back)
+        return;
+    for (int k = 0; k < s->n_in; k++) {
+        touch(s->in_buf[k], 2 * p->n_steps - i);
+        if (s->in_buf[k]->grad)
+            touch(s->in_buf[k]->grad, 2 * p->n_steps - i);
+    }
+    for (int k = 0; k < s->n_out; k++) {
+        touch(s->out_buf[k], 2 * p->n_steps - i);
+        if (s->out_buf[k]->grad)
+            touch(s->out_buf[k]->grad, 2 * p->n_steps - i);
+    }
 }
 
 static void lifetimes(struct pare_plan *p)
@@ -146,39 +271,42 @@ static void lifetimes(struct pare_plan *p)
         for (struct pare_buf *b = p->buf[p->graph->in[i]->id]; b; b = b->next)
             if (b->block == 1)
                 touch(b, 0);
-    for (int i = 0; i < p->n_steps; i++) {
-        for (int k = 0; k < p->step[i]->n_in; k++)
-            touch(p->step[i]->in_buf[k], i);
-        for (int k = 0; k < p->step[i]->n_out; k++)
-            touch(p->step[i]->out_buf[k], i);
-    }
     for (int i = 0; i < p->n_bufs; i++)
-        if (is_output(p->all[i]))
+        if (is_output(p->all[i])) {
             touch(p->all[i], p->n_steps);
+            if (p->all[i]->grad)
+                touch(p->all[i]->grad, p->n_steps);
+        }
+    for (int i = 0; i < p->n_steps; i++)
+        step_lifetimes(p, i);
 }
 
-int pare_plan_place(struct pare_plan *p, struct pare_err *err)
+/* The buffers that have memory of their own. */
+static int list_roots(const struct pare_plan *p, struct pare_buf **roots)
 {
-    struct pare_buf **roots, **placed;
     int n = 0;
 
-    lifetimes(p);
-    roots = pare_alloc(p->scratch, (size_t)p->n_bufs, sizeof(*roots));
-    placed = pare_alloc(p->scratch, (size_t)p->n_bufs, sizeof(*placed));
-    if (!roots || !placed)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
     for (int i = 0; i < p->n_bufs; i++)
         if (root_of(p->all[i]) == p->all[i] && !p->all[i]->fixed && p->all[i]->born >= 0 &&
             p->all[i]->value->t.dtype != PARE_NONE)
             roots[n++] = p->all[i];
-    qsort(roots, (size_t)n, sizeof(*roots), by_size);
-    for (int i = 0; i < n; i++) {
-        roots[i]->offset = find_gap(placed, i, roots[i]);
-        insert(placed, i, roots[i]);
-        if (roots[i]->offset + rounded(roots[i]->bytes) > p->memory_bytes)
-            p->memory_bytes = roots[i]->offset + rounded(roots[i]->bytes);
-    }
+    return n;
+}
+
+int pare_plan_place(struct pare_plan *p, struct pare_err *err)
+{
+    size_t count = (size_t)p->n_bufs;
+    struct pare_buf **roots = pare_alloc(p->scratch, count, sizeof(*roots));
+    struct pare_buf **work = pare_alloc(p->scratch, 2 * count, sizeof(*work));
+    size_t *best = pare_alloc(p->scratch, count, sizeof(*best));
+    int n;
+
+    if (!roots || !work || !best)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    lifetimes(p);
+    n = list_roots(p, roots);
     p->needed_bytes = most_alive(p, roots, n);
+    p->memory_bytes = place_best(roots, work, best, n, p->needed_bytes);
     p->memory = pare_alloc_raw(p->arena, p->memory_bytes, 1);
     if (!p->memory)
         return pare_fail(err, PARE_ENOMEM, "no memory for activations (%zu bytes)",

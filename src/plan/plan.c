@@ -3,7 +3,8 @@
 
 #include <omp.h>
 #include <string.h>
-#include <time.h>
+
+#include "../base/clock.h"
 
 /* ---- kernels of last resort ------------------------------------------------------ */
 
@@ -19,10 +20,21 @@ static int run_dynamic(struct pare_step *s, struct pare_backend *b, struct pare_
     return pare_node_eval(s->node, s->state, err);
 }
 
+/* Operators add to gradients, so a first writer starts from zero. */
+static int back_plain(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    (void)b;
+    for (int k = 0; k < s->n_in; k++)
+        if (s->first[k])
+            memset(s->in_buf[k]->grad->t.data, 0, s->in_buf[k]->bytes);
+    return s->node->op->backward ? s->node->op->backward(s->node, s->state, err) : 0;
+}
+
 const struct pare_kernel pare_kernel_plain = {
     .name = "plain",
     .doc = "The operator's own plain-C kernel.",
     .run = run_plain,
+    .back = back_plain,
 };
 
 const struct pare_kernel pare_kernel_dynamic = {
@@ -43,6 +55,9 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
         const struct pare_tensor *in = &o->in[i];
         bool fits = t->rank < 0 || t->rank == in->rank;
 
+        if (in->rank > PARE_MAX_RANK)
+            return pare_fail(err, PARE_ELIMIT, "input '%s' has %d dimensions, at most %d are handled",
+                             g->in[i]->name, in->rank, PARE_MAX_RANK);
         for (int k = 0; fits && t->rank >= 0 && k < t->rank; k++)
             fits = t->dim[k] < 0 || t->dim[k] == in->dim[k];
         if (!fits)
@@ -71,7 +86,7 @@ static int point_values(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_bufs; i++) {
         struct pare_buf *b = p->all[i];
 
-        if (b->block == 1 && !b->fixed && b->t.data)
+        if (b->block == 1 && !b->fixed && !b->is_grad && b->t.data)
             b->value->t.data = b->t.data;
     }
     for (int i = 0; i < p->n_steps; i++) {
@@ -125,56 +140,114 @@ static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pa
 }
 
 static int make(struct pare_plan *p, const struct pare_model *m, const struct pare_plan_opts *o,
-                struct pare_err *err)
+                const struct pare_train_opts *t, struct pare_err *err)
 {
     p->graph = pare_graph_clone(p->arena, m->graph, err);
     if (!p->graph)
         return err->code;
     p->reference = o->reference;
     PARE_TRY(bind_inputs(p, o, err));
+    if (t)
+        PARE_TRY(pare_plan_learns(p, t, err));
     PARE_TRY(pare_graph_infer(p->graph, false, err));
     if (!o->reference)
         PARE_TRY(pare_onednn_open(&p->backend, err));
+    if (t)
+        PARE_TRY(pare_plan_reach(p, err));
     PARE_TRY(pare_plan_steps(p, err));
+    if (t)
+        PARE_TRY(pare_plan_grads(p, err));
     PARE_TRY(pare_plan_place(p, err));
     PARE_TRY(point_values(p, err));
+    if (t)
+        PARE_TRY(pare_plan_grad_values(p, err));
     return init_steps(p, m, err);
+}
+
+/* An empty plan; NULL when out of memory. */
+static struct pare_plan *create(int threads)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_plan *p = a ? pare_alloc(a, 1, sizeof(*p)) : NULL;
+
+    if (!p) {
+        pare_arena_free(a);
+        return NULL;
+    }
+    p->arena = a;
+    p->dynamic = pare_arena_new(1 << 16);
+    p->scratch = pare_arena_new(1 << 16);
+    p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
+    p->backend.threads = threads > 0 ? threads : omp_get_num_procs();
+    p->ctx = (struct pare_ctx){ .scratch = p->scratch, .results = p->dynamic,
+                                .threads = p->backend.threads, .call = pare_graph_call };
+    if (!p->dynamic || !p->scratch) {
+        pare_plan_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+static int compile(struct pare_plan *p, const struct pare_model *model,
+                   const struct pare_plan_opts *opts, const struct pare_train_opts *train,
+                   struct pare_err *err)
+{
+    int rc, threads = omp_get_max_threads();
+
+    err->code = 0;
+    omp_set_num_threads(p->backend.threads);
+    rc = make(p, model, opts, train, err);
+    omp_set_num_threads(threads);
+    return rc && model->path ? pare_at(err, rc, "%s", model->path) : rc;
+}
+
+int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          const char *const *without, struct pare_plan **plan,
+                          struct pare_err *err)
+{
+    static const struct pare_plan_opts none;
+    struct pare_plan *p;
+    int rc;
+
+    *plan = NULL;
+    opts = opts ? opts : &none;
+    p = create(opts->threads);
+    if (!p)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
+    p->without = without;
+    rc = compile(p, model, opts, NULL, err);
+    if (rc)
+        pare_plan_free(p);
+    else
+        *plan = p;
+    return rc;
+}
+
+int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
+                    struct pare_plan **plan, struct pare_err *err)
+{
+    struct pare_plan_opts opts = { .threads = o->threads, .batch = o->batch, .in = o->in,
+                                   .reference = o->reference };
+    struct pare_plan *p = create(o->threads);
+    int rc;
+
+    *plan = NULL;
+    if (!p)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
+    p->train = p->ctx.train = true;
+    p->ctx.rng = o->rng;
+    rc = compile(p, model, &opts, o, err);
+    if (rc)
+        pare_plan_free(p);
+    else
+        *plan = p;
+    return rc;
 }
 
 int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                   struct pare_plan **plan, struct pare_err *err)
 {
-    static const struct pare_plan_opts none;
-    struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_plan *p = a ? pare_alloc(a, 1, sizeof(*p)) : NULL;
-    int rc, threads = omp_get_max_threads();
-
-    *plan = NULL;
-    if (!p) {
-        pare_arena_free(a);
-        return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
-    }
-    opts = opts ? opts : &none;
-    err->code = 0;
-    p->arena = a;
-    p->dynamic = pare_arena_new(1 << 16);
-    p->scratch = pare_arena_new(1 << 16);
-    p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
-    p->backend.threads = opts->threads > 0 ? opts->threads : omp_get_num_procs();
-    p->ctx = (struct pare_ctx){ .scratch = p->scratch, .results = p->dynamic,
-                                .threads = p->backend.threads, .call = pare_graph_call };
-    omp_set_num_threads(p->backend.threads);
-    if (!p->dynamic || !p->scratch)
-        rc = pare_fail(err, PARE_ENOMEM, "no memory for a plan");
-    else
-        rc = make(p, model, opts, err);
-    omp_set_num_threads(threads);
-    if (rc) {
-        pare_plan_free(p);
-        return model->path ? pare_at(err, rc, "%s", model->path) : rc;
-    }
-    *plan = p;
-    return 0;
+    return pare_plan_new_without(model, opts, NULL, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)
@@ -210,29 +283,23 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
                              pare_dtype_name(v->t.dtype),
                              pare_shape_text(&v->t, want, sizeof(want)));
         PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
+        if (bytes && !in[i].data)
+            return pare_fail(err, PARE_ECONFIG, "input '%s' has no data", v->name);
         if (b->t.data && bytes)
             memcpy(b->t.data, in[i].data, bytes);
     }
     return 0;
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int run_steps(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
-        double start = p->profile ? now() : 0;
+        double start = p->profile ? pare_now() : 0;
         int rc = s->kernel->run(s, &p->backend, err);
 
         if (p->profile)
-            s->seconds += now() - start;
+            s->seconds += pare_now() - start;
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                            s->node ? s->node->type : "reorder");
@@ -261,7 +328,7 @@ void pare_plan_profile(struct pare_plan *p, bool on)
 {
     p->profile = on;
     for (int i = 0; i < p->n_steps; i++)
-        p->step[i]->seconds = 0;
+        p->step[i]->seconds = p->step[i]->back_seconds = 0;
 }
 
 int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat)

@@ -21,9 +21,51 @@ struct pare_plan {
     int n_bufs, cap_bufs;
     unsigned char *memory;          /* one block; offsets by memory.c */
     size_t memory_bytes, needed_bytes;  /* placed; and the most that is alive at once */
-    bool reference, profile;
+    bool reference, profile, train;
     int n_reorders;
+    bool *learns;                   /* training, by value id: its gradient is wanted */
+    struct pare_param *param;       /* training: what is learned */
+    int n_params;
+    const char *const *without;     /* names of kernels not to use, ends with NULL; or NULL */
 };
+
+/* A parameter of a training plan. */
+struct pare_param {
+    struct pare_value *value;       /* of the plan's graph; its data is the model's */
+    struct pare_tensor grad;        /* zeroed by pare_plan_backward, then summed into */
+    bool reached;                   /* false: no gradient ever reaches it */
+};
+
+/* Training plans: compile the model with gradients for `names` (initializers, which must be owned,
+ * see pare_model_own).  Gradients start at output 0.  `rng` is for operators that draw. */
+struct pare_train_opts {
+    int threads;
+    int64_t batch;
+    const struct pare_tensor *in;   /* shapes of the inputs, or NULL */
+    const char *const *names;
+    int n_names;
+    struct pare_tensor *grad;       /* by name: where gradients go; NULL: the plan's own memory */
+    bool reference;
+    struct pare_rng *rng;
+};
+int pare_plan_train(const struct pare_model *m, const struct pare_train_opts *o,
+                    struct pare_plan **plan, struct pare_err *err);
+
+/* After pare_plan_run: output 0's gradient, to be filled by the loss; then back to the params. */
+float *pare_plan_out_grad(struct pare_plan *p);
+int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
+
+/* Steps of making one, in backward.c. */
+int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err);
+int pare_plan_reach(struct pare_plan *p, struct pare_err *err);
+int pare_plan_grads(struct pare_plan *p, struct pare_err *err);
+int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
+
+/* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that
+ * would have come after them.  `without` ends with NULL. */
+int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          const char *const *without, struct pare_plan **plan,
+                          struct pare_err *err);
 
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);

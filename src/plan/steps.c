@@ -71,6 +71,8 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
     bool *need = pare_alloc(p->arena, values, sizeof(*need));
 
     p->view = (struct pare_view){
+        .train = p->train,
+        .learns = p->learns,
         .graph = p->graph,
         .backend = &p->backend,
         .use = pare_alloc(p->arena, values, sizeof(struct pare_uses)),
@@ -99,7 +101,7 @@ static struct pare_buf *add_buf(struct pare_plan *p, struct pare_value *v, int b
     p->all = all;
     p->all[p->n_bufs++] = b;
     *b = (struct pare_buf){ .value = v, .t = v->t, .block = block, .root = b, .born = -1 };
-    b->fixed = pare_is_const(v);
+    b->fixed = pare_is_fixed(v);
     if (!b->fixed)
         b->t.data = NULL;
     if (!unknown(v))
@@ -207,6 +209,14 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     return true;
 }
 
+static bool is_left_out(const struct pare_plan *p, const struct pare_kernel *k)
+{
+    for (const char *const *w = p->without; w && *w; w++)
+        if (!strcmp(*w, k->name))
+            return true;
+    return false;
+}
+
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
@@ -215,7 +225,8 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     s->node = n;
     for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
         struct pare_step t = { .node = n };
-        bool yes = pare_kernels[i]->match(&p->view, n, &t);
+        bool yes = (!p->train || pare_kernels[i]->back) && !is_left_out(p, pare_kernels[i]) &&
+                   pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
         if (yes) {
@@ -223,6 +234,8 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
             *s = t;
             return 0;
         }
+        if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
+            return no_memory(err);      /* or the plan would be slow and nobody knew why */
     }
     return match_plain(p, n, s) ? 0 : no_memory(err);
 }
@@ -246,6 +259,22 @@ static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *er
     return 0;
 }
 
+/* The step of a node, after the conversions that it needs. */
+static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err)
+{
+    struct pare_step s = { 0 }, *slot;
+
+    PARE_TRY(choose(p, n, &s, err));
+    slot = connect(p, &s, err) ? NULL : add_step(p, err);
+    if (!slot) {
+        if (s.kernel->quit && s.state)
+            s.kernel->quit(&s);
+        return err->code;
+    }
+    *slot = s;
+    return 0;
+}
+
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
@@ -256,18 +285,9 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
         if (!add_buf(p, g->in[i], 1, err))
             return err->code;
     }
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct pare_step s = { 0 }, *slot;
-
-        if (p->view.taken[i])
-            continue;
-        PARE_TRY(choose(p, g->node[i], &s, err));
-        PARE_TRY(connect(p, &s, err));
-        slot = add_step(p, err);    /* after the conversions it needs */
-        if (!slot)
-            return err->code;
-        *slot = s;
-    }
+    for (int i = 0; i < g->n_nodes; i++)
+        if (!p->view.taken[i])
+            PARE_TRY(add_node(p, g->node[i], err));
     for (int i = 0; i < g->n_out; i++)      /* outputs are handed over row-major */
         if (!want(p, g->out[i], 1, err))
             return err->code ? err->code : no_memory(err);

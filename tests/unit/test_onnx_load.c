@@ -1,6 +1,9 @@
 /* test_onnx_load.c - models in, models out: what is read, and that nothing gets lost. */
 #include "onnx_make.h"
 
+#include "base/opt.h"
+#include "op/op.h"
+
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -298,6 +301,39 @@ static void test_functions(void **state)
     same_again(file);
 }
 
+/* An attribute of the function: given by the call, or its default (a field newer than our
+ * schema). */
+static void test_function_attrs(void **state)
+{
+    struct bin leaky = CAT(text(1, "a"), text(2, "b"), text(4, "LeakyRelu"),
+                           msg(5, CAT(text(1, "alpha"), num(20, 1), text(21, "slope"))));
+    float half = 0.5f, quarter = 0.25f;
+    struct bin by_default = CAT(text(1, "slope"), tag(2, 5),
+                                ((struct bin){ (unsigned char *)&half, 4 }), num(20, 1));
+    struct bin given = attr("slope", 1,
+                            CAT(tag(2, 5), ((struct bin){ (unsigned char *)&quarter, 4 })));
+    struct bin f = CAT(text(1, "f"), text(4, "a"), text(5, "b"), text(6, "slope"), msg(7, leaky),
+                       msg(9, num(2, 16)), text(10, "my"), msg(11, by_default));
+    struct bin graph = CAT(node_with("f", "one", "x", "y", text(7, "my")),
+                           node_with("f", "two", "y", "z", CAT(given, text(7, "my"))),
+                           input("x", PARE_F32, "2"), output("z", PARE_F32, "2"));
+    struct pare_model *m = parse(
+        CAT(num(1, 8), msg(7, graph), opset("", 13), opset("my", 1), msg(25, f)));
+    const struct pare_op *op = pare_find_op("", "LeakyRelu");
+    size_t at = pare_opt_find(op->attrs, "alpha")->offset;
+
+    (void)state;
+    assert_int_equal(m->graph->n_nodes, 2);
+    for (int i = 0; i < 2; i++) {
+        double alpha;
+
+        assert_ptr_equal(m->graph->node[i]->op, op);
+        memcpy(&alpha, (const char *)m->graph->node[i]->attr + at, sizeof(alpha));
+        assert_true(alpha >= (i ? 0.25 : 0.5) && alpha <= (i ? 0.25 : 0.5));
+    }
+    pare_model_free(m);
+}
+
 /* Fields that our schema does not know, at every level, and everything that only people read. */
 static void test_nothing_lost(void **state)
 {
@@ -474,6 +510,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_why, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_subgraphs, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_functions, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_function_attrs, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_nothing_lost, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_tensor_file, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_external, make_folder, drop_folder),

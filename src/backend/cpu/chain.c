@@ -65,7 +65,7 @@ static bool is_link(const struct pare_node *n)
     if (n->op->map2)        /* before operator set 7, slopes and the like were aligned otherwise */
         return n->n_in == 2 && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
                (n->version >= 7 || n->op->domain);
-    if (!pare_is_f32(n->in[0]) || !pare_same_shape(&n->in[0]->t, &n->out[0]->t))
+    if (n->n_in < 1 || !pare_is_f32(n->in[0]) || !pare_same_shape(&n->in[0]->t, &n->out[0]->t))
         return false;
     for (int i = 1; i < n->n_in && n->op->map; i++)
         if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))

@@ -127,7 +127,7 @@ static bool operator(struct pare_node *n, struct norm *c)
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    const struct pare_tensor *x = n->n_in ? &n->in[0]->t : NULL;
+    const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
     struct norm *c;
 
     if (!x || x->rank < 1 || (!is(n, "ReduceMean") && !is(n, "LayerNormalization")))

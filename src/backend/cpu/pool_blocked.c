@@ -7,6 +7,7 @@
 
 #include "../../base/simd.h"
 #include "../../op/movement.h"
+#include "../../op/reduce_family.h"
 #include "../../op/window.h"
 
 #define LANES 16
@@ -18,17 +19,15 @@ struct pool {
     int block;
 };
 
+/* A mean over all axes but the first two, which leaves (N, C) or (N, C, 1...). */
 static bool spatial_mean(const struct pare_node *n)
 {
-    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    int64_t left = pare_numel(y);
+    unsigned gone, space = (1u << n->in[0]->t.rank) - 4;
+    struct pare_err err;
 
     if (!strcmp(n->type, "GlobalAveragePool"))
         return true;
-    /* A mean that leaves (N, C) or (N, C, 1...) and reads more than that. */
-    return !strcmp(n->type, "ReduceMean") && x->rank > 2 && y->rank >= 2 &&
-           left == x->dim[0] * x->dim[1] && y->dim[0] == x->dim[0] && y->dim[1] == x->dim[1] &&
-           (y->rank == 2 || y->rank == x->rank);
+    return !strcmp(n->type, "ReduceMean") && !pare_reduce_axes(n, &gone, &err) && gone == space;
 }
 
 static bool read_window(const struct pare_node *n, struct pool *p)

@@ -7,6 +7,8 @@
 #include "../../op/matrix.h"
 #include "../../tensor/vmath.h"
 
+#define LANES 16
+
 struct softmax {
     int64_t rows, length;
 };
@@ -40,16 +42,23 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 
 PARE_SIMD static void row(const float *x, float *y, int64_t n)
 {
-    float most = -INFINITY, sum = 0;
+    float lane[LANES], most = -INFINITY, sum = 0;
+    int64_t whole = n / LANES * LANES;
 
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; i++)
+    for (int k = 0; k < LANES; k++)
+        lane[k] = -INFINITY;
+    for (int64_t i = 0; i < whole; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+    for (int k = 0; k < LANES; k++)
+        most = lane[k] > most ? lane[k] : most;
+    for (int64_t i = whole; i < n; i++)
         most = x[i] > most ? x[i] : most;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         y[i] = pare_expf(x[i] - most);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
         sum += y[i];
-    }
     sum = 1 / sum;
     for (int64_t i = 0; i < n; i++)
         y[i] *= sum;

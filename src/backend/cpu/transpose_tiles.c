@@ -81,7 +81,7 @@ static bool channels_last(const struct pare_view *v, const struct pare_node *n, 
     else
         return false;
     t->images = x->dim[0];
-    t->channels = out ? x->dim[1] : y->dim[1];
+    t->channels = t->from_block > 1 ? x->dim[1] : y->dim[1];
     t->space = pare_numel(x) / (t->images * t->channels);
     return true;
 }

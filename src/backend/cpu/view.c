@@ -25,9 +25,31 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
+/* Nothing to do where the gradients share memory as well. */
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct pare_buf *in = s->in_buf[0];
+    const struct pare_buf *out = s->out_buf[0];
+    float *gx;
+    const float *gy;
+
+    (void)b, (void)err;
+    if (!in->grad || in->grad->t.data == out->grad->t.data)
+        return 0;
+    gx = pare_f32(&in->grad->t);
+    gy = pare_f32(&out->grad->t);
+    if (s->first[0])
+        memcpy(gx, gy, in->bytes);
+    else
+        for (size_t i = 0; i < in->bytes / sizeof(*gx); i++)
+            gx[i] += gy[i];
+    return 0;
+}
+
 const struct pare_kernel pare_kernel_view = {
     .name = "view",
     .doc = "Reshape and its like: another shape on the same memory.",
     .match = match,
     .run = run,
+    .back = back,
 };

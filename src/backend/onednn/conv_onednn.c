@@ -5,12 +5,12 @@
  * A residual Add becomes a sum into the result's memory (in place when the other operand dies
  * here), activations become post-operations.
  */
+#include "conv_desc.h"
 #include "post.h"
 
 #include <math.h>
 
 #include "../../op/norm.h"
-#include "../../op/window.h"
 
 struct conv {
     struct pare_window win;
@@ -35,61 +35,29 @@ static bool foldable(const struct pare_node *n)
 
 /* ---- descriptors ------------------------------------------------------------------ */
 
-static void any_md(dnnl_memory_desc_t *md, const struct pare_tensor *t)
-{
-    dnnl_dims_t dims = { 0 };
-
-    for (int i = 0; i < t->rank; i++)
-        dims[i] = t->dim[i];
-    dnnl_memory_desc_init_by_tag(md, t->rank, dims, dnnl_f32, dnnl_format_tag_any);
-}
-
-/* (O, I, k...) as oneDNN wants it: with the group as an axis of its own in front. */
-static struct pare_tensor weight_shape(const struct pare_tensor *w, int64_t group)
-{
-    struct pare_tensor t = *w;
-
-    if (group == 1)
-        return t;
-    t.rank = w->rank + 1;
-    t.dim[0] = group;
-    t.dim[1] = w->dim[0] / group;
-    for (int i = 1; i < w->rank; i++)
-        t.dim[i + 1] = w->dim[i];
-    return t;
-}
-
 /* A primitive for these layouts of X and Y; block 0 leaves the choice to oneDNN. */
 static bool describe(const struct pare_view *v, const struct pare_node *n, struct conv *c,
                      int in_block, int out_block)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    struct pare_tensor w = weight_shape(&n->in[1]->t, c->win.group);
+    struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->win.group);
     dnnl_memory_desc_t src, dst, wei, bias;
-    dnnl_dims_t stride = { 0 }, dilate = { 0 }, begin = { 0 }, end = { 0 };
+    struct pare_conv_sides g;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_convolution_desc_t d;
     bool ok;
 
-    any_md(&src, x);
-    any_md(&dst, y);
-    any_md(&wei, &w);
-    any_md(&bias, &(struct pare_tensor){ .rank = 1, .dim = { y->dim[1] } });
+    pare_dnnl_any(&src, x);
+    pare_dnnl_any(&dst, y);
+    pare_dnnl_any(&wei, &w);
+    pare_dnnl_any(&bias, &(struct pare_tensor){ .rank = 1, .dim = { y->dim[1] } });
     if ((in_block && !pare_dnnl_md(&src, x, in_block)) ||
         (out_block && !pare_dnnl_md(&dst, y, out_block)))
         return false;
-    for (int i = 0; i < c->win.nd; i++) {
-        const struct pare_window *g = &c->win;
-
-        stride[i] = g->stride[i];
-        dilate[i] = g->dilation[i] - 1;
-        begin[i] = g->pad_begin[i];
-        end[i] = (g->out[i] - 1) * g->stride[i] + (g->kernel[i] - 1) * g->dilation[i] + 1 -
-                 g->in[i] - g->pad_begin[i];
-    }
+    pare_conv_sides(&c->win, &g);
     ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
                                                     dnnl_convolution_direct, &src, &wei, &bias,
-                                                    &dst, stride, dilate, begin, end) ==
+                                                    &dst, g.stride, g.dilate, g.begin, g.end) ==
              dnnl_success &&
          pare_post_attr(&c->post, &attr) &&
          dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
@@ -104,15 +72,6 @@ static int block_of(const struct conv *c, dnnl_query_t what, const struct pare_t
     return pare_dnnl_block(dnnl_primitive_desc_query_md(c->pd, what, 0), t);
 }
 
-/* oneDNN's own plain loops, which are far slower than anything else here. */
-static bool is_slow(const struct conv *c)
-{
-    const char *impl = "";
-
-    dnnl_primitive_desc_query(c->pd, dnnl_query_impl_info_str, 0, &impl);
-    return !strncmp(impl, "ref", 3);
-}
-
 /* Let oneDNN choose; when it takes a layout that plans do not carry, ask for ours. */
 static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv *c, int *in,
                     int *out)
@@ -125,7 +84,7 @@ static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv 
             continue;
         *in = block_of(c, dnnl_query_src_md, &n->in[0]->t);
         *out = block_of(c, dnnl_query_dst_md, &n->out[0]->t);
-        if (*in && *out && !is_slow(c))
+        if (*in && *out && !pare_dnnl_slow(c->pd))
             return true;
         dnnl_primitive_desc_destroy(c->pd);
         c->pd = NULL;
@@ -203,11 +162,7 @@ static int fold_bn(struct pare_backend *b, const struct conv *c, int64_t channel
 static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, const float *scale,
                 struct pare_err *err)
 {
-    static const dnnl_format_tag_t tags[] = { 0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde,
-                                              dnnl_abcdef };
-    struct pare_tensor t = weight_shape(&w->t, c->win.group);
     dnnl_memory_desc_t md;
-    dnnl_dims_t dims = { 0 };
     struct pare_pack k = {
         .have = &md,
         .want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
@@ -217,10 +172,7 @@ static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, co
         .mask = c->win.group == 1 ? 1 : 3,
     };
 
-    for (int i = 0; i < t.rank; i++)
-        dims[i] = t.dim[i];
-    PARE_TRY(pare_dnnl(err, dnnl_memory_desc_init_by_tag(&md, t.rank, dims, dnnl_f32, tags[t.rank]),
-                       "weights"));
+    PARE_TRY(pare_conv_weight_md(&w->t, c->win.group, &md, err));
     return pare_dnnl_pack(b, &k, &c->weights, err);
 }
 

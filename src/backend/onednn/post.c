@@ -85,6 +85,17 @@ static bool can_sum(const struct pare_view *v, const struct pare_node *n,
            pare_is_made(v, o) && pare_same_shape(&o->t, &x->t);
 }
 
+/* oneDNN 2.6 keeps one generator of code for each algorithm: a second use of it would get the
+ * numbers of the first. */
+static bool clashes(const struct pare_post *p, const struct pare_post_op *op)
+{
+    for (int i = 0; i < p->n; i++)
+        if (!p->op[i].sum && p->op[i].alg == op->alg &&
+            (p->op[i].alpha != op->alpha || p->op[i].beta != op->beta))
+            return true;
+    return false;
+}
+
 struct pare_value *pare_post_follow(const struct pare_view *v, struct pare_value *x, bool sum,
                                     struct pare_post *p)
 {
@@ -94,7 +105,7 @@ struct pare_value *pare_post_follow(const struct pare_view *v, struct pare_value
         struct pare_post_op op;
 
         next = pare_only_use(v, x);
-        if (next && activation(next, &op)) {
+        if (next && activation(next, &op) && !clashes(p, &op)) {
             p->node[p->n_nodes++] = next;
         } else if (next && sum && !p->sum && can_sum(v, next, x)) {
             op = (struct pare_post_op){ .sum = true };

@@ -1,18 +1,59 @@
 /* reorder.c - from one layout to another. */
 #include "onednn.h"
 
-struct reorder {
+struct way {
     dnnl_primitive_t prim;
     dnnl_memory_t from, to;
 };
+
+struct reorder {
+    struct way there, back;     /* the gradient goes back */
+};
+
+static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
+{
+    dnnl_post_ops_t ops = NULL;
+    int rc = pare_dnnl(err, dnnl_primitive_attr_create(attr), "reorder");
+
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_post_ops_create(&ops), "reorder");
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_post_ops_append_sum(ops, 1), "reorder");
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_primitive_attr_set_post_ops(*attr, ops), "reorder");
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    return rc;
+}
+
+/* From one buffer to another; w->from and w->to are there. */
+static int make_way(struct way *w, bool add, struct pare_backend *b, struct pare_err *err)
+{
+    const dnnl_memory_desc_t *from, *to;
+    dnnl_engine_t e = b->onednn->engine;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    int rc = add ? sum_attr(&attr, err) : 0;
+
+    dnnl_memory_get_memory_desc(w->from, &from);
+    dnnl_memory_get_memory_desc(w->to, &to);
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_reorder_primitive_desc_create(&pd, from, e, to, e, attr),
+                       "reorder");
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_primitive_create(&w->prim, pd), "reorder");
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return rc;
+}
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct reorder *r = pare_alloc(b->arena, 1, sizeof(*r));
     dnnl_engine_t e = b->onednn->engine;
-    dnnl_primitive_desc_t pd = NULL;
     dnnl_memory_desc_t from, to;
-    int rc;
 
     if (!r)
         return pare_fail(err, PARE_ENOMEM, "no memory for a conversion");
@@ -20,33 +61,53 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     if (!pare_dnnl_md(&from, &s->in_buf[0]->t, s->in_block[0]) ||
         !pare_dnnl_md(&to, &s->out_buf[0]->t, s->out_block[0]))
         return pare_fail(err, PARE_EUNSUPPORTED, "no layout for '%s'", s->in[0]->name);
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->from, &from, e, s->in_buf[0]->t.data), "memory"));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->to, &to, e, s->out_buf[0]->t.data), "memory"));
-    PARE_TRY(pare_dnnl(err, dnnl_reorder_primitive_desc_create(&pd, &from, e, &to, e, NULL),
-                       "reorder"));
-    rc = pare_dnnl(err, dnnl_primitive_create(&r->prim, pd), "reorder");
-    dnnl_primitive_desc_destroy(pd);
-    return rc;
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->there.from, &from, e, s->in_buf[0]->t.data),
+                       "memory"));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->there.to, &to, e, s->out_buf[0]->t.data),
+                       "memory"));
+    PARE_TRY(make_way(&r->there, false, b, err));
+    if (!s->in_buf[0]->grad)
+        return 0;
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.from, &to, e,
+                                               s->out_buf[0]->grad->t.data), "memory"));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.to, &from, e,
+                                               s->in_buf[0]->grad->t.data), "memory"));
+    return make_way(&r->back, !s->first[0], b, err);
+}
+
+static int go(const struct way *w, struct pare_backend *b, struct pare_err *err)
+{
+    dnnl_exec_arg_t args[] = { { DNNL_ARG_FROM, w->from }, { DNNL_ARG_TO, w->to } };
+
+    return pare_dnnl(err, dnnl_primitive_execute(w->prim, b->onednn->stream, 2, args), "reorder");
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct reorder *r = s->state;
-    dnnl_exec_arg_t args[] = { { DNNL_ARG_FROM, r->from }, { DNNL_ARG_TO, r->to } };
+    return go(&((struct reorder *)s->state)->there, b, err);
+}
 
-    return pare_dnnl(err, dnnl_primitive_execute(r->prim, b->onednn->stream, 2, args), "reorder");
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    return go(&((struct reorder *)s->state)->back, b, err);
+}
+
+static void drop(struct way *w)
+{
+    if (w->prim)
+        dnnl_primitive_destroy(w->prim);
+    if (w->from)
+        dnnl_memory_destroy(w->from);
+    if (w->to)
+        dnnl_memory_destroy(w->to);
 }
 
 static void quit(struct pare_step *s)
 {
     struct reorder *r = s->state;
 
-    if (r->prim)
-        dnnl_primitive_destroy(r->prim);
-    if (r->from)
-        dnnl_memory_destroy(r->from);
-    if (r->to)
-        dnnl_memory_destroy(r->to);
+    drop(&r->there);
+    drop(&r->back);
 }
 
 const struct pare_kernel pare_kernel_reorder = {
@@ -54,5 +115,6 @@ const struct pare_kernel pare_kernel_reorder = {
     .doc = "Between row-major and channel-blocked layouts.",
     .init = init,
     .run = run,
+    .back = back,
     .quit = quit,
 };

@@ -1,0 +1,152 @@
+/* map_train.c - elementwise operators with their gradients, in any layout, in threads.
+ *
+ * One operand, or two of the same shape; both directions go through the operator's map and dmap,
+ * chunk by chunk.
+ */
+#include "../backend.h"
+
+#define CHUNK 2048
+
+struct map {
+    int64_t count;          /* elements, padding lanes included */
+    int64_t channels, rows, length;
+    int block;
+};
+
+static bool small_settings(const struct pare_node *n)
+{
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
+            return false;
+    return true;
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    bool one = n->op->map && n->op->dmap && small_settings(n);
+    bool two = n->op->map2 && n->op->dmap2 && n->n_in == 2 && n->version >= 7;
+    struct map *c;
+    int block = 1;
+
+    if (!v->train || (!one && !two) || n->n_out != 1 || !pare_is_f32(n->out[0]) ||
+        !pare_numel(&n->out[0]->t))
+        return false;
+    for (int i = 0; i < (two ? 2 : 1); i++) {
+        if (!pare_is_f32(n->in[i]) || !pare_same_shape(&n->in[i]->t, &n->out[0]->t) ||
+            pare_is_fixed(n->in[i]))
+            return false;
+        if (pare_block_of(v, n->in[i]) > block)
+            block = pare_block_of(v, n->in[i]);
+    }
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || !pare_step_lists(s, v, two ? 2 : 1, 1, 0))
+        return false;
+    c->block = block;
+    c->count = pare_block_numel(&n->out[0]->t, block);
+    if (block > 1) {
+        c->channels = n->out[0]->t.dim[1];
+        c->rows = n->out[0]->t.dim[0] * ((c->channels + block - 1) / block);
+        c->length = c->count / c->rows;
+    }
+    for (int i = 0; i < s->n_in; i++) {
+        s->in[i] = n->in[i];
+        s->in_block[i] = block;
+    }
+    s->out[0] = n->out[0];
+    s->out_block[0] = block;
+    s->state = c;
+    return true;
+}
+
+/* Lanes beyond the channels are zero, whatever f(0) is. */
+static void clear_padding(const struct map *c, float *y)
+{
+    int64_t blocks = c->block > 1 ? (c->channels + c->block - 1) / c->block : 0;
+    int64_t used = c->block > 1 ? c->channels % c->block : 0;
+
+    if (!used)
+        return;
+    for (int64_t r = blocks - 1; r < c->rows; r += blocks)
+        for (int64_t i = 0; i < c->length; i += c->block)
+            memset(y + r * c->length + i + used, 0,
+                   (size_t)(c->block - used) * sizeof(*y));
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct map *c = s->state;
+    const float *x = pare_f32(&s->in_buf[0]->t);
+    const float *z = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL;
+    float *y = pare_f32(&s->out_buf[0]->t);
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) if (c->count > 16384)
+    for (int64_t i = 0; i < c->count; i += CHUNK) {
+        int64_t n = c->count - i < CHUNK ? c->count - i : CHUNK;
+
+        if (z)
+            s->node->op->map2(s->node, x + i, 1, z + i, 1, y + i, n);
+        else
+            s->node->op->map(s->node, x + i, y + i, n);
+    }
+    clear_padding(c, y);
+    return 0;
+}
+
+static void give(float *grad, const float *piece, int64_t n, bool first)
+{
+    if (first)
+        memcpy(grad, piece, (size_t)n * sizeof(*grad));
+    else
+        for (int64_t i = 0; i < n; i++)
+            grad[i] += piece[i];
+}
+
+static void back_two(struct pare_step *s, int64_t i, int64_t n)
+{
+    const float *a = pare_f32(&s->in_buf[0]->t) + i, *z = pare_f32(&s->in_buf[1]->t) + i;
+    struct pare_buf *ga = s->in_buf[0]->grad, *gz = s->in_buf[1]->grad;
+    float pa[CHUNK], pz[CHUNK];
+
+    s->node->op->dmap2(s->node, a, 1, z, 1, pare_f32(&s->out_buf[0]->grad->t) + i,
+                       ga ? pa : NULL, gz ? pz : NULL, n);
+    if (ga)
+        give(pare_f32(&ga->t) + i, pa, n, s->first[0]);
+    if (gz)
+        give(pare_f32(&gz->t) + i, pz, n, s->first[1]);
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct map *c = s->state;
+    const float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
+    const float *gy = pare_f32(&s->out_buf[0]->grad->t);
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) if (c->count > 16384)
+    for (int64_t i = 0; i < c->count; i += CHUNK) {
+        int64_t n = c->count - i < CHUNK ? c->count - i : CHUNK;
+
+        if (s->n_in > 1) {
+            back_two(s, i, n);
+        } else {
+            float *gx = pare_f32(&s->in_buf[0]->grad->t) + i;
+
+            if (s->first[0])
+                memset(gx, 0, (size_t)n * sizeof(*gx));
+            s->node->op->dmap(s->node, x + i, y + i, gy + i, gx, n);
+        }
+    }
+    for (int k = 0; k < s->n_in; k++)
+        if (s->in_buf[k]->grad)
+            clear_padding(c, pare_f32(&s->in_buf[k]->grad->t));
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_map_train = {
+    .name = "map_train",
+    .doc = "Elementwise operators with their gradients.",
+    .match = match,
+    .run = run,
+    .back = back,
+};

@@ -1,0 +1,362 @@
+/* conv_train.c - Conv with its gradients, by oneDNN.
+ *
+ * Parameters stay row-major in the model; they are brought into the primitives' layouts once a
+ * step for each direction, and their gradient is added up row-major.  What oneDNN cannot add to,
+ * it writes beside, and it is added from there.
+ */
+#include "conv_desc.h"
+
+#include "../../base/simd.h"
+
+/* A primitive with what it runs on. */
+struct prim {
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_t prim;
+    dnnl_exec_arg_t arg[4];
+    int n;
+};
+
+struct conv {
+    struct pare_window win;
+    struct prim fwd, data, weights;     /* forward; gradients of X and of W */
+    struct prim pack, pack_back, unpack;    /* W in; W for the gradient of X; gradient of W out */
+    dnnl_memory_t mem[16];              /* all of them, for quit() */
+    int n_mem;
+    float *gx;                          /* X's gradient when it has to be added */
+    float *gb;                          /* the bias's */
+    bool want_x, want_w;
+};
+
+/* ---- descriptors --------------------------------------------------------------------- */
+
+struct sides {
+    dnnl_memory_desc_t x, y, w, b;
+    struct pare_conv_sides g;
+    bool bias;
+};
+
+static bool make_pd(struct prim *p, const void *desc, const struct pare_view *v,
+                    dnnl_primitive_desc_t hint)
+{
+    if (dnnl_primitive_desc_create(&p->pd, desc, NULL, v->backend->onednn->engine, hint) !=
+        dnnl_success)
+        return false;
+    return !pare_dnnl_slow(p->pd);
+}
+
+static void drop_pd(struct prim *p)
+{
+    if (p->pd)
+        dnnl_primitive_desc_destroy(p->pd);
+    p->pd = NULL;
+}
+
+static bool describe_back(const struct pare_view *v, struct conv *c, struct sides *s)
+{
+    dnnl_convolution_desc_t d;
+
+    if (c->want_x &&
+        (dnnl_dilated_convolution_backward_data_desc_init(
+             &d, dnnl_convolution_direct, &s->x, &s->w, &s->y, s->g.stride, s->g.dilate,
+             s->g.begin, s->g.end) != dnnl_success ||
+         !make_pd(&c->data, &d, v, c->fwd.pd)))
+        return false;
+    return !c->want_w ||
+           (dnnl_dilated_convolution_backward_weights_desc_init(
+                &d, dnnl_convolution_direct, &s->x, &s->w, s->bias ? &s->b : NULL, &s->y,
+                s->g.stride, s->g.dilate, s->g.begin, s->g.end) == dnnl_success &&
+            make_pd(&c->weights, &d, v, c->fwd.pd));
+}
+
+/* All three directions in these layouts of X and Y; 0 leaves the choice to oneDNN. */
+static bool describe(const struct pare_view *v, const struct pare_node *n, struct conv *c, int *in,
+                     int *out)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->win.group);
+    dnnl_convolution_desc_t d;
+    struct sides s;
+
+    s.bias = n->n_in > 2 && n->in[2];
+    pare_dnnl_any(&s.x, x);
+    pare_dnnl_any(&s.y, y);
+    pare_dnnl_any(&s.w, &w);
+    pare_dnnl_any(&s.b, &(struct pare_tensor){ .rank = 1, .dim = { y->dim[1] } });
+    pare_conv_sides(&c->win, &s.g);
+    if ((*in && !pare_dnnl_md(&s.x, x, *in)) || (*out && !pare_dnnl_md(&s.y, y, *out)))
+        return false;
+    if (dnnl_dilated_convolution_forward_desc_init(
+            &d, dnnl_forward_training, dnnl_convolution_direct, &s.x, &s.w,
+            s.bias ? &s.b : NULL, &s.y, s.g.stride, s.g.dilate, s.g.begin, s.g.end) !=
+            dnnl_success ||
+        !make_pd(&c->fwd, &d, v, NULL))
+        return false;
+    s.x = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_src_md, 0);
+    s.y = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_dst_md, 0);
+    *in = pare_dnnl_block(&s.x, x);
+    *out = pare_dnnl_block(&s.y, y);
+    return *in && *out && describe_back(v, c, &s);
+}
+
+static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv *c, int *in,
+                    int *out)
+{
+    int b = v->backend->block;
+    const int tries[][2] = { { 0, 0 }, { 1, b }, { b, b }, { 8, 8 }, { 1, 8 }, { 1, 1 } };
+
+    for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
+        *in = tries[i][0];
+        *out = tries[i][1];
+        if (describe(v, n, c, in, out))
+            return true;
+        drop_pd(&c->fwd);
+        drop_pd(&c->data);
+        drop_pd(&c->weights);
+    }
+    return false;
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pare_err err;
+    struct conv *c;
+    int in, out, n_in;
+
+    if (!v->train || strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
+        !pare_is_fixed(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
+        !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_fixed(n->in[2])))
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || pare_conv_window(n, &c->win, &err))
+        return false;
+    n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
+    c->want_x = v->learns[n->in[0]->id];
+    c->want_w = v->learns[n->in[1]->id] || (n_in > 2 && v->learns[n->in[2]->id]);
+    if (!layouts(v, n, c, &in, &out))
+        return false;
+    s->state = c;
+    if (!pare_step_lists(s, v, n_in, 1, 0))
+        return false;
+    for (int i = 0; i < n_in; i++)
+        s->in[i] = n->in[i];
+    s->out[0] = n->out[0];
+    s->in_block[0] = in;
+    s->out_block[0] = out;
+    return true;
+}
+
+/* ---- primitives ------------------------------------------------------------------------ */
+
+/* Memory of a descriptor over `data`, or over new memory when that is NULL. */
+static int memory(struct conv *c, struct pare_backend *b, const dnnl_memory_desc_t *md, void *data,
+                  dnnl_memory_t *m, struct pare_err *err)
+{
+    if (!data)
+        data = pare_alloc(b->arena, dnnl_memory_desc_get_size(md), 1);
+    if (!data)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a convolution");
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(m, md, b->onednn->engine, data), "memory"));
+    c->mem[c->n_mem++] = *m;
+    return 0;
+}
+
+static void argument(struct prim *p, int id, dnnl_memory_t m)
+{
+    p->arg[p->n++] = (dnnl_exec_arg_t){ id, m };
+}
+
+static int finish(struct prim *p, struct pare_err *err)
+{
+    return pare_dnnl(err, dnnl_primitive_create(&p->prim, p->pd), "convolution");
+}
+
+/* From one layout to another, adding to what is there when `add`. */
+static int reorder(struct prim *p, struct pare_backend *b, dnnl_memory_t from, dnnl_memory_t to,
+                   bool add, struct pare_err *err)
+{
+    const dnnl_memory_desc_t *f, *t;
+    dnnl_engine_t e = b->onednn->engine;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    int rc;
+
+    dnnl_memory_get_memory_desc(from, &f);
+    dnnl_memory_get_memory_desc(to, &t);
+    rc = pare_dnnl(err, dnnl_primitive_attr_create(&attr), "weights");
+    if (!rc && add) {
+        rc = pare_dnnl(err, dnnl_post_ops_create(&ops), "weights");
+        if (!rc)
+            rc = pare_dnnl(err, dnnl_post_ops_append_sum(ops, 1), "weights");
+        if (!rc)
+            rc = pare_dnnl(err, dnnl_primitive_attr_set_post_ops(attr, ops), "weights");
+    }
+    if (!rc)
+        rc = pare_dnnl(err, dnnl_reorder_primitive_desc_create(&p->pd, f, e, t, e, attr),
+                       "weights");
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    if (rc)
+        return rc;
+    argument(p, DNNL_ARG_FROM, from);
+    argument(p, DNNL_ARG_TO, to);
+    return finish(p, err);
+}
+
+static const dnnl_memory_desc_t *md_of(const struct prim *p, dnnl_query_t what, int i)
+{
+    return dnnl_primitive_desc_query_md(p->pd, what, i);
+}
+
+static int init_forward(struct pare_step *s, struct pare_backend *b, dnnl_memory_t plain,
+                        struct pare_err *err)
+{
+    struct conv *c = s->state;
+    dnnl_memory_t x, w, y, bias;
+
+    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
+    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 0), NULL, &w, err));
+    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->t.data, &y, err));
+    PARE_TRY(reorder(&c->pack, b, plain, w, false, err));
+    argument(&c->fwd, DNNL_ARG_SRC, x);
+    argument(&c->fwd, DNNL_ARG_WEIGHTS, w);
+    argument(&c->fwd, DNNL_ARG_DST, y);
+    if (s->n_in > 2) {
+        PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 1), s->in[2]->t.data, &bias,
+                        err));
+        argument(&c->fwd, DNNL_ARG_BIAS, bias);
+    }
+    return finish(&c->fwd, err);
+}
+
+static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t plain,
+                     dnnl_memory_t gy, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    dnnl_memory_t gx, w;
+
+    if (!s->first[0]) {
+        c->gx = pare_alloc(b->arena, s->in_buf[0]->bytes, 1);
+        if (!c->gx)
+            return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
+    }
+    PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_diff_src_md, 0),
+                    c->gx ? (void *)c->gx : s->in_buf[0]->grad->t.data, &gx, err));
+    PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_weights_md, 0), NULL, &w, err));
+    PARE_TRY(reorder(&c->pack_back, b, plain, w, false, err));
+    argument(&c->data, DNNL_ARG_DIFF_DST, gy);
+    argument(&c->data, DNNL_ARG_WEIGHTS, w);
+    argument(&c->data, DNNL_ARG_DIFF_SRC, gx);
+    return finish(&c->data, err);
+}
+
+static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory_t gy,
+                        const dnnl_memory_desc_t *plain, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    dnnl_memory_t x, gw, to, gb;
+
+    PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
+    PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 0), NULL, &gw, err));
+    argument(&c->weights, DNNL_ARG_SRC, x);
+    argument(&c->weights, DNNL_ARG_DIFF_DST, gy);
+    argument(&c->weights, DNNL_ARG_DIFF_WEIGHTS, gw);
+    if (s->n_in > 2) {
+        c->gb = pare_alloc(b->arena, (size_t)s->in[2]->t.dim[0], sizeof(*c->gb));
+        if (!c->gb)
+            return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
+        PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 1), c->gb, &gb, err));
+        argument(&c->weights, DNNL_ARG_DIFF_BIAS, gb);
+    }
+    if (s->in_buf[1]->grad) {
+        PARE_TRY(memory(c, b, plain, s->in_buf[1]->grad->t.data, &to, err));
+        PARE_TRY(reorder(&c->unpack, b, gw, to, true, err));
+    }
+    return finish(&c->weights, err);
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    dnnl_memory_desc_t md;
+    dnnl_memory_t plain, gy;
+
+    PARE_TRY(pare_conv_weight_md(&s->in[1]->t, c->win.group, &md, err));
+    PARE_TRY(memory(c, b, &md, s->in[1]->t.data, &plain, err));
+    PARE_TRY(init_forward(s, b, plain, err));
+    if (!c->want_x && !c->want_w)
+        return 0;
+    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->grad->t.data, &gy,
+                    err));
+    if (c->want_x)
+        PARE_TRY(init_data(s, b, plain, gy, err));
+    return c->want_w ? init_weights(s, b, gy, &md, err) : 0;
+}
+
+/* ---- running --------------------------------------------------------------------------- */
+
+static int execute(const struct prim *p, struct pare_backend *b, struct pare_err *err)
+{
+    return pare_dnnl(err, dnnl_primitive_execute(p->prim, b->onednn->stream, p->n, p->arg),
+                     "convolution");
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+
+    PARE_TRY(execute(&c->pack, b, err));
+    return execute(&c->fwd, b, err);
+}
+
+PARE_SIMD static void add(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+
+    if (c->want_w) {
+        PARE_TRY(execute(&c->weights, b, err));
+        if (s->in_buf[1]->grad)
+            PARE_TRY(execute(&c->unpack, b, err));
+        if (c->gb && s->in_buf[2]->grad)
+            add(pare_f32(&s->in_buf[2]->grad->t), c->gb, s->in[2]->t.dim[0]);
+    }
+    if (c->want_x) {
+        PARE_TRY(execute(&c->pack_back, b, err));
+        PARE_TRY(execute(&c->data, b, err));
+        if (c->gx)
+            add(pare_f32(&s->in_buf[0]->grad->t), c->gx,
+                (int64_t)(s->in_buf[0]->bytes / sizeof(float)));
+    }
+    return 0;
+}
+
+static void quit(struct pare_step *s)
+{
+    struct conv *c = s->state;
+    struct prim *all[] = { &c->fwd, &c->data, &c->weights, &c->pack, &c->pack_back, &c->unpack };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        if (all[i]->prim)
+            dnnl_primitive_destroy(all[i]->prim);
+        drop_pd(all[i]);
+    }
+    for (int i = 0; i < c->n_mem; i++)
+        dnnl_memory_destroy(c->mem[i]);
+}
+
+const struct pare_kernel pare_kernel_conv_train = {
+    .name = "conv_train",
+    .doc = "Convolution with its gradients, by oneDNN.",
+    .match = match,
+    .init = init,
+    .run = run,
+    .back = back,
+    .quit = quit,
+};

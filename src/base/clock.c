@@ -1,0 +1,12 @@
+/* clock.c - time for measurements. */
+#include "clock.h"
+
+#include <time.h>
+
+double pare_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

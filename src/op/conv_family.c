@@ -1,0 +1,235 @@
+/* conv_family.c - the three sums that convolutions and their gradients are made of.
+ *
+ * Planes are taken in pairs, one of x and one of y; for each tap the innermost loop runs along a
+ * row of outputs, so that it vectorises.
+ */
+#include "conv_family.h"
+
+/* Where each output reads just the input below it, a plane is one long row. */
+static void flatten(struct pare_window *w)
+{
+    for (int i = 0; i < 3; i++)
+        if (w->kernel[i] != 1 || w->stride[i] != 1 || w->pad_begin[i] || w->in[i] != w->out[i])
+            return;
+    w->in[2] *= w->in[0] * w->in[1];
+    w->out[2] = w->in[2];
+    w->in[0] = w->in[1] = w->out[0] = w->out[1] = 1;
+}
+
+/* A step is set only where there is a second row: then it is inside the plane, and else it might
+ * not even fit its type. */
+static void find_tap(const struct pare_window *w, const int64_t *k, struct pare_tap *t)
+{
+    int64_t x_row[3] = { w->in[1] * w->in[2], w->in[2], 1 };
+    int64_t y_row[3] = { w->out[1] * w->out[2], w->out[2], 1 };
+
+    memset(t, 0, sizeof(*t));
+    for (int i = 0; i < 3; i++) {
+        int64_t lo, hi;
+
+        pare_window_span(w, i, k[i], &lo, &hi);
+        if (lo == hi) {
+            memset(t->n, 0, sizeof(t->n));
+            return;
+        }
+        t->n[i] = hi - lo;
+        t->x += (lo * w->stride[i] - w->pad_begin[i] + k[i] * w->dilation[i]) * x_row[i];
+        t->y += lo * y_row[i];
+        if (i < 2 && t->n[i] > 1) {
+            t->x_step[i] = w->stride[i] * x_row[i];
+            t->y_step[i] = y_row[i];
+        }
+    }
+}
+
+int pare_conv_start(struct pare_conv *c, const struct pare_window *w, const struct pare_tensor *x,
+                    const struct pare_tensor *kernel, struct pare_arena *a, struct pare_err *err)
+{
+    struct pare_window win = *w;
+    struct pare_tap *t;
+
+    pare_window_3d(&win);
+    flatten(&win);
+    memset(c, 0, sizeof(*c));
+    c->N = x->dim[0];
+    c->group = win.group;
+    c->C = kernel->dim[1];
+    c->M = kernel->dim[0] / win.group;
+    c->x_plane = win.in[0] * win.in[1] * win.in[2];
+    c->y_plane = win.out[0] * win.out[1] * win.out[2];
+    c->stride = win.stride[2];
+    if (!pare_numel(kernel) || !c->x_plane || !c->y_plane)
+        c->N = 0; /* nothing to add up; and the taps of an empty kernel have no limit */
+    if (!c->N)
+        return 0;
+    c->taps = win.kernel[0] * win.kernel[1] * win.kernel[2];
+    c->tap = t = pare_alloc_raw(a, (size_t)c->taps, sizeof(*t));
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %lld taps", (long long)c->taps);
+    for (int64_t d = 0; d < win.kernel[0]; d++)
+        for (int64_t h = 0; h < win.kernel[1]; h++)
+            for (int64_t i = 0; i < win.kernel[2]; i++)
+                find_tap(&win, (int64_t[]){ d, h, i }, t++);
+    return 0;
+}
+
+/* ---- pairs of planes ----------------------------------------------------------- */
+
+PARE_SIMD static void gather(const struct pare_conv *c, const float *x, const float *w, float *y)
+{
+    int64_t s = c->stride;
+
+    for (int64_t k = 0; k < c->taps; k++) {
+        const struct pare_tap *t = &c->tap[k];
+        float f = w[k];
+
+        for (int64_t d = 0; d < t->n[0]; d++)
+            for (int64_t h = 0; h < t->n[1]; h++) {
+                const float *from = x + t->x + d * t->x_step[0] + h * t->x_step[1];
+                float *to = y + t->y + d * t->y_step[0] + h * t->y_step[1];
+
+                if (s == 1)
+                    for (int64_t i = 0; i < t->n[2]; i++)
+                        to[i] += f * from[i];
+                else
+                    for (int64_t i = 0; i < t->n[2]; i++)
+                        to[i] += f * from[i * s];
+            }
+    }
+}
+
+PARE_SIMD static void scatter(const struct pare_conv *c, const float *y, const float *w, float *x)
+{
+    int64_t s = c->stride;
+
+    for (int64_t k = 0; k < c->taps; k++) {
+        const struct pare_tap *t = &c->tap[k];
+        float f = w[k];
+
+        for (int64_t d = 0; d < t->n[0]; d++)
+            for (int64_t h = 0; h < t->n[1]; h++) {
+                const float *from = y + t->y + d * t->y_step[0] + h * t->y_step[1];
+                float *to = x + t->x + d * t->x_step[0] + h * t->x_step[1];
+
+                if (s == 1)
+                    for (int64_t i = 0; i < t->n[2]; i++)
+                        to[i] += f * from[i];
+                else
+                    for (int64_t i = 0; i < t->n[2]; i++)
+                        to[i * s] += f * from[i];
+            }
+    }
+}
+
+/* Rows are summed in float32, eight or more partial sums at a time; their sums in double. */
+PARE_SIMD static void correlate(const struct pare_conv *c, const float *x, const float *y, float *w)
+{
+    int64_t s = c->stride;
+
+    for (int64_t k = 0; k < c->taps; k++) {
+        const struct pare_tap *t = &c->tap[k];
+        double sum = 0;
+
+        for (int64_t d = 0; d < t->n[0]; d++)
+            for (int64_t h = 0; h < t->n[1]; h++) {
+                const float *a = x + t->x + d * t->x_step[0] + h * t->x_step[1];
+                const float *b = y + t->y + d * t->y_step[0] + h * t->y_step[1];
+                float row = 0;
+
+                if (s == 1) {
+#pragma omp simd reduction(+ : row)
+                    for (int64_t i = 0; i < t->n[2]; i++)
+                        row += a[i] * b[i];
+                } else {
+#pragma omp simd reduction(+ : row)
+                    for (int64_t i = 0; i < t->n[2]; i++)
+                        row += a[i * s] * b[i];
+                }
+                sum += (double)row;
+            }
+        w[k] += (float)sum;
+    }
+}
+
+/* ---- tensors --------------------------------------------------------------------- */
+
+/* The planes of a pair: sample i, output channel m of all groups, input channel k of its group. */
+struct pair {
+    int64_t x, y, w;
+};
+
+static struct pair pair(const struct pare_conv *c, int64_t i, int64_t m, int64_t k)
+{
+    return (struct pair){
+        .x = ((i * c->group + m / c->M) * c->C + k) * c->x_plane,
+        .y = (i * c->group * c->M + m) * c->y_plane,
+        .w = (m * c->C + k) * c->taps,
+    };
+}
+
+void pare_conv_gather(const struct pare_conv *c, const float *x, const float *w, float *y)
+{
+    for (int64_t i = 0; i < c->N; i++)
+        for (int64_t m = 0; m < c->group * c->M; m++)
+            for (int64_t k = 0; k < c->C; k++) {
+                struct pair p = pair(c, i, m, k);
+
+                gather(c, x + p.x, w + p.w, y + p.y);
+            }
+}
+
+void pare_conv_scatter(const struct pare_conv *c, const float *y, const float *w, float *x)
+{
+    for (int64_t i = 0; i < c->N; i++)
+        for (int64_t g = 0; g < c->group; g++)
+            for (int64_t k = 0; k < c->C; k++)
+                for (int64_t m = g * c->M; m < (g + 1) * c->M; m++) {
+                    struct pair p = pair(c, i, m, k);
+
+                    scatter(c, y + p.y, w + p.w, x + p.x);
+                }
+}
+
+void pare_conv_correlate(const struct pare_conv *c, const float *x, const float *y, float *w)
+{
+    for (int64_t i = 0; i < c->N; i++)
+        for (int64_t m = 0; m < c->group * c->M; m++)
+            for (int64_t k = 0; k < c->C; k++) {
+                struct pair p = pair(c, i, m, k);
+
+                correlate(c, x + p.x, y + p.y, w + p.w);
+            }
+}
+
+/* ---- the bias ---------------------------------------------------------------------- */
+
+void pare_conv_fill(const struct pare_tensor *y, const struct pare_value *b)
+{
+    int64_t planes = pare_numel(y) ? y->dim[0] * y->dim[1] : 0;
+    int64_t plane = planes ? pare_numel(y) / planes : 0;
+    float *to = pare_f32(y);
+
+    for (int64_t i = 0; i < planes; i++, to += plane) {
+        float v = b ? pare_f32(&b->t)[i % y->dim[1]] : 0;
+
+        for (int64_t k = 0; k < plane; k++)
+            to[k] = v;
+    }
+}
+
+void pare_conv_fill_back(const struct pare_value *y, const struct pare_value *b)
+{
+    int64_t planes = pare_numel(&y->t) ? y->t.dim[0] * y->t.dim[1] : 0;
+    int64_t plane = planes ? pare_numel(&y->t) / planes : 0;
+    const float *from = pare_f32(&y->grad);
+
+    if (!b || !b->grad.data)
+        return;
+    for (int64_t i = 0; i < planes; i++, from += plane) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < plane; k++)
+            sum += (double)from[k];
+        pare_f32(&b->grad)[i % y->t.dim[1]] += (float)sum;
+    }
+}

@@ -1,0 +1,243 @@
+/* backward.c - training plans: which values learn, where gradients live, and the way back. */
+#include "plan.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "../base/clock.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+}
+
+/* ---- which values learn ------------------------------------------------------------ */
+
+/* Parameters are no constants of this graph, so nothing computed from them is folded. */
+int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err)
+{
+    p->param = pare_alloc(p->arena, (size_t)o->n_names, sizeof(*p->param));
+    p->learns = pare_alloc(p->arena, (size_t)p->graph->n_values, sizeof(*p->learns));
+    if (!p->param || !p->learns)
+        return no_memory(err);
+    for (int i = 0; i < o->n_names; i++) {
+        struct pare_value *v = pare_graph_find(p->graph, o->names[i]);
+
+        if (!v || !(v->flags & PARE_V_OWNED) || v->t.dtype != PARE_F32)
+            return pare_fail(err, PARE_ECONFIG, "'%s' is no float32 initializer that can be trained",
+                             o->names[i]);
+        v->flags = (v->flags & ~(unsigned)PARE_V_CONST) | PARE_V_PARAM;
+        if (o->grad)
+            p->param[p->n_params].grad = o->grad[i];
+        p->param[p->n_params++].value = v;
+    }
+    return 0;
+}
+
+static bool is_float(const struct pare_value *v)
+{
+    return v && v->t.dtype == PARE_F32;
+}
+
+/* A gradient is wanted where a parameter comes in and the loss goes out. */
+int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
+{
+    struct pare_graph *g = p->graph;
+    bool *feeds = pare_alloc(p->scratch, (size_t)g->n_values, sizeof(*feeds));
+
+    if (!feeds)
+        return no_memory(err);
+    for (int i = 0; i < p->n_params; i++)
+        p->learns[p->param[i].value->id] = true;
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i];
+        bool any = false;
+
+        for (int k = 0; k < n->n_in; k++)
+            any |= n->in[k] && p->learns[n->in[k]->id] && is_float(n->in[k]);
+        for (int k = 0; k < n->n_out; k++)
+            if (any && n->op && n->op->backward && is_float(n->out[k]))
+                p->learns[n->out[k]->id] = true;
+    }
+    if (!g->n_out || !p->learns[g->out[0]->id])
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "no parameter has a gradient: output '%s' cannot be traced back to one",
+                         g->n_out ? g->out[0]->name : "");
+    feeds[g->out[0]->id] = true;
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        struct pare_node *n = g->node[i];
+        bool any = false;
+
+        for (int k = 0; k < n->n_out; k++)
+            any |= n->out[k] && feeds[n->out[k]->id] && p->learns[n->out[k]->id];
+        for (int k = 0; k < n->n_in; k++)
+            if (any && n->in[k] && is_float(n->in[k]))
+                feeds[n->in[k]->id] = true;
+    }
+    for (int i = 0; i < g->n_values; i++)
+        p->learns[i] &= feeds[i];
+    for (int i = 0; i < p->n_params; i++)
+        p->param[i].reached = p->learns[p->param[i].value->id];
+    return 0;
+}
+
+/* ---- where gradients live ----------------------------------------------------------- */
+
+/* Parameters' gradients are kept between steps, so they have memory of their own. */
+static int param_grads(struct pare_plan *p, struct pare_err *err)
+{
+    for (int i = 0; i < p->n_params; i++) {
+        struct pare_param *q = &p->param[i];
+
+        if (!q->grad.data)
+            PARE_TRY(pare_tensor_new(p->arena, &q->grad, PARE_F32, q->value->t.rank,
+                                     q->value->t.dim, err));
+        for (struct pare_buf *b = p->buf[q->value->id]; b && q->reached; b = b->next)
+            if (b->grad && b->block == 1) {
+                b->grad->fixed = true;
+                b->grad->t.data = q->grad.data;
+            }
+    }
+    return 0;
+}
+
+static int add_grad(struct pare_plan *p, struct pare_buf *b, struct pare_err *err)
+{
+    struct pare_buf *g = pare_alloc(p->arena, 1, sizeof(*g));
+    struct pare_buf **all = pare_grow(p->arena, p->all, p->n_bufs, &p->cap_bufs, sizeof(*all));
+
+    if (!g || !all)
+        return no_memory(err);
+    *g = *b;
+    g->root = g;
+    g->next = g->grad = NULL;
+    g->born = -1;
+    g->dies = 0;
+    g->fixed = false;
+    g->is_grad = true;
+    g->t.data = NULL;
+    p->all = all;
+    p->all[p->n_bufs++] = g;
+    b->grad = g;
+    return 0;
+}
+
+static struct pare_buf *root_of(struct pare_buf *b)
+{
+    while (b->root != b)
+        b = b->root;
+    return b;
+}
+
+/* The first step on the way back that writes a gradient; output 0's is written by the loss.  Views
+ * do not write when they share. */
+static int mark_first(struct pare_plan *p, struct pare_err *err)
+{
+    for (int i = 0; i < p->n_steps; i++) {
+        struct pare_step *s = p->step[i];
+
+        s->first = pare_alloc(p->arena, (size_t)s->n_in, sizeof(bool));
+        if (!s->first)
+            return no_memory(err);
+    }
+    for (int i = 0; i < p->n_bufs; i++)
+        p->all[i]->written = false;
+    for (struct pare_buf *b = p->buf[p->graph->out[0]->id]; b; b = b->next)
+        if (b->grad && b->block == 1)
+            root_of(b->grad)->written = true;
+    for (int i = 0; i < p->n_params; i++)
+        for (struct pare_buf *b = p->buf[p->param[i].value->id]; b; b = b->next)
+            if (b->grad && b->grad->fixed)
+                b->grad->written = true;        /* zeroed at the start */
+    for (int i = p->n_steps - 1; i >= 0; i--)
+        for (int k = 0; k < p->step[i]->n_in; k++) {
+            struct pare_buf *g = p->step[i]->in_buf[k]->grad;
+
+            if (!g || root_of(g)->written)
+                continue;
+            root_of(g)->written = true;
+            p->step[i]->first[k] = true;
+        }
+    return 0;
+}
+
+int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
+{
+    int n = p->n_bufs;
+
+    for (int i = 0; i < p->n_steps; i++)
+        if (p->step[i]->kernel == &pare_kernel_dynamic)
+            for (int k = 0; k < p->step[i]->n_out; k++)
+                if (p->learns[p->step[i]->out[k]->id])
+                    return pare_fail(err, PARE_EUNSUPPORTED,
+                                     "node '%s' (%s) cannot be trained: its shape depends on data",
+                                     p->step[i]->node->name, p->step[i]->node->type);
+    for (int i = 0; i < n; i++)
+        if (p->learns[p->all[i]->value->id])
+            PARE_TRY(add_grad(p, p->all[i], err));
+    for (int i = 0; i < n; i++)     /* layouts that are the same bytes */
+        if (p->all[i]->grad && p->all[i]->root != p->all[i] && p->all[i]->root->grad)
+            p->all[i]->grad->root = p->all[i]->root->grad;
+    return param_grads(p, err);
+}
+
+/* Once memory is placed: plain kernels find gradients in the values; saved state. */
+int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err)
+{
+    PARE_TRY(mark_first(p, err));
+    for (int i = 0; i < p->n_bufs; i++) {
+        struct pare_buf *b = p->all[i];
+
+        if (b->grad && b->block == 1)
+            b->value->grad = b->grad->t;
+    }
+    for (int i = 0; i < p->n_steps; i++) {
+        struct pare_node *n = p->step[i]->node;
+
+        if (!n || !n->op->save)
+            continue;
+        n->save = pare_alloc(p->arena, n->op->save(n), 1);
+        if (!n->save)
+            return no_memory(err);
+    }
+    return 0;
+}
+
+/* ---- running ------------------------------------------------------------------------ */
+
+float *pare_plan_out_grad(struct pare_plan *p)
+{
+    return pare_f32(&p->graph->out[0]->grad);
+}
+
+static bool has_work(const struct pare_step *s)
+{
+    for (int k = 0; k < s->n_in; k++)
+        if (s->in_buf[k]->grad)
+            return true;
+    return false;
+}
+
+int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
+{
+    int rc = 0, threads = omp_get_max_threads();
+
+    for (int i = 0; i < p->n_params; i++)
+        memset(p->param[i].grad.data, 0, (size_t)pare_numel(&p->param[i].grad) * sizeof(float));
+    omp_set_num_threads(p->backend.threads);
+    for (int i = p->n_steps - 1; i >= 0 && !rc; i--) {
+        struct pare_step *s = p->step[i];
+        double start = p->profile ? pare_now() : 0;
+
+        if (!has_work(s))
+            continue;
+        rc = s->kernel->back(s, &p->backend, err);
+        if (p->profile)
+            s->back_seconds += pare_now() - start;
+        if (rc)
+            pare_at(err, rc, "gradient of node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
+                    s->node ? s->node->type : "reorder");
+    }
+    omp_set_num_threads(threads);
+    return rc;
+}
