@@ -41,11 +41,12 @@ struct pare_loader {
 
     int64_t epoch, at; /* the caller's: what next() gives next */
     int turn;          /* ... from this slot */
+    bool threaded, started;
 
     pthread_mutex_t lock; /* of what follows, and of slot[].state */
     pthread_cond_t changed;
     pthread_t thread;
-    bool threaded, started, busy, quit, drop;
+    bool busy, quit, drop;
     int64_t wanted;              /* the epoch that the caller is in */
     int64_t make_epoch, make_at; /* what is prepared next */
     int make_turn;
