@@ -92,41 +92,58 @@ static bool corners(const struct span *s, int64_t b, int64_t k, int64_t *at, dou
     return true;
 }
 
-static float pool(const float *x, const struct span *s, const int64_t *bin, bool max)
+/* An image plane of X and its gradient (NULL forward), a bin, and what it gets of its samples. */
+struct bin {
+    const float *x;
+    float *gx;
+    const struct span *s;
+    int64_t at[2];
+    bool max;
+};
+
+/* The result of one bin; for gx, g times its derivative is added. */
+static float pool(const struct bin *b, double g)
 {
-    double sum = 0, best = -INFINITY;
-    int64_t count = s[0].samples * s[1].samples;
+    const struct span *s = b->s;
+    double sum = 0, best = -INFINITY, best_weight = 0;
+    int64_t count = s[0].samples * s[1].samples, best_at = 0;
 
     for (int64_t i = 0; i < s[0].samples; i++)
         for (int64_t j = 0; j < s[1].samples; j++) {
             int64_t h[2], w[2];
             double wh[2], ww[2];
-            bool in = corners(&s[0], bin[0], i, h, wh) && corners(&s[1], bin[1], j, w, ww);
+            bool in = corners(&s[0], b->at[0], i, h, wh) && corners(&s[1], b->at[1], j, w, ww);
 
-            if (!in)
-                best = best < 0 ? 0 : best;
+            if (!in && best < 0)
+                best = best_weight = 0;
             for (int k = 0; k < 4 && in; k++) {
-                double v = wh[k / 2] * ww[k % 2] * (double)x[h[k / 2] * s[1].size + w[k % 2]];
+                int64_t at = h[k / 2] * s[1].size + w[k % 2];
+                double weight = wh[k / 2] * ww[k % 2], v = weight * (double)b->x[at];
 
                 sum += v;
-                best = v > best ? v : best;
+                if (b->gx && !b->max)
+                    b->gx[at] += (float)(g * weight / (double)count);
+                if (v > best)
+                    best = v, best_weight = weight, best_at = at;
             }
         }
     if (!count)
         return 0;
-    return (float)(max ? best : sum / (double)count);
+    if (b->gx && b->max)
+        b->gx[best_at] += (float)(g * best_weight);
+    return (float)(b->max ? best : sum / (double)count);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+/* Every bin of every region, forward into y, or with y NULL back from gy into gx. */
+static int pool_all(const struct pare_node *n, float *y, const float *gy, float *gx,
+                    struct pare_err *err)
 {
     const struct roi_align *a = n->attr;
-    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    const struct pare_tensor *x = &n->in[0]->t, *out = &n->out[0]->t;
     const float *roi = pare_f32(&n->in[1]->t);
-    int64_t C = x->dim[1], plane = x->dim[2] * x->dim[3], bins = y->dim[2] * y->dim[3];
-    float *out = pare_f32(y);
+    int64_t C = x->dim[1], plane = x->dim[2] * x->dim[3], bins = out->dim[2] * out->dim[3], i = 0;
 
-    (void)ctx;
-    for (int64_t r = 0; r < y->dim[0] && C; r++, roi += 4) {
+    for (int64_t r = 0; r < out->dim[0] && C; r++, roi += 4) {
         int64_t image = pare_i64(&n->in[2]->t)[r];
         struct span s[2];
 
@@ -136,13 +153,34 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
         PARE_TRY(find_span(n, (double)roi[1], (double)roi[3], 2, &s[0], err));
         PARE_TRY(find_span(n, (double)roi[0], (double)roi[2], 3, &s[1], err));
         for (int64_t c = 0; c < C; c++)
-            for (int64_t b = 0; b < bins; b++) {
-                int64_t bin[2] = { b / y->dim[3], b % y->dim[3] };
+            for (int64_t k = 0; k < bins; k++, i++) {
+                int64_t at = (image * C + c) * plane;
+                struct bin b = { .x = pare_f32(x) + at, .gx = gx ? gx + at : NULL, .s = s,
+                                 .at = { k / out->dim[3], k % out->dim[3] },
+                                 .max = a->mode[0] == 'm' };
+                float v = pool(&b, gy ? (double)gy[i] : 0);
 
-                *out++ = pool(pare_f32(x) + (image * C + c) * plane, s, bin, a->mode[0] == 'm');
+                if (y)
+                    y[i] = v;
             }
     }
     return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    (void)ctx;
+    return pool_all(n, pare_f32(&n->out[0]->t), NULL, NULL, err);
+}
+
+/* Regions get no gradient: they are proposals, which other losses train. */
+static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+
+    (void)ctx;
+    return gx && gy ? pool_all(n, NULL, gy, gx, err) : 0;
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -165,6 +203,7 @@ const struct pare_op pare_op_roi_align = {
     .attr_size = sizeof(struct roi_align),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .settings = 0x6,
 };
