@@ -30,6 +30,7 @@ struct pare_arena {
     struct block *top;
     struct block *spare;    /* kept by pare_rewind */
     size_t block_bytes;
+    bool failed;
 };
 
 int pare_oom_countdown;
@@ -79,8 +80,10 @@ static int push_block(struct pare_arena *a, size_t need)
         a->spare = NULL;
     else
         b = new_block(a, need);
-    if (!b)
+    if (!b) {
+        a->failed = true;
         return PARE_ENOMEM;
+    }
     b->used = 0;
     b->next = a->top;
     a->top = b;
@@ -95,6 +98,7 @@ struct pare_arena *pare_arena_new(size_t block_bytes)
         return NULL;
     a->top = a->spare = NULL;
     a->block_bytes = block_bytes;
+    a->failed = false;
     return a;
 }
 
@@ -147,6 +151,11 @@ void pare_arena_free(struct pare_arena *a)
     free(a);
 }
 
+bool pare_arena_failed(const struct pare_arena *a)
+{
+    return a->failed;
+}
+
 size_t pare_arena_bytes(const struct pare_arena *a)
 {
     size_t sum = a->spare ? a->spare->cap : 0;
@@ -166,6 +175,10 @@ void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
     bytes = (n * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (!bytes)
         bytes = ALIGN;
+    if (pare_oom_countdown < 0 && ++pare_oom_countdown == 0) {
+        a->failed = true;
+        return NULL;
+    }
     if (!a->top || a->top->cap - a->top->used < bytes)
         if (push_block(a, bytes))
             return NULL;
