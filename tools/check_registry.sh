@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_registry.sh - every operator, kernel and command is one file, one descriptor and one line
+# check_registry.sh - every operator, kernel, loss, ... is one file, one descriptor and one line
 # in its .def list, all three under the same name.
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ complain() {
 }
 
 # registry LIST MACRO FILES STRUCT PREFIX [NOT_LISTED...]
-# FILES is a find expression's root; the file of NAME is named NAME.c or, for commands, cmd_NAME.c.
+# FILES is a find expression's root; the file of NAME is named NAME.c or, say for commands, cmd_NAME.c.
 registry() {
     list=$1 macro=$2 root=$3 struct=$4 lead=$5
     shift 5
@@ -36,5 +36,10 @@ registry() {
 
 registry src/op/ops.def OP src/op pare_op ""
 registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
+registry src/data/sources.def SOURCE src/data pare_source ""
+registry src/train/losses.def LOSS src/train pare_loss loss_
+registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_
+registry src/train/schedules.def SCHEDULE src/train pare_schedule schedule_
+registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/commands.def COMMAND src/cli pare_command cmd_
 exit $bad

@@ -423,7 +423,7 @@ int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p)
 /* ---- the model ---------------------------------------------------------------------------- */
 
 static int list_io(struct pare_build *b, Onnx__ValueInfoProto **info, size_t n,
-                   const struct pare_graph *skip, struct pare_io **io)
+                   const struct pare_graph *g, struct pare_io **io)
 {
     int count = 0;
 
@@ -433,7 +433,7 @@ static int list_io(struct pare_build *b, Onnx__ValueInfoProto **info, size_t n,
         return -1;
     }
     for (size_t i = 0; i < n; i++) {
-        const struct pare_value *v = pare_map_get(&skip->names, str(info[i]->name));
+        const struct pare_value *v = pare_map_get(&g->names, str(info[i]->name));
 
         if (io == &b->m->in && (!v || !(v->flags & PARE_V_INPUT)))
             continue;

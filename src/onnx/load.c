@@ -9,7 +9,7 @@
 
 #include "wire.h"
 
-static struct pare_model *new_model(struct pare_err *err)
+struct pare_model *pare_model_empty(struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *m = a ? pare_alloc(a, 1, sizeof(*m)) : NULL;
@@ -90,7 +90,7 @@ static int report(struct pare_model *m, const char *path, int rc, struct pare_er
 int pare_model_parse(const void *data, size_t len, const char *dir, struct pare_model **model,
                      struct pare_err *err)
 {
-    struct pare_model *m = new_model(err);
+    struct pare_model *m = pare_model_empty(err);
     int rc;
 
     *model = NULL;
@@ -118,7 +118,7 @@ static int set_path(struct pare_model *m, const char *path, struct pare_err *err
 
 int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err)
 {
-    struct pare_model *m = new_model(err);
+    struct pare_model *m = pare_model_empty(err);
     struct pare_pages *pages = NULL;
     int fd, rc;
 

@@ -5,6 +5,7 @@
 #define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, x > 0 ? (uint64_t)x : 0 - (uint64_t)x)
 
 PARE_MAP(fabsf(x))
+PARE_DMAP(x > 0 ? g : x < 0 ? -g : 0)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, fabs(x)) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_abs = {
@@ -18,6 +19,8 @@ const struct pare_op pare_op_abs = {
     .max_out = 1,
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

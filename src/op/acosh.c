@@ -2,6 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP_CALL(acoshf(x))
+PARE_DMAP(g / sqrtf((x - 1) * (x + 1)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, acosh(x)))
 
 const struct pare_op pare_op_acosh = {
@@ -15,6 +16,8 @@ const struct pare_op pare_op_acosh = {
     .max_out = 1,
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

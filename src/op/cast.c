@@ -220,5 +220,6 @@ const struct pare_op pare_op_cast = {
     .attr_size = sizeof(struct cast),
     .infer = infer,
     .forward = forward,
+    .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
 };

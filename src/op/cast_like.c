@@ -44,5 +44,6 @@ const struct pare_op pare_op_cast_like = {
     .attr_size = sizeof(struct cast_like),
     .infer = infer,
     .forward = forward,
+    .backward = pare_backward_copy,
     .ties = ties,
 };

@@ -17,6 +17,7 @@ static inline double alpha(const struct pare_node *n)
 }
 
 PARE_MAP_WITH(x < 0 ? a * pare_expm1f(x / a) : x, const float a = (float)alpha(n))
+PARE_DMAP_WITH(x > 0 ? g : g * (y / a + 1), const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x / alpha(n)) : x))
 
 const struct pare_op pare_op_celu = {
@@ -32,6 +33,8 @@ const struct pare_op pare_op_celu = {
     .attr_size = sizeof(struct celu),
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

@@ -59,6 +59,9 @@ PARE_SIMD static void map(const struct pare_node *n, const float *x, float *y, i
     }
 }
 
+PARE_DMAP_WITH(x >= low && x <= high ? g : 0, const float low = (float)lo(n),
+               high = (float)hi(n))
+
 #define WHOLE(dtype, type)                                                                     \
     case dtype:                                                                                \
         for (int64_t i = 0; i < count; i++) {                                                  \
@@ -91,6 +94,29 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     }
 }
 
+/* A bound gets the gradient of what it replaced; the upper one wins where they cross. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
+    const float low = (float)lo(n), high = (float)hi(n);
+    float *g_low = bound(n, 1) ? pare_f32(&n->in[1]->grad) : NULL;
+    float *g_high = bound(n, 2) ? pare_f32(&n->in[2]->grad) : NULL;
+    int64_t count = pare_numel(&n->in[0]->t);
+    double below = 0, above = 0;
+
+    for (int64_t i = 0; gy && (g_low || g_high) && i < count; i++) {
+        float v = x[i] < low ? low : x[i];
+
+        above += v > high ? (double)gy[i] : 0;
+        below += x[i] < low && low <= high ? (double)gy[i] : 0;
+    }
+    if (g_low)
+        g_low[0] += (float)below;
+    if (g_high)
+        g_high[0] += (float)above;
+    return pare_backward_map(n, c, err);
+}
+
 const struct pare_op pare_op_clip = {
     .abi = PARE_ABI,
     .type = "Clip",
@@ -104,7 +130,9 @@ const struct pare_op pare_op_clip = {
     .attr_size = sizeof(struct clip),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
     .settings = 0x6,
 };

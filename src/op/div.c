@@ -8,6 +8,7 @@
     PARE_LOOP2(dtype, type, type, b == -1 ? 0 - (uint64_t)a : b ? (uint64_t)(a / b) : 0)
 
 PARE_MAP2(a / b)
+PARE_DMAP2(g / b, -g * (a / b / b))
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a / b) UNSIGNED(PARE_U8, uint8_t)
             UNSIGNED(PARE_U16, uint16_t) UNSIGNED(PARE_U32, uint32_t) UNSIGNED(PARE_U64, uint64_t)
             SIGNED(PARE_I8, int8_t) SIGNED(PARE_I16, int16_t) SIGNED(PARE_I32, int32_t)
@@ -26,6 +27,8 @@ const struct pare_op pare_op_div = {
     .attr_size = sizeof(struct pare_old_broadcast),
     .infer = pare_infer_arithmetic,
     .forward = forward,
+    .backward = pare_backward_map2,
     .ties = pare_ties_elementwise,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

@@ -6,12 +6,19 @@
  *     PARE_MAP(x < 0 ? 0 : x)                                     map(): float32, as vectors
  *     PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? 0 : x))     forward(): other types
  *
+ *     PARE_DMAP(x > 0 ? g : 0)                                    dmap(): the gradient of x
+ *
  *     PARE_MAP2(a + b)                                            map2()
  *     PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a + b))    forward(), broadcast
+ *     PARE_DMAP2(g, g)                                            dmap2(): those of a and b
  *
  * In a formula x (or a and b) is an element and n the node.  PARE_LOOP1 and PARE_LOOP2 take the
  * element type of the input, the C types of input and output, and the formula; one after the other
  * for as many types as there are.  Types that have no loop go to map() or map2().
+ *
+ * In the formula of a gradient g is that of the result, and y the result of one input.  Where a
+ * gradient does not pass the formula says 0, not g times 0, which need not be 0.  At kinks and ties
+ * it is PyTorch's.
  */
 #ifndef PARE_OP_ELEMENTWISE_H
 #define PARE_OP_ELEMENTWISE_H
@@ -54,6 +61,37 @@
             const float x = xs[i];                                                             \
                                                                                                \
             ys[i] = formula;                                                                   \
+        }                                                                                      \
+    }
+
+/* dmap(): gx += formula, for every element. */
+#define PARE_DMAP(formula) PARE_DMAP_WITH(formula, (void)n)
+
+#define PARE_DMAP_WITH(formula, ...)                                                           \
+    PARE_SIMD static void dmap(const struct pare_node *n, const float *xs, const float *ys,    \
+                               const float *gs, float *gxs, int64_t count)                     \
+    {                                                                                          \
+        __VA_ARGS__;                                                                           \
+                                                                                               \
+        _Pragma("omp simd")                                                                    \
+        for (int64_t i = 0; i < count; i++) {                                                  \
+            const float x = xs[i], y = ys[i], g = gs[i];                                       \
+                                                                                               \
+            (void)x, (void)y;                                                                  \
+            gxs[i] += formula;                                                                 \
+        }                                                                                      \
+    }
+
+/* The same for formulas that call libm. */
+#define PARE_DMAP_CALL(formula)                                                                \
+    static void dmap(const struct pare_node *n, const float *xs, const float *ys,              \
+                     const float *gs, float *gxs, int64_t count)                               \
+    {                                                                                          \
+        (void)n, (void)ys;                                                                     \
+        for (int64_t i = 0; i < count; i++) {                                                  \
+            const float x = xs[i], g = gs[i];                                                  \
+                                                                                               \
+            gxs[i] += formula;                                                                 \
         }                                                                                      \
     }
 
@@ -133,6 +171,42 @@ void pare_spread(const struct pare_tensor *y, const struct pare_tensor *x);
         }                                                                                      \
     }
 
+/* dmap2(): ga = first formula, gb = second formula, for every element. */
+#define PARE_DMAP2(for_a, for_b) PARE_DMAP2_WITH(for_a, for_b, (void)n)
+
+#define PARE_DMAP2_LOOP(out, formula, first, second)                                           \
+    _Pragma("omp simd")                                                                        \
+    for (int64_t i = 0; i < count; i++) {                                                      \
+        const float a = first, b = second, g = gs[i];                                          \
+                                                                                               \
+        (void)a, (void)b;                                                                      \
+        out[i] = formula;                                                                      \
+    }
+
+#define PARE_DMAP2_SIDE(out, formula)                                                          \
+    if (!out) {                                                                                \
+    } else if (sa && sb) {                                                                     \
+        PARE_DMAP2_LOOP(out, formula, as[i], bs[i])                                            \
+    } else if (sa) {                                                                           \
+        PARE_DMAP2_LOOP(out, formula, as[i], b0)                                               \
+    } else if (sb) {                                                                           \
+        PARE_DMAP2_LOOP(out, formula, a0, bs[i])                                               \
+    } else {                                                                                   \
+        PARE_DMAP2_LOOP(out, formula, a0, b0)                                                  \
+    }
+
+#define PARE_DMAP2_WITH(for_a, for_b, ...)                                                     \
+    PARE_SIMD static void dmap2(const struct pare_node *n, const float *as, int sa,            \
+                                const float *bs, int sb, const float *gs, float *gas,          \
+                                float *gbs, int64_t count)                                     \
+    {                                                                                          \
+        const float a0 = count ? as[0] : 0, b0 = count ? bs[0] : 0;                            \
+        __VA_ARGS__;                                                                           \
+                                                                                               \
+        PARE_DMAP2_SIDE(gas, for_a)                                                            \
+        PARE_DMAP2_SIDE(gbs, for_b)                                                            \
+    }
+
 #define PARE_LOOP2(dtype, in_type, out_type, formula)                                          \
     case dtype:                                                                                \
         for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w)) {                        \
@@ -175,6 +249,26 @@ void pare_spread(const struct pare_tensor *y, const struct pare_tensor *x);
         (void)c;                                                                               \
         return apply(n, in, &n->out[0]->t, err);                                               \
     }
+
+/* ---- gradients of operands that were broadcast --------------------------------------- */
+
+/* A row's gradients to the operand's: added where it moves along the row (step 1), summed where it
+ * stands still (step 0). */
+void pare_add_row(float *grad, int step, const float *row, int64_t len);
+
+/* The reverse of pare_spread: x += y, summed over the axes along which x was broadcast; float32. */
+void pare_unspread(const struct pare_tensor *x, const struct pare_tensor *y);
+
+/* By the operator's dmap2, the gradients of n's inputs, whose values are in[0] and in[1]: as
+ * float32, and in the shapes that are broadcast. */
+void pare_apply_dmap2(const struct pare_node *n, const struct pare_tensor *const *in);
+
+/* backward() of sums of any number of inputs. */
+int pare_backward_sum(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+
+/* ... of operators that choose one of any number of inputs: the inputs that equal the output share
+ * its gradient evenly. */
+int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
 /* ---- what formulas use ------------------------------------------------------------ */
 

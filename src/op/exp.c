@@ -2,6 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP(pare_expf(x))
+PARE_DMAP(g * y)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, exp(x)))
 
 const struct pare_op pare_op_exp = {
@@ -15,6 +16,8 @@ const struct pare_op pare_op_exp = {
     .max_out = 1,
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

@@ -33,6 +33,38 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+PARE_SIMD static void slopes(const float *x, const float *bias, const float *gy, float *g,
+                             int64_t count)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        g[i] = gy[i] * pare_gelu_tanh_slopef(bias ? x[i] + bias[i] : x[i]);
+}
+
+#define PIECE 512
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    const struct pare_value *b = n->n_in > 1 ? n->in[1] : NULL;
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), *gb = b ? pare_f32(&b->grad) : NULL, g[PIECE];
+    int64_t total = pare_numel(x), len = b ? x->dim[x->rank - 1] : total;
+
+    (void)c, (void)err;
+    for (int64_t i = 0; gy && (gx || gb) && i < total; i += len)
+        for (int64_t k = 0; k < len; k += PIECE) {
+            int64_t count = len - k < PIECE ? len - k : PIECE;
+
+            slopes(pare_f32(x) + i + k, b ? pare_f32(&b->t) + k : NULL, gy + i + k, g, count);
+            if (gx)
+                pare_add_row(gx + i + k, 1, g, count);
+            if (gb)
+                pare_add_row(gb + k, 1, g, count);
+        }
+    return 0;
+}
+
 const struct pare_op pare_op_fast_gelu = {
     .abi = PARE_ABI,
     .type = "FastGelu",
@@ -45,5 +77,6 @@ const struct pare_op pare_op_fast_gelu = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

@@ -29,6 +29,21 @@ PARE_SIMD static void map(const struct pare_node *n, const float *x, float *y, i
     }
 }
 
+PARE_SIMD static void dmap(const struct pare_node *n, const float *x, const float *y,
+                           const float *gy, float *gx, int64_t count)
+{
+    (void)y;
+    if (by_tanh(n)) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            gx[i] += gy[i] * pare_gelu_tanh_slopef(x[i]);
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            gx[i] += gy[i] * pare_gelu_slopef(x[i]);
+    }
+}
+
 static double gelu(const struct pare_node *n, double x)
 {
     const double root = 0.79788456080286536;    /* sqrt(2 / pi) */
@@ -53,6 +68,8 @@ const struct pare_op pare_op_gelu = {
     .attr_size = sizeof(struct gelu),
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

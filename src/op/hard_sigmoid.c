@@ -26,6 +26,8 @@ static inline double beta(const struct pare_node *n)
 #define UNIT(v) ((v) < 0 ? 0 : (v) > 1 ? 1 : (v))
 
 PARE_MAP_WITH(UNIT(a * x + b), const float a = (float)alpha(n), b = (float)beta(n))
+PARE_DMAP_WITH(a * x + b > 0 && a * x + b < 1 ? g * a : 0, const float a = (float)alpha(n),
+               b = (float)beta(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, UNIT(alpha(n) * x + beta(n))))
 
 const struct pare_op pare_op_hard_sigmoid = {
@@ -41,6 +43,8 @@ const struct pare_op pare_op_hard_sigmoid = {
     .attr_size = sizeof(struct hard_sigmoid),
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

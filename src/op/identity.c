@@ -12,5 +12,6 @@ const struct pare_op pare_op_identity = {
     .flags = PARE_OP_VIEW,
     .infer = pare_infer_same,
     .forward = pare_forward_copy,
+    .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
 };

@@ -20,8 +20,28 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *gy = &n->out[0]->grad;
+    struct pare_tensor part = *gy;
+    int64_t count = pare_numel(gy), inputs = 0;
+
+    if (!gy->data)
+        return 0;
+    for (int i = 0; i < n->n_in; i++)
+        inputs += n->in[i] != NULL;
+    PARE_TRY(pare_tensor_alloc(c->scratch, &part, err));
+    for (int64_t i = 0; i < count; i++)
+        pare_f32(&part)[i] = pare_f32(gy)[i] / (float)inputs;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && n->in[i]->grad.data)
+            pare_unspread(&n->in[i]->grad, &part);
+    return 0;
+}
+
 /* Of two inputs. */
 PARE_MAP2((a + b) / 2)
+PARE_DMAP2(g / 2, g / 2)
 
 const struct pare_op pare_op_mean = {
     .abi = PARE_ABI,
@@ -34,6 +54,8 @@ const struct pare_op pare_op_mean = {
     .max_out = 1,
     .infer = pare_infer_broadcast,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

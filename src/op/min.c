@@ -4,6 +4,7 @@
 #define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, a <= b ? a : b)
 
 PARE_MAP2(a <= b || a != a ? a : b)
+PARE_DMAP2(a > b ? 0 : a == b ? g / 2 : g, b > a ? 0 : a == b ? g / 2 : g)
 PARE_APPLY2(PARE_LOOP2(PARE_F64, double, double, a <= b || a != a ? a : b) PARE_INT_TYPES(WHOLE))
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -23,6 +24,8 @@ const struct pare_op pare_op_min = {
     .max_out = 1,
     .infer = pare_infer_broadcast,
     .forward = forward,
+    .backward = pare_backward_choice,
     .ties = pare_ties_elementwise,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

@@ -42,6 +42,8 @@ static void map2(const struct pare_node *n, const float *a, int sa, const float 
         y[i] = (float)real(as_c(n), (double)a[i * sa], (double)b[i * sb]);
 }
 
+/* A remainder is a - q b with a whole q, which is constant between jumps. */
+PARE_DMAP2_WITH(g, -g * (c ? truncf(a / b) : floorf(a / b)), const bool c = as_c(n))
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, real(as_c(n), a, b)) UNSIGNED(PARE_U8, uint8_t)
             UNSIGNED(PARE_U16, uint16_t) UNSIGNED(PARE_U32, uint32_t) UNSIGNED(PARE_U64, uint64_t)
             SIGNED(PARE_I8, int8_t) SIGNED(PARE_I16, int16_t) SIGNED(PARE_I32, int32_t)
@@ -60,6 +62,8 @@ const struct pare_op pare_op_mod = {
     .attr_size = sizeof(struct mod),
     .infer = pare_infer_broadcast,
     .forward = forward,
+    .backward = pare_backward_map2,
     .ties = pare_ties_elementwise,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

@@ -5,6 +5,7 @@
 #define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, (uint64_t)a * (uint64_t)b)
 
 PARE_MAP2(a * b)
+PARE_DMAP2(g * b, g * a)
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a * b) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_mul = {
@@ -20,6 +21,8 @@ const struct pare_op pare_op_mul = {
     .attr_size = sizeof(struct pare_old_broadcast),
     .infer = pare_infer_arithmetic,
     .forward = forward,
+    .backward = pare_backward_map2,
     .ties = pare_ties_elementwise,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

@@ -5,6 +5,7 @@
 #define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, 0 - (uint64_t)x)
 
 PARE_MAP(-x)
+PARE_DMAP(-g)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, -x) WHOLE(PARE_I8, int8_t)
            WHOLE(PARE_I16, int16_t) WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
@@ -20,6 +21,8 @@ const struct pare_op pare_op_neg = {
     .max_out = 1,
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

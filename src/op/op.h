@@ -80,6 +80,9 @@ int pare_backward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err 
 int pare_forward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 int pare_backward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
+/* The backward() of steps: their gradient is zero wherever they have one. */
+int pare_backward_zero(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+
 /* The tie of operators that keep every axis: all axes of input i are those of output 0, where
  * they are not broadcast. */
 void pare_ties_elementwise(const struct pare_node *n, struct pare_ties *t);

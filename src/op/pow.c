@@ -37,6 +37,32 @@ PARE_SIMD static void map2(const struct pare_node *n, const float *a, int sa, co
     }
 }
 
+/* b a^(b-1), which is 0 where b is, and a^b log(a).  Below zero the power of neither neighbour of b
+ * is a number, and at zero the slope is 0 or infinite: no gradient for the exponent there. */
+PARE_SIMD static void dmap2(const struct pare_node *n, const float *a, int sa, const float *b,
+                            int sb, const float *gy, float *ga, float *gb, int64_t count)
+{
+    const float e = count ? b[0] : 0;
+
+    (void)n;
+    if (ga && sa && !sb && (e == 2 || e == 3)) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            ga[i] = gy[i] * (e == 2 ? 2 * a[i] : 3 * a[i] * a[i]);
+    } else if (ga) {
+        for (int64_t i = 0; i < count; i++) {
+            float p = b[i * sb];
+
+            ga[i] = p == 0 ? 0 : gy[i] * (p * powf(a[i * sa], p - 1));
+        }
+    }
+    for (int64_t i = 0; gb && i < count; i++) {
+        float x = a[i * sa];
+
+        gb[i] = x > 0 ? gy[i] * (powf(x, b[i * sb]) * logf(x)) : 0;
+    }
+}
+
 /* By repeated squaring; overflow wraps around.  1 / a^|b| cut off towards zero for negative b. */
 static int64_t whole_power(int64_t a, int64_t b)
 {
@@ -82,6 +108,22 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* The exponent may be of another type, and then has no gradient. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_tensor b = n->in[1]->t;
+    const struct pare_tensor *in[2] = { &n->in[0]->t, &b };
+
+    if (b.dtype != PARE_F32) {
+        b.dtype = PARE_F32;
+        PARE_TRY(pare_tensor_alloc(c->scratch, &b, err));
+        PARE_TRY(pare_convert(PARE_F32, b.data, n->in[1]->t.dtype, n->in[1]->t.data,
+                              pare_numel(&b), err));
+    }
+    pare_apply_dmap2(n, in);
+    return 0;
+}
+
 const struct pare_op pare_op_pow = {
     .abi = PARE_ABI,
     .type = "Pow",
@@ -95,6 +137,8 @@ const struct pare_op pare_op_pow = {
     .attr_size = sizeof(struct pare_old_broadcast),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

@@ -35,6 +35,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     PARE_LOOP2(dtype, type, type, (uint64_t)a * (a > 0 ? 1 : (uint64_t)b))
 
 PARE_MAP2(a < 0 ? a * b : a)
+PARE_DMAP2(a > 0 ? g : g * b, a > 0 ? 0 : g * a)
 PARE_APPLY2(PARE_LOOP2(PARE_F64, double, double, a < 0 ? a * b : a) WHOLE(PARE_I32, int32_t)
             WHOLE(PARE_I64, int64_t) WHOLE(PARE_U32, uint32_t) WHOLE(PARE_U64, uint64_t))
 
@@ -45,6 +46,16 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     (void)c;
     return apply(n, in, &n->out[0]->t, err);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_tensor slope = slope_of(n);
+    const struct pare_tensor *in[2] = { &n->in[0]->t, &slope };
+
+    (void)c, (void)err;
+    pare_apply_dmap2(n, in);
+    return 0;
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -71,6 +82,8 @@ const struct pare_op pare_op_prelu = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

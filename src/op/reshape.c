@@ -64,4 +64,5 @@ const struct pare_op pare_op_reshape = {
     .flags = PARE_OP_VIEW,
     .infer = infer,
     .forward = pare_forward_copy,
+    .backward = pare_backward_copy,
 };

@@ -25,6 +25,8 @@ static inline double gain(const struct pare_node *n)
 
 PARE_MAP_WITH(g * (x < 0 ? a * pare_expm1f(x) : x), const float a = (float)alpha(n),
               g = (float)gain(n))
+PARE_DMAP_WITH(x > 0 ? g * gamma : g * (y + low), const float gamma = (float)gain(n),
+               low = (float)(gain(n) * alpha(n)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, gain(n) * (x < 0 ? alpha(n) * expm1(x) : x)))
 
 const struct pare_op pare_op_selu = {
@@ -40,6 +42,8 @@ const struct pare_op pare_op_selu = {
     .attr_size = sizeof(struct selu),
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

@@ -28,6 +28,7 @@ static inline double lambd(const struct pare_node *n)
     PARE_LOOP1(dtype, type, type, pare_whole(SHRINK((double)x, bias(n), lambd(n))))
 
 PARE_MAP_WITH(SHRINK(x, b, l), const float b = (float)bias(n), l = (float)lambd(n))
+PARE_DMAP_WITH(x < -l || x > l ? g : 0, const float l = (float)lambd(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n)))
            PARE_INT_TYPES(WHOLE))
 
@@ -44,6 +45,8 @@ const struct pare_op pare_op_shrink = {
     .attr_size = sizeof(struct shrink),
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

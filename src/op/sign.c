@@ -18,6 +18,7 @@ const struct pare_op pare_op_sign = {
     .max_out = 1,
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_zero,
     .ties = pare_ties_elementwise,
     .map = map,
 };

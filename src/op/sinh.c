@@ -2,6 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP_CALL(sinhf(x))
+PARE_DMAP(g * (0.5f * (pare_expf(x) + pare_expf(-x))))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sinh(x)))
 
 const struct pare_op pare_op_sinh = {
@@ -15,6 +16,8 @@ const struct pare_op pare_op_sinh = {
     .max_out = 1,
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

@@ -72,5 +72,6 @@ const struct pare_op pare_op_squeeze = {
     .flags = PARE_OP_VIEW,
     .infer = infer,
     .forward = pare_forward_copy,
+    .backward = pare_backward_copy,
     .ties = ties,
 };

@@ -2,6 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP2(a + b)
+PARE_DMAP2(g, g)
 PARE_APPLY2(PARE_LOOP2(PARE_F64, double, double, a + b))
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -21,6 +22,8 @@ const struct pare_op pare_op_sum = {
     .max_out = 1,
     .infer = pare_infer_broadcast,
     .forward = forward,
+    .backward = pare_backward_sum,
     .ties = pare_ties_elementwise,
     .map2 = map2,
+    .dmap2 = dmap2,
 };

@@ -17,6 +17,8 @@ static inline double alpha(const struct pare_node *n)
 }
 
 PARE_MAP_WITH(x * pare_sigmoidf(a * x), const float a = (float)alpha(n))
+PARE_DMAP_WITH(g * (pare_sigmoidf(a * x) + a * y * pare_sigmoidf(-a * x)),
+               const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 
 const struct pare_op pare_op_swish = {
@@ -32,6 +34,8 @@ const struct pare_op pare_op_swish = {
     .attr_size = sizeof(struct swish),
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

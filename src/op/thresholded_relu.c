@@ -17,6 +17,7 @@ static inline double alpha(const struct pare_node *n)
 }
 
 PARE_MAP_WITH(x > a ? x : 0, const float a = (float)alpha(n))
+PARE_DMAP_WITH(x > a ? g : 0, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > alpha(n) ? x : 0))
 
 const struct pare_op pare_op_thresholded_relu = {
@@ -32,6 +33,8 @@ const struct pare_op pare_op_thresholded_relu = {
     .attr_size = sizeof(struct thresholded_relu),
     .infer = pare_infer_same,
     .forward = forward,
+    .backward = pare_backward_map,
     .ties = pare_ties_elementwise,
     .map = map,
+    .dmap = dmap,
 };

@@ -73,5 +73,6 @@ const struct pare_op pare_op_unsqueeze = {
     .flags = PARE_OP_VIEW,
     .infer = infer,
     .forward = pare_forward_copy,
+    .backward = pare_backward_copy,
     .ties = ties,
 };

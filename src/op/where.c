@@ -45,6 +45,42 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     }
 }
 
+#define PIECE 512
+
+/* Of a row of gradients those of the elements that came from one side. */
+static void chosen(float *part, const float *gy, const uint8_t *cond, int step, bool side,
+                   int64_t len)
+{
+    for (int64_t i = 0; i < len; i++)
+        part[i] = !cond[i * step] != side ? gy[i] : 0;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *in[3] = { &n->in[0]->t, &n->in[1]->t, &n->in[2]->t };
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float part[PIECE];
+    struct pare_rows r;
+
+    (void)c, (void)err;
+    if (!gy)
+        return 0;
+    pare_rows_start(&r, &n->out[0]->t, in, 3);
+    for (int64_t i = 0; i < r.n; i++, pare_walk_next(&r.w))
+        for (int64_t at = 0; at < r.len; at += PIECE)
+            for (int k = 1; k <= 2; k++) {
+                const uint8_t *cond = (const uint8_t *)in[0]->data + r.w.at[0] + at * r.step[0];
+                int64_t len = r.len - at < PIECE ? r.len - at : PIECE;
+                float *grad = pare_f32(&n->in[k]->grad);
+
+                if (!grad)
+                    continue;
+                chosen(part, gy + i * r.len + at, cond, r.step[0], k == 1, len);
+                pare_add_row(grad + r.w.at[k] + at * r.step[k], r.step[k], part, len);
+            }
+    return 0;
+}
+
 const struct pare_op pare_op_where = {
     .abi = PARE_ABI,
     .type = "Where",
@@ -55,5 +91,6 @@ const struct pare_op pare_op_where = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = pare_ties_elementwise,
 };

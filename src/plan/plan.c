@@ -226,7 +226,7 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
 int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err)
 {
-    struct pare_plan_opts opts = { .threads = o->threads, .batch = o->batch,
+    struct pare_plan_opts opts = { .threads = o->threads, .batch = o->batch, .in = o->in,
                                    .reference = o->reference };
     struct pare_plan *p = create(o->threads);
     int rc;

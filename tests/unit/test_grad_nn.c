@@ -1,0 +1,525 @@
+/* test_grad_nn.c - gradients of convolutions, pools, normalisations and Dropout. */
+#include "grad.h"
+
+/* Attributes as "pads=1,1;group=2". */
+static void set(struct one_op *f, const char *list)
+{
+    while (list && *list) {
+        size_t len = strcspn(list, ";"), name = strcspn(list, "=");
+
+        op_attr(f, pare_strndup(f->arena, list, name),
+                pare_strndup(f->arena, list + name + 1, len - name - 1));
+        list += len + (list[len] == ';');
+    }
+}
+
+/* ---- convolutions -------------------------------------------------------------------- */
+
+struct conv_case {
+    const char *x, *w, *b, *attrs;      /* b NULL: no bias */
+};
+
+static void check_convs(const char *type, const struct conv_case *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct one_op f;
+
+        op_begin(&f, type, 13);
+        set(&f, c[i].attrs);
+        grad_in(&f, c[i].x, -1, 1);
+        grad_in(&f, c[i].w, -1, 1);
+        if (c[i].b)
+            grad_in(&f, c[i].b, -1, 1);
+        grad_check(&f);
+    }
+}
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+static void conv(void **state)
+{
+    static const struct conv_case c[] = {
+        { "2,3,7", "4,3,3", "4", NULL },
+        { "1,2,9", "3,2,3", NULL, "dilations=2;pads=1,3;strides=2" },
+        { "2,2,5,6", "3,2,3,2", "3", "pads=1,0,2,1" },
+        { "1,4,6,7", "4,2,3,3", "4", "group=2;dilations=2,1;pads=2,1,2,1" },
+        { "2,3,5,5", "6,1,3,3", "6", "group=3;strides=2,2;pads=1,1,1,1" },      /* depthwise */
+        { "2,3,4,5", "2,3,1,1", "2", NULL },                                    /* one long row */
+        { "2,3,5,5", "2,3,1,1", NULL, "strides=2,2" },
+        { "1,1,2,2", "1,1,3,3", "1", "pads=3,3,3,3" },          /* taps that see only padding */
+        { "1,2,5,5", "2,2,2,2", "2", "strides=4,3" },           /* inputs that no tap reads */
+        { "1,2,5,4", "2,2,3,2", "2", "auto_pad=SAME_LOWER;strides=2,2" },
+        { "1,2,3,4,3", "2,2,2,3,2", "2", "pads=1,1,0,0,1,1;strides=1,2,1;dilations=2,1,1" },
+        { "0,2,4,4", "3,2,3,3", "3", NULL },
+        { "1,0,4,4", "3,0,3,3", "3", NULL },
+    };
+
+    (void)state;
+    check_convs("Conv", c, COUNT(c));
+}
+
+static void conv_transpose(void **state)
+{
+    static const struct conv_case c[] = {
+        { "2,3,5", "3,4,3", "4", NULL },
+        { "1,2,4", "2,3,3", NULL, "dilations=2;pads=1,2;strides=3;output_padding=1" },
+        { "2,2,3,4", "2,3,3,2", "3", "strides=2,1;pads=1,0,0,1" },
+        { "1,4,3,3", "4,2,3,3", "4", "group=2;strides=2,2;dilations=1,2" },
+        { "1,3,4,3", "3,1,2,2", "3", "group=3" },
+        { "2,3,4,5", "3,2,1,1", "2", NULL },
+        { "1,2,3,3", "2,2,3,3", "2", "strides=2,2;output_shape=9,6" },
+        { "1,1,3,3", "1,2,3,3", NULL, "auto_pad=SAME_UPPER;strides=2,2" },
+        { "1,2,2,3,2", "2,2,2,2,3", "2", "strides=2,1,2;pads=0,1,1,1,0,1" },
+        { "0,2,4,4", "2,3,3,3", "3", NULL },
+    };
+
+    (void)state;
+    check_convs("ConvTranspose", c, COUNT(c));
+}
+
+/* X is its own kernel: both gradients end in the same place. */
+static void conv_of_itself(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "Conv", 13);
+    set(&f, "pads=1,1,1,1");
+    grad_in(&f, "2,2,3,3", -1, 1);
+    f.in[1] = f.in[0];
+    f.node.n_in = 2;
+    grad_check(&f);
+}
+
+/* ---- pools ------------------------------------------------------------------------------ */
+
+struct one_case {
+    const char *type;
+    int version;
+    const char *x, *attrs;
+};
+
+/* Operators of one input, at elements that differ by 0.1 and are as far from 0. */
+static void check_ones(const struct one_case *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct one_op f;
+
+        op_begin(&f, c[i].type, c[i].version);
+        set(&f, c[i].attrs);
+        grad_in_distinct(&f, c[i].x, 0.1);
+        grad_check(&f);
+    }
+}
+
+static void pools(void **state)
+{
+    static const struct one_case c[] = {
+        { "MaxPool", 12, "2,2,9", "kernel_shape=3" },
+        { "MaxPool", 12, "1,2,5,6", "kernel_shape=3,2;strides=2,1;pads=1,0,1,1" },
+        { "MaxPool", 12, "1,2,6,7", "kernel_shape=2,3;strides=3,2;dilations=2,1;ceil_mode=1" },
+        { "MaxPool", 12, "1,1,4,3,4", "kernel_shape=2,2,2;strides=2,1,2" },
+        { "MaxPool", 12, "0,1,4,4", "kernel_shape=2,2" },
+        { "AveragePool", 19, "2,2,9", "kernel_shape=3" },
+        { "AveragePool", 19, "1,2,5,6", "kernel_shape=3,2;strides=2,1;pads=1,0,1,1" },
+        { "AveragePool", 19, "1,2,6,5",
+          "kernel_shape=3,3;strides=2,2;pads=1,1,1,1;count_include_pad=1;ceil_mode=1" },
+        { "AveragePool", 19, "1,1,4,4,3", "kernel_shape=2,2,2;dilations=2,1,1" },
+        { "LpPool", 18, "2,2,9", "kernel_shape=3;p=1" },
+        { "LpPool", 18, "1,2,5,6", "kernel_shape=3,2;strides=2,1;pads=1,0,1,1" },
+        { "LpPool", 18, "1,1,3,4,3", "kernel_shape=2,2,2;p=3" },
+        { "GlobalMaxPool", 13, "2,3,4,2", NULL },
+        { "GlobalAveragePool", 13, "2,3,4,2", NULL },
+        { "GlobalAveragePool", 13, "2,3,0,2", NULL },
+        { "GlobalLpPool", 13, "2,3,4", "p=1" },
+        { "GlobalLpPool", 13, "2,3,2,2", NULL },
+        { "GlobalLpPool", 13, "2,2,2,2,1", "p=3" },
+    };
+
+    (void)state;
+    check_ones(c, COUNT(c));
+}
+
+/* Indices are a result without a gradient. */
+static void max_pool_with_indices(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "MaxPool", 12);
+    set(&f, "kernel_shape=2,2;strides=2,2");
+    f.node.n_out = 2;
+    grad_in_distinct(&f, "1,2,4,4", 0.1);
+    grad_check(&f);
+}
+
+static void max_unpool(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "MaxUnpool", 11);
+    set(&f, "kernel_shape=2,2;strides=2,2");
+    grad_in(&f, "1,1,2,2", -1, 1);
+    op_in(&f, PARE_I64, "1,1,2,2", LIST(1, 7, 9, 7));       /* two want the same place */
+    grad_check(&f);
+}
+
+/* Run f with every output's gradient counting 1, 2, ...; input 0's must be `want`. */
+static void gives_grad(struct one_op *f, const double *want)
+{
+    struct grad_run g;
+
+    grad_begin(&g, f, NULL);
+    for (int64_t i = 0; i < pare_numel(&f->out[0]->t); i++)
+        pare_f32(&f->out[0]->grad)[i] = (float)(i + 1);
+    grad_backward(&g);
+    for (int64_t i = 0; i < pare_numel(&f->in[0]->t); i++)
+        assert_true((double)pare_f32(&f->in[0]->grad)[i] == want[i]);
+    op_end(f);
+}
+
+/* Of several largest, the first in the window gets it all. */
+static void the_first_maximum_wins(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "MaxPool", 12);
+    set(&f, "kernel_shape=3;strides=2");
+    op_in(&f, PARE_F32, "1,1,7", LIST(1, 1, 1, 0, 2, 2, -1));
+    gives_grad(&f, LIST(1, 0, 0, 0, 2 + 3, 0, 0));
+    op_begin(&f, "GlobalMaxPool", 13);
+    op_in(&f, PARE_F32, "1,2,3", LIST(0, 5, 5, -INFINITY, -INFINITY, -INFINITY));
+    gives_grad(&f, LIST(0, 1, 0, 2, 0, 0));
+}
+
+/* The norm of zeros has no direction. */
+static void norms_of_zero(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "GlobalLpPool", 13);
+    op_in(&f, PARE_F32, "1,1,3", LIST(0, 0, 0));
+    gives_grad(&f, LIST(0, 0, 0));
+    op_begin(&f, "LpNormalization", 13);
+    op_in(&f, PARE_F32, "2,2", LIST(0, 0, 0, 2));
+    gives_grad(&f, LIST(0, 0, 1.5, 0));
+}
+
+/* ---- normalisations ----------------------------------------------------------------------- */
+
+static void norms_of_one_input(void **state)
+{
+    static const struct one_case c[] = {
+        { "LRN", 13, "2,5,3", "size=3;alpha=0.5;beta=0.75;bias=1" },
+        { "LRN", 13, "1,6,2,2", "size=4;alpha=0.9;beta=0.5;bias=2" },
+        { "LRN", 13, "1,3,2", "size=9;alpha=0.9;beta=1.5" },
+        { "LpNormalization", 13, "3,4", NULL },
+        { "LpNormalization", 13, "2,3,2", "axis=1;p=1" },
+        { "LpNormalization", 13, "2,3,2", "axis=0;p=2" },
+        { "MeanVarianceNormalization", 13, "2,3,2,2", NULL },
+        { "MeanVarianceNormalization", 13, "3,4", "axes=1" },
+        { "MeanVarianceNormalization", 13, "2,2,3", "axes=0,-1" },
+    };
+
+    (void)state;
+    check_ones(c, COUNT(c));
+}
+
+/* X, scale, B, mean, var with moments that the given ones of the batch are not. */
+static void begin_bn(struct one_op *f, int version, const char *attrs, const char *x, const char *c)
+{
+    op_begin(f, "BatchNormalization", version);
+    set(f, attrs);
+    grad_in(f, x, -1, 2);
+    grad_in(f, c, 0.5, 1.5);
+    grad_in(f, c, -1, 1);
+    grad_in(f, c, -0.5, 0.5);
+    grad_in(f, c, 0.5, 2);
+}
+
+static void batch_norm(void **state)
+{
+    struct grad_opts train = { .train = true };
+    struct grad_opts own = { .skip_out = 6 };       /* running moments pass no gradient on */
+    struct one_op f;
+
+    (void)state;
+    begin_bn(&f, 15, "epsilon=0.01", "2,3,2,2", "3");
+    grad_check(&f);
+    begin_bn(&f, 9, NULL, "4,3", "3");
+    grad_check(&f);
+    begin_bn(&f, 7, "spatial=0", "3,2,2", "2,2");
+    grad_check(&f);
+    begin_bn(&f, 15, "epsilon=0.01", "2,3,2,2", "3");
+    grad_check_with(&f, &train);
+    begin_bn(&f, 9, NULL, "5,3", "3");
+    grad_check_with(&f, &train);
+    begin_bn(&f, 7, "spatial=0", "4,2,2", "2,2");
+    grad_check_with(&f, &train);
+    begin_bn(&f, 15, "training_mode=1", "3,2,4", "2");
+    f.node.n_out = 3;
+    grad_check_with(&f, &own);
+    begin_bn(&f, 15, NULL, "0,2,4", "2");
+    grad_check_with(&f, &train);
+}
+
+/* Forward in training, once; returns the fixture with its inputs changed. */
+static void train_bn(struct one_op *f)
+{
+    struct pare_ctx c = { .scratch = f->scratch, .results = f->arena, .threads = 1, .train = true };
+
+    assert_int_equal(op_run(f), 0);
+    assert_int_equal(pare_node_forward(&f->node, &c, &f->err), 0);
+}
+
+static void are(const struct pare_value *v, const double *want)
+{
+    for (int64_t i = 0; i < pare_numel(&v->t); i++)
+        assert_float_equal(pare_get(&v->t, i), want[i], 1e-5);
+}
+
+/* The batch (1, 3), (5, 4) has means 3 and 3.5, and variances 8 and 0.5 divided by count - 1. */
+static void running_moments(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "BatchNormalization", 15);
+    set(&f, "momentum=0.75;epsilon=0");
+    op_in(&f, PARE_F32, "2,2", LIST(1, 3, 5, 4));
+    for (int i = 0; i < 4; i++)
+        op_in(&f, PARE_F32, "2", i == 1 ? LIST(0, 0) : i == 2 ? LIST(7, -1) : LIST(2, 2));
+    train_bn(&f);
+    are(f.in[3], LIST(0.75 * 7 + 0.25 * 3, 0.75 * -1 + 0.25 * 3.5));
+    are(f.in[4], LIST(0.75 * 2 + 0.25 * 8, 0.75 * 2 + 0.25 * 0.5));
+    are(f.out[0], LIST(-2, -2, 2, 2));
+    op_end(&f);
+}
+
+/* One value has no variance: the running one stays.  With none, both do. */
+static void running_moments_of_little(void **state)
+{
+    struct one_op f;
+
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        op_begin(&f, "BatchNormalization", 9);
+        set(&f, "momentum=0.75");
+        op_in(&f, PARE_F32, n ? "1,2" : "0,2", LIST(1, 3));
+        for (int i = 0; i < 4; i++)
+            op_in(&f, PARE_F32, "2", i == 2 ? LIST(7, -1) : LIST(2, 2));
+        train_bn(&f);
+        are(f.in[3], n ? LIST(5.5, 0) : LIST(7, -1));
+        are(f.in[4], LIST(2, 2));
+        op_end(&f);
+    }
+}
+
+static void layer_norm(void **state)
+{
+    static const struct {
+        const char *x, *scale, *bias, *attrs;
+        int n_out;
+    } c[] = {
+        { "3,4", "4", "4", NULL, 1 },
+        { "2,3,4", "3,4", NULL, "axis=1;epsilon=0.01", 1 },
+        { "2,3,4", "4", "3,1", "axis=-2", 1 },
+        { "2,2,3", "", "1", "axis=0", 1 },
+        { "3,5", "5", "5", NULL, 3 },           /* mean and inverse deviation are used, too */
+        { "0,5", "5", "5", NULL, 1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(c); i++) {
+        struct one_op f;
+
+        op_begin(&f, "LayerNormalization", 17);
+        set(&f, c[i].attrs);
+        f.node.n_out = c[i].n_out;
+        grad_in(&f, c[i].x, -1, 2);
+        grad_in(&f, c[i].scale, 0.5, 1.5);
+        if (c[i].bias)
+            grad_in(&f, c[i].bias, -1, 1);
+        grad_check(&f);
+    }
+}
+
+/* Only the mean is used: nothing goes to scale and B. */
+static void layer_norm_mean_only(void **state)
+{
+    struct grad_opts o = { .skip_out = 5 };
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "LayerNormalization", 17);
+    f.node.n_out = 3;
+    grad_in(&f, "3,4", -1, 2);
+    grad_in(&f, "4", 0.5, 1.5);
+    grad_check_with(&f, &o);
+}
+
+static void group_norms(void **state)
+{
+    static const struct {
+        const char *type;
+        int version;
+        const char *x, *scale, *attrs;
+    } c[] = {
+        { "InstanceNormalization", 13, "2,3,4", "3", NULL },
+        { "InstanceNormalization", 13, "1,2,2,3", "2", "epsilon=0.01" },
+        { "InstanceNormalization", 13, "0,2,2,3", "2", NULL },
+        { "GroupNormalization", 18, "2,4,3", "2", "num_groups=2" },
+        { "GroupNormalization", 21, "2,4,2,2", "4", "num_groups=2;epsilon=0.01" },
+        { "GroupNormalization", 21, "2,3,4", "3", "num_groups=1" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(c); i++) {
+        struct one_op f;
+
+        op_begin(&f, c[i].type, c[i].version);
+        set(&f, c[i].attrs);
+        grad_in(&f, c[i].x, -1, 2);
+        grad_in(&f, c[i].scale, 0.5, 1.5);
+        grad_in(&f, c[i].scale, -1, 1);
+        grad_check(&f);
+    }
+}
+
+/* ---- Dropout ------------------------------------------------------------------------------- */
+
+static void dropout_grad(void **state)
+{
+    struct grad_opts train = { .train = true, .skip = 2 }, run = { .skip = 2 };
+    struct one_op f;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        op_begin(&f, "Dropout", i < 3 ? 13 : 10);
+        if (i == 3)
+            op_attr(&f, "ratio", "0.25");
+        grad_in(&f, "4,5", -1, 1);
+        if (i < 3)
+            op_in(&f, PARE_F32, "", LIST(0.25));
+        if (i == 2)
+            op_in(&f, PARE_BOOL, "", LIST(1));
+        f.node.n_out = 1 + i % 2;
+        grad_check_with(&f, i % 2 ? &train : &run);
+    }
+}
+
+/* A graph that was exported for inference drops, too; each step something else, a quarter in all,
+ * and the rest is scaled so that the expectation stays. */
+static void dropout_in_training(void **state)
+{
+    struct pare_ctx c = { .threads = 1, .train = true };
+    int64_t kept = 0, same = 0;
+    struct pare_rng rng;
+    struct one_op f;
+    float *first;
+
+    (void)state;
+    op_begin(&f, "Dropout", 13);
+    grad_in(&f, "100,100", 1, 2);
+    op_in(&f, PARE_F32, "", LIST(0.25));
+    op_in(&f, PARE_BOOL, "", LIST(0));
+    assert_int_equal(op_run(&f), 0);
+    assert_memory_equal(f.out[0]->t.data, f.in[0]->t.data, 10000 * sizeof(float));
+    pare_rng_init(&rng, 1);
+    c.scratch = f.scratch, c.results = f.arena, c.rng = &rng;
+    assert_int_equal(pare_node_forward(&f.node, &c, &f.err), 0);
+    first = pare_alloc(f.arena, 10000, sizeof(*first));
+    memcpy(first, f.out[0]->t.data, 10000 * sizeof(float));
+    assert_int_equal(pare_node_forward(&f.node, &c, &f.err), 0);
+    for (int i = 0; i < 10000; i++) {
+        kept += first[i] != 0;
+        same += (first[i] != 0) == (pare_f32(&f.out[0]->t)[i] != 0);
+        if (first[i] != 0)
+            assert_float_equal(first[i], pare_f32(&f.in[0]->t)[i] * 4 / 3, 1e-6);
+    }
+    assert_in_range(kept, 7300, 7700);      /* 7500 with a deviation of 43 */
+    assert_in_range(same, 6000, 6500);      /* 6250, if the two are independent */
+    op_end(&f);
+}
+
+/* Gradients go where forward() let values through, wherever the generator is by then; a node that
+ * asks for training itself draws the same again when nothing was saved. */
+static void dropout_remembers(void **state)
+{
+    struct grad_opts train = { .train = true, .skip = 2 }, run = { .skip = 2 };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pare_rng other;
+        struct grad_run g;
+        struct pare_ctx c;
+        struct one_op f;
+
+        op_begin(&f, "Dropout", 13);
+        grad_in(&f, "10,10", 1, 2);
+        op_in(&f, PARE_F32, "", LIST(0.5));
+        op_in(&f, PARE_BOOL, "", LIST(1));
+        grad_begin(&g, &f, i ? &run : &train);
+        grad_forward(&g);
+        c = grad_ctx(&g);
+        pare_rng_init(&other, 99);
+        c.rng = i ? NULL : &other;
+        f.node.save = i ? NULL : f.node.save;
+        assert_int_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
+        for (int k = 0; k < 100; k++) {
+            bool kept = pare_f32(&f.out[0]->t)[k] != 0;
+            float gy = pare_f32(&f.out[0]->grad)[k];
+
+            assert_true(pare_f32(&f.in[0]->grad)[k] == (kept ? 2 * gy : 0));
+        }
+        op_end(&f);
+    }
+}
+
+/* Training without the mask that forward() left cannot go on. */
+static void dropout_needs_its_mask(void **state)
+{
+    struct grad_opts o = { .train = true };
+    struct grad_run g;
+    struct pare_ctx c;
+    struct one_op f;
+
+    (void)state;
+    op_begin(&f, "Dropout", 10);
+    grad_in(&f, "4", 1, 2);
+    grad_begin(&g, &f, &o);
+    c = grad_ctx(&g);
+    f.node.save = NULL;
+    assert_int_not_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
+    assert_string_equal(f.err.msg, "what was dropped is not known any more");
+    op_end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conv),
+        cmocka_unit_test(conv_transpose),
+        cmocka_unit_test(conv_of_itself),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(max_pool_with_indices),
+        cmocka_unit_test(max_unpool),
+        cmocka_unit_test(the_first_maximum_wins),
+        cmocka_unit_test(norms_of_zero),
+        cmocka_unit_test(norms_of_one_input),
+        cmocka_unit_test(batch_norm),
+        cmocka_unit_test(running_moments),
+        cmocka_unit_test(running_moments_of_little),
+        cmocka_unit_test(layer_norm),
+        cmocka_unit_test(layer_norm_mean_only),
+        cmocka_unit_test(group_norms),
+        cmocka_unit_test(dropout_grad),
+        cmocka_unit_test(dropout_in_training),
+        cmocka_unit_test(dropout_remembers),
+        cmocka_unit_test(dropout_needs_its_mask),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
