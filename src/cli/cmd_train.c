@@ -204,9 +204,9 @@ const struct pare_command pare_command_train = {
     .name = "train",
     .doc = "Train a model.",
     .usage = "[options] MODEL --data SET [-o OUTPUT]",
-    .more = "SET is digits, fashion-mnist, or a path: IDX files as MNIST's, CIFAR-10's binary files,\n"
-            ".npy or .npz, a folder of pictures by class, an ONNX test data set.  Validation is\n"
-            "after each epoch, with what --holdout keeps back, else with the set's own test part.\n"
+    .more = "SET is digits, fashion-mnist, or a path: IDX files as MNIST's, CIFAR-10's binary\n"
+            "files, .npy or .npz, a folder of pictures by class, an ONNX test data set.  Validation\n"
+            "is after each epoch, with what --holdout keeps back, else with the set's test part.\n"
             "Ctrl-C writes a checkpoint, from which --resume goes on as if nothing had happened.\n"
             "Optimizer, schedule, loss and data have options of their own; where two have one of\n"
             "the same name, say whose is meant: --optimizer-alpha, --teacher-alpha.",

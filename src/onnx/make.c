@@ -220,8 +220,9 @@ static const char *constant(struct pare_make *k, const char *name, struct pare_t
 
     t->data = NULL;
     if (broken(k) || pare_tensor_size(t, NULL, &bytes, &k->err) ||
-        pare_tensor_new(k->m->arena, t, t->dtype, t->rank, t->dim, &k->err))
+        pare_tensor_alloc(k->m->arena, t, &k->err))
         return NULL;
+    memset(t->data, 0, bytes);
     onnx__tensor_proto__init(p);
     p->name = copy(k, name);
     p->dims = take(k, (size_t)t->rank + 1, sizeof(*p->dims));

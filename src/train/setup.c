@@ -231,7 +231,7 @@ int pare_setup_eval(const struct pare_given *g, int n, struct pare_arena *a, str
     return make(&u, false, g, n, err);
 }
 
-/* ---- other ways to say it ---------------------------------------------------------------------- */
+/* ---- other ways to say it ----------------------------------------------------------------- */
 
 int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
                      struct pare_err *err)

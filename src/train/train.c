@@ -334,7 +334,7 @@ static int loop(struct run *r, struct pare_err *err)
             break;
         PARE_TRY(one_epoch(r, err));
     }
-    if (stopped(r))
+    if (stopped(r) && r->epoch < r->c->epochs)
         return save(r, err);
     if (r->kept && r->best >= 0)
         copy_all(r, true);
@@ -362,7 +362,7 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
         rc = loop(&r, err);
     *result = (struct pare_train_result){ .epochs = r.epoch, .steps = t->optim->step,
                                           .best = r.best, .best_epoch = r.best_epoch,
-                                          .stopped = stopped(&r) };
+                                          .stopped = stopped(&r) && r.epoch < c->epochs };
     pare_loader_free(r.loader);
     pare_arena_free(r.arena);
     return rc;

@@ -95,8 +95,8 @@ static int check_freeze(const struct pare_trainer *t, struct pare_err *err)
             used = is_candidate(t->model->graph->value[k]) &&
                    is_frozen(&one, t->model->graph->value[k]->name);
         if (!used)
-            return pare_fail(err, PARE_ECONFIG, "no parameter is called '%s', which is to be frozen",
-                             t->o.freeze[i]);
+            return pare_fail(err, PARE_ECONFIG,
+                             "no parameter is called '%s', which is to be frozen", t->o.freeze[i]);
     }
     return 0;
 }

@@ -7,7 +7,7 @@
 
 #include "../tensor/tensor.h"
 
-const char *pare_name(struct pare_net *n, const char *fmt, ...)
+const char *pare_net_name(struct pare_net *n, const char *fmt, ...)
 {
     va_list ap;
 
@@ -19,7 +19,7 @@ const char *pare_name(struct pare_net *n, const char *fmt, ...)
 
 /* ---- parameters ------------------------------------------------------------------------ */
 
-const char *pare_uniform(struct pare_net *n, const char *name, int rank, const int64_t *dim,
+const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                          double bound)
 {
     struct pare_tensor t;
@@ -31,7 +31,7 @@ const char *pare_uniform(struct pare_net *n, const char *name, int rank, const i
 }
 
 /* Also where timm cuts a normal distribution: it cuts at +-2, which is 100 deviations of 0.02. */
-const char *pare_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
+const char *pare_net_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                         double std)
 {
     struct pare_tensor t;
@@ -42,7 +42,8 @@ const char *pare_normal(struct pare_net *n, const char *name, int rank, const in
     return made;
 }
 
-const char *pare_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim, float v)
+const char *pare_net_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim,
+                          float v)
 {
     struct pare_tensor t;
     const char *made = pare_make_weight(n->make, name, rank, dim, &t);
@@ -57,17 +58,17 @@ static const char *filter(struct pare_net *n, const char *name, const int64_t *d
     double fan_out = (double)(dim[0] * dim[2] * dim[3]);
 
     if (n->init == PARE_INIT_VISION || n->init == PARE_INIT_RESNET)
-        return pare_normal(n, name, 4, dim, sqrt(2 / fan_out));
-    return pare_uniform(n, name, 4, dim, bound);
+        return pare_net_normal(n, name, 4, dim, sqrt(2 / fan_out));
+    return pare_net_uniform(n, name, 4, dim, bound);
 }
 
 static const char *matrix(struct pare_net *n, const char *name, const int64_t *dim, double bound)
 {
     if (n->init == PARE_INIT_VISION)
-        return pare_normal(n, name, 2, dim, 0.01);
+        return pare_net_normal(n, name, 2, dim, 0.01);
     if (n->init == PARE_INIT_VIT)
-        return pare_normal(n, name, 2, dim, 0.02);
-    return pare_uniform(n, name, 2, dim, bound);
+        return pare_net_normal(n, name, 2, dim, 0.02);
+    return pare_net_uniform(n, name, 2, dim, bound);
 }
 
 /* ---- layers with parameters ---------------------------------------------------------------- */
@@ -77,7 +78,7 @@ static int64_t window(int64_t size, int64_t kernel, int64_t stride, int64_t pad)
     return (size + 2 * pad - kernel) / stride + 1;
 }
 
-struct pare_flow pare_conv(struct pare_net *n, struct pare_flow x, const char *name,
+struct pare_flow pare_net_conv(struct pare_net *n, struct pare_flow x, const char *name,
                            struct pare_conv c)
 {
     int64_t group = c.group ? c.group : 1, stride = c.stride ? c.stride : 1;
@@ -91,7 +92,7 @@ struct pare_flow pare_conv(struct pare_net *n, struct pare_flow x, const char *n
     w = filter(n, part, dim, bound);
     snprintf(part, sizeof(part), "%s.bias", name);
     if (c.bias)
-        b = pare_uniform(n, part, 1, &c.out, zero ? 0 : bound);
+        b = pare_net_uniform(n, part, 1, &c.out, zero ? 0 : bound);
     x.value = pare_make_node(n->make, "Conv", name, x.value, w, b, NULL);
     pare_make_ints(n->make, "kernel_shape", 2, (int64_t[]){ c.kernel, c.kernel });
     pare_make_ints(n->make, "strides", 2, (int64_t[]){ stride, stride });
@@ -105,7 +106,7 @@ struct pare_flow pare_conv(struct pare_net *n, struct pare_flow x, const char *n
 }
 
 /* PyTorch's momentum 0.1 is the new statistics' part, ONNX's 0.9 the old ones'. */
-struct pare_flow pare_batch_norm(struct pare_net *n, struct pare_flow x, const char *name)
+struct pare_flow pare_net_batch_norm(struct pare_net *n, struct pare_flow x, const char *name)
 {
     static const char *const part[] = { "weight", "bias", "running_mean", "running_var" };
     const char *v[4];
@@ -114,7 +115,7 @@ struct pare_flow pare_batch_norm(struct pare_net *n, struct pare_flow x, const c
         char full[160];
 
         snprintf(full, sizeof(full), "%s.%s", name, part[i]);
-        v[i] = pare_fill(n, full, 1, &x.c, i == 0 || i == 3 ? 1.0f : 0.0f);
+        v[i] = pare_net_fill(n, full, 1, &x.c, i == 0 || i == 3 ? 1.0f : 0.0f);
     }
     x.value = pare_make_node(n->make, "BatchNormalization", name, x.value, v[0], v[1], v[2], v[3],
                              NULL);
@@ -123,7 +124,8 @@ struct pare_flow pare_batch_norm(struct pare_net *n, struct pare_flow x, const c
     return x;
 }
 
-struct pare_flow pare_linear(struct pare_net *n, struct pare_flow x, const char *name, int64_t out)
+struct pare_flow pare_net_linear(struct pare_net *n, struct pare_flow x, const char *name,
+                                 int64_t out)
 {
     int64_t dim[2] = { out, x.c };
     double bound = 1 / sqrt((double)x.c);
@@ -134,7 +136,7 @@ struct pare_flow pare_linear(struct pare_net *n, struct pare_flow x, const char 
     snprintf(part, sizeof(part), "%s.weight", name);
     w = matrix(n, part, dim, bound);
     snprintf(part, sizeof(part), "%s.bias", name);
-    b = pare_uniform(n, part, 1, &out, zero ? 0 : bound);
+    b = pare_net_uniform(n, part, 1, &out, zero ? 0 : bound);
     x.value = pare_make_node(n->make, "Gemm", name, x.value, w, b, NULL);
     pare_make_float(n->make, "alpha", 1);
     pare_make_float(n->make, "beta", 1);
@@ -143,9 +145,9 @@ struct pare_flow pare_linear(struct pare_net *n, struct pare_flow x, const char 
     return x;
 }
 
-/* ---- without ---------------------------------------------------------------------------------- */
+/* ---- without ------------------------------------------------------------------------------ */
 
-struct pare_flow pare_max_pool(struct pare_net *n, struct pare_flow x, const char *name,
+struct pare_flow pare_net_max_pool(struct pare_net *n, struct pare_flow x, const char *name,
                                int64_t size)
 {
     x.value = pare_make_node(n->make, "MaxPool", name, x.value, NULL);
@@ -156,14 +158,14 @@ struct pare_flow pare_max_pool(struct pare_net *n, struct pare_flow x, const cha
     return x;
 }
 
-struct pare_flow pare_average(struct pare_net *n, struct pare_flow x, const char *name)
+struct pare_flow pare_net_average(struct pare_net *n, struct pare_flow x, const char *name)
 {
     x.value = pare_make_node(n->make, "GlobalAveragePool", name, x.value, NULL);
     x.h = x.w = 1;
     return x;
 }
 
-struct pare_flow pare_flatten(struct pare_net *n, struct pare_flow x, const char *name)
+struct pare_flow pare_net_flatten(struct pare_net *n, struct pare_flow x, const char *name)
 {
     x.value = pare_make_node(n->make, "Flatten", name, x.value, NULL);
     pare_make_int(n->make, "axis", 1);
@@ -172,26 +174,26 @@ struct pare_flow pare_flatten(struct pare_net *n, struct pare_flow x, const char
     return x;
 }
 
-struct pare_flow pare_sum(struct pare_net *n, struct pare_flow a, struct pare_flow b,
+struct pare_flow pare_net_sum(struct pare_net *n, struct pare_flow a, struct pare_flow b,
                           const char *name)
 {
     a.value = pare_make_node(n->make, "Add", name, a.value, b.value, NULL);
     return a;
 }
 
-struct pare_flow pare_apply(struct pare_net *n, struct pare_flow x, const char *op,
+struct pare_flow pare_net_apply(struct pare_net *n, struct pare_flow x, const char *op,
                             const char *name)
 {
     x.value = pare_make_node(n->make, op, name, x.value, NULL);
     return x;
 }
 
-struct pare_flow pare_relu(struct pare_net *n, struct pare_flow x, const char *name)
+struct pare_flow pare_net_relu(struct pare_net *n, struct pare_flow x, const char *name)
 {
-    return pare_apply(n, x, "Relu", name);
+    return pare_net_apply(n, x, "Relu", name);
 }
 
-struct pare_flow pare_relu6(struct pare_net *n, struct pare_flow x, const char *name)
+struct pare_flow pare_net_relu6(struct pare_net *n, struct pare_flow x, const char *name)
 {
     char part[160];
     const char *low, *high;
@@ -204,7 +206,8 @@ struct pare_flow pare_relu6(struct pare_net *n, struct pare_flow x, const char *
     return x;
 }
 
-struct pare_flow pare_dropout(struct pare_net *n, struct pare_flow x, const char *name, float part)
+struct pare_flow pare_net_dropout(struct pare_net *n, struct pare_flow x, const char *name,
+                                  float part)
 {
     char full[160];
     const char *ratio;

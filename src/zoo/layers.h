@@ -21,7 +21,7 @@ struct pare_net {
     struct pare_rng rng;
     enum pare_init init;
     int64_t classes;
-    char name[128];     /* the last one that pare_name() made */
+    char name[128];     /* the last one that pare_net_name() made */
 };
 
 /* A value on its way: (N, c, h, w), or (N, c) when h is 0. */
@@ -36,32 +36,35 @@ struct pare_conv {
 };
 
 /* "layer1.0.conv1"; the text is good until the next call. */
-const char *pare_name(struct pare_net *n, const char *fmt, ...) PARE_PRINTF(2, 3);
+const char *pare_net_name(struct pare_net *n, const char *fmt, ...) PARE_PRINTF(2, 3);
 
 /* `name` is the module's: its parameters are name.weight, name.bias, ... */
-struct pare_flow pare_conv(struct pare_net *n, struct pare_flow x, const char *name,
+struct pare_flow pare_net_conv(struct pare_net *n, struct pare_flow x, const char *name,
                            struct pare_conv c);
-struct pare_flow pare_batch_norm(struct pare_net *n, struct pare_flow x, const char *name);
-struct pare_flow pare_linear(struct pare_net *n, struct pare_flow x, const char *name, int64_t out);
-struct pare_flow pare_max_pool(struct pare_net *n, struct pare_flow x, const char *name,
+struct pare_flow pare_net_batch_norm(struct pare_net *n, struct pare_flow x, const char *name);
+struct pare_flow pare_net_linear(struct pare_net *n, struct pare_flow x, const char *name,
+                                 int64_t out);
+struct pare_flow pare_net_max_pool(struct pare_net *n, struct pare_flow x, const char *name,
                                int64_t size);
-struct pare_flow pare_average(struct pare_net *n, struct pare_flow x, const char *name);
-struct pare_flow pare_flatten(struct pare_net *n, struct pare_flow x, const char *name);
-struct pare_flow pare_sum(struct pare_net *n, struct pare_flow a, struct pare_flow b,
+struct pare_flow pare_net_average(struct pare_net *n, struct pare_flow x, const char *name);
+struct pare_flow pare_net_flatten(struct pare_net *n, struct pare_flow x, const char *name);
+struct pare_flow pare_net_sum(struct pare_net *n, struct pare_flow a, struct pare_flow b,
                           const char *name);
 
 /* Operators that keep the shape and need no settings: "Relu", "Sigmoid", ... */
-struct pare_flow pare_apply(struct pare_net *n, struct pare_flow x, const char *op,
+struct pare_flow pare_net_apply(struct pare_net *n, struct pare_flow x, const char *op,
                             const char *name);
-struct pare_flow pare_relu(struct pare_net *n, struct pare_flow x, const char *name);
-struct pare_flow pare_relu6(struct pare_net *n, struct pare_flow x, const char *name);
-struct pare_flow pare_dropout(struct pare_net *n, struct pare_flow x, const char *name, float part);
+struct pare_flow pare_net_relu(struct pare_net *n, struct pare_flow x, const char *name);
+struct pare_flow pare_net_relu6(struct pare_net *n, struct pare_flow x, const char *name);
+struct pare_flow pare_net_dropout(struct pare_net *n, struct pare_flow x, const char *name,
+                                  float part);
 
 /* Parameters drawn from distributions, by their whole name. */
-const char *pare_uniform(struct pare_net *n, const char *name, int rank, const int64_t *dim,
+const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                          double bound);
-const char *pare_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
+const char *pare_net_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                         double std);
-const char *pare_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim, float v);
+const char *pare_net_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim,
+                          float v);
 
 #endif

@@ -3,12 +3,12 @@
 
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
-    x = pare_flatten(n, x, "flatten");
-    x = pare_linear(n, x, "fc1", 256);
-    x = pare_relu(n, x, "relu1");
-    x = pare_linear(n, x, "fc2", 128);
-    x = pare_relu(n, x, "relu2");
-    return pare_linear(n, x, "fc3", n->classes);
+    x = pare_net_flatten(n, x, "flatten");
+    x = pare_net_linear(n, x, "fc1", 256);
+    x = pare_net_relu(n, x, "relu1");
+    x = pare_net_linear(n, x, "fc2", 128);
+    x = pare_net_relu(n, x, "relu2");
+    return pare_net_linear(n, x, "fc3", n->classes);
 }
 
 const struct pare_network pare_network_mlp = {

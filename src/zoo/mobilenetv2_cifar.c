@@ -11,9 +11,9 @@ static struct pare_flow unit(struct pare_net *n, struct pare_flow x, const char 
                              struct pare_conv c)
 {
     c.pad = (c.kernel - 1) / 2;
-    x = pare_conv(n, x, pare_name(n, "%s.0", name), c);
-    x = pare_batch_norm(n, x, pare_name(n, "%s.1", name));
-    return pare_relu6(n, x, pare_name(n, "%s.2", name));
+    x = pare_net_conv(n, x, pare_net_name(n, "%s.0", name), c);
+    x = pare_net_batch_norm(n, x, pare_net_name(n, "%s.1", name));
+    return pare_net_relu6(n, x, pare_net_name(n, "%s.2", name));
 }
 
 /* Wider by 1x1, 3x3 by channel, narrower by 1x1; around it a shortcut where shapes allow. */
@@ -33,10 +33,10 @@ static struct pare_flow block(struct pare_net *n, struct pare_flow x, int at, in
     y = unit(n, y, name, (struct pare_conv){ .out = wide, .kernel = 3, .stride = stride,
                                              .group = wide });
     last.stride = 1;
-    y = pare_conv(n, y, pare_name(n, "features.%d.conv.%d", at, part), last);
-    y = pare_batch_norm(n, y, pare_name(n, "features.%d.conv.%d", at, part + 1));
+    y = pare_net_conv(n, y, pare_net_name(n, "features.%d.conv.%d", at, part), last);
+    y = pare_net_batch_norm(n, y, pare_net_name(n, "features.%d.conv.%d", at, part + 1));
     if (stride == 1 && x.c == last.out)
-        y = pare_sum(n, y, x, pare_name(n, "features.%d.add", at));
+        y = pare_net_sum(n, y, x, pare_net_name(n, "features.%d.add", at));
     return y;
 }
 
@@ -56,10 +56,10 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
                       (struct pare_conv){ .out = stage[i].out, .kernel = 1,
                                           .stride = b ? 1 : stage[i].stride });
     x = unit(n, x, "features.18", (struct pare_conv){ .out = 1280, .kernel = 1 });
-    x = pare_average(n, x, "avgpool");
-    x = pare_flatten(n, x, "flatten");
-    x = pare_dropout(n, x, "classifier.0", 0.2f);
-    return pare_linear(n, x, "classifier.1", n->classes);
+    x = pare_net_average(n, x, "avgpool");
+    x = pare_net_flatten(n, x, "flatten");
+    x = pare_net_dropout(n, x, "classifier.0", 0.2f);
+    return pare_net_linear(n, x, "classifier.1", n->classes);
 }
 
 const struct pare_network pare_network_mobilenetv2_cifar = {

@@ -14,17 +14,17 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
         struct pare_conv c = { .out = width[i], .kernel = 3, .pad = 1, .bias = true };
 
         if (!width[i]) {
-            x = pare_max_pool(n, x, pare_name(n, "features.%d", at++), 2);
+            x = pare_net_max_pool(n, x, pare_net_name(n, "features.%d", at++), 2);
             continue;
         }
-        x = pare_conv(n, x, pare_name(n, "features.%d", at), c);
-        x = pare_batch_norm(n, x, pare_name(n, "features.%d", at + 1));
-        x = pare_relu(n, x, pare_name(n, "features.%d", at + 2));
+        x = pare_net_conv(n, x, pare_net_name(n, "features.%d", at), c);
+        x = pare_net_batch_norm(n, x, pare_net_name(n, "features.%d", at + 1));
+        x = pare_net_relu(n, x, pare_net_name(n, "features.%d", at + 2));
         at += 3;
     }
-    x = pare_average(n, x, "avgpool");
-    x = pare_flatten(n, x, "flatten");
-    return pare_linear(n, x, "classifier", n->classes);
+    x = pare_net_average(n, x, "avgpool");
+    x = pare_net_flatten(n, x, "flatten");
+    return pare_net_linear(n, x, "classifier", n->classes);
 }
 
 const struct pare_network pare_network_vgg16_cifar = {

@@ -39,9 +39,9 @@ static struct pare_flow layer_norm(struct pare_net *n, struct pare_flow x, const
     const char *w, *b;
 
     snprintf(part, sizeof(part), "%s.weight", name);
-    w = pare_fill(n, part, 1, &dim, 1);
+    w = pare_net_fill(n, part, 1, &dim, 1);
     snprintf(part, sizeof(part), "%s.bias", name);
-    b = pare_fill(n, part, 1, &dim, 0);
+    b = pare_net_fill(n, part, 1, &dim, 0);
     x.value = pare_make_node(n->make, "LayerNormalization", name, x.value, w, b, NULL);
     pare_make_int(n->make, "axis", -1);
     pare_make_float(n->make, "epsilon", 1e-6f);
@@ -54,14 +54,14 @@ static struct pare_flow gelu(struct pare_net *n, struct pare_flow x, const char 
     struct pare_make *k = n->make;
     const char *root, *one, *half, *y;
 
-    root = pare_make_number(k, pare_name(n, "%s.sqrt2", at), (float)sqrt(2));
-    one = pare_make_number(k, pare_name(n, "%s.one", at), 1);
-    half = pare_make_number(k, pare_name(n, "%s.half", at), 0.5f);
-    y = pare_make_node(k, "Div", pare_name(n, "%s.div", at), x.value, root, NULL);
-    y = pare_make_node(k, "Erf", pare_name(n, "%s.erf", at), y, NULL);
-    y = pare_make_node(k, "Add", pare_name(n, "%s.add", at), y, one, NULL);
-    y = pare_make_node(k, "Mul", pare_name(n, "%s.mul", at), x.value, y, NULL);
-    x.value = pare_make_node(k, "Mul", pare_name(n, "%s.mul2", at), y, half, NULL);
+    root = pare_make_number(k, pare_net_name(n, "%s.sqrt2", at), (float)sqrt(2));
+    one = pare_make_number(k, pare_net_name(n, "%s.one", at), 1);
+    half = pare_make_number(k, pare_net_name(n, "%s.half", at), 0.5f);
+    y = pare_make_node(k, "Div", pare_net_name(n, "%s.div", at), x.value, root, NULL);
+    y = pare_make_node(k, "Erf", pare_net_name(n, "%s.erf", at), y, NULL);
+    y = pare_make_node(k, "Add", pare_net_name(n, "%s.add", at), y, one, NULL);
+    y = pare_make_node(k, "Mul", pare_net_name(n, "%s.mul", at), x.value, y, NULL);
+    x.value = pare_make_node(k, "Mul", pare_net_name(n, "%s.mul2", at), y, half, NULL);
     return x;
 }
 
@@ -84,41 +84,41 @@ static struct pare_flow attention(struct pare_net *n, struct pare_flow x, const 
     struct pare_make *k = n->make;
     const char *part[3], *scale, *y;
 
-    x = pare_linear(n, x, pare_name(n, "%s.qkv", at), 3 * DIM);
-    pare_make_node(k, "Split", pare_name(n, "%s.split", at), x.value, NULL);
+    x = pare_net_linear(n, x, pare_net_name(n, "%s.qkv", at), 3 * DIM);
+    pare_make_node(k, "Split", pare_net_name(n, "%s.split", at), x.value, NULL);
     pare_make_int(k, "axis", 1);
     for (int i = 2; i >= 0; i--)
         part[i] = pare_make_split(k, 3, i);
-    part[0] = heads(n, part[0], pare_name(n, "%s.q", at), tokens, false);
-    part[1] = heads(n, part[1], pare_name(n, "%s.k", at), tokens, true);
-    part[2] = heads(n, part[2], pare_name(n, "%s.v", at), tokens, false);
-    scale = pare_make_number(k, pare_name(n, "%s.scale", at), (float)(1 / sqrt(HEAD)));
-    y = pare_make_node(k, "Mul", pare_name(n, "%s.scaled", at), part[0], scale, NULL);
-    y = pare_make_node(k, "MatMul", pare_name(n, "%s.scores", at), y, part[1], NULL);
-    y = pare_make_node(k, "Softmax", pare_name(n, "%s.softmax", at), y, NULL);
+    part[0] = heads(n, part[0], pare_net_name(n, "%s.q", at), tokens, false);
+    part[1] = heads(n, part[1], pare_net_name(n, "%s.k", at), tokens, true);
+    part[2] = heads(n, part[2], pare_net_name(n, "%s.v", at), tokens, false);
+    scale = pare_make_number(k, pare_net_name(n, "%s.scale", at), (float)(1 / sqrt(HEAD)));
+    y = pare_make_node(k, "Mul", pare_net_name(n, "%s.scaled", at), part[0], scale, NULL);
+    y = pare_make_node(k, "MatMul", pare_net_name(n, "%s.scores", at), y, part[1], NULL);
+    y = pare_make_node(k, "Softmax", pare_net_name(n, "%s.softmax", at), y, NULL);
     pare_make_int(k, "axis", -1);
-    y = pare_make_node(k, "MatMul", pare_name(n, "%s.mixed", at), y, part[2], NULL);
-    y = transpose(n, y, pare_name(n, "%s.back", at), 4, (int64_t[]){ 0, 2, 1, 3 });
-    x.value = reshape(n, y, pare_name(n, "%s.flat", at), 2, (int64_t[]){ -1, DIM });
+    y = pare_make_node(k, "MatMul", pare_net_name(n, "%s.mixed", at), y, part[2], NULL);
+    y = transpose(n, y, pare_net_name(n, "%s.back", at), 4, (int64_t[]){ 0, 2, 1, 3 });
+    x.value = reshape(n, y, pare_net_name(n, "%s.flat", at), 2, (int64_t[]){ -1, DIM });
     x.c = DIM;
-    return pare_linear(n, x, pare_name(n, "%s.proj", at), DIM);
+    return pare_net_linear(n, x, pare_net_name(n, "%s.proj", at), DIM);
 }
 
 static struct pare_flow block(struct pare_net *n, struct pare_flow x, const char *at,
                               int64_t tokens)
 {
-    struct pare_flow y = layer_norm(n, x, pare_name(n, "%s.norm1", at));
+    struct pare_flow y = layer_norm(n, x, pare_net_name(n, "%s.norm1", at));
     char part[64];
 
     snprintf(part, sizeof(part), "%s.attn", at);
     y = attention(n, y, part, tokens);
-    x = pare_sum(n, x, y, pare_name(n, "%s.add1", at));
-    y = layer_norm(n, x, pare_name(n, "%s.norm2", at));
-    y = pare_linear(n, y, pare_name(n, "%s.mlp.fc1", at), MLP);
+    x = pare_net_sum(n, x, y, pare_net_name(n, "%s.add1", at));
+    y = layer_norm(n, x, pare_net_name(n, "%s.norm2", at));
+    y = pare_net_linear(n, y, pare_net_name(n, "%s.mlp.fc1", at), MLP);
     snprintf(part, sizeof(part), "%s.mlp.act", at);
     y = gelu(n, y, part);
-    y = pare_linear(n, y, pare_name(n, "%s.mlp.fc2", at), DIM);
-    return pare_sum(n, x, y, pare_name(n, "%s.add2", at));
+    y = pare_net_linear(n, y, pare_net_name(n, "%s.mlp.fc2", at), DIM);
+    return pare_net_sum(n, x, y, pare_net_name(n, "%s.add2", at));
 }
 
 /* 16 pixels for large pictures, else the largest of 4, 2 and 1 that divides both sides. */
@@ -139,13 +139,13 @@ static struct pare_flow embed(struct pare_net *n, struct pare_flow x, int64_t *t
     int64_t p = patch_size(x.h, x.w), one[3] = { 1, 1, DIM }, all[3] = { 1, 0, DIM };
     const char *input = x.value, *cls, *pos, *batch, *y;
 
-    x = pare_conv(n, x, "patch_embed.proj",
+    x = pare_net_conv(n, x, "patch_embed.proj",
                   (struct pare_conv){ .out = DIM, .kernel = p, .stride = p, .bias = true });
     *tokens = all[1] = x.h * x.w + 1;
     y = reshape(n, x.value, "patch_embed.flatten", 3, (int64_t[]){ 0, DIM, -1 });
     y = transpose(n, y, "patch_embed.transpose", 3, (int64_t[]){ 0, 2, 1 });
-    cls = pare_normal(n, "cls_token", 3, one, 1e-6);
-    pos = pare_normal(n, "pos_embed", 3, all, 0.02);
+    cls = pare_net_normal(n, "cls_token", 3, one, 1e-6);
+    pos = pare_net_normal(n, "pos_embed", 3, all, 0.02);
     batch = pare_make_node(k, "Shape", "cls_token.batch", input, NULL);
     pare_make_int(k, "start", 0);
     pare_make_int(k, "end", 1);
@@ -179,7 +179,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
     pare_make_int(n->make, "axis", 1);
     x.value = pare_make_node(n->make, "Flatten", "head.flatten", x.value, NULL);
     pare_make_int(n->make, "axis", 1);
-    return pare_linear(n, x, "head", n->classes);
+    return pare_net_linear(n, x, "head", n->classes);
 }
 
 const struct pare_network pare_network_vit_tiny = {

@@ -1,56 +1,11 @@
 /* test_plan_memory.c - plans when memory runs out, and what they keep asking for. */
-#include "build.h"
+#include "small_cnn.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "plan/plan.h"
 #include "tensor/compare.h"
-
-static struct pare_rng rng;
-
-static const char *weights(struct build *b, int rank, const int64_t *dim, float mid)
-{
-    struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
-
-    for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = mid + 0.4f * (float)(2 * pare_rng_uniform(&rng) - 1);
-    return build_floats(b, rank, dim, pare_f32(&t));
-}
-#define W(b, mid, ...) weights(b, INTS(__VA_ARGS__), mid)
-
-static const char *block(struct build *b, const char *x, int64_t in, int64_t out)
-{
-    const char *y = build_node(b, "Conv", NAMES(x, W(b, 0, out, in, 3, 3), W(b, 0, out)),
-                               at_ints("pads", INTS(1, 1, 1, 1)));
-
-    y = build_node(b, "BatchNormalization",
-                   NAMES(y, W(b, 1, out), W(b, 0, out), W(b, 0, out), W(b, 1, out)), NOTHING);
-    return build_node(b, "Relu", NAMES(y), NOTHING);
-}
-
-/* Something of each kind of kernel. */
-static void small_cnn(struct build *b)
-{
-    const char *x, *y, *z, *s;
-
-    pare_rng_init(&rng, 7);
-    b->opset = 17;
-    x = build_input(b, PARE_F32, INTS(2, 3, 8, 8));
-    x = block(b, x, 3, 16);
-    y = build_node(b, "Add", NAMES(block(b, x, 16, 16), x), NOTHING);
-    z = build_node(b, "MaxPool", NAMES(y),
-                   CAT(at_ints("kernel_shape", INTS(2, 2)), at_ints("strides", INTS(2, 2))));
-    y = build_node(b, "Concat", NAMES(z, block(b, z, 16, 5)), at_int("axis", 1));
-    s = build_node(b, "GlobalAveragePool", NAMES(y), NOTHING);
-    y = build_node(b, "Mul", NAMES(y, build_node(b, "Sigmoid", NAMES(s), NOTHING)), NOTHING);
-    y = build_node(b, "Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 3, 1)));
-    y = build_node(b, "LayerNormalization", NAMES(y, W(b, 1, 21), W(b, 0, 21)), NOTHING);
-    y = build_node(b, "Flatten", NAMES(y), NOTHING);
-    y = build_node(b, "Gemm", NAMES(y, W(b, 0, 336, 10), W(b, 0, 10)), NOTHING);
-    build_output(b, build_node(b, "Softmax", NAMES(y), at_int("axis", 1)));
-}
 
 struct whole {
     struct bin bytes;
@@ -86,20 +41,18 @@ static int once(struct whole *w, struct pare_err *err)
 
 static void begin(struct whole *w)
 {
-    struct build *b = pare_alloc(pool, 1, sizeof(*b));
+    struct small_cnn *c = pare_alloc(pool, 1, sizeof(*c));
     struct pare_err err;
     int fd;
 
-    small_cnn(b);
+    small_cnn(c, PARE_F32, PARE_F32);
     memset(w, 0, sizeof(*w));
-    w->bytes = build_bytes(b);
+    w->bytes = build_bytes(&c->b);
     snprintf(w->path, sizeof(w->path), "/tmp/pare_oom_XXXXXX");
     fd = mkstemp(w->path);
     assert_true(fd >= 0);
     close(fd);
-    w->in = build_tensor(PARE_F32, INTS(2, 3, 8, 8));
-    for (int64_t i = 0; i < pare_numel(&w->in); i++)
-        pare_f32(&w->in)[i] = (float)pare_rng_normal(&rng);
+    w->in = small_input(c);
     if (once(w, &err))
         fail_msg("%s", err.msg);
     w->want = build_copy(&w->out);
@@ -107,7 +60,7 @@ static void begin(struct whole *w)
 
 /* The n-th allocation fails, for every n in turn: an error that says so, or all is well without
  * (what is only kept for later may be missing). */
-static void fails_everywhere(int sign, int step, int fewest)
+static void fails_everywhere(int sign, int fewest)
 {
     struct whole w;
     struct pare_err err;
@@ -115,7 +68,7 @@ static void fails_everywhere(int sign, int step, int fewest)
     bool reached = true;
 
     begin(&w);
-    for (n = 1; reached; n += step) {
+    for (n = 1; reached; n++) {
         int rc;
 
         err = (struct pare_err){ 0 };
@@ -131,7 +84,7 @@ static void fails_everywhere(int sign, int step, int fewest)
         if (!rc && reached)
             print_message("allocation %d of %s may fail\n", n, sign > 0 ? "a block" : "any size");
     }
-    print_message("%d of %d fail\n", failures, n / step);
+    print_message("%d of %d fail\n", failures, n - 1);
     assert_true(failures >= fewest);
     unlink(w.path);
 }
@@ -139,15 +92,66 @@ static void fails_everywhere(int sign, int step, int fewest)
 static void blocks_run_out(void **state)
 {
     (void)state;
-    fails_everywhere(1, 1, 8);
+    fails_everywhere(1, 8);
 }
 
 static void requests_run_out(void **state)
 {
-    const char *step = getenv("PARE_OOM_STEP");
+    (void)state;
+    fails_everywhere(-1, 500);
+}
+
+/* ---- float types -------------------------------------------------------------------------- */
+
+static struct pare_tensor result(int dtype, int through, bool reference)
+{
+    struct small_cnn *c = pare_alloc(pool, 1, sizeof(*c));
+    struct pare_plan_opts o = { .threads = 1, .reference = reference };
+    struct pare_model *m;
+    struct pare_tensor in, out;
+    struct pare_plan *p;
+    struct pare_err err;
+
+    small_cnn(c, dtype, through);
+    in = small_input(c);
+    m = build_model(&c->b);
+    if (pare_plan_new(m, &o, &p, &err) || pare_plan_run(p, &in, &out, &err))
+        fail_msg("%s", err.msg);
+    pare_oom_countdown = 1 << 30;
+    assert_int_equal(pare_plan_run(p, &in, &out, &err), 0);
+    assert_int_equal(pare_oom_countdown, 1 << 30);      /* it asked for no memory */
+    pare_oom_countdown = 0;
+    assert_int_equal(out.dtype, dtype);
+    out = build_copy(&out);
+    small_convert(&out, PARE_F32);
+    pare_plan_free(p);
+    pare_model_free(m);
+    return out;
+}
+
+/* The same network in another type is as far from the float32 one as that type is precise. */
+static void other_types(void **state)
+{
+    static const struct {
+        int dtype;
+        double rtol;
+    } types[] = { { PARE_F16, 0.01 }, { PARE_BF16, 0.08 }, { PARE_F64, 1e-4 } };
+    struct pare_err err;
 
     (void)state;
-    fails_everywhere(-1, step ? atoi(step) : 7, 50);
+    for (int i = 0; i < 3; i++) {
+        int through = types[i].dtype == PARE_F64 ? PARE_F32 : types[i].dtype;
+        struct pare_tensor want = result(PARE_F32, through, false);
+
+        for (int reference = 0; reference < 2; reference++) {
+            struct pare_tensor got = result(types[i].dtype, through, reference);
+
+            if (pare_tensor_compare(&got, &want,
+                                    (struct pare_tolerance){ types[i].rtol, types[i].rtol / 10 },
+                                    &err))
+                fail_msg("%s: %s", pare_dtype_name((enum pare_dtype)types[i].dtype), err.msg);
+        }
+    }
 }
 
 int main(void)
@@ -155,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(blocks_run_out, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(requests_run_out, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(other_types, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
