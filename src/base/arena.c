@@ -30,6 +30,7 @@ struct pare_arena {
     struct block *top;
     struct block *spare;    /* kept by pare_rewind */
     size_t block_bytes;
+    bool failed;
 };
 
 int pare_oom_countdown;
@@ -56,21 +57,32 @@ static void block_free(struct block *b)
         munmap(b, n);
 }
 
-static int push_block(struct pare_arena *a, size_t need)
+static struct block *new_block(const struct pare_arena *a, size_t need)
 {
     size_t cap = need > a->block_bytes ? need : a->block_bytes;
+    struct block *b;
+
+    if (cap > SIZE_MAX - sizeof(*b) - ALIGN)
+        return NULL;
+    b = block_malloc(sizeof(*b) + ALIGN + cap);
+    if (!b)
+        return NULL;
+    b->data = (unsigned char *)(((uintptr_t)(b + 1) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
+    b->cap = cap;
+    return b;
+}
+
+static int push_block(struct pare_arena *a, size_t need)
+{
     struct block *b = a->spare;
 
-    if (b && b->cap >= need) {
+    if (b && b->cap >= need)
         a->spare = NULL;
-    } else {
-        if (cap > SIZE_MAX - sizeof(*b) - ALIGN)
-            return PARE_ENOMEM;
-        b = block_malloc(sizeof(*b) + ALIGN + cap);
-        if (!b)
-            return PARE_ENOMEM;
-        b->data = (unsigned char *)(((uintptr_t)(b + 1) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
-        b->cap = cap;
+    else
+        b = new_block(a, need);
+    if (!b) {
+        a->failed = true;
+        return PARE_ENOMEM;
     }
     b->used = 0;
     b->next = a->top;
@@ -86,6 +98,7 @@ struct pare_arena *pare_arena_new(size_t block_bytes)
         return NULL;
     a->top = a->spare = NULL;
     a->block_bytes = block_bytes;
+    a->failed = false;
     return a;
 }
 
@@ -112,10 +125,16 @@ void pare_reset(struct pare_arena *a, struct pare_mark m)
 
 void pare_rewind(struct pare_arena *a, struct pare_mark m)
 {
-    while (a->top && a->top != m.block)
-        pop_block(a, true);
+    size_t used = 0;
+
+    for (; a->top && a->top != m.block; pop_block(a, true))
+        used += a->top->used;
     if (a->top)
         a->top->used = m.used;
+    if (a->spare && a->spare->cap < used) {     /* there were several: one of the size of all */
+        block_free(a->spare);
+        a->spare = new_block(a, used);
+    }
 }
 
 struct pare_mark pare_mark(const struct pare_arena *a)
@@ -130,6 +149,11 @@ void pare_arena_free(struct pare_arena *a)
     pare_reset(a, (struct pare_mark){ NULL, 0 });
     block_free(a->spare);
     free(a);
+}
+
+bool pare_arena_failed(const struct pare_arena *a)
+{
+    return a->failed;
 }
 
 size_t pare_arena_bytes(const struct pare_arena *a)
@@ -151,6 +175,10 @@ void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
     bytes = (n * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (!bytes)
         bytes = ALIGN;
+    if (pare_oom_countdown < 0 && ++pare_oom_countdown == 0) {
+        a->failed = true;
+        return NULL;
+    }
     if (!a->top || a->top->cap - a->top->used < bytes)
         if (push_block(a, bytes))
             return NULL;

@@ -4,12 +4,16 @@
 
 #include <pare/pare.h>
 
-/* Test hook: when positive, the n-th block allocation from now fails. */
+/* Test hook: when positive, the n-th block allocation from now fails; when negative, the n-th
+ * request of any size. */
 extern int pare_oom_countdown;
 
-/* Drop everything since m but keep the largest block, so that a loop that resets every turn
- * stops asking the system for memory. */
+/* Drop everything since m but keep as much memory as it took, in one block, so that a loop that
+ * rewinds every turn stops asking the system for more. */
 void pare_rewind(struct pare_arena *a, struct pare_mark m);
+
+/* Has it ever run out?  For who asks functions that say no for several reasons. */
+bool pare_arena_failed(const struct pare_arena *a);
 
 size_t pare_arena_bytes(const struct pare_arena *a);    /* what it holds from the system */
 

@@ -269,6 +269,20 @@ static void rebind(const struct pare_node *site, struct pare_graph *g, struct pa
     }
 }
 
+static int copy_tensor(struct pare_arena *a, const struct pare_tensor *from,
+                       struct pare_tensor *to, struct pare_err *err)
+{
+    struct pare_tensor t = *from;
+    size_t bytes;
+
+    PARE_TRY(pare_tensor_size(&t, NULL, &bytes, err));
+    PARE_TRY(pare_tensor_alloc(a, &t, err));
+    if (bytes)
+        memcpy(t.data, from->data, bytes);
+    *to = t;
+    return 0;
+}
+
 int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_node *site,
                     struct pare_err *err)
 {
@@ -292,7 +306,10 @@ int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_
         if (!own->out[i]->t.data)
             return pare_fail(err, PARE_EFORMAT, "a branch's result '%s' is made by no node",
                              own->out[i]->name);
-        site->out[i]->t = own->out[i]->t;
+        if (own->out[i]->id < own->n_values && own->value[own->out[i]->id] == own->out[i])
+            site->out[i]->t = own->out[i]->t;
+        else    /* a value of the graph around may lose its memory before the result is read */
+            PARE_TRY(copy_tensor(c->results, &own->out[i]->t, &site->out[i]->t, err));
     }
     return 0;
 }

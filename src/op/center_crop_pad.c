@@ -37,19 +37,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK], src = 0, dst = 0;
-    size_t size = pare_dtype_size(x->dtype);
     struct pare_move m = { .rank = 0 };
 
-    (void)c, (void)err;
-    if (pare_is_empty(y))
-        return 0;
-    memset(y->data, 0, (size_t)pare_numel(y) * size);
-    if (pare_is_empty(x))
-        return 0;
+    (void)scratch, (void)err;
+    if (!f->gx)
+        memset(f->y, 0, (size_t)pare_numel(y) * f->size);
     pare_strides(x, from);
     pare_strides(y, to);
     for (int i = 0; i < x->rank; i++) {
@@ -59,10 +56,11 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         dst += (more > 0 ? more / 2 : 0) * to[i];
         pare_move_axis(&m, more < 0 ? y->dim[i] : x->dim[i], from[i], to[i]);
     }
-    pare_move((char *)y->data + (size_t)dst * size, (const char *)x->data + (size_t)src * size,
-              size, &m);
+    pare_flow_box(f, src, dst, &m);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -81,5 +79,6 @@ const struct pare_op pare_op_center_crop_pad = {
     .attr_size = sizeof(struct center_crop_pad),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

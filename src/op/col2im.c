@@ -139,6 +139,28 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *y = &n->out[0]->t;
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t planes = y->dim[0] * y->dim[1], pixels = pare_span(y, 2, y->rank);
+    struct grid g;
+
+    (void)c;
+    if (pare_is_empty(y) || !gx || !gy)
+        return 0;
+    PARE_TRY(read_grid(n, &g, err));
+    for (int64_t b = 0; b < g.blocks; b++)
+        for (int64_t l = 0; l < g.all_places; l++) {
+            int64_t at = landing(&g, b, l);
+
+            for (int64_t p = 0; at >= 0 && p < planes; p++)
+                gx[(p * g.blocks + b) * g.all_places + l] += gy[p * pixels + at];
+        }
+    return 0;
+}
+
 const struct pare_op pare_op_col2im = {
     .abi = PARE_ABI,
     .type = "Col2Im",
@@ -152,4 +174,5 @@ const struct pare_op pare_op_col2im = {
     .attr_size = sizeof(struct col2im),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
 };

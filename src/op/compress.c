@@ -56,27 +56,25 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const uint8_t *cond = n->in[1]->t.data;
-    const char *src = n->in[0]->t.data;
-    char *dst = n->out[0]->t.data;
-    struct frame f;
-    size_t run;
+    struct frame a;
+    int64_t to = 0;
 
-    (void)c;
-    if (pare_is_empty(&n->out[0]->t))
-        return 0;
-    PARE_TRY(frame_of(n, &f, err));
-    run = (size_t)f.inner * pare_dtype_size(n->in[0]->t.dtype);
-    for (int64_t o = 0; o < f.outer; o++, src += (size_t)f.len * run)
-        for (int64_t i = 0; i < f.known; i++)
+    (void)scratch;
+    PARE_TRY(frame_of(n, &a, err));
+    for (int64_t o = 0; o < a.outer; o++)
+        for (int64_t i = 0; i < a.known; i++)
             if (cond[i]) {
-                pare_copy_one(dst, src + (size_t)i * run, run);
-                dst += run;
+                pare_flow_run(f, (o * a.len + i) * a.inner, to, a.inner);
+                to += a.inner;
             }
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -102,5 +100,6 @@ const struct pare_op pare_op_compress = {
     .attr_size = sizeof(struct compress),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

@@ -44,25 +44,34 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, bool back)
 {
     const struct pare_tensor *y = &n->out[0]->t;
     int axis = pare_concat_axis(n);
-    int64_t outer = pare_span(y, 0, axis);
-    size_t inner = (size_t)pare_span(y, axis + 1, y->rank) * pare_dtype_size(y->dtype);
-    size_t pitch = (size_t)y->dim[axis] * inner;
-    char *dst = y->data;
+    int64_t outer = pare_span(y, 0, axis), inner = pare_span(y, axis + 1, y->rank), at = 0;
+    struct pare_flow f;
 
-    (void)c, (void)err;
     for (int k = 0; k < n->n_in; k++) {
-        size_t run = (size_t)n->in[k]->t.dim[axis] * inner;
-        const char *src = n->in[k]->t.data;
+        int64_t run = n->in[k]->t.dim[axis] * inner;
 
-        for (int64_t i = 0; run && i < outer; i++)
-            memcpy(dst + (size_t)i * pitch, src + (size_t)i * run, run);
-        dst += run;
+        if (run && pare_flow(&f, n->in[k], n->out[0], back))
+            for (int64_t i = 0; i < outer; i++)
+                pare_flow_run(&f, i * run, at + i * y->dim[axis] * inner, run);
+        at += run;
     }
     return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    return moves(n, false);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    return moves(n, true);
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -87,5 +96,6 @@ const struct pare_op pare_op_concat = {
     .attr_size = sizeof(struct concat),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

@@ -37,7 +37,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, 4, dim, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct depth_to_space *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -45,18 +46,18 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     bool dcr = !strcmp(a->mode, "DCR");
     struct pare_move m = { .rank = 0 };
 
-    (void)c, (void)err;
-    if (pare_is_empty(y))
-        return 0;
+    (void)scratch, (void)err;
     pare_move_axis(&m, x->dim[0], C * b * b * H * W, C * b * b * H * W);
     pare_move_axis(&m, C, (dcr ? 1 : b * b) * H * W, b * b * H * W);
     pare_move_axis(&m, H, W, b * W * b);
     pare_move_axis(&m, b, (dcr ? b * C : b) * H * W, b * W);
     pare_move_axis(&m, W, 1, b);
     pare_move_axis(&m, b, (dcr ? C : 1) * H * W, 1);
-    pare_move(y->data, x->data, pare_dtype_size(x->dtype), &m);
+    pare_flow_box(f, 0, 0, &m);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -75,5 +76,6 @@ const struct pare_op pare_op_depth_to_space = {
     .attr_size = sizeof(struct depth_to_space),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

@@ -19,16 +19,15 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK];
     struct pare_move m = { .rank = 0 };
     int shift = y->rank - x->rank;
 
-    (void)c, (void)err;
-    if (pare_is_empty(y))
-        return 0;
+    (void)scratch, (void)err;
     pare_strides(x, from);
     pare_strides(y, to);
     for (int i = 0; i < y->rank; i++) {
@@ -36,9 +35,11 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
         pare_move_axis(&m, y->dim[i], moves ? from[i - shift] : 0, to[i]);
     }
-    pare_move(y->data, x->data, pare_dtype_size(x->dtype), &m);
+    pare_flow_box(f, 0, 0, &m);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -60,5 +61,6 @@ const struct pare_op pare_op_expand = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

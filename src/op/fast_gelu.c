@@ -33,31 +33,35 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-PARE_SIMD static void back_row(const float *x, const float *bias, const float *gy, float *gx,
-                               float *gb, int64_t count)
+PARE_SIMD static void slopes(const float *x, const float *bias, const float *gy, float *g,
+                             int64_t count)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++) {
-        float g = gy[i] * pare_gelu_tanh_slopef(bias ? x[i] + bias[i] : x[i]);
-
-        if (gx)
-            gx[i] += g;
-        if (gb)
-            gb[i] += g;
-    }
+    for (int64_t i = 0; i < count; i++)
+        g[i] = gy[i] * pare_gelu_tanh_slopef(bias ? x[i] + bias[i] : x[i]);
 }
+
+#define PIECE 512
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
     const struct pare_value *b = n->n_in > 1 ? n->in[1] : NULL;
-    const float *bias = b ? pare_f32(&b->t) : NULL, *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), *gb = b ? pare_f32(&b->grad) : NULL;
-    int64_t total = pare_numel(x), len = bias ? x->dim[x->rank - 1] : total;
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), *gb = b ? pare_f32(&b->grad) : NULL, g[PIECE];
+    int64_t total = pare_numel(x), len = b ? x->dim[x->rank - 1] : total;
 
     (void)c, (void)err;
     for (int64_t i = 0; gy && (gx || gb) && i < total; i += len)
-        back_row(pare_f32(x) + i, bias, gy + i, gx ? gx + i : NULL, gb, len);
+        for (int64_t k = 0; k < len; k += PIECE) {
+            int64_t count = len - k < PIECE ? len - k : PIECE;
+
+            slopes(pare_f32(x) + i + k, b ? pare_f32(&b->t) + k : NULL, gy + i + k, g, count);
+            if (gx)
+                pare_add_row(gx + i + k, 1, g, count);
+            if (gb)
+                pare_add_row(gb + k, 1, g, count);
+        }
     return 0;
 }
 

@@ -38,23 +38,22 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
-    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    const struct pare_tensor *x = &n->in[0]->t;
     int axis = axis_of(n);
     int64_t outer = pare_span(x, 0, axis), count = pare_numel(&n->in[1]->t), *at;
-    size_t run = (size_t)pare_span(x, axis + 1, x->rank) * pare_dtype_size(x->dtype);
-    const char *src = x->data;
-    char *dst = y->data;
+    int64_t run = pare_span(x, axis + 1, x->rank), to = 0;
 
-    if (pare_is_empty(y))
-        return 0;
-    PARE_TRY(pare_indices(c->scratch, &n->in[1]->t, x->dim[axis], &at, err));
-    for (int64_t o = 0; o < outer; o++, src += (size_t)x->dim[axis] * run)
-        for (int64_t i = 0; i < count; i++, dst += run)
-            pare_copy_one(dst, src + (size_t)at[i] * run, run);
+    PARE_TRY(pare_indices(scratch, &n->in[1]->t, x->dim[axis], &at, err));
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < count; i++, to += run)
+            pare_flow_run(f, (o * x->dim[axis] + at[i]) * run, to, run);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -79,5 +78,6 @@ const struct pare_op pare_op_gather = {
     .attr_size = sizeof(struct gather),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

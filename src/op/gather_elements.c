@@ -22,25 +22,24 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, at->rank, at->dim, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct gather_elements *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    size_t size = pare_dtype_size(x->dtype);
     int64_t count = pare_numel(y), *at, step;
     struct pare_walk w;
     int axis;
 
-    if (pare_is_empty(y))
-        return 0;
     PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
-    PARE_TRY(pare_indices(c->scratch, &n->in[1]->t, x->dim[axis], &at, err));
+    PARE_TRY(pare_indices(scratch, &n->in[1]->t, x->dim[axis], &at, err));
     step = pare_walk_beside(&w, x, y, axis);
     for (int64_t i = 0; i < count; i++, pare_walk_next(&w))
-        pare_copy_one((char *)y->data + (size_t)i * size,
-                      (const char *)x->data + (size_t)(w.at[0] + at[i] * step) * size, size);
+        pare_flow_run(f, w.at[0] + at[i] * step, i, 1);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 const struct pare_op pare_op_gather_elements = {
     .abi = PARE_ABI,
@@ -54,4 +53,5 @@ const struct pare_op pare_op_gather_elements = {
     .attr_size = sizeof(struct gather_elements),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
 };

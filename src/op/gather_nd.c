@@ -40,28 +40,27 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct gather_nd *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
     int b = (int)a->batch_dims, k = (int)at->dim[at->rank - 1];
     int64_t batches = pare_span(at, 0, b), rows = pare_span(at, b, at->rank - 1);
-    size_t size = pare_dtype_size(x->dtype), run = (size_t)pare_span(x, b + k, x->rank) * size;
-    const char *src = x->data;
-    char *dst = n->out[0]->t.data;
+    int64_t batch = pare_span(x, b, x->rank), run = pare_span(x, b + k, x->rank), to = 0;
 
-    (void)c;
-    if (pare_is_empty(&n->out[0]->t))
-        return 0;
-    for (int64_t o = 0; o < batches; o++, src += (size_t)pare_span(x, b, x->rank) * size)
-        for (int64_t r = 0; r < rows; r++, dst += run) {
+    (void)scratch;
+    for (int64_t o = 0; o < batches; o++)
+        for (int64_t r = 0; r < rows; r++, to += run) {
             int64_t from;
 
             PARE_TRY(pare_index_row(at, o * rows + r, x, b, &from, err));
-            pare_copy_one(dst, src + (size_t)from * size, run);
+            pare_flow_run(f, o * batch + from, to, run);
         }
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 const struct pare_op pare_op_gather_nd = {
     .abi = PARE_ABI,
@@ -75,4 +74,5 @@ const struct pare_op pare_op_gather_nd = {
     .attr_size = sizeof(struct gather_nd),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
 };

@@ -26,7 +26,9 @@ static void step(const struct pare_rnn_row *row)
 
     for (int64_t i = 0; i < 2 * H; i++)
         x[i] += row->r[i] + row->wb[i] + row->rb[i];
-    pare_rnn_activate(row, 0, x, 2 * H);
+    if (row->pre)
+        memcpy(row->pre, x, (size_t)(2 * H) * sizeof(float));
+    pare_rnn_activate(&row->act[0], x, 2 * H);
     if (!row->attr->linear_before_reset) {
         for (int64_t i = 0; i < H; i++) {
             row->tmp[i] = reset[i] * row->h[i];
@@ -35,18 +37,71 @@ static void step(const struct pare_rnn_row *row)
         pare_mm(PARE_F32, &m);
     }
     for (int64_t i = 0; i < H; i++) {
-        float rb = row->rb[2 * H + i];
-
+        rh[i] += row->rb[2 * H + i];
         n[i] += row->wb[2 * H + i];
-        n[i] += row->attr->linear_before_reset ? reset[i] * (rh[i] + rb) : rh[i] + rb;
+        n[i] += row->attr->linear_before_reset ? reset[i] * rh[i] : rh[i];
     }
-    pare_rnn_activate(row, 1, n, H);
+    if (row->pre) {
+        memcpy(row->pre + 2 * H, n, (size_t)H * sizeof(float));
+        memcpy(row->extra, row->attr->linear_before_reset ? rh : row->tmp,
+               (size_t)H * sizeof(float));
+    }
+    pare_rnn_activate(&row->act[1], n, H);
     for (int64_t i = 0; i < H; i++)
         row->h[i] = (1 - x[i]) * n[i] + x[i] * row->h[i];
 }
 
+/* Through the product of the reset gate: its gradient, and what goes to h or to h R'. */
+static void back_reset(const struct pare_rnn_back *r)
+{
+    int64_t H = r->H;
+    const float *reset = r->tmp + H, *dn = r->dx + 2 * H;
+    float *dreset = r->dx + H, *q = r->tmp + 3 * H;
+    struct pare_mm m = {                /* dn R, the gradient of r h */
+        .M = 1, .N = H, .K = H, .ai = H, .ak = 1, .bk = H, .bj = 1, .ys = H,
+        .a = dn, .b = r->R + 2 * H * H, .y = q,
+    };
+
+    if (r->attr->linear_before_reset) {
+        for (int64_t i = 0; i < H; i++) {
+            dreset[i] = dn[i] * r->extra[i];
+            r->dr[2 * H + i] = dn[i] * reset[i];
+        }
+        return;
+    }
+    memset(q, 0, (size_t)H * sizeof(float));
+    pare_mm(PARE_F32, &m);
+    for (int64_t i = 0; i < H; i++) {
+        dreset[i] = q[i] * r->h[i];
+        r->dh[i] += q[i] * reset[i];
+    }
+}
+
+static void back(const struct pare_rnn_back *r)
+{
+    int64_t H = r->H;
+    const float *z = r->tmp, *n = z + 2 * H;
+    float *dz = r->dx, *dn = dz + 2 * H;
+
+    memcpy(r->tmp, r->pre, (size_t)(3 * H) * sizeof(float));
+    pare_rnn_activate(&r->act[0], r->tmp, 2 * H);
+    pare_rnn_activate(&r->act[1], r->tmp + 2 * H, H);
+    for (int64_t i = 0; i < H; i++) {
+        dz[i] = r->dh[i] * (r->h[i] - n[i]);
+        dn[i] = r->dh[i] * (1 - z[i]);
+        r->dh[i] *= z[i];
+    }
+    pare_rnn_slope(&r->act[1], r->pre + 2 * H, n, dn, H);
+    back_reset(r);
+    pare_rnn_slope(&r->act[0], r->pre, z, dz, 2 * H);
+    if (r->dr != r->dx)
+        memcpy(r->dr, r->dx, (size_t)(2 * H) * sizeof(float));
+}
+
 static const char *const acts[] = { "Sigmoid", "Tanh" };
-static const struct pare_rnn_cell cell = { .gates = 3, .n_act = 2, .act = acts, .step = step };
+static const struct pare_rnn_cell cell = {
+    .gates = 3, .n_act = 2, .act = acts, .step = step, .back = back, .resets = true
+};
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {
@@ -56,6 +111,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     return pare_rnn_forward(n, &cell, c, err);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_rnn_backward(n, &cell, c, err);
+}
+
+static size_t save(const struct pare_node *n)
+{
+    return pare_rnn_save(n, &cell);
 }
 
 static double macs(const struct pare_node *n)
@@ -75,5 +140,7 @@ const struct pare_op pare_op_gru = {
     .attr_size = sizeof(struct pare_rnn),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
+    .save = save,
     .macs = macs,
 };

@@ -26,9 +26,13 @@ static void step(const struct pare_rnn_row *row)
         i[k] += pi[k] * row->c[k];
         f[k] += pf[k] * row->c[k];
     }
-    pare_rnn_activate(row, 0, i, H);
-    pare_rnn_activate(row, 0, f, H);
-    pare_rnn_activate(row, 1, n, H);
+    if (row->pre) {
+        memcpy(row->pre, row->x, (size_t)(4 * H) * sizeof(float));
+        memcpy(row->extra, row->c, (size_t)H * sizeof(float));
+    }
+    pare_rnn_activate(&row->act[0], i, H);
+    pare_rnn_activate(&row->act[0], f, H);
+    pare_rnn_activate(&row->act[1], n, H);
     for (int64_t k = 0; k < H; k++) {
         float keep = row->attr->input_forget ? 1 - i[k] : f[k];
 
@@ -36,15 +40,78 @@ static void step(const struct pare_rnn_row *row)
         o[k] += row->p ? po[k] * row->c[k] : 0;
         row->h[k] = row->c[k];
     }
-    pare_rnn_activate(row, 0, o, H);
-    pare_rnn_activate(row, 2, row->h, H);
+    if (row->pre)
+        memcpy(row->pre + H, o, (size_t)H * sizeof(float));
+    pare_rnn_activate(&row->act[0], o, H);
+    pare_rnn_activate(&row->act[2], row->h, H);
     for (int64_t k = 0; k < H; k++)
         row->h[k] *= o[k];
 }
 
+/* The gates, the state c and h(c) once more, from what was kept: into tmp, (6 H). */
+static void gates_again(const struct pare_rnn_back *r)
+{
+    int64_t H = r->H;
+    float *i = r->tmp, *f = i + 2 * H, *n = i + 3 * H, *c = i + 4 * H, *hc = i + 5 * H;
+
+    memcpy(r->tmp, r->pre, (size_t)(4 * H) * sizeof(float));
+    pare_rnn_activate(&r->act[0], i, 3 * H);
+    pare_rnn_activate(&r->act[1], n, H);
+    for (int64_t k = 0; k < H; k++)
+        c[k] = hc[k] = (r->attr->input_forget ? 1 - i[k] : f[k]) * r->extra[k] + i[k] * n[k];
+    pare_rnn_activate(&r->act[2], hc, H);
+}
+
+/* What the peepholes add, once dx is known: they look at the old state (in `extra`), o at the new
+ * one. */
+static void back_peepholes(const struct pare_rnn_back *r)
+{
+    int64_t H = r->H;
+    const float *di = r->dx, *dO = di + H, *df = di + 2 * H, *c = r->tmp + 4 * H;
+
+    for (int64_t k = 0; k < H; k++)
+        r->dc[k] += r->p[k] * di[k] + r->p[2 * H + k] * df[k];
+    for (int64_t k = 0; r->gp && k < H; k++) {
+        r->gp[k] += di[k] * r->extra[k];
+        r->gp[H + k] += dO[k] * c[k];
+        r->gp[2 * H + k] += df[k] * r->extra[k];
+    }
+}
+
+static void back(const struct pare_rnn_back *r)
+{
+    int64_t H = r->H;
+    const float *i = r->tmp, *o = i + H, *f = i + 2 * H, *n = i + 3 * H, *c = i + 4 * H;
+    const float *hc = i + 5 * H, *old = r->extra;
+    float *di = r->dx, *dO = di + H, *df = di + 2 * H, *dn = di + 3 * H;
+    bool tied = r->attr->input_forget != 0;
+
+    gates_again(r);
+    for (int64_t k = 0; k < H; k++) {
+        dO[k] = r->dh[k] * hc[k];
+        r->dh[k] *= o[k];
+    }
+    pare_rnn_slope(&r->act[0], r->pre + H, o, dO, H);
+    pare_rnn_slope(&r->act[2], c, hc, r->dh, H);
+    for (int64_t k = 0; k < H; k++) {
+        float dc = r->dc[k] + r->dh[k] + (r->p ? r->p[H + k] * dO[k] : 0);
+
+        di[k] = dc * (tied ? n[k] - old[k] : n[k]);
+        df[k] = tied ? 0 : dc * old[k];
+        dn[k] = dc * i[k];
+        r->dc[k] = dc * (tied ? 1 - i[k] : f[k]);
+        r->dh[k] = 0;
+    }
+    pare_rnn_slope(&r->act[0], r->pre, i, di, H);
+    pare_rnn_slope(&r->act[0], r->pre + 2 * H, f, df, H);
+    pare_rnn_slope(&r->act[1], r->pre + 3 * H, n, dn, H);
+    if (r->p)
+        back_peepholes(r);
+}
+
 static const char *const acts[] = { "Sigmoid", "Tanh", "Tanh" };
 static const struct pare_rnn_cell cell = {
-    .gates = 4, .n_act = 3, .act = acts, .step = step
+    .gates = 4, .n_act = 3, .act = acts, .step = step, .back = back
 };
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -55,6 +122,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     return pare_rnn_forward(n, &cell, c, err);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_rnn_backward(n, &cell, c, err);
+}
+
+static size_t save(const struct pare_node *n)
+{
+    return pare_rnn_save(n, &cell);
 }
 
 static double macs(const struct pare_node *n)
@@ -74,5 +151,7 @@ const struct pare_op pare_op_lstm = {
     .attr_size = sizeof(struct pare_rnn),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
+    .save = save,
     .macs = macs,
 };

@@ -174,17 +174,21 @@ void pare_matmul_backward(const struct pare_node *n)
         int64_t at = p.walk.at[0], bt = p.walk.at[1];
         struct pare_mm ga = {       /* (M, N) (N, K) */
             .M = p.M, .N = p.K, .K = p.N, .ai = p.N, .ak = 1, .bk = 1, .bj = p.N, .ys = p.K,
-            .a = gy + i * p.M * p.N, .b = pare_f32(&b->t) + bt, .y = pare_f32(&a->grad) + at,
+            .a = gy + i * p.M * p.N, .b = pare_f32(&b->t) + bt,
         };
         struct pare_mm gb = {       /* (K, M) (M, N) */
             .M = p.K, .N = p.N, .K = p.M, .ai = 1, .ak = p.K, .bk = p.N, .bj = 1, .ys = p.N,
-            .a = pare_f32(&a->t) + at, .b = gy + i * p.M * p.N, .y = pare_f32(&b->grad) + bt,
+            .a = pare_f32(&a->t) + at, .b = gy + i * p.M * p.N,
         };
 
-        if (a->grad.data)
+        if (a->grad.data) {
+            ga.y = pare_f32(&a->grad) + at;
             pare_mm(PARE_F32, &ga);
-        if (b->grad.data)
+        }
+        if (b->grad.data) {
+            gb.y = pare_f32(&b->grad) + bt;
             pare_mm(PARE_F32, &gb);
+        }
     }
 }
 

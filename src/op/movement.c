@@ -1,6 +1,8 @@
 /* movement.c - what operators that only move elements share. */
 #include "movement.h"
 
+#include "elementwise.h"
+
 int pare_list_read(const struct pare_node *n, int i, struct pare_ints attr, struct pare_list *list,
                    struct pare_err *err)
 {
@@ -230,83 +232,133 @@ static pare_plane_fn *plane_copier(const struct pare_move *m, size_t size)
     }
 }
 
+/* A box as planes of its last two axes; strides and offsets in units of `size`. */
+struct planes {
+    struct pare_move m;
+    int64_t idx[PARE_MOVE_RANK];
+    ptrdiff_t size, from, to;       /* where the current plane starts */
+    struct plane p;
+};
+
+static bool planes_start(struct planes *b, const struct pare_move *m, size_t size)
+{
+    ptrdiff_t bytes = (ptrdiff_t)size;
+    int a, last;
+
+    for (int i = 0; i < m->rank; i++)
+        if (!m->dim[i])
+            return false;
+    *b = (struct planes){ .m = simplified(m), .size = bytes };
+    if (!b->m.rank)
+        pare_move_axis(&b->m, 1, 1, 1);
+    pair_dense_axes(&b->m);
+    last = b->m.rank - 1;
+    a = last - 1; /* the row axis; there is none in a single run */
+    b->p = (struct plane){ a < 0 ? 1 : b->m.dim[a],          b->m.dim[last],
+                           a < 0 ? 0 : b->m.from[a] * bytes, b->m.from[last] * bytes,
+                           a < 0 ? 0 : b->m.to[a] * bytes,   b->m.to[last] * bytes };
+    return true;
+}
+
+static bool planes_next(struct planes *b)
+{
+    const struct pare_move *m = &b->m;
+
+    for (int i = m->rank - 3; i >= 0; i--) {
+        b->from += m->from[i] * b->size;
+        b->to += m->to[i] * b->size;
+        if (++b->idx[i] < m->dim[i])
+            return true;
+        b->from -= m->from[i] * b->size * m->dim[i];
+        b->to -= m->to[i] * b->size * m->dim[i];
+        b->idx[i] = 0;
+    }
+    return false;
+}
+
 void pare_move(void *dst, const void *src, size_t size, const struct pare_move *m)
 {
-    struct pare_move s = simplified(m);
-    int64_t idx[PARE_MOVE_RANK] = { 0 };
-    ptrdiff_t bytes = (ptrdiff_t)size;
-    const char *from = src;
-    char *to = dst;
-    struct plane p;
+    struct planes b;
     pare_plane_fn *copy;
-    int a, i;
 
-    for (i = 0; i < m->rank; i++)
-        if (!m->dim[i])
-            return;
-    if (!s.rank)
-        pare_move_axis(&s, 1, 1, 1);
-    pair_dense_axes(&s);
-    copy = plane_copier(&s, size);
-    a = s.rank - 2; /* the row axis; there is none in a single run */
-    p = (struct plane){ a < 0 ? 1 : s.dim[a],          s.dim[s.rank - 1],
-                        a < 0 ? 0 : s.from[a] * bytes, s.from[s.rank - 1] * bytes,
-                        a < 0 ? 0 : s.to[a] * bytes,   s.to[s.rank - 1] * bytes };
-    do {
-        copy(to, from, &p, size);
-        for (i = a - 1; i >= 0; i--) {
-            from += s.from[i] * bytes;
-            to += s.to[i] * bytes;
-            if (++idx[i] < s.dim[i])
-                break;
-            from -= s.from[i] * bytes * s.dim[i];
-            to -= s.to[i] * bytes * s.dim[i];
-            idx[i] = 0;
-        }
-    } while (i >= 0);
-}
-
-/* One row of pare_pick: blocks of `run` bytes from a row of x. */
-static void pick_row(char *y, const char *x, const int64_t *at, int64_t count, size_t run)
-{
-    for (int64_t j = 0; j < count; j++)
-        if (at[j] >= 0)
-            pare_copy_one(y + (size_t)j * run, x + (size_t)at[j] * run, run);
-}
-
-void pare_pick(const struct pare_tensor *y, const struct pare_tensor *x, int64_t *const *at,
-               const void *fill)
-{
-    size_t size = pare_dtype_size(y->dtype), run;
-    int64_t idx[PARE_MAX_RANK] = { 0 }, stride[PARE_MAX_RANK], row;
-    const char *src = x->data;
-    char *dst = y->data;
-    int last = y->rank - 1, i;
-
-    if (pare_is_empty(y))
+    if (!planes_start(&b, m, size))
         return;
-    while (last >= 0 && !at[last])
-        last--;
-    run = (size_t)pare_span(y, last + 1, y->rank) * size;
-    if (last < 0) {
-        memcpy(dst, src, run);
+    copy = plane_copier(&b.m, size);
+    do
+        copy((char *)dst + b.to, (const char *)src + b.from, &b.p, size);
+    while (planes_next(&b));
+}
+
+/* ---- both ways ------------------------------------------------------------------- */
+
+bool pare_flow(struct pare_flow *f, const struct pare_value *x, const struct pare_value *y,
+               bool back)
+{
+    if (!x || !y || pare_is_empty(&y->t) || (back && (!x->grad.data || !y->grad.data)))
+        return false;
+    *f = (struct pare_flow){ x->t.data, y->t.data, pare_dtype_size(x->t.dtype), NULL, NULL };
+    if (back) {
+        f->gx = pare_f32(&x->grad);
+        f->gy = pare_f32(&y->grad);
+    }
+    return true;
+}
+
+/* gx += gy, where the strides of gx are `from` and those of gy `to`. */
+static void add_plane(float *gx, const float *gy, const struct plane *p)
+{
+    if (p->to_col == 1 && (p->from_col == 0 || p->from_col == 1)) {
+        for (int64_t i = 0; i < p->rows; i++)
+            pare_add_row(gx + i * p->from_row, (int)p->from_col, gy + i * p->to_row, p->cols);
         return;
     }
-    pare_strides(x, stride);
-    row = y->dim[last] * (int64_t)(run / size);
+    for (int64_t r = 0; r < p->rows; r += TILE)
+        for (int64_t c = 0; c < p->cols; c += TILE)
+            for (int64_t i = r; i < LEAST(r + TILE, p->rows); i++)
+                for (int64_t j = c; j < LEAST(c + TILE, p->cols); j++)
+                    gx[i * p->from_row + j * p->from_col] += gy[i * p->to_row + j * p->to_col];
+}
+
+void pare_flow_box(const struct pare_flow *f, int64_t x, int64_t y, const struct pare_move *m)
+{
+    struct planes b;
+
+    if (!f->gx)
+        pare_move(f->y + (size_t)y * f->size, f->x + (size_t)x * f->size, f->size, m);
+    else if (planes_start(&b, m, 1))
+        do
+            add_plane(f->gx + x + b.from, f->gy + y + b.to, &b.p);
+        while (planes_next(&b));
+}
+
+void pare_flow_pick(const struct pare_flow *f, const struct pare_pick *p)
+{
+    const struct pare_tensor *y = p->y;
+    const struct pare_flow flow = *f;
+    int64_t idx[PARE_MAX_RANK] = { 0 }, stride[PARE_MAX_RANK], run, to = 0;
+    int last = y->rank - 1, i;
+
+    while (last >= 0 && !p->at[last])
+        last--;
+    run = pare_span(y, last + 1, y->rank);
+    if (last < 0) {
+        pare_flow_run(f, 0, 0, run);
+        return;
+    }
+    pare_strides(p->x, stride);
     do {
         int64_t from = 0;
 
         for (i = 0; i < last && from >= 0; i++) {
-            int64_t k = at[i] ? at[i][idx[i]] : idx[i];
+            int64_t k = p->at[i] ? p->at[i][idx[i]] : idx[i];
 
             from = k < 0 ? -1 : from + k * stride[i];
         }
-        if (fill)
-            pare_fill(dst, row, fill, size);
-        if (from >= 0)
-            pick_row(dst, src + (size_t)from * size, at[last], y->dim[last], run);
-        dst += (size_t)row * size;
+        if (p->fill && !f->gx)
+            pare_fill(f->y + (size_t)to * f->size, y->dim[last] * run, p->fill, f->size);
+        for (int64_t j = 0; j < y->dim[last]; j++, to += run)
+            if (from >= 0 && p->at[last][j] >= 0)
+                pare_flow_run(&flow, from + p->at[last][j] * run, to, run);
         for (i = last - 1; i >= 0 && ++idx[i] == y->dim[i]; i--)
             idx[i] = 0;
     } while (i >= 0);

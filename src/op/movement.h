@@ -71,11 +71,6 @@ void pare_move(void *dst, const void *src, size_t size, const struct pare_move *
 /* Append an axis to the box. */
 void pare_move_axis(struct pare_move *m, int64_t dim, int64_t from, int64_t to);
 
-/* y[i, j, ...] = x[at[0][i], at[1][j], ...].  A NULL list is 0, 1, 2, ...; where a list has a
- * negative number y gets the element at `fill`. */
-void pare_pick(const struct pare_tensor *y, const struct pare_tensor *x, int64_t *const *at,
-               const void *fill);
-
 /* n times the element at `value`. */
 void pare_fill(void *dst, int64_t n, const void *value, size_t size);
 
@@ -90,6 +85,65 @@ static inline void pare_copy_one(void *dst, const void *src, size_t size)
     default: memcpy(dst, src, size); break;
     }
 }
+
+/* ---- both ways ------------------------------------------------------------------- */
+
+/* Which way elements go.  Forwards y gets elements of x; backwards the gradients of x's elements
+ * get those of all elements of y that they went to.  These are the same moves, so an operator
+ * writes them down once, as calls of the functions below, and PARE_BOTH_WAYS makes the rest. */
+struct pare_flow {
+    const char *x;
+    char *y;
+    size_t size;        /* of an element, in bytes */
+    float *gx;          /* NULL: forwards */
+    const float *gy;
+};
+
+/* From x to y, or back; false when there is nothing to move. */
+bool pare_flow(struct pare_flow *f, const struct pare_value *x, const struct pare_value *y,
+               bool back);
+
+/* A run of elements; x and y are offsets in elements. */
+static inline void pare_flow_run(const struct pare_flow *f, int64_t x, int64_t y, int64_t count)
+{
+    if (!f->gx)
+        pare_copy_one(f->y + (size_t)y * f->size, f->x + (size_t)x * f->size,
+                      (size_t)count * f->size);
+    else
+        for (int64_t i = 0; i < count; i++)
+            f->gx[x + i] += f->gy[y + i];
+}
+
+/* A box: from x + m->from to y + m->to. */
+void pare_flow_box(const struct pare_flow *f, int64_t x, int64_t y, const struct pare_move *m);
+
+/* y[i, j, ...] = x[at[0][i], at[1][j], ...].  A NULL list is 0, 1, 2, ...; where a list has a
+ * negative number y gets the element at `fill`. */
+struct pare_pick {
+    const struct pare_tensor *x, *y;
+    int64_t *at[PARE_MAX_RANK];
+    const void *fill;
+};
+void pare_flow_pick(const struct pare_flow *f, const struct pare_pick *p);
+
+/* forward() and backward() of an operator that moves from input 0 to output 0, by
+ *     static int moves(const struct pare_node *n, const struct pare_flow *f,
+ *                      struct pare_arena *scratch, struct pare_err *err)
+ * which is not called when the output is empty. */
+#define PARE_BOTH_WAYS(moves)                                                                  \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)          \
+    {                                                                                          \
+        struct pare_flow f;                                                                    \
+                                                                                               \
+        return pare_flow(&f, n->in[0], n->out[0], false) ? moves(n, &f, c->scratch, err) : 0;  \
+    }                                                                                          \
+                                                                                               \
+    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)         \
+    {                                                                                          \
+        struct pare_flow f;                                                                    \
+                                                                                               \
+        return pare_flow(&f, n->in[0], n->out[0], true) ? moves(n, &f, c->scratch, err) : 0;   \
+    }
 
 /* Ties of operators that keep the rank and change some axes: the axes of output 0 whose size is
  * that of input 0, where `changed` (may be NULL) is false. */

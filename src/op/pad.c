@@ -156,17 +156,19 @@ static int tables(const struct pare_node *n, struct pare_arena *scratch, int64_t
 }
 
 /* A constant border is filled everywhere and then overwritten by what the input keeps. */
-static int forward_constant(struct pare_node *n, struct pare_err *err)
+static int constant_moves(const struct pare_node *n, const struct pare_flow *f,
+                          struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK], from[PARE_MAX_RANK], to[PARE_MAX_RANK];
     int64_t src = 0, dst = 0, value[2];
     struct pare_move m = { .rank = 0 };
-    size_t size = pare_dtype_size(x->dtype);
 
     PARE_TRY(pare_pad_amounts(n, before, after, err));
-    PARE_TRY(constant(n, value, err));
-    pare_fill(y->data, pare_numel(y), value, size);
+    if (!f->gx) {
+        PARE_TRY(constant(n, value, err));
+        pare_fill(f->y, pare_numel(y), value, f->size);
+    }
     pare_strides(x, from);
     pare_strides(y, to);
     for (int i = 0; i < x->rank; i++) {
@@ -179,23 +181,60 @@ static int forward_constant(struct pare_node *n, struct pare_err *err)
         dst += (before[i] > 0 ? before[i] : 0) * to[i];
         pare_move_axis(&m, len, from[i], to[i]);
     }
-    pare_move((char *)y->data + (size_t)dst * size, (const char *)x->data + (size_t)src * size,
-              size, &m);
+    pare_flow_box(f, src, dst, &m);
+    return 0;
+}
+
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
+{
+    const struct pad *a = n->attr;
+    struct pare_pick p = { .x = &n->in[0]->t, .y = &n->out[0]->t };
+
+    if (!strcmp(a->mode, "constant"))
+        return constant_moves(n, f, err);
+    PARE_TRY(tables(n, scratch, p.at, err));
+    pare_flow_pick(f, &p);
     return 0;
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
-    const struct pad *a = n->attr;
-    int64_t *at[PARE_MAX_RANK];
+    struct pare_flow f;
 
-    if (pare_is_empty(&n->out[0]->t))
-        return 0;
-    if (!strcmp(a->mode, "constant"))
-        return forward_constant(n, err);
-    PARE_TRY(tables(n, c->scratch, at, err));
-    pare_pick(&n->out[0]->t, &n->in[0]->t, at, NULL);
+    return pare_flow(&f, n->in[0], n->out[0], false) ? moves(n, &f, c->scratch, err) : 0;
+}
+
+/* The constant gets the gradients of the whole border. */
+static int back_to_constant(const struct pare_node *n, float *grad, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *gy = &n->out[0]->grad;
+    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK], count = pare_numel(gy);
+    struct pare_walk w;
+    double sum = 0;
+
+    PARE_TRY(pare_pad_amounts(n, before, after, err));
+    pare_walk_start(&w, gy, NULL, 0);
+    for (int64_t i = 0; i < count; i++, pare_walk_next(&w)) {
+        bool border = false;
+
+        for (int k = 0; k < gy->rank; k++)
+            border |= w.idx[k] < before[k] || w.idx[k] - before[k] >= x->dim[k];
+        sum += border ? (double)pare_f32(gy)[i] : 0;
+    }
+    *grad += (float)sum;
     return 0;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pad *a = n->attr;
+    float *grad = pare_given(n, 2) ? pare_f32(&n->in[2]->grad) : NULL;
+    struct pare_flow f;
+
+    if (grad && n->out[0]->grad.data && !strcmp(a->mode, "constant"))
+        PARE_TRY(back_to_constant(n, grad, err));
+    return pare_flow(&f, n->in[0], n->out[0], true) ? moves(n, &f, c->scratch, err) : 0;
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -223,6 +262,7 @@ const struct pare_op pare_op_pad = {
     .attr_size = sizeof(struct pad),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .settings = 0x4,
 };

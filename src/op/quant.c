@@ -219,15 +219,18 @@ int pare_requantize(struct pare_ctx *c, const int32_t *acc, const struct pare_te
 
 void pare_quant_ties(const struct pare_node *n, int64_t axis, struct pare_ties *t)
 {
-    int rank = n->in[0]->t.rank;
+    int rank = n->in[0]->t.rank, ax;
 
     for (int i = 0; i < rank; i++)
         pare_tie(t, n->in[0], i, n->out[0], i);
     if (axis < -rank || axis >= rank)
         return;
+    ax = (int)(axis < 0 ? axis + rank : axis);
+    /* A vector in blocks has fewer scales than elements. */
     for (int k = 1; k < n->n_in; k++)
-        if (n->in[k] && n->in[k]->t.rank == 1 && pare_numel(&n->in[k]->t) > 1)
-            pare_tie(t, n->in[k], 0, n->out[0], (int)(axis < 0 ? axis + rank : axis));
+        if (n->in[k] && n->in[k]->t.rank == 1 && pare_numel(&n->in[k]->t) > 1 &&
+            n->in[k]->t.dim[0] == n->out[0]->t.dim[ax])
+            pare_tie(t, n->in[k], 0, n->out[0], ax);
 }
 
 /* One input plane with one plane of the kernel, added to one output plane. */

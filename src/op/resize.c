@@ -182,6 +182,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_resize_forward(n, c, &r, err);
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_resize r;
+
+    PARE_TRY(read_node(n, &r, err));
+    return pare_resize_backward(n, c, &r, err);
+}
+
 /* Batch and channels, when they are left alone. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -203,6 +211,7 @@ const struct pare_op pare_op_resize = {
     .attr_size = sizeof(struct resize),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .settings = 0x6,
 };

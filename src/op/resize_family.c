@@ -121,17 +121,21 @@ static int nearest_list(const struct pare_resize *r, const struct pare_resize_ax
     return 0;
 }
 
-static int forward_nearest(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
-                           struct pare_err *err)
+static int nearest(const struct pare_node *n, const struct pare_flow *f, const struct pare_resize *r,
+                   struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *y = &n->out[0]->t;
-    int64_t *at[PARE_MAX_RANK], fill[2] = { 0 };
+    struct pare_pick p = { .x = &n->in[0]->t, .y = y };
+    int64_t fill[2] = { 0 };
 
     for (int i = 0; i < r->rank; i++)
-        PARE_TRY(nearest_list(r, &r->axis[i], c->scratch, &at[i], err));
-    if (r->coord == PARE_TF_CROP_AND_RESIZE && y->dtype != PARE_STR)
-        PARE_TRY(pare_convert(y->dtype, fill, PARE_F64, &r->extrapolation, 1, err));
-    pare_pick(y, &n->in[0]->t, at, r->coord == PARE_TF_CROP_AND_RESIZE ? fill : NULL);
+        PARE_TRY(nearest_list(r, &r->axis[i], scratch, &p.at[i], err));
+    if (r->coord == PARE_TF_CROP_AND_RESIZE) {
+        p.fill = fill;
+        if (y->dtype != PARE_STR)
+            PARE_TRY(pare_convert(y->dtype, fill, PARE_F64, &r->extrapolation, 1, err));
+    }
+    pare_flow_pick(f, &p);
     return 0;
 }
 
@@ -236,6 +240,20 @@ struct pass {
 APPLY(apply_float, float)
 APPLY(apply_double, double)
 
+/* The same the other way: gx, of x's shape, += taps of gy. */
+PARE_SIMD static void apply_back(float *gx, const float *gy, const struct pass *p,
+                                 const struct taps *t)
+{
+    for (int64_t o = 0; o < p->outer; o++, gx += p->in * p->inner)
+        for (int64_t k = 0; k < p->out; k++, gy += p->inner)
+            for (int64_t i = 0; i < t->n; i++) {
+                float *q = gx + t->at[k * t->n + i] * p->inner, w = (float)t->w[k * t->n + i];
+
+                for (int64_t j = 0; j < p->inner; j++)
+                    q[j] += w * gy[j];
+            }
+}
+
 /* Bring one axis of `now` to its new size, in fresh memory. */
 static int resize_axis(struct pare_tensor *now, int axis, int64_t out, const struct taps *t,
                        struct pare_arena *scratch, struct pare_err *err)
@@ -293,24 +311,39 @@ static int store(const struct pare_tensor *y, const struct pare_tensor *from, st
     return pare_convert(y->dtype, y->data, from->dtype, from->data, count, err);
 }
 
+/* Makes the taps of all axes; lists those that move in the order in which they are applied. */
+static int plan_passes(const struct pare_resize *r, struct pare_arena *scratch, struct taps *t,
+                       struct pare_list *axes, struct pare_err *err)
+{
+    axes->n = 0;
+    for (int i = 0; i < r->rank; i++)
+        PARE_TRY(make_taps(r, &r->axis[i], scratch, &t[i], err));
+    for (int grow = 0; grow < 2; grow++)
+        for (int i = 0; i < r->rank; i++)
+            if (t[i].moves && (r->axis[i].out > r->axis[i].in) == grow)
+                axes->v[axes->n++] = i;
+    return 0;
+}
+
 static int forward_taps(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                         struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
     struct pare_tensor now = *x;
     struct taps t[PARE_MAX_RANK];
+    struct pare_list axes;
 
     if (x->dtype != PARE_F32 && x->dtype != PARE_F64) {
         now.dtype = PARE_F64;
         PARE_TRY(pare_tensor_alloc(c->scratch, &now, err));
         PARE_TRY(pare_convert(PARE_F64, now.data, x->dtype, x->data, pare_numel(x), err));
     }
-    for (int i = 0; i < r->rank; i++)
-        PARE_TRY(make_taps(r, &r->axis[i], c->scratch, &t[i], err));
-    for (int grow = 0; grow < 2; grow++)
-        for (int i = 0; i < r->rank; i++)
-            if (t[i].moves && (r->axis[i].out > r->axis[i].in) == grow)
-                PARE_TRY(resize_axis(&now, i, r->axis[i].out, &t[i], c->scratch, err));
+    PARE_TRY(plan_passes(r, c->scratch, t, &axes, err));
+    for (int k = 0; k < axes.n; k++) {
+        int axis = (int)axes.v[k];
+
+        PARE_TRY(resize_axis(&now, axis, r->axis[axis].out, &t[axis], c->scratch, err));
+    }
     if (now.data == x->data) {
         PARE_TRY(pare_forward_copy(n, c, err));
         return 0;
@@ -318,6 +351,41 @@ static int forward_taps(struct pare_node *n, struct pare_ctx *c, const struct pa
     if (r->coord == PARE_TF_CROP_AND_RESIZE)
         extrapolate(&now, t, r->extrapolation);
     return store(&n->out[0]->t, &now, err);
+}
+
+/* The passes in reverse order, each from the gradient of its result to that of its input; the last
+ * one adds to x's. */
+static int backward_taps(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                         struct pare_err *err)
+{
+    struct pare_tensor now = n->out[0]->grad;
+    struct taps t[PARE_MAX_RANK];
+    struct pare_list axes;
+
+    PARE_TRY(plan_passes(r, c->scratch, t, &axes, err));
+    if (!axes.n)
+        return pare_backward_copy(n, c, err);
+    if (r->coord == PARE_TF_CROP_AND_RESIZE) {
+        PARE_TRY(pare_tensor_alloc(c->scratch, &now, err));
+        memcpy(now.data, n->out[0]->grad.data, (size_t)pare_numel(&now) * sizeof(float));
+        extrapolate(&now, t, 0);
+    }
+    for (int k = axes.n - 1; k >= 0; k--) {
+        int axis = (int)axes.v[k];
+        struct pass p = { pare_span(&now, 0, axis), r->axis[axis].in, now.dim[axis],
+                          pare_span(&now, axis + 1, now.rank) };
+        struct pare_tensor next = now;
+
+        next.dim[axis] = p.in;
+        next.data = n->in[0]->grad.data;
+        if (k) {
+            PARE_TRY(pare_tensor_alloc(c->scratch, &next, err));
+            memset(next.data, 0, (size_t)pare_numel(&next) * sizeof(float));
+        }
+        apply_back(next.data, now.data, &p, &t[axis]);
+        now = next;
+    }
+    return 0;
 }
 
 int pare_resize_infer(struct pare_node *n, const struct pare_resize *r, struct pare_err *err)
@@ -336,7 +404,21 @@ int pare_resize_infer(struct pare_node *n, const struct pare_resize *r, struct p
 int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                         struct pare_err *err)
 {
-    if (pare_is_empty(&n->out[0]->t))
+    struct pare_flow f;
+
+    if (!pare_flow(&f, n->in[0], n->out[0], false))
         return 0;
-    return r->mode == PARE_NEAREST ? forward_nearest(n, c, r, err) : forward_taps(n, c, r, err);
+    return r->mode == PARE_NEAREST ? nearest(n, &f, r, c->scratch, err)
+                                   : forward_taps(n, c, r, err);
+}
+
+int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                         struct pare_err *err)
+{
+    struct pare_flow f;
+
+    if (!pare_flow(&f, n->in[0], n->out[0], true))
+        return 0;
+    return r->mode == PARE_NEAREST ? nearest(n, &f, r, c->scratch, err)
+                                   : backward_taps(n, c, r, err);
 }

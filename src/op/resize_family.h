@@ -55,5 +55,7 @@ void pare_resize_start(struct pare_resize *r, const struct pare_tensor *x);
 int pare_resize_infer(struct pare_node *n, const struct pare_resize *r, struct pare_err *err);
 int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                         struct pare_err *err);
+int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                         struct pare_err *err);
 
 #endif

@@ -33,19 +33,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_infer_same(n, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct reverse_sequence *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t;
     bool time_first = !a->time_axis;
     int64_t batch = x->dim[a->batch_axis], steps = x->dim[a->time_axis];
-    size_t run = (size_t)pare_span(x, 2, x->rank) * pare_dtype_size(x->dtype);
-    const char *src = x->data;
-    char *dst = n->out[0]->t.data;
+    int64_t run = pare_span(x, 2, x->rank);
 
-    (void)c;
-    if (pare_is_empty(x))
-        return 0;
+    (void)scratch;
     for (int64_t b = 0; b < batch; b++) {
         int64_t len = pare_i64(&n->in[1]->t)[b];
 
@@ -55,13 +52,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         for (int64_t t = 0; t < steps; t++) {
             int64_t from = t < len ? len - 1 - t : t;
 
-            pare_copy_one(dst + (size_t)(time_first ? t * batch + b : b * steps + t) * run,
-                          src + (size_t)(time_first ? from * batch + b : b * steps + from) * run,
-                          run);
+            pare_flow_run(f, (time_first ? from * batch + b : b * steps + from) * run,
+                          (time_first ? t * batch + b : b * steps + t) * run, run);
         }
     }
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -84,5 +82,6 @@ const struct pare_op pare_op_reverse_sequence = {
     .attr_size = sizeof(struct reverse_sequence),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

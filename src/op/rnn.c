@@ -7,11 +7,26 @@ static void step(const struct pare_rnn_row *r)
 {
     for (int64_t i = 0; i < r->H; i++)
         r->h[i] = r->x[i] + r->r[i] + r->wb[i] + r->rb[i];
-    pare_rnn_activate(r, 0, r->h, r->H);
+    if (r->pre)
+        memcpy(r->pre, r->h, (size_t)r->H * sizeof(float));
+    pare_rnn_activate(r->act, r->h, r->H);
+}
+
+static void back(const struct pare_rnn_back *r)
+{
+    size_t bytes = (size_t)r->H * sizeof(float);
+
+    memcpy(r->tmp, r->pre, bytes);
+    pare_rnn_activate(r->act, r->tmp, r->H);
+    memcpy(r->dx, r->dh, bytes);
+    pare_rnn_slope(r->act, r->pre, r->tmp, r->dx, r->H);
+    memset(r->dh, 0, bytes);
 }
 
 static const char *const acts[] = { "Tanh" };
-static const struct pare_rnn_cell cell = { .gates = 1, .n_act = 1, .act = acts, .step = step };
+static const struct pare_rnn_cell cell = {
+    .gates = 1, .n_act = 1, .act = acts, .step = step, .back = back
+};
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {
@@ -21,6 +36,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     return pare_rnn_forward(n, &cell, c, err);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_rnn_backward(n, &cell, c, err);
+}
+
+static size_t save(const struct pare_node *n)
+{
+    return pare_rnn_save(n, &cell);
 }
 
 static double macs(const struct pare_node *n)
@@ -40,5 +65,7 @@ const struct pare_op pare_op_rnn = {
     .attr_size = sizeof(struct pare_rnn),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
+    .save = save,
     .macs = macs,
 };

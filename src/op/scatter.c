@@ -21,4 +21,5 @@ const struct pare_op pare_op_scatter = {
     .attr_size = sizeof(struct pare_scatter),
     .infer = pare_scatter_infer,
     .forward = pare_scatter_forward,
+    .backward = pare_scatter_backward,
 };

@@ -138,3 +138,76 @@ int pare_scatter_forward(struct pare_node *n, struct pare_ctx *c, struct pare_er
                      (const char *)fresh->data + (size_t)i * size, 1);
     return 0;
 }
+
+/* Where an update replaces, the last one at a place counts, and what it replaced has no gradient. */
+static void back_replaced(struct pare_node *n, const struct pare_scattered *s, bool *taken)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), *gu = pare_f32(&n->in[2]->grad);
+    int64_t total = pare_numel(&n->out[0]->t);
+
+    for (int64_t r = s->rows - 1; r >= 0; r--) {
+        bool *t = taken + s->to[r] / s->run;
+
+        for (int64_t i = 0; gu && !*t && i < s->run; i++)
+            gu[r * s->run + i] += gy[s->to[r] + i];
+        *t = true;
+    }
+    for (int64_t i = 0; gx && i < total; i++)
+        gx[i] += taken[i / s->run] ? 0 : gy[i];
+}
+
+static void back_added(struct pare_node *n, const struct pare_scattered *s)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), *gu = pare_f32(&n->in[2]->grad);
+    int64_t total = pare_numel(&n->out[0]->t);
+
+    for (int64_t i = 0; gx && i < total; i++)
+        gx[i] += gy[i];
+    for (int64_t r = 0; gu && r < s->rows; r++)
+        for (int64_t i = 0; i < s->run; i++)
+            gu[r * s->run + i] += gy[s->to[r] + i];
+}
+
+int pare_scatter_back(struct pare_node *n, const struct pare_scattered *s,
+                      struct pare_arena *scratch, struct pare_err *err)
+{
+    bool *taken;
+
+    if (!n->in[0]->grad.data && !n->in[2]->grad.data)
+        return 0;
+    if (!strcmp(s->reduction, "add")) {
+        back_added(n, s);
+        return 0;
+    }
+    if (strcmp(s->reduction, "none"))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the gradient of reduction '%s' is not handled, only of 'none' and 'add'",
+                         s->reduction);
+    taken = pare_alloc(scratch, (size_t)(pare_numel(&n->out[0]->t) / s->run), sizeof(*taken));
+    if (!taken)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the gradient of an update");
+    back_replaced(n, s, taken);
+    return 0;
+}
+
+int pare_scatter_backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_scatter *a = n->attr;
+    const struct pare_tensor *y = &n->out[0]->t, *fresh = &n->in[2]->t;
+    struct pare_scattered s = { a->reduction, NULL, pare_numel(fresh), 1 };
+    int64_t *at = NULL, step;
+    struct pare_walk w;
+    int axis;
+
+    if (!n->out[0]->grad.data || pare_is_empty(y))
+        return 0;
+    PARE_TRY(pare_axis(a->axis, y->rank, &axis, err));
+    PARE_TRY(pare_indices(c->scratch, &n->in[1]->t, y->dim[axis], &at, err));
+    step = pare_walk_beside(&w, y, fresh, axis);
+    for (int64_t i = 0; i < s.rows; i++, pare_walk_next(&w))
+        at[i] = w.at[0] + at[i] * step;
+    s.to = at;
+    return pare_scatter_back(n, &s, c->scratch, err);
+}

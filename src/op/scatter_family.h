@@ -29,5 +29,16 @@ struct pare_scatter {
 };
 int pare_scatter_infer(struct pare_node *n, struct pare_err *err);
 int pare_scatter_forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+int pare_scatter_backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+
+/* The gradients of data and updates, when update row r, `run` elements long, went to to[r] in the
+ * result; to[] has as many rows as there are updates. */
+struct pare_scattered {
+    const char *reduction;
+    const int64_t *to;
+    int64_t rows, run;
+};
+int pare_scatter_back(struct pare_node *n, const struct pare_scattered *s,
+                      struct pare_arena *scratch, struct pare_err *err);
 
 #endif

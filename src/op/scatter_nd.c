@@ -56,6 +56,26 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct scatter_nd *a = n->attr;
+    const struct pare_tensor *y = &n->out[0]->t, *at = &n->in[1]->t;
+    int k = (int)at->dim[at->rank - 1];
+    struct pare_scattered s = { a->reduction, NULL, pare_span(at, 0, at->rank - 1),
+                                pare_span(y, k, y->rank) };
+    int64_t *to;
+
+    if (!n->out[0]->grad.data || pare_is_empty(y))
+        return 0;
+    to = pare_alloc_raw(c->scratch, (size_t)s.rows, sizeof(*to));
+    if (!to)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %lld places", (long long)s.rows);
+    for (int64_t r = 0; r < s.rows; r++)
+        PARE_TRY(pare_index_row(at, r, y, 0, &to[r], err));
+    s.to = to;
+    return pare_scatter_back(n, &s, c->scratch, err);
+}
+
 const struct pare_op pare_op_scatter_nd = {
     .abi = PARE_ABI,
     .type = "ScatterND",
@@ -68,4 +88,5 @@ const struct pare_op pare_op_scatter_nd = {
     .attr_size = sizeof(struct scatter_nd),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
 };

@@ -86,17 +86,15 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, n->in[0]->t.rank, s.count, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK], first = 0;
     struct pare_move m = { .rank = 0 };
-    size_t size = pare_dtype_size(x->dtype);
     struct pare_slice s;
 
-    (void)c;
-    if (pare_is_empty(y))
-        return 0;
+    (void)scratch;
     PARE_TRY(pare_slice_ranges(n, &s, err));
     pare_strides(x, from);
     pare_strides(y, to);
@@ -104,9 +102,11 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         first += s.start[i] * from[i];
         pare_move_axis(&m, s.count[i], s.step[i] * from[i], to[i]);
     }
-    pare_move(y->data, (const char *)x->data + (size_t)first * size, size, &m);
+    pare_flow_box(f, first, 0, &m);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -133,5 +133,6 @@ const struct pare_op pare_op_slice = {
     .attr_size = sizeof(struct slice),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

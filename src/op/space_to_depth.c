@@ -30,25 +30,26 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, 4, dim, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct space_to_depth *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t b = a->blocksize, C = x->dim[1], H = y->dim[2], W = y->dim[3];
     struct pare_move m = { .rank = 0 };
 
-    (void)c, (void)err;
-    if (pare_is_empty(y))
-        return 0;
+    (void)scratch, (void)err;
     pare_move_axis(&m, x->dim[0], C * b * b * H * W, C * b * b * H * W);
     pare_move_axis(&m, b, W * b, b * C * H * W);
     pare_move_axis(&m, b, 1, C * H * W);
     pare_move_axis(&m, C, b * b * H * W, H * W);
     pare_move_axis(&m, H, b * W * b, W);
     pare_move_axis(&m, W, b, 1);
-    pare_move(y->data, x->data, pare_dtype_size(x->dtype), &m);
+    pare_flow_box(f, 0, 0, &m);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -67,5 +68,6 @@ const struct pare_op pare_op_space_to_depth = {
     .attr_size = sizeof(struct space_to_depth),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

@@ -89,25 +89,34 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, bool back)
 {
     const struct pare_tensor *x = &n->in[0]->t;
     int axis = pare_split_axis(n);
-    int64_t outer = pare_span(x, 0, axis);
-    size_t inner = (size_t)pare_span(x, axis + 1, x->rank) * pare_dtype_size(x->dtype);
-    size_t pitch = (size_t)x->dim[axis] * inner;
-    const char *src = x->data;
+    int64_t outer = pare_span(x, 0, axis), inner = pare_span(x, axis + 1, x->rank), at = 0;
+    struct pare_flow f;
 
-    (void)c, (void)err;
     for (int k = 0; k < n->n_out; k++) {
-        size_t run = (size_t)pare_split_size(n, k) * inner;
-        char *dst = n->out[k] ? n->out[k]->t.data : NULL;
+        int64_t run = pare_split_size(n, k) * inner;
 
-        for (int64_t i = 0; dst && run && i < outer; i++)
-            memcpy(dst + (size_t)i * run, src + (size_t)i * pitch, run);
-        src += run;
+        if (run && pare_flow(&f, n->in[0], n->out[k], back))
+            for (int64_t i = 0; i < outer; i++)
+                pare_flow_run(&f, at + i * x->dim[axis] * inner, i * run, run);
+        at += run;
     }
     return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    return moves(n, false);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c, (void)err;
+    return moves(n, true);
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -132,5 +141,6 @@ const struct pare_op pare_op_split = {
     .attr_size = sizeof(struct split),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

@@ -22,24 +22,25 @@ static int infer(struct pare_node *n, struct pare_err *err)
 }
 
 /* As a copy to (r0, d0, r1, d1, ...) that stands still at the source along every r. */
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK];
     struct pare_move m = { .rank = 0 };
 
-    (void)c, (void)err;
-    if (pare_is_empty(y))
-        return 0;
+    (void)scratch, (void)err;
     pare_strides(x, from);
     pare_strides(y, to);
     for (int i = 0; i < x->rank; i++) {
         pare_move_axis(&m, y->dim[i] / x->dim[i], 0, to[i] * x->dim[i]);
         pare_move_axis(&m, x->dim[i], from[i], to[i]);
     }
-    pare_move(y->data, x->data, pare_dtype_size(x->dtype), &m);
+    pare_flow_box(f, 0, 0, &m);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -56,5 +57,6 @@ const struct pare_op pare_op_tile = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

@@ -44,22 +44,25 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK];
     struct pare_move m = { .rank = 0 };
     int perm[PARE_MAX_RANK];
 
-    (void)c, (void)err;
+    (void)scratch, (void)err;
     pare_transpose_perm(n, perm);
     pare_strides(x, from);
     pare_strides(y, to);
     for (int i = 0; i < y->rank; i++)
         pare_move_axis(&m, y->dim[i], from[perm[i]], to[i]);
-    pare_move(y->data, x->data, pare_dtype_size(x->dtype), &m);
+    pare_flow_box(f, 0, 0, &m);
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -82,5 +85,6 @@ const struct pare_op pare_op_transpose = {
     .attr_size = sizeof(struct transpose),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

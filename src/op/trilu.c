@@ -27,30 +27,28 @@ static int infer(struct pare_node *n, struct pare_err *err)
 }
 
 /* Row r keeps columns from r + k on, or those up to and with r + k. */
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
 {
     const struct trilu *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *given = pare_given(n, 1);
     int64_t rows = x->dim[x->rank - 2], cols = x->dim[x->rank - 1];
     int64_t k = given ? pare_get_int(given, 0) : 0, total = pare_span(x, 0, x->rank - 1);
-    size_t size = pare_dtype_size(x->dtype);
 
-    (void)c, (void)err;
-    if (pare_is_empty(x))
-        return 0;
+    (void)scratch, (void)err;
     k = k < -rows ? -rows : k > cols ? cols : k;
     for (int64_t i = 0; i < total; i++) {
         int64_t cut = i % rows + k + (a->upper ? 0 : 1);
-        size_t left, all = (size_t)cols * size;
-        const char *src = (const char *)x->data + (size_t)i * all;
-        char *dst = (char *)n->out[0]->t.data + (size_t)i * all;
+        int64_t left = cut < 0 ? 0 : cut > cols ? cols : cut, first = a->upper ? left : 0;
 
-        left = (size_t)(cut < 0 ? 0 : cut > cols ? cols : cut) * size;
-        memcpy(dst, src, all);
-        memset(a->upper ? dst : dst + left, 0, a->upper ? left : all - left);
+        if (!f->gx)
+            memset(f->y + (size_t)(i * cols) * f->size, 0, (size_t)cols * f->size);
+        pare_flow_run(f, i * cols + first, i * cols + first, a->upper ? cols - left : left);
     }
     return 0;
 }
+
+PARE_BOTH_WAYS(moves)
 
 const struct pare_op pare_op_trilu = {
     .abi = PARE_ABI,
@@ -64,4 +62,5 @@ const struct pare_op pare_op_trilu = {
     .attr_size = sizeof(struct trilu),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
 };

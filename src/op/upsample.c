@@ -55,6 +55,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_resize_forward(n, c, &r, err);
 }
 
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_resize r;
+
+    PARE_TRY(read_node(n, &r, err));
+    return pare_resize_backward(n, c, &r, err);
+}
+
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     for (int i = 0; i < 2 && i < n->in[0]->t.rank; i++)
@@ -75,6 +83,7 @@ const struct pare_op pare_op_upsample = {
     .attr_size = sizeof(struct upsample),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .settings = 0x2,
 };

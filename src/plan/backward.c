@@ -27,6 +27,8 @@ int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struc
             return pare_fail(err, PARE_ECONFIG, "'%s' is no float32 initializer that can be trained",
                              o->names[i]);
         v->flags = (v->flags & ~(unsigned)PARE_V_CONST) | PARE_V_PARAM;
+        if (o->grad)
+            p->param[p->n_params].grad = o->grad[i];
         p->param[p->n_params++].value = v;
     }
     return 0;
@@ -87,8 +89,9 @@ static int param_grads(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_params; i++) {
         struct pare_param *q = &p->param[i];
 
-        PARE_TRY(pare_tensor_new(p->arena, &q->grad, PARE_F32, q->value->t.rank, q->value->t.dim,
-                                 err));
+        if (!q->grad.data)
+            PARE_TRY(pare_tensor_new(p->arena, &q->grad, PARE_F32, q->value->t.rank,
+                                     q->value->t.dim, err));
         for (struct pare_buf *b = p->buf[q->value->id]; b && q->reached; b = b->next)
             if (b->grad && b->block == 1) {
                 b->grad->fixed = true;

@@ -55,6 +55,9 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
         const struct pare_tensor *in = &o->in[i];
         bool fits = t->rank < 0 || t->rank == in->rank;
 
+        if (in->rank > PARE_MAX_RANK)
+            return pare_fail(err, PARE_ELIMIT, "input '%s' has %d dimensions, at most %d are handled",
+                             g->in[i]->name, in->rank, PARE_MAX_RANK);
         for (int k = 0; fits && t->rank >= 0 && k < t->rank; k++)
             fits = t->dim[k] < 0 || t->dim[k] == in->dim[k];
         if (!fits)
@@ -223,7 +226,7 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
 int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err)
 {
-    struct pare_plan_opts opts = { .threads = o->threads, .batch = o->batch,
+    struct pare_plan_opts opts = { .threads = o->threads, .batch = o->batch, .in = o->in,
                                    .reference = o->reference };
     struct pare_plan *p = create(o->threads);
     int rc;
@@ -280,6 +283,8 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
                              pare_dtype_name(v->t.dtype),
                              pare_shape_text(&v->t, want, sizeof(want)));
         PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
+        if (bytes && !in[i].data)
+            return pare_fail(err, PARE_ECONFIG, "input '%s' has no data", v->name);
         if (b->t.data && bytes)
             memcpy(b->t.data, in[i].data, bytes);
     }

@@ -41,8 +41,10 @@ struct pare_param {
 struct pare_train_opts {
     int threads;
     int64_t batch;
+    const struct pare_tensor *in;   /* shapes of the inputs, or NULL */
     const char *const *names;
     int n_names;
+    struct pare_tensor *grad;       /* by name: where gradients go; NULL: the plan's own memory */
     bool reference;
     struct pare_rng *rng;
 };

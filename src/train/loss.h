@@ -33,4 +33,8 @@ extern const struct pare_loss *const pare_losses[]; /* ends with NULL */
 /* By name; an error that names the nearest one when there is none. */
 int pare_find_loss(const char *name, const struct pare_loss **loss, struct pare_err *err);
 
+/* For losses of float32 targets: types and shapes agree. */
+int pare_loss_check(const struct pare_tensor *out, const struct pare_tensor *target,
+                    struct pare_err *err);
+
 #endif

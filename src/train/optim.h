@@ -34,9 +34,20 @@ struct pare_optimizer {
     /* Is slot i needed with these settings?  NULL: all are. */
     bool (*uses)(const void *conf, int slot);
 
+    /* Do the settings go together?  NULL: whatever the table allows does. */
+    int (*check)(const void *conf, struct pare_err *err);
+
     /* One pass over the elements.  Called from several threads, with different elements. */
     void (*update)(const void *conf, const struct pare_update *u);
 };
+
+/* The gradient that update() uses.  NaN stays NaN. */
+static inline float pare_clipped(float g, float clip, float scale)
+{
+    g = g > clip ? clip : g;
+    g = g < -clip ? -clip : g;
+    return g * scale;
+}
 
 extern const struct pare_optimizer *const pare_optimizers[]; /* ends with NULL */
 

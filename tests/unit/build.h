@@ -191,7 +191,7 @@ static inline struct pare_tensor build_tensor(int dtype, int rank, const int64_t
 
 static inline struct pare_tensor build_copy(const struct pare_tensor *t)
 {
-    struct pare_tensor c = build_tensor(t->dtype, t->rank, t->dim);
+    struct pare_tensor c = build_tensor((int)t->dtype, t->rank, t->dim);
     size_t bytes = (size_t)pare_numel(t) * pare_dtype_size(t->dtype);
 
     if (bytes)

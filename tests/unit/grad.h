@@ -186,7 +186,8 @@ static inline void grad_attach(struct grad_run *g, struct pare_value *v)
 {
     struct one_op *f = g->f;
 
-    assert_int_equal(pare_tensor_new(f->arena, &v->grad, PARE_F32, v->t.rank, v->t.dim, &f->err), 0);
+    assert_int_equal(pare_tensor_new(f->arena, &v->grad, PARE_F32, v->t.rank, v->t.dim, &f->err),
+                     0);
 }
 
 /* Run once to know the shapes; give every wanted input and used output a gradient. */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/opt.h"
+#include "base/rng.h"
 #include "graph/graph.h"
 #include "graph/ties.h"
 #include "op/op.h"
@@ -210,6 +211,48 @@ static void check_ties(struct round *r)
     }
 }
 
+/* Gradients are float32 only. */
+static bool can_train(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && (n->in[i]->t.dtype == PARE_F16 || n->in[i]->t.dtype == PARE_F64))
+            return false;
+    return n->op->backward && n->out[0] && n->out[0]->t.dtype == PARE_F32;
+}
+
+static void attach(struct round *r, struct pare_value *v)
+{
+    struct pare_tensor *g = &v->grad;
+
+    if (v->t.dtype == PARE_F32 && draw(r, 4)) {
+        assert_int_equal(pare_tensor_new(r->arena, g, PARE_F32, v->t.rank, v->t.dim, &r->err), 0);
+        contents(r, g);
+    }
+}
+
+/* Forward once more, now in training, and back. */
+static int train(struct round *r, struct pare_ctx *c)
+{
+    struct pare_node *n = &r->node;
+    struct pare_rng rng;
+
+    pare_rng_init(&rng, r->state);
+    c->train = true;
+    c->rng = &rng;
+    if (n->op->save) {
+        n->save = pare_alloc(r->arena, n->op->save(n) + 1, 1);
+        assert_non_null(n->save);
+    }
+    PARE_TRY(pare_node_forward(n, c, &r->err));
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i])
+            attach(r, n->in[i]);
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            attach(r, n->out[i]);
+    return n->op->backward(n, c, &r->err);
+}
+
 static void one_round(struct round *r, const struct pare_op *op)
 {
     struct pare_ctx c = { .scratch = r->scratch, .results = r->arena, .threads = 1 };
@@ -238,6 +281,8 @@ static void one_round(struct round *r, const struct pare_op *op)
         return;
     if (!rc)
         rc = pare_node_eval(&r->node, &c, &r->err);
+    if (!rc && can_train(&r->node))
+        rc = train(r, &c);
     if (rc && (!r->err.msg[0] || r->err.msg[strlen(r->err.msg) - 1] == '.'))
         fail_msg("%s fails with '%s'", op->type, r->err.msg);
     if (!rc && op->ties)

@@ -56,85 +56,105 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 }
 
 /* A block of b channels of one image is `space` vectors of b lanes; row-major, b is 1 and a plane
- * is one channel.  Both are walked as vectors of LANES floats where possible. */
+ * is one channel.  Each loop is written once for any b and compiled for the b's that exist. */
+#define FOR_BLOCK(b, call)                                                                     \
+    switch (b) {                                                                               \
+    case 16: call(16); break;                                                                  \
+    case 8: call(8); break;                                                                    \
+    default: break;                                                                            \
+    }
 
-/* sum and sum of squares about `about`, by lane. */
-PARE_SIMD static void sums(const float *x, int64_t space, int b, const float *about, float *sum,
-                           float *square)
+/* Sum of x, or of its squared distance from `about`, by lane. */
+PARE_SIMD static void sums(const float *x, int64_t space, int b, const float *about, bool square,
+                           float *sum)
 {
-    if (b == 1) {
-        float s = 0, q = 0, m = about[0];
+    float one = 0, m = about[0];
 
-#pragma omp simd reduction(+ : s, q)
-        for (int64_t i = 0; i < space; i++) {
-            s += x[i];
-            q += (x[i] - m) * (x[i] - m);
-        }
-        sum[0] = s;
-        square[0] = q;
+    for (int k = 0; k < b; k++)
+        sum[k] = 0;
+#define SQUARES(B)                                                                             \
+    for (int64_t i = 0; i < space; i++)                                                        \
+        for (int k = 0; k < B; k++)                                                            \
+            sum[k] += (x[i * B + k] - about[k]) * (x[i * B + k] - about[k])
+#define SUMS(B)                                                                                \
+    for (int64_t i = 0; i < space; i++)                                                        \
+        for (int k = 0; k < B; k++)                                                            \
+            sum[k] += x[i * B + k]
+    if (b > 1) {
+        if (square)
+            FOR_BLOCK(b, SQUARES)
+        else
+            FOR_BLOCK(b, SUMS)
         return;
     }
-    for (int k = 0; k < b; k++)
-        sum[k] = square[k] = 0;
-    for (int64_t i = 0; i < space; i++)
-        for (int k = 0; k < b; k++) {
-            float d = x[i * b + k] - about[k];
-
-            sum[k] += x[i * b + k];
-            square[k] += d * d;
-        }
+    if (square) {
+#pragma omp simd reduction(+ : one)
+        for (int64_t i = 0; i < space; i++)
+            one += (x[i] - m) * (x[i] - m);
+    } else {
+#pragma omp simd reduction(+ : one)
+        for (int64_t i = 0; i < space; i++)
+            one += x[i];
+    }
+    sum[0] = one;
 }
 
 PARE_SIMD static void apply(const float *x, float *y, int64_t space, int b, const float *scale,
                             const float *shift)
 {
-    if (b == 1) {
-        float s = scale[0], t = shift[0];
+    float s = scale[0], t = shift[0];
 
-        for (int64_t i = 0; i < space; i++)
-            y[i] = x[i] * s + t;
-        return;
-    }
-    for (int64_t i = 0; i < space; i++)
-        for (int k = 0; k < b; k++)
-            y[i * b + k] = x[i * b + k] * scale[k] + shift[k];
+#define APPLY(B)                                                                               \
+    for (int64_t i = 0; i < space; i++)                                                        \
+        for (int k = 0; k < B; k++)                                                            \
+            y[i * B + k] = x[i * B + k] * scale[k] + shift[k]
+    FOR_BLOCK(b, APPLY)
+    for (int64_t i = 0; b == 1 && i < space; i++)
+        y[i] = x[i] * s + t;
 }
 
-/* sum dy and sum dy * x, by lane. */
+/* sum dy and sum dy (x - about), by lane. */
 PARE_SIMD static void products(const float *x, const float *gy, int64_t space, int b,
                                const float *about, float *sum, float *dot)
 {
-    if (b == 1) {
-        float s = 0, q = 0, m = about[0];
+    float s = 0, q = 0, m = about[0];
 
-#pragma omp simd reduction(+ : s, q)
-        for (int64_t i = 0; i < space; i++) {
-            s += gy[i];
-            q += gy[i] * (x[i] - m);
-        }
-        sum[0] = s;
-        dot[0] = q;
-        return;
-    }
     for (int k = 0; k < b; k++)
         sum[k] = dot[k] = 0;
-    for (int64_t i = 0; i < space; i++)
-        for (int k = 0; k < b; k++) {
-            sum[k] += gy[i * b + k];
-            dot[k] += gy[i * b + k] * (x[i * b + k] - about[k]);
+#define PRODUCTS(B)                                                                            \
+    for (int64_t i = 0; i < space; i++)                                                        \
+        for (int k = 0; k < B; k++) {                                                          \
+            sum[k] += gy[i * B + k];                                                           \
+            dot[k] += gy[i * B + k] * (x[i * B + k] - about[k]);                               \
         }
+    if (b > 1) {
+        FOR_BLOCK(b, PRODUCTS)
+        return;
+    }
+#pragma omp simd reduction(+ : s, q)
+    for (int64_t i = 0; i < space; i++) {
+        s += gy[i];
+        q += gy[i] * (x[i] - m);
+    }
+    sum[0] = s;
+    dot[0] = q;
 }
 
 /* gx (+)= p gy + q x + r, by lane. */
 PARE_SIMD static void combine(const float *x, const float *gy, float *gx, int64_t space, int b,
                               const float (*pqr)[LANES], bool first)
 {
-    for (int64_t i = 0; i < space; i++)
-        for (int k = 0; k < b; k++) {
-            float d = pqr[0][k] * gy[i * b + k] + pqr[1][k] * x[i * b + k] + pqr[2][k];
+    float p = pqr[0][0], q = pqr[1][0], r = pqr[2][0];
 
-            gx[i * b + k] = first ? d : gx[i * b + k] + d;
-        }
+    if (first)
+        memset(gx, 0, (size_t)(space * b) * sizeof(*gx));
+#define COMBINE(B)                                                                             \
+    for (int64_t i = 0; i < space; i++)                                                        \
+        for (int k = 0; k < B; k++)                                                            \
+            gx[i * B + k] += pqr[0][k] * gy[i * B + k] + pqr[1][k] * x[i * B + k] + pqr[2][k]
+    FOR_BLOCK(b, COMBINE)
+    for (int64_t i = 0; b == 1 && i < space; i++)
+        gx[i] += p * gy[i] + q * x[i] + r;
 }
 
 /* Mean and variance of the channels first..first+used-1, in two passes. */
@@ -142,16 +162,16 @@ static void moments(const struct bn *c, const float *x, int64_t block, int used,
                     double *var)
 {
     int64_t blocks = (c->C + c->block - 1) / c->block, size = c->space * c->block;
-    float about[LANES] = { 0 }, sum[LANES], square[LANES];
+    float about[LANES] = { 0 }, sum[LANES];
     double n = (double)(c->N * c->space);
 
     for (int k = 0; k < used; k++)
         mean[k] = var[k] = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < c->N; i++) {
-            sums(x + (i * blocks + block) * size, c->space, c->block, about, sum, square);
+            sums(x + (i * blocks + block) * size, c->space, c->block, about, pass, sum);
             for (int k = 0; k < used; k++)
-                *(pass ? &var[k] : &mean[k]) += (double)(pass ? square[k] : sum[k]);
+                *(pass ? &var[k] : &mean[k]) += (double)sum[k];
         }
         for (int k = 0; k < used; k++) {
             *(pass ? &var[k] : &mean[k]) /= n;

@@ -1,0 +1,46 @@
+/* loss_l1.c - absolute differences, the mean over all elements.  The gradient at 0 is 0. */
+#include "loss.h"
+
+#include <math.h>
+
+#include "../base/simd.h"
+
+PARE_SIMD static double cost(const float *x, const float *t, int64_t n)
+{
+    double sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)fabsf(x[i] - t[i]);
+    return sum;
+}
+
+PARE_SIMD static void fill(const float *x, const float *t, float *grad, float rate, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float d = x[i] - t[i];
+
+        grad[i] = d > 0 ? rate : d < 0 ? -rate : d * 0; /* NaN stays NaN */
+    }
+}
+
+static int run(const void *conf, const struct pare_tensor *out, const struct pare_tensor *target,
+               float *grad, double *loss, struct pare_err *err)
+{
+    int64_t n = pare_numel(out);
+
+    (void)conf;
+    PARE_TRY(pare_loss_check(out, target, err));
+    *loss = n ? cost(pare_f32(out), pare_f32(target), n) / (double)n : 0;
+    if (grad && n)
+        fill(pare_f32(out), pare_f32(target), grad, (float)(1 / (double)n), n);
+    return 0;
+}
+
+const struct pare_loss pare_loss_l1 = {
+    .abi = PARE_ABI,
+    .name = "l1",
+    .doc = "Absolute differences: the mean over all elements.",
+    .labels = PARE_LABELS_TENSOR,
+    .run = run,
+};

@@ -1,0 +1,108 @@
+/* optim_rmsprop.c - RMSprop (Hinton's lecture 6e, 2012), as PyTorch has it.
+ *
+ *     g = grad + weight_decay w
+ *     v = alpha v + (1 - alpha) g^2
+ *     a = alpha a + (1 - alpha) g, where centered; else a = 0
+ *     d = g / (sqrt(v - a^2) + eps)
+ *     w = w - lr d, or with momentum b = momentum b + d, w = w - lr b
+ */
+#include "optim.h"
+
+#include <math.h>
+
+#include "../base/opt.h"
+#include "../base/simd.h"
+
+struct conf {
+    double alpha, eps, weight_decay, momentum;
+    bool centered;
+};
+
+enum { SQUARE, MOMENTUM, MEAN };
+
+/* clang-format off */
+static const struct pare_opt opts[] = {
+    PARE_NUMBER(struct conf, alpha, "how much of the mean square stays", 0.99, 0, 1e30),
+    PARE_NUMBER(struct conf, eps, "added to the divisor", 1e-8, 0, 1e30),
+    PARE_NUMBER(struct conf, weight_decay, "times the weight, added to the gradient", 0, 0, 1e30),
+    PARE_NUMBER(struct conf, momentum, "how much of the last update stays", 0, 0, 1e30),
+    PARE_FLAG(struct conf, centered, "divide by the deviation instead of the mean square's root", 0),
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static bool uses(const void *conf, int slot)
+{
+    const struct conf *c = conf;
+
+    return slot == SQUARE || (slot == MOMENTUM ? c->momentum > 0 : c->centered);
+}
+
+struct rates {
+    float rate, decay, clip, scale, alpha, rest, eps, momentum;
+};
+
+static struct rates rates(const struct conf *c, const struct pare_update *u)
+{
+    return (struct rates){ (float)u->lr,  (float)c->weight_decay, u->clip,
+                           u->scale,      (float)c->alpha,        (float)(1 - c->alpha),
+                           (float)c->eps, (float)c->momentum };
+}
+
+/* The four kinds differ only in what is known when the loop is compiled. */
+static inline void pass(const struct rates *r, const struct pare_update *u, bool centered,
+                        bool momentum)
+{
+    const float *restrict grad = u->grad;
+    float *restrict w = u->w, *restrict v = u->slot[SQUARE];
+    float *restrict b = u->slot[MOMENTUM], *restrict a = u->slot[MEAN];
+    struct rates k = *r;
+
+    for (int64_t i = 0; i < u->n; i++) {
+        float g = pare_clipped(grad[i], k.clip, k.scale) + k.decay * w[i], d = 0;
+
+        v[i] = k.alpha * v[i] + k.rest * (g * g);
+        if (centered) {
+            a[i] = k.alpha * a[i] + k.rest * g;
+            d = v[i] - a[i] * a[i];
+            d = d < 0 ? 0 : d; /* rounding, where all gradients were the same */
+        } else {
+            d = v[i];
+        }
+        d = g / (sqrtf(d) + k.eps);
+        if (momentum)
+            d = b[i] = k.momentum * b[i] + d;
+        w[i] -= k.rate * d;
+    }
+}
+
+PARE_SIMD static void run(const struct rates *r, const struct pare_update *u)
+{
+    if (u->slot[MEAN] && u->slot[MOMENTUM])
+        pass(r, u, true, true);
+    else if (u->slot[MEAN])
+        pass(r, u, true, false);
+    else if (u->slot[MOMENTUM])
+        pass(r, u, false, true);
+    else
+        pass(r, u, false, false);
+}
+
+static void update(const void *conf, const struct pare_update *u)
+{
+    struct rates r = rates(conf, u);
+
+    run(&r, u);
+}
+
+const struct pare_optimizer pare_optimizer_rmsprop = {
+    .abi = PARE_ABI,
+    .name = "rmsprop",
+    .doc = "RMSprop, centered or not, with momentum or without.",
+    .opts = opts,
+    .conf_size = sizeof(struct conf),
+    .n_slots = 3,
+    .slot_name = { "square_avg", "momentum_buffer", "grad_avg" },
+    .uses = uses,
+    .update = update,
+};

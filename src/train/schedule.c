@@ -1,0 +1,41 @@
+/* schedule.c - the table of schedules, and the warm-up in front of one. */
+#include "schedule.h"
+
+#include <stddef.h>
+
+#include "named.h"
+
+#define SCHEDULE(name) extern const struct pare_schedule pare_schedule_##name;
+#include "schedules.def"
+#undef SCHEDULE
+
+const struct pare_schedule *const pare_schedules[] = {
+#define SCHEDULE(name) &pare_schedule_##name,
+#include "schedules.def"
+#undef SCHEDULE
+    NULL
+};
+
+int pare_find_schedule(const char *name, const struct pare_schedule **type, struct pare_err *err)
+{
+    const char *names[PARE_NAMED_MAX];
+    int n = 0, i;
+
+    for (; pare_schedules[n] && n < PARE_NAMED_MAX; n++)
+        names[n] = pare_schedules[n]->name;
+    PARE_TRY(pare_find_named("schedule", name, names, n, &i, err));
+    *type = pare_schedules[i];
+    return 0;
+}
+
+double pare_lr(const struct pare_lr *s, int64_t step)
+{
+    double f = s->warmup_factor;
+    struct pare_when when = { .step = step - s->warmup,
+                              .epoch_steps = s->epoch_steps > 0 ? s->epoch_steps : 1,
+                              .total_steps = s->total_steps - s->warmup };
+
+    if (step < s->warmup)
+        return s->base * (f + (1 - f) * (double)step / (double)s->warmup);
+    return s->type->lr(s->conf, s->base, &when);
+}

@@ -1,0 +1,51 @@
+/* schedule_cosine.c - half a cosine from the base to the least learning rate.
+ *
+ *     min_lr + (base - min_lr) (1 + cos(pi t / T)) / 2
+ *
+ * Loshchilov and Hutter, "SGDR", 2017, without restarts.  T is t_max epochs, or the whole training;
+ * t is counted in steps, or in whole epochs as PyTorch's users mostly do.  After T it rises again,
+ * as PyTorch's does.
+ */
+#include "schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../base/opt.h"
+
+struct conf {
+    int64_t t_max;
+    double min_lr;
+    const char *by;
+};
+
+/* clang-format off */
+static const struct pare_opt opts[] = {
+    PARE_WHOLE(struct conf, t_max, "epochs to the least rate; 0: the whole training", 0, 0, 1e15),
+    PARE_NUMBER(struct conf, min_lr, "the least rate", 0, 0, 1e30),
+    PARE_CHOICE(struct conf, by, "when the rate changes", "step", "epoch|step"),
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static double lr(const void *conf, double base, const struct pare_when *when)
+{
+    const struct conf *c = conf;
+    double per = (double)when->epoch_steps, t = (double)when->step / per;
+    double T = c->t_max ? (double)c->t_max : (double)when->total_steps / per;
+
+    if (!strcmp(c->by, "epoch"))
+        t = (double)(when->step / when->epoch_steps);
+    if (!(T > 0))
+        return base;
+    return c->min_lr + (base - c->min_lr) * (1 + cos(3.141592653589793 * t / T)) / 2;
+}
+
+const struct pare_schedule pare_schedule_cosine = {
+    .abi = PARE_ABI,
+    .name = "cosine",
+    .doc = "Half a cosine from the learning rate to the least one.",
+    .opts = opts,
+    .conf_size = sizeof(struct conf),
+    .lr = lr,
+};

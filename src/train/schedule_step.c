@@ -1,0 +1,35 @@
+/* schedule_step.c - every few epochs the learning rate drops: base gamma^floor(epoch / size). */
+#include "schedule.h"
+
+#include <math.h>
+
+#include "../base/opt.h"
+
+struct conf {
+    int64_t step_size;
+    double gamma;
+};
+
+/* clang-format off */
+static const struct pare_opt opts[] = {
+    PARE_WHOLE(struct conf, step_size, "epochs between drops", 10, 1, 1e15),
+    PARE_NUMBER(struct conf, gamma, "what the rate is multiplied by", 0.1, 0, 1e30),
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static double lr(const void *conf, double base, const struct pare_when *when)
+{
+    const struct conf *c = conf;
+
+    return base * pow(c->gamma, (double)(when->step / when->epoch_steps / c->step_size));
+}
+
+const struct pare_schedule pare_schedule_step = {
+    .abi = PARE_ABI,
+    .name = "step",
+    .doc = "The learning rate drops every step_size epochs.",
+    .opts = opts,
+    .conf_size = sizeof(struct conf),
+    .lr = lr,
+};

@@ -1,0 +1,285 @@
+/* trainer.c - a model that learns, one batch at a time. */
+#include "trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for training");
+}
+
+/* ---- what is learned --------------------------------------------------------------- */
+
+static bool is_frozen(const struct pare_trainer_opts *o, const char *name)
+{
+    for (int i = 0; i < o->n_freeze; i++) {
+        const char *f = o->freeze[i];
+        size_t n = strlen(f);
+
+        if (n && f[n - 1] == '*' ? !strncmp(f, name, n - 1) : !strcmp(f, name))
+            return true;
+    }
+    return false;
+}
+
+/* A float32 initializer that is more than a number, in a place where something can be learned. */
+static bool is_candidate(const struct pare_value *v)
+{
+    return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank >= 1;
+}
+
+static int add_param(struct pare_trainer *t, struct pare_value *v, struct pare_err *err)
+{
+    struct pare_optim_param *p = &t->param[t->n_params];
+
+    PARE_TRY(pare_model_own(t->model, v, err));
+    PARE_TRY(pare_tensor_new(t->arena, &t->grad[t->n_params], PARE_F32, v->t.rank, v->t.dim, err));
+    *p = (struct pare_optim_param){ .name = v->name, .value = v->t,
+                                    .grad = t->grad[t->n_params] };
+    t->name[t->n_params++] = v->name;
+    return 0;
+}
+
+static int add_state(struct pare_trainer *t, struct pare_value *v, struct pare_err *err)
+{
+    for (int i = 0; i < t->n_state; i++)
+        if (t->state[i].name == v->name)
+            return 0;
+    PARE_TRY(pare_model_own(t->model, v, err));
+    t->state[t->n_state++] = (struct pare_named){ v->name, v->t };
+    return 0;
+}
+
+/* Every input of every node: parameters once each, running statistics beside. */
+static int collect(struct pare_trainer *t, struct pare_err *err)
+{
+    struct pare_graph *g = t->model->graph;
+    bool *seen = pare_alloc(t->arena, (size_t)g->n_values, sizeof(*seen));
+
+    if (!seen)
+        return no_memory(err);
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i];
+
+        for (int k = 0; k < n->n_in && n->op; k++) {
+            struct pare_value *v = n->in[k];
+
+            if (!is_candidate(v) || g->value[v->id] != v)
+                continue;
+            if (n->op->settings >> k & 1) {
+                if (!strcmp(n->type, "BatchNormalization"))
+                    PARE_TRY(add_state(t, v, err));
+            } else if (n->op->backward && !seen[v->id] && !is_frozen(&t->o, v->name)) {
+                seen[v->id] = true;
+                PARE_TRY(add_param(t, v, err));
+            }
+        }
+    }
+    if (!t->n_params)
+        return pare_fail(err, PARE_ECONFIG,
+                         "nothing can be trained: no parameter is left that is not frozen");
+    return 0;
+}
+
+static int check_freeze(const struct pare_trainer *t, struct pare_err *err)
+{
+    for (int i = 0; i < t->o.n_freeze; i++) {
+        struct pare_trainer_opts one = { .freeze = &t->o.freeze[i], .n_freeze = 1 };
+        bool used = false;
+
+        for (int k = 0; k < t->model->graph->n_values && !used; k++)
+            used = is_candidate(t->model->graph->value[k]) &&
+                   is_frozen(&one, t->model->graph->value[k]->name);
+        if (!used)
+            return pare_fail(err, PARE_ECONFIG,
+                             "no parameter is called '%s', which is to be frozen", t->o.freeze[i]);
+    }
+    return 0;
+}
+
+static int make(struct pare_trainer *t, struct pare_err *err)
+{
+    size_t n = (size_t)t->model->graph->n_values;
+    struct pare_optim_opts o = {
+        .type = t->o.optimizer,
+        .conf = t->o.optimizer_conf,
+        .clip_norm = t->o.clip_norm,
+        .clip_value = t->o.clip_value,
+        .threads = t->o.threads,
+    };
+
+    t->param = pare_alloc(t->arena, n, sizeof(*t->param));
+    t->name = pare_alloc(t->arena, n, sizeof(*t->name));
+    t->grad = pare_alloc(t->arena, n, sizeof(*t->grad));
+    t->state = pare_alloc(t->arena, n, sizeof(*t->state));
+    if (!t->param || !t->name || !t->grad || !t->state)
+        return no_memory(err);
+    pare_rng_init(&t->rng, t->o.seed);
+    PARE_TRY(check_freeze(t, err));
+    PARE_TRY(collect(t, err));
+    o.param = t->param;
+    o.n_params = t->n_params;
+    return pare_optim_new(t->arena, &o, &t->optim, err);
+}
+
+int pare_trainer_new(struct pare_model *model, const struct pare_trainer_opts *o,
+                     struct pare_trainer **trainer, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_trainer *t = a ? pare_alloc(a, 1, sizeof(*t)) : NULL;
+    int rc;
+
+    *trainer = NULL;
+    if (!t) {
+        pare_arena_free(a);
+        return no_memory(err);
+    }
+    t->arena = a;
+    t->model = model;
+    t->o = *o;
+    rc = make(t, err);
+    if (rc)
+        pare_trainer_free(t);
+    else
+        *trainer = t;
+    return rc;
+}
+
+void pare_trainer_free(struct pare_trainer *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->n_plans; i++) {
+        pare_plan_free(t->plan[i]);
+        pare_plan_free(t->teacher[i]);
+    }
+    pare_arena_free(t->arena);
+}
+
+/* ---- a batch ------------------------------------------------------------------------ */
+
+static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct pare_tensor *x,
+                      struct pare_err *err)
+{
+    struct pare_train_opts o = {
+        .threads = t->o.threads,
+        .batch = batch,
+        .names = t->name,
+        .n_names = t->n_params,
+        .grad = t->grad,
+        .reference = t->o.reference,
+        .rng = &t->rng,
+        .in = x,
+    };
+    struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
+
+    PARE_TRY(pare_plan_train(t->model, &o, &t->plan[i], err));
+    if (t->o.teacher)
+        PARE_TRY(pare_plan_new(t->o.teacher, &teacher, &t->teacher[i], err));
+    t->batch[i] = batch;
+    return 0;
+}
+
+/* The plan for this batch size.  There are two at most: full batches and the last one. */
+static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *which,
+                     struct pare_err *err)
+{
+    int64_t batch = x->dim[0];
+    int i = 0;
+
+    while (i < t->n_plans && t->batch[i] != batch)
+        i++;
+    *which = i;
+    if (i < t->n_plans)
+        return 0;
+    if (i == PARE_TRAINER_PLANS) {
+        *which = i = PARE_TRAINER_PLANS - 1;
+        pare_plan_free(t->plan[i]);
+        pare_plan_free(t->teacher[i]);
+        t->plan[i] = t->teacher[i] = NULL;
+        t->n_plans--;
+    }
+    t->n_plans++;
+    return make_plans(t, i, batch, x, err);
+}
+
+/* The first node whose result is not finite, by its name. */
+static int blame(const struct pare_plan *p, double loss, struct pare_err *err)
+{
+    for (int i = 0; i < p->n_steps; i++) {
+        const struct pare_step *s = p->step[i];
+
+        for (int k = 0; k < s->n_out; k++) {
+            const float *y = pare_f32(&s->out_buf[k]->t);
+            size_t n = s->out_buf[k]->bytes / sizeof(*y);
+
+            for (size_t j = 0; y && s->out[k]->t.dtype == PARE_F32 && j < n; j++)
+                if (!isfinite(y[j]))
+                    return pare_fail(err, PARE_ELIMIT,
+                                     "the loss is %g: node '%s' (%s) made a value that is not "
+                                     "finite; try a smaller learning rate, or clip gradients",
+                                     loss, s->node ? s->node->name : s->in[0]->name,
+                                     s->node ? s->node->type : "reorder");
+        }
+    }
+    return pare_fail(err, PARE_ELIMIT, "the loss is %g, though all layers are finite", loss);
+}
+
+int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
+                          const struct pare_tensor *y, struct pare_score *score,
+                          struct pare_err *err)
+{
+    struct pare_tensor out[16], soft[16];
+    struct pare_plan *p;
+    int i;
+
+    PARE_TRY(find_plan(t, x, &i, err));
+    p = t->plan[i];
+    if (p->graph->n_out > 16 || (t->teacher[i] && t->teacher[i]->graph->n_out > 16))
+        return pare_fail(err, PARE_ELIMIT, "models with more than 16 outputs are not trained");
+    PARE_TRY(pare_plan_run(p, x, out, err));
+    PARE_TRY(t->o.loss->run(t->o.loss_conf, &out[0], y, pare_plan_out_grad(p), &score->loss, err));
+    if (t->teacher[i]) {
+        PARE_TRY(pare_plan_run(t->teacher[i], x, soft, err));
+        PARE_TRY(pare_distill_soft(&t->o.soft, &out[0], &soft[0], pare_plan_out_grad(p),
+                                   &score->loss, err));
+    }
+    score->n = x->dim[0];
+    score->top1 = score->top5 = 0;
+    pare_score_add(score, &out[0], y);
+    if (!isfinite(score->loss))
+        return blame(p, score->loss, err);
+    PARE_TRY(pare_plan_backward(p, err));
+    return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;
+}
+
+int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err)
+{
+    PARE_TRY(pare_optim_step(t->optim, lr, err));
+    return t->o.hooks.after_step
+               ? t->o.hooks.after_step(t->o.hooks.user, t, t->optim->step, err) : 0;
+}
+
+void pare_score_add(struct pare_score *s, const struct pare_tensor *out,
+                    const struct pare_tensor *y)
+{
+    int64_t C = out->rank == 2 ? out->dim[1] : 0;
+
+    if (!C || y->dtype != PARE_I64 || y->rank != 1)
+        return;
+    for (int64_t i = 0; i < out->dim[0]; i++) {
+        const float *row = pare_f32(out) + i * C;
+        int64_t label = pare_i64(y)[i], before = 0;
+
+        if (label < 0 || label >= C)
+            continue;
+        for (int64_t k = 0; k < C; k++)     /* ties go to the lower index */
+            before += row[k] > row[label] || (row[k] == row[label] && k < label);
+        s->top1 += before == 0;
+        s->top5 += before < 5;
+    }
+}

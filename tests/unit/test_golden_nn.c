@@ -1,0 +1,84 @@
+/* test_golden_nn.c - small convolutional networks, forward and back, against PyTorch in float64. */
+#include "golden.h"
+
+static struct pare_value *make_conv_bn(struct net *t)
+{
+    struct pare_value *y = leaf(t, "x0");
+
+    y = add(t, "Conv", IN(y, leaf(t, "conv.w")), ATTRS("pads", "1,1,1,1"));
+    y = add(t, "BatchNormalization",
+            IN(y, leaf(t, "bn.scale"), leaf(t, "bn.bias"), given(t, "bn.mean"), given(t, "bn.var")),
+            NULL);
+    y = add(t, "Relu", IN(y), NULL);
+    y = add(t, "MaxPool", IN(y), ATTRS("kernel_shape", "2,2", "strides", "2,2"));
+    y = add(t, "Flatten", IN(y), NULL);
+    return add(t, "Gemm", IN(y, leaf(t, "fc.w"), leaf(t, "fc.bias")), ATTRS("transB", "1"));
+}
+
+/* Two batches in training, then the first one with the running moments that these left. */
+static void conv_bn(void **state)
+{
+    struct pare_value *y, *x;
+    struct net t;
+
+    (void)state;
+    net_open(&t, "golden/conv_bn.npz");
+    y = make_conv_bn(&t);
+    x = &t.leaf[0];
+    run(&t, true, array(&t, "", "gy0"));
+    same(&t, &y->t, "", "y0");
+    same(&t, &x->grad, "grad.", "x0");
+
+    x->name = "x1";
+    x->t = *array(&t, "", "x1");
+    zero(x);
+    run(&t, true, array(&t, "", "gy1"));
+    same(&t, &y->t, "", "y1");
+    same_grads(&t, "grad.");
+    for (int i = 0; i < t.n_leaves; i++)
+        if (strstr(t.leaf[i].name, "mean") || strstr(t.leaf[i].name, "var"))
+            same(&t, &t.leaf[i].t, "after.", t.leaf[i].name);
+
+    x->name = "x0";
+    x->t = *array(&t, "", "x0");
+    for (int i = 0; i < t.n_leaves; i++)
+        if (t.leaf[i].grad.data)
+            zero(&t.leaf[i]);
+    run(&t, false, array(&t, "", "gy0"));
+    same(&t, &y->t, "eval.", "y0");
+    same_grads(&t, "eval.grad.");
+    net_close(&t);
+}
+
+static void norms(void **state)
+{
+    struct pare_value *y;
+    struct net t;
+
+    (void)state;
+    net_open(&t, "golden/norms.npz");
+    y = leaf(&t, "x0");
+    y = add(&t, "Conv", IN(y, leaf(&t, "dw.w"), leaf(&t, "dw.bias")),
+            ATTRS("group", "4", "strides", "2,2", "pads", "1,1,1,1"));
+    y = add(&t, "GroupNormalization", IN(y, leaf(&t, "gn.scale"), leaf(&t, "gn.bias")),
+            ATTRS("num_groups", "2"));
+    y = add(&t, "Tanh", IN(y), NULL);
+    y = add(&t, "ConvTranspose", IN(y, leaf(&t, "up.w")),
+            ATTRS("group", "2", "strides", "2,2"));
+    y = add(&t, "InstanceNormalization", IN(y, leaf(&t, "in.scale"), leaf(&t, "in.bias")), NULL);
+    y = add(&t, "AveragePool", IN(y),
+            ATTRS("kernel_shape", "3,3", "strides", "2,2", "pads", "1,1,1,1"));
+    y = add(&t, "Flatten", IN(y), NULL);
+    y = add(&t, "LayerNormalization", IN(y, leaf(&t, "ln.scale"), leaf(&t, "ln.bias")), NULL);
+    run(&t, true, array(&t, "", "gy0"));
+    same(&t, &y->t, "", "y0");
+    same_grads(&t, "grad.");
+    net_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(conv_bn), cmocka_unit_test(norms) };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
