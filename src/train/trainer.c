@@ -216,17 +216,18 @@ static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
 {
     struct pare_plan *p = t->plan[t->at];
     struct pare_tensor out[MAX_OUT];
+    const char *what = isnan(loss) ? "the loss is not a number" : "the loss is infinite";
     int rc;
 
     p->finite = true;
     rc = pare_plan_run(p, &t->x, out, err);
     p->finite = false;
     if (!rc)
-        return pare_fail(err, PARE_ELIMIT, "the loss is %g, though all nodes are finite", loss);
+        return pare_fail(err, PARE_ELIMIT, "%s, though all nodes are finite", what);
     if (rc == PARE_ELIMIT && strlen(err->msg) < sizeof(err->msg) - 80)
         snprintf(err->msg + strlen(err->msg), sizeof(err->msg) - strlen(err->msg),
                  "; try a smaller learning rate, or clip gradients");
-    return pare_at(err, rc, "the loss is %g", loss);
+    return pare_at(err, rc, "%s", what);
 }
 
 int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
@@ -297,8 +298,14 @@ int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err)
 {
     PARE_TRY(pare_optim_step(t->optim, lr, err));
-    return t->o.hooks.after_step
-               ? t->o.hooks.after_step(t->o.hooks.user, t, t->optim->step, err) : 0;
+    return pare_trainer_step(t, err);
+}
+
+int pare_trainer_step(struct pare_trainer *t, struct pare_err *err)
+{
+    const struct pare_hooks *h = &t->o.hooks;
+
+    return h->after_step ? h->after_step(h->user, t, t->optim->step, err) : 0;
 }
 
 void pare_score_add(struct pare_score *s, const struct pare_tensor *out,

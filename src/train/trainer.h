@@ -92,6 +92,7 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y,
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
 
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err);
+int pare_trainer_step(struct pare_trainer *t, struct pare_err *err);    /* only the hook */
 
 /* Adds to s: how many rows of `out` (N, C, ...) have their class y (N) first or among five. */
 void pare_score_add(struct pare_score *s, const struct pare_tensor *out,
