@@ -227,14 +227,21 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
-    const float *grid = pare_f32(&n->in[1]->t), *gy = pare_f32(&n->out[0]->grad);
+    const float *grid, *gy = pare_f32(&n->out[0]->grad);
     float *gx = pare_f32(&n->in[0]->grad), *gg = pare_f32(&n->in[1]->grad);
     int64_t C = x->dim[1];
     int nd = x->rank - 2;
+    struct pare_tensor g = n->in[1]->t;
     struct sizes s;
 
-    (void)c;
     PARE_TRY(find_sizes(n, &s, err));
+    if (g.dtype != PARE_F32) {
+        g.dtype = PARE_F32;
+        PARE_TRY(pare_tensor_alloc(c->scratch, &g, err));
+        PARE_TRY(pare_convert(PARE_F32, g.data, n->in[1]->t.dtype, n->in[1]->t.data,
+                              pare_numel(&g), err));
+    }
+    grid = pare_f32(&g);
     for (int64_t p = 0; gy && (gx || gg) && p < (C ? x->dim[0] * s.places : 0); p++, grid += nd) {
         int64_t first = p / s.places * C;
         double sum[MAX_ND] = { 0 };
