@@ -85,9 +85,9 @@ struct pare_rnn_cell {
     const char *const *act;     /* the default activations */
     void (*step)(const struct pare_rnn_row *row);
     void (*back)(const struct pare_rnn_back *row);
-    bool resets;                /* the last gate multiplies something with h before or after R: when
-                                   before, `extra` is r h, the back function sees to that product
-                                   itself; when after, dr is not dx */
+    bool resets;                /* a gate multiplies what the last gate gets of h.  Before R:
+                                   `extra` is r h, and back() takes its gradient through R itself;
+                                   after R (linear_before_reset): dr is not dx */
 };
 
 int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_err *err);
