@@ -177,9 +177,9 @@ int pare_convert(enum pare_dtype to, void *dst, enum pare_dtype from, const void
             X(PARE_U8, uint8_t) X(PARE_I8, int8_t) X(PARE_U16, uint16_t) X(PARE_I16, int16_t)
             X(PARE_I32, int32_t) X(PARE_I64, int64_t) X(PARE_U32, uint32_t)
             X(PARE_U4, uint8_t) X(PARE_I4, int8_t)
-            /* clang-format on */
 #undef X
         default: break;
+            /* clang-format on */
         }
     }
     return 0;
