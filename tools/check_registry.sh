@@ -36,8 +36,10 @@ registry() {
 
 registry src/op/ops.def OP src/op pare_op ""
 registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
+registry src/data/sources.def SOURCE src/data pare_source ""
 registry src/train/losses.def LOSS src/train pare_loss loss_
 registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_
 registry src/train/schedules.def SCHEDULE src/train pare_schedule schedule_
+registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/commands.def COMMAND src/cli pare_command cmd_
 exit $bad

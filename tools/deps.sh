@@ -17,7 +17,8 @@ for part in "${@:-build}"; do
     case $part in
     build)
         want="$want gcc libc6-dev make cmake pkg-config libdnnl-dev libprotobuf-c-dev
-              protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev"
+              protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev zlib1g-dev libpng-dev
+              libjpeg62-turbo-dev"
         ;;
     test) want="$want g++ libcmocka-dev libonnx-testdata" ;;
     interop)

@@ -13,23 +13,24 @@
 #include <sys/mman.h>
 
 #ifdef __SANITIZE_ADDRESS__
-#define MAP_ABOVE SIZE_MAX          /* let the sanitizer see every block */
+#define MAP_ABOVE SIZE_MAX /* let the sanitizer see every block */
 #else
 #define MAP_ABOVE ((size_t)1 << 20)
 #endif
 
-#define ALIGN 64    /* one cache line; also what the SIMD kernels want */
+#define ALIGN 64 /* one cache line; also what the SIMD kernels want */
 
 struct block {
-    struct block *next;     /* older */
+    struct block *next; /* older */
     size_t cap, used;
-    unsigned char *data;    /* inside this allocation, aligned */
+    unsigned char *data; /* inside this allocation, aligned */
 };
 
 struct pare_arena {
     struct block *top;
-    struct block *spare;    /* kept by pare_rewind */
+    struct block *spare; /* kept by pare_rewind */
     size_t block_bytes;
+    bool failed;
 };
 
 int pare_oom_countdown;
@@ -79,8 +80,10 @@ static int push_block(struct pare_arena *a, size_t need)
         a->spare = NULL;
     else
         b = new_block(a, need);
-    if (!b)
+    if (!b) {
+        a->failed = true;
         return PARE_ENOMEM;
+    }
     b->used = 0;
     b->next = a->top;
     a->top = b;
@@ -95,6 +98,7 @@ struct pare_arena *pare_arena_new(size_t block_bytes)
         return NULL;
     a->top = a->spare = NULL;
     a->block_bytes = block_bytes;
+    a->failed = false;
     return a;
 }
 
@@ -127,7 +131,7 @@ void pare_rewind(struct pare_arena *a, struct pare_mark m)
         used += a->top->used;
     if (a->top)
         a->top->used = m.used;
-    if (a->spare && a->spare->cap < used) {     /* there were several: one of the size of all */
+    if (a->spare && a->spare->cap < used) { /* there were several: one of the size of all */
         block_free(a->spare);
         a->spare = new_block(a, used);
     }
@@ -145,6 +149,11 @@ void pare_arena_free(struct pare_arena *a)
     pare_reset(a, (struct pare_mark){ NULL, 0 });
     block_free(a->spare);
     free(a);
+}
+
+bool pare_arena_failed(const struct pare_arena *a)
+{
+    return a->failed;
 }
 
 size_t pare_arena_bytes(const struct pare_arena *a)
@@ -166,6 +175,10 @@ void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
     bytes = (n * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (!bytes)
         bytes = ALIGN;
+    if (pare_oom_countdown < 0 && ++pare_oom_countdown == 0) {
+        a->failed = true;
+        return NULL;
+    }
     if (!a->top || a->top->cap - a->top->used < bytes)
         if (push_block(a, bytes))
             return NULL;

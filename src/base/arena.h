@@ -4,14 +4,18 @@
 
 #include <pare/pare.h>
 
-/* Test hook: when positive, the n-th block allocation from now fails. */
+/* Test hook: when positive, the n-th block allocation from now fails; when negative, the n-th
+ * request of any size. */
 extern int pare_oom_countdown;
 
 /* Drop everything since m but keep as much memory as it took, in one block, so that a loop that
  * rewinds every turn stops asking the system for more. */
 void pare_rewind(struct pare_arena *a, struct pare_mark m);
 
-size_t pare_arena_bytes(const struct pare_arena *a);    /* what it holds from the system */
+/* Has it ever run out?  For who asks functions that say no for several reasons. */
+bool pare_arena_failed(const struct pare_arena *a);
+
+size_t pare_arena_bytes(const struct pare_arena *a); /* what it holds from the system */
 
 char *pare_strdup(struct pare_arena *a, const char *s);
 char *pare_strndup(struct pare_arena *a, const char *s, size_t n);

@@ -13,13 +13,17 @@
 
 #include <pare/plugin.h>
 
+#include "../base/parts.h"
+
 /* One call of a command. */
 struct pare_cli {
     struct pare_arena *arena; /* lives as long as the process's one command */
     const void *opts;         /* the command's option struct, filled in */
     const char *const *arg;   /* what is not an option */
     int n_args;
-    bool usage; /* the error is the user's: exit code 2 */
+    bool usage;               /* the error is the user's: exit code 2 */
+    struct pare_given *given; /* options that belong to the command's parts */
+    int n_given;
 };
 
 struct pare_command {
@@ -30,6 +34,9 @@ struct pare_command {
     size_t size;                 /* of the option struct */
     int min_args, max_args;      /* max_args -1: any number */
     int (*run)(struct pare_cli *c, struct pare_err *err);
+
+    /* Parts that bring options of their own, such as optimizers; NULL: none. */
+    int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
 };
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */

@@ -73,6 +73,7 @@ static void option_row(struct pare_table *t, struct pare_arena *a, const struct 
     char letter = pare_cli_letter(o->name), def[128], range[128], brackets[300] = "";
     bool switchable = o->type == PARE_OPT_BOOL && o->def != 0;
     const char *d = default_text(o, def, sizeof(def)), *r = range_text(o, range, sizeof(range));
+    char *name;
 
     if (o->type == PARE_OPT_STRS)
         d = "may be repeated";
@@ -80,11 +81,38 @@ static void option_row(struct pare_table *t, struct pare_arena *a, const struct 
         d = "";
     if (*d || *r)
         snprintf(brackets, sizeof(brackets), " (%s%s%s)", d, *d && *r ? "; " : "", r);
+    name = pare_strdup(a, o->name);
+    for (char *s = name; s && *s; s++)
+        *s = *s == '_' ? '-' : *s;
     pare_table_row(t,
                    pare_sprintf(a, "  %c%c%s--%s%s%s", letter ? '-' : ' ', letter ? letter : ' ',
-                                letter ? ", " : "  ", switchable ? "[no-]" : "", o->name,
-                                value_text[o->type]),
+                                letter ? ", " : "  ", switchable ? "[no-]" : "",
+                                name ? name : o->name, value_text[o->type]),
                    pare_sprintf(a, "%s%s", o->help, brackets));
+}
+
+/* The options of a command's parts, each under its heading. */
+static int part_rows(const struct pare_command *cmd, struct pare_table *t, struct pare_arena *a,
+                     struct pare_err *err)
+{
+    struct pare_part *part;
+    int n;
+
+    if (!cmd->parts)
+        return 0;
+    PARE_TRY(cmd->parts(a, &part, &n, err));
+    for (int i = 0; i < n; i++) {
+        if (!part[i].opts || !part[i].opts->name)
+            continue;
+        pare_table_row(t, "", "");
+        pare_table_row(t,
+                       pare_sprintf(a, "%s%s%s:", part[i].kind, part[i].name ? " " : "",
+                                    part[i].name ? part[i].name : ""),
+                       "");
+        for (const struct pare_opt *o = part[i].opts; o->name; o++)
+            option_row(t, a, o);
+    }
+    return 0;
 }
 
 int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, struct pare_err *err)
@@ -101,6 +129,7 @@ int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, stru
     for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
         option_row(t, a, o);
     pare_table_row(t, "  -h, --help", "print this");
+    PARE_TRY(part_rows(cmd, t, a, err));
     pare_table_print(t, stdout);
     return 0;
 }

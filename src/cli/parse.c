@@ -38,6 +38,8 @@ const char *pare_cli_hint(const char *typed, const char *const *names, int n, co
     return buf;
 }
 
+#define MAX_NAMES 256
+
 struct parser {
     const struct pare_command *cmd;
     struct pare_cli *c;
@@ -46,18 +48,32 @@ struct parser {
     struct pare_setting *set;
     int n_set;
     const char **arg;
+    struct pare_part *part;
+    int n_parts;
 };
+
+/* As they are typed: with dashes. */
+static int add_names(struct parser *p, const struct pare_opt *opts, const char **names, int n)
+{
+    for (const struct pare_opt *o = opts; o && o->name && n < MAX_NAMES; o++) {
+        char *s = pare_sprintf(p->c->arena, "--%s", o->name);
+
+        for (char *at = s; at && *at; at++)
+            *at = *at == '_' ? '-' : *at;
+        names[n] = s;
+        n += s != NULL;
+    }
+    return n;
+}
 
 static int unknown(struct parser *p, const char *typed, const char *name, struct pare_err *err)
 {
-    const char *names[128];
+    const char *names[MAX_NAMES];
     char hint[PARE_HINT_TEXT], otherwise[64];
-    int n = 0;
+    int n = add_names(p, p->cmd->opts, names, 0);
 
-    for (const struct pare_opt *o = p->cmd->opts; o && o->name && n < 128; o++) {
-        names[n] = pare_sprintf(p->c->arena, "--%s", o->name);
-        n += names[n] != NULL;
-    }
+    for (int i = 0; i < p->n_parts; i++)
+        n = add_names(p, p->part[i].opts, names, n);
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
     name = pare_sprintf(p->c->arena, "--%s", name);
     return pare_misuse(p->c, err, "unknown option '%s' for '%s'%s", typed, p->cmd->name,
@@ -104,6 +120,33 @@ static int set_option(struct parser *p, const struct pare_opt *o, const char *te
     return 0;
 }
 
+/* An option of one of the command's parts: which one is found out when it is known which are
+ * used. */
+static const struct pare_opt *part_option(const struct parser *p, const char *name)
+{
+    const struct pare_opt *o = NULL;
+
+    for (int i = 0; i < p->n_parts && !o; i++)
+        o = pare_part_option(&p->part[i], name);
+    return o;
+}
+
+static int give(struct parser *p, const struct pare_opt *o, const char *name, const char *text,
+                struct pare_err *err)
+{
+    if (pare_opt_find(p->cmd->opts, o->name) == o)
+        return set_option(p, o, text, err);
+    p->c->given[p->c->n_given++] = (struct pare_given){ name, text };
+    return 0;
+}
+
+static const struct pare_opt *find_option(const struct parser *p, const char *name)
+{
+    const struct pare_opt *o = pare_opt_find(p->cmd->opts, name);
+
+    return o ? o : part_option(p, name);
+}
+
 /* "name", "name=value" or "no-name", without its dashes; `typed` is as it was given. */
 static int take_option(struct parser *p, const char *typed, const char *text, struct pare_err *err)
 {
@@ -115,11 +158,11 @@ static int take_option(struct parser *p, const char *typed, const char *text, st
 
     if (!name || !shown)
         return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    o = pare_opt_find(p->cmd->opts, name);
+    o = find_option(p, name);
     if (!o && !strncmp(name, "no-", 3)) {
-        o = pare_opt_find(p->cmd->opts, name + 3);
+        o = find_option(p, name + 3);
         if (o && o->type == PARE_OPT_BOOL && !value)
-            return set_option(p, o, "false", err);
+            return give(p, o, name + 3, "false", err);
         o = NULL;
     }
     if (!o)
@@ -130,7 +173,7 @@ static int take_option(struct parser *p, const char *typed, const char *text, st
         value = p->argv[p->at++];
     if (!value)
         return pare_misuse(p->c, err, "option '%s' needs a value", shown);
-    return set_option(p, o, value, err);
+    return give(p, o, name, value, err);
 }
 
 static int take_letter(struct parser *p, const char *typed, struct pare_err *err)
@@ -164,8 +207,11 @@ int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct
 
     p.set = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*p.set));
     p.arg = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*p.arg));
-    if (!into || !p.set || !p.arg)
+    c->given = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*c->given));
+    if (!into || !p.set || !p.arg || !c->given)
         return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    if (cmd->parts)
+        PARE_TRY(cmd->parts(c->arena, &p.part, &p.n_parts, err));
     while (p.at < argc) {
         const char *s = argv[p.at++];
 

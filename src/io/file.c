@@ -85,17 +85,32 @@ int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
     return rc;
 }
 
-int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err)
+/* A file of this name that is there already is what a killed process with our number left. */
+static int create(const char *tmp, struct pare_err *err)
+{
+    const int how = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    int fd = open(tmp, how, 0666);
+
+    if (fd < 0 && errno == EEXIST && !unlink(tmp))
+        fd = open(tmp, how, 0666);
+    if (fd < 0)
+        pare_fail(err, PARE_EIO, "cannot create: %s", strerror(errno));
+    return fd;
+}
+
+int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n,
+                          struct pare_err *err)
 {
     char tmp[PATH_MAX];
-    int fd, rc;
+    int fd, rc = 0;
 
     if (snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(tmp))
         return pare_fail(err, PARE_EIO, "the file name is too long");
-    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd = create(tmp, err);
     if (fd < 0)
-        return pare_fail(err, PARE_EIO, "cannot create: %s", strerror(errno));
-    rc = write_all(fd, data, len, err);
+        return err->code;
+    for (int i = 0; i < n && !rc; i++)
+        rc = write_all(fd, part[i].data, part[i].len, err);
     if (close(fd) && !rc)
         rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
     if (!rc)
@@ -103,4 +118,9 @@ int pare_file_write(const char *path, const void *data, size_t len, struct pare_
     if (rc)
         unlink(tmp);
     return rc;
+}
+
+int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err)
+{
+    return pare_file_write_parts(path, &(struct pare_bytes){ data, len }, 1, err);
 }

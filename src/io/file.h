@@ -14,6 +14,14 @@ int pare_file_read(struct pare_arena *a, const char *path, const void **data, si
  * renamed. */
 int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err);
 
+/* The same from several pieces, one after the other. */
+struct pare_bytes {
+    const void *data;
+    size_t len;
+};
+int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n,
+                          struct pare_err *err);
+
 /* The last two steps of it: sync `tmp` and give it its name. */
 int pare_file_commit(const char *tmp, const char *path, struct pare_err *err);
 

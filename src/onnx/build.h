@@ -44,6 +44,9 @@ int pare_external_open(struct pare_model *m, const ProtobufCMessage *msg, struct
 int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_pages **pages,
                    struct pare_err *err);
 
+/* A model with nothing in it yet; NULL on error. */
+struct pare_model *pare_model_empty(struct pare_err *err);
+
 /* Build m->graph, m->in and m->out from m->proto. */
 int pare_model_build(struct pare_model *m, struct pare_err *err);
 

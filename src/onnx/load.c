@@ -9,7 +9,7 @@
 
 #include "wire.h"
 
-static struct pare_model *new_model(struct pare_err *err)
+struct pare_model *pare_model_empty(struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *m = a ? pare_alloc(a, 1, sizeof(*m)) : NULL;
@@ -71,6 +71,8 @@ static int read_model(struct pare_model *m, const void *data, size_t len, struct
         return pare_at(err, rc, "is not an ONNX model");
     }
     PARE_TRY(pare_model_build(m, err));
+    if (pare_arena_failed(m->arena)) /* or a node would be kept as one that cannot run */
+        return pare_fail(err, PARE_ENOMEM, "no memory for its graph");
     return pare_external_open(m, msg, err);
 }
 
@@ -88,7 +90,7 @@ static int report(struct pare_model *m, const char *path, int rc, struct pare_er
 int pare_model_parse(const void *data, size_t len, const char *dir, struct pare_model **model,
                      struct pare_err *err)
 {
-    struct pare_model *m = new_model(err);
+    struct pare_model *m = pare_model_empty(err);
     int rc;
 
     *model = NULL;
@@ -116,7 +118,7 @@ static int set_path(struct pare_model *m, const char *path, struct pare_err *err
 
 int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err)
 {
-    struct pare_model *m = new_model(err);
+    struct pare_model *m = pare_model_empty(err);
     struct pare_pages *pages = NULL;
     int fd, rc;
 

@@ -345,6 +345,8 @@ int pare_wire_unpack(const ProtobufCMessageDescriptor *d, const void *data, size
     rc = copy_message(&s, d, s.base, s.base + len, 1);
     *out = rc || s.at > s.room ? NULL : protobuf_c_message_unpack(d, &alloc, s.at, s.out);
     pare_arena_free(tmp);
+    if (!*out && pare_arena_failed(a))
+        return pare_fail(err, PARE_ENOMEM, "no memory to decode it");
     if (!*out)
         return pare_fail(err, PARE_EFORMAT, "the %s in it cannot be decoded", d->short_name);
     fix_message(*out, data);

@@ -1,6 +1,7 @@
 /* plan.c - compile a model for one set of input shapes, and run it. */
 #include "plan.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -55,6 +56,10 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
         const struct pare_tensor *in = &o->in[i];
         bool fits = t->rank < 0 || t->rank == in->rank;
 
+        if (in->rank > PARE_MAX_RANK)
+            return pare_fail(err, PARE_ELIMIT,
+                             "input '%s' has %d dimensions, at most %d are handled", g->in[i]->name,
+                             in->rank, PARE_MAX_RANK);
         for (int k = 0; fits && t->rank >= 0 && k < t->rank; k++)
             fits = t->dim[k] < 0 || t->dim[k] == in->dim[k];
         if (!fits)
@@ -63,8 +68,7 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
                              pare_shape_text(t, want, sizeof(want)));
         if (t->dtype != in->dtype)
             return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s",
-                             g->in[i]->name, pare_dtype_name(in->dtype),
-                             pare_dtype_name(t->dtype));
+                             g->in[i]->name, pare_dtype_name(in->dtype), pare_dtype_name(t->dtype));
         *t = *in;
         t->data = NULL;
     }
@@ -122,7 +126,7 @@ static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pa
         int rc;
 
         for (int k = 0; k < s->n_in; k++)
-            if (s->in_buf[k]->fixed) {      /* a constant read as a tensor */
+            if (s->in_buf[k]->fixed) { /* a constant read as a tensor */
                 PARE_TRY(pare_value_load(p->arena, s->in[k], err));
                 s->in_buf[k]->t.data = s->in[k]->t.data;
             }
@@ -176,8 +180,10 @@ static struct pare_plan *create(int threads)
     p->scratch = pare_arena_new(1 << 16);
     p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
     p->backend.threads = threads > 0 ? threads : omp_get_num_procs();
-    p->ctx = (struct pare_ctx){ .scratch = p->scratch, .results = p->dynamic,
-                                .threads = p->backend.threads, .call = pare_graph_call };
+    p->ctx = (struct pare_ctx){ .scratch = p->scratch,
+                                .results = p->dynamic,
+                                .threads = p->backend.threads,
+                                .call = pare_graph_call };
     if (!p->dynamic || !p->scratch) {
         pare_plan_free(p);
         return NULL;
@@ -199,8 +205,7 @@ static int compile(struct pare_plan *p, const struct pare_model *model,
 }
 
 int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          const char *const *without, struct pare_plan **plan,
-                          struct pare_err *err)
+                          const char *const *without, struct pare_plan **plan, struct pare_err *err)
 {
     static const struct pare_plan_opts none;
     struct pare_plan *p;
@@ -223,7 +228,9 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
 int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err)
 {
-    struct pare_plan_opts opts = { .threads = o->threads, .batch = o->batch,
+    struct pare_plan_opts opts = { .threads = o->threads,
+                                   .batch = o->batch,
+                                   .in = o->in,
                                    .reference = o->reference };
     struct pare_plan *p = create(o->threads);
     int rc;
@@ -280,8 +287,25 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
                              pare_dtype_name(v->t.dtype),
                              pare_shape_text(&v->t, want, sizeof(want)));
         PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
+        if (bytes && !in[i].data)
+            return pare_fail(err, PARE_ECONFIG, "input '%s' has no data", v->name);
         if (b->t.data && bytes)
             memcpy(b->t.data, in[i].data, bytes);
+    }
+    return 0;
+}
+
+/* For whoever looks for the first node that went wrong. */
+static int check_finite(const struct pare_step *s, struct pare_err *err)
+{
+    for (int k = 0; k < s->n_out; k++) {
+        const struct pare_buf *b = s->out_buf[k];
+        const float *y = b ? pare_f32(&b->t) : NULL;
+        size_t n = y && b->t.dtype == PARE_F32 ? b->bytes / sizeof(*y) : 0;
+
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(y[i]))
+                return pare_fail(err, PARE_ELIMIT, "made a value that is not finite");
     }
     return 0;
 }
@@ -295,6 +319,8 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
 
         if (p->profile)
             s->seconds += pare_now() - start;
+        if (!rc && p->finite)
+            rc = check_finite(s, err);
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                            s->node ? s->node->type : "reorder");

@@ -146,7 +146,7 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
         if (b->block == block)
             return b;
     if (!from)
-        from = add_buf(p, v, 1, err);   /* a constant */
+        from = add_buf(p, v, 1, err); /* a constant */
     if (!from || from->block == block)
         return from;
     if (!from->fixed && same_bytes(&v->t, from->block, block)) {
@@ -234,6 +234,8 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
             *s = t;
             return 0;
         }
+        if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
+            return no_memory(err); /* or the plan would be slow and nobody knew why */
     }
     return match_plain(p, n, s) ? 0 : no_memory(err);
 }
@@ -257,6 +259,22 @@ static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *er
     return 0;
 }
 
+/* The step of a node, after the conversions that it needs. */
+static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err)
+{
+    struct pare_step s = { 0 }, *slot;
+
+    PARE_TRY(choose(p, n, &s, err));
+    slot = connect(p, &s, err) ? NULL : add_step(p, err);
+    if (!slot) {
+        if (s.kernel->quit && s.state)
+            s.kernel->quit(&s);
+        return err->code;
+    }
+    *slot = s;
+    return 0;
+}
+
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
@@ -267,19 +285,10 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
         if (!add_buf(p, g->in[i], 1, err))
             return err->code;
     }
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct pare_step s = { 0 }, *slot;
-
-        if (p->view.taken[i])
-            continue;
-        PARE_TRY(choose(p, g->node[i], &s, err));
-        PARE_TRY(connect(p, &s, err));
-        slot = add_step(p, err);    /* after the conversions it needs */
-        if (!slot)
-            return err->code;
-        *slot = s;
-    }
-    for (int i = 0; i < g->n_out; i++)      /* outputs are handed over row-major */
+    for (int i = 0; i < g->n_nodes; i++)
+        if (!p->view.taken[i])
+            PARE_TRY(add_node(p, g->node[i], err));
+    for (int i = 0; i < g->n_out; i++) /* outputs are handed over row-major */
         if (!want(p, g->out[i], 1, err))
             return err->code ? err->code : no_memory(err);
     return 0;

@@ -12,8 +12,7 @@
 static const struct {
     const char *types, *reason;
 } without[] = {
-    { "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN",
-      "the result is true or false" },
+    { "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN", "the result is true or false" },
     { "ArgMax ArgMin NonZero", "the result is places" },
     { "Shape Size", "only the shape of the input counts" },
     { "EyeLike RandomNormalLike RandomUniformLike", "only the shape of the input counts" },
@@ -80,7 +79,7 @@ static void reasons_are_needed(void **state)
     for (size_t i = 0; i < N_WITHOUT; i++)
         for (const char *p = without[i].types; p; p = strchr(p + 1, ' '))
             n--;
-    assert_int_equal(n, 0);     /* no name in the list is unknown */
+    assert_int_equal(n, 0); /* no name in the list is unknown */
 }
 
 /* What plans apply to other layouts belongs together. */

@@ -1,4 +1,4 @@
-/* norm_rows.c - LayerNormalization over the last axis: the operator, or what exporters write for it.
+/* norm_rows.c - LayerNormalization over the last axis: the operator, or spelled out.
  *
  * Before operator set 17 there is no such operator, and exporters spell it out:
  *     m = ReduceMean(x)   d = x - m   v = ReduceMean(Pow(d, 2))   Div(d, Sqrt(v + eps))
@@ -14,9 +14,9 @@
 struct norm {
     int64_t rows, length;
     float eps;
-    struct pare_value *scale, *shift;   /* NULL: 1 and 0 */
+    struct pare_value *scale, *shift; /* NULL: 1 and 0 */
     const float *gamma, *beta;
-    struct pare_node *list[9];          /* the nodes behind the first */
+    struct pare_node *list[9]; /* the nodes behind the first */
     int n_list;
     struct pare_value *out;
 };

@@ -1,0 +1,15 @@
+# embed.cmake - files as a C array of struct pare_embedded.
+# cmake -DNAME=array -DHEADER=its.h -DFILES="a;b" -DOUT=out.c -P embed.cmake
+set(text "/* Made by embed.cmake. */\n#include \"${HEADER}\"\n\n")
+set(list "")
+set(i 0)
+foreach(file ${FILES})
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(APPEND text "static const unsigned char file_${i}[] = {\n${bytes}\n};\n")
+  string(APPEND list "    { file_${i}, sizeof(file_${i}) },\n")
+  math(EXPR i "${i} + 1")
+endforeach()
+string(APPEND text "\nconst struct pare_embedded ${NAME}[${i}] = {\n${list}};\n")
+file(WRITE ${OUT} "${text}")

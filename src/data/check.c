@@ -1,0 +1,155 @@
+/* check.c - do a data set and a model fit together? */
+#include <stdio.h>
+
+#include "source.h"
+#include "../tensor/tensor.h"
+
+/* "(N, 3, ?, 32)", as the model declares it. */
+static const char *input_text(const struct pare_io *io, char *buf, size_t size)
+{
+    size_t at = (size_t)snprintf(buf, size, "(N");
+
+    for (int i = 1; i < io->rank && at < size; i++)
+        at += (size_t)(io->dim[i] < 0
+                           ? snprintf(buf + at, size - at, ", ?")
+                           : snprintf(buf + at, size - at, ", %lld", (long long)io->dim[i]));
+    if (at < size)
+        snprintf(buf + at, size - at, ")");
+    return buf;
+}
+
+static bool same_dims(const struct pare_tensor *item, const struct pare_io *io)
+{
+    bool same = io->rank == item->rank + 1;
+
+    for (int i = 0; same && i < item->rank; i++)
+        same = io->dim[i + 1] < 0 || io->dim[i + 1] == item->dim[i];
+    return same;
+}
+
+/* The next dimension from i on that is not 1. */
+static int skip_ones(const int64_t *dim, int n, int i)
+{
+    while (i < n && dim[i] == 1)
+        i++;
+    return i;
+}
+
+/* One of them is a single row, or they differ only in dimensions of 1. */
+static bool same_order(const struct pare_tensor *item, const struct pare_tensor *want)
+{
+    int i = skip_ones(item->dim, item->rank, 0), k = skip_ones(want->dim, want->rank, 0);
+
+    if (item->rank <= 1 || want->rank <= 1)
+        return true;
+    while (i < item->rank && k < want->rank && item->dim[i] == want->dim[k]) {
+        i = skip_ones(item->dim, item->rank, i + 1);
+        k = skip_ones(want->dim, want->rank, k + 1);
+    }
+    return i == item->rank && k == want->rank;
+}
+
+/* A shape with all dimensions known, and as many elements as an item. */
+static bool reshapes(const struct pare_tensor *item, const struct pare_io *io,
+                     struct pare_tensor *want)
+{
+    struct pare_err err;
+    int64_t n;
+
+    *want = (struct pare_tensor){ .dtype = item->dtype, .rank = io->rank - 1 };
+    for (int i = 0; i < want->rank; i++) {
+        if (io->dim[i + 1] < 0)
+            return false;
+        want->dim[i] = io->dim[i + 1];
+    }
+    return !pare_tensor_size(want, &n, NULL, &err) && n == pare_numel(item) &&
+           same_order(item, want);
+}
+
+static bool is_float(enum pare_dtype t)
+{
+    return t == PARE_F32 || t == PARE_F64 || t == PARE_F16 || t == PARE_BF16;
+}
+
+/* Integer inputs take the stored numbers, in the order they are stored. */
+static int check_type(const struct pare_data *d, const struct pare_io *io, struct pare_err *err)
+{
+    const struct pare_data_parts *p = d->parts;
+
+    if (is_float(io->dtype) || io->dtype == PARE_NONE)
+        return 0;
+    if (io->dtype == PARE_STR)
+        return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes texts, '%s' has numbers",
+                         io->name, d->name);
+    if (is_float(d->dtype))
+        return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
+                         io->name, pare_dtype_name(io->dtype), d->name, pare_dtype_name(d->dtype));
+    if (d->source->read || p->resize.n || p->cropped || (p->form.last && p->form.c > 1))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the model's input '%s' takes %s: pictures cannot be resized, cropped or "
+                         "turned from (H, W, C) for it",
+                         io->name, pare_dtype_name(io->dtype));
+    return 0;
+}
+
+int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
+                    struct pare_tensor *shape, struct pare_err *err)
+{
+    char want[PARE_SHAPE_TEXT], have[PARE_SHAPE_TEXT];
+
+    *shape = d->item;
+    if (!input)
+        return 0;
+    PARE_TRY(check_type(d, input, err));
+    shape->dtype = input->dtype == PARE_NONE ? PARE_F32 : input->dtype;
+    if (input->rank < 0 || same_dims(&d->item, input))
+        return 0;
+    if (input->rank > 0 && reshapes(&d->item, input, shape)) {
+        shape->dtype = input->dtype;
+        return 0;
+    }
+    return pare_fail(err, PARE_ESHAPE,
+                     "the model's input '%s' takes %s, but the items of '%s' are %s", input->name,
+                     input->rank ? input_text(input, want, sizeof(want)) : "a single number",
+                     d->name, pare_shape_text(&d->item, have, sizeof(have)));
+}
+
+/* Two classes may be told apart by one output. */
+static int check_classes(const struct pare_data *d, int64_t n_out, struct pare_err *err)
+{
+    const int64_t *y = pare_i64(&d->y);
+    int64_t n = pare_numel(&d->y), i = 0;
+
+    if (d->classes == n_out || (n_out == 1 && d->classes == 2) ||
+        (!d->classes_known && d->classes < n_out))
+        return 0;
+    if (d->classes_known)
+        return pare_fail(err, PARE_ESHAPE, "the model has %lld output%s, but '%s' has %lld classes",
+                         (long long)n_out, n_out == 1 ? "" : "s", d->name, (long long)d->classes);
+    while (i < n - 1 && y[i] < n_out)
+        i++;
+    return pare_fail(err, PARE_ESHAPE,
+                     "the label of item %lld of '%s' is %lld, but the model has %lld output%s",
+                     (long long)(i / (n / d->n)), d->name, (long long)y[i], (long long)n_out,
+                     n_out == 1 ? "" : "s");
+}
+
+int pare_data_check(const struct pare_data *data, const struct pare_io *input, int64_t n_out,
+                    struct pare_err *err)
+{
+    struct pare_tensor shape;
+    int64_t each;
+
+    PARE_TRY(pare_item_shape(data, input, &shape, err));
+    if (n_out <= 0 || !data->y.data)
+        return 0;
+    if (data->y.dtype == PARE_I64)
+        return check_classes(data, n_out, err);
+    each = pare_numel(&data->y) / data->n;
+    if (each != n_out)
+        return pare_fail(err, PARE_ESHAPE,
+                         "the model has %lld output%s, but the items of '%s' have %lld target%s",
+                         (long long)n_out, n_out == 1 ? "" : "s", data->name, (long long)each,
+                         each == 1 ? "" : "s");
+    return 0;
+}

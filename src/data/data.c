@@ -1,0 +1,391 @@
+/* data.c - open a data set: find its format, choose the split, prepare the normalisation. */
+#include <math.h>
+#include <string.h>
+
+#include "source.h"
+#include "../base/arena.h"
+#include "../base/opt.h"
+#include "../base/rng.h"
+#include "../tensor/tensor.h"
+
+#define SOURCE(name) extern const struct pare_source pare_source_##name;
+#include "sources.def"
+#undef SOURCE
+
+const struct pare_source *const pare_sources[] = {
+#define SOURCE(name) &pare_source_##name,
+#include "sources.def"
+#undef SOURCE
+    NULL
+};
+#define N_SOURCES ((int)(sizeof(pare_sources) / sizeof(*pare_sources)) - 1)
+
+const char *pare_source_name(const struct pare_source *s)
+{
+    return s->name;
+}
+
+const char *pare_source_help(const struct pare_source *s)
+{
+    return s->help;
+}
+
+bool pare_wants_test(const struct pare_data *d)
+{
+    return strcmp(d->parts->split, "train") != 0;
+}
+
+/* ---- options ---------------------------------------------------------------------- */
+
+/* Mean and standard deviation of the pixels, from 0 to 1. */
+static const struct {
+    const char *name;
+    int n;
+    double mean[3], std[3];
+} norms[] = {
+    { "none", 1, { 0 }, { 1 } },
+    { "mnist", 1, { 0.1307 }, { 0.3081 } },
+    { "fashion-mnist", 1, { 0.2860 }, { 0.3530 } },
+    { "cifar10", 3, { 0.4914, 0.4822, 0.4465 }, { 0.2470, 0.2435, 0.2616 } },
+    { "imagenet", 3, { 0.485, 0.456, 0.406 }, { 0.229, 0.224, 0.225 } },
+};
+#define NORMS "auto|none|mnist|fashion-mnist|cifar10|imagenet"
+#define MAX_SIDE 65536
+#define MAX_PAD 1024
+
+#define AT(field) offsetof(struct pare_data_opts, field)
+
+/* clang-format off */
+const struct pare_opt pare_data_options[] = {
+    { "resize", "resize pictures: S, the shorter side, or H,W", PARE_OPT_INTS, AT(resize),
+      0, 1, MAX_SIDE, NULL, NULL, false },
+    { "crop", "crop pictures to S or H,W: in training anywhere, otherwise in the middle",
+      PARE_OPT_INTS, AT(crop), 0, 1, MAX_SIDE, NULL, NULL, false },
+    { "gray", "of PNG and JPEG files, only the brightness", PARE_OPT_BOOL, AT(gray),
+      0, 0, 1, NULL, NULL, false },
+    { "layout", "order of an array's dimensions after the first", PARE_OPT_STR, AT(layout),
+      0, 0, 0, "auto", "auto|chw|hwc|none", false },
+    { "scale", "divide by this; 0: 255 for bytes, or what the set is known for", PARE_OPT_FLOAT,
+      AT(scale), 0, 0, 1e300, NULL, NULL, false },
+    { "norm", "subtract the mean and divide by the deviation of this set", PARE_OPT_STR, AT(norm),
+      0, 0, 0, "auto", NORMS, false },
+    { "mean", "subtract this (after scale), for each channel", PARE_OPT_FLOATS, AT(mean),
+      0, PARE_ANY, NULL, NULL, false },
+    { "std", "divide by this (after mean), for each channel", PARE_OPT_FLOATS, AT(std),
+      0, 1e-30, 1e30, NULL, NULL, false },
+    { "pad", "in training, put so many black pixels around a picture before it is cropped",
+      PARE_OPT_INT, AT(pad), 0, 0, MAX_PAD, NULL, NULL, false },
+    { "flip", "in training, mirror every second picture", PARE_OPT_BOOL, AT(flip),
+      0, 0, 1, NULL, NULL, false },
+    { "holdout", "keep this part of the training items for validation", PARE_OPT_FLOAT,
+      AT(holdout), 0, 0, 0.99, NULL, NULL, false },
+    { "limit", "use only so many items, chosen by lot; 0: all", PARE_OPT_INT, AT(limit),
+      0, 0, 1e15, NULL, NULL, false },
+    { "batch", "items in a batch", PARE_OPT_INT, AT(batch), 64, 1, 1 << 20, NULL, NULL, false },
+    { "shuffle", "in training, another order in every epoch", PARE_OPT_BOOL, AT(shuffle),
+      1, 0, 1, NULL, NULL, false },
+    { "drop_last", "in training, leave out a last batch that is not full", PARE_OPT_BOOL,
+      AT(drop_last), 0, 0, 1, NULL, NULL, false },
+    { "prefetch", "prepare the next batch in a thread", PARE_OPT_BOOL, AT(prefetch),
+      1, 0, 1, NULL, NULL, false },
+    PARE_OPT_END
+};
+/* clang-format on */
+
+/* ---- normalisation ---------------------------------------------------------------- */
+
+static int check_norm(const struct pare_data *d, const char *name, const struct pare_floats *v,
+                      struct pare_err *err)
+{
+    int64_t c = d->parts->form.c;
+
+    if (v->n <= 1 || v->n == c)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG, "option '%s' has %d numbers, the items have %lld channel%s",
+                     name, v->n, (long long)c, c == 1 ? "" : "s");
+}
+
+/* `name` is "mean" or "std"; nothing given means `otherwise` for all channels. */
+static int set_norm(struct pare_data *d, const char *name, const struct pare_floats *v,
+                    float otherwise, float *to, struct pare_err *err)
+{
+    for (int i = 0; i < d->parts->n_norm; i++) {
+        to[i] = v->n ? (float)v->v[v->n > 1 ? i : 0] : otherwise;
+        if (!isfinite(to[i]))
+            return pare_fail(err, PARE_ECONFIG, "option '%s' is not a finite number", name);
+    }
+    return 0;
+}
+
+/* What the options ask for, by name or by numbers. */
+static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
+                     struct pare_floats *mean, struct pare_floats *std, struct pare_err *err)
+{
+    const char *name = strcmp(o->norm, "auto") ? o->norm : d->parts->norm;
+    size_t i = 0;
+
+    *mean = o->mean;
+    *std = o->std;
+    /* A set's own numbers are of its own pixels: not of their brightness, or other multiples. */
+    if (!strcmp(o->norm, "auto") && (o->scale > 0 || (d->parts->picture && o->gray)))
+        name = NULL;
+    if (mean->n || std->n || !name)
+        return 0;
+    while (i < sizeof(norms) / sizeof(*norms) && strcmp(norms[i].name, name) != 0)
+        i++;
+    if (i == sizeof(norms) / sizeof(*norms))
+        return pare_fail(err, PARE_ECONFIG, "option 'norm' is '%s', must be one of %s", name,
+                         NORMS);
+    *mean = (struct pare_floats){ norms[i].mean, norms[i].n };
+    *std = (struct pare_floats){ norms[i].std, norms[i].n };
+    return 0;
+}
+
+static int normalise(struct pare_data *d, const struct pare_data_opts *o, struct pare_err *err)
+{
+    struct pare_data_parts *p = d->parts;
+    struct pare_floats mean, std;
+
+    PARE_TRY(find_norm(d, o, &mean, &std, err));
+    PARE_TRY(check_norm(d, "mean", &mean, err));
+    PARE_TRY(check_norm(d, "std", &std, err));
+    if (o->scale > 0)
+        p->scale = o->scale;
+    else if (!(p->scale > 0))
+        p->scale = d->dtype == PARE_U8 ? 255 : 1;
+    p->n_norm = mean.n > 1 || std.n > 1 ? (int)p->form.c : 1;
+    p->mean = pare_alloc(d->arena, (size_t)p->n_norm, sizeof(*p->mean));
+    p->std = pare_alloc(d->arena, (size_t)p->n_norm, sizeof(*p->std));
+    if (!p->mean || !p->std)
+        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+    PARE_TRY(set_norm(d, "mean", &mean, 0, p->mean, err));
+    PARE_TRY(set_norm(d, "std", &std, 1, p->std, err));
+    if (d->dtype != PARE_U8)
+        return 0;
+    p->table = pare_alloc(d->arena, (size_t)p->n_norm * 256, sizeof(*p->table));
+    if (!p->table)
+        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+    for (int k = 0; k < p->n_norm; k++)
+        for (int v = 0; v < 256; v++)
+            p->table[k * 256 + v] = ((float)v / (float)p->scale - p->mean[k]) / p->std[k];
+    return 0;
+}
+
+/* ---- sizes and splits ------------------------------------------------------------- */
+
+static int check_sides(const char *name, const struct pare_ints *v, struct pare_err *err)
+{
+    if (v->n > 2)
+        return pare_fail(err, PARE_ECONFIG, "option '%s' has %d numbers, must be S or H,W", name,
+                         v->n);
+    return 0;
+}
+
+/* The window's size, from the options and the first item. */
+static int set_window(struct pare_data *d, const struct pare_data_opts *o, struct pare_err *err)
+{
+    struct pare_data_parts *p = d->parts;
+    int64_t *copy = pare_alloc(d->arena, 2, sizeof(*copy));
+
+    if (!copy)
+        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+    PARE_TRY(check_sides("resize", &o->resize, err));
+    PARE_TRY(check_sides("crop", &o->crop, err));
+    if (!p->picture && (o->resize.n || o->crop.n || o->pad || o->flip))
+        return pare_fail(err, PARE_ECONFIG,
+                         "'resize', 'crop', 'pad' and 'flip' are for pictures, but items have %d "
+                         "dimension%s",
+                         d->item.rank, d->item.rank == 1 ? "" : "s");
+    if (o->resize.n && d->dtype != PARE_U8)
+        return pare_fail(err, PARE_EUNSUPPORTED, "'resize' is for pictures of bytes, these are %s",
+                         pare_dtype_name(d->dtype));
+    for (int i = 0; i < o->resize.n; i++)
+        copy[i] = o->resize.v[i];
+    p->resize = (struct pare_ints){ copy, o->resize.n };
+    pare_resized(&p->resize, p->form.h, p->form.w, &p->H, &p->W);
+    p->cropped = o->crop.n > 0;
+    if (p->cropped) {
+        p->H = o->crop.v[0];
+        p->W = o->crop.v[o->crop.n - 1];
+    }
+    if (p->picture && (p->H < 1 || p->W < 1 || p->W > PARE_MAX_PIXELS / p->H))
+        return pare_fail(err, PARE_ELIMIT, "pictures would have more than %lld pixels, or none",
+                         (long long)PARE_MAX_PIXELS);
+    d->item.dtype = PARE_F32;
+    if (p->picture) {
+        d->item.rank = 3;
+        d->item.dim[0] = p->form.c;
+        d->item.dim[1] = p->H;
+        d->item.dim[2] = p->W;
+    }
+    return 0;
+}
+
+/* Keep the items for which keep[i] is set: where they are stored, and y without the others. */
+static int select_items(struct pare_data *d, const bool *keep, struct pare_err *err)
+{
+    int64_t n = 0, *old = d->parts->pick, *pick;
+    size_t row = d->y.data ? (size_t)(pare_numel(&d->y) / d->n) * pare_dtype_size(d->y.dtype) : 0;
+    char *y = d->y.data;
+
+    pick = pare_alloc(d->arena, (size_t)d->n, sizeof(*pick));
+    if (!pick)
+        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+    for (int64_t i = 0; i < d->n; i++) {
+        if (!keep[i])
+            continue;
+        if (y && n != i)
+            memcpy(y + (size_t)n * row, y + (size_t)i * row, row);
+        pick[n++] = old ? old[i] : i;
+    }
+    d->parts->pick = pick;
+    d->n = n;
+    if (y)
+        d->y.dim[0] = n;
+    return 0;
+}
+
+/* Choose n items by lot, and keep those (or the others).  It is always the same lot: if it
+ * depended on the seed of a run, one run would train with what another validates with. */
+static int draw(struct pare_data *d, int64_t n, bool those, struct pare_err *err)
+{
+    int64_t *order = pare_alloc_raw(d->parts->tmp, (size_t)d->n, sizeof(*order));
+    bool *keep = pare_alloc(d->parts->tmp, (size_t)d->n, sizeof(*keep));
+    struct pare_rng rng;
+
+    if (!order || !keep)
+        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+    pare_rng_init(&rng, 0x70617265);
+    for (int64_t i = 0; i < d->n; i++) {
+        int64_t k = (int64_t)pare_rng_below(&rng, (uint64_t)i + 1);
+
+        order[i] = order[k];
+        order[k] = i;
+    }
+    for (int64_t i = 0; i < d->n; i++)
+        keep[order[i]] = (i < n) == those;
+    return select_items(d, keep, err);
+}
+
+static int hold_out(struct pare_data *d, bool held, double part, struct pare_err *err)
+{
+    int64_t n = (int64_t)((double)d->n * part);
+
+    if (n < 1 || n >= d->n)
+        return pare_fail(err, PARE_ECONFIG,
+                         "option 'holdout' is %g, which leaves nothing of %lld "
+                         "item%s on one side",
+                         part, (long long)d->n, d->n == 1 ? "" : "s");
+    return draw(d, n, held, err);
+}
+
+/* ---- opening ---------------------------------------------------------------------- */
+
+static int find_source(struct pare_data *d, struct pare_err *err)
+{
+    const char *names[16], *near;
+    int n = 0;
+
+    for (int i = 0; i < N_SOURCES; i++) {
+        const struct pare_source *s = pare_sources[i];
+
+        if (s->by_name && n < 16)
+            names[n++] = s->name;
+        if (s->by_name ? !strcmp(s->name, d->name) : s->probe(d, d->name)) {
+            d->source = s;
+            return 0;
+        }
+    }
+    near = pare_nearest(d->name, names, n);
+    if (!pare_is_dir(d->name) && !pare_is_file(d->name))
+        return pare_fail(err, PARE_EIO, "neither a file, a folder nor the name of a set%s%s%s",
+                         near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return pare_fail(err, PARE_EFORMAT,
+                     "no data set that is known: IDX, CIFAR-10, .npy, .npz, test_data_set_0 or "
+                     "folders of PNG and JPEG files");
+}
+
+static int open_set(struct pare_data *d, const char *split, const struct pare_data_opts *o,
+                    struct pare_err *err)
+{
+    bool train = !strcmp(split, "train"), held = !strcmp(split, "val") && o->holdout > 0;
+
+    if (!train && strcmp(split, "val") != 0 && strcmp(split, "test") != 0)
+        return pare_fail(err, PARE_ECONFIG, "the split is '%s', must be train, val or test", split);
+    PARE_TRY(pare_at(err, find_source(d, err), "%s", d->name));
+    d->parts->split = held ? "train" : train ? "train" : !strcmp(split, "val") ? "val" : "test";
+    PARE_TRY(d->source->open(d, d->source->by_name ? NULL : d->name, err));
+    PARE_TRY(pare_at(err, set_window(d, o, err), "%s", d->name));
+    PARE_TRY(pare_at(err, normalise(d, o, err), "%s", d->name));
+    if (o->holdout > 0 && (train || held || d->parts->whole))
+        PARE_TRY(pare_at(err, hold_out(d, !train, o->holdout, err), "%s", d->name));
+    if (o->limit && o->limit < d->n)
+        PARE_TRY(draw(d, o->limit, true, err));
+    return 0;
+}
+
+/* A struct that was not filled from the table may have holes, and numbers out of range. */
+static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *to,
+                     struct pare_err *err)
+{
+    struct pare_data_opts usual = *to;
+
+    *to = *from;
+    to->layout = from->layout ? from->layout : usual.layout;
+    to->norm = from->norm ? from->norm : usual.norm;
+    to->batch = from->batch ? from->batch : usual.batch;
+    if (to->pad < 0 || to->pad > MAX_PAD || to->limit < 0 || !(to->holdout >= 0))
+        return pare_fail(err, PARE_ECONFIG, "option 'pad', 'limit' or 'holdout' is out of range");
+    return 0;
+}
+
+static int start(struct pare_arena *a, const char *spec, struct pare_data **data,
+                 struct pare_err *err)
+{
+    struct pare_data *d = pare_alloc(a, 1, sizeof(*d));
+    struct pare_data_parts *p = pare_alloc(a, 1, sizeof(*p));
+    char *name = pare_strdup(a, spec);
+
+    if (!d || !p || !name)
+        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+    *d = (struct pare_data){ .name = name, .arena = a, .parts = p };
+    *data = d;
+    return 0;
+}
+
+int pare_data_open(const char *spec, const char *split, const struct pare_data_opts *opts,
+                   struct pare_data **data, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 14), *tmp = pare_arena_new(1 << 16);
+    struct pare_data_opts o = { 0 };
+    struct pare_data *d = NULL;
+    int rc = a && tmp ? start(a, spec, &d, err)
+                      : pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+
+    *data = NULL;
+    if (!rc)
+        rc = pare_opts_apply(pare_data_options, NULL, 0, &o, a, err);
+    if (!rc && opts)
+        rc = take_opts(opts, &o, err);
+    if (!rc) {
+        d->parts->tmp = tmp;
+        d->opts = o;
+        rc = open_set(d, split, &o, err);
+        d->parts->tmp = NULL;
+        d->opts.resize = d->opts.crop = (struct pare_ints){ NULL, 0 };
+        d->opts.mean = d->opts.std = (struct pare_floats){ NULL, 0 };
+        d->opts.layout = d->opts.norm = NULL;
+    }
+    pare_arena_free(tmp);
+    if (rc)
+        pare_arena_free(a);
+    else
+        *data = d;
+    return rc;
+}
+
+void pare_data_free(struct pare_data *data)
+{
+    if (data)
+        pare_arena_free(data->arena);
+}

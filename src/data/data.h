@@ -1,0 +1,134 @@
+/* data.h - data sets, and the batches made of them.
+ *
+ *     pare_data_open("fashion-mnist", "train", NULL, &data, err);
+ *     pare_loader_new(data, &(struct pare_loader_opts){ .train = true, .seed = 1 }, &l, err);
+ *     for (int epoch = 0; epoch < 10; epoch++)
+ *         while (!(rc = pare_loader_next(l, &b, err)) && b)
+ *             ... b->x (N, C, H, W) float32, b->y (N) int64 ...
+ *
+ * A set is opened by name ("digits", "fashion-mnist") or by path; sources.def lists the formats.
+ * What a batch holds depends only on the set, the options, the seed, the epoch and the position:
+ * not on threads, nor on what was read before.
+ */
+#ifndef PARE_DATA_DATA_H
+#define PARE_DATA_DATA_H
+
+#include <pare/plugin.h>
+
+/* ---- options -------------------------------------------------------------------- */
+
+/* pare_opts_apply(pare_data_options, ...) fills this with settings and defaults.  A picture goes
+ * through these steps, in this order:
+ *     resize       to the given shorter side, or to height and width
+ *     pad          only in training: black borders
+ *     crop         a window of this size (when only `pad` is given: of the picture's own size); in
+ *                  training anywhere, otherwise in the middle
+ *     flip         only in training: every second one is mirrored
+ *     (v / scale - mean[c]) / std[c]
+ */
+struct pare_data_opts {
+    struct pare_ints resize, crop; /* S or H,W */
+    bool gray;                     /* of coloured picture files, the brightness */
+    const char *layout;            /* "auto", "chw", "hwc", "none" (not pictures) */
+    double scale;                  /* 0: what the set is known for; 255 for bytes; else 1 */
+    const char *norm;              /* mean and std by name */
+    struct pare_floats mean, std;  /* one number or one for each channel; instead of `norm` */
+    int64_t pad;
+    bool flip;
+    double holdout; /* the part of the training items that validates */
+    int64_t limit;  /* use only so many items, drawn by lot; 0: all */
+    int64_t batch;
+    bool shuffle, drop_last; /* only in training */
+    bool prefetch;           /* prepare the next batch in a thread */
+};
+
+extern const struct pare_opt pare_data_options[];
+
+/* ---- data sets ------------------------------------------------------------------ */
+
+struct pare_source;
+struct pare_data_parts;
+
+/* An opened set.  Read-only: any number of loaders may share it. */
+struct pare_data {
+    const struct pare_source *source;
+    const char *name;              /* as it was asked for */
+    int64_t n;                     /* items */
+    struct pare_tensor item;       /* type and shape of one as batches have it, mostly
+                                       (C, H, W) float32; data is NULL */
+    enum pare_dtype dtype;         /* of the elements as they are stored */
+    struct pare_tensor y;          /* (n) int64 labels, or (n, ...) int64 or float32 targets;
+                                       data is NULL when there are none */
+    int64_t classes;               /* 0 when y is not int64 */
+    bool classes_known;            /* false: only the largest label is known, plus one */
+    const char *const *class_name; /* `classes` of them, or NULL */
+    struct pare_data_opts opts;    /* without the lists */
+    struct pare_arena *arena;
+    struct pare_data_parts *parts; /* for this folder: see source.h */
+};
+
+/* Open `spec` for `split`:
+ *     "train"  what is for training, without the held-out part
+ *     "val"    the held-out part; without `holdout` the set's own validation part, or "test"
+ *     "test"   the set's test part
+ * A set that has no parts of its own gives all of it for any split; with `holdout`, "train" is the
+ * one part of it and "val" or "test" the other.  opts may be NULL; it and its lists need not
+ * outlive the call.  All labels are checked here. */
+int pare_data_open(const char *spec, const char *split, const struct pare_data_opts *opts,
+                   struct pare_data **data, struct pare_err *err);
+void pare_data_free(struct pare_data *data); /* NULL is fine */
+
+/* Can the model that takes `input` be trained or judged with this set?  Shapes that have the same
+ * elements in the same order agree ((1, 28, 28) and (784)), as do free dimensions and anything.
+ * n_out is the number of outputs for each item, such as logits; 0: not known. */
+int pare_data_check(const struct pare_data *data, const struct pare_io *input, int64_t n_out,
+                    struct pare_err *err);
+
+/* The formats, for lists and help; the last is NULL. */
+extern const struct pare_source *const pare_sources[];
+const char *pare_source_name(const struct pare_source *s);
+const char *pare_source_help(const struct pare_source *s);
+
+/* ---- batches -------------------------------------------------------------------- */
+
+struct pare_loader;
+
+struct pare_loader_opts {
+    bool train;    /* shuffle and vary the items as the set's options say */
+    int64_t batch; /* 0: as the set's options say */
+    uint64_t seed;
+    const struct pare_io *input; /* the model's, which batches then fit: see x; may be NULL */
+};
+
+struct pare_batch {
+    struct pare_tensor x; /* (N, ...) items; in the shape and type of the model's input, else
+                                   as data->item.  Integer inputs get the numbers as stored. */
+    struct pare_tensor y; /* (N) or (N, ...) as data->y; data NULL when there are none */
+    const int64_t *index; /* (N): which items these are */
+};
+
+/* Where a loader is, to be stored and to continue from.  All of it is numbers. */
+struct pare_loader_pos {
+    uint64_t seed;
+    int64_t epoch;
+    int64_t at;       /* batches handed out in this epoch */
+    int64_t n, batch; /* of what; seeking refuses another */
+};
+
+/* The set must outlive the loader.  Nothing is allocated from the first batch to the last, but
+ * what picture files need. */
+int pare_loader_new(const struct pare_data *data, const struct pare_loader_opts *opts,
+                    struct pare_loader **loader, struct pare_err *err);
+
+/* The next batch, which is valid until the next call; *batch is NULL at the end of an epoch, and
+ * the call after that starts another.  Only the last batch may be smaller than the others. */
+int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, struct pare_err *err);
+
+int64_t pare_loader_batches(const struct pare_loader *l);    /* in an epoch */
+int64_t pare_loader_batch_size(const struct pare_loader *l); /* of all but perhaps the last */
+struct pare_loader_pos pare_loader_tell(const struct pare_loader *l);
+int pare_loader_seek(struct pare_loader *l, const struct pare_loader_pos *pos,
+                     struct pare_err *err);
+void pare_loader_free(struct pare_loader *l); /* NULL is fine */
+
+#endif

@@ -1,0 +1,24 @@
+/* gzip.h - read bytes in order that may be compressed by gzip. */
+#ifndef PARE_DATA_GZIP_H
+#define PARE_DATA_GZIP_H
+
+#include <zlib.h>
+
+#include <pare/pare.h>
+
+struct pare_gzip {
+    const unsigned char *p; /* what is left */
+    size_t left;
+    bool packed, done; /* compressed; its end has been seen */
+    z_stream z;
+};
+
+/* Deflate makes nothing smaller than by this factor. */
+#define PARE_GZIP_RATIO 1032
+
+int pare_gzip_start(struct pare_gzip *g, const void *bytes, size_t len, struct pare_err *err);
+int pare_gzip_take(struct pare_gzip *g, void *dst, size_t len, struct pare_err *err);
+int pare_gzip_end(struct pare_gzip *g, struct pare_err *err); /* nothing may follow */
+void pare_gzip_stop(struct pare_gzip *g);
+
+#endif

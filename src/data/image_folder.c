@@ -1,0 +1,243 @@
+/* image_folder.c - PNG and JPEG files, a folder for each class, as torchvision's ImageFolder.
+ *
+ *     train/cat/1.jpg  train/dog/7.png  val/cat/2.jpg ...    or without the train/ and val/
+ *
+ * Classes are numbered in the order of their names, files come in the order of theirs.  They are
+ * decoded when they are needed.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "source.h"
+#include "../base/arena.h"
+#include "../io/file.h"
+#include "../tensor/tensor.h"
+
+#define MAX_DEPTH 16 /* folders in folders, or links in a circle */
+#define MAX_FILES (1 << 28)
+
+struct folder {
+    const char **path;
+    int n, cap;
+};
+
+static bool ends_in(const char *name, const char *const *list)
+{
+    const char *dot = strrchr(name, '.');
+
+    for (; dot && *list; list++)
+        if (!strcasecmp(dot, *list))
+            return true;
+    return false;
+}
+
+static bool readable(const char *name)
+{
+    static const char *const list[] = { ".png", ".jpg", ".jpeg", NULL };
+
+    return ends_in(name, list);
+}
+
+/* torchvision would read these; leaving them out would be another data set. */
+static bool other_picture(const char *name)
+{
+    static const char *const list[] = { ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", NULL };
+
+    return ends_in(name, list);
+}
+
+/* The names of the folders (or, otherwise, files) in a folder. */
+static int list_kind(struct pare_arena *a, const char *dir, bool folders, struct folder *f,
+                     struct pare_err *err)
+{
+    const char *const *name;
+    int n;
+
+    *f = (struct folder){ 0 };
+    PARE_TRY(pare_at(err, pare_dir_list(a, dir, &name, &n, err), "%s", dir));
+    f->path = pare_alloc(a, (size_t)n, sizeof(*f->path));
+    for (int i = 0; f->path && i < n; i++) {
+        const char *p = pare_sprintf(a, "%s/%s", dir, name[i]);
+
+        if (p && pare_is_dir(p) == folders)
+            f->path[f->n++] = name[i];
+        f->path = p ? f->path : NULL;
+    }
+    return f->path ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+}
+
+static int add(struct pare_data *d, struct folder *f, const char *dir, const char *name,
+               struct pare_err *err)
+{
+    if (other_picture(name))
+        return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are handled", dir, name);
+    if (!readable(name))
+        return 0;
+    f->path = f->n < MAX_FILES ? pare_grow(d->arena, f->path, f->n, &f->cap, sizeof(*f->path))
+                               : NULL;
+    if (!f->path)
+        return pare_fail(err, PARE_ENOMEM, "%s: no memory for %d files", dir, f->n);
+    f->path[f->n] = pare_sprintf(d->arena, "%s/%s", dir, name);
+    if (!f->path[f->n++])
+        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    return 0;
+}
+
+/* All pictures in a folder and below it: a folder's own first, then those of its folders. */
+static int walk(struct pare_data *d, struct folder *f, const char *dir, int depth,
+                struct pare_err *err)
+{
+    struct folder names;
+
+    if (depth > MAX_DEPTH)
+        return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders in each other", dir,
+                         MAX_DEPTH);
+    PARE_TRY(list_kind(d->parts->tmp, dir, false, &names, err));
+    for (int i = 0; i < names.n; i++)
+        PARE_TRY(add(d, f, dir, names.path[i], err));
+    PARE_TRY(list_kind(d->parts->tmp, dir, true, &names, err));
+    for (int i = 0; i < names.n; i++) {
+        const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, names.path[i]);
+
+        if (!sub)
+            return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        PARE_TRY(walk(d, f, sub, depth + 1, err));
+    }
+    return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------- */
+
+static const char *dir_in(struct pare_arena *a, const char *dir, const char *name)
+{
+    const char *p = pare_sprintf(a, "%s/%s", dir, name);
+
+    return p && pare_is_dir(p) ? p : NULL;
+}
+
+/* The folder of the classes for this split. */
+static const char *split_folder(struct pare_data *d, const char *path, struct pare_err *err)
+{
+    const char *train = dir_in(d->arena, path, "train"), *val = dir_in(d->arena, path, "val");
+    const char *test = dir_in(d->arena, path, "test"), *split = d->parts->split, *found;
+
+    if (!train) {
+        d->parts->whole = true;
+        return path;
+    }
+    found = !strcmp(split, "train") ? train
+            : !strcmp(split, "val") ? (val ? val : test)
+                                    : (test ? test : val);
+    if (!found)
+        pare_fail(err, PARE_EIO, "%s: there is train, but neither test nor val", path);
+    return found;
+}
+
+static bool probe(struct pare_data *d, const char *path)
+{
+    struct folder names;
+    struct pare_err err;
+
+    return pare_is_dir(path) && !list_kind(d->parts->tmp, path, true, &names, &err) && names.n;
+}
+
+/* The size of the first picture is that of all, unless the options say otherwise. */
+static int set_form(struct pare_data *d, struct pare_err *err)
+{
+    struct pare_picture p;
+
+    PARE_TRY(d->source->read(d, 0, d->parts->tmp, &p, err));
+    p.data = NULL;
+    d->parts->form = p;
+    d->parts->picture = true;
+    d->dtype = PARE_U8;
+    return 0;
+}
+
+static int open_folder(struct pare_data *d, const char *path, struct pare_err *err)
+{
+    const char *dir = split_folder(d, path, err), **class_name;
+    struct folder *f = pare_alloc(d->arena, 1, sizeof(*f)), classes;
+    struct pare_tensor y = { .dtype = PARE_I64, .rank = 1 };
+    int *end;
+
+    if (!dir || !f)
+        return dir ? pare_fail(err, PARE_ENOMEM, "no memory to open a data set") : err->code;
+    PARE_TRY(list_kind(d->arena, dir, true, &classes, err));
+    class_name = classes.path;
+    end = pare_alloc(d->parts->tmp, (size_t)classes.n, sizeof(*end));
+    if (!end)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %d classes", classes.n);
+    for (int k = 0; k < classes.n; k++) {
+        const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, class_name[k]);
+
+        if (!sub)
+            return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        PARE_TRY(walk(d, f, sub, 0, err));
+        end[k] = f->n;
+        if (f->n == (k ? end[k - 1] : 0))
+            return pare_fail(err, PARE_EFORMAT, "%s: no pictures (.png, .jpg, .jpeg) there", sub);
+    }
+    if (!classes.n)
+        return pare_fail(err, PARE_EFORMAT, "%s: no folders of classes there", dir);
+    y.dim[0] = d->n = f->n;
+    PARE_TRY(pare_tensor_alloc(d->arena, &y, err));
+    for (int i = 0, k = 0; i < f->n; i++) {
+        k += i == end[k];
+        pare_i64(&y)[i] = k;
+    }
+    d->classes = classes.n;
+    d->classes_known = true;
+    d->class_name = class_name;
+    d->parts->priv = f;
+    PARE_TRY(set_form(d, err));
+    return pare_data_targets(d, &y, err);
+}
+
+/* ---- reading --------------------------------------------------------------------------- */
+
+/* Brightness as in Pillow: (19595 R + 38470 G + 7471 B) / 2^16, rounded. */
+static int make_gray(struct pare_arena *a, struct pare_picture *p, struct pare_err *err)
+{
+    const uint8_t *from = p->data;
+    uint8_t *to = pare_alloc_raw(a, (size_t)(p->h * p->w), 1);
+
+    if (!to)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a picture");
+    for (int64_t i = 0; i < p->h * p->w; i++, from += 3)
+        to[i] = (uint8_t)((19595u * from[0] + 38470u * from[1] + 7471u * from[2] + 0x8000u) >> 16);
+    *p = (struct pare_picture){ PARE_U8, 1, p->h, p->w, false, to };
+    return 0;
+}
+
+static int decode(struct pare_arena *a, const unsigned char *b, size_t len, struct pare_picture *p,
+                  struct pare_err *err)
+{
+    if (len > 2 && b[0] == 0xff && b[1] == 0xd8)
+        return pare_jpeg_decode(a, b, len, p, err);
+    return pare_png_decode(a, b, len, p, err);
+}
+
+static int read_picture(const struct pare_data *d, int64_t i, struct pare_arena *a,
+                        struct pare_picture *p, struct pare_err *err)
+{
+    const char *path = ((const struct folder *)d->parts->priv)->path[i];
+    const void *bytes;
+    size_t len;
+    int rc = pare_file_read(a, path, &bytes, &len, err);
+
+    if (!rc)
+        rc = decode(a, bytes, len, p, err);
+    if (!rc && d->opts.gray)
+        rc = make_gray(a, p, err);
+    return pare_at(err, rc, "%s", path);
+}
+
+const struct pare_source pare_source_image_folder = {
+    .name = "image-folder",
+    .help = "PNG and JPEG files in a folder for each class, perhaps below train, val and test",
+    .probe = probe,
+    .open = open_folder,
+    .read = read_picture,
+};

@@ -1,0 +1,169 @@
+/* item.c - an item's way into a batch: resized, cropped, mirrored, normalised. */
+#include <string.h>
+
+#include "source.h"
+#include "../base/rng.h"
+#include "../tensor/tensor.h"
+
+/* Output (y, x) is the picture's (top + y, left + x), or black outside of it; mirrored, output x
+ * counts from the right. */
+struct window {
+    int64_t top, left;
+    bool mirror;
+};
+
+static int64_t stored_index(const struct pare_data *d, int64_t i)
+{
+    return d->parts->pick ? d->parts->pick[i] : i;
+}
+
+static int fetch(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_picture *p,
+                 struct pare_err *err)
+{
+    const struct pare_data_parts *s = d->parts;
+
+    if (d->source->read)
+        return d->source->read(d, stored_index(d, i), a, p, err);
+    *p = s->form;
+    p->data = (const char *)s->x.data +
+              (size_t)(stored_index(d, i) * p->c * p->h * p->w) * pare_dtype_size(p->dtype);
+    return 0;
+}
+
+/* ---- where ------------------------------------------------------------------------ */
+
+/* Half of what is left over; a half pixel goes to the even side, as torchvision rounds. */
+static int64_t middle(int64_t spare)
+{
+    return spare / 2 + (spare % 4 == 3);
+}
+
+static int place(const struct pare_data *d, const struct pare_picture *p, struct pare_rng *rng,
+                 struct window *v, struct pare_err *err)
+{
+    int64_t pad = rng ? d->opts.pad : 0, H = d->parts->H, W = d->parts->W;
+    int64_t down = p->h + 2 * pad - H, across = p->w + 2 * pad - W;
+    bool fixed = !d->parts->cropped && (p->h != H || p->w != W);
+
+    if (fixed || down < 0 || across < 0)
+        return pare_fail(err, PARE_ESHAPE,
+                         "the picture has %lld x %lld pixels, %s %lld x %lld: 'resize' and 'crop' "
+                         "make them alike",
+                         (long long)p->h, (long long)p->w, fixed ? "the first one" : "the window",
+                         (long long)H, (long long)W);
+    if (!rng) {
+        *v = (struct window){ middle(down), middle(across), false };
+        return 0;
+    }
+    v->mirror = d->opts.flip && (pare_rng_next(rng) >> 63);
+    v->top = (int64_t)pare_rng_below(rng, (uint64_t)down + 1) - pad;
+    v->left = (int64_t)pare_rng_below(rng, (uint64_t)across + 1) - pad;
+    return 0;
+}
+
+/* ---- numbers ---------------------------------------------------------------------- */
+
+/* n inputs, `stride` apart, become n outputs, `step` (1 or -1) apart. */
+struct row {
+    const void *x;
+    int64_t stride;
+    float *out;
+    int64_t step, n;
+};
+
+static void bytes_row(const struct row *r, const float *table)
+{
+    const uint8_t *x = r->x;
+
+    for (int64_t i = 0; i < r->n; i++)
+        r->out[i * r->step] = table[x[i * r->stride]];
+}
+
+/* In the order PyTorch computes it. */
+static void floats_row(const struct row *r, float scale, float mean, float std)
+{
+    const float *x = r->x;
+
+    for (int64_t i = 0; i < r->n; i++)
+        r->out[i * r->step] = (x[i * r->stride] / scale - mean) / std;
+}
+
+/* Channel c of the window; p is bytes where there is a table for them, else float32. */
+static void plane(const struct pare_data *d, const struct pare_picture *p, const struct window *v,
+                  int64_t c, float *out)
+{
+    const struct pare_data_parts *s = d->parts;
+    int64_t k = s->n_norm > 1 ? c : 0, W = s->W, step = v->mirror ? -1 : 1;
+    int64_t from = v->left < 0 ? -v->left : 0, to = p->w - v->left < W ? p->w - v->left : W;
+    int64_t stride = p->last ? p->c : 1, at = p->last ? c : c * p->h * p->w;
+    float scale = (float)s->scale, mean = s->mean[k], std = s->std[k], black = (0 - mean) / std;
+
+    for (int64_t y = 0; y < s->H; y++, out += W) {
+        float *start = v->mirror ? out + W - 1 : out;
+        int64_t iy = v->top + y, i = at + (iy * p->w + v->left + from) * stride;
+        struct row r = { NULL, stride, start + from * step, step, to - from };
+
+        for (int64_t x = 0; x < W; x++)
+            if (iy < 0 || iy >= p->h || x < from || x >= to)
+                start[x * step] = black;
+        if (iy < 0 || iy >= p->h)
+            continue;
+        r.x = s->table ? (const void *)((const uint8_t *)p->data + i)
+                       : (const void *)((const float *)p->data + i);
+        if (s->table)
+            bytes_row(&r, s->table + k * 256);
+        else
+            floats_row(&r, scale, mean, std);
+    }
+}
+
+static int to_floats(struct pare_arena *a, struct pare_picture *p, struct pare_err *err)
+{
+    int64_t n = p->c * p->h * p->w;
+    float *f;
+
+    if (p->dtype == PARE_F32)
+        return 0;
+    f = pare_alloc_raw(a, (size_t)n, sizeof(*f));
+    if (!f)
+        return pare_fail(err, PARE_ENOMEM, "no memory for an item of %lld numbers", (long long)n);
+    PARE_TRY(pare_convert(PARE_F32, f, p->dtype, p->data, n, err));
+    p->dtype = PARE_F32;
+    p->data = f;
+    return 0;
+}
+
+static int load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
+                struct pare_arena *a, struct pare_err *err)
+{
+    const struct pare_data_parts *s = d->parts;
+    struct pare_picture p;
+    struct window v = { 0, 0, false };
+    int64_t h, w;
+
+    PARE_TRY(fetch(d, i, a, &p, err));
+    pare_resized(&s->resize, p.h, p.w, &h, &w);
+    if (h != p.h || w != p.w)
+        PARE_TRY(pare_rescale(a, &p, h, w, err));
+    PARE_TRY(place(d, &p, rng, &v, err));
+    if (!s->table)
+        PARE_TRY(to_floats(a, &p, err));
+    for (int64_t c = 0; c < p.c; c++)
+        plane(d, &p, &v, c, out + c * s->H * s->W);
+    return 0;
+}
+
+int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
+                   struct pare_arena *a, struct pare_err *err)
+{
+    return pare_at(err, load(d, i, rng, out, a, err), "item %lld", (long long)i);
+}
+
+int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, void *out,
+                  struct pare_err *err)
+{
+    struct pare_picture p;
+
+    PARE_TRY(fetch(d, i, NULL, &p, err));
+    return pare_convert(dtype, out, p.dtype, p.data, p.c * p.h * p.w, err);
+}

@@ -1,0 +1,394 @@
+/* loader.c - batches, one ahead.
+ *
+ * Two batches take turns: while the caller has one, a thread prepares the other.  The thread
+ * starts with the first batch that is asked for; where it cannot, or need not, the caller's own
+ * thread prepares them.
+ *
+ * Which items a batch holds follows from (seed, epoch), and how an item is varied from (seed,
+ * epoch, item), so that nothing else has to be stored to continue where a run was stopped.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "source.h"
+#include "../base/arena.h"
+#include "../base/rng.h"
+#include "../tensor/tensor.h"
+
+enum state { EMPTY, FULL, TAKEN };
+
+struct slot {
+    enum state state;
+    int rc;
+    struct pare_err err;
+    struct pare_batch batch;
+    int64_t *index;
+};
+
+struct pare_loader {
+    const struct pare_data *d;
+    struct pare_arena *arena, *scratch;
+    bool train, shuffle;
+    uint64_t seed;
+    int64_t size, n_batches;
+    int64_t item_size;    /* numbers in an item */
+    struct pare_tensor x; /* of a full batch, without data */
+    float *row;           /* one item, where x is not float32 */
+    int64_t *order;       /* (n) of epoch order_epoch */
+    int64_t order_epoch;
+    struct slot slot[2];
+
+    int64_t epoch, at; /* the caller's: what next() gives next */
+    int turn;          /* ... from this slot */
+    bool threaded, started;
+
+    pthread_mutex_t lock; /* of what follows, and of slot[].state */
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool busy, quit, drop;
+    int64_t wanted;              /* the epoch that the caller is in */
+    int64_t make_epoch, make_at; /* what is prepared next */
+    int make_turn;
+};
+
+/* ---- random numbers --------------------------------------------------------------- */
+
+/* The finishing steps of SplitMix64: every bit of a and b changes about half of the result. */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    uint64_t z = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+
+    z = (z ^ z >> 29) * 0x94d049bb133111ebu;
+    return z ^ z >> 32;
+}
+
+/* Fisher and Yates, from the identity, so that the order does not depend on the epoch before. */
+static void make_order(struct pare_loader *l, int64_t epoch)
+{
+    struct pare_rng rng;
+
+    if (l->order_epoch == epoch)
+        return;
+    pare_rng_init(&rng, mix(mix(l->seed, 1), (uint64_t)epoch));
+    for (int64_t i = 0; i < l->d->n; i++) {
+        int64_t k = l->shuffle ? (int64_t)pare_rng_below(&rng, (uint64_t)i + 1) : i;
+
+        l->order[i] = l->order[k];
+        l->order[k] = i;
+    }
+    l->order_epoch = epoch;
+}
+
+/* ---- one batch -------------------------------------------------------------------- */
+
+static int load_item(struct pare_loader *l, int64_t epoch, int64_t item, char *to,
+                     struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(l->scratch);
+    bool floats = l->x.dtype == PARE_F32;
+    struct pare_rng rng;
+    int rc;
+
+    if (!floats && !l->row)
+        return pare_item_raw(l->d, item, l->x.dtype, to, err);
+    pare_rng_init(&rng, mix(mix(mix(l->seed, 2), (uint64_t)epoch), (uint64_t)item));
+    rc = pare_item_load(l->d, item, l->train ? &rng : NULL, floats ? (float *)(void *)to : l->row,
+                        l->scratch, err);
+    pare_rewind(l->scratch, m);
+    if (!rc && !floats)
+        rc = pare_convert(l->x.dtype, to, PARE_F32, l->row, l->item_size, err);
+    return rc;
+}
+
+static bool interrupted(struct pare_loader *l)
+{
+    bool yes;
+
+    pthread_mutex_lock(&l->lock);
+    yes = l->quit || l->drop;
+    pthread_mutex_unlock(&l->lock);
+    return yes;
+}
+
+static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t at)
+{
+    const struct pare_tensor *y = &l->d->y;
+    int64_t first = at * l->size, n = l->d->n - first;
+    size_t x_row = (size_t)l->item_size * pare_dtype_size(l->x.dtype), y_row = 0;
+
+    make_order(l, epoch);
+    n = n < l->size ? n : l->size;
+    s->batch.x.dim[0] = n;
+    s->rc = 0;
+    if (y->data) {
+        s->batch.y.dim[0] = n;
+        y_row = (size_t)(pare_numel(y) / l->d->n) * pare_dtype_size(y->dtype);
+    }
+    for (int64_t i = 0; i < n && !s->rc; i++) {
+        int64_t item = s->index[i] = l->order[first + i];
+
+        if (y->data)
+            memcpy((char *)s->batch.y.data + (size_t)i * y_row,
+                   (const char *)y->data + (size_t)item * y_row, y_row);
+        if (interrupted(l))
+            return;
+        s->rc = pare_at(&s->err,
+                        load_item(l, epoch, item, (char *)s->batch.x.data + (size_t)i * x_row,
+                                  &s->err),
+                        "%s", l->d->name);
+    }
+}
+
+/* ---- the thread ------------------------------------------------------------------- */
+
+/* Whether another epoch follows is known only in training. */
+static bool idle(const struct pare_loader *l)
+{
+    return l->slot[l->make_turn].state != EMPTY || (!l->train && l->make_epoch != l->wanted);
+}
+
+static void *work(void *arg)
+{
+    struct pare_loader *l = arg;
+
+    pthread_mutex_lock(&l->lock);
+    while (!l->quit) {
+        struct slot *s = &l->slot[l->make_turn];
+        int64_t epoch = l->make_epoch, at = l->make_at;
+
+        if (l->drop || idle(l)) {
+            pthread_cond_wait(&l->changed, &l->lock);
+            continue;
+        }
+        l->busy = true;
+        pthread_mutex_unlock(&l->lock);
+        fill(l, s, epoch, at);
+        pthread_mutex_lock(&l->lock);
+        l->busy = false;
+        if (!l->drop) {
+            s->state = FULL;
+            l->make_turn = !l->make_turn;
+            l->make_at = at + 1 == l->n_batches ? 0 : at + 1;
+            l->make_epoch += l->make_at == 0;
+        }
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Signals are the caller's: its handlers must not run here. */
+static void start_thread(struct pare_loader *l)
+{
+    sigset_t all, before;
+
+    l->make_epoch = l->epoch;
+    l->make_at = l->at;
+    l->make_turn = l->turn;
+    l->wanted = l->epoch;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    l->started = !pthread_create(&l->thread, NULL, work, l);
+    l->threaded = l->started;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- the caller's side -------------------------------------------------------------- */
+
+/* Give back the batch that the caller has, wait for the next. */
+static struct slot *take(struct pare_loader *l)
+{
+    struct slot *s = &l->slot[l->turn];
+
+    if (l->threaded && !l->started)
+        start_thread(l);
+    if (!l->threaded) {
+        fill(l, s, l->epoch, l->at);
+        return s;
+    }
+    pthread_mutex_lock(&l->lock);
+    l->wanted = l->epoch;
+    if (l->slot[!l->turn].state == TAKEN)
+        l->slot[!l->turn].state = EMPTY;
+    pthread_cond_broadcast(&l->changed);
+    while (s->state != FULL)
+        pthread_cond_wait(&l->changed, &l->lock);
+    s->state = TAKEN;
+    pthread_mutex_unlock(&l->lock);
+    l->turn = !l->turn;
+    return s;
+}
+
+int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, struct pare_err *err)
+{
+    struct slot *s;
+
+    *batch = NULL;
+    if (l->at == l->n_batches) {
+        l->at = 0;
+        l->epoch++;
+        return 0;
+    }
+    s = take(l);
+    if (s->rc) {
+        struct pare_loader_pos here = pare_loader_tell(l);
+
+        *err = s->err;
+        pare_loader_seek(l, &here, &s->err); /* the next call tries, and fails, again */
+        return err->code;
+    }
+    l->at++;
+    *batch = &s->batch;
+    return 0;
+}
+
+struct pare_loader_pos pare_loader_tell(const struct pare_loader *l)
+{
+    return (struct pare_loader_pos){ l->seed, l->epoch, l->at, l->d->n, l->size };
+}
+
+int pare_loader_seek(struct pare_loader *l, const struct pare_loader_pos *pos, struct pare_err *err)
+{
+    if (pos->n != l->d->n || pos->batch != l->size)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the position is in batches of %lld out of %lld items, but '%s' has "
+                         "batches of %lld out of %lld",
+                         (long long)pos->batch, (long long)pos->n, l->d->name, (long long)l->size,
+                         (long long)l->d->n);
+    if (pos->epoch < 0 || pos->at < 0 || pos->at > l->n_batches)
+        return pare_fail(err, PARE_ECONFIG, "there is no batch %lld of epoch %lld in '%s'",
+                         (long long)pos->at, (long long)pos->epoch, l->d->name);
+    pthread_mutex_lock(&l->lock);
+    l->drop = true;
+    while (l->busy)
+        pthread_cond_wait(&l->changed, &l->lock);
+    l->order_epoch = pos->seed == l->seed ? l->order_epoch : -1;
+    l->seed = pos->seed;
+    l->epoch = l->make_epoch = pos->epoch;
+    l->at = l->make_at = pos->at;
+    if (pos->at == l->n_batches) {
+        l->make_epoch++;
+        l->make_at = 0;
+    }
+    l->slot[0].state = l->slot[1].state = EMPTY;
+    l->turn = l->make_turn = 0;
+    l->drop = false;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return 0;
+}
+
+int64_t pare_loader_batches(const struct pare_loader *l)
+{
+    return l->n_batches;
+}
+
+int64_t pare_loader_batch_size(const struct pare_loader *l)
+{
+    return l->size;
+}
+
+/* ---- life --------------------------------------------------------------------------- */
+
+static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err)
+{
+    s->batch.x = l->x;
+    PARE_TRY(pare_tensor_alloc(l->arena, &s->batch.x, err));
+    s->batch.y = l->d->y;
+    if (l->d->y.data) {
+        s->batch.y.dim[0] = l->size;
+        PARE_TRY(pare_tensor_alloc(l->arena, &s->batch.y, err));
+    }
+    s->index = pare_alloc(l->arena, (size_t)l->size, sizeof(*s->index));
+    s->batch.index = s->index;
+    return s->index ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for a batch");
+}
+
+/* (N, ...) from the shape of an item. */
+static int set_shape(struct pare_loader *l, const struct pare_io *input, struct pare_err *err)
+{
+    struct pare_tensor item;
+    bool floats;
+
+    PARE_TRY(pare_item_shape(l->d, input, &item, err));
+    if (item.rank == PARE_MAX_RANK)
+        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are handled",
+                         item.rank, PARE_MAX_RANK - 1);
+    l->item_size = pare_numel(&item);
+    l->x = (struct pare_tensor){ .dtype = item.dtype, .rank = item.rank + 1, .dim = { l->size } };
+    memcpy(l->x.dim + 1, item.dim, sizeof(*item.dim) * (size_t)item.rank);
+    floats = item.dtype == PARE_F64 || item.dtype == PARE_F16 || item.dtype == PARE_BF16;
+    l->row = floats ? pare_alloc_raw(l->arena, (size_t)l->item_size, sizeof(*l->row)) : NULL;
+    return floats && !l->row ? pare_fail(err, PARE_ENOMEM, "no memory for an item") : 0;
+}
+
+static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
+{
+    const struct pare_data_opts *d = &l->d->opts;
+    int64_t n = l->d->n;
+
+    l->train = o->train;
+    l->shuffle = o->train && d->shuffle;
+    l->threaded = d->prefetch;
+    l->seed = o->seed;
+    l->size = o->batch ? o->batch : d->batch;
+    l->order_epoch = -1;
+    if (l->size < 1)
+        return pare_fail(err, PARE_ECONFIG, "a batch has %lld items, must have at least 1",
+                         (long long)l->size);
+    l->n_batches = n / l->size + (n % l->size && !(o->train && d->drop_last));
+    if (!l->n_batches)
+        return pare_fail(err, PARE_ECONFIG,
+                         "'%s' has %lld item%s, less than a batch of %lld, and 'drop_last' leaves "
+                         "nothing",
+                         l->d->name, (long long)n, n == 1 ? "" : "s", (long long)l->size);
+    l->scratch = pare_arena_new(1 << 20);
+    l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
+    if (!l->scratch || !l->order)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the order of %lld items", (long long)n);
+    PARE_TRY(set_shape(l, o->input, err));
+    PARE_TRY(make_slot(l, &l->slot[0], err));
+    return make_slot(l, &l->slot[1], err);
+}
+
+int pare_loader_new(const struct pare_data *data, const struct pare_loader_opts *opts,
+                    struct pare_loader **loader, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 12);
+    struct pare_loader *l = a ? pare_alloc(a, 1, sizeof(*l)) : NULL;
+    int rc;
+
+    *loader = NULL;
+    if (!l) {
+        pare_arena_free(a);
+        return pare_fail(err, PARE_ENOMEM, "no memory for batches");
+    }
+    l->d = data;
+    l->arena = a;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    rc = set_up(l, opts, err);
+    if (rc)
+        pare_loader_free(l);
+    else
+        *loader = l;
+    return rc;
+}
+
+void pare_loader_free(struct pare_loader *l)
+{
+    if (!l)
+        return;
+    if (l->started) {
+        pthread_mutex_lock(&l->lock);
+        l->quit = true;
+        pthread_cond_broadcast(&l->changed);
+        pthread_mutex_unlock(&l->lock);
+        pthread_join(l->thread, NULL);
+    }
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    pare_arena_free(l->scratch);
+    pare_arena_free(l->arena);
+}

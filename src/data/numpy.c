@@ -1,0 +1,266 @@
+/* numpy.c - arrays that numpy wrote: a .npz, a .npy, or a folder of .npy files.
+ *
+ * Which array is what is told by its name, upper or lower case: x, images, data, ... are the
+ * items; y, labels, targets, ... what they should give; with "train", "test" or "val" before or
+ * after it (x_train, test-labels) the array is for that split only.
+ */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "source.h"
+#include "../base/arena.h"
+#include "../io/npy.h"
+#include "../io/npz.h"
+#include "../tensor/tensor.h"
+
+enum role { NOTHING, ITEMS, TARGETS };
+enum part { ANY, TRAIN, VAL, TEST };
+
+static const struct {
+    const char *word;
+    enum role role;
+    enum part part;
+} words[] = {
+    { "x", ITEMS, ANY },
+    { "images", ITEMS, ANY },
+    { "image", ITEMS, ANY },
+    { "data", ITEMS, ANY },
+    { "inputs", ITEMS, ANY },
+    { "input", ITEMS, ANY },
+    { "features", ITEMS, ANY },
+    { "arr_0", ITEMS, ANY },
+    { "y", TARGETS, ANY },
+    { "labels", TARGETS, ANY },
+    { "label", TARGETS, ANY },
+    { "targets", TARGETS, ANY },
+    { "target", TARGETS, ANY },
+    { "arr_1", TARGETS, ANY },
+    { "train", NOTHING, TRAIN },
+    { "training", NOTHING, TRAIN },
+    { "val", NOTHING, VAL },
+    { "valid", NOTHING, VAL },
+    { "validation", NOTHING, VAL },
+    { "test", NOTHING, TEST },
+};
+#define N_WORDS (sizeof(words) / sizeof(*words))
+
+/* What an array is for; NOTHING when a word of its name is not known. */
+static enum role role_of(const char *name, enum part *part)
+{
+    enum role role = NOTHING;
+
+    *part = ANY;
+    for (const char *p = name; *p;) {
+        size_t n = !strncasecmp(p, "arr_", 4) ? strlen(p) : strcspn(p, "_-. "), i = 0;
+
+        while (i < N_WORDS && (strlen(words[i].word) != n || strncasecmp(p, words[i].word, n)))
+            i++;
+        if (i == N_WORDS || (words[i].role && role) || (words[i].part && *part))
+            return NOTHING;
+        role = words[i].role ? words[i].role : role;
+        *part = words[i].part ? words[i].part : *part;
+        p += n + (p[n] != '\0');
+    }
+    return role;
+}
+
+/* The array with this role for this part, or -1; two of them are an error. */
+static int find(const char *const *name, int n, enum role role, enum part part, int *at,
+                struct pare_err *err)
+{
+    *at = -1;
+    for (int i = 0; i < n; i++) {
+        enum part p;
+
+        if (role_of(name[i], &p) != role || p != part)
+            continue;
+        if (*at >= 0)
+            return pare_fail(err, PARE_ECONFIG, "both '%s' and '%s' could be the %s", name[*at],
+                             name[i], role == ITEMS ? "items" : "labels");
+        *at = i;
+    }
+    return 0;
+}
+
+static int no_items(const char *const *name, int n, const char *split, struct pare_err *err)
+{
+    char list[256];
+    size_t at = 0;
+
+    list[0] = '\0';
+    for (int i = 0; i < n && at + strlen(name[i]) + 4 < sizeof(list); i++) {
+        memcpy(list + at, i ? ", " : "", i ? 2 : 0);
+        at += i ? 2 : 0;
+        memcpy(list + at, name[i], strlen(name[i]) + 1);
+        at += strlen(name[i]);
+    }
+    return pare_fail(err, PARE_EFORMAT, "no array is named x_%s, images or the like, only: %s",
+                     split, n ? list : "(nothing)");
+}
+
+/* Choose the arrays of a split: its own, or (val) those for testing, or those for any. */
+static int choose(struct pare_data *d, const char *const *name, int n, int *x, int *y,
+                  struct pare_err *err)
+{
+    static const enum part train[] = { TRAIN, ANY }, val[] = { VAL, TEST, ANY },
+                           test[] = { TEST, VAL, ANY };
+    const char *split = d->parts->split;
+    const enum part *p = !strcmp(split, "train") ? train : !strcmp(split, "val") ? val : test;
+
+    for (*x = *y = -1;; p++) {
+        PARE_TRY(find(name, n, ITEMS, *p, x, err));
+        if (*x >= 0 || *p == ANY)
+            break;
+    }
+    d->parts->whole = *p == ANY;
+    if (*x < 0 && n == 1)
+        *x = 0; /* it may have any name when it is alone */
+    if (*x < 0)
+        return no_items(name, n, split, err);
+    return find(name, n, TARGETS, *p, y, err);
+}
+
+/* ---- .npz --------------------------------------------------------------------------- */
+
+/* Out of the temporary arena, which also holds the arrays that were not chosen. */
+static int keep(struct pare_data *d, const struct pare_tensor *t, struct pare_tensor *copy,
+                struct pare_err *err)
+{
+    size_t bytes;
+
+    *copy = *t;
+    PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
+    PARE_TRY(pare_tensor_alloc(d->arena, copy, err));
+    if (bytes)
+        memcpy(copy->data, t->data, bytes);
+    return 0;
+}
+
+static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
+{
+    struct pare_named *list;
+    struct pare_tensor tx, ty;
+    const char **name;
+    int n, x, y;
+
+    PARE_TRY(pare_npz_read(d->parts->tmp, path, &list, &n, err));
+    name = pare_alloc(d->parts->tmp, (size_t)n, sizeof(*name));
+    if (!name)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+    for (int i = 0; i < n; i++)
+        name[i] = list[i].name;
+    PARE_TRY(pare_at(err, choose(d, name, n, &x, &y, err), "%s", path));
+    PARE_TRY(keep(d, &list[x].t, &tx, err));
+    if (y >= 0)
+        PARE_TRY(keep(d, &list[y].t, &ty, err));
+    return pare_at(err, pare_data_arrays(d, &tx, y < 0 ? NULL : &ty, err), "%s", path);
+}
+
+/* ---- .npy ----------------------------------------------------------------------------- */
+
+static int read_npy(struct pare_data *d, const char *path, struct pare_tensor *t,
+                    struct pare_err *err)
+{
+    struct pare_tensor file;
+
+    PARE_TRY(pare_npy_read(d->parts->tmp, path, &file, err));
+    return keep(d, &file, t, err);
+}
+
+/* The .npy files of a folder, without their ending. */
+static int npy_names(struct pare_arena *a, const char *dir, const char *const **names, int *n,
+                     struct pare_err *err)
+{
+    const char *const *all;
+    const char **stem;
+    int n_all;
+
+    PARE_TRY(pare_dir_list(a, dir, &all, &n_all, err));
+    stem = pare_alloc(a, (size_t)n_all, sizeof(*stem));
+    *n = 0;
+    for (int i = 0; stem && i < n_all; i++)
+        if (pare_ends_with(all[i], ".npy")) {
+            stem[*n] = pare_strndup(a, all[i], strlen(all[i]) - 4);
+            if (!stem[(*n)++])
+                stem = NULL;
+        }
+    *names = stem;
+    return stem ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for %d names", n_all);
+}
+
+static int open_npy_pair(struct pare_data *d, const char *x, const char *y, struct pare_err *err)
+{
+    struct pare_tensor tx, ty;
+
+    if (!x)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    PARE_TRY(read_npy(d, x, &tx, err));
+    if (y)
+        PARE_TRY(read_npy(d, y, &ty, err));
+    return pare_at(err, pare_data_arrays(d, &tx, y ? &ty : NULL, err), "%s", x);
+}
+
+static int open_npy_folder(struct pare_data *d, const char *dir, struct pare_err *err)
+{
+    struct pare_arena *a = d->parts->tmp;
+    const char *const *name;
+    int n, x, y;
+
+    PARE_TRY(pare_at(err, npy_names(a, dir, &name, &n, err), "%s", dir));
+    PARE_TRY(pare_at(err, choose(d, name, n, &x, &y, err), "%s", dir));
+    return open_npy_pair(d, pare_sprintf(a, "%s/%s.npy", dir, name[x]),
+                         y < 0 ? NULL : pare_sprintf(a, "%s/%s.npy", dir, name[y]), err);
+}
+
+/* A file of items; its labels are looked for beside it, by name. */
+static int open_npy_file(struct pare_data *d, const char *path, struct pare_err *err)
+{
+    struct pare_arena *a = d->parts->tmp;
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *dir = slash ? pare_strndup(a, path, (size_t)(slash + 1 - path)) : "./";
+    const char *stem = pare_strndup(a, base, strlen(base) - 4);
+    const char *const *name;
+    enum part part;
+    int n, y = -1;
+
+    d->parts->whole = true;
+    if (!dir || !stem)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    if (role_of(stem, &part) == ITEMS) {
+        PARE_TRY(pare_at(err, npy_names(a, dir, &name, &n, err), "%s", dir));
+        PARE_TRY(pare_at(err, find(name, n, TARGETS, part, &y, err), "%s", dir));
+    }
+    return open_npy_pair(d, path, y < 0 ? NULL : pare_sprintf(a, "%s%s.npy", dir, name[y]), err);
+}
+
+static bool probe(struct pare_data *d, const char *path)
+{
+    struct pare_err err;
+    const char *const *name;
+    bool items = false;
+    enum part part;
+    int n;
+
+    if (pare_ends_with(path, ".npz") || pare_ends_with(path, ".npy"))
+        return pare_is_file(path);
+    if (!pare_is_dir(path) || npy_names(d->parts->tmp, path, &name, &n, &err))
+        return false;
+    for (int i = 0; i < n; i++)
+        items |= role_of(name[i], &part) == ITEMS;
+    return items;
+}
+
+static int open_numpy(struct pare_data *d, const char *path, struct pare_err *err)
+{
+    if (pare_is_dir(path))
+        return open_npy_folder(d, path, err);
+    return pare_ends_with(path, ".npz") ? open_npz(d, path, err) : open_npy_file(d, path, err);
+}
+
+const struct pare_source pare_source_numpy = {
+    .name = "numpy",
+    .help = "numpy's .npz, .npy or a folder of them: x and y, images and labels, x_train, ...",
+    .probe = probe,
+    .open = open_numpy,
+};

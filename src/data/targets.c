@@ -1,0 +1,125 @@
+/* targets.c - arrays become items with labels, and both are checked. */
+#include <string.h>
+
+#include "source.h"
+#include "../tensor/tensor.h"
+
+#define MAX_CLASS INT32_MAX
+
+/* ---- items ------------------------------------------------------------------------ */
+
+/* Colour channels come last when the last dimension looks like them and the first does not. */
+static bool channels_last(const char *layout, const int64_t *dim)
+{
+    bool first = dim[0] == 1 || dim[0] == 3 || dim[0] == 4;
+    bool last = dim[2] == 1 || dim[2] == 3 || dim[2] == 4;
+
+    return !strcmp(layout, "hwc") || (!strcmp(layout, "auto") && last && !first);
+}
+
+/* (H, W) bytes and (C, H, W) anything are pictures, unless the layout says otherwise. */
+static int find_form(struct pare_data *d, const struct pare_tensor *x, struct pare_err *err)
+{
+    struct pare_data_parts *p = d->parts;
+    const char *layout = d->opts.layout;
+    const int64_t *dim = x->dim + 1;
+    bool told = !strcmp(layout, "chw") || !strcmp(layout, "hwc");
+    int rank = x->rank - 1;
+
+    if (told && rank != 2 && rank != 3)
+        return pare_fail(err, PARE_ESHAPE,
+                         "layout '%s' is for pictures, but items have %d "
+                         "dimensions",
+                         layout, rank);
+    p->picture = strcmp(layout, "none") &&
+                 (rank == 3 || (rank == 2 && (told || x->dtype == PARE_U8)));
+    p->form = (struct pare_picture){ .dtype = x->dtype, .c = 1, .h = 1, .w = 1 };
+    if (p->picture && rank == 3) {
+        bool last = channels_last(layout, dim);
+
+        p->form.last = last;
+        p->form.c = dim[last ? 2 : 0];
+        p->form.h = dim[last ? 0 : 1];
+        p->form.w = dim[last ? 1 : 2];
+    } else if (p->picture) {
+        p->form.h = dim[0];
+        p->form.w = dim[1];
+    } else {
+        p->form.c = rank ? dim[0] : 1;
+        for (int i = 1; i < rank; i++)
+            p->form.w *= dim[i];
+    }
+    return 0;
+}
+
+int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const struct pare_tensor *y,
+                     struct pare_err *err)
+{
+    char buf[PARE_SHAPE_TEXT];
+    int64_t n;
+
+    if (x->dtype == PARE_STR)
+        return pare_fail(err, PARE_EUNSUPPORTED, "its items are texts, numbers are handled");
+    PARE_TRY(pare_tensor_size(x, &n, NULL, err));
+    if (!x->rank || !n)
+        return pare_fail(err, PARE_ESHAPE, "it is %s: there are no items in it",
+                         pare_shape_text(x, buf, sizeof(buf)));
+    d->n = x->dim[0];
+    d->dtype = x->dtype;
+    d->parts->x = *x;
+    PARE_TRY(find_form(d, x, err));
+    if (!d->parts->picture) {
+        d->item.rank = x->rank - 1;
+        memcpy(d->item.dim, x->dim + 1, sizeof(*x->dim) * (size_t)(x->rank - 1));
+    }
+    return y ? pare_data_targets(d, y, err) : 0;
+}
+
+/* ---- labels ----------------------------------------------------------------------- */
+
+static bool is_float(enum pare_dtype t)
+{
+    return t == PARE_F32 || t == PARE_F64 || t == PARE_F16 || t == PARE_BF16;
+}
+
+static int check_labels(struct pare_data *d, struct pare_err *err)
+{
+    int64_t n = pare_numel(&d->y), limit = d->classes_known ? d->classes : MAX_CLASS, most = 0;
+    const int64_t *y = pare_i64(&d->y);
+
+    for (int64_t i = 0; i < n; i++) {
+        if (y[i] < 0 || y[i] >= limit)
+            return pare_fail(err, PARE_EFORMAT, "the label of item %lld is %lld, must be 0 to %lld",
+                             (long long)(i / (n / d->n)), (long long)y[i], (long long)limit - 1);
+        most = y[i] > most ? y[i] : most;
+    }
+    d->classes = d->classes_known ? d->classes : most + 1;
+    return 0;
+}
+
+int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct pare_err *err)
+{
+    char buf[PARE_SHAPE_TEXT];
+    int64_t n;
+
+    if (y->dtype == PARE_STR)
+        return pare_fail(err, PARE_EUNSUPPORTED, "its labels are texts, numbers are handled");
+    PARE_TRY(pare_tensor_size(y, &n, NULL, err));
+    if (!y->rank || y->dim[0] != d->n || !n)
+        return pare_fail(err, PARE_ESHAPE, "there are %lld items, but the labels are %s",
+                         (long long)d->n, pare_shape_text(y, buf, sizeof(buf)));
+    d->y = *y;
+    d->y.dtype = is_float(y->dtype) ? PARE_F32 : PARE_I64;
+    if (d->y.dtype == PARE_I64 && y->rank == 2 && y->dim[1] == 1)
+        d->y.rank = 1;
+    if (d->y.dtype != y->dtype) {
+        PARE_TRY(pare_tensor_alloc(d->arena, &d->y, err));
+        PARE_TRY(pare_convert(d->y.dtype, d->y.data, y->dtype, y->data, n, err));
+    }
+    if (d->y.dtype == PARE_I64)
+        return check_labels(d, err);
+    d->classes = 0;
+    d->classes_known = false;
+    d->class_name = NULL;
+    return 0;
+}

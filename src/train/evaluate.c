@@ -1,0 +1,107 @@
+/* evaluate.c - run a model over a data set and count what it got right. */
+#include "train.h"
+
+#include <string.h>
+
+#include "../base/clock.h"
+
+/* Plans for full batches and for the last one. */
+struct runner {
+    const struct pare_model *m;
+    struct pare_plan *plan[2];
+    int64_t batch[2];
+    int threads;
+};
+
+static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_plan **plan,
+                     struct pare_err *err)
+{
+    struct pare_plan_opts o = { .threads = r->threads, .in = x };
+    int i = r->plan[0] && r->batch[0] != x->dim[0];
+
+    if (r->plan[i] && r->batch[i] != x->dim[0]) {
+        pare_plan_free(r->plan[i]);
+        r->plan[i] = NULL;
+    }
+    if (!r->plan[i])
+        PARE_TRY(pare_plan_new(r->m, &o, &r->plan[i], err));
+    r->batch[i] = x->dim[0];
+    *plan = r->plan[i];
+    return 0;
+}
+
+/* Item by item, so that classes can be told apart.  Labels were checked by the loss. */
+static void count_classes(const struct pare_tensor *out, const struct pare_tensor *y,
+                          struct pare_eval *e)
+{
+    for (int64_t k = 0; k < y->dim[0]; k++) {
+        struct pare_tensor row = *out, label = *y;
+        struct pare_score one = { 0 };
+        int64_t c = pare_i64(y)[k];
+
+        row.dim[0] = label.dim[0] = 1;
+        row.data = pare_f32(out) + k * out->dim[1];
+        label.data = pare_i64(y) + k;
+        pare_score_add(&one, &row, &label);
+        e->count[c]++;
+        e->right[c] += one.top1;
+        e->top1 += one.top1;
+        e->top5 += one.top5;
+    }
+}
+
+static int one_batch(struct runner *r, const struct pare_batch *b, const struct pare_eval_opts *o,
+                     struct pare_eval *e, struct pare_err *err)
+{
+    struct pare_tensor out[16];
+    struct pare_plan *plan;
+    double loss, start;
+
+    PARE_TRY(find_plan(r, &b->x, &plan, err));
+    if (plan->graph->n_out > 16)
+        return pare_fail(err, PARE_ELIMIT, "models with more than 16 outputs are not judged");
+    start = pare_now();
+    PARE_TRY(pare_plan_run(plan, &b->x, out, err));
+    e->seconds += pare_now() - start;
+    PARE_TRY(o->loss->run(o->loss_conf, &out[0], &b->y, NULL, &loss, err));
+    e->loss += loss * (double)b->x.dim[0];
+    e->n += b->x.dim[0];
+    if (out[0].rank == 2 && b->y.dtype == PARE_I64 && b->y.rank == 1)
+        count_classes(&out[0], &b->y, e);
+    return 0;
+}
+
+int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
+                  const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
+                  struct pare_err *err)
+{
+    const struct pare_io *io;
+    struct runner r = { .m = m, .threads = o->threads };
+    struct pare_loader_opts lo = { .batch = o->batch };
+    struct pare_loader *loader = NULL;
+    const struct pare_batch *b = NULL;
+    int rc;
+
+    *e = (struct pare_eval){ .classes = data->classes };
+    e->right = pare_alloc(a, (size_t)data->classes, sizeof(*e->right));
+    e->count = pare_alloc(a, (size_t)data->classes, sizeof(*e->count));
+    if (!e->right || !e->count)
+        return pare_fail(err, PARE_ENOMEM, "no memory for an evaluation");
+    if (!data->y.data)
+        return pare_fail(err, PARE_ECONFIG, "'%s' has no labels to compare with", data->name);
+    if (pare_model_inputs(m, &io) > 0)
+        lo.input = &io[0];
+    rc = pare_loader_new(data, &lo, &loader, err);
+    while (!rc && !(o->stop && *o->stop)) {
+        rc = pare_loader_next(loader, &b, err);
+        if (rc || !b)
+            break;
+        rc = one_batch(&r, b, o, e, err);
+    }
+    if (e->n)
+        e->loss /= (double)e->n;
+    pare_loader_free(loader);
+    pare_plan_free(r.plan[0]);
+    pare_plan_free(r.plan[1]);
+    return rc;
+}

@@ -1,0 +1,371 @@
+/* train.c - the training loop.
+ *
+ * All that decides what happens next is in the checkpoint: parameters, running statistics, the
+ * optimizer's state, the random generator, the loader's position, counters and the best so far.  A
+ * run that was killed and one that was not go through the same numbers.
+ */
+#include "train.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../base/clock.h"
+#include "checkpoint.h"
+
+struct run {
+    struct pare_trainer *t;
+    const struct pare_data *valid;
+    const struct pare_train_conf *c;
+    struct pare_arena *arena; /* for the whole run */
+    struct pare_loader *loader;
+    struct pare_lr lr;
+    int64_t epoch;
+    int64_t waited; /* epochs since the best */
+    double best;    /* accuracy; -1: none yet */
+    int64_t best_epoch;
+    struct pare_tensor *kept;     /* the best parameters and statistics; NULL: not kept */
+    double loss_sum, seen, right; /* of the epoch so far */
+};
+
+static bool stopped(const struct run *r)
+{
+    return r->c->stop && *r->c->stop;
+}
+
+/* ---- everything that is learned, under one numbering --------------------------------- */
+
+static int n_all(const struct run *r)
+{
+    return r->t->n_params + r->t->n_state;
+}
+
+static const char *all_name(const struct run *r, int i)
+{
+    return i < r->t->n_params ? r->t->param[i].name : r->t->state[i - r->t->n_params].name;
+}
+
+static const struct pare_tensor *all_value(const struct run *r, int i)
+{
+    return i < r->t->n_params ? &r->t->param[i].value : &r->t->state[i - r->t->n_params].t;
+}
+
+static void copy_all(const struct run *r, bool back)
+{
+    for (int i = 0; i < n_all(r); i++) {
+        const struct pare_tensor *v = all_value(r, i);
+        size_t bytes = (size_t)pare_numel(v) * sizeof(float);
+
+        if (back)
+            memcpy(v->data, r->kept[i].data, bytes);
+        else
+            memcpy(r->kept[i].data, v->data, bytes);
+    }
+}
+
+static int make_kept(struct run *r, struct pare_err *err)
+{
+    r->kept = pare_alloc(r->arena, (size_t)n_all(r), sizeof(*r->kept));
+    if (!r->kept)
+        return pare_fail(err, PARE_ENOMEM, "no memory to keep the best parameters");
+    for (int i = 0; i < n_all(r); i++) {
+        const struct pare_tensor *v = all_value(r, i);
+
+        PARE_TRY(pare_tensor_new(r->arena, &r->kept[i], PARE_F32, v->rank, v->dim, err));
+    }
+    copy_all(r, false);
+    return 0;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------- */
+
+static int save_numbers(struct pare_checkpoint *k, const struct run *r, struct pare_err *err)
+{
+    struct pare_loader_pos at = pare_loader_tell(r->loader);
+
+    PARE_TRY(pare_checkpoint_set_int(k, "epoch", r->epoch, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "step", r->t->optim->step, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "loader_seed", (int64_t)at.seed, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "loader_epoch", at.epoch, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "loader_at", at.at, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "loader_n", at.n, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "loader_batch", at.batch, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "waited", r->waited, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "best_epoch", r->best_epoch, err));
+    PARE_TRY(pare_checkpoint_set_float(k, "best", r->best, err));
+    PARE_TRY(pare_checkpoint_set_float(k, "loss_sum", r->loss_sum, err));
+    PARE_TRY(pare_checkpoint_set_float(k, "seen", r->seen, err));
+    return pare_checkpoint_set_float(k, "right", r->right, err);
+}
+
+static int save_tensors(struct pare_checkpoint *k, struct run *r, struct pare_err *err)
+{
+    struct pare_named *slot;
+    int n;
+
+    for (int i = 0; i < n_all(r); i++) {
+        PARE_TRY(pare_checkpoint_add(k, "weight", all_name(r, i), all_value(r, i), err));
+        if (r->kept)
+            PARE_TRY(pare_checkpoint_add(k, "best", all_name(r, i), &r->kept[i], err));
+    }
+    PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
+    for (int i = 0; i < n; i++)
+        PARE_TRY(pare_checkpoint_add(k, "optim", slot[i].name, &slot[i].t, err));
+    return pare_checkpoint_add_rng(k, "train", &r->t->rng, err);
+}
+
+static int save(struct run *r, struct pare_err *err)
+{
+    struct pare_checkpoint k = { .arena = pare_arena_new(1 << 16) };
+    int rc;
+
+    if (!r->c->checkpoint || (r->c->only_stopped && !stopped(r))) {
+        pare_arena_free(k.arena);
+        return 0;
+    }
+    if (!k.arena)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
+    rc = save_numbers(&k, r, err);
+    if (!rc)
+        rc = save_tensors(&k, r, err);
+    if (!rc)
+        rc = pare_checkpoint_write(&k, r->c->checkpoint, err);
+    pare_arena_free(k.arena);
+    return rc;
+}
+
+static int load_numbers(const struct pare_checkpoint *k, struct run *r, struct pare_err *err)
+{
+    struct pare_loader_pos at;
+    int64_t seed;
+
+    PARE_TRY(pare_checkpoint_get_int(k, "epoch", &r->epoch, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "step", &r->t->optim->step, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "loader_seed", &seed, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "loader_epoch", &at.epoch, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "loader_at", &at.at, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "loader_n", &at.n, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "loader_batch", &at.batch, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "waited", &r->waited, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "best_epoch", &r->best_epoch, err));
+    PARE_TRY(pare_checkpoint_get_float(k, "best", &r->best, err));
+    PARE_TRY(pare_checkpoint_get_float(k, "loss_sum", &r->loss_sum, err));
+    PARE_TRY(pare_checkpoint_get_float(k, "seen", &r->seen, err));
+    PARE_TRY(pare_checkpoint_get_float(k, "right", &r->right, err));
+    at.seed = (uint64_t)seed;
+    return pare_loader_seek(r->loader, &at, err);
+}
+
+static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_err *err)
+{
+    struct pare_named *slot;
+    int n;
+
+    for (int i = 0; i < n_all(r); i++) {
+        PARE_TRY(pare_checkpoint_load(k, "weight", all_name(r, i), all_value(r, i), err));
+        if (r->kept)
+            PARE_TRY(pare_checkpoint_load(k, "best", all_name(r, i), &r->kept[i], err));
+    }
+    PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
+    for (int i = 0; i < n; i++)
+        PARE_TRY(pare_checkpoint_load(k, "optim", slot[i].name, &slot[i].t, err));
+    return pare_checkpoint_load_rng(k, "train", &r->t->rng, err);
+}
+
+static int load(struct run *r, struct pare_err *err)
+{
+    struct pare_checkpoint k = { .arena = pare_arena_new(1 << 16) };
+    int rc;
+
+    if (!k.arena)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
+    rc = pare_checkpoint_read(&k, r->c->checkpoint, err);
+    if (!rc)
+        rc = load_tensors(&k, r, err);
+    if (!rc)
+        rc = load_numbers(&k, r, err);
+    pare_arena_free(k.arena);
+    return pare_at(err, rc, "%s", r->c->checkpoint);
+}
+
+/* ---- an epoch ---------------------------------------------------------------------------- */
+
+static struct pare_progress progress(const struct run *r, double start)
+{
+    double seen = r->seen > 0 ? r->seen : 1;
+
+    return (struct pare_progress){
+        .epoch = r->epoch,
+        .epochs = r->c->epochs,
+        .batch = pare_loader_tell(r->loader).at,
+        .batches = pare_loader_batches(r->loader),
+        .items = (int64_t)r->seen,
+        .loss = r->loss_sum / seen,
+        .top1 = r->right / seen,
+        .lr = pare_lr(&r->lr, r->t->optim->step > 0 ? r->t->optim->step - 1 : 0),
+        .seconds = pare_now() - start,
+    };
+}
+
+static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *err)
+{
+    struct pare_score s = { 0 };
+
+    PARE_TRY(pare_trainer_gradient(r->t, &b->x, &b->y, &s, err));
+    PARE_TRY(pare_trainer_update(r->t, pare_lr(&r->lr, r->t->optim->step), err));
+    r->loss_sum += s.loss * (double)s.n;
+    r->seen += (double)s.n;
+    r->right += (double)s.top1;
+    return 0;
+}
+
+/* Batches until the epoch ends (*ended) or somebody stops it. */
+static int batches(struct run *r, double start, bool *ended, struct pare_err *err)
+{
+    const struct pare_batch *b;
+
+    *ended = false;
+    while (!stopped(r)) {
+        int rc;
+
+        PARE_TRY(pare_loader_next(r->loader, &b, err));
+        if (!b) {
+            *ended = true;
+            return 0;
+        }
+        rc = one_step(r, b, err);
+        if (rc)
+            return pare_at(err, rc, "epoch %lld, step %lld", (long long)r->epoch,
+                           (long long)r->t->optim->step);
+        if (r->c->on_batch) {
+            struct pare_progress p = progress(r, start);
+
+            r->c->on_batch(r->c->user, &p);
+        }
+        if (r->c->checkpoint_steps && r->t->optim->step % r->c->checkpoint_steps == 0)
+            PARE_TRY(save(r, err));
+    }
+    return 0;
+}
+
+static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
+{
+    struct pare_eval_opts o = {
+        .threads = r->t->o.threads,
+        .batch = r->c->batch,
+        .loss = r->t->o.loss,
+        .loss_conf = r->t->o.loss_conf,
+    };
+    struct pare_mark m = pare_mark(r->arena);
+    struct pare_eval v;
+    double score;
+    int rc = pare_evaluate(r->t->model, r->valid, &o, r->arena, &v, err);
+
+    pare_reset(r->arena, m);
+    if (rc)
+        return rc;
+    e->validated = true;
+    e->loss = v.loss;
+    e->top1 = v.n ? (double)v.top1 / (double)v.n : 0;
+    e->top5 = v.n ? (double)v.top5 / (double)v.n : 0;
+    score = v.classes ? e->top1 : 1 / (1 + v.loss); /* without classes, by loss */
+    e->best = score > r->best;
+    r->waited = e->best ? 0 : r->waited + 1;
+    if (e->best) {
+        r->best = score;
+        r->best_epoch = r->epoch;
+        if (r->kept)
+            copy_all(r, false);
+    }
+    return 0;
+}
+
+static int one_epoch(struct run *r, struct pare_err *err)
+{
+    struct pare_epoch e = { 0 };
+    double start = pare_now();
+    bool ended;
+
+    PARE_TRY(batches(r, start, &ended, err));
+    if (!ended)
+        return 0;
+    e.train = progress(r, start);
+    e.train.batch = e.train.batches;
+    if (r->t->o.hooks.at_epoch)
+        PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
+    if (r->valid)
+        PARE_TRY(validate(r, &e, err));
+    r->epoch++;
+    r->loss_sum = r->seen = r->right = 0;
+    if (r->c->on_epoch)
+        r->c->on_epoch(r->c->user, &e);
+    return save(r, err);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static int prepare(struct run *r, struct pare_err *err)
+{
+    int64_t steps = pare_loader_batches(r->loader);
+
+    r->lr = (struct pare_lr){
+        .type = r->c->schedule,
+        .conf = r->c->schedule_conf,
+        .base = r->c->lr,
+        .epoch_steps = steps > 0 ? steps : 1,
+        .total_steps = steps * r->c->epochs,
+        .warmup = r->c->warmup,
+        .warmup_factor = r->c->warmup_factor,
+    };
+    r->best = -1;
+    r->best_epoch = -1;
+    if (r->c->keep_best && r->valid)
+        PARE_TRY(make_kept(r, err));
+    if (r->c->resume && r->c->checkpoint && !access(r->c->checkpoint, F_OK))
+        return load(r, err);
+    return 0;
+}
+
+static int loop(struct run *r, struct pare_err *err)
+{
+    PARE_TRY(prepare(r, err));
+    while (r->epoch < r->c->epochs && !stopped(r)) {
+        if (r->c->patience && r->waited >= r->c->patience)
+            break;
+        PARE_TRY(one_epoch(r, err));
+    }
+    if (stopped(r) && r->epoch < r->c->epochs)
+        return save(r, err);
+    if (r->kept && r->best >= 0)
+        copy_all(r, true);
+    return 0;
+}
+
+int pare_train(struct pare_trainer *t, const struct pare_data *train, const struct pare_data *valid,
+               const struct pare_train_conf *c, struct pare_train_result *result,
+               struct pare_err *err)
+{
+    struct run r = { .t = t, .valid = valid, .c = c, .arena = pare_arena_new(1 << 16) };
+    struct pare_loader_opts lo = { .train = true, .batch = c->batch, .seed = c->seed };
+    const struct pare_io *io;
+    int rc;
+
+    *result = (struct pare_train_result){ .best = -1, .best_epoch = -1 };
+    if (!r.arena)
+        return pare_fail(err, PARE_ENOMEM, "no memory for training");
+    if (pare_model_inputs(t->model, &io) > 0)
+        lo.input = &io[0];
+    rc = train->y.data
+             ? pare_loader_new(train, &lo, &r.loader, err)
+             : pare_fail(err, PARE_ECONFIG, "'%s' has no labels to learn from", train->name);
+    if (!rc)
+        rc = loop(&r, err);
+    *result = (struct pare_train_result){ .epochs = r.epoch,
+                                          .steps = t->optim->step,
+                                          .best = r.best,
+                                          .best_epoch = r.best_epoch,
+                                          .stopped = stopped(&r) && r.epoch < c->epochs };
+    pare_loader_free(r.loader);
+    pare_arena_free(r.arena);
+    return rc;
+}

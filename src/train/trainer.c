@@ -1,0 +1,328 @@
+/* trainer.c - a model that learns, one batch at a time. */
+#include "trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+
+#define MAX_OUT 16
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for training");
+}
+
+/* ---- what is learned --------------------------------------------------------------- */
+
+static bool is_frozen(const struct pare_trainer_opts *o, const char *name)
+{
+    for (int i = 0; i < o->n_freeze; i++) {
+        const char *f = o->freeze[i];
+        size_t n = strlen(f);
+
+        if (n && f[n - 1] == '*' ? !strncmp(f, name, n - 1) : !strcmp(f, name))
+            return true;
+    }
+    return false;
+}
+
+/* A float32 initializer that is more than a number, in a place where something can be learned. */
+static bool is_candidate(const struct pare_value *v)
+{
+    return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank >= 1;
+}
+
+static int add_param(struct pare_trainer *t, struct pare_value *v, struct pare_err *err)
+{
+    struct pare_optim_param *p = &t->param[t->n_params];
+
+    PARE_TRY(pare_model_own(t->model, v, err));
+    PARE_TRY(pare_tensor_new(t->arena, &t->grad[t->n_params], PARE_F32, v->t.rank, v->t.dim, err));
+    *p = (struct pare_optim_param){ .name = v->name, .value = v->t, .grad = t->grad[t->n_params] };
+    t->name[t->n_params++] = v->name;
+    return 0;
+}
+
+static int add_state(struct pare_trainer *t, struct pare_value *v, struct pare_err *err)
+{
+    for (int i = 0; i < t->n_state; i++)
+        if (t->state[i].name == v->name)
+            return 0;
+    PARE_TRY(pare_model_own(t->model, v, err));
+    t->state[t->n_state++] = (struct pare_named){ v->name, v->t };
+    return 0;
+}
+
+/* Every input of every node: parameters once each, running statistics beside. */
+static int collect(struct pare_trainer *t, struct pare_err *err)
+{
+    struct pare_graph *g = t->model->graph;
+    bool *seen = pare_alloc(t->arena, (size_t)g->n_values, sizeof(*seen));
+
+    if (!seen)
+        return no_memory(err);
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i];
+
+        for (int k = 0; k < n->n_in && n->op; k++) {
+            struct pare_value *v = n->in[k];
+
+            if (!is_candidate(v) || g->value[v->id] != v)
+                continue;
+            if (n->op->settings >> k & 1) {
+                if (!strcmp(n->type, "BatchNormalization"))
+                    PARE_TRY(add_state(t, v, err));
+            } else if (n->op->backward && !seen[v->id] && !is_frozen(&t->o, v->name)) {
+                seen[v->id] = true;
+                PARE_TRY(add_param(t, v, err));
+            }
+        }
+    }
+    if (!t->n_params)
+        return pare_fail(err, PARE_ECONFIG,
+                         "nothing can be trained: no parameter is left that is not frozen");
+    return 0;
+}
+
+static int check_freeze(const struct pare_trainer *t, struct pare_err *err)
+{
+    for (int i = 0; i < t->o.n_freeze; i++) {
+        struct pare_trainer_opts one = { .freeze = &t->o.freeze[i], .n_freeze = 1 };
+        bool used = false;
+
+        for (int k = 0; k < t->model->graph->n_values && !used; k++)
+            used = is_candidate(t->model->graph->value[k]) &&
+                   is_frozen(&one, t->model->graph->value[k]->name);
+        if (!used)
+            return pare_fail(err, PARE_ECONFIG,
+                             "no parameter is called '%s', which is to be frozen", t->o.freeze[i]);
+    }
+    return 0;
+}
+
+static int make(struct pare_trainer *t, struct pare_err *err)
+{
+    size_t n = (size_t)t->model->graph->n_values;
+    struct pare_optim_opts o = {
+        .type = t->o.optimizer,
+        .conf = t->o.optimizer_conf,
+        .clip_norm = t->o.clip_norm,
+        .clip_value = t->o.clip_value,
+        .threads = t->o.threads,
+    };
+
+    t->param = pare_alloc(t->arena, n, sizeof(*t->param));
+    t->name = pare_alloc(t->arena, n, sizeof(*t->name));
+    t->grad = pare_alloc(t->arena, n, sizeof(*t->grad));
+    t->state = pare_alloc(t->arena, n, sizeof(*t->state));
+    if (!t->param || !t->name || !t->grad || !t->state)
+        return no_memory(err);
+    pare_rng_init(&t->rng, t->o.seed);
+    PARE_TRY(check_freeze(t, err));
+    PARE_TRY(collect(t, err));
+    o.param = t->param;
+    o.n_params = t->n_params;
+    return pare_optim_new(t->arena, &o, &t->optim, err);
+}
+
+int pare_trainer_new(struct pare_model *model, const struct pare_trainer_opts *o,
+                     struct pare_trainer **trainer, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_trainer *t = a ? pare_alloc(a, 1, sizeof(*t)) : NULL;
+    int rc;
+
+    *trainer = NULL;
+    if (!t) {
+        pare_arena_free(a);
+        return no_memory(err);
+    }
+    t->arena = a;
+    t->model = model;
+    t->o = *o;
+    rc = make(t, err);
+    if (rc)
+        pare_trainer_free(t);
+    else
+        *trainer = t;
+    return rc;
+}
+
+void pare_trainer_free(struct pare_trainer *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->n_plans; i++) {
+        pare_plan_free(t->plan[i]);
+        pare_plan_free(t->teacher[i]);
+    }
+    pare_arena_free(t->arena);
+}
+
+/* ---- a batch ------------------------------------------------------------------------ */
+
+static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct pare_tensor *x,
+                      struct pare_err *err)
+{
+    struct pare_train_opts o = {
+        .threads = t->o.threads,
+        .batch = batch,
+        .names = t->name,
+        .n_names = t->n_params,
+        .grad = t->grad,
+        .reference = t->o.reference,
+        .rng = &t->rng,
+        .in = x,
+    };
+    struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
+
+    PARE_TRY(pare_plan_train(t->model, &o, &t->plan[i], err));
+    if (t->o.teacher)
+        PARE_TRY(pare_plan_new(t->o.teacher, &teacher, &t->teacher[i], err));
+    t->batch[i] = batch;
+    return 0;
+}
+
+/* The plan for this batch size.  There are two at most: full batches and the last one. */
+static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *which,
+                     struct pare_err *err)
+{
+    int64_t batch = x->dim[0];
+    int i = 0;
+
+    while (i < t->n_plans && t->batch[i] != batch)
+        i++;
+    *which = i;
+    if (i < t->n_plans)
+        return 0;
+    if (i == PARE_TRAINER_PLANS) {
+        *which = i = PARE_TRAINER_PLANS - 1;
+        pare_plan_free(t->plan[i]);
+        pare_plan_free(t->teacher[i]);
+        t->plan[i] = t->teacher[i] = NULL;
+        t->n_plans--;
+    }
+    t->n_plans++; /* also when it fails, so that what there is gets freed */
+    t->batch[i] = -1;
+    return make_plans(t, i, batch, x, err);
+}
+
+/* Once more, to see which node it was. */
+static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
+{
+    struct pare_plan *p = t->plan[t->at];
+    struct pare_tensor out[MAX_OUT];
+    const char *what = isnan(loss) ? "the loss is not a number" : "the loss is infinite";
+    int rc;
+
+    p->finite = true;
+    rc = pare_plan_run(p, &t->x, out, err);
+    p->finite = false;
+    if (!rc)
+        return pare_fail(err, PARE_ELIMIT, "%s, though all nodes are finite", what);
+    if (rc == PARE_ELIMIT && strlen(err->msg) < sizeof(err->msg) - 80)
+        snprintf(err->msg + strlen(err->msg), sizeof(err->msg) - strlen(err->msg),
+                 "; try a smaller learning rate, or clip gradients");
+    return pare_at(err, rc, "%s", what);
+}
+
+int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
+                         struct pare_tensor *out, struct pare_err *err)
+{
+    struct pare_tensor all[MAX_OUT];
+
+    t->out.data = NULL;
+    if (x->rank < 1)
+        return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
+    PARE_TRY(find_plan(t, x, &t->at, err));
+    if (t->plan[t->at]->graph->n_out > MAX_OUT)
+        return pare_fail(err, PARE_ELIMIT, "models with more than %d outputs are not trained",
+                         MAX_OUT);
+    PARE_TRY(pare_plan_run(t->plan[t->at], x, all, err));
+    t->x = *x;
+    t->out = all[0];
+    if (out)
+        *out = all[0];
+    return 0;
+}
+
+static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *err)
+{
+    struct pare_plan *teacher = t->teacher[t->at];
+    struct pare_tensor soft[MAX_OUT];
+
+    if (teacher->graph->n_out > MAX_OUT)
+        return pare_fail(err, PARE_ELIMIT, "a teacher has at most %d outputs", MAX_OUT);
+    PARE_TRY(pare_plan_run(teacher, &t->x, soft, err));
+    return pare_distill_soft(&t->o.soft, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
+                             loss, err);
+}
+
+int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
+                      struct pare_err *err)
+{
+    if (!t->out.data)
+        return pare_fail(err, PARE_ECONFIG, "a loss is asked for before anything was computed");
+    PARE_TRY(t->o.loss->run(t->o.loss_conf, &t->out, y, pare_plan_out_grad(t->plan[t->at]),
+                            &score->loss, err));
+    if (t->teacher[t->at])
+        PARE_TRY(add_teacher(t, &score->loss, err));
+    score->n = t->x.dim[0];
+    score->top1 = score->top5 = 0;
+    pare_score_add(score, &t->out, y);
+    return isfinite(score->loss) ? 0 : blame(t, score->loss, err);
+}
+
+int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
+{
+    if (!t->out.data)
+        return pare_fail(err, PARE_ECONFIG, "gradients are asked for before anything was computed");
+    t->out.data = NULL;
+    PARE_TRY(pare_plan_backward(t->plan[t->at], err));
+    return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;
+}
+
+int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
+                          const struct pare_tensor *y, struct pare_score *score,
+                          struct pare_err *err)
+{
+    PARE_TRY(pare_trainer_forward(t, x, NULL, err));
+    PARE_TRY(pare_trainer_loss(t, y, score, err));
+    return pare_trainer_backward(t, err);
+}
+
+int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err)
+{
+    PARE_TRY(pare_optim_step(t->optim, lr, err));
+    return pare_trainer_step(t, err);
+}
+
+int pare_trainer_step(struct pare_trainer *t, struct pare_err *err)
+{
+    const struct pare_hooks *h = &t->o.hooks;
+
+    return h->after_step ? h->after_step(h->user, t, t->optim->step, err) : 0;
+}
+
+void pare_score_add(struct pare_score *s, const struct pare_tensor *out,
+                    const struct pare_tensor *y)
+{
+    int64_t C = out->rank == 2 ? out->dim[1] : 0;
+
+    if (!C || y->dtype != PARE_I64 || y->rank != 1)
+        return;
+    for (int64_t i = 0; i < out->dim[0]; i++) {
+        const float *row = pare_f32(out) + i * C;
+        int64_t label = pare_i64(y)[i], before = 0;
+
+        if (label < 0 || label >= C)
+            continue;
+        for (int64_t k = 0; k < C; k++) /* ties go to the lower index */
+            before += row[k] > row[label] || (row[k] == row[label] && k < label);
+        s->top1 += before == 0;
+        s->top5 += before < 5;
+    }
+}

@@ -1,0 +1,14 @@
+/* resnet20.c - the residual network with 20 layers for CIFAR. */
+#include "resnet.h"
+
+static struct pare_flow build(struct pare_net *n, struct pare_flow x)
+{
+    return pare_resnet(n, x, 16, 3, 3);
+}
+
+const struct pare_network pare_network_resnet20 = {
+    .name = "resnet20",
+    .doc = "20 layers with 16 to 64 channels, for pictures like CIFAR's",
+    .least = 1,
+    .build = build,
+};

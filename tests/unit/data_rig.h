@@ -1,0 +1,202 @@
+/* data_rig.h - a temporary folder with small data files, for tests of data sets.
+ *
+ *     begin(&r);
+ *     put(&r, "train/cat/1.png", bytes, len);      folders are made as needed
+ *     open_ok(&r, "train", "", "batch=2 pad=1");   below the folder, with options
+ *     open_bad(&r, "x.npz", "a part of the message");
+ *     end(&r);
+ */
+#ifndef PARE_TESTS_DATA_RIG_H
+#define PARE_TESTS_DATA_RIG_H
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/opt.h"
+#include "data/data.h"
+
+struct rig {
+    char dir[64];
+    struct pare_arena *arena;
+    struct pare_data *data;
+    struct pare_loader *loader;
+    struct pare_err err;
+};
+
+static inline void begin(struct rig *r)
+{
+    memset(r, 0, sizeof(*r));
+    strncpy(r->dir, "/tmp/pare_data_XXXXXX", sizeof(r->dir) - 1);
+    assert_non_null(mkdtemp(r->dir));
+    r->arena = pare_arena_new(1 << 12);
+    assert_non_null(r->arena);
+}
+
+static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static inline void close_all(struct rig *r)
+{
+    pare_loader_free(r->loader);
+    pare_data_free(r->data);
+    r->loader = NULL;
+    r->data = NULL;
+}
+
+static inline void end(struct rig *r)
+{
+    close_all(r);
+    nftw(r->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    pare_arena_free(r->arena);
+}
+
+static inline const char *at(struct rig *r, const char *name)
+{
+    return pare_sprintf(r->arena, "%s/%s", r->dir, name);
+}
+
+static inline void put(struct rig *r, const char *name, const void *data, size_t len)
+{
+    char *path = pare_sprintf(r->arena, "%s/%s", r->dir, name);
+    FILE *f;
+
+    for (char *p = path + strlen(r->dir) + 1; *p; p++)
+        if (*p == '/') {
+            *p = '\0';
+            mkdir(path, 0700);
+            *p = '/';
+        }
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, len, f), len);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Options as "name=value name=value". */
+static inline int apply(struct rig *r, const char *text, struct pare_data_opts *o)
+{
+    struct pare_setting set[16];
+    char *copy = pare_strdup(r->arena, text), *save = NULL;
+    int n = 0;
+
+    memset(o, 0, sizeof(*o));
+    for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        char *eq = strchr(w, '=');
+        const struct pare_opt *opt;
+
+        assert_non_null(eq);
+        *eq = '\0';
+        opt = pare_opt_find(pare_data_options, w);
+        assert_non_null(opt);
+        PARE_TRY(pare_opt_parse(opt, eq + 1, &set[n++], r->arena, &r->err));
+    }
+    return pare_opts_apply(pare_data_options, set, n, o, r->arena, &r->err);
+}
+
+/* `spec` with a ':' before it is a name, else it is below the folder. */
+static inline int open_set(struct rig *r, const char *spec, const char *split, const char *opts)
+{
+    struct pare_data_opts o;
+    int rc;
+
+    close_all(r);
+    r->err = (struct pare_err){ 0 };
+    rc = apply(r, opts, &o);
+    if (!rc)
+        rc = pare_data_open(*spec == ':' ? spec + 1 : at(r, spec), split, &o, &r->data, &r->err);
+    assert_int_equal(rc, r->err.code);
+    assert_int_equal(rc == 0, r->data != NULL);
+    return rc;
+}
+
+static inline void open_ok(struct rig *r, const char *spec, const char *split, const char *opts)
+{
+    if (open_set(r, spec, split, opts))
+        fail_msg("%s: %s", spec, r->err.msg);
+}
+
+static inline void says(const struct rig *r, const char *part)
+{
+    if (!strstr(r->err.msg, part))
+        fail_msg("expected \"%s\" in: %s", part, r->err.msg);
+}
+
+static inline void open_bad(struct rig *r, const char *spec, const char *split, const char *opts,
+                            const char *part)
+{
+    if (!open_set(r, spec, split, opts))
+        fail_msg("%s was opened; expected: %s", spec, part);
+    says(r, part);
+}
+
+/* ---- batches ------------------------------------------------------------------------ */
+
+static inline void load(struct rig *r, bool train, uint64_t seed)
+{
+    struct pare_loader_opts o = { .train = train, .seed = seed };
+
+    pare_loader_free(r->loader);
+    r->loader = NULL;
+    if (pare_loader_new(r->data, &o, &r->loader, &r->err))
+        fail_msg("%s", r->err.msg);
+}
+
+static inline const struct pare_batch *next(struct rig *r)
+{
+    const struct pare_batch *b;
+
+    if (pare_loader_next(r->loader, &b, &r->err))
+        fail_msg("%s", r->err.msg);
+    return b;
+}
+
+/* Item i of the opened set, as float32: batches of one, in order. */
+static inline const float *item(struct rig *r, int64_t i)
+{
+    struct pare_loader_opts o = { .batch = 1 };
+    struct pare_loader_pos pos;
+
+    pare_loader_free(r->loader);
+    assert_int_equal(pare_loader_new(r->data, &o, &r->loader, &r->err), 0);
+    pos = pare_loader_tell(r->loader);
+    pos.at = i;
+    assert_int_equal(pare_loader_seek(r->loader, &pos, &r->err), 0);
+    return pare_f32(&next(r)->x);
+}
+
+/* ---- files --------------------------------------------------------------------------- */
+
+/* IDX of bytes; returns its length. */
+static inline size_t make_idx(unsigned char *buf, int rank, const int *dim, const void *data)
+{
+    size_t n = 1, head = 4 + 4 * (size_t)rank;
+
+    memset(buf, 0, head);
+    buf[2] = 8;
+    buf[3] = (unsigned char)rank;
+    for (int i = 0; i < rank; i++) {
+        buf[6 + 4 * i] = (unsigned char)(dim[i] >> 8);
+        buf[7 + 4 * i] = (unsigned char)(dim[i] & 255);
+        n *= (size_t)dim[i];
+    }
+    memcpy(buf + head, data, n);
+    return head + n;
+}
+
+#endif

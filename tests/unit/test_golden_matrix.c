@@ -1,0 +1,111 @@
+/* test_golden_matrix.c - perceptron, recurrent layers, attention against PyTorch in float64. */
+#include "golden.h"
+
+static void mlp(void **state)
+{
+    struct pare_value *y;
+    struct net t;
+
+    (void)state;
+    net_open(&t, "golden/mlp.npz");
+    y = leaf(&t, "x0");
+    y = add(&t, "Gemm", IN(y, leaf(&t, "fc1.w"), leaf(&t, "fc1.bias")), ATTRS("transB", "1"));
+    y = add(&t, "Relu", IN(y), NULL);
+    y = add(&t, "Gemm", IN(y, leaf(&t, "fc2.w"), leaf(&t, "fc2.bias")), ATTRS("transB", "1"));
+    y = add(&t, "SoftmaxCrossEntropyLoss", IN(y, given(&t, "labels"), given(&t, "class.w")),
+            ATTRS("ignore_index", "-1"));
+    run(&t, true, array(&t, "", "gy0"));
+    same(&t, &y->t, "", "y0");
+    same_grads(&t, "grad.");
+    net_close(&t);
+}
+
+/* A recurrent layer both ways, sequences of different lengths, all outputs used. */
+static void recurrent(struct net *t, const char *type, int outs, const char **attrs)
+{
+    struct pare_value *in[8] = { 0 }, *y;
+    struct one_op *f = &t->node[t->n];
+    int n = 0;
+
+    in[n++] = leaf(t, "x0");
+    in[n++] = leaf(t, "W");
+    in[n++] = leaf(t, "R");
+    in[n++] = leaf(t, "B");
+    in[n++] = given(t, "lens");
+    in[n++] = leaf(t, "h0");
+    if (outs > 2)
+        in[n++] = leaf(t, "c0");
+    t->outs = outs;
+    y = add(t, type, in, attrs);
+    f->out[1]->grad = *array(t, "", "gh0");
+    if (outs > 2)
+        f->out[2]->grad = *array(t, "", "gc0");
+    run(t, true, array(t, "", "gy0"));
+    same(t, &y->t, "", "y0");
+    same_grads(t, "grad.");
+    net_close(t);
+}
+
+static void lstm(void **state)
+{
+    struct net t;
+
+    (void)state;
+    net_open(&t, "golden/lstm.npz");
+    recurrent(&t, "LSTM", 3, ATTRS("direction", "bidirectional", "hidden_size", "3"));
+}
+
+static void gru(void **state)
+{
+    struct net t;
+
+    (void)state;
+    net_open(&t, "golden/gru.npz");
+    recurrent(&t, "GRU", 2, ATTRS("direction", "bidirectional", "linear_before_reset", "1"));
+}
+
+/* x times a matrix, with the heads moved forward by `perm`. */
+static struct pare_value *heads(struct net *t, struct pare_value *x, const char *weight,
+                                const char *perm)
+{
+    struct pare_value *y = add(t, "MatMul", IN(x, leaf(t, weight)), NULL);
+
+    y = add(t, "Reshape", IN(y, given(t, "split")), NULL);
+    return add(t, "Transpose", IN(y), ATTRS("perm", perm));
+}
+
+static void attention(void **state)
+{
+    struct pare_value *x, *q, *k, *v, *y;
+    struct net t;
+
+    (void)state;
+    net_open(&t, "golden/attention.npz");
+    x = leaf(&t, "x0");
+    q = heads(&t, x, "q.w", "0,2,1,3");
+    k = heads(&t, x, "k.w", "0,2,3,1");
+    v = heads(&t, x, "v.w", "0,2,1,3");
+    y = add(&t, "MatMul", IN(q, k), NULL);
+    y = add(&t, "Mul", IN(y, given(&t, "scale")), NULL);
+    y = add(&t, "Softmax", IN(y), NULL);
+    y = add(&t, "MatMul", IN(y, v), NULL);
+    y = add(&t, "Transpose", IN(y), ATTRS("perm", "0,2,1,3"));
+    y = add(&t, "Reshape", IN(y, given(&t, "join")), NULL);
+    y = add(&t, "MatMul", IN(y, leaf(&t, "o.w")), NULL);
+    run(&t, true, array(&t, "", "gy0"));
+    same(&t, &y->t, "", "y0");
+    same_grads(&t, "grad.");
+    net_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mlp),
+        cmocka_unit_test(lstm),
+        cmocka_unit_test(gru),
+        cmocka_unit_test(attention),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

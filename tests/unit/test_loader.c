@@ -1,0 +1,493 @@
+/* test_loader.c - batches: order, variation, position, memory, and whether they fit a model. */
+#include "data_rig.h"
+
+#include "io/npz.h"
+#include "tensor/tensor.h"
+
+#define N 10
+
+/* Ten pictures of 4 x 4; pixel (y, x) of item i is 16 i + 4 y + x + 1, so that 0 is padding. */
+static void put_pictures(struct rig *r, enum pare_dtype dtype)
+{
+    static const int64_t dim[] = { N, 1, 4, 4 };
+    struct pare_named list[2] = { { "x", { 0 } }, { "y", { 0 } } };
+
+    assert_int_equal(pare_tensor_new(r->arena, &list[0].t, dtype, 4, dim, &r->err), 0);
+    assert_int_equal(pare_tensor_new(r->arena, &list[1].t, PARE_I64, 1, dim, &r->err), 0);
+    for (int32_t i = 1; i <= N * 16; i++)
+        pare_convert(dtype, (char *)list[0].t.data + (size_t)(i - 1) * pare_dtype_size(dtype),
+                     PARE_I32, &i, 1, &r->err);
+    for (int64_t i = 0; i < N; i++)
+        pare_i64(&list[1].t)[i] = i;
+    assert_int_equal(pare_npz_write(at(r, "p.npz"), list, 2, &r->err), 0);
+}
+
+static void pictures(struct rig *r, const char *opts)
+{
+    begin(r);
+    put_pictures(r, PARE_U8);
+    open_ok(r, "p.npz", "train", pare_sprintf(r->arena, "scale=1 %s", opts));
+}
+
+/* The rest of the epoch: indices into order[], all pixels into x[].  Returns the batches. */
+static int rest(struct rig *r, int64_t *order, float *x)
+{
+    int64_t at_item = 0;
+    int n = 0;
+
+    for (const struct pare_batch *b = next(r); b; b = next(r), n++)
+        for (int64_t i = 0; i < b->x.dim[0]; i++, at_item++) {
+            order[at_item] = b->index[i];
+            assert_int_equal(pare_i64(&b->y)[i], b->index[i]);
+            if (x)
+                memcpy(x + at_item * 16, pare_f32(&b->x) + i * 16, 16 * sizeof(*x));
+        }
+    return n;
+}
+
+/* ---- order --------------------------------------------------------------------- */
+
+static void every_item_comes_once_in_each_epoch(void **state)
+{
+    struct rig r;
+    int64_t order[3][N];
+    bool seen[N];
+
+    (void)state;
+    pictures(&r, "batch=3");
+    load(&r, true, 7);
+    assert_int_equal(pare_loader_batches(r.loader), 4);
+    for (int e = 0; e < 3; e++) {
+        memset(seen, 0, sizeof(seen));
+        assert_int_equal(rest(&r, order[e], NULL), 4);
+        for (int i = 0; i < N; i++) {
+            assert_false(seen[order[e][i]]);
+            seen[order[e][i]] = true;
+        }
+    }
+    assert_true(memcmp(order[0], order[1], sizeof(order[0])) != 0);
+    assert_true(memcmp(order[1], order[2], sizeof(order[0])) != 0);
+    load(&r, false, 7);
+    for (int e = 0; e < 2; e++) {
+        assert_int_equal(rest(&r, order[e], NULL), 4);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(order[e][i], i);
+    }
+    end(&r);
+}
+
+static void the_order_depends_on_the_seed_alone(void **state)
+{
+    struct rig r;
+    int64_t a[N], b[N];
+
+    (void)state;
+    pictures(&r, "batch=3");
+    load(&r, true, 7);
+    rest(&r, a, NULL);
+    load(&r, true, 7);
+    rest(&r, b, NULL);
+    assert_memory_equal(a, b, sizeof(a));
+    load(&r, true, 8);
+    rest(&r, b, NULL);
+    assert_true(memcmp(a, b, sizeof(a)) != 0);
+    open_ok(&r, "p.npz", "train", "batch=5 shuffle=0");
+    load(&r, true, 7);
+    rest(&r, b, NULL);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(b[i], i);
+    end(&r);
+}
+
+static void the_last_batch_may_be_smaller(void **state)
+{
+    const struct pare_batch *b;
+    struct rig r;
+    int n = 0;
+
+    (void)state;
+    pictures(&r, "batch=4 drop_last=1");
+    load(&r, false, 0);
+    for (b = next(&r); b; b = next(&r), n++)
+        assert_int_equal(b->x.dim[0], n < 2 ? 4 : 2);
+    assert_int_equal(n, 3);
+    load(&r, true, 0);
+    for (n = 0, b = next(&r); b; b = next(&r), n++)
+        assert_int_equal(b->x.dim[0], 4);
+    assert_int_equal(n, 2);
+    open_ok(&r, "p.npz", "train", "batch=11 drop_last=1");
+    assert_int_equal(pare_loader_new(r.data, &(struct pare_loader_opts){ .train = true }, &r.loader,
+                                     &r.err),
+                     PARE_ECONFIG);
+    says(&r, "'drop_last' leaves nothing");
+    end(&r);
+}
+
+/* ---- position ------------------------------------------------------------------ */
+
+static void a_position_continues_exactly(void **state)
+{
+    struct rig r;
+    struct pare_loader_pos pos;
+    int64_t order[2][2 * N];
+    float x[2][2 * N * 16];
+
+    (void)state;
+    for (int prefetch = 0; prefetch < 2; prefetch++)
+        for (int64_t stop = 0; stop <= 4; stop++) {
+            memset(order, 0, sizeof(order));
+            memset(x, 0, sizeof(x));
+            pictures(&r, prefetch ? "batch=3 pad=2 flip=1" : "batch=3 pad=2 flip=1 prefetch=0");
+            load(&r, true, 99);
+            rest(&r, order[0], x[0]);
+            for (int64_t i = 0; i < stop; i++)
+                next(&r);
+            pos = pare_loader_tell(r.loader);
+            assert_true(pos.epoch == 1 && pos.at == stop && pos.seed == 99);
+            rest(&r, order[0], x[0]);
+            rest(&r, order[0] + N, x[0] + N * 16);
+            load(&r, true, 1);
+            next(&r);
+            assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), 0);
+            rest(&r, order[1], x[1]);
+            rest(&r, order[1] + N, x[1] + N * 16);
+            for (int64_t i = 0; i < N - 3 * stop; i++)
+                assert_int_equal(order[0][i], order[1][i]);
+            for (int64_t i = 0; i < (N - 3 * stop) * 16; i++)
+                assert_true(x[0][i] == x[1][i]);
+            assert_memory_equal(order[0] + N, order[1] + N, N * sizeof(int64_t));
+            assert_memory_equal(x[0] + N * 16, x[1] + N * 16, sizeof(x[0]) / 2);
+            end(&r);
+        }
+}
+
+static void a_position_of_something_else_is_refused(void **state)
+{
+    struct rig r;
+    struct pare_loader_pos pos;
+
+    (void)state;
+    pictures(&r, "batch=3");
+    load(&r, true, 1);
+    pos = pare_loader_tell(r.loader);
+    pos.batch = 4;
+    assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), PARE_ECONFIG);
+    says(&r, "batches of 4 out of 10 items");
+    pos.batch = 3;
+    pos.at = 5;
+    assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), PARE_ECONFIG);
+    pos.at = 0;
+    pos.epoch = -1;
+    assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), PARE_ECONFIG);
+    end(&r);
+}
+
+static void prefetching_changes_nothing(void **state)
+{
+    struct rig r;
+    int64_t order[2][3 * N];
+    float x[2][3 * N * 16];
+
+    (void)state;
+    for (int p = 0; p < 2; p++) {
+        pictures(&r, p ? "batch=4 pad=1 flip=1 prefetch=1" : "batch=4 pad=1 flip=1 prefetch=0");
+        load(&r, true, 5);
+        for (int e = 0; e < 3; e++)
+            rest(&r, order[p] + e * N, x[p] + e * N * 16);
+        end(&r);
+    }
+    assert_memory_equal(order[0], order[1], sizeof(order[0]));
+    assert_memory_equal(x[0], x[1], sizeof(x[0]));
+}
+
+/* ---- variation ----------------------------------------------------------------- */
+
+/* Find out how an item was moved and mirrored; every pixel must agree. */
+static void explain(const float *x, int64_t i, int pad, int *dy, int *dx, bool *mirror)
+{
+    for (int m = 0; m < 2; m++)
+        for (*dy = -pad; *dy <= pad; ++*dy)
+            for (*dx = -pad; *dx <= pad; ++*dx) {
+                bool same = true;
+
+                for (int k = 0; k < 16; k++) {
+                    int iy = k / 4 + *dy, ix = (m ? 3 - k % 4 : k % 4) + *dx;
+                    bool in = iy >= 0 && iy < 4 && ix >= 0 && ix < 4;
+                    int want = in ? (int)i * 16 + 4 * iy + ix + 1 : 0;
+
+                    same = same && x[k] == (float)want;
+                }
+                *mirror = m;
+                if (same)
+                    return;
+            }
+    fail_msg("item %d is not a shifted picture", (int)i);
+}
+
+static void pictures_move_within_the_padding(void **state)
+{
+    struct rig r;
+    int64_t order[N];
+    float x[N * 16];
+    int seen[5][5] = { { 0 } }, mirrored = 0;
+
+    (void)state;
+    pictures(&r, "batch=4 pad=2 flip=1");
+    load(&r, true, 3);
+    for (int e = 0; e < 60; e++) {
+        rest(&r, order, x);
+        for (int i = 0; i < N; i++) {
+            int dy, dx;
+            bool mirror;
+
+            explain(x + 16 * i, order[i], 2, &dy, &dx, &mirror);
+            seen[dy + 2][dx + 2]++;
+            mirrored += mirror;
+        }
+    }
+    for (int i = 0; i < 25; i++)
+        assert_true(seen[i / 5][i % 5] > 0);
+    assert_in_range(mirrored, 240, 360);
+    load(&r, false, 3);
+    rest(&r, order, x);
+    for (int i = 0; i < N * 16; i++)
+        assert_true(x[i] == (float)(i + 1));
+    end(&r);
+}
+
+/* The same item in the same epoch is the same, whatever batch it comes in. */
+static void variation_does_not_depend_on_batches(void **state)
+{
+    struct rig r;
+    int64_t order[2][N];
+    float x[2][N * 16];
+
+    (void)state;
+    pictures(&r, "batch=3 pad=2 flip=1 shuffle=0");
+    load(&r, true, 3);
+    rest(&r, order[0], x[0]);
+    open_ok(&r, "p.npz", "train", "batch=10 pad=2 flip=1 shuffle=0 scale=1");
+    load(&r, true, 3);
+    rest(&r, order[1], x[1]);
+    assert_memory_equal(x[0], x[1], sizeof(x[0]));
+    rest(&r, order[1], x[1]);
+    assert_true(memcmp(x[0], x[1], sizeof(x[0])) != 0);
+    end(&r);
+}
+
+static void crops_are_in_the_middle_or_anywhere(void **state)
+{
+    struct rig r;
+    const struct pare_batch *b;
+    bool seen[6] = { false };
+
+    (void)state;
+    pictures(&r, "crop=3,2");
+    assert_int_equal(r.data->item.dim[1], 3);
+    assert_int_equal(r.data->item.dim[2], 2);
+    /* one spare row: torchvision rounds 0.5 to 0; two spare columns: 1 */
+    assert_true(item(&r, 0)[0] == 2 && item(&r, 0)[5] == 11);
+    load(&r, true, 1);
+    for (int e = 0; e < 20; e++)
+        for (b = next(&r); b; b = next(&r))
+            for (int64_t i = 0; i < b->x.dim[0]; i++) {
+                int k = (int)pare_f32(&b->x)[i * 6] - (int)b->index[i] * 16 - 1;
+
+                assert_true(k / 4 <= 1 && k % 4 <= 2);
+                seen[k / 4 * 3 + k % 4] = true;
+            }
+    for (int i = 0; i < 6; i++)
+        assert_true(seen[i]);
+    open_ok(&r, "p.npz", "train", "crop=5");
+    load(&r, false, 0);
+    assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
+    says(&r, "the picture has 4 x 4 pixels, the window 5 x 5");
+    open_ok(&r, "p.npz", "train", "resize=8");
+    assert_int_equal(r.data->item.dim[2], 8);
+    put_pictures(&r, PARE_F32);
+    open_bad(&r, "p.npz", "train", "resize=8", "'resize' is for pictures of bytes");
+    open_ok(&r, "p.npz", "train", "crop=1 std=2 mean=1"); /* 1.5 from the edge rounds to 2 */
+    assert_true(item(&r, 0)[0] == (11.f - 1) / 2);
+    end(&r);
+}
+
+/* ---- parts --------------------------------------------------------------------- */
+
+static void a_part_is_held_out(void **state)
+{
+    struct rig r;
+    int count[N] = { 0 };
+
+    (void)state;
+    pictures(&r, "");
+    for (int val = 0; val < 2; val++) {
+        open_ok(&r, "p.npz", val ? "val" : "train", "holdout=0.3 scale=1");
+        assert_int_equal(r.data->n, val ? 3 : 7);
+        assert_int_equal(r.data->y.dim[0], r.data->n);
+        for (int64_t i = 0; i < r.data->n; i++) {
+            int64_t k = pare_i64(&r.data->y)[i];
+
+            assert_true(item(&r, i)[0] == (float)(k * 16 + 1));
+            count[k]++;
+        }
+    }
+    for (int i = 0; i < N; i++)
+        assert_int_equal(count[i], 1);
+    open_ok(&r, "p.npz", "test", "holdout=0.3");
+    assert_int_equal(r.data->n, 3);
+    open_ok(&r, "p.npz", "train", "holdout=0.3 limit=4 scale=1");
+    assert_int_equal(r.data->n, 4);
+    for (int64_t i = 0; i < 4; i++)
+        assert_true(item(&r, i)[0] == (float)(pare_i64(&r.data->y)[i] * 16 + 1));
+    open_bad(&r, "p.npz", "train", "holdout=0.05", "leaves nothing of 10 items");
+    open_ok(&r, ":digits", "val", "holdout=0.1");
+    assert_int_equal(r.data->n, 143);
+    open_ok(&r, ":digits", "test", "holdout=0.1");
+    assert_int_equal(r.data->n, 360);
+    end(&r);
+}
+
+/* ---- models -------------------------------------------------------------------- */
+
+static struct pare_io io(enum pare_dtype dtype, int rank, int64_t a, int64_t b, int64_t c)
+{
+    return (struct pare_io){ "image", dtype, rank, { -1, a, b, c }, { NULL } };
+}
+
+static void check(struct rig *r, struct pare_io in, int64_t n_out, const char *part)
+{
+    int rc = pare_data_check(r->data, &in, n_out, &r->err);
+
+    if (part) {
+        assert_int_not_equal(rc, 0);
+        says(r, part);
+    } else if (rc) {
+        fail_msg("%s", r->err.msg);
+    }
+}
+
+static void a_set_is_checked_against_a_model(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    begin(&r);
+    open_ok(&r, ":digits", "train", "");
+    check(&r, io(PARE_F32, 4, 1, 8, 8), 10, NULL);
+    check(&r, io(PARE_F32, 4, -1, -1, -1), 0, NULL);
+    check(&r, io(PARE_F32, -1, 0, 0, 0), 10, NULL);
+    check(&r, io(PARE_F32, 2, 64, 0, 0), 10, NULL);
+    check(&r, io(PARE_F32, 3, 8, 8, 0), 10, NULL);
+    check(&r, io(PARE_F32, 4, 3, 8, 8), 10,
+          "the model's input 'image' takes (N, 3, 8, 8), but the items of 'digits' are (1, 8, 8)");
+    check(&r, io(PARE_F32, 3, 4, 16, 0), 10, "takes (N, 4, 16)");
+    check(&r, io(PARE_F32, 2, -1, 0, 0), 10, "takes (N, ?)");
+    check(&r, io(PARE_F32, 0, 0, 0, 0), 10, "a single number");
+    check(&r, io(PARE_STR, 4, 1, 8, 8), 10, "takes texts");
+    check(&r, io(PARE_F32, 4, 1, 8, 8), 12, "has 12 outputs, but 'digits' has 10 classes");
+    put_pictures(&r, PARE_F32);
+    open_ok(&r, "p.npz", "train", "");
+    check(&r, io(PARE_F32, 4, 1, 4, 4), 12, NULL);
+    check(&r, io(PARE_F32, 4, 1, 4, 4), 9, "the label of item 9");
+    check(&r, io(PARE_I64, 4, 1, 4, 4), 10, "takes int64, but");
+    end(&r);
+}
+
+static void batches_take_the_shape_of_the_model(void **state)
+{
+    struct pare_io in = io(PARE_I64, 2, 16, 0, 0);
+    struct pare_loader_opts o = { .batch = 4, .input = &in };
+    const struct pare_batch *b;
+    struct rig r;
+
+    (void)state;
+    pictures(&r, "std=2");
+    assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), 0);
+    b = next(&r);
+    assert_true(b->x.dtype == PARE_I64 && b->x.rank == 2 && b->x.dim[0] == 4);
+    assert_int_equal(pare_i64(&b->x)[17], 18);
+    pare_loader_free(r.loader);
+    in = io(PARE_F64, 4, 1, 4, 4);
+    assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), 0);
+    b = next(&r);
+    assert_true(b->x.rank == 4 && ((double *)b->x.data)[17] == 9);
+    pare_loader_free(r.loader);
+    in = io(PARE_F32, 4, 3, 4, 4);
+    assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), PARE_ESHAPE);
+    end(&r);
+}
+
+/* ---- memory -------------------------------------------------------------------- */
+
+static void nothing_is_allocated_after_the_start(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    pictures(&r, "batch=3 pad=1 flip=1 resize=6 crop=5 prefetch=0");
+    load(&r, true, 1);
+    next(&r);
+    pare_oom_countdown = 1000;
+    for (int i = 0; i < 50; i++)
+        next(&r);
+    assert_int_equal(pare_oom_countdown, 1000);
+    pare_oom_countdown = 0;
+    end(&r);
+}
+
+/* Open, load, take a batch, while the n-th allocation fails. */
+static int starve(struct rig *r, const char *spec, int n)
+{
+    const struct pare_batch *b;
+    int rc;
+
+    close_all(r);
+    r->err.msg[0] = '\0';
+    pare_oom_countdown = n;
+    rc = pare_data_open(spec, "val", NULL, &r->data, &r->err);
+    if (!rc)
+        rc = pare_loader_new(r->data, &(struct pare_loader_opts){ .train = true }, &r->loader,
+                             &r->err);
+    if (!rc)
+        rc = pare_loader_next(r->loader, &b, &r->err);
+    pare_oom_countdown = 0;
+    assert_int_equal(rc != 0, r->err.msg[0] != '\0');
+    return rc;
+}
+
+static void no_memory_is_a_sentence_everywhere(void **state)
+{
+    struct rig r;
+    int n = 1;
+
+    (void)state;
+    pictures(&r, "");
+    for (int k = 0; k < 2; k++) {
+        for (n = 1; starve(&r, k ? "digits" : at(&r, "p.npz"), n); n++)
+            assert_true(n < 1000);
+        assert_true(n > 5);
+    }
+    end(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_item_comes_once_in_each_epoch),
+        cmocka_unit_test(the_order_depends_on_the_seed_alone),
+        cmocka_unit_test(the_last_batch_may_be_smaller),
+        cmocka_unit_test(a_position_continues_exactly),
+        cmocka_unit_test(a_position_of_something_else_is_refused),
+        cmocka_unit_test(prefetching_changes_nothing),
+        cmocka_unit_test(pictures_move_within_the_padding),
+        cmocka_unit_test(variation_does_not_depend_on_batches),
+        cmocka_unit_test(crops_are_in_the_middle_or_anywhere),
+        cmocka_unit_test(a_part_is_held_out),
+        cmocka_unit_test(a_set_is_checked_against_a_model),
+        cmocka_unit_test(batches_take_the_shape_of_the_model),
+        cmocka_unit_test(nothing_is_allocated_after_the_start),
+        cmocka_unit_test(no_memory_is_a_sentence_everywhere),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

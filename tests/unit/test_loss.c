@@ -1,0 +1,300 @@
+/* test_loss.c - losses and distillation terms against PyTorch's and against finite differences. */
+#include "spelled.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "train/distill.h"
+#include "train/loss.h"
+
+static struct pare_arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = pare_arena_new(1 << 16);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_arena_free(arena);
+    return 0;
+}
+
+/* A loss, or a term that is added to a loss of 2 and a gradient of 1. */
+struct term {
+    const char *name;
+    const void *conf;
+    const struct pare_loss *loss;
+};
+
+static struct term term(const char *text)
+{
+    struct spelled c = spelled(arena, text);
+    struct term k = { .name = c.name };
+    struct pare_err err;
+
+    if (!strcmp(c.name, "soft")) {
+        k.conf = spelled_conf(arena, &c, pare_distill_soft_opts, sizeof(struct pare_distill_soft));
+    } else if (!strcmp(c.name, "layer")) {
+        k.conf = spelled_conf(arena, &c, pare_distill_layer_opts,
+                              sizeof(struct pare_distill_layer));
+    } else {
+        assert_int_equal(pare_find_loss(c.name, &k.loss, &err), 0);
+        k.conf = spelled_conf(arena, &c, k.loss->opts, k.loss->conf_size);
+    }
+    return k;
+}
+
+static int run(const struct term *k, const struct pare_tensor *x, const struct pare_tensor *t,
+               float *grad, double *loss, struct pare_err *err)
+{
+    for (int64_t i = 0; grad && i < pare_numel(x); i++)
+        grad[i] = k->loss ? NAN : 1;
+    *loss = k->loss ? (double)NAN : 2;
+    if (k->loss)
+        return k->loss->run(k->conf, x, t, grad, loss, err);
+    if (!strcmp(k->name, "soft"))
+        return pare_distill_soft(k->conf, x, t, grad, loss, err);
+    return pare_distill_layer(k->conf, x, t, grad, loss, err);
+}
+
+static void near(const char *what, double got, double want, double tol)
+{
+    if (!(fabs(got - want) <= tol * (1 + fabs(want))))
+        fail_msg("%s: %.9g, expected %.9g", what, got, want);
+}
+
+static void same_as_pytorch(void **state)
+{
+    struct pare_named *list;
+    int n, seen = 0;
+
+    (void)state;
+    list = spelled_read(arena, "golden/loss.npz", &n);
+    assert_int_equal(n % 4, 0);
+    for (int i = 0; i < n; i += 4, seen++) {
+        struct term k = term(list[i].name);
+        const struct pare_tensor *x = &list[i].t, *t = &list[i + 1].t;
+        double want = *(double *)list[i + 2].t.data, loss, alone;
+        const double *want_grad = list[i + 3].t.data;
+        float *grad = pare_alloc(arena, (size_t)pare_numel(x), sizeof(*grad));
+        struct pare_err err;
+
+        assert_int_equal(run(&k, x, t, grad, &loss, &err), 0);
+        assert_int_equal(run(&k, x, t, NULL, &alone, &err), 0);
+        near(list[i].name, loss, want, 1e-6);
+        assert_true(loss == alone);
+        for (int64_t j = 0; j < pare_numel(x); j++)
+            near(list[i].name, (double)grad[j], want_grad[j], 1e-6);
+    }
+    assert_true(seen >= 15);
+}
+
+/* dL/dx by four points around each element; larger shapes than PyTorch's, for vectors and tiles. */
+static void differences(const char *text, int rank, const int64_t *dim)
+{
+    struct term k = term(text);
+    struct pare_tensor x, t;
+    struct pare_rng r;
+    struct pare_err err;
+    bool class = k.loss && k.loss->labels == PARE_LABELS_CLASS;
+    int64_t label_dim[PARE_MAX_RANK], n;
+    const double h = 1.0 / 64;
+    double loss;
+    float *grad;
+
+    pare_rng_init(&r, 7);
+    assert_int_equal(pare_tensor_new(arena, &x, PARE_F32, rank, dim, &err), 0);
+    n = pare_numel(&x);
+    label_dim[0] = dim[0];
+    for (int i = 2; i < rank; i++)
+        label_dim[i - 1] = dim[i];
+    assert_int_equal(pare_tensor_new(arena, &t, class ? PARE_I64 : PARE_F32,
+                                     class ? rank - 1 : rank, class ? label_dim : dim, &err),
+                     0);
+    for (int64_t i = 0; i < n; i++)
+        pare_f32(&x)[i] = (float)(round(pare_rng_normal(&r) * 1024) / 1024);
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        if (class)
+            pare_i64(&t)[i] = (int64_t)pare_rng_below(&r, (uint64_t)dim[1]);
+        else
+            pare_f32(&t)[i] = (float)pare_rng_uniform(&r) * 3 - 8; /* far from kinks */
+    grad = pare_alloc(arena, (size_t)n, sizeof(*grad));
+    assert_int_equal(run(&k, &x, &t, grad, &loss, &err), 0);
+    for (int64_t i = 0; i < n; i += 1 + n / 200) {
+        float old = pare_f32(&x)[i];
+        double l[4], d;
+
+        for (int j = 0; j < 4; j++) {
+            static const double move[] = { -2, -1, 1, 2 };
+
+            pare_f32(&x)[i] = old + (float)(move[j] * h);
+            assert_int_equal(run(&k, &x, &t, NULL, &l[j], &err), 0);
+        }
+        pare_f32(&x)[i] = old;
+        d = (8 * (l[2] - l[1]) - (l[3] - l[0])) / (12 * h);
+        near(text, (double)grad[i] - (k.loss ? 0 : 1), d, 1e-4);
+    }
+}
+
+static void finite_differences(void **state)
+{
+    static const int64_t flat[] = { 5, 37 }, image[] = { 2, 5, 9, 11 };
+    static const char *const texts[] = { "cross_entropy",
+                                         "cross_entropy,label_smoothing=0.3",
+                                         "bce",
+                                         "mse",
+                                         "l1",
+                                         "smooth_l1",
+                                         "kl,log_target=true",
+                                         "soft,temperature=3",
+                                         "layer,lambda=3",
+                                         "layer,method=kl" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        differences(texts[i], 2, flat);
+        differences(texts[i], 4, image);
+    }
+}
+
+/* (N, C, H, W) is the same as its transpose (N H W, C), though other loops run. */
+static void positions_are_rows(void **state)
+{
+    static const int64_t image[] = { 2, 6, 10, 13 }, rows[] = { 260, 6 }, label[] = { 2, 10, 13 };
+    struct pare_tensor x, y, t, u, c;
+    struct pare_rng r;
+    struct pare_err err;
+    float ga[1560], gb[1560];
+    double a, b;
+
+    (void)state;
+    pare_rng_init(&r, 3);
+    assert_int_equal(pare_tensor_new(arena, &x, PARE_F32, 4, image, &err), 0);
+    assert_int_equal(pare_tensor_new(arena, &t, PARE_F32, 4, image, &err), 0);
+    assert_int_equal(pare_tensor_new(arena, &y, PARE_F32, 2, rows, &err), 0);
+    assert_int_equal(pare_tensor_new(arena, &u, PARE_F32, 2, rows, &err), 0);
+    assert_int_equal(pare_tensor_new(arena, &c, PARE_I64, 3, label, &err), 0);
+    for (int i = 0; i < 1560; i++) {
+        int to = (i / 780 * 130 + i % 130) * 6 + i / 130 % 6;
+
+        pare_f32(&y)[to] = pare_f32(&x)[i] = (float)(5 * pare_rng_normal(&r));
+        pare_f32(&u)[to] = pare_f32(&t)[i] = (float)(5 * pare_rng_normal(&r));
+    }
+    for (int i = 0; i < 260; i++)
+        pare_i64(&c)[i] = i % 13 ? i % 6 : -100;
+    for (int k = 0; k < 2; k++) {
+        struct term f = term(k ? "soft,temperature=2" : "cross_entropy,label_smoothing=0.1");
+        struct pare_tensor flat = c;
+
+        flat.rank = 1;
+        flat.dim[0] = 260;
+        assert_int_equal(run(&f, &x, k ? &t : &c, ga, &a, &err), 0);
+        assert_int_equal(run(&f, &y, k ? &u : &flat, gb, &b, &err), 0);
+        near("loss", a, k ? (b - 2) * 130 + 2 : b, 1e-6); /* k: over N, not N H W */
+        for (int i = 0; i < 1560; i++) {
+            int to = (i / 780 * 130 + i % 130) * 6 + i / 130 % 6;
+            double want = (double)gb[to];
+
+            near("gradient", (double)ga[i], k ? (want - 1) * 130 + 1 : want, 2e-5);
+        }
+    }
+}
+
+/* Logits far apart, and far from 0: no infinities on the way. */
+static void extremes(void **state)
+{
+    static float x[] = { 1000, 990, -1000, -3e38f, 3e38f, 0 },
+                 bx[] = { 90, -90, 1e4f, -1e4f, 0, 1 };
+    static float bt[] = { 1, 0, 1, 0, 0.5f, 1 };
+    static int64_t y[] = { 0, 1 };
+    struct pare_tensor out = { PARE_F32, 2, { 2, 3 }, x }, t = { PARE_I64, 1, { 2 }, y };
+    struct term ce = term("cross_entropy"), bce = term("bce");
+    struct pare_err err;
+    double loss;
+    float grad[6];
+
+    (void)state;
+    assert_int_equal(run(&ce, &out, &t, grad, &loss, &err), 0);
+    near("cross_entropy", loss, log1p(exp(-10)) / 2, 1e-9);
+    for (int i = 0; i < 6; i++)
+        assert_true(isfinite(grad[i]));
+    out.data = bx;
+    t = out;
+    t.data = bt;
+    assert_int_equal(run(&bce, &out, &t, grad, &loss, &err), 0);
+    near("bce", loss, (log(2) + log1p(exp(-1))) / 6, 1e-7);
+}
+
+static void empty_and_ignored(void **state)
+{
+    static float x[] = { 1, 2, 3, 4 };
+    static int64_t y[] = { -100, -100 };
+    struct pare_tensor out = { PARE_F32, 2, { 2, 2 }, x }, t = { PARE_I64, 1, { 2 }, y };
+    struct term ce = term("cross_entropy");
+    struct pare_err err;
+    double loss;
+    float grad[4];
+
+    (void)state;
+    assert_int_equal(run(&ce, &out, &t, grad, &loss, &err), 0);
+    assert_true(loss == 0);
+    for (int i = 0; i < 4; i++)
+        assert_true(grad[i] == 0);
+    out.dim[0] = t.dim[0] = 0;
+    assert_int_equal(run(&ce, &out, &t, grad, &loss, &err), 0);
+    assert_true(loss == 0);
+    for (int k = 0; pare_losses[k]; k++) {
+        struct term f = term(pare_losses[k]->name);
+
+        if (f.loss->labels == PARE_LABELS_CLASS)
+            continue;
+        assert_int_equal(run(&f, &out, &out, grad, &loss, &err), 0);
+        assert_true(loss == 0);
+    }
+}
+
+static void mistakes(void **state)
+{
+    static float x[6];
+    static int64_t y[] = { 1, 3 };
+    struct pare_tensor out = { PARE_F32, 2, { 2, 3 }, x }, t = { PARE_I64, 1, { 2 }, y }, u = out;
+    struct term ce = term("cross_entropy"), mse = term("mse"), soft = term("soft");
+    struct pare_err err;
+    double loss;
+
+    (void)state;
+    assert_int_equal(run(&ce, &out, &t, NULL, &loss, &err), PARE_ESHAPE);
+    assert_string_equal(err.msg, "label 3 at index 1 is not one of the model's 3 classes");
+    y[1] = -1;
+    assert_int_equal(run(&ce, &out, &t, NULL, &loss, &err), PARE_ESHAPE);
+    t.dim[0] = 1;
+    assert_int_equal(run(&ce, &out, &t, NULL, &loss, &err), PARE_ESHAPE);
+    assert_string_equal(err.msg, "the model's output is (2, 3) and the labels are (1), "
+                                 "cross_entropy needs (N, C, ...) and (N, ...)");
+    assert_int_equal(run(&ce, &out, &u, NULL, &loss, &err), PARE_ESHAPE);
+    assert_int_equal(run(&mse, &out, &t, NULL, &loss, &err), PARE_ESHAPE);
+    u.rank = 1;
+    assert_int_equal(run(&mse, &out, &u, NULL, &loss, &err), PARE_ESHAPE);
+    assert_int_equal(run(&soft, &out, &u, NULL, &loss, &err), PARE_ESHAPE);
+    assert_int_equal(run(&soft, &u, &u, NULL, &loss, &err), PARE_ESHAPE);
+    u = out;
+    u.dtype = PARE_F64;
+    assert_int_equal(run(&mse, &u, &out, NULL, &loss, &err), PARE_ESHAPE);
+    assert_int_equal(run(&ce, &u, &t, NULL, &loss, &err), PARE_ESHAPE);
+    assert_int_equal(run(&soft, &u, &u, NULL, &loss, &err), PARE_ESHAPE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_as_pytorch),    cmocka_unit_test(finite_differences),
+        cmocka_unit_test(positions_are_rows), cmocka_unit_test(extremes),
+        cmocka_unit_test(empty_and_ignored),  cmocka_unit_test(mistakes),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,92 @@
+/* test_schedule.c - learning rates against PyTorch's, as tools/golden_optim.py wrote them down. */
+#include "spelled.h"
+
+#include <math.h>
+
+#include "train/schedule.h"
+
+static void same_as_pytorch(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 14);
+    struct pare_named *list;
+    int n;
+
+    (void)state;
+    list = spelled_read(a, "golden/schedule.npz", &n);
+    assert_true(n >= 12);
+    for (int i = 0; i < n; i++) {
+        struct spelled c = spelled(a, list[i].name);
+        const char *epoch = spelled_take(&c, "epoch"), *warmup = spelled_take(&c, "warmup");
+        const char *factor = spelled_take(&c, "factor");
+        struct pare_lr s = { .base = 0.1,
+                             .epoch_steps = atoll(epoch),
+                             .total_steps = 20,
+                             .warmup = warmup ? atoll(warmup) : 0,
+                             .warmup_factor = factor ? strtod(factor, NULL) : 0 };
+        struct pare_err err;
+
+        assert_int_equal(pare_find_schedule(c.name, &s.type, &err), 0);
+        s.conf = spelled_conf(a, &c, s.type->opts, s.type->conf_size);
+        for (int64_t t = 0; t < 20; t++) {
+            double want = ((double *)list[i].t.data)[t], got = pare_lr(&s, t);
+
+            if (!(fabs(got - want) <= 1e-5 * want))
+                fail_msg("%s: step %d: %.9g, PyTorch has %.9g", list[i].name, (int)t, got, want);
+        }
+    }
+    pare_arena_free(a);
+}
+
+/* Whatever is asked, the answer is a number. */
+static void odd_times(void **state)
+{
+    static const int64_t odd[] = { 0, 1, 2, 5, 1000000, INT64_MAX / 2 };
+    struct pare_arena *a = pare_arena_new(1 << 14);
+
+    (void)state;
+    for (int k = 0; pare_schedules[k]; k++) {
+        struct spelled c = { .name = pare_schedules[k]->name };
+        struct pare_lr s = { .type = pare_schedules[k], .base = 0.1, .warmup_factor = 0.5 };
+
+        if (!strcmp(c.name, "multistep")) {
+            c.key[0] = "milestones";
+            c.value[c.n++] = "3";
+        }
+        s.conf = spelled_conf(a, &c, s.type->opts, s.type->conf_size);
+        for (int i = 0; i < 6; i++)
+            for (int j = 0; j < 6; j++)
+                for (int e = 0; e < 3; e++) {
+                    double v;
+
+                    s.total_steps = odd[j];
+                    s.epoch_steps = e;
+                    s.warmup = e == 2 ? 3 : 0;
+                    v = pare_lr(&s, odd[i]);
+                    assert_true(v >= 0 && v <= 0.1 + 1e-12);
+                }
+    }
+    pare_arena_free(a);
+}
+
+static void unknown_names(void **state)
+{
+    const struct pare_schedule *s;
+    struct pare_err err;
+
+    (void)state;
+    assert_int_equal(pare_find_schedule("cosin", &s, &err), PARE_ECONFIG);
+    assert_string_equal(err.msg, "there is no schedule 'cosin' (did you mean 'cosine'?)");
+    assert_int_equal(pare_find_schedule("magic", &s, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, "only constant, step, multistep"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_as_pytorch),
+        cmocka_unit_test(odd_times),
+        cmocka_unit_test(unknown_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
