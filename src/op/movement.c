@@ -304,14 +304,24 @@ bool pare_flow(struct pare_flow *f, const struct pare_value *x, const struct par
     return true;
 }
 
-/* gx += gy, where the strides of gx are `from` and those of gy `to`. */
+static ptrdiff_t distance(ptrdiff_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+/* gx += gy, where the strides of gx are `from` and those of gy `to`.  The inner loop of a tile runs
+ * where no stride is the longest: lines far apart may share a place in the cache. */
 static void add_plane(float *gx, const float *gy, const struct plane *p)
 {
+    struct plane turned = { p->cols, p->rows, p->from_col, p->from_row, p->to_col, p->to_row };
+
     if (p->to_col == 1 && (p->from_col == 0 || p->from_col == 1)) {
         for (int64_t i = 0; i < p->rows; i++)
             pare_add_row(gx + i * p->from_row, (int)p->from_col, gy + i * p->to_row, p->cols);
         return;
     }
+    if (distance(p->from_col) > distance(p->to_row))
+        p = &turned;
     for (int64_t r = 0; r < p->rows; r += TILE)
         for (int64_t c = 0; c < p->cols; c += TILE)
             for (int64_t i = r; i < LEAST(r + TILE, p->rows); i++)
@@ -331,10 +341,24 @@ void pare_flow_box(const struct pare_flow *f, int64_t x, int64_t y, const struct
         while (planes_next(&b));
 }
 
+/* One row of a pick: blocks of `run` bytes from a row of x. */
+static void pick_row(char *y, const char *x, const int64_t *at, int64_t count, size_t run)
+{
+    for (int64_t j = 0; j < count; j++)
+        if (at[j] >= 0)
+            pare_copy_one(y + (size_t)j * run, x + (size_t)at[j] * run, run);
+}
+
+static void pick_row_back(const float *gy, float *gx, const int64_t *at, int64_t count, int64_t run)
+{
+    for (int64_t j = 0; j < count; j++, gy += run)
+        for (int64_t i = 0; at[j] >= 0 && i < run; i++)
+            gx[at[j] * run + i] += gy[i];
+}
+
 void pare_flow_pick(const struct pare_flow *f, const struct pare_pick *p)
 {
     const struct pare_tensor *y = p->y;
-    const struct pare_flow flow = *f;
     int64_t idx[PARE_MAX_RANK] = { 0 }, stride[PARE_MAX_RANK], run, to = 0;
     int last = y->rank - 1, i;
 
@@ -356,9 +380,12 @@ void pare_flow_pick(const struct pare_flow *f, const struct pare_pick *p)
         }
         if (p->fill && !f->gx)
             pare_fill(f->y + (size_t)to * f->size, y->dim[last] * run, p->fill, f->size);
-        for (int64_t j = 0; j < y->dim[last]; j++, to += run)
-            if (from >= 0 && p->at[last][j] >= 0)
-                pare_flow_run(&flow, from + p->at[last][j] * run, to, run);
+        if (from >= 0 && f->gx)
+            pick_row_back(f->gy + to, f->gx + from, p->at[last], y->dim[last], run);
+        else if (from >= 0)
+            pick_row(f->y + (size_t)to * f->size, f->x + (size_t)from * f->size, p->at[last],
+                     y->dim[last], (size_t)run * f->size);
+        to += y->dim[last] * run;
         for (i = last - 1; i >= 0 && ++idx[i] == y->dim[i]; i--)
             idx[i] = 0;
     } while (i >= 0);

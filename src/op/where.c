@@ -48,11 +48,20 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 #define PIECE 512
 
 /* Of a row of gradients those of the elements that came from one side. */
-static void chosen(float *part, const float *gy, const uint8_t *cond, int step, bool side,
-                   int64_t len)
+PARE_SIMD static void chosen(float *part, const float *gy, const uint8_t *cond, int step,
+                             bool side, int64_t len)
 {
-    for (int64_t i = 0; i < len; i++)
-        part[i] = !cond[i * step] != side ? gy[i] : 0;
+    const bool all = (cond[0] != 0) == side;
+
+    if (step) {
+#pragma omp simd
+        for (int64_t i = 0; i < len; i++)
+            part[i] = (cond[i] != 0) == side ? gy[i] : 0;
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < len; i++)
+            part[i] = all ? gy[i] : 0;
+    }
 }
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
