@@ -112,8 +112,7 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     if (j->setup->c.teacher)
         PARE_TRY(pare_model_load(j->setup->c.teacher, &j->teacher, err));
     j->setup->trainer.teacher = j->teacher;
-    PARE_TRY(pare_at(err, pare_setup_data(j->setup, j->model, o->data, o->valid, j->data, err),
-                     "%s", c->arg[0]));
+    PARE_TRY(pare_setup_data(j->setup, j->model, o->data, o->valid, j->data, err));
     if (j->teacher)
         PARE_TRY(pare_at(err, pare_model_fits(j->teacher, j->data[0], err), "teacher %s",
                          j->setup->c.teacher));

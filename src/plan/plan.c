@@ -1,6 +1,7 @@
 /* plan.c - compile a model for one set of input shapes, and run it. */
 #include "plan.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -291,6 +292,21 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
     return 0;
 }
 
+/* For whoever looks for the first node that went wrong. */
+static int check_finite(const struct pare_step *s, struct pare_err *err)
+{
+    for (int k = 0; k < s->n_out; k++) {
+        const struct pare_buf *b = s->out_buf[k];
+        const float *y = b ? pare_f32(&b->t) : NULL;
+        size_t n = y && b->t.dtype == PARE_F32 ? b->bytes / sizeof(*y) : 0;
+
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(y[i]))
+                return pare_fail(err, PARE_ELIMIT, "made a value that is not finite");
+    }
+    return 0;
+}
+
 static int run_steps(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
@@ -300,6 +316,8 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
 
         if (p->profile)
             s->seconds += pare_now() - start;
+        if (!rc && p->finite)
+            rc = check_finite(s, err);
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                            s->node ? s->node->type : "reorder");

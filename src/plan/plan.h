@@ -22,6 +22,7 @@ struct pare_plan {
     unsigned char *memory;          /* one block; offsets by memory.c */
     size_t memory_bytes, needed_bytes;  /* placed; and the most that is alive at once */
     bool reference, profile, train;
+    bool finite;                    /* a run ends with an error at the first value that is not */
     int n_reorders;
     bool *learns;                   /* training, by value id: its gradient is wanted */
     struct pare_param *param;       /* training: what is learned */

@@ -269,7 +269,7 @@ int pare_setup_data(const struct pare_setup *s, const struct pare_model *m, cons
 {
     data[0] = data[1] = NULL;
     PARE_TRY(pare_data_open(spec, "train", &s->data, &data[0], err));
-    PARE_TRY(pare_model_fits(m, data[0], err));
+    PARE_TRY(pare_at(err, pare_model_fits(m, data[0], err), "%s", m->path));
     if (valid && !strcmp(valid, "none"))
         return 0;
     if (valid)
@@ -278,5 +278,5 @@ int pare_setup_data(const struct pare_setup *s, const struct pare_model *m, cons
         PARE_TRY(pare_data_open(spec, "val", &s->data, &data[1], err));
     else if (!data[0]->parts->whole)
         PARE_TRY(pare_data_open(spec, "test", &s->data, &data[1], err));
-    return data[1] ? pare_model_fits(m, data[1], err) : 0;
+    return data[1] ? pare_at(err, pare_model_fits(m, data[1], err), "%s", m->path) : 0;
 }

@@ -2,10 +2,13 @@
 #include "trainer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
+
+#define MAX_OUT 16
 
 static int no_memory(struct pare_err *err)
 {
@@ -203,65 +206,106 @@ static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *w
         t->plan[i] = t->teacher[i] = NULL;
         t->n_plans--;
     }
-    t->n_plans++;
+    t->n_plans++;       /* also when it fails, so that what there is gets freed */
+    t->batch[i] = -1;
     return make_plans(t, i, batch, x, err);
 }
 
-/* The first node whose result is not finite, by its name. */
-static int blame(const struct pare_plan *p, double loss, struct pare_err *err)
+/* Once more, to see which node it was. */
+static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
 {
-    for (int i = 0; i < p->n_steps; i++) {
-        const struct pare_step *s = p->step[i];
+    struct pare_plan *p = t->plan[t->at];
+    struct pare_tensor out[MAX_OUT];
+    const char *what = isnan(loss) ? "the loss is not a number" : "the loss is infinite";
+    int rc;
 
-        for (int k = 0; k < s->n_out; k++) {
-            const float *y = pare_f32(&s->out_buf[k]->t);
-            size_t n = s->out_buf[k]->bytes / sizeof(*y);
+    p->finite = true;
+    rc = pare_plan_run(p, &t->x, out, err);
+    p->finite = false;
+    if (!rc)
+        return pare_fail(err, PARE_ELIMIT, "%s, though all nodes are finite", what);
+    if (rc == PARE_ELIMIT && strlen(err->msg) < sizeof(err->msg) - 80)
+        snprintf(err->msg + strlen(err->msg), sizeof(err->msg) - strlen(err->msg),
+                 "; try a smaller learning rate, or clip gradients");
+    return pare_at(err, rc, "%s", what);
+}
 
-            for (size_t j = 0; y && s->out[k]->t.dtype == PARE_F32 && j < n; j++)
-                if (!isfinite(y[j]))
-                    return pare_fail(err, PARE_ELIMIT,
-                                     "the loss is %g: node '%s' (%s) made a value that is not "
-                                     "finite; try a smaller learning rate, or clip gradients",
-                                     loss, s->node ? s->node->name : s->in[0]->name,
-                                     s->node ? s->node->type : "reorder");
-        }
-    }
-    return pare_fail(err, PARE_ELIMIT, "the loss is %g, though all layers are finite", loss);
+int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
+                         struct pare_tensor *out, struct pare_err *err)
+{
+    struct pare_tensor all[MAX_OUT];
+
+    t->out.data = NULL;
+    if (x->rank < 1)
+        return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
+    PARE_TRY(find_plan(t, x, &t->at, err));
+    if (t->plan[t->at]->graph->n_out > MAX_OUT)
+        return pare_fail(err, PARE_ELIMIT, "models with more than %d outputs are not trained",
+                         MAX_OUT);
+    PARE_TRY(pare_plan_run(t->plan[t->at], x, all, err));
+    t->x = *x;
+    t->out = all[0];
+    if (out)
+        *out = all[0];
+    return 0;
+}
+
+static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *err)
+{
+    struct pare_plan *teacher = t->teacher[t->at];
+    struct pare_tensor soft[MAX_OUT];
+
+    if (teacher->graph->n_out > MAX_OUT)
+        return pare_fail(err, PARE_ELIMIT, "a teacher has at most %d outputs", MAX_OUT);
+    PARE_TRY(pare_plan_run(teacher, &t->x, soft, err));
+    return pare_distill_soft(&t->o.soft, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
+                             loss, err);
+}
+
+int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y,
+                      struct pare_score *score, struct pare_err *err)
+{
+    if (!t->out.data)
+        return pare_fail(err, PARE_ECONFIG, "a loss is asked for before anything was computed");
+    PARE_TRY(t->o.loss->run(t->o.loss_conf, &t->out, y, pare_plan_out_grad(t->plan[t->at]),
+                            &score->loss, err));
+    if (t->teacher[t->at])
+        PARE_TRY(add_teacher(t, &score->loss, err));
+    score->n = t->x.dim[0];
+    score->top1 = score->top5 = 0;
+    pare_score_add(score, &t->out, y);
+    return isfinite(score->loss) ? 0 : blame(t, score->loss, err);
+}
+
+int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
+{
+    if (!t->out.data)
+        return pare_fail(err, PARE_ECONFIG, "gradients are asked for before anything was computed");
+    t->out.data = NULL;
+    PARE_TRY(pare_plan_backward(t->plan[t->at], err));
+    return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;
 }
 
 int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
                           const struct pare_tensor *y, struct pare_score *score,
                           struct pare_err *err)
 {
-    struct pare_tensor out[16], soft[16];
-    struct pare_plan *p;
-    int i;
-
-    PARE_TRY(find_plan(t, x, &i, err));
-    p = t->plan[i];
-    if (p->graph->n_out > 16 || (t->teacher[i] && t->teacher[i]->graph->n_out > 16))
-        return pare_fail(err, PARE_ELIMIT, "models with more than 16 outputs are not trained");
-    PARE_TRY(pare_plan_run(p, x, out, err));
-    PARE_TRY(t->o.loss->run(t->o.loss_conf, &out[0], y, pare_plan_out_grad(p), &score->loss, err));
-    if (t->teacher[i]) {
-        PARE_TRY(pare_plan_run(t->teacher[i], x, soft, err));
-        PARE_TRY(pare_distill_soft(&t->o.soft, &out[0], &soft[0], pare_plan_out_grad(p),
-                                   &score->loss, err));
-    }
-    score->n = x->dim[0];
-    score->top1 = score->top5 = 0;
-    pare_score_add(score, &out[0], y);
-    if (!isfinite(score->loss))
-        return blame(p, score->loss, err);
-    PARE_TRY(pare_plan_backward(p, err));
-    return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;
+    PARE_TRY(pare_trainer_forward(t, x, NULL, err));
+    PARE_TRY(pare_trainer_loss(t, y, score, err));
+    return pare_trainer_backward(t, err);
 }
 
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err)
 {
     PARE_TRY(pare_optim_step(t->optim, lr, err));
-    return t->o.hooks.after_step
-               ? t->o.hooks.after_step(t->o.hooks.user, t, t->optim->step, err) : 0;
+    return pare_trainer_step(t, err);
+}
+
+int pare_trainer_step(struct pare_trainer *t, struct pare_err *err)
+{
+    const struct pare_hooks *h = &t->o.hooks;
+
+    return h->after_step ? h->after_step(h->user, t, t->optim->step, err) : 0;
 }
 
 void pare_score_add(struct pare_score *s, const struct pare_tensor *out,

@@ -67,6 +67,8 @@ struct pare_trainer {
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
+    int at;                             /* the plan of the batch at work */
+    struct pare_tensor x, out;          /* ... its input, its output until it is used */
 };
 
 /* Makes all trainable initializers the model's own, see pare_model_own.  The model (and teacher)
@@ -81,7 +83,16 @@ int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
                           const struct pare_tensor *y, struct pare_score *score,
                           struct pare_err *err);
 
+/* The same in pieces.  out, which may be NULL, is output 0 until the next call; a gradient of one's
+ * own can be put in pare_plan_out_grad(t->plan[t->at]) instead of a loss. */
+int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
+                         struct pare_tensor *out, struct pare_err *err);
+int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y,
+                      struct pare_score *score, struct pare_err *err);
+int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
+
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err);
+int pare_trainer_step(struct pare_trainer *t, struct pare_err *err);    /* only the hook */
 
 /* Adds to s: how many rows of `out` (N, C, ...) have their class y (N) first or among five. */
 void pare_score_add(struct pare_score *s, const struct pare_tensor *out,

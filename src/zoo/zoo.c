@@ -66,3 +66,14 @@ int pare_network_make(const struct pare_network *net, const struct pare_network_
     pare_make_output(n.make, "output", 2, (int64_t[]){ -1, x.c });
     return pare_at(err, pare_make_done(n.make, model, err), "%s", net->name);
 }
+
+int pare_model_new(const char *network, const int64_t chw[3], int64_t classes, uint64_t seed,
+                   struct pare_model **model, struct pare_err *err)
+{
+    struct pare_network_opts o = { chw[0], chw[1], chw[2], classes, seed };
+    const struct pare_network *net;
+
+    *model = NULL;
+    PARE_TRY(pare_find_network(network, &net, err));
+    return pare_network_make(net, &o, model, err);
+}

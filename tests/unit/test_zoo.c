@@ -1,0 +1,245 @@
+/* test_zoo.c - every network: known size, known names, fresh weights, runs, learns. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "graph/layer.h"
+#include "onnx/make.h"
+#include "tensor/tensor.h"
+#include "train/setup.h"
+#include "zoo/zoo.h"
+
+static struct pare_err err;
+
+static struct pare_model *make(const char *name, int64_t c, int64_t side, int64_t classes)
+{
+    struct pare_model *m;
+    int64_t chw[3] = { c, side, side };
+
+    if (pare_model_new(name, chw, classes, 7, &m, &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+static int64_t count(const struct pare_model *m)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < m->graph->n_values; i++) {
+        const struct pare_value *v = m->graph->value[i];
+
+        if (v->flags & PARE_V_CONST && v->t.dtype == PARE_F32 && v->t.rank &&
+            !strstr(v->name, ".running_"))
+            n += pare_numel(&v->t);
+    }
+    return n;
+}
+
+/* The numbers are those of the PyTorch modules. */
+static void test_sizes(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t c, side, classes, params;
+    } net[] = {
+        { "lenet", 1, 28, 10, 431080 },
+        { "mlp", 1, 28, 10, 235146 },
+        { "resnet20", 3, 32, 10, 272474 },
+        { "resnet18-cifar", 3, 32, 10, 11173962 },
+        { "vgg16-cifar", 3, 32, 10, 14728266 },
+        { "mobilenetv2-cifar", 3, 32, 10, 2236682 },
+        { "vit-tiny", 3, 224, 1000, 5717416 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(net) / sizeof(*net); i++) {
+        struct pare_model *m = make(net[i].name, net[i].c, net[i].side, net[i].classes);
+
+        assert_int_equal(count(m), net[i].params);
+        pare_model_free(m);
+    }
+}
+
+static const struct pare_value *weight(const struct pare_model *m, const char *name)
+{
+    const struct pare_value *v = pare_graph_find(m->graph, name);
+
+    if (!v || !v->t.data)
+        fail_msg("there is no '%s'", name);
+    return v;
+}
+
+static void moments(const struct pare_value *v, double *mean, double *std, double *most)
+{
+    int64_t n = pare_numel(&v->t);
+    double s = 0, q = 0;
+
+    *most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = (double)pare_f32(&v->t)[i];
+
+        s += x;
+        q += x * x;
+        *most = fabs(x) > *most ? fabs(x) : *most;
+    }
+    *mean = s / (double)n;
+    *std = sqrt(q / (double)n - *mean * *mean);
+}
+
+static void test_weights(void **state)
+{
+    struct pare_model *m = make("lenet", 1, 28, 10);
+    double mean, std, most;
+
+    (void)state;
+    moments(weight(m, "fc1.weight"), &mean, &std, &most);       /* uniform, fan_in 800 */
+    assert_true(most <= 1 / sqrt(800) && most > 0.999 / sqrt(800));
+    assert_true(fabs(mean) < 1e-3 && fabs(std * sqrt(2400) - 1) < 0.01);
+    moments(weight(m, "conv1.bias"), &mean, &std, &most);
+    assert_true(most <= 0.2 && most > 0.1);
+    pare_model_free(m);
+
+    m = make("resnet20", 3, 32, 10);
+    moments(weight(m, "layer3.2.conv2.weight"), &mean, &std, &most);
+    assert_true(fabs(mean) < 2e-3 && fabs(std / sqrt(2.0 / (64 * 9)) - 1) < 0.02);
+    assert_true(pare_f32(&weight(m, "layer2.0.downsample.1.weight")->t)[5] == 1.0f);
+    assert_true(pare_f32(&weight(m, "bn1.running_var")->t)[15] == 1.0f);
+    pare_model_free(m);
+}
+
+static void test_same_seed(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_model *m[2] = { make("resnet20", 3, 32, 10), make("resnet20", 3, 32, 10) };
+    void *bytes[2];
+    size_t len[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pare_model_pack(m[i], a, &bytes[i], &len[i], &err), 0);
+    assert_int_equal(len[0], len[1]);
+    assert_memory_equal(bytes[0], bytes[1], len[0]);
+    pare_model_free(m[1]);
+    if (pare_model_parse(bytes[0], len[0], NULL, &m[1], &err))  /* what is saved can be read */
+        fail_msg("%s", err.msg);
+    assert_int_equal(count(m[1]), count(m[0]));
+    pare_model_free(m[0]);
+    pare_model_free(m[1]);
+    pare_arena_free(a);
+}
+
+/* Two steps on random pictures: all finite, and the same pictures are learned. */
+static void learn(const char *name, int64_t side)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_model *m = make(name, 3, side, 10);
+    struct pare_given set[] = { { "optimizer", "sgd" }, { "threads", "1" } };
+    struct pare_setup *s;
+    struct pare_trainer *t;
+    struct pare_tensor x, y, out;
+    struct pare_score score[3];
+    struct pare_rng rng;
+
+    pare_rng_init(&rng, 5);
+    assert_int_equal(pare_setup_make(set, 2, a, &s, &err), 0);
+    assert_int_equal(pare_tensor_new(a, &x, PARE_F32, 4, (int64_t[]){ 4, 3, side, side }, &err), 0);
+    assert_int_equal(pare_tensor_new(a, &y, PARE_I64, 1, (int64_t[]){ 4 }, &err), 0);
+    for (int64_t i = 0; i < pare_numel(&x); i++)
+        pare_f32(&x)[i] = (float)pare_rng_normal(&rng);
+    for (int64_t i = 0; i < 4; i++)
+        pare_i64(&y)[i] = i * 3 % 10;
+    if (pare_trainer_new(m, &s->trainer, &t, &err))
+        fail_msg("%s: %s", name, err.msg);
+    for (int i = 0; i < 3; i++) {
+        if (pare_trainer_forward(t, &x, &out, &err) ||
+            pare_trainer_loss(t, &y, &score[i], &err) || pare_trainer_backward(t, &err) ||
+            pare_trainer_update(t, 0.005, &err))
+            fail_msg("%s: %s", name, err.msg);
+        assert_true(out.rank == 2 && out.dim[0] == 4 && out.dim[1] == 10);
+    }
+    assert_true(isfinite(score[2].loss) && score[2].loss < score[0].loss);
+    pare_trainer_free(t);
+    pare_model_free(m);
+    pare_arena_free(a);
+}
+
+static void test_learn(void **state)
+{
+    (void)state;
+    for (int i = 0; pare_networks[i]; i++)
+        learn(pare_networks[i]->name, pare_networks[i]->least > 16 ? 32 : 16);
+}
+
+static void test_layers(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_model *m = make("mobilenetv2-cifar", 3, 32, 10);
+    struct pare_layer_info *list;
+    int n, found = 0;
+
+    (void)state;
+    assert_int_equal(pare_layers(a, m->graph, &list, &n, &err), 0);
+    for (int i = 0; i < n; i++)
+        found += !strcmp(list[i].name, "features.17.conv.1.0") ||
+                 !strcmp(list[i].name, "classifier.1");
+    assert_int_equal(found, 2);
+    pare_model_free(m);
+    pare_arena_free(a);
+}
+
+static void refuse(const char *name, int64_t c, int64_t h, int64_t w, int64_t classes,
+                   const char *why)
+{
+    struct pare_model *m;
+    int64_t chw[3] = { c, h, w };
+
+    assert_int_not_equal(pare_model_new(name, chw, classes, 0, &m, &err), 0);
+    assert_null(m);
+    if (!strstr(err.msg, why))
+        fail_msg("'%s' does not say '%s'", err.msg, why);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refuse("lenett", 1, 28, 28, 10, "did you mean 'lenet'");
+    refuse("lenet", 0, 28, 28, 10, "is not possible");
+    refuse("lenet", 1, 3, 28, 10, "at least 4 x 4");
+    refuse("vgg16-cifar", 3, 28, 28, 10, "at least 32 x 32");
+    refuse("mlp", 1, 28, 28, 0, "0 classes");
+}
+
+/* The first error stays, and nothing after it is touched. */
+static void test_make_error(void **state)
+{
+    struct pare_make *k;
+    struct pare_model *m;
+    struct pare_tensor t;
+
+    (void)state;
+    assert_int_equal(pare_make_new("x", &k, &err), 0);
+    assert_null(pare_make_weight(k, "w", 2, (int64_t[]){ -1, 3 }, &t));
+    assert_null(t.data);
+    assert_null(pare_make_node(k, "Relu", "y", "w", NULL));
+    pare_make_int(k, "axis", 1);
+    pare_make_output(k, "z", 1, (int64_t[]){ 3 });
+    assert_int_not_equal(pare_make_done(k, &m, &err), 0);
+    assert_null(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_same_seed),  cmocka_unit_test(test_learn),
+        cmocka_unit_test(test_layers),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_make_error),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
