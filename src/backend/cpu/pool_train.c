@@ -5,8 +5,6 @@
  */
 #include "../backend.h"
 
-#include <math.h>
-
 #include "../../base/simd.h"
 #include "../../op/window.h"
 
