@@ -51,6 +51,7 @@ static const struct {
 };
 #define NORMS "auto|none|mnist|fashion-mnist|cifar10|imagenet"
 #define MAX_SIDE 65536
+#define MAX_PAD 1024
 
 #define AT(field) offsetof(struct pare_data_opts, field)
 
@@ -73,7 +74,7 @@ const struct pare_opt pare_data_options[] = {
     { "std", "divide by this (after mean), for each channel", PARE_OPT_FLOATS, AT(std),
       0, 1e-30, 1e30, NULL, NULL, false },
     { "pad", "in training, put so many black pixels around a picture before it is cropped",
-      PARE_OPT_INT, AT(pad), 0, 0, 1024, NULL, NULL, false },
+      PARE_OPT_INT, AT(pad), 0, 0, MAX_PAD, NULL, NULL, false },
     { "flip", "in training, mirror every second picture", PARE_OPT_BOOL, AT(flip),
       0, 0, 1, NULL, NULL, false },
     { "holdout", "keep this part of the training items for validation", PARE_OPT_FLOAT,
@@ -323,6 +324,21 @@ static int open_set(struct pare_data *d, const char *split, const struct pare_da
     return 0;
 }
 
+/* A struct that was not filled from the table may have holes, and numbers out of range. */
+static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *to,
+                     struct pare_err *err)
+{
+    struct pare_data_opts usual = *to;
+
+    *to = *from;
+    to->layout = from->layout ? from->layout : usual.layout;
+    to->norm = from->norm ? from->norm : usual.norm;
+    to->batch = from->batch ? from->batch : usual.batch;
+    if (to->pad < 0 || to->pad > MAX_PAD || to->limit < 0 || !(to->holdout >= 0))
+        return pare_fail(err, PARE_ECONFIG, "option 'pad', 'limit' or 'holdout' is out of range");
+    return 0;
+}
+
 static int start(struct pare_arena *a, const char *spec, struct pare_data **data,
                  struct pare_err *err)
 {
@@ -347,10 +363,10 @@ int pare_data_open(const char *spec, const char *split, const struct pare_data_o
                       : pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
 
     *data = NULL;
-    if (!rc && opts)
-        o = *opts;
-    else if (!rc)
+    if (!rc)
         rc = pare_opts_apply(pare_data_options, NULL, 0, &o, a, err);
+    if (!rc && opts)
+        rc = take_opts(opts, &o, err);
     if (!rc) {
         d->parts->tmp = tmp;
         d->opts = o;

@@ -17,7 +17,8 @@
 
 /* ---- options -------------------------------------------------------------------- */
 
-/* pare_data_options fills this.  A picture goes through these steps, in this order:
+/* pare_opts_apply(pare_data_options, ...) fills this with settings and defaults.  A picture goes
+ * through these steps, in this order:
  *     resize       to the given shorter side, or to height and width
  *     pad          only in training: black borders
  *     crop         a window of this size (when only `pad` is given: of the picture's own size); in

@@ -172,7 +172,8 @@ static int read_npy(struct pare_data *d, const char *path, struct pare_tensor *t
 static int npy_names(struct pare_arena *a, const char *dir, const char *const **names, int *n,
                      struct pare_err *err)
 {
-    const char *const *all, **stem;
+    const char *const *all;
+    const char **stem;
     int n_all;
 
     PARE_TRY(pare_dir_list(a, dir, &all, &n_all, err));

@@ -61,6 +61,81 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* By Gauss-Jordan: a becomes the identity and inv its inverse; false when it has none. */
+static bool invert(double *a, double *inv, int64_t n)
+{
+    for (int64_t i = 0; i < n * n; i++)
+        inv[i] = i % (n + 1) == 0;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t best = k;
+        double pivot;
+
+        for (int64_t i = k + 1; i < n; i++)
+            if (fabs(a[i * n + k]) > fabs(a[best * n + k]))
+                best = i;
+        pivot = a[best * n + k];
+        if (pivot == 0)
+            return false;
+        for (int64_t j = 0; j < n; j++) {
+            double p = a[best * n + j] / pivot, q = inv[best * n + j] / pivot;
+
+            a[best * n + j] = a[k * n + j], a[k * n + j] = p;
+            inv[best * n + j] = inv[k * n + j], inv[k * n + j] = q;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            double by = i == k ? 0 : a[i * n + k];
+
+            for (int64_t j = 0; by != 0 && j < n; j++) {
+                a[i * n + j] -= by * a[k * n + j];
+                inv[i * n + j] -= by * inv[k * n + j];
+            }
+        }
+    }
+    return true;
+}
+
+/* Row i and column j left out of x: its determinant, with the sign of the place. */
+static double cofactor(const float *x, int64_t n, int64_t i, int64_t j, double *a)
+{
+    double sign = (i + j) % 2 ? -1 : 1, *to = a;
+
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t c = 0; c < n; c++)
+            if (r != i && c != j)
+                *to++ = (double)x[r * n + c];
+    return sign * determinant(a, n - 1);
+}
+
+/* d det / d x[i, j] is the cofactor of (i, j), which is det times element (j, i) of the inverse;
+ * where there is no inverse each cofactor is computed. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    const float *gy = pare_f32(&n->out[0]->grad), *det = pare_f32(&n->out[0]->t);
+    int64_t side = x->dim[x->rank - 1], count = pare_numel(&n->out[0]->t);
+    double *a = pare_alloc_raw(c->scratch, (size_t)(side * side), 2 * sizeof(*a));
+    double *inv = a ? a + side * side : NULL;
+
+    if (!a)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a matrix of %lld rows", (long long)side);
+    for (int64_t m = 0; n->in[0]->grad.data && gy && m < count; m++) {
+        const float *from = pare_f32(x) + m * side * side;
+        float *to = pare_f32(&n->in[0]->grad) + m * side * side;
+        bool whole;
+
+        for (int64_t k = 0; k < side * side; k++)
+            a[k] = (double)from[k];
+        whole = invert(a, inv, side);
+        for (int64_t k = 0; k < side * side; k++) {
+            int64_t i = k / side, j = k % side;
+
+            to[k] += gy[m] * (float)(whole ? (double)det[m] * inv[j * side + i]
+                                           : cofactor(from, side, i, j, a));
+        }
+    }
+    return 0;
+}
+
 const struct pare_op pare_op_det = {
     .abi = PARE_ABI,
     .type = "Det",
@@ -72,4 +147,5 @@ const struct pare_op pare_op_det = {
     .max_out = 1,
     .infer = infer,
     .forward = forward,
+    .backward = backward,
 };

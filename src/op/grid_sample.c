@@ -50,41 +50,49 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
 }
 
-/* Fold c back and forth into [lo, hi]. */
-static double reflect(double c, double lo, double hi)
+/* Fold c back and forth into [lo, hi]; *turn is the slope of the result, 1 or -1. */
+static double reflect(double c, double lo, double hi, double *turn)
 {
     double span = hi - lo, away = fabs(c - lo), rest;
 
+    *turn = 0;
     if (span <= 0)
         return lo;
     rest = fmod(away, 2 * span);
+    *turn = (c < lo) == (rest > span) ? 1 : -1;
     return lo + (rest > span ? 2 * span - rest : rest);
 }
 
-/* Bring a coordinate inside an axis of `size` elements, as padding_mode says. */
-static double inside(const struct grid_sample *a, double c, int64_t size)
+/* Bring a coordinate inside an axis of `size` elements, as padding_mode says; *turn is the slope of
+ * the result. */
+static double inside(const struct grid_sample *a, double c, int64_t size, double *turn)
 {
     double last = (double)(size - 1), edge = a->align_corners ? 0 : 0.5;
 
+    *turn = 1;
     if (a->padding_mode[0] == 'z')
         return c;
     if (a->padding_mode[0] == 'r')
-        c = reflect(c, -edge, last + edge);
+        c = reflect(c, -edge, last + edge, turn);
+    if (c <= 0 || c >= last)
+        *turn = 0;
     return c < 0 ? 0 : c > last ? last : c;
 }
 
-/* The elements along one axis that contribute, and how much each. */
+/* The elements along one axis that contribute, how much each, and how that changes with the
+ * grid's number. */
 struct taps {
     int n;
     int64_t at[4];
-    double weight[4];
+    double weight[4], slope[4];
 };
 
-static void add_tap(struct taps *t, double at, double weight, int64_t size)
+static void add_tap(struct taps *t, double at, double weight, double slope, int64_t size)
 {
     if (at < 0 || at > (double)(size - 1))
         return;         /* zeros outside */
     t->at[t->n] = (int64_t)at;
+    t->slope[t->n] = slope;
     t->weight[t->n++] = weight;
 }
 
@@ -99,11 +107,21 @@ static double cubic(double d)
     return d < 2 ? ((A * d - 5 * A) * d + 8 * A) * d - 4 * A : 0;
 }
 
+static double cubic_slope(double d)
+{
+    const double A = -0.75, sign = d < 0 ? -1 : 1;
+
+    d = fabs(d);
+    if (d <= 1)
+        return sign * (3 * (A + 2) * d - 2 * (A + 3)) * d;
+    return d < 2 ? sign * ((3 * A * d - 10 * A) * d + 8 * A) : 0;
+}
+
 static void find_taps(const struct grid_sample *a, double g, int64_t size, struct taps *t)
 {
     double c = a->align_corners ? (g + 1) / 2 * (double)(size - 1)
                                 : ((g + 1) * (double)size - 1) / 2;
-    double low;
+    double low, turn, scale = (double)(a->align_corners ? size - 1 : size) / 2;
 
     t->n = 0;
     if (!(fabs(c) < 1e9))       /* NaN too */
@@ -111,16 +129,17 @@ static void find_taps(const struct grid_sample *a, double g, int64_t size, struc
     if (strstr(a->mode, "cubic")) {
         low = floor(c);
         for (int i = -1; i < 3; i++)
-            add_tap(t, inside(a, low + i, size), cubic(c - low - i), size);
+            add_tap(t, inside(a, low + i, size, &turn), cubic(c - low - i),
+                    scale * cubic_slope(c - low - i), size);
         return;
     }
-    c = inside(a, c, size);
+    c = inside(a, c, size, &turn);
     low = floor(c);
     if (a->mode[0] == 'n') {
-        add_tap(t, nearbyint(c), 1, size);
+        add_tap(t, nearbyint(c), 1, 0, size);
     } else {
-        add_tap(t, low, low + 1 - c, size);
-        add_tap(t, low + 1, c - low, size);
+        add_tap(t, low, low + 1 - c, -scale * turn, size);
+        add_tap(t, low + 1, c - low, scale * turn, size);
     }
 }
 
@@ -136,29 +155,98 @@ static double sample(const float *x, const struct taps *t, const int64_t *size)
     return sum;
 }
 
+/* The other way: gradients of the elements, where wanted, and of the grid's numbers. */
+static void sample_back(const float *x, float *gx, double gy, const struct taps *t,
+                        const int64_t *size, double *gg)
+{
+    for (int i = 0; i < t[0].n; i++)
+        for (int j = 0; j < t[1].n; j++)
+            for (int k = 0; k < t[2].n; k++) {
+                int64_t at = (t[0].at[i] * size[1] + t[1].at[j]) * size[2] + t[2].at[k];
+                double a = t[0].weight[i], b = t[1].weight[j], c = t[2].weight[k];
+                double v = gy * (double)x[at];
+
+                if (gx)
+                    gx[at] += (float)(gy * a * b * c);
+                gg[0] += v * t[0].slope[i] * b * c;
+                gg[1] += v * a * t[1].slope[j] * c;
+                gg[2] += v * a * b * t[2].slope[k];
+            }
+}
+
+/* Everything about one place of the grid. */
+static void find_place(const struct pare_node *n, const float *grid, const int64_t *size,
+                       struct taps *t)
+{
+    int nd = n->in[0]->t.rank - 2;
+
+    for (int i = 0; i < MAX_ND; i++)
+        t[i] = (struct taps){ .n = 1, .weight = { 1 } };
+    for (int i = 0; i < nd; i++)
+        find_taps(n->attr, (double)grid[i], size[MAX_ND - 1 - i], &t[MAX_ND - 1 - i]);
+}
+
+/* The sizes of X as three axes, of one of its planes and of one of Y's. */
+struct sizes {
+    int64_t axis[MAX_ND], plane, places;
+};
+
+static int find_sizes(const struct pare_node *n, struct sizes *s, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    int nd = x->rank - 2;
+
+    PARE_TRY(pare_norm_inner(x, 2, &s->plane, err));
+    PARE_TRY(pare_norm_inner(&n->out[0]->t, 2, &s->places, err));
+    for (int i = 0; i < MAX_ND; i++)
+        s->axis[i] = i < MAX_ND - nd ? 1 : x->dim[i - (MAX_ND - nd) + 2];
+    return 0;
+}
+
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    int64_t size[MAX_ND] = { 1, 1, 1 }, C = x->dim[1], plane, places;
     const float *grid = pare_f32(&n->in[1]->t);
-    int nd = x->rank - 2;
+    int64_t C = x->dim[1];
+    struct sizes s;
 
     (void)c;
-    PARE_TRY(pare_norm_inner(x, 2, &plane, err));
-    PARE_TRY(pare_norm_inner(y, 2, &places, err));
-    for (int i = 0; i < nd; i++)
-        size[MAX_ND - nd + i] = x->dim[i + 2];
-    for (int64_t p = 0; p < (C ? x->dim[0] * places : 0); p++, grid += nd) {
-        int64_t first = p / places * C;
+    PARE_TRY(find_sizes(n, &s, err));
+    for (int64_t p = 0; p < (C ? x->dim[0] * s.places : 0); p++, grid += x->rank - 2) {
+        int64_t first = p / s.places * C;
         struct taps t[MAX_ND];
 
-        for (int i = 0; i < MAX_ND; i++)
-            t[i] = (struct taps){ .n = 1, .weight = { 1 } };
-        for (int i = 0; i < nd; i++)
-            find_taps(n->attr, (double)grid[i], size[MAX_ND - 1 - i], &t[MAX_ND - 1 - i]);
+        find_place(n, grid, s.axis, t);
         for (int64_t k = 0; k < C; k++)
-            pare_f32(y)[(first + k) * places + p % places] =
-                (float)sample(pare_f32(x) + (first + k) * plane, t, size);
+            pare_f32(y)[(first + k) * s.places + p % s.places] =
+                (float)sample(pare_f32(x) + (first + k) * s.plane, t, s.axis);
+    }
+    return 0;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    const float *grid = pare_f32(&n->in[1]->t), *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), *gg = pare_f32(&n->in[1]->grad);
+    int64_t C = x->dim[1];
+    int nd = x->rank - 2;
+    struct sizes s;
+
+    (void)c;
+    PARE_TRY(find_sizes(n, &s, err));
+    for (int64_t p = 0; gy && (gx || gg) && p < (C ? x->dim[0] * s.places : 0); p++, grid += nd) {
+        int64_t first = p / s.places * C;
+        double sum[MAX_ND] = { 0 };
+        struct taps t[MAX_ND];
+
+        find_place(n, grid, s.axis, t);
+        for (int64_t k = 0; k < C; k++)
+            sample_back(pare_f32(x) + (first + k) * s.plane,
+                        gx ? gx + (first + k) * s.plane : NULL,
+                        (double)gy[(first + k) * s.places + p % s.places], t, s.axis, sum);
+        for (int i = 0; gg && i < nd; i++)
+            gg[p * nd + i] += (float)sum[MAX_ND - 1 - i];
     }
     return 0;
 }
@@ -183,5 +271,6 @@ const struct pare_op pare_op_grid_sample = {
     .attr_size = sizeof(struct grid_sample),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
 };

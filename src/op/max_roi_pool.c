@@ -52,27 +52,35 @@ static void find_bin(const double *region, int64_t b, const int64_t *sizes, int6
     *hi = (int64_t)clamp(ceil((double)(b + 1) * bin) + from, 0, end);
 }
 
-static float pool(const float *x, int64_t W, const int64_t *h, const int64_t *w)
+/* The first of the largest elements; -1 when there is none. */
+static int64_t find_largest(const float *x, int64_t W, const int64_t *h, const int64_t *w)
 {
-    float best = h[0] < h[1] && w[0] < w[1] ? -INFINITY : 0;
+    int64_t at = -1;
 
     for (int64_t i = h[0]; i < h[1]; i++)
         for (int64_t j = w[0]; j < w[1]; j++)
-            if (x[i * W + j] > best)
-                best = x[i * W + j];
-    return best;
+            if (x[i * W + j] > (at < 0 ? -INFINITY : x[at]))
+                at = i * W + j;
+    return at;
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+/* What a bin without a largest element is: 0 when it is empty, else all in it is -infinity (or no
+ * number). */
+static float without(const int64_t *h, const int64_t *w)
+{
+    return h[0] < h[1] && w[0] < w[1] ? -INFINITY : 0;
+}
+
+/* All regions, to Y or from its gradient. */
+static int regions(struct pare_node *n, bool back, struct pare_err *err)
 {
     const struct max_roi_pool *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     const int64_t H = x->dim[2], W = x->dim[3], C = x->dim[1];
     const int64_t high[2] = { H, y->dim[2] }, wide[2] = { W, y->dim[3] };
-    const float *roi = pare_f32(&n->in[1]->t);
-    float *out = pare_f32(y);
+    const float *roi = pare_f32(&n->in[1]->t), *gy = pare_f32(&n->out[0]->grad);
+    int64_t to = 0;
 
-    (void)ctx;
     for (int64_t r = 0; r < y->dim[0] && C; r++, roi += 5) {
         double rows[2] = { (double)roi[2] * a->spatial_scale, (double)roi[4] * a->spatial_scale };
         double cols[2] = { (double)roi[1] * a->spatial_scale, (double)roi[3] * a->spatial_scale };
@@ -82,15 +90,32 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
             return pare_fail(err, PARE_ESHAPE, "a region is of image %g, the batch has %lld",
                              image, (long long)x->dim[0]);
         for (int64_t c = 0; c < C; c++)
-            for (int64_t b = 0; b < high[1] * wide[1]; b++) {
-                int64_t h[2], w[2];
+            for (int64_t b = 0; b < high[1] * wide[1]; b++, to++) {
+                int64_t h[2], w[2], plane = ((int64_t)image * C + c) * (H * W), at;
 
                 find_bin(rows, b / wide[1], high, &h[0], &h[1]);
                 find_bin(cols, b % wide[1], wide, &w[0], &w[1]);
-                *out++ = pool(pare_f32(x) + ((int64_t)image * C + c) * (H * W), W, h, w);
+                at = find_largest(pare_f32(x) + plane, W, h, w);
+                if (!back)
+                    pare_f32(y)[to] = at < 0 ? without(h, w) : pare_f32(x)[plane + at];
+                else if (at >= 0)
+                    pare_f32(&n->in[0]->grad)[plane + at] += gy[to];
             }
     }
     return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c;
+    return regions(n, false, err);
+}
+
+/* Of X; regions are rounded to elements and have none. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c;
+    return n->in[0]->grad.data && n->out[0]->grad.data ? regions(n, true, err) : 0;
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -112,6 +137,7 @@ const struct pare_op pare_op_max_roi_pool = {
     .attr_size = sizeof(struct max_roi_pool),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .settings = 0x2,
 };

@@ -117,15 +117,44 @@ static float pool(const float *x, const struct span *s, const int64_t *bin, bool
     return (float)(max ? best : sum / (double)count);
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
+/* The other way: each sample's corners get their part of gy, or the largest of all corners does. */
+static void pool_back(const float *x, float *gx, const struct span *s, const int64_t *bin, bool max,
+                      float gy)
+{
+    double best = -INFINITY, weight = 0, count = (double)(s[0].samples * s[1].samples);
+    int64_t at = -1;
+
+    for (int64_t i = 0; i < s[0].samples; i++)
+        for (int64_t j = 0; j < s[1].samples; j++) {
+            int64_t h[2], w[2];
+            double wh[2], ww[2];
+            bool in = corners(&s[0], bin[0], i, h, wh) && corners(&s[1], bin[1], j, w, ww);
+
+            if (!in && best < 0)
+                best = 0, at = -1;
+            for (int k = 0; k < 4 && in; k++) {
+                int64_t from = h[k / 2] * s[1].size + w[k % 2];
+                double part = wh[k / 2] * ww[k % 2];
+
+                if (!max)
+                    gx[from] += (float)((double)gy * part / count);
+                else if (part * (double)x[from] > best)
+                    best = part * (double)x[from], at = from, weight = part;
+            }
+        }
+    if (max && at >= 0)
+        gx[at] += (float)((double)gy * weight);
+}
+
+/* All regions, to Y or from its gradient. */
+static int regions(struct pare_node *n, bool back, struct pare_err *err)
 {
     const struct roi_align *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    const float *roi = pare_f32(&n->in[1]->t);
-    int64_t C = x->dim[1], plane = x->dim[2] * x->dim[3], bins = y->dim[2] * y->dim[3];
-    float *out = pare_f32(y);
+    const float *roi = pare_f32(&n->in[1]->t), *gy = pare_f32(&n->out[0]->grad);
+    int64_t C = x->dim[1], plane = x->dim[2] * x->dim[3], bins = y->dim[2] * y->dim[3], at = 0;
+    bool max = a->mode[0] == 'm';
 
-    (void)ctx;
     for (int64_t r = 0; r < y->dim[0] && C; r++, roi += 4) {
         int64_t image = pare_i64(&n->in[2]->t)[r];
         struct span s[2];
@@ -136,13 +165,30 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
         PARE_TRY(find_span(n, (double)roi[1], (double)roi[3], 2, &s[0], err));
         PARE_TRY(find_span(n, (double)roi[0], (double)roi[2], 3, &s[1], err));
         for (int64_t c = 0; c < C; c++)
-            for (int64_t b = 0; b < bins; b++) {
-                int64_t bin[2] = { b / y->dim[3], b % y->dim[3] };
+            for (int64_t b = 0; b < bins; b++, at++) {
+                int64_t bin[2] = { b / y->dim[3], b % y->dim[3] }, from = (image * C + c) * plane;
 
-                *out++ = pool(pare_f32(x) + (image * C + c) * plane, s, bin, a->mode[0] == 'm');
+                if (back)
+                    pool_back(pare_f32(x) + from, pare_f32(&n->in[0]->grad) + from, s, bin, max,
+                              gy[at]);
+                else
+                    pare_f32(y)[at] = pool(pare_f32(x) + from, s, bin, max);
             }
     }
     return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c;
+    return regions(n, false, err);
+}
+
+/* Of X; where the regions are is taken as given. */
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    (void)c;
+    return n->in[0]->grad.data && n->out[0]->grad.data ? regions(n, true, err) : 0;
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -165,6 +211,7 @@ const struct pare_op pare_op_roi_align = {
     .attr_size = sizeof(struct roi_align),
     .infer = infer,
     .forward = forward,
+    .backward = backward,
     .ties = ties,
     .settings = 0x6,
 };

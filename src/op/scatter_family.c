@@ -139,7 +139,7 @@ int pare_scatter_forward(struct pare_node *n, struct pare_ctx *c, struct pare_er
     return 0;
 }
 
-/* Where an update replaces, the last one at a place counts, and what it replaced has no gradient. */
+/* Where an update replaces, the last one at a place counts; what it replaced has no gradient. */
 static void back_replaced(struct pare_node *n, const struct pare_scattered *s, bool *taken)
 {
     const float *gy = pare_f32(&n->out[0]->grad);

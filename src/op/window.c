@@ -299,6 +299,18 @@ void pare_window_span(const struct pare_window *w, int axis, int64_t k, int64_t 
         *hi = *lo;
 }
 
+bool pare_window_meets(const struct pare_window *w)
+{
+    for (int i = 0; i < w->nd; i++)
+        for (int64_t o = 0; o < w->out[i]; o++) {
+            int64_t start = o * w->stride[i] - w->pad_begin[i], d = w->dilation[i];
+
+            if (least(steps(w->in[i] - start, d), w->kernel[i]) <= steps(-start, d))
+                return false;
+        }
+    return true;
+}
+
 /* Start and taps of the current output along one axis. */
 static void pool_axis(struct pare_pool *p, int i)
 {

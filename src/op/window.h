@@ -93,6 +93,9 @@ void pare_window_3d(struct pare_window *w);
 /* Of tap k along an axis: the outputs [*lo, *hi) for which it is not in the padding. */
 void pare_window_span(const struct pare_window *w, int axis, int64_t k, int64_t *lo, int64_t *hi);
 
+/* Does every window have a tap that is not padding?  Large dilations can step over the input. */
+bool pare_window_meets(const struct pare_window *w);
+
 /* Walks the outputs of a pool in order, and for each says where its window starts in its input
  * plane and which taps [lo, hi) are not padding:
  *     for (pare_pool_start(&p, &w), i = 0; i < total; i++, pare_pool_next(&p))

@@ -2,15 +2,19 @@
  *
  * One after the other, each at the lowest offset where it meets no buffer that is alive at the
  * same time.  The order decides how well they fit: several are tried, each a few times over with
- * what ended on top put first, and the best is kept.  Views and in-place results use the memory
- * of their source.
+ * what ended on top put first, and the best is improved by moving single buffers.  Views and
+ * in-place results use the memory of their source.
  */
 #include "plan.h"
 
 #include <stdlib.h>
 
+#include "../base/rng.h"
+
 #define ALIGN 64
-#define TRIES 8
+#define TRIES 8         /* of each order */
+#define MOVES 200       /* of single buffers in the best one, ... */
+#define WORK 20000000   /* ... fewer when there are many: moves times buffers squared */
 
 static struct pare_buf *root_of(struct pare_buf *b)
 {
@@ -173,52 +177,84 @@ static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int
     return top;
 }
 
-/* What reaches the top comes first in the next try; false when it does already. */
-static bool promote(struct pare_buf **order, struct pare_buf **spare, int n, size_t top)
+/* A search for a good order. */
+struct search {
+    struct pare_buf **order, **best, **spare;   /* the one to try; the best so far */
+    int n;
+    size_t least, bound;                        /* bytes with the best; what no order goes below */
+};
+
+static void copy(const struct search *s, struct pare_buf **to, struct pare_buf *const *from)
 {
-    int first = 0, last = n;
+    if (s->n)
+        memcpy(to, from, (size_t)s->n * sizeof(*to));
+}
+
+/* Keeps the order when it is as good as the best; returns the bytes it needs. */
+static size_t try_order(struct search *s)
+{
+    size_t top = place(s->order, s->spare, s->n);
+
+    if (top <= s->least) {
+        s->least = top;
+        copy(s, s->best, s->order);
+    }
+    return top;
+}
+
+/* What reaches the top comes first in the next try; false when it does already. */
+static bool promote(struct search *s, size_t top)
+{
+    int first = 0, last = s->n;
     bool moved = false;
 
-    for (int i = n - 1; i >= 0; i--)
-        if (order[i]->offset + rounded(order[i]->bytes) != top)
-            spare[--last] = order[i];
-    for (int i = 0; i < n; i++)
-        if (order[i]->offset + rounded(order[i]->bytes) == top) {
+    for (int i = s->n - 1; i >= 0; i--)
+        if (s->order[i]->offset + rounded(s->order[i]->bytes) != top)
+            s->spare[--last] = s->order[i];
+    for (int i = 0; i < s->n; i++)
+        if (s->order[i]->offset + rounded(s->order[i]->bytes) == top) {
             moved |= i != first;
-            spare[first++] = order[i];
+            s->spare[first++] = s->order[i];
         }
-    if (n)
-        memcpy(order, spare, (size_t)n * sizeof(*order));
+    copy(s, s->order, s->spare);
     return moved;
 }
 
+/* The best order, with one buffer elsewhere. */
+static void move_one(struct search *s, struct pare_rng *r)
+{
+    int from = (int)pare_rng_below(r, (uint64_t)s->n), to = (int)pare_rng_below(r, (uint64_t)s->n);
+    struct pare_buf *b;
+
+    copy(s, s->order, s->best);
+    b = s->order[from];
+    memmove(s->order + from, s->order + from + 1, (size_t)(s->n - 1 - from) * sizeof(*s->order));
+    memmove(s->order + to + 1, s->order + to, (size_t)(s->n - 1 - to) * sizeof(*s->order));
+    s->order[to] = b;
+}
+
 /* Offsets for all roots; returns the bytes that they take. */
-static size_t place_best(struct pare_buf *const *roots, struct pare_buf **work, size_t *best,
-                         int n, size_t bound)
+static size_t place_best(struct pare_buf *const *roots, struct search *s)
 {
     static int (*const orders[])(const void *, const void *) = { by_size, by_area, by_age,
                                                                  by_birth };
-    struct pare_buf **order = work, **placed = work + n;
-    size_t least = SIZE_MAX;
+    struct pare_rng r;
 
-    for (size_t k = 0; k < sizeof(orders) / sizeof(*orders) && least > bound; k++) {
+    s->least = SIZE_MAX;
+    for (size_t k = 0; k < sizeof(orders) / sizeof(*orders); k++) {
         bool more = true;
 
-        if (n)
-            memcpy(order, roots, (size_t)n * sizeof(*order));
-        qsort(order, (size_t)n, sizeof(*order), orders[k]);
-        for (int tries = 0; tries < TRIES && more && least > bound; tries++) {
-            size_t top = place(order, placed, n);
-
-            for (int i = 0; i < n && top < least; i++)
-                best[i] = roots[i]->offset;
-            least = top < least ? top : least;
-            more = promote(order, placed, n, top);
-        }
+        copy(s, s->order, roots);
+        qsort(s->order, (size_t)s->n, sizeof(*s->order), orders[k]);
+        for (int tries = 0; tries < TRIES && more && s->least > s->bound; tries++)
+            more = promote(s, try_order(s));
     }
-    for (int i = 0; i < n; i++)
-        roots[i]->offset = best[i];
-    return least;
+    pare_rng_init(&r, 1);
+    for (int i = 0; i < MOVES && (int64_t)i * s->n * s->n < WORK && s->least > s->bound; i++) {
+        move_one(s, &r);
+        try_order(s);
+    }
+    return place(s->best, s->spare, s->n);
 }
 
 /* The most bytes alive at any one step: what no placement can go below. */
@@ -297,16 +333,18 @@ int pare_plan_place(struct pare_plan *p, struct pare_err *err)
 {
     size_t count = (size_t)p->n_bufs;
     struct pare_buf **roots = pare_alloc(p->scratch, count, sizeof(*roots));
-    struct pare_buf **work = pare_alloc(p->scratch, 2 * count, sizeof(*work));
-    size_t *best = pare_alloc(p->scratch, count, sizeof(*best));
-    int n;
+    struct search s = {
+        .order = pare_alloc(p->scratch, count, sizeof(*s.order)),
+        .best = pare_alloc(p->scratch, count, sizeof(*s.best)),
+        .spare = pare_alloc(p->scratch, count, sizeof(*s.spare)),
+    };
 
-    if (!roots || !work || !best)
+    if (!roots || !s.order || !s.best || !s.spare)
         return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
     lifetimes(p);
-    n = list_roots(p, roots);
-    p->needed_bytes = most_alive(p, roots, n);
-    p->memory_bytes = place_best(roots, work, best, n, p->needed_bytes);
+    s.n = list_roots(p, roots);
+    s.bound = p->needed_bytes = most_alive(p, roots, s.n);
+    p->memory_bytes = place_best(roots, &s);
     p->memory = pare_alloc_raw(p->arena, p->memory_bytes, 1);
     if (!p->memory)
         return pare_fail(err, PARE_ENOMEM, "no memory for activations (%zu bytes)",

@@ -264,6 +264,8 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err)
 {
     float clip = clip_of(o), scale;
 
+    if (o->step < 0 || o->step == INT64_MAX)
+        return pare_fail(err, PARE_EFORMAT, "%lld updates done is not a count", (long long)o->step);
     PARE_TRY(norm_scale(o, &scale, err));
     o->step++;
 #pragma omp parallel for num_threads(o->o.threads) schedule(static, 1) if (o->n_chunks > 1)

@@ -26,7 +26,7 @@ static const struct pare_opt opts[] = {
     PARE_NUMBER(struct conf, eps, "added to the divisor", 1e-8, 0, 1e30),
     PARE_NUMBER(struct conf, weight_decay, "times the weight, added to the gradient", 0, 0, 1e30),
     PARE_NUMBER(struct conf, momentum, "how much of the last update stays", 0, 0, 1e30),
-    PARE_FLAG(struct conf, centered, "divide by the deviation instead of the mean square's root", 0),
+    PARE_FLAG(struct conf, centered, "divide by the deviation, not the mean square's root", 0),
     PARE_OPT_END
 };
 /* clang-format on */

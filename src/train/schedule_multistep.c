@@ -1,4 +1,4 @@
-/* schedule_multistep.c - the learning rate drops at given epochs: base gamma^(how many are past). */
+/* schedule_multistep.c - the learning rate drops at given epochs: base gamma^(how many passed). */
 #include "schedule.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
 #include "trainer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../base/arena.h"
@@ -224,7 +225,8 @@ static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
     if (!rc)
         return pare_fail(err, PARE_ELIMIT, "%s, though all nodes are finite", what);
     if (rc == PARE_ELIMIT && strlen(err->msg) < sizeof(err->msg) - 80)
-        strcat(err->msg, "; try a smaller learning rate, or clip gradients");
+        snprintf(err->msg + strlen(err->msg), sizeof(err->msg) - strlen(err->msg),
+                 "; try a smaller learning rate, or clip gradients");
     return pare_at(err, rc, "%s", what);
 }
 

@@ -58,7 +58,9 @@ def files(build, name):
         return os.path.join(folder, "digits.onnx"), [
             (os.path.join(folder, "sample.npz"), os.path.join(folder, "sample_logits.npz"))]
     folder = os.path.join(build, "models")
-    sh(sys.executable, os.path.join(ROOT, "tools", "export_models.py"), folder, "--one", name)
+    # On a machine that is busy otherwise, PyTorch's threads must not spin waiting for each other.
+    sh(sys.executable, os.path.join(ROOT, "tools", "export_models.py"), folder, "--one", name,
+       GOMP_SPINCOUNT="10000")
     base = os.path.join(folder, name)
     return base + ".onnx", [(f"{base}.x{n}.npz", f"{base}.y{n}.npz") for n in (1, 2)]
 

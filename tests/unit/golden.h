@@ -8,8 +8,8 @@
  *     net_close(&t);
  *
  * tests/golden/<net>.npz has, under these names: the input x<i>, its result y<i> and the gradient
- * gy<i> of that, for each batch i; the parameters; grad.<name> of all; after.<name> of what training
- * changed; and eval.<...> without training.  tools/golden.py writes it.
+ * gy<i> of that, for each batch i; the parameters; grad.<name> of all; after.<name> of what
+ * training changed; and eval.<...> without training.  tools/golden.py writes it.
  */
 #ifndef PARE_TESTS_GOLDEN_H
 #define PARE_TESTS_GOLDEN_H

@@ -7,7 +7,7 @@
 #ifndef PARE_TEST_RANDOM_GRAPH_H
 #define PARE_TEST_RANDOM_GRAPH_H
 
-#include "build.h"
+#include "make_model.h"
 
 #include <math.h>
 

@@ -26,8 +26,8 @@ static inline void rg_pool(struct rg *g)
     for (int i = 0; i < nd; i++) {
         int64_t ext, room;
 
-        if (!max)
-            w.d[i] = 1;
+        if (!max || v.dim[i + 2] < 2)
+            w.d[i] = 1;         /* or a window could meet nothing but padding */
         if (w.pads[i] >= w.k[i])
             w.pads[i] = w.k[i] - 1;
         if (w.pads[nd + i] >= w.k[i])

@@ -2,7 +2,7 @@
 #ifndef PARE_TEST_SMALL_CNN_H
 #define PARE_TEST_SMALL_CNN_H
 
-#include "build.h"
+#include "make_model.h"
 
 #include "base/rng.h"
 

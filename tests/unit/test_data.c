@@ -473,6 +473,15 @@ static void what_is_no_set_is_said(void **state)
     open_bad(&r, ":digits", "train", "crop=1,2,3", "option 'crop' has 3 numbers");
     open_bad(&r, ":digits", "train", "std=0", "option 'std' is 0");
     open_bad(&r, ":digits", "train", "resize=65536", "more than");
+    assert_int_equal(pare_data_open("digits", "train", &(struct pare_data_opts){ .limit = 5 },
+                                    &r.data, &r.err),
+                     0);
+    assert_int_equal(r.data->n, 5);
+    assert_int_equal(r.data->opts.batch, 64);
+    pare_data_free(r.data);
+    assert_int_equal(pare_data_open("digits", "train", &(struct pare_data_opts){ .pad = -1 },
+                                    &r.data, &r.err),
+                     PARE_ECONFIG);
     end(&r);
 }
 

@@ -388,6 +388,61 @@ static void group_norms(void **state)
     }
 }
 
+/* ---- reading between elements --------------------------------------------------------------- */
+
+/* Places of an image of (3, 4), inside, near the border and outside, all between elements. */
+static void grid_sample(void **state)
+{
+    static const char *const attrs[] = {
+        "mode=linear;padding_mode=zeros",      "mode=linear;padding_mode=border",
+        "mode=linear;padding_mode=reflection", "mode=linear;padding_mode=zeros;align_corners=1",
+        "mode=cubic;padding_mode=zeros",       "mode=cubic;padding_mode=reflection",
+        "mode=nearest;padding_mode=border",    "mode=linear;padding_mode=reflection;align_corners=1",
+    };
+    static const double place[] = { 0.7, 1.3, 2.4, 0.3, 1.3, -0.7, 3.3, 2.3, -2.3, 4.7, 6.4, -4.2 };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(attrs); i++) {
+        bool centres = strstr(attrs[i], "align_corners") != NULL;
+        double grid[COUNT(place)];
+        struct one_op f;
+
+        for (size_t k = 0; k < COUNT(place); k++) {
+            double size = k % 2 ? 3 : 4;
+
+            grid[k] = centres ? 2 * place[k] / (size - 1) - 1 : (2 * place[k] + 1) / size - 1;
+        }
+        op_begin(&f, "GridSample", 20);
+        set(&f, attrs[i]);
+        grad_in(&f, "1,2,3,4", -1, 1);
+        op_in(&f, PARE_F32, "1,2,3,2", grid);
+        grad_check(&f);
+    }
+}
+
+static void roi_align(void **state)
+{
+    static const char *const attrs[] = {
+        "output_height=2;output_width=3;sampling_ratio=2",
+        "output_height=2;output_width=2;spatial_scale=0.5",
+        "output_height=2;output_width=2;mode=max;sampling_ratio=2",
+        "output_height=1;output_width=2;mode=max;coordinate_transformation_mode=output_half_pixel",
+    };
+    struct grad_opts o = { .skip = 2 };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(attrs); i++) {
+        struct one_op f;
+
+        op_begin(&f, "RoiAlign", 16);
+        set(&f, attrs[i]);
+        grad_in_distinct(&f, "2,1,4,5", 0.3);
+        op_in(&f, PARE_F32, "3,4", LIST(0.2, 0.4, 3.1, 3.7, 1, 1, 4.3, 2.9, -1, -2, 8, 9));
+        op_in(&f, PARE_I64, "3", LIST(1, 0, 1));
+        grad_check_with(&f, &o);
+    }
+}
+
 /* ---- Dropout ------------------------------------------------------------------------------- */
 
 static void dropout_grad(void **state)
@@ -515,6 +570,8 @@ int main(void)
         cmocka_unit_test(layer_norm),
         cmocka_unit_test(layer_norm_mean_only),
         cmocka_unit_test(group_norms),
+        cmocka_unit_test(grid_sample),
+        cmocka_unit_test(roi_align),
         cmocka_unit_test(dropout_grad),
         cmocka_unit_test(dropout_in_training),
         cmocka_unit_test(dropout_remembers),

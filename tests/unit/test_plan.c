@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 #include "tensor/compare.h"
 
-enum { OUTPUTS = RG_VALUES + 2 };
+enum { OUTPUTS = RG_VALUES + 2, KERNELS = 64 };
 
 struct trial {
     uint64_t seed;
@@ -18,12 +18,13 @@ struct trial {
     struct pare_model *model;
     int n_out;
     struct pare_tensor in[2][RG_INPUTS], want[2][OUTPUTS];      /* two sets of data */
+    bool uses[KERNELS];                                         /* kernels of the plans so far */
 };
 
 static struct {
     double excess;      /* the largest memory_bytes / needed_bytes */
     uint64_t seed;
-    int steps, kernels[32];
+    int steps, kernels[KERNELS];
 } seen;
 
 static void failed(const struct trial *t, const char *how, const char *what)
@@ -69,7 +70,10 @@ static void note_plan(struct trial *t, const struct pare_plan *p, const char *ho
 
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; pare_kernels[k]; k++)
-            seen.kernels[k] += p->step[i]->kernel == pare_kernels[k];
+            if (p->step[i]->kernel == pare_kernels[k]) {
+                t->uses[k] = true;
+                seen.kernels[k]++;
+            }
     seen.steps += p->n_steps;
     if (excess > seen.excess) {
         seen.excess = excess;
@@ -89,10 +93,11 @@ static void check_plan(struct trial *t, int threads, const char *const *without)
     struct pare_tensor out[OUTPUTS], first[OUTPUTS];
     struct pare_plan *p;
     struct pare_err err;
-    char how[64];
+    char how[96];
 
-    snprintf(how, sizeof(how), "%d thread%s%s%s", threads, threads > 1 ? "s" : "",
-             without ? " without " : "", without ? without[0] : "");
+    snprintf(how, sizeof(how), "%d thread%s%s%s%s", threads, threads > 1 ? "s" : "",
+             without ? " without " : "", without ? without[0] : "",
+             without && without[1] ? " and others" : "");
     if (pare_plan_new_without(t->model, &o, without, &p, &err))
         failed(t, how, err.msg);
     note_plan(t, p, how);
@@ -145,12 +150,34 @@ static void dump(const struct build *b, const char *path)
     fclose(f);
 }
 
+/* Without one of the kernels, and with no other than it. */
+static void check_variants(struct trial *t, int kernels)
+{
+    const char *without[KERNELS + 1];
+    int n = 0, one = 0, left = 0;
+
+    for (int k = 0; k < kernels; k++)
+        n += t->uses[k];
+    if (!n)
+        return;
+    for (int skip = (int)(t->seed % (uint64_t)n); !t->uses[one] || skip > 0; one++)
+        skip -= t->uses[one];
+    without[0] = pare_kernels[one]->name;
+    without[1] = NULL;
+    check_plan(t, 1, without);
+    for (int k = 0; k < kernels; k++)
+        if (k != one)
+            without[left++] = pare_kernels[k]->name;
+    without[left] = NULL;
+    check_plan(t, 1, without);
+}
+
 static void check_graph(uint64_t seed, int kernels)
 {
     static struct trial t;
     struct pare_mark m = pare_mark(pool);
-    const char *without[] = { pare_kernels[seed % (uint64_t)kernels]->name, NULL };
 
+    memset(&t, 0, sizeof(t));
     t.seed = seed;
     rg_make(&t.graph, seed);
     if (getenv("PARE_DUMP"))
@@ -159,7 +186,7 @@ static void check_graph(uint64_t seed, int kernels)
     reference(&t);
     check_plan(&t, 1, NULL);
     check_plan(&t, 2, NULL);
-    check_plan(&t, 1, without);
+    check_variants(&t, kernels);
     pare_model_free(t.model);
     pare_reset(pool, m);
 }
@@ -179,6 +206,7 @@ static void random_graphs(void **state)
     (void)state;
     while (pare_kernels[kernels])
         kernels++;
+    assert_true(kernels < KERNELS);
     for (uint64_t seed = first; seed < first + count; seed++) {
         if (getenv("PARE_SEED"))
             fprintf(stderr, "%llu\n", (unsigned long long)seed);

@@ -2,7 +2,7 @@
  *
  * Every model runs several times in one plan, with data that lead to other sizes.
  */
-#include "build.h"
+#include "make_model.h"
 
 #include "plan/plan.h"
 

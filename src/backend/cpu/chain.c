@@ -101,7 +101,7 @@ static bool fits_split(struct operand *o, const struct pare_tensor *y, int k)
 
 static bool fits_block(struct operand *o, const struct pare_tensor *y, int block)
 {
-    o->full = pare_same_shape(&o->shape, y) && o->value;
+    o->full = o->value && pare_same_shape(&o->value->t, y);     /* the rank, too: see fill_step */
     o->scalar = pare_numel(&o->shape) == 1;
     o->channel = !o->full && !o->scalar && o->shape.dim[1] == y->dim[1] &&
                  (o->shape.dim[0] == 1 || o->shape.dim[0] == y->dim[0]) &&

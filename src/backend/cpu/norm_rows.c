@@ -1,4 +1,4 @@
-/* norm_rows.c - LayerNormalization over the last axis: the operator, or what exporters write for it.
+/* norm_rows.c - LayerNormalization over the last axis: the operator, or spelled out.
  *
  * Before operator set 17 there is no such operator, and exporters spell it out:
  *     m = ReduceMean(x)   d = x - m   v = ReduceMean(Pow(d, 2))   Div(d, Sqrt(v + eps))

@@ -37,7 +37,7 @@ static bool read_window(const struct pare_node *n, struct pool *p)
     p->max = !strcmp(n->type, "MaxPool");
     if (!p->max && strcmp(n->type, "AveragePool"))
         return false;
-    if (pare_pool_window(n, &p->w, &err))
+    if (pare_pool_window(n, &p->w, &err) || (p->max && !pare_window_meets(&p->w)))
         return false;
     p->count_pad = !p->max && pare_pool_counts_pad(n);
     pare_window_3d(&p->w);

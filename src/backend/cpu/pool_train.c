@@ -35,7 +35,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     y = &n->out[0]->t;
     p = pare_alloc(v->backend->arena, 1, sizeof(*p));
     if (!p || pare_block_of(v, n->in[0]) == 1 || !pare_numel(y) || !pare_numel(x) ||
-        (!global && pare_pool_window(n, &p->w, &err)) || !pare_step_lists(s, v, 1, 1, 0))
+        (!global && pare_pool_window(n, &p->w, &err)) ||
+        (max && !pare_window_meets(&p->w)) || !pare_step_lists(s, v, 1, 1, 0))
         return false;
     p->block = pare_block_of(v, n->in[0]);
     p->max = max;
@@ -99,16 +100,10 @@ PARE_SIMD static void larger(const float *v, int32_t at, int b, float *best, int
 static void max_window(const struct pool *p, const struct window *t, const float *x, float *y,
                        int32_t *from)
 {
-    bool empty = t->lo[0] == t->hi[0] || t->lo[1] == t->hi[1] || t->lo[2] == t->hi[2];
-    int32_t first = empty ? -1 : (int32_t)position(&p->w, t, t->lo[0], t->lo[1], t->lo[2]);
+    int32_t first = (int32_t)position(&p->w, t, t->lo[0], t->lo[1], t->lo[2]);
 
     for (int k = 0; k < p->block; k++)
         from[k] = first;
-    if (empty) {                    /* dilation stepped over the whole input */
-        for (int k = 0; k < p->block; k++)
-            y[k] = -INFINITY;
-        return;
-    }
     memcpy(y, x + (int64_t)first * p->block, (size_t)p->block * sizeof(*y));
     for (int64_t d = t->lo[0]; d < t->hi[0]; d++)
         for (int64_t h = t->lo[1]; h < t->hi[1]; h++)
@@ -227,8 +222,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         else if (!p->max)
             each_window(p, in, out, NULL, true);
         for (int64_t k = 0; p->max && k < p->out_space * p->block; k++)
-            if (from[k] >= 0)
-                in[(int64_t)from[k] * p->block + k % p->block] += out[k];
+            in[(int64_t)from[k] * p->block + k % p->block] += out[k];
     }
     return 0;
 }

@@ -1,5 +1,5 @@
-/* digits.c - the set inside the library: 1,797 handwritten digits of 8 x 8 pixels. */
-#include "digits.h"
+/* embedded_digits.c - the set inside the library: 1,797 handwritten digits of 8 x 8 pixels. */
+#include "embedded.h"
 #include "source.h"
 
 static const char *const names[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
@@ -19,7 +19,7 @@ static int open_digits(struct pare_data *d, const char *path, struct pare_err *e
     return pare_data_arrays(d, &x, &y, err);
 }
 
-const struct pare_source pare_source_digits = {
+const struct pare_source pare_source_embedded_digits = {
     .name = "digits",
     .help = "handwritten digits, (1, 8, 8): 1437 for training, 360 for testing; built in",
     .by_name = true,

@@ -1,4 +1,4 @@
-/* digits.c - read handwritten digits with a trained network: a whole program on <pare/pare.h>.
+/* read_digits.c - read handwritten digits with a trained network: a whole program on <pare/pare.h>.
  *
  * usage: digits MODEL.onnx IMAGES LABELS
  * IMAGES and LABELS are IDX files as MNIST's, not compressed.  Shows a few pictures, then says how

@@ -1,6 +1,6 @@
-/* digits.h - the files of data/digits, which the build turns into C. */
-#ifndef PARE_DATA_DIGITS_H
-#define PARE_DATA_DIGITS_H
+/* embedded.h - the files of data/digits, which the build turns into C. */
+#ifndef PARE_DATA_EMBEDDED_H
+#define PARE_DATA_EMBEDDED_H
 
 #include <stddef.h>
 
