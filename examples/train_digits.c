@@ -16,7 +16,7 @@ static bool say(void *user, const struct pare_learned *r)
     (void)user;
     printf("epoch %2d  loss %.4f  validated %.2f %%\n", (int)r->epoch + 1, r->loss,
            100 * r->valid_accuracy);
-    return true;                /* go on */
+    return true; /* go on */
 }
 
 /* What pare_learn_run() does, in the open. */
@@ -30,7 +30,7 @@ static int own_loop(struct pare_learn *l, struct pare_err *err)
         for (;;) {
             PARE_TRY(pare_learn_next(l, &x, &y, err));
             if (!x.data)
-                break;          /* the epoch's end */
+                break; /* the epoch's end */
             PARE_TRY(pare_learn_forward(l, &x, &out, err));
             PARE_TRY(pare_learn_loss(l, &y, &loss, err));
             PARE_TRY(pare_learn_backward(l, err));

@@ -49,7 +49,7 @@ FNR == 1 {
         complain("there is another " name ": " seen[name])
     seen[name] = FILENAME
     inside = start = 0
-    limit = FILENAME ~ /^include\// ? 250 : 600
+    limit = FILENAME ~ /^include\// ? 300 : FILENAME ~ /^tests\// ? 650 : 600
     library = FILENAME ~ /^src\// && FILENAME !~ /^src\/cli\//
 }
 FNR == limit + 1 { complain("more than " limit " lines") }

@@ -53,8 +53,8 @@ enum pare_code {
 };
 
 struct pare_err {
-    int code;               /* PARE_OK or one of PARE_E... */
-    char msg[512];          /* what went wrong, where, and what was expected */
+    int code;      /* PARE_OK or one of PARE_E... */
+    char msg[512]; /* what went wrong, where, and what was expected */
 };
 
 /* Record an error and return its code, so that callers can write
@@ -69,11 +69,11 @@ PARE_API const char *pare_code_text(int code);
 
 /* For functions that own nothing but arena memory.  A function that owns a FILE, a lock or a
  * handle uses `goto out` instead, and never both. */
-#define PARE_TRY(call)                 \
-    do {                               \
-        int pare_rc_ = (call);         \
-        if (pare_rc_)                  \
-            return pare_rc_;           \
+#define PARE_TRY(call)         \
+    do {                       \
+        int pare_rc_ = (call); \
+        if (pare_rc_)          \
+            return pare_rc_;   \
     } while (0)
 
 /* ---- memory --------------------------------------------------------------- */
@@ -85,12 +85,12 @@ struct pare_mark {
     size_t used;
 };
 
-PARE_API struct pare_arena *pare_arena_new(size_t block_bytes);  /* NULL when out of memory */
-PARE_API void pare_arena_free(struct pare_arena *a);             /* NULL is fine */
-PARE_API void *pare_alloc(struct pare_arena *a, size_t n, size_t size); /* zeroed, 64-aligned */
+PARE_API struct pare_arena *pare_arena_new(size_t block_bytes); /* NULL when out of memory */
+PARE_API void pare_arena_free(struct pare_arena *a);            /* NULL is fine */
+PARE_API void *pare_alloc(struct pare_arena *a, size_t n, size_t size);     /* zeroed, 64-aligned */
 PARE_API void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size); /* not zeroed */
 PARE_API struct pare_mark pare_mark(const struct pare_arena *a);
-PARE_API void pare_reset(struct pare_arena *a, struct pare_mark m);    /* drop all since m */
+PARE_API void pare_reset(struct pare_arena *a, struct pare_mark m); /* drop all since m */
 
 /* ---- tensors -------------------------------------------------------------- */
 
@@ -106,19 +106,19 @@ enum pare_dtype {
     PARE_I16 = 5,
     PARE_I32 = 6,
     PARE_I64 = 7,
-    PARE_STR = 8,       /* elements are struct pare_str */
-    PARE_BOOL = 9,      /* one byte, 0 or 1 */
+    PARE_STR = 8,  /* elements are struct pare_str */
+    PARE_BOOL = 9, /* one byte, 0 or 1 */
     PARE_F16 = 10,
     PARE_F64 = 11,
     PARE_U32 = 12,
     PARE_U64 = 13,
     PARE_BF16 = 16,
-    PARE_U4 = 21,       /* in memory one byte an element; packed only in files */
+    PARE_U4 = 21, /* in memory one byte an element; packed only in files */
     PARE_I4 = 22,
 };
 
 struct pare_str {
-    const char *s;      /* not terminated by a zero */
+    const char *s; /* not terminated by a zero */
     size_t len;
 };
 
@@ -133,12 +133,18 @@ struct pare_tensor {
 /* Fill in t and take zeroed memory for it from the arena. */
 PARE_API int pare_tensor_new(struct pare_arena *a, struct pare_tensor *t, enum pare_dtype dtype,
                              int rank, const int64_t *dim, struct pare_err *err);
-PARE_API int64_t pare_numel(const struct pare_tensor *t);   /* 1 for a scalar */
-PARE_API size_t pare_dtype_size(enum pare_dtype d);         /* bytes in memory; 0 if unknown */
-PARE_API const char *pare_dtype_name(enum pare_dtype d);    /* "float32", "int64", ... */
+PARE_API int64_t pare_numel(const struct pare_tensor *t); /* 1 for a scalar */
+PARE_API size_t pare_dtype_size(enum pare_dtype d);       /* bytes in memory; 0 if unknown */
+PARE_API const char *pare_dtype_name(enum pare_dtype d);  /* "float32", "int64", ... */
 
-static inline float *pare_f32(const struct pare_tensor *t) { return (float *)t->data; }
-static inline int64_t *pare_i64(const struct pare_tensor *t) { return (int64_t *)t->data; }
+static inline float *pare_f32(const struct pare_tensor *t)
+{
+    return (float *)t->data;
+}
+static inline int64_t *pare_i64(const struct pare_tensor *t)
+{
+    return (int64_t *)t->data;
+}
 
 /* ---- models --------------------------------------------------------------- */
 
@@ -155,22 +161,22 @@ PARE_API int pare_model_parse(const void *data, size_t len, const char *dir,
 
 /* Where weights go: inside the file, or beside it in `<name>.data`. */
 struct pare_save_opts {
-    bool external;          /* write weights beside the file; forced when the file would pass 2 GB */
-    size_t external_above;  /* ... those of at least this many bytes; 0 means 1024 */
+    bool external;         /* write weights beside the file; forced when the file would pass 2 GB */
+    size_t external_above; /* ... those of at least this many bytes; 0 means 1024 */
 };
 
 /* Write to a temporary file beside `path`, sync, rename.  opts may be NULL. */
 PARE_API int pare_model_save(const struct pare_model *model, const char *path,
                              const struct pare_save_opts *opts, struct pare_err *err);
-PARE_API void pare_model_free(struct pare_model *model);    /* NULL is fine */
+PARE_API void pare_model_free(struct pare_model *model); /* NULL is fine */
 
 /* An input or output as the file declares it. */
 struct pare_io {
     const char *name;
     enum pare_dtype dtype;
-    int rank;                           /* -1 when the file does not say */
-    int64_t dim[PARE_MAX_RANK];         /* -1 where it is free */
-    const char *sym[PARE_MAX_RANK];     /* the free dimension's name, or NULL */
+    int rank;                       /* -1 when the file does not say */
+    int64_t dim[PARE_MAX_RANK];     /* -1 where it is free */
+    const char *sym[PARE_MAX_RANK]; /* the free dimension's name, or NULL */
 };
 
 PARE_API int pare_model_inputs(const struct pare_model *model, const struct pare_io **io);
@@ -181,10 +187,10 @@ PARE_API int pare_model_outputs(const struct pare_model *model, const struct par
 struct pare_plan;
 
 struct pare_plan_opts {
-    int threads;                    /* 0: all cores */
-    int64_t batch;                  /* for free first dimensions; 0 means 1 */
-    const struct pare_tensor *in;   /* shapes of the inputs in the model's order, or NULL */
-    bool reference;                 /* plain-C kernels only, no fusion: slow, for checking */
+    int threads;                  /* 0: all cores */
+    int64_t batch;                /* for free first dimensions; 0 means 1 */
+    const struct pare_tensor *in; /* shapes of the inputs in the model's order, or NULL */
+    bool reference;               /* plain-C kernels only, no fusion: slow, for checking */
 };
 
 /* Compile the model for one set of input shapes: infer, fold, fuse, lay out, place in memory.
@@ -212,8 +218,8 @@ struct pare_learn;
 
 /* What an epoch came to. */
 struct pare_learned {
-    int64_t epoch;                  /* from 0 */
-    double loss, accuracy;          /* of the items as they were learned; accuracy in [0, 1] */
+    int64_t epoch;         /* from 0 */
+    double loss, accuracy; /* of the items as they were learned; accuracy in [0, 1] */
     bool validated;
     double valid_loss, valid_accuracy;
 };
@@ -222,7 +228,7 @@ struct pare_learned {
  * "name" for a switch; 'pare help train' lists them.  The model must outlive the learner. */
 PARE_API int pare_learn_new(struct pare_model *model, const char *data, const char *settings,
                             struct pare_learn **learn, struct pare_err *err);
-PARE_API void pare_learn_free(struct pare_learn *learn);    /* NULL is fine */
+PARE_API void pare_learn_free(struct pare_learn *learn); /* NULL is fine */
 
 /* All epochs, with validation, checkpoints and so on as the settings say.  `say` is called after
  * each epoch; when it returns false, training ends there.  It may be NULL. */

@@ -37,69 +37,69 @@ struct pare_rng;
 
 /* The field at `offset` is a ... */
 enum pare_opt_type {
-    PARE_OPT_BOOL,              /* bool */
-    PARE_OPT_INT,               /* int64_t */
-    PARE_OPT_FLOAT,             /* double */
-    PARE_OPT_STR,               /* const char * */
-    PARE_OPT_INTS,              /* struct pare_ints */
-    PARE_OPT_FLOATS,            /* struct pare_floats */
-    PARE_OPT_STRS,              /* struct pare_strs */
-    PARE_OPT_TENSOR,            /* const struct pare_tensor *, NULL when absent */
-    PARE_OPT_GRAPH,             /* struct pare_graph *, NULL when absent */
+    PARE_OPT_BOOL,   /* bool */
+    PARE_OPT_INT,    /* int64_t */
+    PARE_OPT_FLOAT,  /* double */
+    PARE_OPT_STR,    /* const char * */
+    PARE_OPT_INTS,   /* struct pare_ints */
+    PARE_OPT_FLOATS, /* struct pare_floats */
+    PARE_OPT_STRS,   /* struct pare_strs */
+    PARE_OPT_TENSOR, /* const struct pare_tensor *, NULL when absent */
+    PARE_OPT_GRAPH,  /* struct pare_graph *, NULL when absent */
 };
 
 struct pare_opt {
     const char *name, *help;
     enum pare_opt_type type;
-    size_t offset;              /* where in your struct */
-    double def, min, max;       /* numbers; min and max hold for each element of a list */
-    const char *str;            /* default of a STR */
-    const char *choices;        /* "one|two|three": the values a STR may have; NULL: any */
-    bool required;              /* absent is an error */
+    size_t offset;        /* where in your struct */
+    double def, min, max; /* numbers; min and max hold for each element of a list */
+    const char *str;      /* default of a STR */
+    const char *choices;  /* "one|two|three": the values a STR may have; NULL: any */
+    bool required;        /* absent is an error */
 };
 /* clang-format off */
 #define PARE_OPT_END { .name = NULL }
 /* clang-format on */
-#define PARE_ANY (-1e300), 1e300    /* the range of a number that may be anything */
+#define PARE_ANY (-1e300), 1e300 /* the range of a number that may be anything */
 
 /* ---- the graph as an operator sees it --------------------------------------- */
 
 enum pare_value_flag {
-    PARE_V_CONST = 1,           /* an initializer, or folded: the same in every run */
-    PARE_V_INPUT = 2,           /* a graph input */
-    PARE_V_OUTPUT = 4,          /* a graph output */
-    PARE_V_PARAM = 8,           /* trained: not a constant, though no node makes it */
-    PARE_V_OWNED = 16,          /* an initializer whose memory may be written */
+    PARE_V_CONST = 1,  /* an initializer, or folded: the same in every run */
+    PARE_V_INPUT = 2,  /* a graph input */
+    PARE_V_OUTPUT = 4, /* a graph output */
+    PARE_V_PARAM = 8,  /* trained: not a constant, though no node makes it */
+    PARE_V_OWNED = 16, /* an initializer whose memory may be written */
 };
 
 struct pare_value {
     const char *name;
-    struct pare_tensor t;       /* t.data is NULL while the contents are not known */
-    struct pare_tensor grad;    /* grad.data is NULL when no gradient is wanted */
+    struct pare_tensor t;    /* t.data is NULL while the contents are not known */
+    struct pare_tensor grad; /* grad.data is NULL when no gradient is wanted */
     unsigned flags;
-    int id;                     /* index in its graph */
-    const void *raw;            /* a large constant's bytes in the file, perhaps not aligned */
-    struct pare_node *maker;    /* NULL for inputs and initializers */
+    int id;                  /* index in its graph */
+    const void *raw;         /* a large constant's bytes in the file, perhaps not aligned */
+    struct pare_node *maker; /* NULL for inputs and initializers */
 };
 
 struct pare_node {
-    const struct pare_op *op;       /* NULL: kept and saved, cannot run; `why` says why */
+    const struct pare_op *op; /* NULL: kept and saved, cannot run; `why` says why */
     const char *name, *type, *domain, *why;
-    int version;                    /* of the operator set its domain is imported with */
-    const void *attr;               /* op->attr_size bytes, filled from op->attrs */
+    int version;      /* of the operator set its domain is imported with */
+    const void *attr; /* op->attr_size bytes, filled from op->attrs */
     int n_in, n_out;
-    struct pare_value **in, **out;  /* NULL for an absent optional one */
-    int n_cap;                      /* values of the outer graph that attribute graphs use */
+    struct pare_value **in, **out; /* NULL for an absent optional one */
+    int n_cap;                     /* values of the outer graph that attribute graphs use */
     struct pare_value **cap;
-    const void *proto;              /* where it came from; only src/onnx/ looks inside */
-    int id;                         /* index in its graph */
-    void *save;                     /* op->save() bytes from forward to backward; else NULL */
+    const void *proto; /* where it came from; only src/onnx/ looks inside */
+    int id;            /* index in its graph */
+    void *save;        /* op->save() bytes from forward to backward; else NULL */
 };
 
 /* What a running operator may use. */
 struct pare_ctx {
-    struct pare_arena *scratch;     /* emptied when the callback returns */
-    struct pare_arena *results;     /* for operators that allocate their own outputs */
+    struct pare_arena *scratch; /* emptied when the callback returns */
+    struct pare_arena *results; /* for operators that allocate their own outputs */
     int threads;
 
     /* Run an attribute's graph with the values around `site`; its outputs become site's. */
@@ -109,7 +109,7 @@ struct pare_ctx {
     /* Training: BatchNormalization normalises with its batch and updates the running statistics
      * (inputs 3 and 4) in place, Dropout drops. */
     bool train;
-    struct pare_rng *rng;           /* for operators that draw; NULL outside training */
+    struct pare_rng *rng; /* for operators that draw; NULL outside training */
 };
 
 /* "Axis ax of a and axis bx of b are the same channels": whoever removes some from one must
@@ -123,24 +123,24 @@ PARE_API void pare_tie(struct pare_ties *t, const struct pare_value *a, int ax,
 #define PARE_T(dtype) (1u << (dtype))
 #define PARE_T_FLOAT PARE_T(PARE_F32)
 #define PARE_T_FLOATS (PARE_T(PARE_F32) | PARE_T(PARE_F64))
-#define PARE_T_INTS                                                                            \
-    (PARE_T(PARE_U8) | PARE_T(PARE_I8) | PARE_T(PARE_U16) | PARE_T(PARE_I16) |                 \
-     PARE_T(PARE_I32) | PARE_T(PARE_I64) | PARE_T(PARE_U32) | PARE_T(PARE_U64))
+#define PARE_T_INTS                                                                               \
+    (PARE_T(PARE_U8) | PARE_T(PARE_I8) | PARE_T(PARE_U16) | PARE_T(PARE_I16) | PARE_T(PARE_I32) | \
+     PARE_T(PARE_I64) | PARE_T(PARE_U32) | PARE_T(PARE_U64))
 #define PARE_T_NUMERIC (PARE_T_FLOATS | PARE_T_INTS)
 #define PARE_T_ALL 0u
 
 enum pare_op_flag {
-    PARE_OP_VIEW = 1,       /* output 0 has the bytes of input 0 under another shape */
-    PARE_OP_RANDOM = 2,     /* not to be folded */
-    PARE_OP_ALLOCS = 4,     /* forward() makes its outputs itself; infer may be NULL */
-    PARE_OP_SHAPES = 8,     /* reads only the shapes and types of its inputs, never the contents */
+    PARE_OP_VIEW = 1,   /* output 0 has the bytes of input 0 under another shape */
+    PARE_OP_RANDOM = 2, /* not to be folded */
+    PARE_OP_ALLOCS = 4, /* forward() makes its outputs itself; infer may be NULL */
+    PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
 };
 
 struct pare_op {
-    uint32_t abi;                   /* PARE_ABI */
-    const char *type, *doc;         /* ONNX op_type; one sentence */
-    const char *domain;             /* NULL is the standard one */
-    int since;                      /* the first opset that is handled */
+    uint32_t abi;           /* PARE_ABI */
+    const char *type, *doc; /* ONNX op_type; one sentence */
+    const char *domain;     /* NULL is the standard one */
+    int since;              /* the first opset that is handled */
 
     /* The inputs, one letter each, checked before any callback runs:
      *   T  the main type: all T's agree, and it is one of `types`
@@ -149,10 +149,10 @@ struct pare_op {
      * followed by ? when it may be absent, or (last) by * for any number, + for one or more.
      * Callbacks can rely on it: a letter without ? is never NULL. */
     const char *in;
-    uint32_t types;                 /* PARE_T(...) that forward() handles; 0 means all.  float16
+    uint32_t types;       /* PARE_T(...) that forward() handles; 0 means all.  float16
                                        and bfloat16 (and float64, where float32 is handled but
                                        float64 is not) are converted around the call. */
-    int min_out, max_out;           /* max_out -1: any number */
+    int min_out, max_out; /* max_out -1: any number */
     const struct pare_opt *attrs;
     size_t attr_size;
     unsigned flags;

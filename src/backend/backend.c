@@ -96,8 +96,7 @@ const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct
     if (!v->t.data && v->raw) {
         size_t bytes;
 
-        if (pare_tensor_size(&v->t, NULL, &bytes, err) ||
-            pare_tensor_alloc(b->arena, &v->t, err))
+        if (pare_tensor_size(&v->t, NULL, &bytes, err) || pare_tensor_alloc(b->arena, &v->t, err))
             return NULL;
         memcpy(v->t.data, v->raw, bytes);
     }

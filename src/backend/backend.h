@@ -22,34 +22,34 @@
 
 struct pare_buf {
     struct pare_value *value;
-    struct pare_tensor t;       /* logical shape; t.data is set once memory is placed */
+    struct pare_tensor t; /* logical shape; t.data is set once memory is placed */
     int block;
-    struct pare_buf *root;      /* whose memory it uses: its own, or a view's or in-place source */
-    struct pare_buf *next;      /* another buffer of the same value, in another layout */
-    int born, dies;             /* first and last step that needs its memory */
+    struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
+    struct pare_buf *next; /* another buffer of the same value, in another layout */
+    int born, dies;        /* first and last step that needs its memory */
     size_t bytes, offset;
-    bool fixed;                 /* a constant or parameter: not in the plan's memory */
-    struct pare_buf *grad;      /* training: d loss / d this, in the same layout; or NULL */
-    bool is_grad, written;      /* it is such a gradient; while planning: somebody writes it */
+    bool fixed;            /* a constant or parameter: not in the plan's memory */
+    struct pare_buf *grad; /* training: d loss / d this, in the same layout; or NULL */
+    bool is_grad, written; /* it is such a gradient; while planning: somebody writes it */
 };
 
 #define PARE_STEP_IN 8
 
 struct pare_step {
     const struct pare_kernel *kernel;
-    struct pare_node *node;         /* the operator, or the first of those fused */
-    struct pare_node **fused;       /* those behind it, in order */
+    struct pare_node *node;   /* the operator, or the first of those fused */
+    struct pare_node **fused; /* those behind it, in order */
     int n_fused;
     int n_in, n_out;
-    struct pare_value **in, **out;  /* what it reads and makes, by match(); no weights needed */
-    int *in_block, *out_block;      /* in which layouts */
-    struct pare_buf **in_buf, **out_buf;    /* by the plan, before init() */
-    int inplace;                    /* k + 1: out[0] may take in[k]'s memory if nobody else needs
+    struct pare_value **in, **out; /* what it reads and makes, by match(); no weights needed */
+    int *in_block, *out_block;     /* in which layouts */
+    struct pare_buf **in_buf, **out_buf; /* by the plan, before init() */
+    int inplace;                  /* k + 1: out[0] may take in[k]'s memory if nobody else needs
                                        it; 0: no.  run() must still work when it did not. */
-    bool *first;                    /* training, by input: back() is the first to write its
+    bool *first;                  /* training, by input: back() is the first to write its
                                        gradient, so that it assigns instead of adding */
-    void *state;                    /* the kernel's own, from backend->arena */
-    double seconds, back_seconds;   /* spent so far, when the plan is profiled */
+    void *state;                  /* the kernel's own, from backend->arena */
+    double seconds, back_seconds; /* spent so far, when the plan is profiled */
 };
 
 /* The graph while a plan is made. */
@@ -58,21 +58,21 @@ struct pare_view {
     struct pare_backend *backend;
     struct pare_uses {
         struct pare_node **node;
-        int n;                      /* counts a graph output as one more use */
-    } *use;                         /* by value id */
-    bool *taken;                    /* by node id: in a step already, or not needed */
-    int *block;                     /* by value id: layout it was first made in; 0: not made yet */
-    bool train;                     /* only kernels with back() are asked */
-    bool *learns;                   /* training, by value id: its gradient is wanted */
+        int n;    /* counts a graph output as one more use */
+    } * use;      /* by value id */
+    bool *taken;  /* by node id: in a step already, or not needed */
+    int *block;   /* by value id: layout it was first made in; 0: not made yet */
+    bool train;   /* only kernels with back() are asked */
+    bool *learns; /* training, by value id: its gradient is wanted */
 };
 
 /* What the kernels of one plan share. */
 struct pare_backend {
     struct pare_arena *arena;
-    struct pare_arena *scratch;     /* emptied after each init() */
+    struct pare_arena *scratch; /* emptied after each init() */
     int threads;
-    int block;                      /* the machine's channel block */
-    struct pare_onednn *onednn;     /* engine and stream */
+    int block;                  /* the machine's channel block */
+    struct pare_onednn *onednn; /* engine and stream */
 };
 
 struct pare_kernel {
@@ -85,7 +85,7 @@ struct pare_kernel {
     /* Once, when all buffers have memory: primitives, packed weights. */
     int (*init)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
     int (*run)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
-    void (*quit)(struct pare_step *s);      /* (optional) give back what is not arena memory */
+    void (*quit)(struct pare_step *s); /* (optional) give back what is not arena memory */
 
     /* (optional) From the gradients of the results to those of the inputs: in_buf[k]->grad, where
      * it is not NULL, is assigned (s->first[k]) or added to.  Without it the kernel is not used
@@ -93,7 +93,7 @@ struct pare_kernel {
     int (*back)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
 };
 
-extern const struct pare_kernel *const pare_kernels[];      /* ends with NULL */
+extern const struct pare_kernel *const pare_kernels[]; /* ends with NULL */
 
 /* From one layout to another; not in the list, the plan itself asks for it. */
 extern const struct pare_kernel pare_kernel_reorder;
@@ -111,8 +111,8 @@ struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_val
 bool pare_is_made(const struct pare_view *v, const struct pare_value *val);
 
 bool pare_is_const(const struct pare_value *v);
-bool pare_is_fixed(const struct pare_value *v);     /* a constant or a trained parameter */
-bool pare_is_f32(const struct pare_value *v);       /* float32 of a known shape */
+bool pare_is_fixed(const struct pare_value *v); /* a constant or a trained parameter */
+bool pare_is_f32(const struct pare_value *v);   /* float32 of a known shape */
 
 /* The layout val exists in; 1 for constants and inputs. */
 int pare_block_of(const struct pare_view *v, const struct pare_value *val);
@@ -129,7 +129,7 @@ const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct
 
 /* ---- oneDNN's side -------------------------------------------------------------- */
 
-int pare_onednn_open(struct pare_backend *b, struct pare_err *err);     /* sets onednn, block */
+int pare_onednn_open(struct pare_backend *b, struct pare_err *err); /* sets onednn, block */
 void pare_onednn_close(struct pare_backend *b);
 
 #endif

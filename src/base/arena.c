@@ -13,22 +13,22 @@
 #include <sys/mman.h>
 
 #ifdef __SANITIZE_ADDRESS__
-#define MAP_ABOVE SIZE_MAX          /* let the sanitizer see every block */
+#define MAP_ABOVE SIZE_MAX /* let the sanitizer see every block */
 #else
 #define MAP_ABOVE ((size_t)1 << 20)
 #endif
 
-#define ALIGN 64    /* one cache line; also what the SIMD kernels want */
+#define ALIGN 64 /* one cache line; also what the SIMD kernels want */
 
 struct block {
-    struct block *next;     /* older */
+    struct block *next; /* older */
     size_t cap, used;
-    unsigned char *data;    /* inside this allocation, aligned */
+    unsigned char *data; /* inside this allocation, aligned */
 };
 
 struct pare_arena {
     struct block *top;
-    struct block *spare;    /* kept by pare_rewind */
+    struct block *spare; /* kept by pare_rewind */
     size_t block_bytes;
     bool failed;
 };
@@ -131,7 +131,7 @@ void pare_rewind(struct pare_arena *a, struct pare_mark m)
         used += a->top->used;
     if (a->top)
         a->top->used = m.used;
-    if (a->spare && a->spare->cap < used) {     /* there were several: one of the size of all */
+    if (a->spare && a->spare->cap < used) { /* there were several: one of the size of all */
         block_free(a->spare);
         a->spare = new_block(a, used);
     }

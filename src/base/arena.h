@@ -15,7 +15,7 @@ void pare_rewind(struct pare_arena *a, struct pare_mark m);
 /* Has it ever run out?  For who asks functions that say no for several reasons. */
 bool pare_arena_failed(const struct pare_arena *a);
 
-size_t pare_arena_bytes(const struct pare_arena *a);    /* what it holds from the system */
+size_t pare_arena_bytes(const struct pare_arena *a); /* what it holds from the system */
 
 char *pare_strdup(struct pare_arena *a, const char *s);
 char *pare_strndup(struct pare_arena *a, const char *s, size_t n);

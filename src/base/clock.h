@@ -2,6 +2,6 @@
 #ifndef PARE_BASE_CLOCK_H
 #define PARE_BASE_CLOCK_H
 
-double pare_now(void);      /* seconds of a clock that never jumps */
+double pare_now(void); /* seconds of a clock that never jumps */
 
 #endif

@@ -38,8 +38,9 @@ const char *pare_code_text(int code)
 {
     switch (code) {
     case PARE_OK: return "ok";
-#define X(name, text) case PARE_E##name: return text;
-    PARE_ERRORS(X)
+#define X(name, text) \
+    case PARE_E##name: return text;
+        PARE_ERRORS(X)
 #undef X
     default: return "unknown error";
     }

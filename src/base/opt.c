@@ -7,10 +7,14 @@
 #include <string.h>
 
 static const char *const type_name[] = {
-    [PARE_OPT_BOOL] = "true or false", [PARE_OPT_INT] = "a whole number",
-    [PARE_OPT_FLOAT] = "a number",     [PARE_OPT_STR] = "text",
-    [PARE_OPT_INTS] = "a list of whole numbers", [PARE_OPT_FLOATS] = "a list of numbers",
-    [PARE_OPT_STRS] = "a list of texts", [PARE_OPT_TENSOR] = "a tensor",
+    [PARE_OPT_BOOL] = "true or false",
+    [PARE_OPT_INT] = "a whole number",
+    [PARE_OPT_FLOAT] = "a number",
+    [PARE_OPT_STR] = "text",
+    [PARE_OPT_INTS] = "a list of whole numbers",
+    [PARE_OPT_FLOATS] = "a list of numbers",
+    [PARE_OPT_STRS] = "a list of texts",
+    [PARE_OPT_TENSOR] = "a tensor",
     [PARE_OPT_GRAPH] = "a graph",
 };
 
@@ -165,12 +169,9 @@ static int store(const struct pare_opt *o, const struct pare_setting *s, void *i
     switch (o->type) {
     case PARE_OPT_BOOL:
     case PARE_OPT_INT:
-    case PARE_OPT_FLOAT:
-        return store_number(o, s, p, err);
-    case PARE_OPT_FLOATS:
-        return store_floats(o, s, p, a, err);
-    default:
-        break;
+    case PARE_OPT_FLOAT: return store_number(o, s, p, err);
+    case PARE_OPT_FLOATS: return store_floats(o, s, p, a, err);
+    default: break;
     }
     if (s->type != o->type)
         return wrong_type(o, err);
@@ -205,7 +206,7 @@ static void store_default(const struct pare_opt *o, void *into)
     case PARE_OPT_INT: *(int64_t *)p = (int64_t)o->def; break;
     case PARE_OPT_FLOAT: *(double *)p = o->def; break;
     case PARE_OPT_STR: *(const char **)p = o->str; break;
-    default: break;     /* lists, tensors and graphs start empty: the struct is zeroed */
+    default: break; /* lists, tensors and graphs start empty: the struct is zeroed */
     }
 }
 
@@ -275,8 +276,7 @@ int pare_opt_parse(const struct pare_opt *o, const char *text, struct pare_setti
 
     *set = (struct pare_setting){ .name = o->name, .type = o->type, .str = text };
     switch (o->type) {
-    case PARE_OPT_STR:
-        return 0;
+    case PARE_OPT_STR: return 0;
     case PARE_OPT_BOOL:
         set->num = !strcmp(text, "true") || !strcmp(text, "yes") || !strcmp(text, "1");
         if (set->num != 0 || !strcmp(text, "false") || !strcmp(text, "no") || !strcmp(text, "0"))
@@ -295,10 +295,8 @@ int pare_opt_parse(const struct pare_opt *o, const char *text, struct pare_setti
         break;
     case PARE_OPT_INTS:
     case PARE_OPT_FLOATS:
-    case PARE_OPT_STRS:
-        return parse_list(o, text, set, a, err);
-    default:
-        break;
+    case PARE_OPT_STRS: return parse_list(o, text, set, a, err);
+    default: break;
     }
     return pare_fail(err, PARE_ECONFIG, "option '%s' is '%s', must be %s", o->name, text,
                      type_name[o->type]);

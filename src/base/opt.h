@@ -28,9 +28,9 @@
 struct pare_setting {
     const char *name;
     enum pare_opt_type type;
-    double num;                     /* BOOL, FLOAT */
-    int64_t whole;                  /* INT */
-    const char *str;                /* STR */
+    double num;      /* BOOL, FLOAT */
+    int64_t whole;   /* INT */
+    const char *str; /* STR */
     struct pare_ints ints;
     struct pare_floats floats;
     struct pare_strs strs;

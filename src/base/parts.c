@@ -110,9 +110,8 @@ static int not_chosen(const struct pare_part *owner, const struct pare_part *p, 
 {
     for (int i = 0; i < n_parts; i++)
         if (p[i].into && p[i].name && owner->name && !strcmp(p[i].kind, owner->kind))
-            return pare_fail(err, PARE_ECONFIG,
-                             "option '%s' is for the %s '%s', and this is '%s'", name, owner->kind,
-                             owner->name, p[i].name);
+            return pare_fail(err, PARE_ECONFIG, "option '%s' is for the %s '%s', and this is '%s'",
+                             name, owner->kind, owner->name, p[i].name);
     return pare_fail(err, PARE_ECONFIG, "option '%s' is for the %s%s%s, which is not used", name,
                      owner->kind, owner->name ? " " : "", owner->name ? owner->name : "");
 }

@@ -10,10 +10,10 @@
 #include "opt.h"
 
 struct pare_part {
-    const char *kind;               /* "optimizer" */
-    const char *name;               /* "sgd"; NULL when there is only one of its kind */
+    const char *kind; /* "optimizer" */
+    const char *name; /* "sgd"; NULL when there is only one of its kind */
     const struct pare_opt *opts;
-    void *into;                     /* the zeroed struct to fill; NULL: not chosen */
+    void *into; /* the zeroed struct to fill; NULL: not chosen */
 };
 
 /* A setting as somebody wrote it.  "alpha" is for whoever has such an option; where two chosen

@@ -9,7 +9,7 @@
 #ifndef PARE_BASE_SIMD_H
 #define PARE_BASE_SIMD_H
 
-#if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) ||             \
+#if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || \
     !defined(__linux__)
 #define PARE_NO_CLONES 1
 #endif

@@ -21,7 +21,7 @@ struct pare_cli {
     const void *opts;         /* the command's option struct, filled in */
     const char *const *arg;   /* what is not an option */
     int n_args;
-    bool usage; /* the error is the user's: exit code 2 */
+    bool usage;               /* the error is the user's: exit code 2 */
     struct pare_given *given; /* options that belong to the command's parts */
     int n_given;
 };

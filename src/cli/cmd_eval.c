@@ -17,8 +17,8 @@ static const struct pare_opt eval_opts[] = {
       offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true },
     { "split", "which part of the set", PARE_OPT_STR, offsetof(struct eval, split), 0, PARE_ANY,
       "test", "train|val|test", false },
-    { "per-class", "a line for each class as well", PARE_OPT_BOOL,
-      offsetof(struct eval, per_class), 0, 0, 1, NULL, NULL, false },
+    { "per-class", "a line for each class as well", PARE_OPT_BOOL, offsetof(struct eval, per_class),
+      0, 0, 1, NULL, NULL, false },
     { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct eval, json), 0, 0, 1, NULL, NULL,
       false },
     PARE_OPT_END
@@ -42,9 +42,10 @@ static json_t *class_json(struct pare_arena *a, const struct pare_data *d,
     json_t *all = json_array();
 
     for (int64_t i = 0; i < e->classes; i++)
-        json_array_append_new(
-            all, json_pack("{s:o, s:I, s:I}", "class", pare_json_text(class_name(a, d, i)), "items",
-                           (json_int_t)e->count[i], "right", (json_int_t)e->right[i]));
+        json_array_append_new(all,
+                              json_pack("{s:o, s:I, s:I}", "class",
+                                        pare_json_text(class_name(a, d, i)), "items",
+                                        (json_int_t)e->count[i], "right", (json_int_t)e->right[i]));
     return all;
 }
 

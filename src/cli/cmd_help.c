@@ -105,8 +105,10 @@ static int part_rows(const struct pare_command *cmd, struct pare_table *t, struc
         if (!part[i].opts || !part[i].opts->name)
             continue;
         pare_table_row(t, "", "");
-        pare_table_row(t, pare_sprintf(a, "%s%s%s:", part[i].kind, part[i].name ? " " : "",
-                                       part[i].name ? part[i].name : ""), "");
+        pare_table_row(t,
+                       pare_sprintf(a, "%s%s%s:", part[i].kind, part[i].name ? " " : "",
+                                    part[i].name ? part[i].name : ""),
+                       "");
         for (const struct pare_opt *o = part[i].opts; o->name; o++)
             option_row(t, a, o);
     }

@@ -150,15 +150,15 @@ static int list_kernels(struct pare_cli *c, struct pare_err *err)
 }
 
 /* Tables whose entries have a name and a doc. */
-#define LIST(what, table, head)                                                        \
-    static int list_##what(struct pare_cli *c, struct pare_err *err)                   \
-    {                                                                                  \
-        struct entry e[64];                                                            \
-        int n = 0;                                                                     \
-                                                                                       \
-        for (; n < 64 && table[n]; n++)                                                \
-            e[n] = (struct entry){ table[n]->name, table[n]->doc };                    \
-        return print_entries(c, e, n, head, err);                                      \
+#define LIST(what, table, head)                                      \
+    static int list_##what(struct pare_cli *c, struct pare_err *err) \
+    {                                                                \
+        struct entry e[64];                                          \
+        int n = 0;                                                   \
+                                                                     \
+        for (; n < 64 && table[n]; n++)                              \
+            e[n] = (struct entry){ table[n]->name, table[n]->doc };  \
+        return print_entries(c, e, n, head, err);                    \
     }
 
 LIST(networks, pare_networks, "network")
@@ -182,9 +182,9 @@ static int run(struct pare_cli *c, struct pare_err *err)
     static const struct {
         const char *what;
         int (*print)(struct pare_cli *c, struct pare_err *err);
-    } lists[] = { { "commands", list_commands },     { "kernels", list_kernels },
-                  { "networks", list_networks },     { "data", list_data },
-                  { "losses", list_losses },         { "optimizers", list_optimizers },
+    } lists[] = { { "commands", list_commands },  { "kernels", list_kernels },
+                  { "networks", list_networks },  { "data", list_data },
+                  { "losses", list_losses },      { "optimizers", list_optimizers },
                   { "schedules", list_schedules } };
     const struct list *o = c->opts;
     const char *what = c->arg[0];
@@ -194,14 +194,17 @@ static int run(struct pare_cli *c, struct pare_err *err)
     for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
         if (!strcmp(what, lists[i].what))
             return lists[i].print(c, err);
-    return pare_misuse(c, err, "cannot list '%s', only ops, commands, kernels, networks, data, "
-                       "losses, optimizers and schedules", what);
+    return pare_misuse(c, err,
+                       "cannot list '%s', only ops, commands, kernels, networks, data, "
+                       "losses, optimizers and schedules",
+                       what);
 }
 
 const struct pare_command pare_command_list = {
     .name = "list",
     .doc = "List operators, networks, data sets, optimizers and so on.",
-    .usage = "ops | commands | kernels | networks | data | losses | optimizers | schedules [--json]",
+    .usage = "[--json] WHAT",
+    .more = "WHAT is ops, commands, kernels, networks, data, losses, optimizers or schedules.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

@@ -9,7 +9,8 @@
 #include "../onnx/model.h"
 #include "../zoo/zoo.h"
 
-struct new {
+struct new
+{
     const char *output;
     struct pare_ints input;
     int64_t classes, seed;

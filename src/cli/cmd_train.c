@@ -38,7 +38,7 @@ struct job {
     const char *output;
     struct pare_setup *setup;
     struct pare_model *model, *teacher;
-    struct pare_data *data[2];          /* to train, to validate or NULL */
+    struct pare_data *data[2]; /* to train, to validate or NULL */
     struct pare_trainer *trainer;
     struct pare_view_train view;
     struct pare_train_result result;
@@ -83,8 +83,10 @@ static int check_output(struct pare_cli *c, const char *path, struct pare_err *e
 
     if (!stat(path, &out) && !stat(c->arg[0], &in) && in.st_dev == out.st_dev &&
         in.st_ino == out.st_ino)
-        return pare_fail(err, PARE_EIO, "%s: is the model that is to be trained; choose another "
-                         "name", path);
+        return pare_fail(err, PARE_EIO,
+                         "%s: is the model that is to be trained; choose another "
+                         "name",
+                         path);
     if (!stat(path, &out) && !S_ISREG(out.st_mode))
         return pare_fail(err, PARE_EIO, "%s: is there already and is not a regular file", path);
     if (access(dir, W_OK | X_OK))
@@ -126,7 +128,9 @@ static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
     struct pare_train_conf *t = &j->setup->train;
 
     j->view = (struct pare_view_train){
-        .lines = o->quiet ? NULL : o->json ? stderr : stdout,
+        .lines = o->quiet  ? NULL
+                 : o->json ? stderr
+                           : stdout,
         .bar = !o->quiet && isatty(STDERR_FILENO),
         .history = o->json ? json_array() : NULL,
         .start = pare_now(),
@@ -170,10 +174,10 @@ static int finish(struct pare_cli *c, struct job *j, struct pare_err *err)
     if (o->json)
         PARE_TRY(print_json(j, err));
     if (r->stopped)
-        return pare_fail(err, PARE_EIO, "stopped in epoch %lld, after %lld steps; to go on, give "
+        return pare_fail(err, PARE_EIO,
+                         "stopped in epoch %lld, after %lld steps; to go on, give "
                          "the same options and --checkpoint %s --resume",
-                         (long long)r->epochs + 1, (long long)r->steps,
-                         j->setup->train.checkpoint);
+                         (long long)r->epochs + 1, (long long)r->steps, j->setup->train.checkpoint);
     if (!o->json && !o->quiet)
         printf("%s: trained for %lld epochs, %lld steps\n", j->output, (long long)r->epochs,
                (long long)r->steps);
@@ -203,12 +207,13 @@ const struct pare_command pare_command_train = {
     .name = "train",
     .doc = "Train a model.",
     .usage = "[options] MODEL --data SET [-o OUTPUT]",
-    .more = "SET is digits, fashion-mnist, or a path: IDX files as MNIST's, CIFAR-10's binary\n"
-            "files, .npy or .npz, a folder of pictures by class, an ONNX test data set.  Validation\n"
-            "is after each epoch, with what --holdout keeps back, else with the set's test part.\n"
-            "Ctrl-C writes a checkpoint, from which --resume goes on as if nothing had happened.\n"
-            "Optimizer, schedule, loss and data have options of their own; where two have one of\n"
-            "the same name, say whose is meant: --optimizer-alpha, --teacher-alpha.",
+    .more =
+        "SET is digits, fashion-mnist, or a path: IDX files as MNIST's, CIFAR-10's binary\n"
+        "files, .npy or .npz, a folder of pictures by class, an ONNX test data set.  Validation\n"
+        "is after each epoch, with what --holdout keeps back, else with the set's test part.\n"
+        "Ctrl-C writes a checkpoint, from which --resume goes on as if nothing had happened.\n"
+        "Optimizer, schedule, loss and data have options of their own; where two have one of\n"
+        "the same name, say whose is meant: --optimizer-alpha, --teacher-alpha.",
     .opts = train_opts,
     .size = sizeof(struct train),
     .min_args = 1,

@@ -8,8 +8,8 @@
 #include "../base/clock.h"
 #include "cli.h"
 
-#define BAR 24          /* characters */
-#define REDRAW 0.1      /* seconds */
+#define BAR 24     /* characters */
+#define REDRAW 0.1 /* seconds */
 
 /* 0:42, 12:03, 1:02:33 */
 static const char *duration(double seconds, char *buf, size_t size)

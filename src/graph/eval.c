@@ -15,7 +15,7 @@
 
 /* One input of an operator's signature. */
 struct letter {
-    char type;      /* T U A I L B F */
+    char type; /* T U A I L B F */
     bool optional;
 };
 
@@ -60,8 +60,8 @@ static int check_type(const struct pare_node *n, int i, char letter, enum pare_d
             return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is %s, which %s does not handle",
                              n->in[i]->name, pare_dtype_name(d), n->type);
         if (*var && *var != d)
-            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s but another is %s",
-                             n->in[i]->name, pare_dtype_name(d), pare_dtype_name(*var));
+            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s but another is %s", n->in[i]->name,
+                             pare_dtype_name(d), pare_dtype_name(*var));
         *var = d;
         break;
     case 'I': want = d == PARE_I32 || d == PARE_I64 ? NULL : "int32 or int64"; break;
@@ -82,8 +82,8 @@ static int check_arity(const struct pare_node *n, struct pare_err *err)
 
     if (n->version < n->op->since)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "%s of operator set %d is not known, only from %d on", n->type,
-                         n->version, n->op->since);
+                         "%s of operator set %d is not known, only from %d on", n->type, n->version,
+                         n->op->since);
     for (int i = 0; letter_of(n->op->in, i, &l) && (i < n->n_in || !l.optional); i++)
         if (!l.optional && (i >= n->n_in || !n->in[i]))
             return pare_fail(err, PARE_EFORMAT, "%s needs its input %d", n->type, i);
@@ -131,8 +131,8 @@ static int widen(struct pare_value **v, bool copy, struct pare_arena *scratch, s
     w->t.dtype = PARE_F32;
     PARE_TRY(pare_tensor_alloc(scratch, &w->t, err));
     if (copy)
-        PARE_TRY(pare_convert(PARE_F32, w->t.data, (*v)->t.dtype, (*v)->t.data,
-                              pare_numel(&w->t), err));
+        PARE_TRY(
+            pare_convert(PARE_F32, w->t.data, (*v)->t.dtype, (*v)->t.data, pare_numel(&w->t), err));
     *v = w;
     return 0;
 }
@@ -165,8 +165,8 @@ static int forward_widened(struct pare_node *n, struct pare_ctx *c, struct pare_
     PARE_TRY(n->op->forward(&w, c, err));
     for (int i = 0; i < n->n_out; i++)
         if (w.out[i] != n->out[i])
-            PARE_TRY(pare_convert(n->out[i]->t.dtype, n->out[i]->t.data, PARE_F32,
-                                  w.out[i]->t.data, pare_numel(&w.out[i]->t), err));
+            PARE_TRY(pare_convert(n->out[i]->t.dtype, n->out[i]->t.data, PARE_F32, w.out[i]->t.data,
+                                  pare_numel(&w.out[i]->t), err));
     return 0;
 }
 
@@ -269,8 +269,8 @@ static void rebind(const struct pare_node *site, struct pare_graph *g, struct pa
     }
 }
 
-static int copy_tensor(struct pare_arena *a, const struct pare_tensor *from,
-                       struct pare_tensor *to, struct pare_err *err)
+static int copy_tensor(struct pare_arena *a, const struct pare_tensor *from, struct pare_tensor *to,
+                       struct pare_err *err)
 {
     struct pare_tensor t = *from;
     size_t bytes;
@@ -308,7 +308,7 @@ int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_
                              own->out[i]->name);
         if (own->out[i]->id < own->n_values && own->value[own->out[i]->id] == own->out[i])
             site->out[i]->t = own->out[i]->t;
-        else    /* a value of the graph around may lose its memory before the result is read */
+        else /* a value of the graph around may lose its memory before the result is read */
             PARE_TRY(copy_tensor(c->results, &own->out[i]->t, &site->out[i]->t, err));
     }
     return 0;

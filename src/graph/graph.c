@@ -90,9 +90,9 @@ static struct pare_value *input(const struct pare_node *n, int k)
 
 /* Where each node stands in a depth-first walk over makers. */
 struct walk {
-    int *maker;     /* per value: index of the node that makes it, or -1 */
-    int *next;      /* per node: how many of its inputs have been looked at */
-    char *state;    /* per node: 0 new, 1 on the stack, 2 placed */
+    int *maker;  /* per value: index of the node that makes it, or -1 */
+    int *next;   /* per node: how many of its inputs have been looked at */
+    char *state; /* per node: 0 new, 1 on the stack, 2 placed */
     int *stack;
     struct pare_node **order;
     int depth, placed;
@@ -113,7 +113,7 @@ static int walk_step(const struct pare_graph *g, struct walk *w, struct pare_err
     }
     v = input(n, w->next[i]++);
     if (!v || v->id >= g->n_values || g->value[v->id] != v)
-        return 0;                       /* absent, or from a graph around */
+        return 0; /* absent, or from a graph around */
     j = w->maker[v->id];
     if (j < 0 || w->state[j] == 2)
         return 0;

@@ -12,14 +12,14 @@
 #include "../base/map.h"
 
 struct pare_graph {
-    struct pare_arena *arena;       /* what its parts are allocated from */
+    struct pare_arena *arena; /* what its parts are allocated from */
     const char *name;
     const struct pare_graph *outer; /* the graph around it; NULL for the main one */
     int n_nodes, n_values, n_in, n_out;
-    struct pare_node **node;        /* in an order in which every input is made before its use */
-    struct pare_value **value;      /* value[i]->id == i */
+    struct pare_node **node;   /* in an order in which every input is made before its use */
+    struct pare_value **value; /* value[i]->id == i */
     struct pare_value **in, **out;
-    struct pare_map names;          /* values by name */
+    struct pare_map names; /* values by name */
     int cap_nodes, cap_values;
 };
 

@@ -90,8 +90,8 @@ static void forget(struct pare_node *n)
             n->out[i]->t = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
 }
 
-static int infer_node(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c,
-                      size_t *budget, struct pare_err *err)
+static int infer_node(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c, size_t *budget,
+                      struct pare_err *err)
 {
     if (!n->op)
         return pare_node_check(n, err);
@@ -109,7 +109,9 @@ static int infer_node(struct pare_graph *g, struct pare_node *n, struct pare_ctx
 int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
 {
     struct pare_arena *scratch = pare_arena_new(1 << 16);
-    struct pare_ctx c = { .scratch = scratch, .results = g->arena, .threads = 1,
+    struct pare_ctx c = { .scratch = scratch,
+                          .results = g->arena,
+                          .threads = 1,
                           .call = pare_graph_call };
     size_t budget = FOLD_BYTES;
     int rc = 0;

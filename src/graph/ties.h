@@ -10,9 +10,9 @@ struct pare_ties {
     struct pare_tied {
         const struct pare_value *a, *b;
         int ax, bx;
-    } *tie;
+    } * tie;
     int n, cap;
-    bool failed;            /* out of memory: the list is not complete */
+    bool failed; /* out of memory: the list is not complete */
 };
 
 #endif

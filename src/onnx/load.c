@@ -71,7 +71,7 @@ static int read_model(struct pare_model *m, const void *data, size_t len, struct
         return pare_at(err, rc, "is not an ONNX model");
     }
     PARE_TRY(pare_model_build(m, err));
-    if (pare_arena_failed(m->arena))    /* or a node would be kept as one that cannot run */
+    if (pare_arena_failed(m->arena)) /* or a node would be kept as one that cannot run */
         return pare_fail(err, PARE_ENOMEM, "no memory for its graph");
     return pare_external_open(m, msg, err);
 }

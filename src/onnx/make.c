@@ -19,7 +19,7 @@ struct pare_make {
     Onnx__GraphProto *g;
     Onnx__NodeProto *last;
     int cap_node, cap_weight, cap_in, cap_out, cap_attr;
-    struct pare_err err;    /* the first one */
+    struct pare_err err; /* the first one */
 };
 
 static void no_memory(struct pare_make *k)

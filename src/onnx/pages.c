@@ -9,7 +9,7 @@ void pare_model_release(const struct pare_model *m, const void *data, size_t len
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, to = from + len;
 
-    from = (from + page - 1) / page * page;     /* only whole pages: neighbours stay */
+    from = (from + page - 1) / page * page; /* only whole pages: neighbours stay */
     to = to / page * page;
     for (const struct pare_pages *p = m->pages; p && from < to; p = p->next)
         if (p->data && from >= (uintptr_t)p->data && to <= (uintptr_t)p->data + p->len)

@@ -1,7 +1,7 @@
 /* and.c - And: y = a & b of truth values, broadcast as numpy does. */
 #include "elementwise.h"
 
-PARE_BINARY(PARE_LOOP2(PARE_BOOL, uint8_t, uint8_t, a & b))
+PARE_BINARY(PARE_LOOP2(PARE_BOOL, uint8_t, uint8_t, a &b))
 
 const struct pare_op pare_op_and = {
     .abi = PARE_ABI,

@@ -31,15 +31,15 @@ int pare_arg_infer(struct pare_node *n, struct pare_err *err)
 }
 
 /* One lane of each type; of equal elements the first, or the last. */
-#define LANE(d, type)                                                                          \
-    case d:                                                                                    \
-        for (int64_t k = 1; k < l.len; k++) {                                                  \
-            type v = ((const type *)x->data)[at + k * l.inner];                                \
-            type b = ((const type *)x->data)[at + best * l.inner];                             \
-                                                                                               \
-            if ((largest ? v > b : v < b) || (a->select_last_index && v == b))                 \
-                best = k;                                                                      \
-        }                                                                                      \
+#define LANE(d, type)                                                          \
+    case d:                                                                    \
+        for (int64_t k = 1; k < l.len; k++) {                                  \
+            type v = ((const type *)x->data)[at + k * l.inner];                \
+            type b = ((const type *)x->data)[at + best * l.inner];             \
+                                                                               \
+            if ((largest ? v > b : v < b) || (a->select_last_index && v == b)) \
+                best = k;                                                      \
+        }                                                                      \
         break;
 
 void pare_arg_forward(const struct pare_node *n, bool largest)

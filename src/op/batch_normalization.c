@@ -22,8 +22,8 @@ struct batch_norm {
 
 #define AT(field) offsetof(struct batch_norm, field)
 static const struct pare_opt attrs[] = {
-    { "consumed_inputs", "ignored; opset 1 had it", PARE_OPT_INTS, AT(consumed_inputs), 0,
-      PARE_ANY, NULL, NULL, false },
+    { "consumed_inputs", "ignored; opset 1 had it", PARE_OPT_INTS, AT(consumed_inputs), 0, PARE_ANY,
+      NULL, NULL, false },
     { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
       false },
     { "is_test", "use the given moments; until opset 6", PARE_OPT_INT, AT(is_test), 0, 0, 1, NULL,
@@ -100,8 +100,7 @@ static int check_per_element(const struct pare_node *n, int i, const char *name,
     if (same)
         return 0;
     return pare_fail(err, PARE_ESHAPE, "X is %s but %s is %s, expected X's without the batch",
-                     pare_shape_text(x, bx, sizeof(bx)), name,
-                     pare_shape_text(t, bt, sizeof(bt)));
+                     pare_shape_text(x, bx, sizeof(bx)), name, pare_shape_text(t, bt, sizeof(bt)));
 }
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -171,14 +170,14 @@ PARE_SIMD static void scale_row(const float *x, float *y, int64_t n, const float
 /* Element c of t, whatever float type it has. */
 static int put(const struct pare_tensor *t, int64_t c, double v, struct pare_err *err)
 {
-    return pare_convert(t->dtype, (char *)t->data + (size_t)c * pare_dtype_size(t->dtype),
-                        PARE_F64, &v, 1, err);
+    return pare_convert(t->dtype, (char *)t->data + (size_t)c * pare_dtype_size(t->dtype), PARE_F64,
+                        &v, 1, err);
 }
 
 /* The further outputs of channel c: running mean and variance, then those it was normalised with;
  * in training the inputs, too. */
-static int put_moments(const struct pare_node *n, int64_t c, bool train,
-                       const struct moments m[2], struct pare_err *err)
+static int put_moments(const struct pare_node *n, int64_t c, bool train, const struct moments m[2],
+                       struct pare_err *err)
 {
     double v[4] = { m[0].mean, m[0].var, m[1].mean, m[1].var };
 
@@ -206,7 +205,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 
     PARE_TRY(see(n, &v, err));
     for (int64_t c = 0; c < v.C; c++) {
-        struct moments m[2] = { given(n, c), given(n, c) };     /* running, and to be used */
+        struct moments m[2] = { given(n, c), given(n, c) }; /* running, and to be used */
         float f[3];
 
         if (trains) {

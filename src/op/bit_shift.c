@@ -25,7 +25,7 @@ static uint64_t shifted(bool to_left, uint64_t a, uint64_t b)
 #define LOOP(dtype, type) PARE_LOOP2(dtype, type, type, shifted(left(n), a, b))
 
 PARE_BINARY(LOOP(PARE_U8, uint8_t) LOOP(PARE_U16, uint16_t) LOOP(PARE_U32, uint32_t)
-            LOOP(PARE_U64, uint64_t))
+                LOOP(PARE_U64, uint64_t))
 
 const struct pare_op pare_op_bit_shift = {
     .abi = PARE_ABI,

@@ -1,7 +1,7 @@
 /* bitwise_and.c - BitwiseAnd: y = a & b, bit by bit, broadcast as numpy does. */
 #include "elementwise.h"
 
-#define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, a & b)
+#define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, a &b)
 
 PARE_BINARY(PARE_INT_TYPES(WHOLE))
 

@@ -15,10 +15,10 @@ struct cast {
 };
 
 static const struct pare_opt cast_attrs[] = {
-    { "to", "the element type, as TensorProto numbers it", PARE_OPT_INT,
-      offsetof(struct cast, to), 0, PARE_ANY, NULL, NULL, true },
-    { "saturate", "of float8, which is not handled", PARE_OPT_INT,
-      offsetof(struct cast, saturate), 1, 0, 1, NULL, NULL, false },
+    { "to", "the element type, as TensorProto numbers it", PARE_OPT_INT, offsetof(struct cast, to),
+      0, PARE_ANY, NULL, NULL, true },
+    { "saturate", "of float8, which is not handled", PARE_OPT_INT, offsetof(struct cast, saturate),
+      1, 0, 1, NULL, NULL, false },
     { "round_mode", "of float8, which is not handled", PARE_OPT_STR,
       offsetof(struct cast, round_mode), 0, 0, 0, "up", NULL, false },
     PARE_OPT_END
@@ -26,7 +26,7 @@ static const struct pare_opt cast_attrs[] = {
 
 /* ---- numbers to text ----------------------------------------------------------- */
 
-#define NUMBER_TEXT 64      /* room for any number and its zero */
+#define NUMBER_TEXT 64 /* room for any number and its zero */
 
 /* Does the text read back as v, in a type with fewer digits? */
 static bool reads_back(enum pare_dtype d, double v, const char *text)
@@ -152,8 +152,7 @@ static int read_number(struct pare_str s, enum pare_dtype to, int64_t *whole, do
                      (int)(s.len < 40 ? s.len : 40), s.len ? s.s : "");
 }
 
-static int from_text(const struct pare_tensor *y, const struct pare_tensor *x,
-                     struct pare_err *err)
+static int from_text(const struct pare_tensor *y, const struct pare_tensor *x, struct pare_err *err)
 {
     size_t size = pare_dtype_size(y->dtype);
     int64_t count = pare_numel(x);

@@ -59,18 +59,17 @@ PARE_SIMD static void map(const struct pare_node *n, const float *x, float *y, i
     }
 }
 
-PARE_DMAP_WITH(x >= low && x <= high ? g : 0, const float low = (float)lo(n),
-               high = (float)hi(n))
+PARE_DMAP_WITH(x >= low && x <= high ? g : 0, const float low = (float)lo(n), high = (float)hi(n))
 
-#define WHOLE(dtype, type)                                                                     \
-    case dtype:                                                                                \
-        for (int64_t i = 0; i < count; i++) {                                                  \
-            type v = ((const type *)x->data)[i];                                               \
-                                                                                               \
-            v = min && v < *(const type *)min->data ? *(const type *)min->data : v;            \
-            v = max && v > *(const type *)max->data ? *(const type *)max->data : v;            \
-            ((type *)y->data)[i] = v;                                                          \
-        }                                                                                      \
+#define WHOLE(dtype, type)                                                          \
+    case dtype:                                                                     \
+        for (int64_t i = 0; i < count; i++) {                                       \
+            type v = ((const type *)x->data)[i];                                    \
+                                                                                    \
+            v = min && v < *(const type *)min->data ? *(const type *)min->data : v; \
+            v = max && v > *(const type *)max->data ? *(const type *)max->data : v; \
+            ((type *)y->data)[i] = v;                                               \
+        }                                                                           \
         return 0;
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

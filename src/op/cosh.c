@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP_CALL(coshf(x))
-PARE_DMAP(g * (0.5f * (pare_expm1f(x) - pare_expm1f(-x))))
+PARE_DMAP(g *(0.5f * (pare_expm1f(x) - pare_expm1f(-x))))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, cosh(x)))
 
 const struct pare_op pare_op_cosh = {

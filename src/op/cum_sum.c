@@ -8,8 +8,8 @@ struct cumsum {
 };
 
 static const struct pare_opt cumsum_attrs[] = {
-    { "exclusive", "leave out the element itself", PARE_OPT_INT,
-      offsetof(struct cumsum, exclusive), 0, PARE_ANY, NULL, NULL, false },
+    { "exclusive", "leave out the element itself", PARE_OPT_INT, offsetof(struct cumsum, exclusive),
+      0, PARE_ANY, NULL, NULL, false },
     { "reverse", "from the end", PARE_OPT_INT, offsetof(struct cumsum, reverse), 0, PARE_ANY, NULL,
       NULL, false },
     PARE_OPT_END
@@ -24,18 +24,18 @@ static int infer(struct pare_node *n, struct pare_err *err)
 }
 
 /* Sums of floats are kept in float64; integers wrap around in uint64. */
-#define LANE(d, type, sum_type)                                                                \
-    case d: {                                                                                  \
-        sum_type sum = 0;                                                                      \
-                                                                                               \
-        for (int64_t k = 0; k < l->len; k++) {                                                 \
-            int64_t i = at + (a->reverse ? l->len - 1 - k : k) * l->inner;                     \
-            sum_type v = (sum_type)((const type *)x->data)[i];                                 \
-                                                                                               \
-            ((type *)y->data)[i] = (type)(a->exclusive ? sum : sum + v);                       \
-            sum += v;                                                                          \
-        }                                                                                      \
-        break;                                                                                 \
+#define LANE(d, type, sum_type)                                            \
+    case d: {                                                              \
+        sum_type sum = 0;                                                  \
+                                                                           \
+        for (int64_t k = 0; k < l->len; k++) {                             \
+            int64_t i = at + (a->reverse ? l->len - 1 - k : k) * l->inner; \
+            sum_type v = (sum_type)((const type *)x->data)[i];             \
+                                                                           \
+            ((type *)y->data)[i] = (type)(a->exclusive ? sum : sum + v);   \
+            sum += v;                                                      \
+        }                                                                  \
+        break;                                                             \
     }
 #define FLOAT_LANE(d, type) LANE(d, type, double)
 #define INT_LANE(d, type) LANE(d, type, uint64_t)

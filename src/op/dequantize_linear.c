@@ -29,16 +29,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
 }
 
 /* int32 less int32 needs more bits; all else fits. */
-#define RUN(name, type, wide)                                                                  \
-    PARE_SIMD static void name(float *restrict y, const type *restrict x, int64_t n,           \
-                               const float *s, const int32_t *z, int64_t step)                 \
-    {                                                                                          \
-        if (!step)                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                    \
-                y[i] = (float)((wide)x[i] - (wide)z[0]) * s[0];                                \
-        else                                                                                   \
-            for (int64_t i = 0; i < n; i++)                                                    \
-                y[i] = (float)((wide)x[i] - (wide)z[i]) * s[i];                                \
+#define RUN(name, type, wide)                                                        \
+    PARE_SIMD static void name(float *restrict y, const type *restrict x, int64_t n, \
+                               const float *s, const int32_t *z, int64_t step)       \
+    {                                                                                \
+        if (!step)                                                                   \
+            for (int64_t i = 0; i < n; i++)                                          \
+                y[i] = (float)((wide)x[i] - (wide)z[0]) * s[0];                      \
+        else                                                                         \
+            for (int64_t i = 0; i < n; i++)                                          \
+                y[i] = (float)((wide)x[i] - (wide)z[i]) * s[i];                      \
     }
 RUN(from_u8, uint8_t, int32_t)
 RUN(from_i8, int8_t, int32_t)

@@ -4,15 +4,15 @@
 /* Whole numbers are cut off towards zero.  Where the quotient is not a number (b is zero) it is 0
  * and where it is too large (the smallest number by -1) it wraps around, as in numpy. */
 #define UNSIGNED(dtype, type) PARE_LOOP2(dtype, type, type, b ? a / b : 0)
-#define SIGNED(dtype, type)                                                                    \
+#define SIGNED(dtype, type) \
     PARE_LOOP2(dtype, type, type, b == -1 ? 0 - (uint64_t)a : b ? (uint64_t)(a / b) : 0)
 
 PARE_MAP2(a / b)
-PARE_DMAP2(g / b, -g * (a / b / b))
+PARE_DMAP2(g / b, -g *(a / b / b))
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a / b) UNSIGNED(PARE_U8, uint8_t)
-            UNSIGNED(PARE_U16, uint16_t) UNSIGNED(PARE_U32, uint32_t) UNSIGNED(PARE_U64, uint64_t)
-            SIGNED(PARE_I8, int8_t) SIGNED(PARE_I16, int16_t) SIGNED(PARE_I32, int32_t)
-            SIGNED(PARE_I64, int64_t))
+                UNSIGNED(PARE_U16, uint16_t) UNSIGNED(PARE_U32, uint32_t)
+                    UNSIGNED(PARE_U64, uint64_t) SIGNED(PARE_I8, int8_t) SIGNED(PARE_I16, int16_t)
+                        SIGNED(PARE_I32, int32_t) SIGNED(PARE_I64, int64_t))
 
 const struct pare_op pare_op_div = {
     .abi = PARE_ABI,

@@ -23,13 +23,13 @@ static const struct pare_opt einsum_attrs[] = {
 
 struct plan {
     const struct pare_node *n;
-    int dots;                               /* axes that "..." stands for */
-    int64_t size[LABELS];                   /* 0-based by label; -1 when it does not occur */
-    int seen[LABELS];                       /* how often it occurs in the inputs */
-    int label[MAX_IN][PARE_MAX_RANK];       /* of every axis of every input */
+    int dots;                         /* axes that "..." stands for */
+    int64_t size[LABELS];             /* 0-based by label; -1 when it does not occur */
+    int seen[LABELS];                 /* how often it occurs in the inputs */
+    int label[MAX_IN][PARE_MAX_RANK]; /* of every axis of every input */
     int64_t stride[MAX_IN][LABELS];
     int rank, n_sum;
-    int out[PARE_MAX_RANK], sum[LABELS];    /* the output's labels; those summed over */
+    int out[PARE_MAX_RANK], sum[LABELS]; /* the output's labels; those summed over */
 };
 
 static int label_of(char c)
@@ -39,7 +39,7 @@ static int label_of(char c)
 
 /* One term of the equation, up to a ',' a '-' or the end. */
 struct term {
-    char label[64];         /* letters; '.' for an ellipsis */
+    char label[64]; /* letters; '.' for an ellipsis */
     int n, letters;
     bool dots;
 };
@@ -119,8 +119,7 @@ static int size_labels(struct plan *p, struct pare_err *err)
 static int add_out(struct plan *p, int label, struct pare_err *err)
 {
     if (p->rank == PARE_MAX_RANK)
-        return pare_fail(err, PARE_ELIMIT, "the result has more than %d dimensions",
-                         PARE_MAX_RANK);
+        return pare_fail(err, PARE_ELIMIT, "the result has more than %d dimensions", PARE_MAX_RANK);
     for (int i = 0; i < p->rank; i++)
         if (p->out[i] == label)
             return pare_fail(err, PARE_EFORMAT, "a label occurs twice in the equation's result");
@@ -143,7 +142,7 @@ static int read_output(struct plan *p, const char *at, struct pare_err *err)
             return pare_fail(err, PARE_EFORMAT, "the equation goes on after its result: '%s'", at);
     } else {
         t.label[t.n++] = '.';
-        for (char c = 'A'; c <= 'z'; c++)       /* capitals sort first */
+        for (char c = 'A'; c <= 'z'; c++) /* capitals sort first */
             if (label_of(c) >= 0 && p->seen[label_of(c)] == 1)
                 t.label[t.n++] = c;
     }
@@ -217,21 +216,21 @@ static bool next(const struct plan *p, const int *label, int n, int64_t *idx, in
 
 /* One element of the output: all labels that are summed over, the last in the inner loop.  Floats
  * are summed in float64, integers wrap around in uint64. */
-#define ELEMENT(d, type, sum_type)                                                             \
-    case d: {                                                                                  \
-        sum_type sum = 0;                                                                      \
-                                                                                               \
-        do {                                                                                   \
-            for (int64_t i = 0; i < len; i++) {                                                \
-                sum_type v = 1;                                                                \
-                                                                                               \
-                for (int k = 0; k < n->n_in; k++)                                              \
-                    v *= (sum_type)((const type *)n->in[k]->t.data)[at[k] + i * step[k]];      \
-                sum += v;                                                                      \
-            }                                                                                  \
-        } while (len && next(p, p->sum, p->n_sum - 1, idx, at));                               \
-        ((type *)n->out[0]->t.data)[to] = (type)sum;                                           \
-        break;                                                                                 \
+#define ELEMENT(d, type, sum_type)                                                        \
+    case d: {                                                                             \
+        sum_type sum = 0;                                                                 \
+                                                                                          \
+        do {                                                                              \
+            for (int64_t i = 0; i < len; i++) {                                           \
+                sum_type v = 1;                                                           \
+                                                                                          \
+                for (int k = 0; k < n->n_in; k++)                                         \
+                    v *= (sum_type)((const type *)n->in[k]->t.data)[at[k] + i * step[k]]; \
+                sum += v;                                                                 \
+            }                                                                             \
+        } while (len && next(p, p->sum, p->n_sum - 1, idx, at));                          \
+        ((type *)n->out[0]->t.data)[to] = (type)sum;                                      \
+        break;                                                                            \
     }
 #define FLOAT_ELEMENT(d, type) ELEMENT(d, type, double)
 #define INT_ELEMENT(d, type) ELEMENT(d, type, uint64_t)
@@ -246,7 +245,7 @@ static void element(const struct plan *p, int64_t to, const int64_t *from)
         step[k] = p->n_sum ? p->stride[k][p->sum[p->n_sum - 1]] : 0;
     }
     for (int i = 0; i < p->n_sum; i++)
-        len = p->size[p->sum[i]] && len ? p->size[p->sum[i]] : 0;   /* an empty one empties all */
+        len = p->size[p->sum[i]] && len ? p->size[p->sum[i]] : 0; /* an empty one empties all */
     switch ((int)n->out[0]->t.dtype) {
         PARE_FLOAT_TYPES(FLOAT_ELEMENT)
         PARE_INT_TYPES(INT_ELEMENT)

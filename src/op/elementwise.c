@@ -25,7 +25,7 @@ void pare_rows_start(struct pare_rows *r, const struct pare_tensor *y,
             break;
         r->len *= y->dim[axis];
     }
-    r->w.rank = axis + 1;       /* walk over the axes that did not become part of the row */
+    r->w.rank = axis + 1; /* walk over the axes that did not become part of the row */
     r->n = total / r->len;
 }
 

@@ -38,83 +38,83 @@
  * one side of a condition, it would keep the compiler from making vectors.
  *     PARE_MAP_WITH(x < 0 ? a * x : x, const float a = (float)alpha(n))
  */
-#define PARE_MAP_WITH(formula, ...)                                                            \
-    PARE_SIMD static void map(const struct pare_node *n, const float *xs, float *ys,           \
-                              int64_t count)                                                   \
-    {                                                                                          \
-        __VA_ARGS__;                                                                           \
-                                                                                               \
-        _Pragma("omp simd")                                                                    \
-        for (int64_t i = 0; i < count; i++) {                                                  \
-            const float x = xs[i];                                                             \
-                                                                                               \
-            ys[i] = formula;                                                                   \
-        }                                                                                      \
+#define PARE_MAP_WITH(formula, ...)                                                  \
+    PARE_SIMD static void map(const struct pare_node *n, const float *xs, float *ys, \
+                              int64_t count)                                         \
+    {                                                                                \
+        __VA_ARGS__;                                                                 \
+                                                                                     \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++)                      \
+        {                                                                            \
+            const float x = xs[i];                                                   \
+                                                                                     \
+            ys[i] = formula;                                                         \
+        }                                                                            \
     }
 
 /* The same for formulas that call libm, of which vectors cannot be made. */
-#define PARE_MAP_CALL(formula)                                                                 \
-    static void map(const struct pare_node *n, const float *xs, float *ys, int64_t count)      \
-    {                                                                                          \
-        (void)n;                                                                               \
-        for (int64_t i = 0; i < count; i++) {                                                  \
-            const float x = xs[i];                                                             \
-                                                                                               \
-            ys[i] = formula;                                                                   \
-        }                                                                                      \
+#define PARE_MAP_CALL(formula)                                                            \
+    static void map(const struct pare_node *n, const float *xs, float *ys, int64_t count) \
+    {                                                                                     \
+        (void)n;                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                             \
+            const float x = xs[i];                                                        \
+                                                                                          \
+            ys[i] = formula;                                                              \
+        }                                                                                 \
     }
 
 /* dmap(): gx += formula, for every element. */
 #define PARE_DMAP(formula) PARE_DMAP_WITH(formula, (void)n)
 
-#define PARE_DMAP_WITH(formula, ...)                                                           \
-    PARE_SIMD static void dmap(const struct pare_node *n, const float *xs, const float *ys,    \
-                               const float *gs, float *gxs, int64_t count)                     \
-    {                                                                                          \
-        __VA_ARGS__;                                                                           \
-                                                                                               \
-        _Pragma("omp simd")                                                                    \
-        for (int64_t i = 0; i < count; i++) {                                                  \
-            const float x = xs[i], y = ys[i], g = gs[i];                                       \
-                                                                                               \
-            (void)x, (void)y;                                                                  \
-            gxs[i] += formula;                                                                 \
-        }                                                                                      \
+#define PARE_DMAP_WITH(formula, ...)                                                        \
+    PARE_SIMD static void dmap(const struct pare_node *n, const float *xs, const float *ys, \
+                               const float *gs, float *gxs, int64_t count)                  \
+    {                                                                                       \
+        __VA_ARGS__;                                                                        \
+                                                                                            \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++)                             \
+        {                                                                                   \
+            const float x = xs[i], y = ys[i], g = gs[i];                                    \
+                                                                                            \
+            (void)x, (void)y;                                                               \
+            gxs[i] += formula;                                                              \
+        }                                                                                   \
     }
 
 /* The same for formulas that call libm. */
-#define PARE_DMAP_CALL(formula)                                                                \
-    static void dmap(const struct pare_node *n, const float *xs, const float *ys,              \
-                     const float *gs, float *gxs, int64_t count)                               \
-    {                                                                                          \
-        (void)n, (void)ys;                                                                     \
-        for (int64_t i = 0; i < count; i++) {                                                  \
-            const float x = xs[i], g = gs[i];                                                  \
-                                                                                               \
-            gxs[i] += formula;                                                                 \
-        }                                                                                      \
+#define PARE_DMAP_CALL(formula)                                                                    \
+    static void dmap(const struct pare_node *n, const float *xs, const float *ys, const float *gs, \
+                     float *gxs, int64_t count)                                                    \
+    {                                                                                              \
+        (void)n, (void)ys;                                                                         \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const float x = xs[i], g = gs[i];                                                      \
+                                                                                                   \
+            gxs[i] += formula;                                                                     \
+        }                                                                                          \
     }
 
-#define PARE_LOOP1(dtype, in_type, out_type, formula)                                          \
-    case dtype:                                                                                \
-        for (int64_t i = 0; i < count; i++) {                                                  \
-            const in_type x = ((const in_type *)in)[i];                                        \
-                                                                                               \
-            ((out_type *)out)[i] = (out_type)(formula);                                        \
-        }                                                                                      \
+#define PARE_LOOP1(dtype, in_type, out_type, formula)   \
+    case dtype:                                         \
+        for (int64_t i = 0; i < count; i++) {           \
+            const in_type x = ((const in_type *)in)[i]; \
+                                                        \
+            ((out_type *)out)[i] = (out_type)(formula); \
+        }                                               \
         return 0;
 
-#define PARE_UNARY(...)                                                                        \
-    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)          \
-    {                                                                                          \
-        const void *in = n->in[0]->t.data;                                                     \
-        void *out = n->out[0]->t.data;                                                         \
-        int64_t count = pare_numel(&n->in[0]->t);                                              \
-                                                                                               \
-        switch ((int)n->in[0]->t.dtype) {                                                      \
-            __VA_ARGS__                                                                        \
-        default: return pare_forward_map(n, c, err);                                           \
-        }                                                                                      \
+#define PARE_UNARY(...)                                                               \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err) \
+    {                                                                                 \
+        const void *in = n->in[0]->t.data;                                            \
+        void *out = n->out[0]->t.data;                                                \
+        int64_t count = pare_numel(&n->in[0]->t);                                     \
+                                                                                      \
+        switch ((int)n->in[0]->t.dtype) {                                             \
+            __VA_ARGS__                                                               \
+        default: return pare_forward_map(n, c, err);                                  \
+        }                                                                             \
     }
 
 /* ---- two inputs ------------------------------------------------------------------ */
@@ -127,7 +127,7 @@
 struct pare_rows {
     struct pare_walk w;
     int64_t n, len;
-    int step[4];            /* 1: input k moves along the row; 0: it stands still */
+    int step[4]; /* 1: input k moves along the row; 0: it stands still */
 };
 void pare_rows_start(struct pare_rows *r, const struct pare_tensor *y,
                      const struct pare_tensor *const *in, int n);
@@ -144,110 +144,110 @@ int pare_apply_all(const struct pare_node *n, pare_apply2_fn apply, struct pare_
 /* x's elements broadcast to y, which has its type. */
 void pare_spread(const struct pare_tensor *y, const struct pare_tensor *x);
 
-#define PARE_MAP2_LOOP(formula, first, second)                                                 \
-    _Pragma("omp simd")                                                                        \
-    for (int64_t i = 0; i < count; i++) {                                                      \
-        const float a = first, b = second;                                                     \
-                                                                                               \
-        ys[i] = formula;                                                                       \
+#define PARE_MAP2_LOOP(formula, first, second)              \
+    _Pragma("omp simd") for (int64_t i = 0; i < count; i++) \
+    {                                                       \
+        const float a = first, b = second;                  \
+                                                            \
+        ys[i] = formula;                                    \
     }
 
 /* What stands still is read before the loop, as the result may go where it is. */
-#define PARE_MAP2(formula)                                                                     \
-    PARE_SIMD static void map2(const struct pare_node *n, const float *as, int sa,             \
-                               const float *bs, int sb, float *ys, int64_t count)              \
-    {                                                                                          \
-        const float a0 = count ? as[0] : 0, b0 = count ? bs[0] : 0;                            \
-                                                                                               \
-        (void)n;                                                                               \
-        if (sa && sb) {                                                                        \
-            PARE_MAP2_LOOP(formula, as[i], bs[i])                                              \
-        } else if (sa) {                                                                       \
-            PARE_MAP2_LOOP(formula, as[i], b0)                                                 \
-        } else if (sb) {                                                                       \
-            PARE_MAP2_LOOP(formula, a0, bs[i])                                                 \
-        } else {                                                                               \
-            PARE_MAP2_LOOP(formula, a0, b0)                                                    \
-        }                                                                                      \
+#define PARE_MAP2(formula)                                                         \
+    PARE_SIMD static void map2(const struct pare_node *n, const float *as, int sa, \
+                               const float *bs, int sb, float *ys, int64_t count)  \
+    {                                                                              \
+        const float a0 = count ? as[0] : 0, b0 = count ? bs[0] : 0;                \
+                                                                                   \
+        (void)n;                                                                   \
+        if (sa && sb) {                                                            \
+            PARE_MAP2_LOOP(formula, as[i], bs[i])                                  \
+        } else if (sa) {                                                           \
+            PARE_MAP2_LOOP(formula, as[i], b0)                                     \
+        } else if (sb) {                                                           \
+            PARE_MAP2_LOOP(formula, a0, bs[i])                                     \
+        } else {                                                                   \
+            PARE_MAP2_LOOP(formula, a0, b0)                                        \
+        }                                                                          \
     }
 
 /* dmap2(): ga = first formula, gb = second formula, for every element. */
 #define PARE_DMAP2(for_a, for_b) PARE_DMAP2_WITH(for_a, for_b, (void)n)
 
-#define PARE_DMAP2_LOOP(out, formula, first, second)                                           \
-    _Pragma("omp simd")                                                                        \
-    for (int64_t i = 0; i < count; i++) {                                                      \
-        const float a = first, b = second, g = gs[i];                                          \
-                                                                                               \
-        (void)a, (void)b;                                                                      \
-        out[i] = formula;                                                                      \
+#define PARE_DMAP2_LOOP(out, formula, first, second)        \
+    _Pragma("omp simd") for (int64_t i = 0; i < count; i++) \
+    {                                                       \
+        const float a = first, b = second, g = gs[i];       \
+                                                            \
+        (void)a, (void)b;                                   \
+        out[i] = formula;                                   \
     }
 
-#define PARE_DMAP2_SIDE(out, formula)                                                          \
-    if (!out) {                                                                                \
-    } else if (sa && sb) {                                                                     \
-        PARE_DMAP2_LOOP(out, formula, as[i], bs[i])                                            \
-    } else if (sa) {                                                                           \
-        PARE_DMAP2_LOOP(out, formula, as[i], b0)                                               \
-    } else if (sb) {                                                                           \
-        PARE_DMAP2_LOOP(out, formula, a0, bs[i])                                               \
-    } else {                                                                                   \
-        PARE_DMAP2_LOOP(out, formula, a0, b0)                                                  \
+#define PARE_DMAP2_SIDE(out, formula)               \
+    if (!out) {                                     \
+    } else if (sa && sb) {                          \
+        PARE_DMAP2_LOOP(out, formula, as[i], bs[i]) \
+    } else if (sa) {                                \
+        PARE_DMAP2_LOOP(out, formula, as[i], b0)    \
+    } else if (sb) {                                \
+        PARE_DMAP2_LOOP(out, formula, a0, bs[i])    \
+    } else {                                        \
+        PARE_DMAP2_LOOP(out, formula, a0, b0)       \
     }
 
-#define PARE_DMAP2_WITH(for_a, for_b, ...)                                                     \
-    PARE_SIMD static void dmap2(const struct pare_node *n, const float *as, int sa,            \
-                                const float *bs, int sb, const float *gs, float *gas,          \
-                                float *gbs, int64_t count)                                     \
-    {                                                                                          \
-        const float a0 = count ? as[0] : 0, b0 = count ? bs[0] : 0;                            \
-        __VA_ARGS__;                                                                           \
-                                                                                               \
-        PARE_DMAP2_SIDE(gas, for_a)                                                            \
-        PARE_DMAP2_SIDE(gbs, for_b)                                                            \
+#define PARE_DMAP2_WITH(for_a, for_b, ...)                                                        \
+    PARE_SIMD static void dmap2(const struct pare_node *n, const float *as, int sa,               \
+                                const float *bs, int sb, const float *gs, float *gas, float *gbs, \
+                                int64_t count)                                                    \
+    {                                                                                             \
+        const float a0 = count ? as[0] : 0, b0 = count ? bs[0] : 0;                               \
+        __VA_ARGS__;                                                                              \
+                                                                                                  \
+        PARE_DMAP2_SIDE(gas, for_a)                                                               \
+        PARE_DMAP2_SIDE(gbs, for_b)                                                               \
     }
 
-#define PARE_LOOP2(dtype, in_type, out_type, formula)                                          \
-    case dtype:                                                                                \
-        for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w)) {                        \
-            const in_type *as = (const in_type *)in[0]->data + rows.w.at[0];                   \
-            const in_type *bs = (const in_type *)in[1]->data + rows.w.at[1];                   \
-            out_type *ys = (out_type *)y->data + r * len;                                      \
-                                                                                               \
-            for (int64_t i = 0; i < len; i++) {                                                \
-                const in_type a = as[i * sa], b = bs[i * sb];                                  \
-                                                                                               \
-                ys[i] = (out_type)(formula);                                                   \
-            }                                                                                  \
-        }                                                                                      \
+#define PARE_LOOP2(dtype, in_type, out_type, formula)                        \
+    case dtype:                                                              \
+        for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w)) {      \
+            const in_type *as = (const in_type *)in[0]->data + rows.w.at[0]; \
+            const in_type *bs = (const in_type *)in[1]->data + rows.w.at[1]; \
+            out_type *ys = (out_type *)y->data + r * len;                    \
+                                                                             \
+            for (int64_t i = 0; i < len; i++) {                              \
+                const in_type a = as[i * sa], b = bs[i * sb];                \
+                                                                             \
+                ys[i] = (out_type)(formula);                                 \
+            }                                                                \
+        }                                                                    \
         return 0;
 
 /* apply(): y = f(in[0], in[1]), broadcast. */
-#define PARE_APPLY2(...)                                                                       \
-    static int apply(const struct pare_node *n, const struct pare_tensor *const *in,           \
-                     const struct pare_tensor *y, struct pare_err *err)                        \
-    {                                                                                          \
-        struct pare_rows rows;                                                                 \
-        int64_t len;                                                                           \
-        int sa, sb;                                                                            \
-                                                                                               \
-        pare_rows_start(&rows, y, in, 2);                                                      \
-        len = rows.len, sa = rows.step[0], sb = rows.step[1];                                  \
-        switch ((int)in[0]->dtype) {                                                           \
-            __VA_ARGS__                                                                        \
-        default: return pare_apply_map2(n, in, y, err);                                        \
-        }                                                                                      \
+#define PARE_APPLY2(...)                                                             \
+    static int apply(const struct pare_node *n, const struct pare_tensor *const *in, \
+                     const struct pare_tensor *y, struct pare_err *err)              \
+    {                                                                                \
+        struct pare_rows rows;                                                       \
+        int64_t len;                                                                 \
+        int sa, sb;                                                                  \
+                                                                                     \
+        pare_rows_start(&rows, y, in, 2);                                            \
+        len = rows.len, sa = rows.step[0], sb = rows.step[1];                        \
+        switch ((int)in[0]->dtype) {                                                 \
+            __VA_ARGS__                                                              \
+        default: return pare_apply_map2(n, in, y, err);                              \
+        }                                                                            \
     }
 
-#define PARE_BINARY(...)                                                                       \
-    PARE_APPLY2(__VA_ARGS__)                                                                   \
-                                                                                               \
-    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)          \
-    {                                                                                          \
-        const struct pare_tensor *in[2] = { &n->in[0]->t, &n->in[1]->t };                      \
-                                                                                               \
-        (void)c;                                                                               \
-        return apply(n, in, &n->out[0]->t, err);                                               \
+#define PARE_BINARY(...)                                                              \
+    PARE_APPLY2(__VA_ARGS__)                                                          \
+                                                                                      \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err) \
+    {                                                                                 \
+        const struct pare_tensor *in[2] = { &n->in[0]->t, &n->in[1]->t };             \
+                                                                                      \
+        (void)c;                                                                      \
+        return apply(n, in, &n->out[0]->t, err);                                      \
     }
 
 /* ---- gradients of operands that were broadcast --------------------------------------- */

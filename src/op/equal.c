@@ -9,7 +9,7 @@ static bool same(struct pare_str a, struct pare_str b)
 }
 
 PARE_BINARY(PARE_NUMERIC_TYPES(LOOP) LOOP(PARE_BOOL, uint8_t)
-            PARE_LOOP2(PARE_STR, struct pare_str, uint8_t, same(a, b)))
+                PARE_LOOP2(PARE_STR, struct pare_str, uint8_t, same(a, b)))
 
 const struct pare_op pare_op_equal = {
     .abi = PARE_ABI,

@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP(pare_expf(x))
-PARE_DMAP(g * y)
+PARE_DMAP(g *y)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, exp(x)))
 
 const struct pare_op pare_op_exp = {

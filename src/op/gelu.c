@@ -5,11 +5,10 @@ struct gelu {
     const char *approximate;
 };
 
-static const struct pare_opt gelu_attrs[] = {
-    { "approximate", "tanh instead of the error function", PARE_OPT_STR,
-      offsetof(struct gelu, approximate), 0, 0, 0, "none", "none|tanh", false },
-    PARE_OPT_END
-};
+static const struct pare_opt gelu_attrs[] = { { "approximate", "tanh instead of the error function",
+                                                PARE_OPT_STR, offsetof(struct gelu, approximate), 0,
+                                                0, 0, "none", "none|tanh", false },
+                                              PARE_OPT_END };
 
 static bool by_tanh(const struct pare_node *n)
 {
@@ -46,7 +45,7 @@ PARE_SIMD static void dmap(const struct pare_node *n, const float *x, const floa
 
 static double gelu(const struct pare_node *n, double x)
 {
-    const double root = 0.79788456080286536;    /* sqrt(2 / pi) */
+    const double root = 0.79788456080286536; /* sqrt(2 / pi) */
 
     if (by_tanh(n))
         return 0.5 * x * (1 + tanh(root * (x + 0.044715 * x * x * x)));

@@ -13,10 +13,10 @@ static const struct pare_opt gemm_attrs[] = {
       NULL, NULL, false },
     { "beta", "factor of C", PARE_OPT_FLOAT, offsetof(struct gemm, beta), 1, PARE_ANY, NULL, NULL,
       false },
-    { "transA", "A is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transA), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "transB", "B is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transB), 0,
-      PARE_ANY, NULL, NULL, false },
+    { "transA", "A is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transA), 0, PARE_ANY,
+      NULL, NULL, false },
+    { "transB", "B is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transB), 0, PARE_ANY,
+      NULL, NULL, false },
     { "broadcast", "C is broadcast; from operator set 7 on it always is", PARE_OPT_INT,
       offsetof(struct gemm, broadcast), 0, PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
@@ -78,23 +78,23 @@ static void finish(const struct pare_node *n, const struct pare_tensor *y)
         return;
     pare_walk_start(&w, y, &c, c ? 1 : 0);
     switch ((int)y->dtype) {
-#define FLOATS(d, type)                                                                        \
-    case d:                                                                                    \
-        for (int64_t i = 0; i < count; i++, pare_walk_next(&w))                                \
-            ((type *)y->data)[i] = (type)g.alpha * ((type *)y->data)[i] +                      \
-                                   (c ? (type)g.beta * ((type *)c->data)[w.at[0]] : 0);        \
+#define FLOATS(d, type)                                                                 \
+    case d:                                                                             \
+        for (int64_t i = 0; i < count; i++, pare_walk_next(&w))                         \
+            ((type *)y->data)[i] = (type)g.alpha * ((type *)y->data)[i] +               \
+                                   (c ? (type)g.beta * ((type *)c->data)[w.at[0]] : 0); \
         break;
-#define INTS(d, type, wide, lo, hi)                                                            \
-    case d:                                                                                    \
-        for (int64_t i = 0; i < count; i++, pare_walk_next(&w)) {                              \
-            type *p = (type *)y->data + i, add = c ? ((type *)c->data)[w.at[0]] : 0;           \
-            double v = g.alpha * (double)*p + g.beta * (double)add;                            \
-                                                                                               \
-            if (plain)                                                                         \
-                *p = (type)((wide)*p + (wide)add);                                             \
-            else                                                                               \
-                *p = v >= (double)(hi) ? (hi) : v > (double)(lo) ? (type)v : (lo);             \
-        }                                                                                      \
+#define INTS(d, type, wide, lo, hi)                                                  \
+    case d:                                                                          \
+        for (int64_t i = 0; i < count; i++, pare_walk_next(&w)) {                    \
+            type *p = (type *)y->data + i, add = c ? ((type *)c->data)[w.at[0]] : 0; \
+            double v = g.alpha * (double)*p + g.beta * (double)add;                  \
+                                                                                     \
+            if (plain)                                                               \
+                *p = (type)((wide)*p + (wide)add);                                   \
+            else                                                                     \
+                *p = v >= (double)(hi) ? (hi) : v > (double)(lo) ? (type)v : (lo);   \
+        }                                                                            \
         break;
         FLOATS(PARE_F32, float)
         FLOATS(PARE_F64, double)
@@ -113,10 +113,17 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     struct pare_gemm_attrs g = pare_gemm_get(n);
     const struct pare_tensor *a = &n->in[A]->t, *b = &n->in[B]->t, *y = &n->out[0]->t;
     struct pare_mm m = {
-        .M = y->dim[0], .N = y->dim[1], .K = a->dim[!g.ta],
-        .ai = g.ta ? 1 : a->dim[1], .ak = g.ta ? a->dim[1] : 1,
-        .bk = g.tb ? 1 : b->dim[1], .bj = g.tb ? b->dim[1] : 1,
-        .ys = y->dim[1], .a = a->data, .b = b->data, .y = y->data,
+        .M = y->dim[0],
+        .N = y->dim[1],
+        .K = a->dim[!g.ta],
+        .ai = g.ta ? 1 : a->dim[1],
+        .ak = g.ta ? a->dim[1] : 1,
+        .bk = g.tb ? 1 : b->dim[1],
+        .bj = g.tb ? b->dim[1] : 1,
+        .ys = y->dim[1],
+        .a = a->data,
+        .b = b->data,
+        .y = y->data,
     };
     size_t bytes;
 
@@ -159,12 +166,30 @@ static void backward_a(const struct pare_node *n, const float *gy)
     int64_t M = a->dim[g.ta], K = a->dim[!g.ta], N = b->dim[!g.tb];
     int64_t bk = g.tb ? 1 : N, bj = g.tb ? K : 1;
     struct pare_mm plain = {
-        .M = M, .N = K, .K = N, .ai = N, .ak = 1, .bk = bj, .bj = bk, .ys = K,
-        .a = gy, .b = b->data, .y = n->in[A]->grad.data,
+        .M = M,
+        .N = K,
+        .K = N,
+        .ai = N,
+        .ak = 1,
+        .bk = bj,
+        .bj = bk,
+        .ys = K,
+        .a = gy,
+        .b = b->data,
+        .y = n->in[A]->grad.data,
     };
     struct pare_mm turned = {
-        .M = K, .N = M, .K = N, .ai = bk, .ak = bj, .bk = 1, .bj = N, .ys = M,
-        .a = b->data, .b = gy, .y = n->in[A]->grad.data,
+        .M = K,
+        .N = M,
+        .K = N,
+        .ai = bk,
+        .ak = bj,
+        .bk = 1,
+        .bj = N,
+        .ys = M,
+        .a = b->data,
+        .b = gy,
+        .y = n->in[A]->grad.data,
     };
 
     pare_mm(PARE_F32, g.ta ? &turned : &plain);
@@ -178,12 +203,30 @@ static void backward_b(const struct pare_node *n, const float *gy)
     int64_t M = a->dim[g.ta], K = a->dim[!g.ta], N = b->dim[!g.tb];
     int64_t ai = g.ta ? 1 : K, ak = g.ta ? M : 1;
     struct pare_mm plain = {
-        .M = K, .N = N, .K = M, .ai = ak, .ak = ai, .bk = N, .bj = 1, .ys = N,
-        .a = a->data, .b = gy, .y = n->in[B]->grad.data,
+        .M = K,
+        .N = N,
+        .K = M,
+        .ai = ak,
+        .ak = ai,
+        .bk = N,
+        .bj = 1,
+        .ys = N,
+        .a = a->data,
+        .b = gy,
+        .y = n->in[B]->grad.data,
     };
     struct pare_mm turned = {
-        .M = N, .N = K, .K = M, .ai = 1, .ak = N, .bk = ai, .bj = ak, .ys = K,
-        .a = gy, .b = a->data, .y = n->in[B]->grad.data,
+        .M = N,
+        .N = K,
+        .K = M,
+        .ai = 1,
+        .ak = N,
+        .bk = ai,
+        .bj = ak,
+        .ys = K,
+        .a = gy,
+        .b = a->data,
+        .y = n->in[B]->grad.data,
     };
 
     pare_mm(PARE_F32, g.tb ? &turned : &plain);

@@ -8,11 +8,10 @@ struct global_lp {
     int64_t p;
 };
 
-static const struct pare_opt attrs[] = {
-    { "p", "the norm's power", PARE_OPT_INT, offsetof(struct global_lp, p), 2, 1, INT32_MAX, NULL,
-      NULL, false },
-    PARE_OPT_END
-};
+static const struct pare_opt attrs[] = { { "p", "the norm's power", PARE_OPT_INT,
+                                           offsetof(struct global_lp, p), 2, 1, INT32_MAX, NULL,
+                                           NULL, false },
+                                         PARE_OPT_END };
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {

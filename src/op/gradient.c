@@ -56,7 +56,7 @@ void pare_unspread(const struct pare_tensor *x, const struct pare_tensor *y)
         pare_add_row(pare_f32(x) + r.w.at[0], r.step[0], pare_f32(y) + i * r.len, r.len);
 }
 
-#define PIECE 512       /* a row's gradients in pieces that stay in the cache */
+#define PIECE 512 /* a row's gradients in pieces that stay in the cache */
 
 void pare_apply_dmap2(const struct pare_node *n, const struct pare_tensor *const *in)
 {

@@ -16,8 +16,8 @@ struct grid_sample {
 
 #define AT(field) offsetof(struct grid_sample, field)
 static const struct pare_opt attrs[] = {
-    { "align_corners", "-1 and 1 are centres of elements", PARE_OPT_INT, AT(align_corners), 0, 0,
-      1, NULL, NULL, false },
+    { "align_corners", "-1 and 1 are centres of elements", PARE_OPT_INT, AT(align_corners), 0, 0, 1,
+      NULL, NULL, false },
     { "mode", "interpolation", PARE_OPT_STR, AT(mode), 0, PARE_ANY, "linear",
       "linear|nearest|cubic|bilinear|bicubic", false },
     { "padding_mode", "what lies outside", PARE_OPT_STR, AT(padding_mode), 0, PARE_ANY, "zeros",
@@ -90,7 +90,7 @@ struct taps {
 static void add_tap(struct taps *t, double at, double weight, double slope, int64_t size)
 {
     if (at < 0 || at > (double)(size - 1))
-        return;         /* zeros outside */
+        return; /* zeros outside */
     t->at[t->n] = (int64_t)at;
     t->slope[t->n] = slope;
     t->weight[t->n++] = weight;
@@ -124,7 +124,7 @@ static void find_taps(const struct grid_sample *a, double g, int64_t size, struc
     double low, turn, scale = (double)(a->align_corners ? size - 1 : size) / 2;
 
     t->n = 0;
-    if (!(fabs(c) < 1e9))       /* NaN too */
+    if (!(fabs(c) < 1e9)) /* NaN too */
         c = c > 0 ? 1e9 : -1e9;
     if (strstr(a->mode, "cubic")) {
         low = floor(c);
@@ -218,8 +218,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
         find_place(n, grid, s.axis, t);
         for (int64_t k = 0; k < C; k++)
-            pare_f32(y)[(first + k) * s.places + p % s.places] =
-                (float)sample(pare_f32(x) + (first + k) * s.plane, t, s.axis);
+            pare_f32(y)[(first + k) * s.places + p % s.places] = (float)
+                sample(pare_f32(x) + (first + k) * s.plane, t, s.axis);
     }
     return 0;
 }
@@ -227,14 +227,21 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
-    const float *grid = pare_f32(&n->in[1]->t), *gy = pare_f32(&n->out[0]->grad);
+    const float *grid, *gy = pare_f32(&n->out[0]->grad);
     float *gx = pare_f32(&n->in[0]->grad), *gg = pare_f32(&n->in[1]->grad);
     int64_t C = x->dim[1];
     int nd = x->rank - 2;
+    struct pare_tensor g = n->in[1]->t;
     struct sizes s;
 
-    (void)c;
     PARE_TRY(find_sizes(n, &s, err));
+    if (g.dtype != PARE_F32) {
+        g.dtype = PARE_F32;
+        PARE_TRY(pare_tensor_alloc(c->scratch, &g, err));
+        PARE_TRY(pare_convert(PARE_F32, g.data, n->in[1]->t.dtype, n->in[1]->t.data, pare_numel(&g),
+                              err));
+    }
+    grid = pare_f32(&g);
     for (int64_t p = 0; gy && (gx || gg) && p < (C ? x->dim[0] * s.places : 0); p++, grid += nd) {
         int64_t first = p / s.places * C;
         double sum[MAX_ND] = { 0 };
@@ -242,8 +249,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
         find_place(n, grid, s.axis, t);
         for (int64_t k = 0; k < C; k++)
-            sample_back(pare_f32(x) + (first + k) * s.plane,
-                        gx ? gx + (first + k) * s.plane : NULL,
+            sample_back(pare_f32(x) + (first + k) * s.plane, gx ? gx + (first + k) * s.plane : NULL,
                         (double)gy[(first + k) * s.places + p % s.places], t, s.axis, sum);
         for (int i = 0; gg && i < nd; i++)
             gg[p * nd + i] += (float)sum[MAX_ND - 1 - i];

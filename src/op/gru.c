@@ -20,8 +20,17 @@ static void step(const struct pare_rnn_row *row)
     int64_t H = row->H;
     float *x = row->x, *n = x + 2 * H, *rh = row->r + 2 * H, *reset = x + H;
     struct pare_mm m = {
-        .M = 1, .N = H, .K = H, .ai = H, .ak = 1, .bk = 1, .bj = H, .ys = H,
-        .a = row->tmp, .b = row->R + 2 * H * H, .y = rh,
+        .M = 1,
+        .N = H,
+        .K = H,
+        .ai = H,
+        .ak = 1,
+        .bk = 1,
+        .bj = H,
+        .ys = H,
+        .a = row->tmp,
+        .b = row->R + 2 * H * H,
+        .y = rh,
     };
 
     for (int64_t i = 0; i < 2 * H; i++)
@@ -57,9 +66,11 @@ static void back_reset(const struct pare_rnn_back *r)
     int64_t H = r->H;
     const float *reset = r->tmp + H, *dn = r->dx + 2 * H;
     float *dreset = r->dx + H, *q = r->tmp + 3 * H;
-    struct pare_mm m = {                /* dn R, the gradient of r h */
-        .M = 1, .N = H, .K = H, .ai = H, .ak = 1, .bk = H, .bj = 1, .ys = H,
-        .a = dn, .b = r->R + 2 * H * H, .y = q,
+    struct pare_mm m = {
+        /* dn R, the gradient of r h */
+        .M = 1,  .N = H,  .K = H,  .ai = H, .ak = 1,
+        .bk = H, .bj = 1, .ys = H, .a = dn, .b = r->R + 2 * H * H,
+        .y = q,
     };
 
     if (r->attr->linear_before_reset) {
@@ -99,9 +110,12 @@ static void back(const struct pare_rnn_back *r)
 }
 
 static const char *const acts[] = { "Sigmoid", "Tanh" };
-static const struct pare_rnn_cell cell = {
-    .gates = 3, .n_act = 2, .act = acts, .step = step, .back = back, .resets = true
-};
+static const struct pare_rnn_cell cell = { .gates = 3,
+                                           .n_act = 2,
+                                           .act = acts,
+                                           .step = step,
+                                           .back = back,
+                                           .resets = true };
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {

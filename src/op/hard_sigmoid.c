@@ -6,10 +6,10 @@ struct hard_sigmoid {
 };
 
 static const struct pare_opt hard_sigmoid_attrs[] = {
-    { "alpha", "slope", PARE_OPT_FLOAT,
-      offsetof(struct hard_sigmoid, alpha), 0.2, PARE_ANY, NULL, NULL, false },
-    { "beta", "value at 0", PARE_OPT_FLOAT,
-      offsetof(struct hard_sigmoid, beta), 0.5, PARE_ANY, NULL, NULL, false },
+    { "alpha", "slope", PARE_OPT_FLOAT, offsetof(struct hard_sigmoid, alpha), 0.2, PARE_ANY, NULL,
+      NULL, false },
+    { "beta", "value at 0", PARE_OPT_FLOAT, offsetof(struct hard_sigmoid, beta), 0.5, PARE_ANY,
+      NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -25,8 +25,8 @@ static inline double beta(const struct pare_node *n)
 
 #define UNIT(v) ((v) < 0 ? 0 : (v) > 1 ? 1 : (v))
 
-PARE_MAP_WITH(UNIT(a * x + b), const float a = (float)alpha(n), b = (float)beta(n))
-PARE_DMAP_WITH(a * x + b > 0 && a * x + b < 1 ? g * a : 0, const float a = (float)alpha(n),
+PARE_MAP_WITH(UNIT(a *x + b), const float a = (float)alpha(n), b = (float)beta(n))
+PARE_DMAP_WITH(a *x + b > 0 && a * x + b < 1 ? g * a : 0, const float a = (float)alpha(n),
                b = (float)beta(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, UNIT(alpha(n) * x + beta(n))))
 

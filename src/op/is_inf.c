@@ -6,10 +6,10 @@ struct is_inf {
 };
 
 static const struct pare_opt is_inf_attrs[] = {
-    { "detect_negative", "minus infinity counts", PARE_OPT_INT,
-      offsetof(struct is_inf, negative), 1, 0, 1, NULL, NULL, false },
-    { "detect_positive", "plus infinity counts", PARE_OPT_INT,
-      offsetof(struct is_inf, positive), 1, 0, 1, NULL, NULL, false },
+    { "detect_negative", "minus infinity counts", PARE_OPT_INT, offsetof(struct is_inf, negative),
+      1, 0, 1, NULL, NULL, false },
+    { "detect_positive", "plus infinity counts", PARE_OPT_INT, offsetof(struct is_inf, positive), 1,
+      0, 1, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -28,7 +28,7 @@ static bool hit(const struct pare_node *n, double x)
 }
 
 PARE_UNARY(PARE_LOOP1(PARE_F32, float, uint8_t, hit(n, (double)x))
-           PARE_LOOP1(PARE_F64, double, uint8_t, hit(n, x)))
+               PARE_LOOP1(PARE_F64, double, uint8_t, hit(n, x)))
 
 const struct pare_op pare_op_is_inf = {
     .abi = PARE_ABI,

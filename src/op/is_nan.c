@@ -9,7 +9,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 }
 
 PARE_UNARY(PARE_LOOP1(PARE_F32, float, uint8_t, x != x)
-           PARE_LOOP1(PARE_F64, double, uint8_t, x != x))
+               PARE_LOOP1(PARE_F64, double, uint8_t, x != x))
 
 const struct pare_op pare_op_is_nan = {
     .abi = PARE_ABI,

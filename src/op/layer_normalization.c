@@ -15,8 +15,8 @@ struct layer_norm {
 
 #define AT(field) offsetof(struct layer_norm, field)
 static const struct pare_opt attrs[] = {
-    { "axis", "the first axis that is normalised", PARE_OPT_INT, AT(axis), -1, PARE_ANY, NULL,
-      NULL, false },
+    { "axis", "the first axis that is normalised", PARE_OPT_INT, AT(axis), -1, PARE_ANY, NULL, NULL,
+      false },
     { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
       false },
     { "stash_type", "element type of mean and inverse deviation", PARE_OPT_INT, AT(stash_type), 1,
@@ -57,8 +57,10 @@ static int check_param(const struct pare_node *n, int i, const char *name, struc
     if (i >= n->n_in || !n->in[i])
         return 0;
     if (pare_broadcast(&both, &t, &n->in[i]->t, err) || !pare_same_shape(&both, &t))
-        return pare_fail(err, PARE_ESHAPE, "%s is %s, which does not broadcast to the normalised "
-                         "axes %s", name, pare_shape_text(&n->in[i]->t, bp, sizeof(bp)),
+        return pare_fail(err, PARE_ESHAPE,
+                         "%s is %s, which does not broadcast to the normalised "
+                         "axes %s",
+                         name, pare_shape_text(&n->in[i]->t, bp, sizeof(bp)),
                          pare_shape_text(&t, bt, sizeof(bt)));
     return 0;
 }
@@ -76,8 +78,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
     PARE_TRY(check_param(n, 2, "B", err));
     if (a->stash_type != PARE_F32 && a->stash_type != PARE_F64 && a->stash_type != PARE_F16 &&
         a->stash_type != PARE_BF16)
-        return pare_fail(err, PARE_EUNSUPPORTED, "stash_type is %lld, which is not a "
-                         "floating-point type", (long long)a->stash_type);
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "stash_type is %lld, which is not a "
+                         "floating-point type",
+                         (long long)a->stash_type);
     pare_like(&n->out[0]->t, x);
     for (int k = 1; k < n->n_out; k++)
         if (n->out[k]) {

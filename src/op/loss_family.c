@@ -5,7 +5,7 @@
 
 enum { X, LABEL, WEIGHT };
 
-#define ABSENT (-0x1p63)        /* no class is ignored */
+#define ABSENT (-0x1p63) /* no class is ignored */
 
 const struct pare_opt pare_loss_attrs[] = {
     { "ignore_index", "a class that does not count", PARE_OPT_INT,

@@ -4,16 +4,15 @@
 #include "norm.h"
 #include "window.h"
 
-static const struct pare_opt attrs[] = {
-    PARE_WINDOW_AUTO_PAD,
-    PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
-    PARE_WINDOW_DILATIONS,
-    PARE_WINDOW_KERNEL(true),
-    PARE_WINDOW_INT(p, "the norm's power", 2, 1, INT32_MAX),
-    PARE_WINDOW_PADS,
-    PARE_WINDOW_STRIDES,
-    PARE_OPT_END
-};
+static const struct pare_opt attrs[] = { PARE_WINDOW_AUTO_PAD,
+                                         PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0,
+                                                         0, 1),
+                                         PARE_WINDOW_DILATIONS,
+                                         PARE_WINDOW_KERNEL(true),
+                                         PARE_WINDOW_INT(p, "the norm's power", 2, 1, INT32_MAX),
+                                         PARE_WINDOW_PADS,
+                                         PARE_WINDOW_STRIDES,
+                                         PARE_OPT_END };
 
 static float norm(const struct pare_pool *p, const float *x, double power)
 {

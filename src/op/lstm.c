@@ -110,9 +110,11 @@ static void back(const struct pare_rnn_back *r)
 }
 
 static const char *const acts[] = { "Sigmoid", "Tanh", "Tanh" };
-static const struct pare_rnn_cell cell = {
-    .gates = 4, .n_act = 3, .act = acts, .step = step, .back = back
-};
+static const struct pare_rnn_cell cell = { .gates = 4,
+                                           .n_act = 3,
+                                           .act = acts,
+                                           .step = step,
+                                           .back = back };
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {

@@ -7,43 +7,43 @@ enum { BLOCK_K = 64, BLOCK_N = 128 };
 
 /* In the order i, k, j, so that the inner loop runs along rows of b and y.  A b whose columns are
  * not neighbours (a transposed one) is copied block by block first. */
-#define MM(name, type)                                                                         \
-    PARE_SIMD static void name(const struct pare_mm *m)                                        \
-    {                                                                                          \
-        type pack[BLOCK_K * BLOCK_N];                                                          \
-                                                                                               \
-        for (int64_t k0 = 0; k0 < m->K; k0 += BLOCK_K)                                         \
-            for (int64_t j0 = 0; j0 < m->N; j0 += BLOCK_N) {                                   \
-                int64_t kn = m->K - k0 < BLOCK_K ? m->K - k0 : BLOCK_K;                        \
-                int64_t jn = m->N - j0 < BLOCK_N ? m->N - j0 : BLOCK_N;                        \
-                const type *b = (const type *)m->b + k0 * m->bk + j0 * m->bj;                  \
-                int64_t bs = m->bk;                                                            \
-                                                                                               \
-                if (m->bj != 1) {                                                              \
-                    for (int64_t j = 0; j < jn; j++)                                           \
-                        for (int64_t k = 0; k < kn; k++)                                       \
-                            pack[k * BLOCK_N + j] = b[k * m->bk + j * m->bj];                  \
-                    b = pack;                                                                  \
-                    bs = BLOCK_N;                                                              \
-                }                                                                              \
-                for (int64_t i = 0; i < m->M; i++) {                                           \
-                    const type *a = (const type *)m->a + i * m->ai + k0 * m->ak;               \
-                    type *restrict y = (type *)m->y + i * m->ys + j0;                          \
-                                                                                               \
-                    for (int64_t k = 0; k < kn; k++) {                                         \
-                        const type *restrict row = b + k * bs;                                 \
-                        type v = a[k * m->ak];                                                 \
-                                                                                               \
-                        for (int64_t j = 0; j < jn; j++)                                       \
-                            y[j] += v * row[j];                                                \
-                    }                                                                          \
-                }                                                                              \
-            }                                                                                  \
+#define MM(name, type)                                                           \
+    PARE_SIMD static void name(const struct pare_mm *m)                          \
+    {                                                                            \
+        type pack[BLOCK_K * BLOCK_N];                                            \
+                                                                                 \
+        for (int64_t k0 = 0; k0 < m->K; k0 += BLOCK_K)                           \
+            for (int64_t j0 = 0; j0 < m->N; j0 += BLOCK_N) {                     \
+                int64_t kn = m->K - k0 < BLOCK_K ? m->K - k0 : BLOCK_K;          \
+                int64_t jn = m->N - j0 < BLOCK_N ? m->N - j0 : BLOCK_N;          \
+                const type *b = (const type *)m->b + k0 * m->bk + j0 * m->bj;    \
+                int64_t bs = m->bk;                                              \
+                                                                                 \
+                if (m->bj != 1) {                                                \
+                    for (int64_t j = 0; j < jn; j++)                             \
+                        for (int64_t k = 0; k < kn; k++)                         \
+                            pack[k * BLOCK_N + j] = b[k * m->bk + j * m->bj];    \
+                    b = pack;                                                    \
+                    bs = BLOCK_N;                                                \
+                }                                                                \
+                for (int64_t i = 0; i < m->M; i++) {                             \
+                    const type *a = (const type *)m->a + i * m->ai + k0 * m->ak; \
+                    type *restrict y = (type *)m->y + i * m->ys + j0;            \
+                                                                                 \
+                    for (int64_t k = 0; k < kn; k++) {                           \
+                        const type *restrict row = b + k * bs;                   \
+                        type v = a[k * m->ak];                                   \
+                                                                                 \
+                        for (int64_t j = 0; j < jn; j++)                         \
+                            y[j] += v * row[j];                                  \
+                    }                                                            \
+                }                                                                \
+            }                                                                    \
     }
 
 MM(mm_f32, float)
 MM(mm_f64, double)
-MM(mm_u32, uint32_t)        /* signed products wrap to the same bits, without overflow */
+MM(mm_u32, uint32_t) /* signed products wrap to the same bits, without overflow */
 MM(mm_u64, uint64_t)
 
 void pare_mm(enum pare_dtype dtype, const struct pare_mm *m)
@@ -118,9 +118,9 @@ struct pare_matmul pare_matmul_plan(const struct pare_tensor *a, const struct pa
 
     last_two(a, true, &p.M, &p.K);
     last_two(b, false, &kb, &p.N);
-    pare_broadcast(&y, &ba, &bb, &err);     /* infer has seen to it that they fit */
+    pare_broadcast(&y, &ba, &bb, &err); /* infer has seen to it that they fit */
     pare_walk_start(&p.walk, &y, in, 2);
-    for (int i = 0; i < y.rank; i++) {      /* the walk counts matrices, kernels elements */
+    for (int i = 0; i < y.rank; i++) { /* the walk counts matrices, kernels elements */
         p.walk.stride[0][i] *= p.M * p.K;
         p.walk.stride[1][i] *= p.K * p.N;
     }
@@ -140,7 +140,14 @@ void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
     memset(y->data, 0, (size_t)pare_numel(y) * size);
     for (int64_t i = 0; i < p.batch; i++, pare_walk_next(&p.walk)) {
         struct pare_mm m = {
-            .M = p.M, .N = p.N, .K = p.K, .ai = p.K, .ak = 1, .bk = p.N, .bj = 1, .ys = p.N,
+            .M = p.M,
+            .N = p.N,
+            .K = p.K,
+            .ai = p.K,
+            .ak = 1,
+            .bk = p.N,
+            .bj = 1,
+            .ys = p.N,
             .a = (char *)a->data + (size_t)p.walk.at[0] * size,
             .b = (char *)b->data + (size_t)p.walk.at[1] * size,
             .y = (char *)y->data + (size_t)(i * p.M * p.N) * size,
@@ -172,13 +179,31 @@ void pare_matmul_backward(const struct pare_node *n)
     merge_rows(&p, &a->t, &b->t);
     for (int64_t i = 0; i < p.batch; i++, pare_walk_next(&p.walk)) {
         int64_t at = p.walk.at[0], bt = p.walk.at[1];
-        struct pare_mm ga = {       /* (M, N) (N, K) */
-            .M = p.M, .N = p.K, .K = p.N, .ai = p.N, .ak = 1, .bk = 1, .bj = p.N, .ys = p.K,
-            .a = gy + i * p.M * p.N, .b = pare_f32(&b->t) + bt,
+        struct pare_mm ga = {
+            /* (M, N) (N, K) */
+            .M = p.M,
+            .N = p.K,
+            .K = p.N,
+            .ai = p.N,
+            .ak = 1,
+            .bk = 1,
+            .bj = p.N,
+            .ys = p.K,
+            .a = gy + i * p.M * p.N,
+            .b = pare_f32(&b->t) + bt,
         };
-        struct pare_mm gb = {       /* (K, M) (M, N) */
-            .M = p.K, .N = p.N, .K = p.M, .ai = 1, .ak = p.K, .bk = p.N, .bj = 1, .ys = p.N,
-            .a = pare_f32(&a->t) + at, .b = gy + i * p.M * p.N,
+        struct pare_mm gb = {
+            /* (K, M) (M, N) */
+            .M = p.K,
+            .N = p.N,
+            .K = p.M,
+            .ai = 1,
+            .ak = p.K,
+            .bk = p.N,
+            .bj = 1,
+            .ys = p.N,
+            .a = pare_f32(&a->t) + at,
+            .b = gy + i * p.M * p.N,
         };
 
         if (a->grad.data) {

@@ -18,16 +18,16 @@ int pare_softmax_axis(const struct pare_node *n, bool *flatten);
 /* y += a b.  Strides are in elements; y is (M, N) with rows ys apart. */
 struct pare_mm {
     int64_t M, N, K;
-    int64_t ai, ak;         /* from a row of a to the next, from a column to the next */
-    int64_t bk, bj;         /* the same of b */
+    int64_t ai, ak; /* from a row of a to the next, from a column to the next */
+    int64_t bk, bj; /* the same of b */
     int64_t ys;
-    const void *a, *b;      /* (M, K), (K, N) */
+    const void *a, *b; /* (M, K), (K, N) */
     void *y;
 };
 
 /* float32, float64, and integers of 32 and 64 bits, which wrap around. */
 void pare_mm(enum pare_dtype dtype, const struct pare_mm *m);
-#define PARE_T_MATRIX                                                                          \
+#define PARE_T_MATRIX \
     (PARE_T_FLOATS | PARE_T(PARE_I32) | PARE_T(PARE_U32) | PARE_T(PARE_I64) | PARE_T(PARE_U64))
 
 /* numpy's matmul of two shapes: a vector on the left is a row, on the right a column, and leading

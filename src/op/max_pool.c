@@ -36,24 +36,24 @@ static int64_t by_columns(const struct pare_pool *p, int64_t at)
 
 /* The largest value of one window; NaN counts as largest.  *at gets its index in the plane, -1
  * when dilation lets the window step over the whole input. */
-#define BEST(name, ctype, least, is_nan)                                                       \
-    static ctype name(const struct pare_pool *p, const ctype *x, int64_t *at)                  \
-    {                                                                                          \
-        ctype best = (ctype)(least);                                                           \
-                                                                                               \
-        *at = -1;                                                                              \
-        for (int64_t kd = p->lo[0]; kd < p->hi[0]; kd++)                                       \
-            for (int64_t kh = p->lo[1]; kh < p->hi[1]; kh++)                                   \
-                for (int64_t kw = p->lo[2]; kw < p->hi[2]; kw++) {                             \
-                    int64_t i = pare_pool_at(p, kd, kh, kw);                                   \
-                    ctype v = x[i];                                                            \
-                                                                                               \
-                    if (*at < 0 || v > best || (is_nan)) {                                     \
-                        best = v;                                                              \
-                        *at = i;                                                               \
-                    }                                                                          \
-                }                                                                              \
-        return best;                                                                           \
+#define BEST(name, ctype, least, is_nan)                                      \
+    static ctype name(const struct pare_pool *p, const ctype *x, int64_t *at) \
+    {                                                                         \
+        ctype best = (ctype)(least);                                          \
+                                                                              \
+        *at = -1;                                                             \
+        for (int64_t kd = p->lo[0]; kd < p->hi[0]; kd++)                      \
+            for (int64_t kh = p->lo[1]; kh < p->hi[1]; kh++)                  \
+                for (int64_t kw = p->lo[2]; kw < p->hi[2]; kw++) {            \
+                    int64_t i = pare_pool_at(p, kd, kh, kw);                  \
+                    ctype v = x[i];                                           \
+                                                                              \
+                    if (*at < 0 || v > best || (is_nan)) {                    \
+                        best = v;                                             \
+                        *at = i;                                              \
+                    }                                                         \
+                }                                                             \
+        return best;                                                          \
     }
 BEST(best_f32, float, -INFINITY, isnan(v) && !isnan(best))
 BEST(best_f64, double, -INFINITY, isnan(v) && !isnan(best))
@@ -67,7 +67,7 @@ static int64_t pool(const struct pare_pool *p, const struct pare_tensor *x,
     int64_t at;
 
     switch ((int)x->dtype) {
-#define CASE(d, ctype, best)                                                                   \
+#define CASE(d, ctype, best) \
     case d: ((ctype *)y->data)[i] = best(p, (const ctype *)x->data + p->plane, &at); break;
         CASE(PARE_F64, double, best_f64)
         CASE(PARE_U8, uint8_t, best_u8)

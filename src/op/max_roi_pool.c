@@ -27,9 +27,11 @@ static int infer(struct pare_node *n, struct pare_err *err)
     int64_t dim[4] = { r->dim[0], x->dim[1] };
 
     if (x->rank != 4 || r->rank != 2 || r->dim[1] != 5 || a->pooled_shape.n != 2)
-        return pare_fail(err, PARE_ESHAPE, "X is %s, rois are %s and pooled_shape has %d numbers, "
-                         "expected (N, C, H, W), (R, 5) and 2", pare_shape_text(x, bx, sizeof(bx)),
-                         pare_shape_text(r, br, sizeof(br)), a->pooled_shape.n);
+        return pare_fail(err, PARE_ESHAPE,
+                         "X is %s, rois are %s and pooled_shape has %d numbers, "
+                         "expected (N, C, H, W), (R, 5) and 2",
+                         pare_shape_text(x, bx, sizeof(bx)), pare_shape_text(r, br, sizeof(br)),
+                         a->pooled_shape.n);
     dim[2] = a->pooled_shape.v[0];
     dim[3] = a->pooled_shape.v[1];
     return pare_shape_set(&n->out[0]->t, x->dtype, 4, dim, err);
@@ -37,7 +39,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
 static double clamp(double v, double lo, double hi)
 {
-    return v >= lo ? v <= hi ? v : hi : lo;     /* NaN becomes lo */
+    return v >= lo ? v <= hi ? v : hi : lo; /* NaN becomes lo */
 }
 
 /* Elements [*lo, *hi) of bin b out of `bins`, of a region from `from` to `to` along an axis. */
@@ -87,8 +89,8 @@ static int regions(struct pare_node *n, bool back, struct pare_err *err)
         double image = (double)roi[0];
 
         if (!(image >= 0 && image < (double)x->dim[0]))
-            return pare_fail(err, PARE_ESHAPE, "a region is of image %g, the batch has %lld",
-                             image, (long long)x->dim[0]);
+            return pare_fail(err, PARE_ESHAPE, "a region is of image %g, the batch has %lld", image,
+                             (long long)x->dim[0]);
         for (int64_t c = 0; c < C; c++)
             for (int64_t b = 0; b < high[1] * wide[1]; b++, to++) {
                 int64_t h[2], w[2], plane = ((int64_t)image * C + c) * (H * W), at;

@@ -6,12 +6,8 @@
  */
 #include "window.h"
 
-static const struct pare_opt attrs[] = {
-    PARE_WINDOW_KERNEL(true),
-    PARE_WINDOW_PADS,
-    PARE_WINDOW_STRIDES,
-    PARE_OPT_END
-};
+static const struct pare_opt attrs[] = { PARE_WINDOW_KERNEL(true), PARE_WINDOW_PADS,
+                                         PARE_WINDOW_STRIDES, PARE_OPT_END };
 
 /* The tensor that indices count in. */
 static int source(const struct pare_node *n, struct pare_tensor *s, struct pare_err *err)
@@ -23,8 +19,10 @@ static int source(const struct pare_node *n, struct pare_tensor *s, struct pare_
 
     if (nd < 1 || a->kernel_shape.n != nd || (a->strides.n && a->strides.n != nd) ||
         (a->pads.n && a->pads.n != 2 * nd))
-        return pare_fail(err, PARE_ESHAPE, "X is %s, which kernel_shape, strides or pads do not "
-                         "fit", pare_shape_text(x, buf, sizeof(buf)));
+        return pare_fail(err, PARE_ESHAPE,
+                         "X is %s, which kernel_shape, strides or pads do not "
+                         "fit",
+                         pare_shape_text(x, buf, sizeof(buf)));
     pare_like(s, x);
     for (int i = 0; i < nd; i++) {
         int64_t stride = a->strides.n ? a->strides.v[i] : 1;

@@ -11,8 +11,8 @@ struct mvn {
 };
 
 static const struct pare_opt attrs[] = {
-    { "axes", "axes that are normalised; absent: all but channels of a 4-D tensor",
-      PARE_OPT_INTS, offsetof(struct mvn, axes), 0, PARE_ANY, NULL, NULL, false },
+    { "axes", "axes that are normalised; absent: all but channels of a 4-D tensor", PARE_OPT_INTS,
+      offsetof(struct mvn, axes), 0, PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -94,8 +94,7 @@ static void reduce_grad(const struct pare_node *n, const struct pare_tensor *mea
     pare_walk_start(&w, x, &mean, 1);
     for (int64_t i = 0; i < total; i++, pare_walk_next(&w)) {
         g[w.at[0]] += (double)gy[i];
-        gd[w.at[0]] += (double)gy[i] *
-                       ((double)pare_f32(x)[i] - ((double *)mean->data)[w.at[0]]);
+        gd[w.at[0]] += (double)gy[i] * ((double)pare_f32(x)[i] - ((double *)mean->data)[w.at[0]]);
     }
     for (int64_t i = 0; i < count; i++) {
         g[i] /= (double)total / (double)count;
@@ -112,7 +111,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const float *gy = pare_f32(&n->out[0]->grad);
     float *gx = pare_f32(&n->in[0]->grad);
     int64_t total = pare_numel(x);
-    struct pare_tensor shape, m[4];         /* mean, variance, mean of gy, mean of gy d */
+    struct pare_tensor shape, m[4]; /* mean, variance, mean of gy, mean of gy d */
     struct pare_walk w;
 
     if (!total || !gx || !gy)

@@ -20,8 +20,8 @@ static inline float slope(float x)
 }
 
 PARE_MAP(mish(x))
-PARE_DMAP(g * slope(x))
-PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x * tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))))))
+PARE_DMAP(g *slope(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x *tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))))))
 
 const struct pare_op pare_op_mish = {
     .abi = PARE_ABI,

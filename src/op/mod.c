@@ -7,11 +7,10 @@ struct mod {
     int64_t fmod;
 };
 
-static const struct pare_opt mod_attrs[] = {
-    { "fmod", "the sign is that of the dividend", PARE_OPT_INT, offsetof(struct mod, fmod), 0, 0, 1,
-      NULL, NULL, false },
-    PARE_OPT_END
-};
+static const struct pare_opt mod_attrs[] = { { "fmod", "the sign is that of the dividend",
+                                               PARE_OPT_INT, offsetof(struct mod, fmod), 0, 0, 1,
+                                               NULL, NULL, false },
+                                             PARE_OPT_END };
 
 static bool as_c(const struct pare_node *n)
 {
@@ -27,7 +26,7 @@ static double real(bool c, double a, double b)
 
 static int64_t whole(bool c, int64_t a, int64_t b)
 {
-    int64_t r = b && b != -1 ? a % b : 0;   /* the smallest number by -1 overflows */
+    int64_t r = b && b != -1 ? a % b : 0; /* the smallest number by -1 overflows */
 
     return !c && r && (r < 0) != (b < 0) ? r + b : r;
 }
@@ -43,11 +42,11 @@ static void map2(const struct pare_node *n, const float *a, int sa, const float 
 }
 
 /* A remainder is a - q b with a whole q, which is constant between jumps. */
-PARE_DMAP2_WITH(g, -g * (c ? truncf(a / b) : floorf(a / b)), const bool c = as_c(n))
+PARE_DMAP2_WITH(g, -g *(c ? truncf(a / b) : floorf(a / b)), const bool c = as_c(n))
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, real(as_c(n), a, b)) UNSIGNED(PARE_U8, uint8_t)
-            UNSIGNED(PARE_U16, uint16_t) UNSIGNED(PARE_U32, uint32_t) UNSIGNED(PARE_U64, uint64_t)
-            SIGNED(PARE_I8, int8_t) SIGNED(PARE_I16, int16_t) SIGNED(PARE_I32, int32_t)
-            SIGNED(PARE_I64, int64_t))
+                UNSIGNED(PARE_U16, uint16_t) UNSIGNED(PARE_U32, uint32_t)
+                    UNSIGNED(PARE_U64, uint64_t) SIGNED(PARE_I8, int8_t) SIGNED(PARE_I16, int16_t)
+                        SIGNED(PARE_I32, int32_t) SIGNED(PARE_I64, int64_t))
 
 const struct pare_op pare_op_mod = {
     .abi = PARE_ABI,

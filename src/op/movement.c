@@ -236,7 +236,7 @@ static pare_plane_fn *plane_copier(const struct pare_move *m, size_t size)
 struct planes {
     struct pare_move m;
     int64_t idx[PARE_MOVE_RANK];
-    ptrdiff_t size, from, to;       /* where the current plane starts */
+    ptrdiff_t size, from, to; /* where the current plane starts */
     struct plane p;
 };
 

@@ -94,8 +94,8 @@ static inline void pare_copy_one(void *dst, const void *src, size_t size)
 struct pare_flow {
     const char *x;
     char *y;
-    size_t size;        /* of an element, in bytes */
-    float *gx;          /* NULL: forwards */
+    size_t size; /* of an element, in bytes */
+    float *gx;   /* NULL: forwards */
     const float *gy;
 };
 
@@ -130,19 +130,19 @@ void pare_flow_pick(const struct pare_flow *f, const struct pare_pick *p);
  *     static int moves(const struct pare_node *n, const struct pare_flow *f,
  *                      struct pare_arena *scratch, struct pare_err *err)
  * which is not called when the output is empty. */
-#define PARE_BOTH_WAYS(moves)                                                                  \
-    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)          \
-    {                                                                                          \
-        struct pare_flow f;                                                                    \
-                                                                                               \
-        return pare_flow(&f, n->in[0], n->out[0], false) ? moves(n, &f, c->scratch, err) : 0;  \
-    }                                                                                          \
-                                                                                               \
-    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)         \
-    {                                                                                          \
-        struct pare_flow f;                                                                    \
-                                                                                               \
-        return pare_flow(&f, n->in[0], n->out[0], true) ? moves(n, &f, c->scratch, err) : 0;   \
+#define PARE_BOTH_WAYS(moves)                                                                 \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)         \
+    {                                                                                         \
+        struct pare_flow f;                                                                   \
+                                                                                              \
+        return pare_flow(&f, n->in[0], n->out[0], false) ? moves(n, &f, c->scratch, err) : 0; \
+    }                                                                                         \
+                                                                                              \
+    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)        \
+    {                                                                                         \
+        struct pare_flow f;                                                                   \
+                                                                                              \
+        return pare_flow(&f, n->in[0], n->out[0], true) ? moves(n, &f, c->scratch, err) : 0;  \
     }
 
 /* Ties of operators that keep the rank and change some axes: the axes of output 0 whose size is

@@ -6,8 +6,8 @@
 
 PARE_MAP(-x)
 PARE_DMAP(-g)
-PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, -x) WHOLE(PARE_I8, int8_t)
-           WHOLE(PARE_I16, int16_t) WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, -x) WHOLE(PARE_I8, int8_t) WHOLE(PARE_I16, int16_t)
+               WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
 const struct pare_op pare_op_neg = {
     .abi = PARE_ABI,

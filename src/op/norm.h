@@ -17,7 +17,7 @@ bool pare_bn_trains(const struct pare_node *n);
 bool pare_bn_per_channel(const struct pare_node *n);
 
 double pare_layer_norm_epsilon(const struct pare_node *n);
-int pare_layer_norm_axis(const struct pare_node *n);        /* in [0, rank]: the first normalised */
+int pare_layer_norm_axis(const struct pare_node *n); /* in [0, rank]: the first normalised */
 double pare_instance_norm_epsilon(const struct pare_node *n);
 double pare_group_norm_epsilon(const struct pare_node *n);
 int64_t pare_group_norm_groups(const struct pare_node *n);
@@ -31,7 +31,7 @@ bool pare_group_norm_per_channel(const struct pare_node *n);
 void pare_moments(const float *x, int64_t n, double *mean, double *var);
 
 double pare_row_sum(const float *x, int64_t n);
-double pare_row_squares(const float *x, int64_t n, double mean);    /* sum of (x - mean)^2 */
+double pare_row_squares(const float *x, int64_t n, double mean); /* sum of (x - mean)^2 */
 
 /* dy/dx of y = (sum |x|^p)^(1/p): sign(x) (|x| / y)^(p - 1); 0 where y is. */
 double pare_norm_slope(float x, double y, double p);
@@ -59,7 +59,7 @@ void pare_norm_add(const float *x, const float *g, float *gx, int64_t n, const f
 /* The gradients of y = xhat * scale + bias, where all of some channels have the moments in common.
  * Channel c has scale[c * step]; gx, gscale and gbias may be NULL. */
 struct pare_norm_group {
-    const float *x, *gy, *scale;        /* x, gy and gx are (channels, inner) */
+    const float *x, *gy, *scale; /* x, gy and gx are (channels, inner) */
     float *gx, *gscale, *gbias;
     int64_t channels, inner, step;
     double epsilon;

@@ -12,7 +12,7 @@
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
 
-extern const struct pare_op *const pare_ops[];      /* ends with NULL */
+extern const struct pare_op *const pare_ops[]; /* ends with NULL */
 
 const struct pare_op *pare_find_op(const char *domain, const char *type);
 
@@ -38,12 +38,13 @@ int pare_int_list(const struct pare_tensor *t, int64_t *v, int max, int *n, stru
 /* A number among a node's attributes, by the name in its operator's table; 0 when there is none.
  * For kernels, which do not see the operator's own struct. */
 double pare_attr(const struct pare_node *n, const char *name);
-const char *pare_attr_text(const struct pare_node *n, const char *name);   /* "" when none */
+const char *pare_attr_text(const struct pare_node *n, const char *name); /* "" when none */
 
 /* Infer functions that fit many operators. */
-int pare_infer_same(struct pare_node *n, struct pare_err *err);         /* every output is like input 0 */
-int pare_infer_broadcast(struct pare_node *n, struct pare_err *err);    /* all inputs broadcast; type of input 0 */
-int pare_infer_compare(struct pare_node *n, struct pare_err *err);      /* the same, bool */
+int pare_infer_same(struct pare_node *n, struct pare_err *err); /* every output is like input 0 */
+int pare_infer_broadcast(struct pare_node *n,
+                         struct pare_err *err); /* all inputs broadcast; type of input 0 */
+int pare_infer_compare(struct pare_node *n, struct pare_err *err); /* the same, bool */
 
 /* ---- what kernels need -------------------------------------------------------- */
 

@@ -117,8 +117,8 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     if (b.dtype != PARE_F32) {
         b.dtype = PARE_F32;
         PARE_TRY(pare_tensor_alloc(c->scratch, &b, err));
-        PARE_TRY(pare_convert(PARE_F32, b.data, n->in[1]->t.dtype, n->in[1]->t.data,
-                              pare_numel(&b), err));
+        PARE_TRY(pare_convert(PARE_F32, b.data, n->in[1]->t.dtype, n->in[1]->t.data, pare_numel(&b),
+                              err));
     }
     pare_apply_dmap2(n, in);
     return 0;

@@ -31,13 +31,12 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-#define WHOLE(dtype, type)                                                                     \
-    PARE_LOOP2(dtype, type, type, (uint64_t)a * (a > 0 ? 1 : (uint64_t)b))
+#define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, (uint64_t)a *(a > 0 ? 1 : (uint64_t)b))
 
 PARE_MAP2(a < 0 ? a * b : a)
 PARE_DMAP2(a > 0 ? g : g * b, a > 0 ? 0 : g * a)
 PARE_APPLY2(PARE_LOOP2(PARE_F64, double, double, a < 0 ? a * b : a) WHOLE(PARE_I32, int32_t)
-            WHOLE(PARE_I64, int64_t) WHOLE(PARE_U32, uint32_t) WHOLE(PARE_U64, uint64_t))
+                WHOLE(PARE_I64, int64_t) WHOLE(PARE_U32, uint32_t) WHOLE(PARE_U64, uint64_t))
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
@@ -76,8 +75,8 @@ const struct pare_op pare_op_prelu = {
     .doc = "Negative values are scaled by a learned slope.",
     .since = 6,
     .in = "TT",
-    .types = PARE_T_FLOATS | PARE_T(PARE_I32) | PARE_T(PARE_I64) |
-             PARE_T(PARE_U32) | PARE_T(PARE_U64),
+    .types = PARE_T_FLOATS | PARE_T(PARE_I32) | PARE_T(PARE_I64) | PARE_T(PARE_U32) |
+             PARE_T(PARE_U64),
     .min_out = 1,
     .max_out = 1,
     .infer = infer,

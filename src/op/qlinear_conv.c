@@ -51,8 +51,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
         PARE_TRY(pare_quant_type(&n->in[B]->t, "B", PARE_T(PARE_I32), err));
         PARE_TRY(pare_conv_bias(n->in[B], w->dim[0], err));
     }
-    PARE_TRY(pare_window_shape(&win, &n->out[0]->t, n->in[Y_ZERO]->t.dtype, x->dim[0], w->dim[0],
-                               err));
+    PARE_TRY(
+        pare_window_shape(&win, &n->out[0]->t, n->in[Y_ZERO]->t.dtype, x->dim[0], w->dim[0], err));
     return views(n, &xz, &wz, of_y, err);
 }
 

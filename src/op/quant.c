@@ -99,7 +99,7 @@ int pare_qgrid(struct pare_qgrid *g, const struct pare_tensor *x, const struct p
     } else {
         g->l = pare_lanes(x, ax, ax);
         g->sk = 1;
-        if (g->l.inner == 1)            /* one long run, with a scale for each element */
+        if (g->l.inner == 1) /* one long run, with a scale for each element */
             *g = (struct pare_qgrid){ { g->l.outer, 1, g->l.len }, 1, 0, 0, 1 };
     }
     if (!rc)
@@ -110,18 +110,18 @@ int pare_qgrid(struct pare_qgrid *g, const struct pare_tensor *x, const struct p
 }
 
 /* NaN becomes the lowest. */
-#define QUANTIZE(name, type)                                                                   \
-    PARE_SIMD static void name(type *restrict y, const float *restrict x, int64_t n,           \
-                               const float *s, const float *z, const float *range)             \
-    {                                                                                          \
-        float lo = range[0], hi = range[1];                                                    \
-                                                                                               \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            float v = rintf(x[i] / s[0]) + z[0];                                               \
-                                                                                               \
-            v = v > lo ? v : lo;                                                               \
-            y[i] = (type)(int32_t)(v < hi ? v : hi);                                           \
-        }                                                                                      \
+#define QUANTIZE(name, type)                                                         \
+    PARE_SIMD static void name(type *restrict y, const float *restrict x, int64_t n, \
+                               const float *s, const float *z, const float *range)   \
+    {                                                                                \
+        float lo = range[0], hi = range[1];                                          \
+                                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                            \
+            float v = rintf(x[i] / s[0]) + z[0];                                     \
+                                                                                     \
+            v = v > lo ? v : lo;                                                     \
+            y[i] = (type)(int32_t)(v < hi ? v : hi);                                 \
+        }                                                                            \
     }
 QUANTIZE(to_u8, uint8_t)
 QUANTIZE(to_i8, int8_t)
@@ -275,8 +275,9 @@ void pare_conv_int(const struct pare_window *win, const struct pare_tensor *x,
     for (int64_t i = 0; i < N; i++)
         for (int64_t m = 0; m < M; m++)
             for (int64_t k = 0; k < C; k++)
-                add_plane(&p, (int32_t *)x->data + (i * x->dim[1] + m / (M / p.group) * C + k) *
-                                                       in_plane,
+                add_plane(&p,
+                          (int32_t *)x->data +
+                              (i * x->dim[1] + m / (M / p.group) * C + k) * in_plane,
                           (int32_t *)w->data + (m * C + k) * taps, y + (i * M + m) * out_plane);
 }
 

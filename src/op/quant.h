@@ -9,9 +9,9 @@
 #include "lanes.h"
 #include "window.h"
 
-#define PARE_T_QUANT                                                                           \
-    (PARE_T(PARE_U8) | PARE_T(PARE_I8) | PARE_T(PARE_U16) | PARE_T(PARE_I16) |                 \
-     PARE_T(PARE_U4) | PARE_T(PARE_I4))
+#define PARE_T_QUANT                                                                             \
+    (PARE_T(PARE_U8) | PARE_T(PARE_I8) | PARE_T(PARE_U16) | PARE_T(PARE_I16) | PARE_T(PARE_U4) | \
+     PARE_T(PARE_I4))
 
 /* The lowest and highest number of a type of PARE_T_QUANT. */
 void pare_quant_range(enum pare_dtype d, int *lo, int *hi);

@@ -9,8 +9,8 @@ struct quantize {
 };
 
 static const struct pare_opt quantize_attrs[] = {
-    { "axis", "along which a vector of scales runs", PARE_OPT_INT,
-      offsetof(struct quantize, axis), 1, PARE_ANY, NULL, NULL, false },
+    { "axis", "along which a vector of scales runs", PARE_OPT_INT, offsetof(struct quantize, axis),
+      1, PARE_ANY, NULL, NULL, false },
     { "block_size", "elements along the axis that share a scale; 0: no blocks", PARE_OPT_INT,
       offsetof(struct quantize, block_size), 0, 0, 1e15, NULL, NULL, false },
     { "output_dtype", "type of the result when no zero point says it", PARE_OPT_INT,

@@ -6,8 +6,8 @@ struct quick_gelu {
 };
 
 static const struct pare_opt quick_gelu_attrs[] = {
-    { "alpha", "slope of the sigmoid", PARE_OPT_FLOAT,
-      offsetof(struct quick_gelu, alpha), 1.702, PARE_ANY, NULL, NULL, false },
+    { "alpha", "slope of the sigmoid", PARE_OPT_FLOAT, offsetof(struct quick_gelu, alpha), 1.702,
+      PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -16,8 +16,8 @@ static inline double alpha(const struct pare_node *n)
     return ((const struct quick_gelu *)n->attr)->alpha;
 }
 
-PARE_MAP_WITH(x * pare_sigmoidf(a * x), const float a = (float)alpha(n))
-PARE_DMAP_WITH(g * (pare_sigmoidf(a * x) + a * y * pare_sigmoidf(-a * x)),
+PARE_MAP_WITH(x *pare_sigmoidf(a *x), const float a = (float)alpha(n))
+PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
                const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 

@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP(1 / x)
-PARE_DMAP(-g * y * y)
+PARE_DMAP(-g *y *y)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, 1 / x))
 
 const struct pare_op pare_op_reciprocal = {

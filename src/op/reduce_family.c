@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { CHUNK = 512 };       /* elements that are converted at a time */
+enum { CHUNK = 512 }; /* elements that are converted at a time */
 
 const struct pare_opt pare_reduce_attrs[] = {
     { "axes", "which axes to reduce; all when empty (an input in later operator sets)",
@@ -62,8 +62,8 @@ int pare_reduce_infer(struct pare_node *n, struct pare_err *err)
 /* The groups of axes, outermost first. */
 struct groups {
     int n;
-    int64_t len[PARE_MAX_RANK + 1], step[PARE_MAX_RANK + 1];    /* step: in the output */
-    int64_t total, count;       /* elements of the input; of it, per output */
+    int64_t len[PARE_MAX_RANK + 1], step[PARE_MAX_RANK + 1]; /* step: in the output */
+    int64_t total, count; /* elements of the input; of it, per output */
 };
 
 static struct groups group(const struct pare_tensor *x, unsigned gone)
@@ -155,8 +155,8 @@ static int pass(const struct pare_tensor *x, const struct groups *g,
 }
 
 static int reduce_float(const struct pare_tensor *x, const struct pare_tensor *y,
-                        const struct groups *g, const struct pare_reduction *r,
-                        struct pare_ctx *c, struct pare_err *err)
+                        const struct groups *g, const struct pare_reduction *r, struct pare_ctx *c,
+                        struct pare_err *err)
 {
     int64_t n = pare_numel(y);
     double *acc = pare_alloc_raw(c->scratch, (size_t)n, sizeof(*acc));
@@ -250,8 +250,13 @@ static void each_row(const struct groups *g, const struct pare_reduce_row *all,
 
     for (int64_t row = 0; row < g->total; row += g->len[last], at = next_row(g, idx, at)) {
         struct pare_reduce_row r = {
-            .x = all->x + row, .gx = all->gx + row, .y = all->y + at, .gy = all->gy + at,
-            .n = g->len[last], .step = g->step[last], .count = g->count,
+            .x = all->x + row,
+            .gx = all->gx + row,
+            .y = all->y + at,
+            .gy = all->gy + at,
+            .n = g->len[last],
+            .step = g->step[last],
+            .count = g->count,
         };
 
         for (int i = 0; i < 2 && all->aux[i]; i++)
@@ -265,7 +270,9 @@ int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
 {
     const struct pare_value *x = n->in[0], *y = n->out[0];
     struct pare_reduce_row all = {
-        .x = pare_f32(&x->t), .gx = pare_f32(&x->grad), .y = pare_f32(&y->t),
+        .x = pare_f32(&x->t),
+        .gx = pare_f32(&x->grad),
+        .y = pare_f32(&y->t),
         .gy = pare_f32(&y->grad),
     };
     int64_t count = pare_numel(&y->t);

@@ -14,7 +14,7 @@ static double finish(double acc, int64_t count)
 static const struct pare_reduction reduction = {
     .fold = fold,
     .finish = finish,
-    .centred = true,        /* so that exp() cannot overflow */
+    .centred = true, /* so that exp() cannot overflow */
 };
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -29,8 +29,8 @@ static void gather(const struct pare_reduce_row *r)
     for (int64_t i = 0; i < r->n; i++)
         r->aux[0][i * r->step] += exp((double)r->x[i] - (double)r->y[i * r->step]);
 }
-PARE_SPREAD(spread, y == -INFINITY ? 0 : gy * (float)(exp((double)x - (double)y) /
-                                                      r->aux[0][i * r->step]))
+PARE_SPREAD(spread,
+            y == -INFINITY ? 0 : gy * (float)(exp((double)x - (double)y) / r->aux[0][i * r->step]))
 
 static const struct pare_reduce_slope slope = { .spread = spread, .gather = gather };
 

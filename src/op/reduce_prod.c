@@ -38,9 +38,9 @@ static void spread(const struct pare_reduce_row *r)
     }
 }
 
-static const struct pare_reduce_slope slope = {
-    .spread = spread, .gather = gather, .start = { 0, 1 }
-};
+static const struct pare_reduce_slope slope = { .spread = spread,
+                                                .gather = gather,
+                                                .start = { 0, 1 } };
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {

@@ -121,8 +121,8 @@ static int nearest_list(const struct pare_resize *r, const struct pare_resize_ax
     return 0;
 }
 
-static int nearest(const struct pare_node *n, const struct pare_flow *f, const struct pare_resize *r,
-                   struct pare_arena *scratch, struct pare_err *err)
+static int nearest(const struct pare_node *n, const struct pare_flow *f,
+                   const struct pare_resize *r, struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *y = &n->out[0]->t;
     struct pare_pick p = { .x = &n->in[0]->t, .y = y };

@@ -24,9 +24,11 @@ static void back(const struct pare_rnn_back *r)
 }
 
 static const char *const acts[] = { "Tanh" };
-static const struct pare_rnn_cell cell = {
-    .gates = 1, .n_act = 1, .act = acts, .step = step, .back = back
-};
+static const struct pare_rnn_cell cell = { .gates = 1,
+                                           .n_act = 1,
+                                           .act = acts,
+                                           .step = step,
+                                           .back = back };
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {

@@ -5,47 +5,47 @@
 
 #include "../tensor/vmath.h"
 
-#define ACT(name, expr)                                                                        \
-    PARE_SIMD static void name(float *v, int64_t n, float alpha, float beta)                   \
-    {                                                                                          \
-        (void)alpha, (void)beta;                                                               \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            float x = v[i];                                                                    \
-                                                                                               \
-            v[i] = (expr);                                                                     \
-        }                                                                                      \
+#define ACT(name, expr)                                                      \
+    PARE_SIMD static void name(float *v, int64_t n, float alpha, float beta) \
+    {                                                                        \
+        (void)alpha, (void)beta;                                             \
+        for (int64_t i = 0; i < n; i++) {                                    \
+            float x = v[i];                                                  \
+                                                                             \
+            v[i] = (expr);                                                   \
+        }                                                                    \
     }
 ACT(act_relu, x > 0 ? x : 0)
 ACT(act_tanh, pare_tanhf(x))
 ACT(act_sigmoid, pare_sigmoidf(x))
-ACT(act_affine, alpha * x + beta)
+ACT(act_affine, alpha *x + beta)
 ACT(act_leaky_relu, x >= 0 ? x : alpha * x)
 ACT(act_thresholded_relu, x >= alpha ? x : 0)
-ACT(act_scaled_tanh, alpha * pare_tanhf(beta * x))
-ACT(act_hard_sigmoid, alpha * x + beta < 0 ? 0 : alpha * x + beta > 1 ? 1 : alpha * x + beta)
+ACT(act_scaled_tanh, alpha *pare_tanhf(beta *x))
+ACT(act_hard_sigmoid, alpha *x + beta < 0 ? 0 : alpha * x + beta > 1 ? 1 : alpha * x + beta)
 ACT(act_elu, x >= 0 ? x : alpha * pare_expm1f(x))
 ACT(act_softsign, x / (1 + fabsf(x)))
 ACT(act_softplus, pare_softplusf(x))
 
-#define SLOPE(name, expr)                                                                      \
-    PARE_SIMD static void name(const float *vx, const float *vy, float *g, int64_t n,          \
-                               float alpha, float beta)                                        \
-    {                                                                                          \
-        (void)alpha, (void)beta;                                                               \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            float x = vx[i], y = vy[i];                                                        \
-                                                                                               \
-            (void)x, (void)y;                                                                  \
-            g[i] *= (expr);                                                                    \
-        }                                                                                      \
+#define SLOPE(name, expr)                                                                          \
+    PARE_SIMD static void name(const float *vx, const float *vy, float *g, int64_t n, float alpha, \
+                               float beta)                                                         \
+    {                                                                                              \
+        (void)alpha, (void)beta;                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            float x = vx[i], y = vy[i];                                                            \
+                                                                                                   \
+            (void)x, (void)y;                                                                      \
+            g[i] *= (expr);                                                                        \
+        }                                                                                          \
     }
 SLOPE(slope_relu, x > 0 ? 1 : 0)
 SLOPE(slope_tanh, 1 - y * y)
-SLOPE(slope_sigmoid, y * (1 - y))
+SLOPE(slope_sigmoid, y *(1 - y))
 SLOPE(slope_affine, alpha)
 SLOPE(slope_leaky_relu, x >= 0 ? 1 : alpha)
 SLOPE(slope_thresholded_relu, x >= alpha ? 1 : 0)
-SLOPE(slope_scaled_tanh, alpha * beta * (1 - pare_tanhf(beta * x) * pare_tanhf(beta * x)))
+SLOPE(slope_scaled_tanh, alpha *beta *(1 - pare_tanhf(beta * x) * pare_tanhf(beta * x)))
 SLOPE(slope_hard_sigmoid, y > 0 && y < 1 ? alpha : 0)
 SLOPE(slope_elu, x >= 0 ? 1 : y + alpha)
 SLOPE(slope_softsign, 1 / ((1 + fabsf(x)) * (1 + fabsf(x))))
@@ -53,8 +53,8 @@ SLOPE(slope_softplus, pare_sigmoidf(x))
 
 static const struct {
     const char *name;
-    int params;                 /* how many of alpha, beta it takes */
-    struct pare_rnn_act act;    /* with their defaults */
+    int params;              /* how many of alpha, beta it takes */
+    struct pare_rnn_act act; /* with their defaults */
 } acts[] = {
     { "Relu", 0, { act_relu, slope_relu, 0, 0, 0 } },
     { "Tanh", 0, { act_tanh, slope_tanh, 0, 0, 0 } },
@@ -89,7 +89,7 @@ int pare_rnn_acts(const struct pare_rnn *a, const struct pare_rnn_cell *cell, in
         return pare_fail(err, PARE_ESHAPE, "%d activations are given, %d are expected", given,
                          cell->n_act * dirs);
     for (int i = 0; i < cell->n_act * dirs; i++) {
-        if (i == given && given) {          /* one direction's serve both */
+        if (i == given && given) { /* one direction's serve both */
             memcpy(out + i, out, (size_t)cell->n_act * sizeof(*out));
             break;
         }

@@ -9,15 +9,15 @@
 
 #include "matrix.h"
 
-enum { X = PARE_RNN_X, W, R, B, LENS, H0, C0, P };      /* inputs */
+enum { X = PARE_RNN_X, W, R, B, LENS, H0, C0, P }; /* inputs */
 
 struct back {
     struct pare_rnn_run s;
-    int64_t linear;         /* gates whose part of h R' is a product with h itself */
-    float *dx, *dr;         /* (T B, G H); mostly the same */
-    float *step;            /* dr of this step, (B, G H) */
-    float *dh, *dc, *tmp;   /* (B, H), (B, H), ((G + 2) H) */
-    double *sum;            /* (G H) */
+    int64_t linear;       /* gates whose part of h R' is a product with h itself */
+    float *dx, *dr;       /* (T B, G H); mostly the same */
+    float *step;          /* dr of this step, (B, G H) */
+    float *dh, *dc, *tmp; /* (B, H), (B, H), ((G + 2) H) */
+    double *sum;          /* (G H) */
 };
 
 static float *grad_in(const struct pare_node *n, int i)
@@ -107,8 +107,17 @@ static void one_step(const struct back *k, struct pare_rnn_back *row, int64_t d,
     const struct pare_rnn_run *s = &k->s;
     int64_t gh = s->G * s->H;
     struct pare_mm m = {
-        .M = s->B, .N = s->H, .K = k->linear * s->H, .ai = gh, .ak = 1, .bk = s->H, .bj = 1,
-        .ys = s->H, .a = k->step, .b = row->R, .y = k->dh,
+        .M = s->B,
+        .N = s->H,
+        .K = k->linear * s->H,
+        .ai = gh,
+        .ak = 1,
+        .bk = s->H,
+        .bj = 1,
+        .ys = s->H,
+        .a = k->step,
+        .b = row->R,
+        .y = k->dh,
     };
 
     for (int64_t b = 0; b < s->B; b++)
@@ -126,12 +135,29 @@ static void weights_of_x(const struct back *k, int64_t d)
     int64_t gh = s->G * s->H, rows = s->T * s->B;
     float *gx = grad_in(s->n, X), *gw = grad_in(s->n, W);
     struct pare_mm x = {
-        .M = rows, .N = s->I, .K = gh, .ai = gh, .ak = 1, .bk = s->I, .bj = 1, .ys = s->I,
-        .a = k->dx, .b = pare_f32(&s->n->in[W]->t) + d * gh * s->I, .y = gx,
+        .M = rows,
+        .N = s->I,
+        .K = gh,
+        .ai = gh,
+        .ak = 1,
+        .bk = s->I,
+        .bj = 1,
+        .ys = s->I,
+        .a = k->dx,
+        .b = pare_f32(&s->n->in[W]->t) + d * gh * s->I,
+        .y = gx,
     };
     struct pare_mm w = {
-        .M = gh, .N = s->I, .K = rows, .ai = 1, .ak = gh, .bk = s->I, .bj = 1, .ys = s->I,
-        .a = k->dx, .b = s->n->in[X]->t.data,
+        .M = gh,
+        .N = s->I,
+        .K = rows,
+        .ai = 1,
+        .ak = gh,
+        .bk = s->I,
+        .bj = 1,
+        .ys = s->I,
+        .a = k->dx,
+        .b = s->n->in[X]->t.data,
     };
 
     if (gx)
@@ -150,8 +176,16 @@ static void weights_of_h(const struct back *k, int64_t d)
     float *gr = grad_in(s->n, R);
     const float *h = s->save + d * rows * kept + gh;
     struct pare_mm m = {
-        .M = k->linear * s->H, .N = s->H, .K = rows, .ai = 1, .ak = gh, .bk = kept, .bj = 1,
-        .ys = s->H, .a = k->dr, .b = h,
+        .M = k->linear * s->H,
+        .N = s->H,
+        .K = rows,
+        .ai = 1,
+        .ak = gh,
+        .bk = kept,
+        .bj = 1,
+        .ys = s->H,
+        .a = k->dr,
+        .b = h,
     };
 
     if (!gr)
@@ -191,7 +225,10 @@ static void one_direction(const struct back *k, int64_t d)
     size_t all = (size_t)(s->T * s->B * gh) * sizeof(float);
     float *gp = grad_in(s->n, P);
     struct pare_rnn_back row = {
-        .attr = s->n->attr, .H = s->H, .tmp = k->tmp, .act = s->act + d * s->cell->n_act,
+        .attr = s->n->attr,
+        .H = s->H,
+        .tmp = k->tmp,
+        .act = s->act + d * s->cell->n_act,
         .R = pare_f32(&s->n->in[R]->t) + d * gh * s->H,
         .p = p ? pare_f32(p) + d * 3 * s->H : NULL,
         .gp = gp ? gp + d * 3 * s->H : NULL,

@@ -3,7 +3,7 @@
 
 #include "matrix.h"
 
-enum { X = PARE_RNN_X, W, R, B, LENS, H0, C0, P };      /* inputs */
+enum { X = PARE_RNN_X, W, R, B, LENS, H0, C0, P }; /* inputs */
 
 /* ---- shapes -------------------------------------------------------------------- */
 
@@ -30,8 +30,8 @@ static struct pare_rnn_run sizes_of(const struct pare_node *n, const struct pare
 }
 
 /* Input i, when it is there, has this shape. */
-static int expect(const struct pare_node *n, int i, const char *what, int rank,
-                  const int64_t *dim, struct pare_err *err)
+static int expect(const struct pare_node *n, int i, const char *what, int rank, const int64_t *dim,
+                  struct pare_err *err)
 {
     const struct pare_tensor *t = pare_rnn_input(n, i);
     struct pare_tensor want = { .rank = rank };
@@ -63,9 +63,10 @@ static int check_shapes(const struct pare_node *n, const struct pare_rnn_cell *c
     PARE_TRY(expect(n, B, "B", 2, (int64_t[]){ s->D, 2 * s->G * s->H }, err));
     PARE_TRY(expect(n, LENS, "sequence_lens", 1, &s->B, err));
     for (int i = H0; i <= C0; i++)
-        PARE_TRY(expect(n, i, i == H0 ? "initial_h" : "initial_c", 3,
-                        a->layout ? (int64_t[]){ s->B, s->D, s->H }
-                                  : (int64_t[]){ s->D, s->B, s->H }, err));
+        PARE_TRY(
+            expect(n, i, i == H0 ? "initial_h" : "initial_c", 3,
+                   a->layout ? (int64_t[]){ s->B, s->D, s->H } : (int64_t[]){ s->D, s->B, s->H },
+                   err));
     PARE_TRY(expect(n, P, "P", 2, (int64_t[]){ s->D, 3 * s->H }, err));
     sums.dim[0] = s->T;
     sums.dim[1] = s->B;
@@ -85,12 +86,14 @@ int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct
     if (n->n_out > 0 && n->out[0])
         PARE_TRY(pare_shape_set(&n->out[0]->t, d, 4,
                                 a->layout ? (int64_t[]){ s.B, s.T, s.D, s.H }
-                                          : (int64_t[]){ s.T, s.D, s.B, s.H }, err));
+                                          : (int64_t[]){ s.T, s.D, s.B, s.H },
+                                err));
     for (int i = 1; i < n->n_out; i++)
         if (n->out[i])
             PARE_TRY(pare_shape_set(&n->out[i]->t, d, 3,
                                     a->layout ? (int64_t[]){ s.B, s.D, s.H }
-                                              : (int64_t[]){ s.D, s.B, s.H }, err));
+                                              : (int64_t[]){ s.D, s.B, s.H },
+                                    err));
     return 0;
 }
 
@@ -158,9 +161,9 @@ int64_t pare_rnn_step_at(const struct pare_rnn_run *run, int64_t d, int64_t t, i
 
 struct forward {
     struct pare_rnn_run s;
-    float *x, *r;           /* X W', (T B, G H); h R', (B, G H) */
-    float *h, *c, *tmp;     /* (B, H), (B, H), (H) */
-    float *zero;            /* (G H) */
+    float *x, *r;       /* X W', (T B, G H); h R', (B, G H) */
+    float *h, *c, *tmp; /* (B, H), (B, H), (H) */
+    float *zero;        /* (G H) */
 };
 
 static int start(struct forward *f, struct pare_ctx *c, struct pare_err *err)
@@ -232,8 +235,17 @@ static void one_step(const struct forward *f, struct pare_rnn_row *row, int64_t 
     const struct pare_rnn_run *s = &f->s;
     int64_t gh = s->G * s->H;
     struct pare_mm m = {
-        .M = s->B, .N = gh, .K = s->H, .ai = s->H, .ak = 1, .bk = 1, .bj = s->H, .ys = gh,
-        .a = f->h, .b = row->R, .y = f->r,
+        .M = s->B,
+        .N = gh,
+        .K = s->H,
+        .ai = s->H,
+        .ak = 1,
+        .bk = 1,
+        .bj = s->H,
+        .ys = gh,
+        .a = f->h,
+        .b = row->R,
+        .y = f->r,
     };
 
     memset(f->r, 0, (size_t)(s->B * gh) * sizeof(float));
@@ -267,15 +279,27 @@ static void one_direction(const struct forward *f, int64_t d)
     const struct pare_tensor *bias = pare_rnn_input(s->n, B), *p = pare_rnn_input(s->n, P);
     int64_t gh = s->G * s->H;
     struct pare_rnn_row row = {
-        .attr = s->n->attr, .H = s->H, .tmp = f->tmp, .act = s->act + d * s->cell->n_act,
+        .attr = s->n->attr,
+        .H = s->H,
+        .tmp = f->tmp,
+        .act = s->act + d * s->cell->n_act,
         .R = pare_f32(&s->n->in[R]->t) + d * gh * s->H,
         .wb = bias ? pare_f32(bias) + d * 2 * gh : f->zero,
         .rb = bias ? pare_f32(bias) + (d * 2 + 1) * gh : f->zero,
         .p = p ? pare_f32(p) + d * 3 * s->H : NULL,
     };
     struct pare_mm m = {
-        .M = s->T * s->B, .N = gh, .K = s->I, .ai = s->I, .ak = 1, .bk = 1, .bj = s->I, .ys = gh,
-        .a = s->n->in[X]->t.data, .b = pare_f32(&s->n->in[W]->t) + d * gh * s->I, .y = f->x,
+        .M = s->T * s->B,
+        .N = gh,
+        .K = s->I,
+        .ai = s->I,
+        .ak = 1,
+        .bk = 1,
+        .bj = s->I,
+        .ys = gh,
+        .a = s->n->in[X]->t.data,
+        .b = pare_f32(&s->n->in[W]->t) + d * gh * s->I,
+        .y = f->x,
     };
 
     memset(f->x, 0, (size_t)(m.M * gh) * sizeof(float));

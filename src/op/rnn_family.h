@@ -18,31 +18,76 @@ struct pare_rnn {
     const char *direction;
     double clip;
     int64_t hidden_size, layout;
-    int64_t input_forget;           /* LSTM */
-    int64_t linear_before_reset;    /* GRU */
+    int64_t input_forget;        /* LSTM */
+    int64_t linear_before_reset; /* GRU */
 };
 
-#define PARE_RNN_ATTRS                                                                         \
-    { "activation_alpha", "first parameters of the activations", PARE_OPT_FLOATS,              \
-      offsetof(struct pare_rnn, activation_alpha), 0, PARE_ANY, NULL, NULL, false },           \
-    { "activation_beta", "second parameters of the activations", PARE_OPT_FLOATS,              \
-      offsetof(struct pare_rnn, activation_beta), 0, PARE_ANY, NULL, NULL, false },            \
-    { "activations", "names of the activations, for each direction", PARE_OPT_STRS,            \
-      offsetof(struct pare_rnn, activations), 0, PARE_ANY, NULL, NULL, false },                \
-    { "clip", "what goes into an activation is held within -clip to clip; 0: it is not",       \
-      PARE_OPT_FLOAT, offsetof(struct pare_rnn, clip), 0, 0, 1e300, NULL, NULL, false },       \
-    { "direction", "which way to go through the sequences", PARE_OPT_STR,                      \
-      offsetof(struct pare_rnn, direction), 0, PARE_ANY, "forward",                            \
-      "forward|reverse|bidirectional", false },                                                \
-    { "hidden_size", "number of states", PARE_OPT_INT,                                         \
-      offsetof(struct pare_rnn, hidden_size), 0, 0, 1e15, NULL, NULL, false },                 \
-    { "layout", "1: sequences before steps", PARE_OPT_INT, offsetof(struct pare_rnn, layout),  \
-      0, 0, 1, NULL, NULL, false }
+#define PARE_RNN_ATTRS                                                                             \
+    { "activation_alpha",                                                                          \
+      "first parameters of the activations",                                                       \
+      PARE_OPT_FLOATS,                                                                             \
+      offsetof(struct pare_rnn, activation_alpha),                                                 \
+      0,                                                                                           \
+      PARE_ANY,                                                                                    \
+      NULL,                                                                                        \
+      NULL,                                                                                        \
+      false },                                                                                     \
+        { "activation_beta",                                                                       \
+          "second parameters of the activations",                                                  \
+          PARE_OPT_FLOATS,                                                                         \
+          offsetof(struct pare_rnn, activation_beta),                                              \
+          0,                                                                                       \
+          PARE_ANY,                                                                                \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+        { "activations",                                                                           \
+          "names of the activations, for each direction",                                          \
+          PARE_OPT_STRS,                                                                           \
+          offsetof(struct pare_rnn, activations),                                                  \
+          0,                                                                                       \
+          PARE_ANY,                                                                                \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+        { "clip",                                                                                  \
+          "what goes into an activation is held within -clip to clip; 0: it is not",               \
+          PARE_OPT_FLOAT,                                                                          \
+          offsetof(struct pare_rnn, clip),                                                         \
+          0,                                                                                       \
+          0,                                                                                       \
+          1e300,                                                                                   \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+        { "direction",                                                                             \
+          "which way to go through the sequences",                                                 \
+          PARE_OPT_STR,                                                                            \
+          offsetof(struct pare_rnn, direction),                                                    \
+          0,                                                                                       \
+          PARE_ANY,                                                                                \
+          "forward",                                                                               \
+          "forward|reverse|bidirectional",                                                         \
+          false },                                                                                 \
+        { "hidden_size",                                                                           \
+          "number of states",                                                                      \
+          PARE_OPT_INT,                                                                            \
+          offsetof(struct pare_rnn, hidden_size),                                                  \
+          0,                                                                                       \
+          0,                                                                                       \
+          1e15,                                                                                    \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+    {                                                                                              \
+        "layout", "1: sequences before steps", PARE_OPT_INT, offsetof(struct pare_rnn, layout), 0, \
+            0, 1, NULL, NULL, false                                                                \
+    }
 
 struct pare_rnn_act {
-    void (*f)(float *v, int64_t n, float alpha, float beta);    /* v = f(v), n of them */
+    void (*f)(float *v, int64_t n, float alpha, float beta); /* v = f(v), n of them */
     void (*slope)(const float *x, const float *y, float *g, int64_t n, float alpha, float beta);
-    float alpha, beta, clip;    /* slope: g *= f'(x), where y = f(x) */
+    float alpha, beta, clip; /* slope: g *= f'(x), where y = f(x) */
 };
 
 /* v = f(clip(v)); and g *= the derivative of that at x, which is 0 where x was clipped. */
@@ -54,12 +99,12 @@ void pare_rnn_slope(const struct pare_rnn_act *act, const float *x, const float 
 struct pare_rnn_row {
     const struct pare_rnn *attr;
     int64_t H;
-    float *x, *r;               /* x W' and h R', (G H); the cell may write to them */
-    const float *wb, *rb, *p;   /* biases (G H) each, zeros when absent; peepholes (3 H) or NULL */
-    const float *R;             /* (G H, H) */
-    float *h, *c;               /* the state, replaced; (H) each */
-    float *tmp;                 /* (H) for the cell's use */
-    float *pre, *extra;         /* in training, else NULL: what the activations of the gates get,
+    float *x, *r;             /* x W' and h R', (G H); the cell may write to them */
+    const float *wb, *rb, *p; /* biases (G H) each, zeros when absent; peepholes (3 H) or NULL */
+    const float *R;           /* (G H, H) */
+    float *h, *c;             /* the state, replaced; (H) each */
+    float *tmp;               /* (H) for the cell's use */
+    float *pre, *extra;       /* in training, else NULL: what the activations of the gates get,
                                    (G H), and (H) more that the cell wants kept */
     const struct pare_rnn_act *act;
 };
@@ -68,26 +113,26 @@ struct pare_rnn_row {
 struct pare_rnn_back {
     const struct pare_rnn *attr;
     int64_t H;
-    const float *pre, *extra;   /* what the cell kept */
-    const float *h;             /* the state before the step */
+    const float *pre, *extra; /* what the cell kept */
+    const float *h;           /* the state before the step */
     const float *R, *p;
-    float *gp;                  /* the gradient of p, added to; may be NULL */
-    float *dh, *dc;             /* gradients of the state after the step, replaced by those of the
+    float *gp;      /* the gradient of p, added to; may be NULL */
+    float *dh, *dc; /* gradients of the state after the step, replaced by those of the
                                    state before, but for what h R' adds to them */
-    float *dx, *dr;             /* set: gradients of x W' and of h R', (G H); mostly the same, then
+    float *dx, *dr; /* set: gradients of x W' and of h R', (G H); mostly the same, then
                                    dr is dx */
-    float *tmp;                 /* ((G + 2) H) */
+    float *tmp;     /* ((G + 2) H) */
     const struct pare_rnn_act *act;
 };
 
 struct pare_rnn_cell {
     int gates, n_act;
-    const char *const *act;     /* the default activations */
+    const char *const *act; /* the default activations */
     void (*step)(const struct pare_rnn_row *row);
     void (*back)(const struct pare_rnn_back *row);
-    bool resets;                /* the last gate multiplies something with h before or after R: when
-                                   before, `extra` is r h, the back function sees to that product
-                                   itself; when after, dr is not dx */
+    bool resets; /* a gate multiplies what the last gate gets of h.  Before R:
+                                   `extra` is r h, and back() takes its gradient through R itself;
+                                   after R (linear_before_reset): dr is not dx */
 };
 
 int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_err *err);
@@ -100,9 +145,17 @@ double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell
 
 /* ---- between the family's own files ---------------------------------------------- */
 
-enum { PARE_RNN_X, PARE_RNN_W, PARE_RNN_R, PARE_RNN_B, PARE_RNN_LENS, PARE_RNN_H0, PARE_RNN_C0,
-       PARE_RNN_P };                                    /* inputs */
-enum { PARE_RNN_ACTS = 6 };                             /* three of an LSTM, in two directions */
+enum {
+    PARE_RNN_X,
+    PARE_RNN_W,
+    PARE_RNN_R,
+    PARE_RNN_B,
+    PARE_RNN_LENS,
+    PARE_RNN_H0,
+    PARE_RNN_C0,
+    PARE_RNN_P
+};                          /* inputs */
+enum { PARE_RNN_ACTS = 6 }; /* three of an LSTM, in two directions */
 
 /* The activations of all directions, with their parameters. */
 int pare_rnn_acts(const struct pare_rnn *a, const struct pare_rnn_cell *cell, int dirs,
@@ -113,16 +166,16 @@ struct pare_rnn_run {
     const struct pare_node *n;
     const struct pare_rnn_cell *cell;
     int64_t T, B, I, H, G, D;
-    int64_t *len;               /* (B) */
-    float *save;                /* (D, T B, (G + 2) H): pre, h before the step, extra; or NULL */
+    int64_t *len; /* (B) */
+    float *save;  /* (D, T B, (G + 2) H): pre, h before the step, extra; or NULL */
     struct pare_rnn_act act[PARE_RNN_ACTS];
 };
 
 int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
                    const struct pare_rnn_cell *cell, struct pare_ctx *c, struct pare_err *err);
 
-const struct pare_tensor *pare_rnn_input(const struct pare_node *n, int i);    /* or NULL */
-bool pare_rnn_reversed(const struct pare_node *n, int64_t d);       /* is direction d? */
+const struct pare_tensor *pare_rnn_input(const struct pare_node *n, int i); /* or NULL */
+bool pare_rnn_reversed(const struct pare_node *n, int64_t d);               /* is direction d? */
 
 /* Where things are: row (t, b) in X's order; the states of direction d and sequence b in
  * (D, B, H) or (B, D, H); the step in the output of all steps. */

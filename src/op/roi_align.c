@@ -15,9 +15,9 @@ struct roi_align {
 
 #define AT(field) offsetof(struct roi_align, field)
 static const struct pare_opt attrs[] = {
-    { "coordinate_transformation_mode", "half_pixel moves regions by half an element",
-      PARE_OPT_STR, AT(coordinate_transformation_mode), 0, PARE_ANY, "half_pixel",
-      "half_pixel|output_half_pixel", false },
+    { "coordinate_transformation_mode", "half_pixel moves regions by half an element", PARE_OPT_STR,
+      AT(coordinate_transformation_mode), 0, PARE_ANY, "half_pixel", "half_pixel|output_half_pixel",
+      false },
     { "mode", "how a bin's samples become one", PARE_OPT_STR, AT(mode), 0, PARE_ANY, "avg",
       "avg|max", false },
     { "output_height", "bins of a region", PARE_OPT_INT, AT(output_height), 1, 1, INT32_MAX, NULL,
@@ -40,9 +40,11 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
     PARE_TRY(pare_norm_inner(x, 2, &plane, err));
     if (x->rank != 4 || r->rank != 2 || r->dim[1] != 4 || b->rank != 1 || b->dim[0] != r->dim[0])
-        return pare_fail(err, PARE_ESHAPE, "X is %s, rois are %s and batch_indices %s, expected "
-                         "(N, C, H, W), (R, 4) and (R)", pare_shape_text(x, bx, sizeof(bx)),
-                         pare_shape_text(r, br, sizeof(br)), pare_shape_text(b, bb, sizeof(bb)));
+        return pare_fail(err, PARE_ESHAPE,
+                         "X is %s, rois are %s and batch_indices %s, expected "
+                         "(N, C, H, W), (R, 4) and (R)",
+                         pare_shape_text(x, bx, sizeof(bx)), pare_shape_text(r, br, sizeof(br)),
+                         pare_shape_text(b, bb, sizeof(bb)));
     if (!plane)
         return pare_fail(err, PARE_ESHAPE, "X is %s, which has nothing to sample",
                          pare_shape_text(x, bx, sizeof(bx)));
@@ -69,8 +71,10 @@ static int find_span(const struct pare_node *n, double from, double to, int axis
     s->bin = length / bins;
     count = a->sampling_ratio ? (double)a->sampling_ratio : ceil(s->bin);
     if (!isfinite(s->start) || !(count <= 4096 + 4 * (double)s->size))
-        return pare_fail(err, PARE_ESHAPE, "a region reaches from %g to %g, far outside %lld "
-                         "elements", from, to, (long long)s->size);
+        return pare_fail(err, PARE_ESHAPE,
+                         "a region reaches from %g to %g, far outside %lld "
+                         "elements",
+                         from, to, (long long)s->size);
     s->samples = count > 0 ? (int64_t)count : 0;
     return 0;
 }
@@ -79,8 +83,7 @@ static int find_span(const struct pare_node *n, double from, double to, int axis
 static bool corners(const struct span *s, int64_t b, int64_t k, int64_t *at, double *weight)
 {
     double last = (double)(s->size - 1);
-    double c = s->start + (double)b * s->bin +
-               ((double)k + 0.5) * s->bin / (double)s->samples;
+    double c = s->start + (double)b * s->bin + ((double)k + 0.5) * s->bin / (double)s->samples;
 
     if (!(c >= -1 && c <= (double)s->size))
         return false;

@@ -6,10 +6,10 @@ struct selu {
 };
 
 static const struct pare_opt selu_attrs[] = {
-    { "alpha", "where the negative side ends", PARE_OPT_FLOAT,
-      offsetof(struct selu, alpha), 1.67326319217681884765625, PARE_ANY, NULL, NULL, false },
-    { "gamma", "scale of everything", PARE_OPT_FLOAT,
-      offsetof(struct selu, gamma), 1.05070102214813232421875, PARE_ANY, NULL, NULL, false },
+    { "alpha", "where the negative side ends", PARE_OPT_FLOAT, offsetof(struct selu, alpha),
+      1.67326319217681884765625, PARE_ANY, NULL, NULL, false },
+    { "gamma", "scale of everything", PARE_OPT_FLOAT, offsetof(struct selu, gamma),
+      1.05070102214813232421875, PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -23,7 +23,7 @@ static inline double gain(const struct pare_node *n)
     return ((const struct selu *)n->attr)->gamma;
 }
 
-PARE_MAP_WITH(g * (x < 0 ? a * pare_expm1f(x) : x), const float a = (float)alpha(n),
+PARE_MAP_WITH(g *(x < 0 ? a * pare_expm1f(x) : x), const float a = (float)alpha(n),
               g = (float)gain(n))
 PARE_DMAP_WITH(x > 0 ? g * gamma : g * (y + low), const float gamma = (float)gain(n),
                low = (float)(gain(n) * alpha(n)))

@@ -6,10 +6,10 @@ struct shrink {
 };
 
 static const struct pare_opt shrink_attrs[] = {
-    { "bias", "what outer values move towards 0 by", PARE_OPT_FLOAT,
-      offsetof(struct shrink, bias), 0, PARE_ANY, NULL, NULL, false },
-    { "lambd", "values up to this size become 0", PARE_OPT_FLOAT,
-      offsetof(struct shrink, lambd), 0.5, PARE_ANY, NULL, NULL, false },
+    { "bias", "what outer values move towards 0 by", PARE_OPT_FLOAT, offsetof(struct shrink, bias),
+      0, PARE_ANY, NULL, NULL, false },
+    { "lambd", "values up to this size become 0", PARE_OPT_FLOAT, offsetof(struct shrink, lambd),
+      0.5, PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -24,13 +24,12 @@ static inline double lambd(const struct pare_node *n)
 }
 
 #define SHRINK(x, bias, lambd) ((x) < -(lambd) ? (x) + (bias) : (x) > (lambd) ? (x) - (bias) : 0)
-#define WHOLE(dtype, type)                                                                     \
+#define WHOLE(dtype, type) \
     PARE_LOOP1(dtype, type, type, pare_whole(SHRINK((double)x, bias(n), lambd(n))))
 
 PARE_MAP_WITH(SHRINK(x, b, l), const float b = (float)bias(n), l = (float)lambd(n))
-PARE_DMAP_WITH(x < -l || x > l ? g : 0, const float l = (float)lambd(n))
-PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n)))
-           PARE_INT_TYPES(WHOLE))
+PARE_DMAP_WITH(x<-l || x> l ? g : 0, const float l = (float)lambd(n))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n))) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_shrink = {
     .abi = PARE_ABI,

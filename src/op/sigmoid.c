@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP(pare_sigmoidf(x))
-PARE_DMAP(g * y * (1 - y))
+PARE_DMAP(g *y *(1 - y))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, 1 / (1 + exp(-x))))
 
 const struct pare_op pare_op_sigmoid = {

@@ -4,8 +4,7 @@
 #define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, x > 0 ? 1 : x == 0 ? 0 : -1)
 
 PARE_MAP(x > 0 ? 1 : x < 0 ? -1 : x)
-PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > 0 ? 1 : x < 0 ? -1 : x)
-           PARE_INT_TYPES(WHOLE))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > 0 ? 1 : x < 0 ? -1 : x) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_sign = {
     .abi = PARE_ABI,

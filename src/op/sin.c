@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP_CALL(sinf(x))
-PARE_DMAP_CALL(g * cosf(x))
+PARE_DMAP_CALL(g *cosf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sin(x)))
 
 const struct pare_op pare_op_sin = {

@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP_CALL(sinhf(x))
-PARE_DMAP(g * (0.5f * (pare_expf(x) + pare_expf(-x))))
+PARE_DMAP(g *(0.5f * (pare_expf(x) + pare_expf(-x))))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sinh(x)))
 
 const struct pare_op pare_op_sinh = {

@@ -3,7 +3,7 @@
 
 #include "lanes.h"
 
-#define ABSENT (-100)       /* the default depends on the operator set */
+#define ABSENT (-100) /* the default depends on the operator set */
 
 const struct pare_opt pare_softmax_attrs[] = {
     { "axis", "the axis that sums to one; 1 before operator set 13, -1 from it on", PARE_OPT_INT,

@@ -24,6 +24,6 @@ int pare_softmax_backward(const struct pare_node *n,
                           void (*f)(const float *y, const float *gy, float *gx, int64_t len,
                                     int64_t inner));
 
-enum { PARE_SOFTMAX_WIDTH = 16 };       /* columns that are worked on side by side */
+enum { PARE_SOFTMAX_WIDTH = 16 }; /* columns that are worked on side by side */
 
 #endif

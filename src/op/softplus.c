@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP(pare_softplusf(x))
-PARE_DMAP(g * pare_sigmoidf(x))
+PARE_DMAP(g *pare_sigmoidf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, (x > 0 ? x : 0) + log1p(exp(-fabs(x)))))
 
 const struct pare_op pare_op_softplus = {

@@ -5,19 +5,18 @@ struct swish {
     double alpha;
 };
 
-static const struct pare_opt swish_attrs[] = {
-    { "alpha", "slope of the sigmoid", PARE_OPT_FLOAT,
-      offsetof(struct swish, alpha), 1, PARE_ANY, NULL, NULL, false },
-    PARE_OPT_END
-};
+static const struct pare_opt swish_attrs[] = { { "alpha", "slope of the sigmoid", PARE_OPT_FLOAT,
+                                                 offsetof(struct swish, alpha), 1, PARE_ANY, NULL,
+                                                 NULL, false },
+                                               PARE_OPT_END };
 
 static inline double alpha(const struct pare_node *n)
 {
     return ((const struct swish *)n->attr)->alpha;
 }
 
-PARE_MAP_WITH(x * pare_sigmoidf(a * x), const float a = (float)alpha(n))
-PARE_DMAP_WITH(g * (pare_sigmoidf(a * x) + a * y * pare_sigmoidf(-a * x)),
+PARE_MAP_WITH(x *pare_sigmoidf(a *x), const float a = (float)alpha(n))
+PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
                const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 

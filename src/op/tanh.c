@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 PARE_MAP(pare_tanhf(x))
-PARE_DMAP(g * (1 - y * y))
+PARE_DMAP(g *(1 - y * y))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, tanh(x)))
 
 const struct pare_op pare_op_tanh = {

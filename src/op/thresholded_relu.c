@@ -6,8 +6,8 @@ struct thresholded_relu {
 };
 
 static const struct pare_opt thresholded_relu_attrs[] = {
-    { "alpha", "the threshold", PARE_OPT_FLOAT,
-      offsetof(struct thresholded_relu, alpha), 1, PARE_ANY, NULL, NULL, false },
+    { "alpha", "the threshold", PARE_OPT_FLOAT, offsetof(struct thresholded_relu, alpha), 1,
+      PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
 };
 

@@ -15,8 +15,8 @@ struct topk {
 };
 
 static const struct pare_opt topk_attrs[] = {
-    { "axis", "along which to look", PARE_OPT_INT, offsetof(struct topk, axis), -1, PARE_ANY,
-      NULL, NULL, false },
+    { "axis", "along which to look", PARE_OPT_INT, offsetof(struct topk, axis), -1, PARE_ANY, NULL,
+      NULL, false },
     { "k", "how many (before operator set 10)", PARE_OPT_INT, offsetof(struct topk, k), -1,
       PARE_ANY, NULL, NULL, false },
     { "largest", "the largest, not the smallest", PARE_OPT_INT, offsetof(struct topk, largest), 1,
@@ -75,7 +75,7 @@ static int64_t key_of(const struct pare_tensor *x, int64_t i)
         return (int64_t)(((const uint64_t *)x->data)[i] ^ (uint64_t)1 << 63);
     if (x->dtype != PARE_F32 && x->dtype != PARE_F64)
         return pare_get_int(x, i);
-    v = pare_get(x, i) + 0.0;           /* -0 becomes 0 */
+    v = pare_get(x, i) + 0.0; /* -0 becomes 0 */
     memcpy(&bits, &v, sizeof(bits));
     return bits < 0 ? bits ^ INT64_MAX : bits;
 }
@@ -116,8 +116,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
             for (int64_t j = 0; j < k; j++) {
                 if (val)
                     memcpy((char *)val->data + (size_t)(to + j * l.inner) * size,
-                           (char *)x->data + (size_t)(from + item[j].index * l.inner) * size,
-                           size);
+                           (char *)x->data + (size_t)(from + item[j].index * l.inner) * size, size);
                 if (idx)
                     pare_i64(idx)[to + j * l.inner] = item[j].index;
             }

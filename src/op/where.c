@@ -9,17 +9,17 @@ static int infer(struct pare_node *n, struct pare_err *err)
 }
 
 /* A choice only moves bytes, so the width of a type is all there is to know of it. */
-#define LOOP(type)                                                                             \
-    case sizeof(type):                                                                         \
-        for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w)) {                        \
-            const uint8_t *cs = (const uint8_t *)in[0]->data + rows.w.at[0];                   \
-            const type *as = (const type *)in[1]->data + rows.w.at[1];                         \
-            const type *bs = (const type *)in[2]->data + rows.w.at[2];                         \
-            type *ys = (type *)y->data + r * len;                                              \
-                                                                                               \
-            for (int64_t i = 0; i < len; i++)                                                  \
-                ys[i] = cs[i * sc] ? as[i * sa] : bs[i * sb];                                  \
-        }                                                                                      \
+#define LOOP(type)                                                           \
+    case sizeof(type):                                                       \
+        for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w)) {      \
+            const uint8_t *cs = (const uint8_t *)in[0]->data + rows.w.at[0]; \
+            const type *as = (const type *)in[1]->data + rows.w.at[1];       \
+            const type *bs = (const type *)in[2]->data + rows.w.at[2];       \
+            type *ys = (type *)y->data + r * len;                            \
+                                                                             \
+            for (int64_t i = 0; i < len; i++)                                \
+                ys[i] = cs[i * sc] ? as[i * sa] : bs[i * sb];                \
+        }                                                                    \
         return 0;
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

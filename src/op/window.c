@@ -17,8 +17,10 @@ static int check_plane(const char *what, const int64_t *size, int nd, struct par
 
     for (int i = 0; i < nd; i++) {
         if (size[i] > MAX_PLANE / plane)
-            return pare_fail(err, PARE_ELIMIT, "%s has a plane of more elements than memory can "
-                             "hold", what);
+            return pare_fail(err, PARE_ELIMIT,
+                             "%s has a plane of more elements than memory can "
+                             "hold",
+                             what);
         plane *= size[i] > 0 ? size[i] : 1;
     }
     return 0;
@@ -118,7 +120,8 @@ static int slide(const struct pare_window_attr *a, struct pare_window *w, struct
         if (room < 0)
             return pare_fail(err, PARE_ESHAPE,
                              "the window spans %lld along spatial axis %d but the input has only "
-                             "%lld with its padding", (long long)ext, i,
+                             "%lld with its padding",
+                             (long long)ext, i,
                              (long long)(w->in[i] + w->pad_begin[i] + w->pad_end[i]));
         w->out[i] = room / s + 1;
         if (ceil_mode && w->out[i] > 1 && (w->out[i] - 1) * s >= w->in[i] + w->pad_begin[i])
@@ -128,8 +131,7 @@ static int slide(const struct pare_window_attr *a, struct pare_window *w, struct
 }
 
 int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tensor *x,
-                       const struct pare_tensor *w, struct pare_window *win,
-                       struct pare_err *err)
+                       const struct pare_tensor *w, struct pare_window *win, struct pare_err *err)
 {
     char bx[PARE_SHAPE_TEXT];
     int64_t g;
@@ -138,9 +140,11 @@ int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tenso
     PARE_TRY(read_kernel(a, w, win, err));
     g = win->group;
     if (x->dim[1] % g || x->dim[1] / g != w->dim[1])
-        return pare_fail(err, PARE_ESHAPE, "X is %s but W takes %lld input channels in %lld "
-                         "group%s", pare_shape_text(x, bx, sizeof(bx)), (long long)w->dim[1],
-                         (long long)g, g == 1 ? "" : "s");
+        return pare_fail(err, PARE_ESHAPE,
+                         "X is %s but W takes %lld input channels in %lld "
+                         "group%s",
+                         pare_shape_text(x, bx, sizeof(bx)), (long long)w->dim[1], (long long)g,
+                         g == 1 ? "" : "s");
     if (w->dim[0] % g)
         return pare_fail(err, PARE_ESHAPE, "W makes %lld channels, which %lld groups do not divide",
                          (long long)w->dim[0], (long long)g);
@@ -168,7 +172,7 @@ static int transposed_sizes(const struct pare_window_attr *a, const struct pare_
 {
     struct pare_ints want = a->output_shape;
 
-    if (want.n == w->nd + 2) {      /* some exporters put batch and channels in front */
+    if (want.n == w->nd + 2) { /* some exporters put batch and channels in front */
         want.v += 2;
         want.n -= 2;
     }
@@ -195,10 +199,11 @@ int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
     PARE_TRY(read_attrs(a, x, w, err));
     PARE_TRY(read_kernel(a, wt, w, err));
     if (x->dim[1] != wt->dim[0] || x->dim[1] % w->group)
-        return pare_fail(err, PARE_ESHAPE, "X is %s but W is %s, for %lld input channels in %lld "
-                         "group%s", pare_shape_text(x, bx, sizeof(bx)),
-                         pare_shape_text(wt, bw, sizeof(bw)), (long long)wt->dim[0],
-                         (long long)w->group, w->group == 1 ? "" : "s");
+        return pare_fail(err, PARE_ESHAPE,
+                         "X is %s but W is %s, for %lld input channels in %lld "
+                         "group%s",
+                         pare_shape_text(x, bx, sizeof(bx)), pare_shape_text(wt, bw, sizeof(bw)),
+                         (long long)wt->dim[0], (long long)w->group, w->group == 1 ? "" : "s");
     PARE_TRY(per_axis("output_padding", a->output_padding, w->nd, 0, extra, err));
     PARE_TRY(transposed_sizes(a, w, size, err));
     for (int i = 0; i < w->nd; i++) {
@@ -216,9 +221,10 @@ int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
         }
         w->out[i] = full - w->pad_begin[i] - w->pad_end[i];
         if (w->out[i] < 0 || (!w->out[i] && w->in[i]))
-            return pare_fail(err, PARE_ESHAPE, "pads take %lld of the %lld outputs along spatial "
-                             "axis %d", (long long)(w->pad_begin[i] + w->pad_end[i]),
-                             (long long)full, i);
+            return pare_fail(err, PARE_ESHAPE,
+                             "pads take %lld of the %lld outputs along spatial "
+                             "axis %d",
+                             (long long)(w->pad_begin[i] + w->pad_end[i]), (long long)full, i);
     }
     return check_plane("the result", w->out, w->nd, err);
 }
@@ -233,10 +239,11 @@ int pare_pool_window(const struct pare_node *n, struct pare_window *w, struct pa
     for (int i = 0; i < w->nd; i++) {
         int64_t pad = w->pad_begin[i] > w->pad_end[i] ? w->pad_begin[i] : w->pad_end[i];
 
-        if (pad >= extent(w, i))    /* some windows would see nothing but padding */
-            return pare_fail(err, PARE_ESHAPE, "padding of %lld along spatial axis %d, which must "
-                             "be less than the window's %lld", (long long)pad, i,
-                             (long long)extent(w, i));
+        if (pad >= extent(w, i)) /* some windows would see nothing but padding */
+            return pare_fail(err, PARE_ESHAPE,
+                             "padding of %lld along spatial axis %d, which must "
+                             "be less than the window's %lld",
+                             (long long)pad, i, (long long)extent(w, i));
     }
     return slide(a, w, err);
 }

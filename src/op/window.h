@@ -17,10 +17,10 @@
  * For ConvTranspose, `in` is X and `out` is Y, and the roles of the two in the formula above are
  * exchanged. */
 struct pare_window {
-    int nd;                 /* spatial axes; entries from nd on are not set */
+    int nd; /* spatial axes; entries from nd on are not set */
     int64_t kernel[PARE_WINDOW_MAX], stride[PARE_WINDOW_MAX], dilation[PARE_WINDOW_MAX];
     int64_t pad_begin[PARE_WINDOW_MAX], pad_end[PARE_WINDOW_MAX];
-    int64_t group;          /* 1 for pools */
+    int64_t group; /* 1 for pools */
     int64_t in[PARE_WINDOW_MAX], out[PARE_WINDOW_MAX];
 };
 
@@ -52,22 +52,30 @@ struct pare_window_attr {
 };
 
 /* Rows of attribute tables. */
-#define PARE_WINDOW_INT(attr, text, dflt, lo, hi)                                              \
-    { .name = #attr, .help = text, .type = PARE_OPT_INT,                                       \
-      .offset = offsetof(struct pare_window_attr, attr), .def = dflt, .min = lo, .max = hi }
-#define PARE_WINDOW_INTS(attr, text, lo)                                                       \
-    { .name = #attr, .help = text, .type = PARE_OPT_INTS,                                      \
-      .offset = offsetof(struct pare_window_attr, attr), .min = lo, .max = INT32_MAX }
-#define PARE_WINDOW_AUTO_PAD                                                                   \
-    { .name = "auto_pad", .help = "how to choose the padding", .type = PARE_OPT_STR,           \
-      .offset = offsetof(struct pare_window_attr, auto_pad), .str = "NOTSET",                  \
-      .choices = "NOTSET|SAME_UPPER|SAME_LOWER|VALID" }
-#define PARE_WINDOW_KERNEL(is_required)                                                        \
-    { .name = "kernel_shape", .help = "size of the window along each axis",                    \
-      .type = PARE_OPT_INTS, .offset = offsetof(struct pare_window_attr, kernel_shape),        \
-      .min = 1, .max = INT32_MAX, .required = is_required }
+#define PARE_WINDOW_INT(attr, text, dflt, lo, hi)                                            \
+    {                                                                                        \
+        .name = #attr, .help = text, .type = PARE_OPT_INT,                                   \
+        .offset = offsetof(struct pare_window_attr, attr), .def = dflt, .min = lo, .max = hi \
+    }
+#define PARE_WINDOW_INTS(attr, text, lo)                                               \
+    {                                                                                  \
+        .name = #attr, .help = text, .type = PARE_OPT_INTS,                            \
+        .offset = offsetof(struct pare_window_attr, attr), .min = lo, .max = INT32_MAX \
+    }
+#define PARE_WINDOW_AUTO_PAD                                                           \
+    {                                                                                  \
+        .name = "auto_pad", .help = "how to choose the padding", .type = PARE_OPT_STR, \
+        .offset = offsetof(struct pare_window_attr, auto_pad), .str = "NOTSET",        \
+        .choices = "NOTSET|SAME_UPPER|SAME_LOWER|VALID"                                \
+    }
+#define PARE_WINDOW_KERNEL(is_required)                                                   \
+    {                                                                                     \
+        .name = "kernel_shape", .help = "size of the window along each axis",             \
+        .type = PARE_OPT_INTS, .offset = offsetof(struct pare_window_attr, kernel_shape), \
+        .min = 1, .max = INT32_MAX, .required = is_required                               \
+    }
 #define PARE_WINDOW_STRIDES PARE_WINDOW_INTS(strides, "steps of the window along each axis", 1)
-#define PARE_WINDOW_DILATIONS                                                                  \
+#define PARE_WINDOW_DILATIONS \
     PARE_WINDOW_INTS(dilations, "distance of the window's taps along each axis", 1)
 #define PARE_WINDOW_PADS PARE_WINDOW_INTS(pads, "padding before all axes, then after all", 0)
 
@@ -76,8 +84,7 @@ extern const struct pare_opt pare_conv_attrs[];
 
 /* pare_conv_window for operators that have X and W elsewhere among their inputs. */
 int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tensor *x,
-                       const struct pare_tensor *w, struct pare_window *win,
-                       struct pare_err *err);
+                       const struct pare_tensor *w, struct pare_window *win, struct pare_err *err);
 
 /* Fail unless b is NULL or has `channels` elements. */
 int pare_conv_bias(const struct pare_value *b, int64_t channels, struct pare_err *err);
@@ -102,9 +109,9 @@ bool pare_window_meets(const struct pare_window *w);
  *         y[i] = f(x + p.plane, p.start, p.lo, p.hi)
  */
 struct pare_pool {
-    struct pare_window w;                       /* over three axes */
-    int64_t plane;                              /* the input plane's first element */
-    int64_t o[PARE_WINDOW_MAX];                 /* the output's place in its plane */
+    struct pare_window w;       /* over three axes */
+    int64_t plane;              /* the input plane's first element */
+    int64_t o[PARE_WINDOW_MAX]; /* the output's place in its plane */
     int64_t start[PARE_WINDOW_MAX], lo[PARE_WINDOW_MAX], hi[PARE_WINDOW_MAX];
 };
 void pare_pool_start(struct pare_pool *p, const struct pare_window *w);
@@ -116,7 +123,8 @@ static inline int64_t pare_pool_at(const struct pare_pool *p, int64_t kd, int64_
     const struct pare_window *w = &p->w;
 
     return ((p->start[0] + kd * w->dilation[0]) * w->in[1] + p->start[1] + kh * w->dilation[1]) *
-           w->in[2] + p->start[2] + kw * w->dilation[2];
+               w->in[2] +
+           p->start[2] + kw * w->dilation[2];
 }
 
 /* infer() of pools: output 0 has X's type. */

@@ -24,8 +24,8 @@ int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struc
         struct pare_value *v = pare_graph_find(p->graph, o->names[i]);
 
         if (!v || !(v->flags & PARE_V_OWNED) || v->t.dtype != PARE_F32)
-            return pare_fail(err, PARE_ECONFIG, "'%s' is no float32 initializer that can be trained",
-                             o->names[i]);
+            return pare_fail(err, PARE_ECONFIG,
+                             "'%s' is no float32 initializer that can be trained", o->names[i]);
         v->flags = (v->flags & ~(unsigned)PARE_V_CONST) | PARE_V_PARAM;
         if (o->grad)
             p->param[p->n_params].grad = o->grad[i];
@@ -148,7 +148,7 @@ static int mark_first(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_params; i++)
         for (struct pare_buf *b = p->buf[p->param[i].value->id]; b; b = b->next)
             if (b->grad && b->grad->fixed)
-                b->grad->written = true;        /* zeroed at the start */
+                b->grad->written = true; /* zeroed at the start */
     for (int i = p->n_steps - 1; i >= 0; i--)
         for (int k = 0; k < p->step[i]->n_in; k++) {
             struct pare_buf *g = p->step[i]->in_buf[k]->grad;
@@ -175,7 +175,7 @@ int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < n; i++)
         if (p->learns[p->all[i]->value->id])
             PARE_TRY(add_grad(p, p->all[i], err));
-    for (int i = 0; i < n; i++)     /* layouts that are the same bytes */
+    for (int i = 0; i < n; i++) /* layouts that are the same bytes */
         if (p->all[i]->grad && p->all[i]->root != p->all[i] && p->all[i]->root->grad)
             p->all[i]->grad->root = p->all[i]->root->grad;
     return param_grads(p, err);

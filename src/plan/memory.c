@@ -12,9 +12,9 @@
 #include "../base/rng.h"
 
 #define ALIGN 64
-#define TRIES 8         /* of each order */
-#define MOVES 200       /* of single buffers in the best one, ... */
-#define WORK 20000000   /* ... fewer when there are many: moves times buffers squared */
+#define TRIES 8       /* of each order */
+#define MOVES 200     /* of single buffers in the best one, ... */
+#define WORK 20000000 /* ... fewer when there are many: moves times buffers squared */
 
 static struct pare_buf *root_of(struct pare_buf *b)
 {
@@ -179,9 +179,9 @@ static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int
 
 /* A search for a good order. */
 struct search {
-    struct pare_buf **order, **best, **spare;   /* the one to try; the best so far */
+    struct pare_buf **order, **best, **spare; /* the one to try; the best so far */
     int n;
-    size_t least, bound;                        /* bytes with the best; what no order goes below */
+    size_t least, bound; /* bytes with the best; what no order goes below */
 };
 
 static void copy(const struct search *s, struct pare_buf **to, struct pare_buf *const *from)

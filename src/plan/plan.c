@@ -57,8 +57,9 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
         bool fits = t->rank < 0 || t->rank == in->rank;
 
         if (in->rank > PARE_MAX_RANK)
-            return pare_fail(err, PARE_ELIMIT, "input '%s' has %d dimensions, at most %d are handled",
-                             g->in[i]->name, in->rank, PARE_MAX_RANK);
+            return pare_fail(err, PARE_ELIMIT,
+                             "input '%s' has %d dimensions, at most %d are handled", g->in[i]->name,
+                             in->rank, PARE_MAX_RANK);
         for (int k = 0; fits && t->rank >= 0 && k < t->rank; k++)
             fits = t->dim[k] < 0 || t->dim[k] == in->dim[k];
         if (!fits)
@@ -67,8 +68,7 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
                              pare_shape_text(t, want, sizeof(want)));
         if (t->dtype != in->dtype)
             return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s",
-                             g->in[i]->name, pare_dtype_name(in->dtype),
-                             pare_dtype_name(t->dtype));
+                             g->in[i]->name, pare_dtype_name(in->dtype), pare_dtype_name(t->dtype));
         *t = *in;
         t->data = NULL;
     }
@@ -126,7 +126,7 @@ static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pa
         int rc;
 
         for (int k = 0; k < s->n_in; k++)
-            if (s->in_buf[k]->fixed) {      /* a constant read as a tensor */
+            if (s->in_buf[k]->fixed) { /* a constant read as a tensor */
                 PARE_TRY(pare_value_load(p->arena, s->in[k], err));
                 s->in_buf[k]->t.data = s->in[k]->t.data;
             }
@@ -180,8 +180,10 @@ static struct pare_plan *create(int threads)
     p->scratch = pare_arena_new(1 << 16);
     p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
     p->backend.threads = threads > 0 ? threads : omp_get_num_procs();
-    p->ctx = (struct pare_ctx){ .scratch = p->scratch, .results = p->dynamic,
-                                .threads = p->backend.threads, .call = pare_graph_call };
+    p->ctx = (struct pare_ctx){ .scratch = p->scratch,
+                                .results = p->dynamic,
+                                .threads = p->backend.threads,
+                                .call = pare_graph_call };
     if (!p->dynamic || !p->scratch) {
         pare_plan_free(p);
         return NULL;
@@ -203,8 +205,7 @@ static int compile(struct pare_plan *p, const struct pare_model *model,
 }
 
 int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          const char *const *without, struct pare_plan **plan,
-                          struct pare_err *err)
+                          const char *const *without, struct pare_plan **plan, struct pare_err *err)
 {
     static const struct pare_plan_opts none;
     struct pare_plan *p;
@@ -227,7 +228,9 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
 int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err)
 {
-    struct pare_plan_opts opts = { .threads = o->threads, .batch = o->batch, .in = o->in,
+    struct pare_plan_opts opts = { .threads = o->threads,
+                                   .batch = o->batch,
+                                   .in = o->in,
                                    .reference = o->reference };
     struct pare_plan *p = create(o->threads);
     int rc;

@@ -7,34 +7,34 @@
 #include "../onnx/model.h"
 
 struct pare_plan {
-    struct pare_arena *arena;       /* everything below; dies with the plan */
-    struct pare_arena *dynamic;     /* values whose shapes depend on data; emptied every run */
+    struct pare_arena *arena;   /* everything below; dies with the plan */
+    struct pare_arena *dynamic; /* values whose shapes depend on data; emptied every run */
     struct pare_arena *scratch;
-    struct pare_graph *graph;       /* a clone with shapes and folded constants */
+    struct pare_graph *graph; /* a clone with shapes and folded constants */
     struct pare_backend backend;
     struct pare_view view;
     struct pare_ctx ctx;
     struct pare_step **step;
     int n_steps, cap_steps;
-    struct pare_buf **buf;          /* by value id: its buffers */
-    struct pare_buf **all;          /* every buffer */
+    struct pare_buf **buf; /* by value id: its buffers */
+    struct pare_buf **all; /* every buffer */
     int n_bufs, cap_bufs;
-    unsigned char *memory;          /* one block; offsets by memory.c */
-    size_t memory_bytes, needed_bytes;  /* placed; and the most that is alive at once */
+    unsigned char *memory;             /* one block; offsets by memory.c */
+    size_t memory_bytes, needed_bytes; /* placed; and the most that is alive at once */
     bool reference, profile, train;
-    bool finite;                    /* a run ends with an error at the first value that is not */
+    bool finite; /* a run ends with an error at the first value that is not */
     int n_reorders;
-    bool *learns;                   /* training, by value id: its gradient is wanted */
-    struct pare_param *param;       /* training: what is learned */
+    bool *learns;             /* training, by value id: its gradient is wanted */
+    struct pare_param *param; /* training: what is learned */
     int n_params;
-    const char *const *without;     /* names of kernels not to use, ends with NULL; or NULL */
+    const char *const *without; /* names of kernels not to use, ends with NULL; or NULL */
 };
 
 /* A parameter of a training plan. */
 struct pare_param {
-    struct pare_value *value;       /* of the plan's graph; its data is the model's */
-    struct pare_tensor grad;        /* zeroed by pare_plan_backward, then summed into */
-    bool reached;                   /* false: no gradient ever reaches it */
+    struct pare_value *value; /* of the plan's graph; its data is the model's */
+    struct pare_tensor grad;  /* zeroed by pare_plan_backward, then summed into */
+    bool reached;             /* false: no gradient ever reaches it */
 };
 
 /* Training plans: compile the model with gradients for `names` (initializers, which must be owned,
@@ -42,10 +42,10 @@ struct pare_param {
 struct pare_train_opts {
     int threads;
     int64_t batch;
-    const struct pare_tensor *in;   /* shapes of the inputs, or NULL */
+    const struct pare_tensor *in; /* shapes of the inputs, or NULL */
     const char *const *names;
     int n_names;
-    struct pare_tensor *grad;       /* by name: where gradients go; NULL: the plan's own memory */
+    struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
     bool reference;
     struct pare_rng *rng;
 };

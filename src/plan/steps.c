@@ -146,7 +146,7 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
         if (b->block == block)
             return b;
     if (!from)
-        from = add_buf(p, v, 1, err);   /* a constant */
+        from = add_buf(p, v, 1, err); /* a constant */
     if (!from || from->block == block)
         return from;
     if (!from->fixed && same_bytes(&v->t, from->block, block)) {
@@ -235,7 +235,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
             return 0;
         }
         if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
-            return no_memory(err);      /* or the plan would be slow and nobody knew why */
+            return no_memory(err); /* or the plan would be slow and nobody knew why */
     }
     return match_plain(p, n, s) ? 0 : no_memory(err);
 }
@@ -288,7 +288,7 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < g->n_nodes; i++)
         if (!p->view.taken[i])
             PARE_TRY(add_node(p, g->node[i], err));
-    for (int i = 0; i < g->n_out; i++)      /* outputs are handed over row-major */
+    for (int i = 0; i < g->n_out; i++) /* outputs are handed over row-major */
         if (!want(p, g->out[i], 1, err))
             return err->code ? err->code : no_memory(err);
     return 0;

@@ -7,15 +7,23 @@ static const struct {
     const char *name;
     size_t size;
 } types[] = {
-    [PARE_NONE] = { "none", 0 },    [PARE_F32] = { "float32", 4 },
-    [PARE_U8] = { "uint8", 1 },     [PARE_I8] = { "int8", 1 },
-    [PARE_U16] = { "uint16", 2 },   [PARE_I16] = { "int16", 2 },
-    [PARE_I32] = { "int32", 4 },    [PARE_I64] = { "int64", 8 },
+    [PARE_NONE] = { "none", 0 },
+    [PARE_F32] = { "float32", 4 },
+    [PARE_U8] = { "uint8", 1 },
+    [PARE_I8] = { "int8", 1 },
+    [PARE_U16] = { "uint16", 2 },
+    [PARE_I16] = { "int16", 2 },
+    [PARE_I32] = { "int32", 4 },
+    [PARE_I64] = { "int64", 8 },
     [PARE_STR] = { "string", sizeof(struct pare_str) },
-    [PARE_BOOL] = { "bool", 1 },    [PARE_F16] = { "float16", 2 },
-    [PARE_F64] = { "float64", 8 },  [PARE_U32] = { "uint32", 4 },
-    [PARE_U64] = { "uint64", 8 },   [PARE_BF16] = { "bfloat16", 2 },
-    [PARE_U4] = { "uint4", 1 },     [PARE_I4] = { "int4", 1 },
+    [PARE_BOOL] = { "bool", 1 },
+    [PARE_F16] = { "float16", 2 },
+    [PARE_F64] = { "float64", 8 },
+    [PARE_U32] = { "uint32", 4 },
+    [PARE_U64] = { "uint64", 8 },
+    [PARE_BF16] = { "bfloat16", 2 },
+    [PARE_U4] = { "uint4", 1 },
+    [PARE_I4] = { "int4", 1 },
 };
 
 #define N_TYPES (sizeof(types) / sizeof(*types))
@@ -54,7 +62,7 @@ float pare_f16_to_f32(uint16_t h)
         return from_bits(sign | 0x7f800000 | man << 13);
     if (exp)
         return from_bits(sign | (exp + 112) << 23 | man << 13);
-    return (sign ? -1.0f : 1.0f) * (float)man * 0x1p-24f;   /* subnormal or zero */
+    return (sign ? -1.0f : 1.0f) * (float)man * 0x1p-24f; /* subnormal or zero */
 }
 
 uint16_t pare_f32_to_f16(float f)
@@ -63,13 +71,13 @@ uint16_t pare_f32_to_f16(float f)
     uint32_t man, shift, half;
 
     if (mag > 0x7f800000)
-        return (uint16_t)(sign | 0x7e00);                   /* NaN */
+        return (uint16_t)(sign | 0x7e00); /* NaN */
     if (mag >= 0x47800000)
-        return (uint16_t)(sign | 0x7c00);                   /* 65536 and more */
-    if (mag < 0x38800000) {                                 /* below 2^-14: subnormal */
+        return (uint16_t)(sign | 0x7c00); /* 65536 and more */
+    if (mag < 0x38800000) {               /* below 2^-14: subnormal */
         return (uint16_t)(sign | (uint32_t)rintf(fabsf(f) * 0x1p24f));
     }
-    man = mag - 0x38000000;                                 /* rebias by 112 << 23 */
+    man = mag - 0x38000000; /* rebias by 112 << 23 */
     shift = 13;
     half = (man >> shift) & 1;
     return (uint16_t)(sign | (man + 0xfff + half) >> shift);
@@ -92,9 +100,12 @@ uint16_t pare_f32_to_bf16(float f)
 double pare_get(const struct pare_tensor *t, int64_t i)
 {
     switch ((int)t->dtype) {
-#define X(d, c) case d: return (double)((const c *)t->data)[i];
-    PARE_NUMERIC_TYPES(X)
-    X(PARE_BOOL, uint8_t) X(PARE_U4, uint8_t) X(PARE_I4, int8_t)
+#define X(d, c) \
+    case d: return (double)((const c *)t->data)[i];
+        PARE_NUMERIC_TYPES(X)
+        X(PARE_BOOL, uint8_t)
+        X(PARE_U4, uint8_t)
+        X(PARE_I4, int8_t)
 #undef X
     case PARE_F16: return (double)pare_f16_to_f32(((const uint16_t *)t->data)[i]);
     case PARE_BF16: return (double)pare_bf16_to_f32(((const uint16_t *)t->data)[i]);
@@ -105,9 +116,12 @@ double pare_get(const struct pare_tensor *t, int64_t i)
 int64_t pare_get_int(const struct pare_tensor *t, int64_t i)
 {
     switch ((int)t->dtype) {
-#define X(d, c) case d: return (int64_t)((const c *)t->data)[i];
-    PARE_INT_TYPES(X)
-    X(PARE_BOOL, uint8_t) X(PARE_U4, uint8_t) X(PARE_I4, int8_t)
+#define X(d, c) \
+    case d: return (int64_t)((const c *)t->data)[i];
+        PARE_INT_TYPES(X)
+        X(PARE_BOOL, uint8_t)
+        X(PARE_U4, uint8_t)
+        X(PARE_I4, int8_t)
 #undef X
     default: return (int64_t)pare_get(t, i);
     }
@@ -157,15 +171,15 @@ int pare_convert(enum pare_dtype to, void *dst, enum pare_dtype from, const void
                                        : (uint64_t)(real ? to_whole(pare_get(&s, i))
                                                          : pare_get_int(&s, i));
             break;
-#define X(d, c)                                                                                \
-    case d:                                                                                    \
-        ((c *)dst)[i] = (c)(real ? to_whole(pare_get(&s, i)) : pare_get_int(&s, i));           \
-        break;
-        X(PARE_U8, uint8_t) X(PARE_I8, int8_t) X(PARE_U16, uint16_t) X(PARE_I16, int16_t)
-        X(PARE_I32, int32_t) X(PARE_I64, int64_t) X(PARE_U32, uint32_t)
-        X(PARE_U4, uint8_t) X(PARE_I4, int8_t)
+#define X(d, c) \
+    case d: ((c *)dst)[i] = (c)(real ? to_whole(pare_get(&s, i)) : pare_get_int(&s, i)); break;
+            /* clang-format off */
+            X(PARE_U8, uint8_t) X(PARE_I8, int8_t) X(PARE_U16, uint16_t) X(PARE_I16, int16_t)
+            X(PARE_I32, int32_t) X(PARE_I64, int64_t) X(PARE_U32, uint32_t)
+            X(PARE_U4, uint8_t) X(PARE_I4, int8_t)
 #undef X
         default: break;
+            /* clang-format on */
         }
     }
     return 0;

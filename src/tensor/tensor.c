@@ -76,8 +76,7 @@ const char *pare_shape_text(const struct pare_tensor *t, char *buf, size_t size)
     size_t at = (size_t)snprintf(buf, size, "(");
 
     for (int i = 0; i < t->rank && i < PARE_MAX_RANK && at < size; i++)
-        at += (size_t)snprintf(buf + at, size - at, "%s%lld", i ? ", " : "",
-                               (long long)t->dim[i]);
+        at += (size_t)snprintf(buf + at, size - at, "%s%lld", i ? ", " : "", (long long)t->dim[i]);
     if (at < size)
         snprintf(buf + at, size - at, ")");
     return buf;

@@ -8,8 +8,11 @@
 
 /* The C type behind each element type; X(dtype, ctype).  float16 and bfloat16 are stored as
  * uint16_t and have no arithmetic: convert them. */
-#define PARE_INT_TYPES(X)                                                                      \
-    X(PARE_U8, uint8_t) X(PARE_I8, int8_t) X(PARE_U16, uint16_t) X(PARE_I16, int16_t)          \
+#define PARE_INT_TYPES(X) \
+    X(PARE_U8, uint8_t)   \
+    X(PARE_I8, int8_t)    \
+    X(PARE_U16, uint16_t) \
+    X(PARE_I16, int16_t)  \
     X(PARE_I32, int32_t) X(PARE_I64, int64_t) X(PARE_U32, uint32_t) X(PARE_U64, uint64_t)
 #define PARE_FLOAT_TYPES(X) X(PARE_F32, float) X(PARE_F64, double)
 #define PARE_NUMERIC_TYPES(X) PARE_FLOAT_TYPES(X) PARE_INT_TYPES(X)
@@ -33,7 +36,7 @@ double pare_get(const struct pare_tensor *t, int64_t i);
 int64_t pare_get_int(const struct pare_tensor *t, int64_t i);
 
 float pare_f16_to_f32(uint16_t h);
-uint16_t pare_f32_to_f16(float f);      /* half to even, overflow to infinity */
+uint16_t pare_f32_to_f16(float f); /* half to even, overflow to infinity */
 float pare_bf16_to_f32(uint16_t h);
 uint16_t pare_f32_to_bf16(float f);
 

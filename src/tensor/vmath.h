@@ -22,9 +22,9 @@
 /* ---- pieces ------------------------------------------------------------------ */
 
 #define PARE_LOG2E 1.44269504f
-#define PARE_LN2_HI 0.693359375f        /* 355 / 512: few bits, so that a product is exact */
-#define PARE_LN2_LO (-2.12194440e-4f)   /* ln 2 less that */
-#define PARE_ROUNDER 12582912.0f        /* 1.5 * 2^23: what is added to it becomes whole */
+#define PARE_LN2_HI 0.693359375f      /* 355 / 512: few bits, so that a product is exact */
+#define PARE_LN2_LO (-2.12194440e-4f) /* ln 2 less that */
+#define PARE_ROUNDER 12582912.0f      /* 1.5 * 2^23: what is added to it becomes whole */
 
 static inline uint32_t pare_bits(float f)
 {
@@ -96,8 +96,8 @@ static inline float pare_gauss_tail(float a, float e_hi, float e_lo)
 /* exp(x), 1e-7. */
 static inline float pare_expf(float x)
 {
-    x = x < -104.0f ? -104.0f : x;      /* exp of it is 0 */
-    x = x > 89.0f ? 89.0f : x;          /* ... infinite */
+    x = x < -104.0f ? -104.0f : x; /* exp of it is 0 */
+    x = x > 89.0f ? 89.0f : x;     /* ... infinite */
     return pare_exp_sum(x, 0);
 }
 
@@ -107,10 +107,10 @@ static inline float pare_expm1f(float x)
     int32_t k;
     float p, h;
 
-    x = x < -18.0f ? -18.0f : x;        /* -1 */
+    x = x < -18.0f ? -18.0f : x; /* -1 */
     x = x > 89.0f ? 89.0f : x;
     p = pare_exp_reduce(x, 0, &k);
-    h = pare_pow2(k - 1);               /* half, as 2^128 is no float */
+    h = pare_pow2(k - 1); /* half, as 2^128 is no float */
     return 2 * (h * p + (h - 0.5f));
 }
 
@@ -142,8 +142,8 @@ static inline float pare_tanhf(float x)
  * log(x) = k ln 2 + f - f^2 / 2 + f^3 q(f). */
 static inline float pare_logf(float x)
 {
-    const uint32_t root = 0x3f3504f3;               /* the bits of sqrt(1/2) */
-    int sub = x < FLT_MIN;                          /* bring subnormals into range */
+    const uint32_t root = 0x3f3504f3; /* the bits of sqrt(1/2) */
+    int sub = x < FLT_MIN;            /* bring subnormals into range */
     uint32_t u = pare_bits(sub ? x * 8388608.0f : x) - root;
     float k = (float)(((int32_t)u >> 23) - (sub ? 23 : 0));
     float f = pare_unbits((u & 0x7fffff) + root) - 1, z = f * f, q = 6.74926788e-2f, y;

@@ -8,9 +8,9 @@ struct pare_learn {
     struct pare_arena *arena;
     struct pare_setup *setup;
     struct pare_model *model, *teacher;
-    struct pare_data *data[2];      /* to train, to validate or NULL */
+    struct pare_data *data[2]; /* to train, to validate or NULL */
     struct pare_trainer *trainer;
-    struct pare_loader *loader;     /* of a loop of one's own; made when first needed */
+    struct pare_loader *loader; /* of a loop of one's own; made when first needed */
     bool (*say)(void *user, const struct pare_learned *r);
     void *user;
     int stop;
@@ -192,8 +192,11 @@ int pare_learn_backward(struct pare_learn *l, struct pare_err *err)
 int pare_learn_optimize(struct pare_learn *l, struct pare_err *err)
 {
     const struct pare_train_conf *c = &l->setup->train;
-    struct pare_lr lr = { .type = c->schedule, .conf = c->schedule_conf, .base = c->lr,
-                          .warmup = c->warmup, .warmup_factor = c->warmup_factor };
+    struct pare_lr lr = { .type = c->schedule,
+                          .conf = c->schedule_conf,
+                          .base = c->lr,
+                          .warmup = c->warmup,
+                          .warmup_factor = c->warmup_factor };
 
     PARE_TRY(open_loader(l, err));
     lr.epoch_steps = pare_loader_batches(l->loader);

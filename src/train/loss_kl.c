@@ -1,8 +1,8 @@
 /* loss_kl.c - Kullback-Leibler divergence of wanted probabilities t from the model's.
  *
  * The model's output x is log-probabilities.  Each element costs t (log t - x), 0 where t is 0;
- * with log_target, t is given as its logarithm.  The gradient is -t.  As PyTorch's default the mean is
- * over all elements; "batchmean" divides by dimension 0 only, which is what the formula in books
+ * with log_target, t is given as its logarithm.  The gradient is -t.  As PyTorch's default the mean
+ * is over all elements; "batchmean" divides by dimension 0 only, which is what the formula in books
  * means.
  */
 #include "loss.h"

@@ -7,7 +7,7 @@
 #include "../base/opt.h"
 
 int pare_find_named(const char *what, const char *name, const char *const *names, int n, int *i,
-              struct pare_err *err)
+                    struct pare_err *err)
 {
     const char *near = pare_nearest(name, names, n);
     char list[256] = "";

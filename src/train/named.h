@@ -9,6 +9,6 @@
 /* Sets i to the index of `name`; an error with the nearest name, or all of them, when it is not
  * there.  `what` is "loss", "optimizer", ... */
 int pare_find_named(const char *what, const char *name, const char *const *names, int n, int *i,
-              struct pare_err *err);
+                    struct pare_err *err);
 
 #endif

@@ -105,7 +105,7 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err);
 int pare_optim_state(const struct pare_optim *o, struct pare_arena *a, struct pare_named **list,
                      int *n, struct pare_err *err);
 
-/* The norm of all gradients, as clip_norm sees it; in double, whatever the number of threads. */
+/* The norm of all gradients, as clip_norm sees it; the same for any number of threads. */
 double pare_optim_norm(const struct pare_optim *o);
 
 #endif

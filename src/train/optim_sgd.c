@@ -17,7 +17,7 @@ struct conf {
 /* clang-format off */
 static const struct pare_opt opts[] = {
     PARE_NUMBER(struct conf, momentum, "how much of the last update stays", 0, 0, 1e30),
-    PARE_NUMBER(struct conf, dampening, "how much gradient is left out of it", 0, -1e30, 1e30),
+    PARE_NUMBER(struct conf, dampening, "how much of the gradient is left out", 0, -1e30, 1e30),
     PARE_NUMBER(struct conf, weight_decay, "times the weight, added to the gradient", 0, 0, 1e30),
     PARE_FLAG(struct conf, nesterov, "look ahead, with momentum only", 0),
     PARE_OPT_END

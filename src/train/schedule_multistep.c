@@ -1,4 +1,4 @@
-/* schedule_multistep.c - the learning rate drops at given epochs: base gamma^(how many passed). */
+/* schedule_multistep.c - the learning rate drops at given epochs: base gamma^(those past). */
 #include "schedule.h"
 
 #include <math.h>

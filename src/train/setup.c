@@ -78,8 +78,9 @@ static int add(struct list *l, struct pare_part p, struct pare_err *err)
 static int add_losses(struct list *l, struct pare_err *err)
 {
     for (int i = 0; pare_losses[i]; i++)
-        PARE_TRY(add(l, (struct pare_part){ "loss", pare_losses[i]->name, pare_losses[i]->opts,
-                                            NULL }, err));
+        PARE_TRY(add(l,
+                     (struct pare_part){ "loss", pare_losses[i]->name, pare_losses[i]->opts, NULL },
+                     err));
     return 0;
 }
 
@@ -89,11 +90,15 @@ int pare_setup_parts(struct pare_arena *a, struct pare_part **part, int *n, stru
 
     PARE_TRY(add(&l, (struct pare_part){ "training", NULL, train_opts, NULL }, err));
     for (int i = 0; pare_optimizers[i]; i++)
-        PARE_TRY(add(&l, (struct pare_part){ "optimizer", pare_optimizers[i]->name,
-                                             pare_optimizers[i]->opts, NULL }, err));
+        PARE_TRY(add(&l,
+                     (struct pare_part){ "optimizer", pare_optimizers[i]->name,
+                                         pare_optimizers[i]->opts, NULL },
+                     err));
     for (int i = 0; pare_schedules[i]; i++)
-        PARE_TRY(add(&l, (struct pare_part){ "schedule", pare_schedules[i]->name,
-                                             pare_schedules[i]->opts, NULL }, err));
+        PARE_TRY(add(&l,
+                     (struct pare_part){ "schedule", pare_schedules[i]->name,
+                                         pare_schedules[i]->opts, NULL },
+                     err));
     PARE_TRY(add_losses(&l, err));
     PARE_TRY(add(&l, (struct pare_part){ "teacher", NULL, pare_distill_soft_opts, NULL }, err));
     PARE_TRY(add(&l, (struct pare_part){ "data", NULL, pare_data_options, NULL }, err));

@@ -8,7 +8,7 @@
 /* The options of training itself; its parts have their own. */
 struct pare_setup_conf {
     int64_t epochs;
-    double lr;                      /* 0: 0.01 for sgd, else 0.001 */
+    double lr; /* 0: 0.01 for sgd, else 0.001 */
     const char *optimizer, *schedule, *loss, *teacher;
     int64_t warmup;
     double warmup_factor, clip_norm, clip_value;
@@ -23,7 +23,7 @@ struct pare_setup_conf {
 
 struct pare_setup {
     struct pare_setup_conf c;
-    struct pare_trainer_opts trainer;   /* without the teacher's model: c.teacher is its file */
+    struct pare_trainer_opts trainer; /* without the teacher's model: c.teacher is its file */
     struct pare_train_conf train;
     struct pare_data_opts data;
 };

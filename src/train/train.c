@@ -17,15 +17,15 @@ struct run {
     struct pare_trainer *t;
     const struct pare_data *valid;
     const struct pare_train_conf *c;
-    struct pare_arena *arena;       /* for the whole run */
+    struct pare_arena *arena; /* for the whole run */
     struct pare_loader *loader;
     struct pare_lr lr;
     int64_t epoch;
-    int64_t waited;                 /* epochs since the best */
-    double best;                    /* accuracy; -1: none yet */
+    int64_t waited; /* epochs since the best */
+    double best;    /* accuracy; -1: none yet */
     int64_t best_epoch;
-    struct pare_tensor *kept;       /* the best parameters and statistics; NULL: not kept */
-    double loss_sum, seen, right;   /* of the epoch so far */
+    struct pare_tensor *kept;     /* the best parameters and statistics; NULL: not kept */
+    double loss_sum, seen, right; /* of the epoch so far */
 };
 
 static bool stopped(const struct run *r)
@@ -180,7 +180,7 @@ static int load(struct run *r, struct pare_err *err)
     if (!k.arena)
         return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
     rc = pare_checkpoint_read(&k, r->c->checkpoint, err);
-    if (!rc)        /* which says the file's name itself */
+    if (!rc) /* which says the file's name itself */
         rc = pare_at(err, load_tensors(&k, r, err), "%s", r->c->checkpoint);
     if (!rc)
         rc = pare_at(err, load_numbers(&k, r, err), "%s", r->c->checkpoint);
@@ -268,7 +268,7 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
     e->loss = v.loss;
     e->top1 = v.n ? (double)v.top1 / (double)v.n : 0;
     e->top5 = v.n ? (double)v.top5 / (double)v.n : 0;
-    score = v.classes ? e->top1 : 1 / (1 + v.loss);     /* without classes, by loss */
+    score = v.classes ? e->top1 : 1 / (1 + v.loss); /* without classes, by loss */
     e->best = score > r->best;
     r->waited = e->best ? 0 : r->waited + 1;
     if (e->best) {
@@ -355,13 +355,15 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
         return pare_fail(err, PARE_ENOMEM, "no memory for training");
     if (pare_model_inputs(t->model, &io) > 0)
         lo.input = &io[0];
-    rc = train->y.data ? pare_loader_new(train, &lo, &r.loader, err)
-                       : pare_fail(err, PARE_ECONFIG, "'%s' has no labels to learn from",
-                                   train->name);
+    rc = train->y.data
+             ? pare_loader_new(train, &lo, &r.loader, err)
+             : pare_fail(err, PARE_ECONFIG, "'%s' has no labels to learn from", train->name);
     if (!rc)
         rc = loop(&r, err);
-    *result = (struct pare_train_result){ .epochs = r.epoch, .steps = t->optim->step,
-                                          .best = r.best, .best_epoch = r.best_epoch,
+    *result = (struct pare_train_result){ .epochs = r.epoch,
+                                          .steps = t->optim->step,
+                                          .best = r.best,
+                                          .best_epoch = r.best_epoch,
                                           .stopped = stopped(&r) && r.epoch < c->epochs };
     pare_loader_free(r.loader);
     pare_arena_free(r.arena);

@@ -9,19 +9,19 @@
 /* ---- evaluation --------------------------------------------------------------------- */
 
 struct pare_eval {
-    double loss;                    /* mean over all items */
+    double loss; /* mean over all items */
     int64_t n, top1, top5;
-    int64_t classes;                /* 0: no class labels */
-    int64_t *right, *count;         /* by class, (classes) */
-    double seconds;                 /* spent running the model */
+    int64_t classes;        /* 0: no class labels */
+    int64_t *right, *count; /* by class, (classes) */
+    double seconds;         /* spent running the model */
 };
 
 struct pare_eval_opts {
     int threads;
-    int64_t batch;                  /* 0: the set's */
+    int64_t batch; /* 0: the set's */
     const struct pare_loss *loss;
     const void *loss_conf;
-    const volatile int *stop;       /* set from outside: end early; or NULL */
+    const volatile int *stop; /* set from outside: end early; or NULL */
 };
 
 /* Run the model over the whole set.  Lists are in the arena. */
@@ -33,18 +33,18 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
 
 /* How far training has come; handed to the callbacks. */
 struct pare_progress {
-    int64_t epoch, epochs;          /* epoch counts from 0 */
-    int64_t batch, batches;         /* done in this epoch, and all */
-    int64_t items;                  /* seen in this epoch */
-    double loss, top1;              /* means over the epoch so far; top1 in [0, 1] */
-    double lr, seconds;             /* of the last update; of the epoch so far */
+    int64_t epoch, epochs;  /* epoch counts from 0 */
+    int64_t batch, batches; /* done in this epoch, and all */
+    int64_t items;          /* seen in this epoch */
+    double loss, top1;      /* means over the epoch so far; top1 in [0, 1] */
+    double lr, seconds;     /* of the last update; of the epoch so far */
 };
 
 /* An epoch's result. */
 struct pare_epoch {
     struct pare_progress train;
     bool validated, best;
-    double loss, top1, top5;        /* on the validation set */
+    double loss, top1, top5; /* on the validation set */
 };
 
 struct pare_train_conf {
@@ -52,27 +52,27 @@ struct pare_train_conf {
     double lr;
     const struct pare_schedule *schedule;
     const void *schedule_conf;
-    int64_t warmup;                 /* steps */
+    int64_t warmup; /* steps */
     double warmup_factor;
-    int64_t batch;                  /* 0: the set's */
-    int64_t patience;               /* epochs without a better validation before stopping; 0: off */
-    bool keep_best;                 /* end with the parameters that validated best */
-    const char *checkpoint;         /* file to write, or NULL */
-    int64_t checkpoint_steps;       /* write it every so many updates as well; 0: each epoch only */
-    bool only_stopped;              /* ... but write it only when stopped */
-    bool resume;                    /* go on from that file when it is there */
-    uint64_t seed;                  /* of the order of items and their variations */
-    const volatile int *stop;       /* set from outside: write the checkpoint and return */
-    void *user;                     /* for the callbacks, each may be NULL */
+    int64_t batch;            /* 0: the set's */
+    int64_t patience;         /* epochs without a better validation before stopping; 0: off */
+    bool keep_best;           /* end with the parameters that validated best */
+    const char *checkpoint;   /* file to write, or NULL */
+    int64_t checkpoint_steps; /* write it every so many updates as well; 0: each epoch only */
+    bool only_stopped;        /* ... but write it only when stopped */
+    bool resume;              /* go on from that file when it is there */
+    uint64_t seed;            /* of the order of items and their variations */
+    const volatile int *stop; /* set from outside: write the checkpoint and return */
+    void *user;               /* for the callbacks, each may be NULL */
     void (*on_batch)(void *user, const struct pare_progress *p);
     void (*on_epoch)(void *user, const struct pare_epoch *e);
 };
 
 struct pare_train_result {
-    int64_t epochs, steps;          /* done, earlier runs included */
-    double best;                    /* best validation accuracy, or -1 */
+    int64_t epochs, steps; /* done, earlier runs included */
+    double best;           /* best validation accuracy, or -1 */
     int64_t best_epoch;
-    bool stopped;                   /* by `stop` */
+    bool stopped; /* by `stop` */
 };
 
 /* Train until done.  valid may be NULL.  The model has the result. */

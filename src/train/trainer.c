@@ -41,8 +41,7 @@ static int add_param(struct pare_trainer *t, struct pare_value *v, struct pare_e
 
     PARE_TRY(pare_model_own(t->model, v, err));
     PARE_TRY(pare_tensor_new(t->arena, &t->grad[t->n_params], PARE_F32, v->t.rank, v->t.dim, err));
-    *p = (struct pare_optim_param){ .name = v->name, .value = v->t,
-                                    .grad = t->grad[t->n_params] };
+    *p = (struct pare_optim_param){ .name = v->name, .value = v->t, .grad = t->grad[t->n_params] };
     t->name[t->n_params++] = v->name;
     return 0;
 }
@@ -206,7 +205,7 @@ static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *w
         t->plan[i] = t->teacher[i] = NULL;
         t->n_plans--;
     }
-    t->n_plans++;       /* also when it fails, so that what there is gets freed */
+    t->n_plans++; /* also when it fails, so that what there is gets freed */
     t->batch[i] = -1;
     return make_plans(t, i, batch, x, err);
 }
@@ -262,8 +261,8 @@ static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *er
                              loss, err);
 }
 
-int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y,
-                      struct pare_score *score, struct pare_err *err)
+int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
+                      struct pare_err *err)
 {
     if (!t->out.data)
         return pare_fail(err, PARE_ECONFIG, "a loss is asked for before anything was computed");
@@ -321,7 +320,7 @@ void pare_score_add(struct pare_score *s, const struct pare_tensor *out,
 
         if (label < 0 || label >= C)
             continue;
-        for (int64_t k = 0; k < C; k++)     /* ties go to the lower index */
+        for (int64_t k = 0; k < C; k++) /* ties go to the lower index */
             before += row[k] > row[label] || (row[k] == row[label] && k < label);
         s->top1 += before == 0;
         s->top5 += before < 5;

@@ -28,25 +28,25 @@ struct pare_hooks {
 };
 
 struct pare_trainer_opts {
-    int threads;                        /* 0: all cores */
-    uint64_t seed;                      /* of Dropout and its like */
+    int threads;   /* 0: all cores */
+    uint64_t seed; /* of Dropout and its like */
     const struct pare_loss *loss;
     const void *loss_conf;
     const struct pare_optimizer *optimizer;
     const void *optimizer_conf;
-    double clip_norm, clip_value;       /* of gradients; 0: off */
-    const char *const *freeze;          /* names, or beginnings with a * behind */
+    double clip_norm, clip_value; /* of gradients; 0: off */
+    const char *const *freeze;    /* names, or beginnings with a * behind */
     int n_freeze;
-    struct pare_model *teacher;         /* or NULL */
-    struct pare_distill_soft soft;      /* how to learn from it */
-    bool reference;                     /* plain kernels only */
+    struct pare_model *teacher;    /* or NULL */
+    struct pare_distill_soft soft; /* how to learn from it */
+    bool reference;                /* plain kernels only */
     struct pare_hooks hooks;
 };
 
 /* What a batch came to. */
 struct pare_score {
-    double loss;            /* mean over the batch */
-    int64_t n, top1, top5;  /* items, and how many had the right class first, among five */
+    double loss;           /* mean over the batch */
+    int64_t n, top1, top5; /* items, and how many had the right class first, among five */
 };
 
 #define PARE_TRAINER_PLANS 2
@@ -57,25 +57,25 @@ struct pare_trainer {
     struct pare_trainer_opts o;
     struct pare_optim_param *param;
     int n_params;
-    const char **name;                  /* of the parameters */
+    const char **name; /* of the parameters */
     struct pare_tensor *grad;
-    struct pare_named *state;           /* what changes but is not learned: running statistics */
+    struct pare_named *state; /* what changes but is not learned: running statistics */
     int n_state;
     struct pare_optim *optim;
     struct pare_rng rng;
-    struct pare_plan *plan[PARE_TRAINER_PLANS];     /* one for each batch size met */
+    struct pare_plan *plan[PARE_TRAINER_PLANS]; /* one for each batch size met */
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
-    int at;                             /* the plan of the batch at work */
-    struct pare_tensor x, out;          /* ... its input, its output until it is used */
+    int at;                    /* the plan of the batch at work */
+    struct pare_tensor x, out; /* ... its input, its output until it is used */
 };
 
 /* Makes all trainable initializers the model's own, see pare_model_own.  The model (and teacher)
  * must outlive the trainer. */
 int pare_trainer_new(struct pare_model *model, const struct pare_trainer_opts *o,
                      struct pare_trainer **trainer, struct pare_err *err);
-void pare_trainer_free(struct pare_trainer *t);         /* NULL is fine */
+void pare_trainer_free(struct pare_trainer *t); /* NULL is fine */
 
 /* Forward, loss and backward: t->grad holds the gradients afterwards.  A loss that is not finite is
  * an error that names the node where it began. */
@@ -87,12 +87,12 @@ int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
  * own can be put in pare_plan_out_grad(t->plan[t->at]) instead of a loss. */
 int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
                          struct pare_tensor *out, struct pare_err *err);
-int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y,
-                      struct pare_score *score, struct pare_err *err);
+int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
+                      struct pare_err *err);
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
 
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err);
-int pare_trainer_step(struct pare_trainer *t, struct pare_err *err);    /* only the hook */
+int pare_trainer_step(struct pare_trainer *t, struct pare_err *err); /* only the hook */
 
 /* Adds to s: how many rows of `out` (N, C, ...) have their class y (N) first or among five. */
 void pare_score_add(struct pare_score *s, const struct pare_tensor *out,

@@ -20,7 +20,7 @@ const char *pare_net_name(struct pare_net *n, const char *fmt, ...)
 /* ---- parameters ------------------------------------------------------------------------ */
 
 const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, const int64_t *dim,
-                         double bound)
+                             double bound)
 {
     struct pare_tensor t;
     const char *made = pare_make_weight(n->make, name, rank, dim, &t);
@@ -32,7 +32,7 @@ const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, con
 
 /* Also where timm cuts a normal distribution: it cuts at +-2, which is 100 deviations of 0.02. */
 const char *pare_net_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
-                        double std)
+                            double std)
 {
     struct pare_tensor t;
     const char *made = pare_make_weight(n->make, name, rank, dim, &t);
@@ -79,7 +79,7 @@ static int64_t window(int64_t size, int64_t kernel, int64_t stride, int64_t pad)
 }
 
 struct pare_flow pare_net_conv(struct pare_net *n, struct pare_flow x, const char *name,
-                           struct pare_conv c)
+                               struct pare_conv c)
 {
     int64_t group = c.group ? c.group : 1, stride = c.stride ? c.stride : 1;
     int64_t dim[4] = { c.out, x.c / group, c.kernel, c.kernel };
@@ -148,7 +148,7 @@ struct pare_flow pare_net_linear(struct pare_net *n, struct pare_flow x, const c
 /* ---- without ------------------------------------------------------------------------------ */
 
 struct pare_flow pare_net_max_pool(struct pare_net *n, struct pare_flow x, const char *name,
-                               int64_t size)
+                                   int64_t size)
 {
     x.value = pare_make_node(n->make, "MaxPool", name, x.value, NULL);
     pare_make_ints(n->make, "kernel_shape", 2, (int64_t[]){ size, size });
@@ -175,14 +175,14 @@ struct pare_flow pare_net_flatten(struct pare_net *n, struct pare_flow x, const 
 }
 
 struct pare_flow pare_net_sum(struct pare_net *n, struct pare_flow a, struct pare_flow b,
-                          const char *name)
+                              const char *name)
 {
     a.value = pare_make_node(n->make, "Add", name, a.value, b.value, NULL);
     return a;
 }
 
 struct pare_flow pare_net_apply(struct pare_net *n, struct pare_flow x, const char *op,
-                            const char *name)
+                                const char *name)
 {
     x.value = pare_make_node(n->make, op, name, x.value, NULL);
     return x;

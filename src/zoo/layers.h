@@ -21,7 +21,7 @@ struct pare_net {
     struct pare_rng rng;
     enum pare_init init;
     int64_t classes;
-    char name[128];     /* the last one that pare_net_name() made */
+    char name[128]; /* the last one that pare_net_name() made */
 };
 
 /* A value on its way: (N, c, h, w), or (N, c) when h is 0. */
@@ -31,7 +31,7 @@ struct pare_flow {
 };
 
 struct pare_conv {
-    int64_t out, kernel, stride, pad, group;    /* 0: stride 1, group 1 */
+    int64_t out, kernel, stride, pad, group; /* 0: stride 1, group 1 */
     bool bias;
 };
 
@@ -40,20 +40,20 @@ const char *pare_net_name(struct pare_net *n, const char *fmt, ...) PARE_PRINTF(
 
 /* `name` is the module's: its parameters are name.weight, name.bias, ... */
 struct pare_flow pare_net_conv(struct pare_net *n, struct pare_flow x, const char *name,
-                           struct pare_conv c);
+                               struct pare_conv c);
 struct pare_flow pare_net_batch_norm(struct pare_net *n, struct pare_flow x, const char *name);
 struct pare_flow pare_net_linear(struct pare_net *n, struct pare_flow x, const char *name,
                                  int64_t out);
 struct pare_flow pare_net_max_pool(struct pare_net *n, struct pare_flow x, const char *name,
-                               int64_t size);
+                                   int64_t size);
 struct pare_flow pare_net_average(struct pare_net *n, struct pare_flow x, const char *name);
 struct pare_flow pare_net_flatten(struct pare_net *n, struct pare_flow x, const char *name);
 struct pare_flow pare_net_sum(struct pare_net *n, struct pare_flow a, struct pare_flow b,
-                          const char *name);
+                              const char *name);
 
 /* Operators that keep the shape and need no settings: "Relu", "Sigmoid", ... */
 struct pare_flow pare_net_apply(struct pare_net *n, struct pare_flow x, const char *op,
-                            const char *name);
+                                const char *name);
 struct pare_flow pare_net_relu(struct pare_net *n, struct pare_flow x, const char *name);
 struct pare_flow pare_net_relu6(struct pare_net *n, struct pare_flow x, const char *name);
 struct pare_flow pare_net_dropout(struct pare_net *n, struct pare_flow x, const char *name,
@@ -61,9 +61,9 @@ struct pare_flow pare_net_dropout(struct pare_net *n, struct pare_flow x, const 
 
 /* Parameters drawn from distributions, by their whole name. */
 const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, const int64_t *dim,
-                         double bound);
+                             double bound);
 const char *pare_net_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
-                        double std);
+                            double std);
 const char *pare_net_fill(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                           float v);
 

@@ -9,11 +9,11 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
     int64_t pad = x.h < 16 || x.w < 16 ? 2 : 0;
 
     x = pare_net_conv(n, x, "conv1",
-                  (struct pare_conv){ .out = 20, .kernel = 5, .pad = pad, .bias = true });
+                      (struct pare_conv){ .out = 20, .kernel = 5, .pad = pad, .bias = true });
     x = pare_net_relu(n, x, "relu1");
     x = pare_net_max_pool(n, x, "pool1", 2);
     x = pare_net_conv(n, x, "conv2",
-                  (struct pare_conv){ .out = 50, .kernel = 5, .pad = pad, .bias = true });
+                      (struct pare_conv){ .out = 50, .kernel = 5, .pad = pad, .bias = true });
     x = pare_net_relu(n, x, "relu2");
     x = pare_net_max_pool(n, x, "pool2", 2);
     x = pare_net_flatten(n, x, "flatten");

@@ -30,8 +30,8 @@ static struct pare_flow block(struct pare_net *n, struct pare_flow x, int at, in
         y = unit(n, y, name, (struct pare_conv){ .out = wide, .kernel = 1 });
     }
     snprintf(name, sizeof(name), "features.%d.conv.%d", at, part++);
-    y = unit(n, y, name, (struct pare_conv){ .out = wide, .kernel = 3, .stride = stride,
-                                             .group = wide });
+    y = unit(n, y, name,
+             (struct pare_conv){ .out = wide, .kernel = 3, .stride = stride, .group = wide });
     last.stride = 1;
     y = pare_net_conv(n, y, pare_net_name(n, "features.%d.conv.%d", at, part), last);
     y = pare_net_batch_norm(n, y, pare_net_name(n, "features.%d.conv.%d", at, part + 1));
@@ -44,7 +44,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
     static const struct {
         int64_t expand, out, blocks, stride;
-    } stage[] = { { 1, 16, 1, 1 }, { 6, 24, 2, 1 }, { 6, 32, 3, 2 }, { 6, 64, 4, 2 },
+    } stage[] = { { 1, 16, 1, 1 }, { 6, 24, 2, 1 },  { 6, 32, 3, 2 }, { 6, 64, 4, 2 },
                   { 6, 96, 3, 1 }, { 6, 160, 3, 2 }, { 6, 320, 1, 1 } };
     int at = 1;
 
@@ -53,7 +53,8 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
     for (size_t i = 0; i < sizeof(stage) / sizeof(*stage); i++)
         for (int64_t b = 0; b < stage[i].blocks; b++)
             x = block(n, x, at++, stage[i].expand,
-                      (struct pare_conv){ .out = stage[i].out, .kernel = 1,
+                      (struct pare_conv){ .out = stage[i].out,
+                                          .kernel = 1,
                                           .stride = b ? 1 : stage[i].stride });
     x = unit(n, x, "features.18", (struct pare_conv){ .out = 1280, .kernel = 1 });
     x = pare_net_average(n, x, "avgpool");

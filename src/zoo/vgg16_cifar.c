@@ -5,8 +5,8 @@
 
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
-    static const int64_t width[] = { 64, 64, 0, 128, 128, 0, 256, 256, 256, 0,
-                                     512, 512, 512, 0, 512, 512, 512, 0 };    /* 0: pool */
+    static const int64_t width[] = { 64, 64,  0,   128, 128, 0,   256, 256, 256,
+                                     0,  512, 512, 512, 0,   512, 512, 512, 0 }; /* 0: pool */
     int at = 0;
 
     n->init = PARE_INIT_VISION;

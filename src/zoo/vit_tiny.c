@@ -140,7 +140,7 @@ static struct pare_flow embed(struct pare_net *n, struct pare_flow x, int64_t *t
     const char *input = x.value, *cls, *pos, *batch, *y;
 
     x = pare_net_conv(n, x, "patch_embed.proj",
-                  (struct pare_conv){ .out = DIM, .kernel = p, .stride = p, .bias = true });
+                      (struct pare_conv){ .out = DIM, .kernel = p, .stride = p, .bias = true });
     *tokens = all[1] = x.h * x.w + 1;
     y = reshape(n, x.value, "patch_embed.flatten", 3, (int64_t[]){ 0, DIM, -1 });
     y = transpose(n, y, "patch_embed.transpose", 3, (int64_t[]){ 0, 2, 1 });

@@ -40,11 +40,14 @@ static int check(const struct pare_network *net, const struct pare_network_opts 
     if (o->c < 1 || o->h < 1 || o->w < 1 || o->c > 65536 || o->h > 65536 || o->w > 65536)
         return pare_fail(err, PARE_ESHAPE,
                          "an input of (%lld, %lld, %lld) is not possible, each must be in "
-                         "[1, 65536]", (long long)o->c, (long long)o->h, (long long)o->w);
+                         "[1, 65536]",
+                         (long long)o->c, (long long)o->h, (long long)o->w);
     if (o->h < net->least || o->w < net->least)
-        return pare_fail(err, PARE_ESHAPE, "%s needs pictures of at least %lld x %lld, these are "
-                         "%lld x %lld", net->name, (long long)net->least, (long long)net->least,
-                         (long long)o->h, (long long)o->w);
+        return pare_fail(err, PARE_ESHAPE,
+                         "%s needs pictures of at least %lld x %lld, these are "
+                         "%lld x %lld",
+                         net->name, (long long)net->least, (long long)net->least, (long long)o->h,
+                         (long long)o->w);
     if (o->classes < 1 || o->classes > 10000000)
         return pare_fail(err, PARE_ECONFIG, "%lld classes are not possible, 1 to 10000000 are",
                          (long long)o->classes);

@@ -12,21 +12,21 @@ struct pare_flow;
 
 struct pare_network {
     const char *name, *doc;
-    int64_t least;  /* height and width that the input must have at least */
+    int64_t least; /* height and width that the input must have at least */
 
     /* Everything between the input and the scores of the classes. */
     struct pare_flow (*build)(struct pare_net *n, struct pare_flow x);
 };
 
-extern const struct pare_network *const pare_networks[];    /* ends with NULL */
+extern const struct pare_network *const pare_networks[]; /* ends with NULL */
 
 /* By name; an error that names the nearest one when there is none. */
 int pare_find_network(const char *name, const struct pare_network **net, struct pare_err *err);
 
 struct pare_network_opts {
-    int64_t c, h, w;    /* of the input */
+    int64_t c, h, w; /* of the input */
     int64_t classes;
-    uint64_t seed;      /* of the weights */
+    uint64_t seed; /* of the weights */
 };
 
 /* The network as a model whose batch is free, weights as PyTorch initialises them. */

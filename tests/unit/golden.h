@@ -30,8 +30,8 @@ struct net {
     struct pare_value leaf[MAX_LEAVES];
     int n, n_leaves, n_file;
     struct pare_named *file;
-    struct pare_value none;                 /* stands for an absent input */
-    int outs;                               /* outputs of the next node; 0 means 1 */
+    struct pare_value none; /* stands for an absent input */
+    int outs;               /* outputs of the next node; 0 means 1 */
     struct pare_arena *arena;
     struct pare_err err;
 };

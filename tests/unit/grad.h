@@ -23,19 +23,19 @@
 #include "base/rng.h"
 
 struct grad_opts {
-    bool train;             /* pare_ctx.train, and a generator that starts anew in every run */
-    unsigned skip;          /* bit i: input i gets no gradient, ever */
-    unsigned skip_out;      /* bit i: nothing depends on output i */
-    double step;            /* h; 0 means 1e-2 */
-    double tol;             /* relative; 0 means 1e-3 */
+    bool train;        /* pare_ctx.train, and a generator that starts anew in every run */
+    unsigned skip;     /* bit i: input i gets no gradient, ever */
+    unsigned skip_out; /* bit i: nothing depends on output i */
+    double step;       /* h; 0 means 1e-2 */
+    double tol;        /* relative; 0 means 1e-3 */
 };
 
 struct grad_run {
     struct one_op *f;
     struct grad_opts o;
     struct pare_rng rng;
-    void *kept[ONE_OP_MAX];         /* the inputs' bytes: training may change running statistics */
-    double noise;                   /* what float32 outputs leave of the differences */
+    void *kept[ONE_OP_MAX]; /* the inputs' bytes: training may change running statistics */
+    double noise;           /* what float32 outputs leave of the differences */
 };
 
 /* ---- inputs ------------------------------------------------------------------ */
@@ -117,8 +117,11 @@ static inline bool grad_used(const struct grad_run *g, int i)
 static inline struct pare_ctx grad_ctx(struct grad_run *g)
 {
     pare_rng_init(&g->rng, 7);
-    return (struct pare_ctx){ .scratch = g->f->scratch, .results = g->f->arena, .threads = 1,
-                              .train = g->o.train, .rng = g->o.train ? &g->rng : NULL };
+    return (struct pare_ctx){ .scratch = g->f->scratch,
+                              .results = g->f->arena,
+                              .threads = 1,
+                              .train = g->o.train,
+                              .rng = g->o.train ? &g->rng : NULL };
 }
 
 static inline void grad_forward(struct grad_run *g)

@@ -14,8 +14,8 @@
 struct row {
     const char *type;
     int version;
-    const char *in, *attrs;     /* separated by blanks; name=value */
-    int outs;                   /* 0 means 1 */
+    const char *in, *attrs; /* separated by blanks; name=value */
+    int outs;               /* 0 means 1 */
     struct grad_opts o;
 };
 

@@ -17,9 +17,9 @@
 enum { BUILD_PARTS = 512 };
 
 struct build {
-    struct bin part[BUILD_PARTS];   /* fields of the GraphProto */
+    struct bin part[BUILD_PARTS]; /* fields of the GraphProto */
     int n, opset;
-    const char *prefix;             /* of made-up names; a branch needs one of its own */
+    const char *prefix; /* of made-up names; a branch needs one of its own */
     int names;
 };
 
@@ -97,8 +97,11 @@ static inline const char *build_ints(struct build *b, int n, const int64_t *v)
 {
     return build_const(b, PARE_I64, 1, (int64_t[]){ n }, v);
 }
-#define INTS(...) \
-    (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (int64_t[]){ __VA_ARGS__ }
+#define INTS(...)                                                            \
+    (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (int64_t[]) \
+    {                                                                        \
+        __VA_ARGS__                                                          \
+    }
 
 /* ---- attributes: for the last argument of build_node --------------------------------- */
 
@@ -132,9 +135,11 @@ static inline struct bin at_graph(const char *name, const struct build *g)
 
 /* ---- nodes ------------------------------------------------------------------------------ */
 
-#define NAMES(...)                                                              \
-    (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(const char *)),      \
-        (const char *[]){ __VA_ARGS__ }
+#define NAMES(...)                                                                          \
+    (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(const char *)), (const char *[]) \
+    {                                                                                       \
+        __VA_ARGS__                                                                         \
+    }
 
 /* A node with n_out outputs, whose names go to out[]; "" among the inputs is an absent one. */
 static inline void build_node_outs(struct build *b, const char *type, int n_in,

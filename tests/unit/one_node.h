@@ -23,7 +23,11 @@
 #include "op/op.h"
 
 #define MAX_IN 4
-#define DIMS(...) (const int64_t[]){ __VA_ARGS__ }
+#define DIMS(...)     \
+    (const int64_t[]) \
+    {                 \
+        __VA_ARGS__   \
+    }
 
 /* One node and its tensors. */
 struct fixture {
@@ -39,8 +43,12 @@ static inline struct fixture start_op(const struct pare_op *op, int version)
     struct fixture f = { .arena = pare_arena_new(1 << 14), .scratch = pare_arena_new(1 << 14) };
 
     assert_non_null(op);
-    f.node = (struct pare_node){ .op = op, .name = "n", .type = op->type, .domain = "",
-                                 .version = version, .n_out = 1 };
+    f.node = (struct pare_node){ .op = op,
+                                 .name = "n",
+                                 .type = op->type,
+                                 .domain = "",
+                                 .version = version,
+                                 .n_out = 1 };
     f.ctx = (struct pare_ctx){ .scratch = f.scratch, .results = f.arena, .threads = 1 };
     return f;
 }

@@ -42,8 +42,13 @@ static inline void op_begin(struct one_op *f, const char *type, int version)
     f->arena = pare_arena_new(1 << 12);
     f->scratch = pare_arena_new(1 << 12);
     assert_true(f->arena && f->scratch);
-    f->node = (struct pare_node){ .op = pare_find_op("", type), .name = "", .domain = "",
-                                  .type = type, .version = version, .in = f->in, .out = f->out,
+    f->node = (struct pare_node){ .op = pare_find_op("", type),
+                                  .name = "",
+                                  .domain = "",
+                                  .type = type,
+                                  .version = version,
+                                  .in = f->in,
+                                  .out = f->out,
                                   .n_out = 1 };
     assert_non_null(f->node.op);
     for (int i = 0; i < 2 * ONE_OP_MAX; i++)

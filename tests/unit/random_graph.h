@@ -27,8 +27,8 @@ struct rg {
     struct build b;
     struct rg_value v[RG_VALUES];
     int n, n_in;
-    int64_t limit;                              /* elements of a value */
-    struct pare_tensor in[RG_INPUTS];           /* shapes of the inputs */
+    int64_t limit;                    /* elements of a value */
+    struct pare_tensor in[RG_INPUTS]; /* shapes of the inputs */
 };
 
 /* ---- chance ----------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static inline int rg_conv_to(struct rg *g, int x, int64_t channels, bool same)
     const char *weights, *name;
 
     if (style == 0 && (!same || O % C == 0)) {
-        group = C;                              /* depthwise, perhaps with a multiplier */
+        group = C; /* depthwise, perhaps with a multiplier */
         O = same ? O : C * rg_int(g, 1, C < 10 ? 3 : 1);
     } else if (style == 1) {
         for (group = rg_int(g, 1, C); C % group || O % group; group--)
@@ -190,10 +190,10 @@ static inline int rg_conv_to(struct rg *g, int x, int64_t channels, bool same)
     attrs = CAT(at_ints("strides", nd, w.s), at_ints("dilations", nd, w.d), pads,
                 at_int("group", group));
     weights = rg_const(g, v.rank, dim, 0, 1.5f / sqrtf((float)(taps * dim[1])));
-    name = rg_chance(g, 60) ? build_node(&g->b, "Conv",
-                                         NAMES(rg_name(g, x), weights,
-                                               rg_const(g, 1, &O, 0, 0.5f)), attrs)
-                            : build_node(&g->b, "Conv", NAMES(rg_name(g, x), weights), attrs);
+    name = rg_chance(g, 60)
+               ? build_node(&g->b, "Conv",
+                            NAMES(rg_name(g, x), weights, rg_const(g, 1, &O, 0, 0.5f)), attrs)
+               : build_node(&g->b, "Conv", NAMES(rg_name(g, x), weights), attrs);
     return rg_add(g, name, v.rank, y);
 }
 
@@ -212,9 +212,11 @@ static inline int rg_bn(struct rg *g, int x)
     const char *scale = rg_const(g, 1, &C, 1, 0.5f), *bias = rg_const(g, 1, &C, 0, 0.5f);
     const char *mean = rg_const(g, 1, &C, 0, 0.3f), *var = rg_const(g, 1, &C, 1, 0.4f);
 
-    return rg_like(g, build_node(&g->b, "BatchNormalization",
-                                 NAMES(rg_name(g, x), scale, bias, mean, var),
-                                 at_float("epsilon", 1e-3f)), x);
+    return rg_like(g,
+                   build_node(&g->b, "BatchNormalization",
+                              NAMES(rg_name(g, x), scale, bias, mean, var),
+                              at_float("epsilon", 1e-3f)),
+                   x);
 }
 
 /* 0.5 x (1 + erf(x / sqrt 2)), as exporters write it. */
@@ -238,15 +240,18 @@ static inline int rg_act(struct rg *g, int x)
     case 0: return rg_unary(g, "LeakyRelu", x, at_float("alpha", 0.1f));
     case 1: return rg_unary(g, "Elu", x, at_float("alpha", 0.7f));
     case 2:
-        return rg_like(g, build_node(&g->b, "Clip", NAMES(rg_name(g, x), lo,
-                                                          build_scalar(&g->b, 1.1f)), NOTHING), x);
+        return rg_like(g,
+                       build_node(&g->b, "Clip",
+                                  NAMES(rg_name(g, x), lo, build_scalar(&g->b, 1.1f)), NOTHING),
+                       x);
     case 3: return rg_like(g, build_node(&g->b, "Clip", NAMES(rg_name(g, x), lo), NOTHING), x);
     case 4: return rg_gelu(g, x);
     case 5:
         gate = rg_unary(g, "Sigmoid", x, NOTHING);
         return rg_chance(g, 50) ? rg_binary(g, "Mul", x, gate, x) : rg_binary(g, "Mul", gate, x, x);
     case 6:
-        gate = rg_unary(g, "HardSigmoid", x, CAT(at_float("alpha", 1 / 6.f), at_float("beta", 0.5f)));
+        gate = rg_unary(g, "HardSigmoid", x,
+                        CAT(at_float("alpha", 1 / 6.f), at_float("beta", 0.5f)));
         return rg_binary(g, "Mul", x, gate, x);
     case 7:
         if (g->b.opset >= 14)
@@ -315,7 +320,7 @@ static inline void rg_squeeze_excite(struct rg *g)
     C = g->v[x].dim[1];
     one[0] = g->v[x].dim[0];
     one[1] = C;
-    if (rg_chance(g, 30))           /* a gate for each image, or the same for all: by position */
+    if (rg_chance(g, 30)) /* a gate for each image, or the same for all: by position */
         s = rg_add(g, build_node(&g->b, "GlobalMaxPool", NAMES(rg_name(g, x)), NOTHING),
                    g->v[x].rank, one);
     else

@@ -27,7 +27,7 @@ static inline void rg_pool(struct rg *g)
         int64_t ext, room;
 
         if (!max || v.dim[i + 2] < 2)
-            w.d[i] = 1;         /* or a window could meet nothing but padding */
+            w.d[i] = 1; /* or a window could meet nothing but padding */
         if (w.pads[i] >= w.k[i])
             w.pads[i] = w.k[i] - 1;
         if (w.pads[nd + i] >= w.k[i])
@@ -41,7 +41,7 @@ static inline void rg_pool(struct rg *g)
         }
         y[i + 2] = (room + (ceil ? w.s[i] - 1 : 0)) / w.s[i] + 1;
         if ((y[i + 2] - 1) * w.s[i] >= v.dim[i + 2] + w.pads[i])
-            y[i + 2]--;         /* a window must not start in the padding behind */
+            y[i + 2]--; /* a window must not start in the padding behind */
     }
     attrs = CAT(at_ints("kernel_shape", nd, w.k), at_ints("strides", nd, w.s),
                 at_ints("pads", 2 * nd, w.pads), at_int("ceil_mode", ceil));
@@ -62,8 +62,9 @@ static inline int rg_pad_to(struct rg *g, int x, int64_t most)
         pads[v.rank + i] = rg_int(g, 0, most);
         v.dim[i] += pads[i] + pads[v.rank + i];
     }
-    return rg_add(g, build_node(&g->b, "Pad", NAMES(rg_name(g, x),
-                                                    build_ints(&g->b, 2 * v.rank, pads)), NOTHING),
+    return rg_add(g,
+                  build_node(&g->b, "Pad",
+                             NAMES(rg_name(g, x), build_ints(&g->b, 2 * v.rank, pads)), NOTHING),
                   v.rank, v.dim);
 }
 
@@ -84,9 +85,11 @@ static inline void rg_pad_pool(struct rg *g)
         s[i] = rg_int(g, 1, 2);
         v.dim[i + 2] = (v.dim[i + 2] - k[i]) / s[i] + 1;
     }
-    rg_add(g, build_node(&g->b, "AveragePool", NAMES(rg_name(g, x)),
-                         CAT(at_ints("kernel_shape", nd, k), at_ints("strides", nd, s),
-                             at_int("count_include_pad", rg_chance(g, 50)))), v.rank, v.dim);
+    rg_add(g,
+           build_node(&g->b, "AveragePool", NAMES(rg_name(g, x)),
+                      CAT(at_ints("kernel_shape", nd, k), at_ints("strides", nd, s),
+                          at_int("count_include_pad", rg_chance(g, 50)))),
+           v.rank, v.dim);
 }
 
 /* Means and maxima over any axes, mostly those of space. */
@@ -105,9 +108,11 @@ static inline int rg_reduce_over(struct rg *g, const char *type, int x, const bo
             dim[rank++] = gone[i] ? 1 : v.dim[i];
     }
     attrs = CAT(at_int("keepdims", keep), as_input ? NOTHING : at_ints("axes", n, axes));
-    return rg_add(g, as_input ? build_node(&g->b, type, NAMES(rg_name(g, x),
-                                                              build_ints(&g->b, n, axes)), attrs)
-                              : build_node(&g->b, type, NAMES(rg_name(g, x)), attrs), rank, dim);
+    return rg_add(g,
+                  as_input ? build_node(&g->b, type,
+                                        NAMES(rg_name(g, x), build_ints(&g->b, n, axes)), attrs)
+                           : build_node(&g->b, type, NAMES(rg_name(g, x)), attrs),
+                  rank, dim);
 }
 
 static inline void rg_reduce(struct rg *g)
@@ -129,8 +134,9 @@ static inline void rg_reduce(struct rg *g)
 
 static inline int rg_reshape_to(struct rg *g, int x, int rank, const int64_t *dim)
 {
-    return rg_add(g, build_node(&g->b, "Reshape", NAMES(rg_name(g, x),
-                                                        build_ints(&g->b, rank, dim)), NOTHING),
+    return rg_add(g,
+                  build_node(&g->b, "Reshape", NAMES(rg_name(g, x), build_ints(&g->b, rank, dim)),
+                             NOTHING),
                   rank, dim);
 }
 
@@ -146,13 +152,15 @@ static inline void rg_view(struct rg *g)
     if (kind == 0 && v.rank < 5) {
         memmove(v.dim + at + 1, v.dim + at, (size_t)(v.rank - at) * sizeof(*v.dim));
         v.dim[at] = 1;
-        rg_add(g, build_node(&g->b, "Unsqueeze", NAMES(rg_name(g, x),
-                                                       build_ints(&g->b, INTS(at))), NOTHING),
+        rg_add(g,
+               build_node(&g->b, "Unsqueeze", NAMES(rg_name(g, x), build_ints(&g->b, INTS(at))),
+                          NOTHING),
                v.rank + 1, v.dim);
     } else if (kind == 1 && v.dim[at] == 1) {
         memmove(v.dim + at, v.dim + at + 1, (size_t)(v.rank - at - 1) * sizeof(*v.dim));
-        rg_add(g, build_node(&g->b, "Squeeze", NAMES(rg_name(g, x),
-                                                     build_ints(&g->b, INTS(at))), NOTHING),
+        rg_add(g,
+               build_node(&g->b, "Squeeze", NAMES(rg_name(g, x), build_ints(&g->b, INTS(at))),
+                          NOTHING),
                v.rank - 1, v.dim);
     } else if (kind == 2) {
         int64_t head = 1;
@@ -164,7 +172,7 @@ static inline void rg_view(struct rg *g)
     } else if (kind == 3) {
         rg_unary(g, rg_chance(g, 50) ? "Identity" : "Dropout", x, NOTHING);
     } else if (v.rank > 2) {
-        v.dim[v.rank - 2] *= v.dim[v.rank - 1];     /* join the last two axes */
+        v.dim[v.rank - 2] *= v.dim[v.rank - 1]; /* join the last two axes */
         rg_reshape_to(g, x, v.rank - 1, v.dim);
     }
 }
@@ -176,8 +184,10 @@ static inline int rg_transpose_to(struct rg *g, int x, const int64_t *perm)
 
     for (int i = 0; i < v.rank; i++)
         dim[i] = v.dim[perm[i]];
-    return rg_add(g, build_node(&g->b, "Transpose", NAMES(rg_name(g, x)),
-                                at_ints("perm", v.rank, perm)), v.rank, dim);
+    return rg_add(g,
+                  build_node(&g->b, "Transpose", NAMES(rg_name(g, x)),
+                             at_ints("perm", v.rank, perm)),
+                  v.rank, dim);
 }
 
 /* Channels last and back, or any order. */
@@ -252,10 +262,13 @@ static inline void rg_slice(struct rg *g)
     to = rg_int(g, from + 1, v.dim[axis]);
     step = rg_int(g, 1, 2);
     v.dim[axis] = (to - from + step - 1) / step;
-    rg_add(g, build_node(&g->b, "Slice",
-                         NAMES(rg_name(g, x), build_ints(&g->b, INTS(from)),
-                               build_ints(&g->b, INTS(to)), build_ints(&g->b, INTS(axis)),
-                               build_ints(&g->b, INTS(step))), NOTHING), v.rank, v.dim);
+    rg_add(g,
+           build_node(&g->b, "Slice",
+                      NAMES(rg_name(g, x), build_ints(&g->b, INTS(from)),
+                            build_ints(&g->b, INTS(to)), build_ints(&g->b, INTS(axis)),
+                            build_ints(&g->b, INTS(step))),
+                      NOTHING),
+           v.rank, v.dim);
 }
 
 static inline void rg_split(struct rg *g)
@@ -272,7 +285,7 @@ static inline void rg_split(struct rg *g)
     if (v.dim[axis] < 2)
         return;
     first = rg_chance(g, 50) && v.dim[axis] % 2 == 0 ? v.dim[axis] / 2
-                                                      : rg_int(g, 1, v.dim[axis] - 1);
+                                                     : rg_int(g, 1, v.dim[axis] - 1);
     in[0] = rg_name(g, x);
     in[1] = build_ints(&g->b, INTS(first, v.dim[axis] - first));
     build_node_outs(&g->b, "Split", 2, in, at_int("axis", axis), 2, out);
@@ -352,10 +365,12 @@ static inline void rg_resize(struct rg *g)
     for (int i = 2; i < v.rank; i++)
         v.dim[i] *= 2;
     s = build_floats(&g->b, INTS(v.rank), scales);
-    rg_add(g, build_node(&g->b, "Resize", NAMES(rg_name(g, x), "", s),
-                         CAT(at_text("mode", "nearest"),
-                             at_text("coordinate_transformation_mode", "asymmetric"),
-                             at_text("nearest_mode", "floor"))), v.rank, v.dim);
+    rg_add(g,
+           build_node(&g->b, "Resize", NAMES(rg_name(g, x), "", s),
+                      CAT(at_text("mode", "nearest"),
+                          at_text("coordinate_transformation_mode", "asymmetric"),
+                          at_text("nearest_mode", "floor"))),
+           v.rank, v.dim);
 }
 
 static inline void rg_pad(struct rg *g)
@@ -366,7 +381,7 @@ static inline void rg_pad(struct rg *g)
         rg_pad_to(g, x, 2);
 }
 
-/* ---- matrices, rows, broadcasts --------------------------------------------------------------- */
+/* ---- matrices, rows, broadcasts ------------------------------------------------------------*/
 
 static inline void rg_linear(struct rg *g)
 {
@@ -389,7 +404,8 @@ static inline void rg_linear(struct rg *g)
     v.dim[r - 1] = N;
     if (gemm && rg_chance(g, 60))
         name = build_node(&g->b, "Gemm", NAMES(rg_name(g, x), w, rg_const(g, 1, &N, 0, 1)),
-                          CAT(at_int("transB", tb), at_float("alpha", rg_chance(g, 80) ? 1 : 0.5f)));
+                          CAT(at_int("transB", tb),
+                              at_float("alpha", rg_chance(g, 80) ? 1 : 0.5f)));
     else
         name = build_node(&g->b, gemm ? "Gemm" : "MatMul", NAMES(rg_name(g, x), w),
                           gemm ? at_int("transB", tb) : NOTHING);
@@ -447,9 +463,11 @@ static inline void rg_layer_norm(struct rg *g)
     scale = rg_const(g, 1, &L, 1, 0.5f);
     bias = rg_const(g, 1, &L, 0, 0.5f);
     if (g->b.opset >= 17 && rg_chance(g, 50)) {
-        rg_like(g, build_node(&g->b, "LayerNormalization",
-                              NAMES(rg_name(g, x), scale, rg_chance(g, 70) ? bias : ""),
-                              CAT(at_int("axis", -1), at_float("epsilon", 1e-2f))), x);
+        rg_like(g,
+                build_node(&g->b, "LayerNormalization",
+                           NAMES(rg_name(g, x), scale, rg_chance(g, 70) ? bias : ""),
+                           CAT(at_int("axis", -1), at_float("epsilon", 1e-2f))),
+                x);
         return;
     }
     gone[g->v[x].rank - 1] = true;
@@ -567,10 +585,12 @@ static inline void rg_outputs(struct rg *g)
 static inline void rg_make(struct rg *g, uint64_t seed)
 {
     static void (*const piece[])(struct rg *) = {
-        rg_conv, rg_conv, rg_conv, rg_conv, rg_conv, rg_residual, rg_residual, rg_squeeze_excite,
-        rg_activation, rg_norm, rg_pool, rg_pool, rg_pad_pool, rg_reduce, rg_view, rg_transpose,
-        rg_shuffle, rg_slice, rg_split, rg_concat, rg_concat, rg_shape_chain, rg_resize, rg_pad,
-        rg_linear, rg_matmul, rg_softmax, rg_layer_norm, rg_broadcast, rg_combine, rg_cast,
+        rg_conv,     rg_conv,           rg_conv,       rg_conv,        rg_conv,      rg_residual,
+        rg_residual, rg_squeeze_excite, rg_activation, rg_norm,        rg_pool,      rg_pool,
+        rg_pad_pool, rg_reduce,         rg_view,       rg_transpose,   rg_shuffle,   rg_slice,
+        rg_split,    rg_concat,         rg_concat,     rg_shape_chain, rg_resize,    rg_pad,
+        rg_linear,   rg_matmul,         rg_softmax,    rg_layer_norm,  rg_broadcast, rg_combine,
+        rg_cast,
     };
     int count;
 

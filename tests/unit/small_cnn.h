@@ -9,8 +9,8 @@
 struct small_cnn {
     struct build b;
     struct pare_rng rng;
-    int dtype;      /* of the network */
-    int through;    /* weights are rounded to this type first, so that networks can be compared */
+    int dtype;   /* of the network */
+    int through; /* weights are rounded to this type first, so that networks can be compared */
 };
 
 static inline void small_convert(struct pare_tensor *t, int dtype)

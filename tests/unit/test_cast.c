@@ -12,11 +12,23 @@ static void text_is(const struct pare_tensor *t, const char *const *want)
 
 static void numbers_to_text(void **state)
 {
-    static const float x[] = { 0, -0.0f, 1, -2.5f, 0.1f, 100, 1.2345679e10f, 1e16f, 3e-5f, 0.0001f,
-                               1e15f, NAN, -INFINITY, 16777216, 1234.5f };
-    static const char *const want[] = { "0.0", "-0.0", "1.0", "-2.5", "0.1", "100.0",
-                                        "12345679000.0", "1e+16", "3e-05", "0.0001",
-                                        "1000000000000000.0", "nan", "-inf", "16777216.0",
+    static const float x[] = { 0,     -0.0f,         1,         -2.5f,    0.1f,
+                               100,   1.2345679e10f, 1e16f,     3e-5f,    0.0001f,
+                               1e15f, NAN,           -INFINITY, 16777216, 1234.5f };
+    static const char *const want[] = { "0.0",
+                                        "-0.0",
+                                        "1.0",
+                                        "-2.5",
+                                        "0.1",
+                                        "100.0",
+                                        "12345679000.0",
+                                        "1e+16",
+                                        "3e-05",
+                                        "0.0001",
+                                        "1000000000000000.0",
+                                        "nan",
+                                        "-inf",
+                                        "16777216.0",
                                         "1234.5" };
     static const double d[] = { 0.1, 1.0 / 3 };
     static const uint64_t u = UINT64_MAX;

@@ -1,4 +1,4 @@
-/* test_checkpoint.c - checkpoints: what is put in comes out, to the bit; others are refused. */
+/* test_checkpoint.c - what is put in comes out, to the bit; other files are refused. */
 #include <float.h>
 #include <setjmp.h>
 #include <stdarg.h>

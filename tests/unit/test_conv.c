@@ -151,8 +151,8 @@ static void conv_1d_dilated(void **state)
 static void conv_asymmetric(void **state)
 {
     static const float want[] = {
-        24.8f, 29, 9.15f, 52.45f, 59.05f, 17.85f, 68.95f, 75.55f, 22.35f, 56.4f, 67.8f, 23.95f,
-        132.65f, 153.65f, 52.45f, 185.15f, 206.15f, 68.95f,
+        24.8f, 29,    9.15f,  52.45f,  59.05f,  17.85f, 68.95f,  75.55f,  22.35f,
+        56.4f, 67.8f, 23.95f, 132.65f, 153.65f, 52.45f, 185.15f, 206.15f, 68.95f,
     };
     struct fixture f;
 
@@ -214,9 +214,9 @@ static void conv_same(void **state)
 static void conv_transpose(void **state)
 {
     static const float want[] = {
-        0, 0.3f, 0.4f, 0.5f, 0.2f, 1, 1, 1.4f, 0.8f, 1.9f, 1.2f, 1.5f, 1.4f, 3.4f, 2.1f, 2.4f,
-        5.2f, 11.6f, 6.5f, 7, 12.4f, 27.2f, 15, 16.2f, 7.8f, 16.8f, 9.1f, 9.8f, 9.6f, 20.7f,
-        11.2f, 11.9f,
+        0,    0.3f,  0.4f, 0.5f,  0.2f, 1,    1,     1.4f,  0.8f,  1.9f,  1.2f,
+        1.5f, 1.4f,  3.4f, 2.1f,  2.4f, 5.2f, 11.6f, 6.5f,  7,     12.4f, 27.2f,
+        15,   16.2f, 7.8f, 16.8f, 9.1f, 9.8f, 9.6f,  20.7f, 11.2f, 11.9f,
     };
     struct fixture f;
 
@@ -432,18 +432,12 @@ static void batch_norm_trains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conv_groups),
-        cmocka_unit_test(conv_1d_dilated),
-        cmocka_unit_test(conv_asymmetric),
-        cmocka_unit_test(conv_3d),
-        cmocka_unit_test(conv_same),
-        cmocka_unit_test(conv_transpose),
-        cmocka_unit_test(max_pool),
-        cmocka_unit_test(average_pool),
-        cmocka_unit_test(window_in_padding),
-        cmocka_unit_test(says_what_is_wrong),
-        cmocka_unit_test(huge_sizes),
-        cmocka_unit_test(conv_ties),
+        cmocka_unit_test(conv_groups),       cmocka_unit_test(conv_1d_dilated),
+        cmocka_unit_test(conv_asymmetric),   cmocka_unit_test(conv_3d),
+        cmocka_unit_test(conv_same),         cmocka_unit_test(conv_transpose),
+        cmocka_unit_test(max_pool),          cmocka_unit_test(average_pool),
+        cmocka_unit_test(window_in_padding), cmocka_unit_test(says_what_is_wrong),
+        cmocka_unit_test(huge_sizes),        cmocka_unit_test(conv_ties),
         cmocka_unit_test(batch_norm_trains),
     };
 

@@ -50,12 +50,12 @@ static void broadcasting_by_name(void **state)
     check_shapes(0, NULL, 0, NULL);
     check_shapes(2, DIMS(2, 3), 0, NULL);
     check_shapes(0, NULL, 2, DIMS(2, 3));
-    check_shapes(2, DIMS(2, 3), 1, DIMS(3));                /* row */
-    check_shapes(2, DIMS(2, 3), 2, DIMS(2, 1));             /* column */
-    check_shapes(3, DIMS(2, 3, 4), 3, DIMS(2, 1, 4));       /* middle */
-    check_shapes(4, DIMS(2, 3, 4, 5), 3, DIMS(3, 1, 1));    /* channels */
-    check_shapes(3, DIMS(2, 1, 3), 3, DIMS(1, 4, 1));       /* both ways */
-    check_shapes(3, DIMS(2, 0, 3), 1, DIMS(1));             /* nothing */
+    check_shapes(2, DIMS(2, 3), 1, DIMS(3));             /* row */
+    check_shapes(2, DIMS(2, 3), 2, DIMS(2, 1));          /* column */
+    check_shapes(3, DIMS(2, 3, 4), 3, DIMS(2, 1, 4));    /* middle */
+    check_shapes(4, DIMS(2, 3, 4, 5), 3, DIMS(3, 1, 1)); /* channels */
+    check_shapes(3, DIMS(2, 1, 3), 3, DIMS(1, 4, 1));    /* both ways */
+    check_shapes(3, DIMS(2, 0, 3), 1, DIMS(1));          /* nothing */
     check_shapes(2, DIMS(1, 1), 3, DIMS(1, 1, 1));
 }
 
@@ -226,7 +226,7 @@ static void powers_of_mixed_types(void **state)
     input(&f, PARE_I64, 1, DIMS(6), a);
     input(&f, PARE_I64, 1, DIMS(6), b);
     bytes_are(run(&f), 48,
-              (int64_t[]){ 1024, -27, 1, -1, 0, -6212923193149656639 });    /* 7^40 mod 2^64 */
+              (int64_t[]){ 1024, -27, 1, -1, 0, -6212923193149656639 }); /* 7^40 mod 2^64 */
     stop(&f);
     f = start("Pow", 15);
     input(&f, PARE_I32, 1, DIMS(2), base);
@@ -256,7 +256,7 @@ static void shifts(void **state)
     input(&f, PARE_U8, 1, DIMS(3), b);
     assert_int_equal(run_with(&f, &left, 1), 0);
     bytes_are(&f.out[0]->t, 3, (uint8_t[]){ 254, 0, 0 });
-    assert_int_not_equal(run_with(&f, NULL, 0), 0);         /* the direction is required */
+    assert_int_not_equal(run_with(&f, NULL, 0), 0); /* the direction is required */
     stop(&f);
 }
 
@@ -326,14 +326,14 @@ static void clipping(void **state)
 static void slopes(void **state)
 {
     static const float x[] = { -1, 1, -1, -1, 1, -1, -1, -1 }, s[] = { 2, 3 };
-    struct fixture f = start("PRelu", 6);       /* a slope for each channel */
+    struct fixture f = start("PRelu", 6); /* a slope for each channel */
 
     (void)state;
     input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
     input(&f, PARE_F32, 1, DIMS(2), s);
     floats_are(run(&f), 8, (float[]){ -2, 1, -3, -3, 1, -2, -3, -3 });
     stop(&f);
-    f = start("PRelu", 16);                     /* ... for each column */
+    f = start("PRelu", 16); /* ... for each column */
     input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
     input(&f, PARE_F32, 1, DIMS(2), s);
     floats_are(run(&f), 8, (float[]){ -2, 1, -2, -3, 1, -3, -2, -3 });
@@ -347,7 +347,7 @@ static void slopes(void **state)
 
 static void half_floats(void **state)
 {
-    static const uint16_t a[] = { 0x3c00, 0xc000 }, b[] = { 0x4000, 0x4000 };   /* 1 -2, 2 2 */
+    static const uint16_t a[] = { 0x3c00, 0xc000 }, b[] = { 0x4000, 0x4000 }; /* 1 -2, 2 2 */
     struct fixture f = start("Div", 14);
 
     (void)state;
@@ -496,15 +496,24 @@ static void equal_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broadcasting_by_name),     cmocka_unit_test(broadcasting_at_random),
-        cmocka_unit_test(shapes_that_do_not_fit),   cmocka_unit_test(in_place),
-        cmocka_unit_test(any_number_of_inputs),     cmocka_unit_test(division_of_whole_numbers),
-        cmocka_unit_test(remainders),               cmocka_unit_test(overflow_wraps),
-        cmocka_unit_test(powers_of_mixed_types),    cmocka_unit_test(shifts),
-        cmocka_unit_test(nan_passes),               cmocka_unit_test(clipping),
-        cmocka_unit_test(slopes),                   cmocka_unit_test(half_floats),
-        cmocka_unit_test(where_of_three_shapes),    cmocka_unit_test(equal_texts),
-        cmocka_unit_test(float_and_double_agree),   cmocka_unit_test(young_activations),
+        cmocka_unit_test(broadcasting_by_name),
+        cmocka_unit_test(broadcasting_at_random),
+        cmocka_unit_test(shapes_that_do_not_fit),
+        cmocka_unit_test(in_place),
+        cmocka_unit_test(any_number_of_inputs),
+        cmocka_unit_test(division_of_whole_numbers),
+        cmocka_unit_test(remainders),
+        cmocka_unit_test(overflow_wraps),
+        cmocka_unit_test(powers_of_mixed_types),
+        cmocka_unit_test(shifts),
+        cmocka_unit_test(nan_passes),
+        cmocka_unit_test(clipping),
+        cmocka_unit_test(slopes),
+        cmocka_unit_test(half_floats),
+        cmocka_unit_test(where_of_three_shapes),
+        cmocka_unit_test(equal_texts),
+        cmocka_unit_test(float_and_double_agree),
+        cmocka_unit_test(young_activations),
         cmocka_unit_test(bits),
     };
 

@@ -1,4 +1,4 @@
-/* test_golden_matrix.c - a perceptron, recurrent layers, attention against PyTorch in float64. */
+/* test_golden_matrix.c - perceptron, recurrent layers, attention against PyTorch in float64. */
 #include "golden.h"
 
 static void mlp(void **state)

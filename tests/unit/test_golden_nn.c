@@ -63,8 +63,7 @@ static void norms(void **state)
     y = add(&t, "GroupNormalization", IN(y, leaf(&t, "gn.scale"), leaf(&t, "gn.bias")),
             ATTRS("num_groups", "2"));
     y = add(&t, "Tanh", IN(y), NULL);
-    y = add(&t, "ConvTranspose", IN(y, leaf(&t, "up.w")),
-            ATTRS("group", "2", "strides", "2,2"));
+    y = add(&t, "ConvTranspose", IN(y, leaf(&t, "up.w")), ATTRS("group", "2", "strides", "2,2"));
     y = add(&t, "InstanceNormalization", IN(y, leaf(&t, "in.scale"), leaf(&t, "in.bias")), NULL);
     y = add(&t, "AveragePool", IN(y),
             ATTRS("kernel_shape", "3,3", "strides", "2,2", "pads", "1,1,1,1"));

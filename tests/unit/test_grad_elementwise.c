@@ -110,9 +110,11 @@ static void slopes(struct one_op *f)
         fail_msg("%s: %s", f->node.type, f->err.msg);
     for (int i = 0; i < f->node.n_in; i++)
         assert_int_equal(pare_tensor_new(f->arena, &f->in[i]->grad, PARE_F32, f->in[i]->t.rank,
-                                         f->in[i]->t.dim, &f->err), 0);
+                                         f->in[i]->t.dim, &f->err),
+                         0);
     assert_int_equal(pare_tensor_new(f->arena, &f->out[0]->grad, PARE_F32, f->out[0]->t.rank,
-                                     f->out[0]->t.dim, &f->err), 0);
+                                     f->out[0]->t.dim, &f->err),
+                     0);
     for (int64_t i = 0; i < pare_numel(&f->out[0]->t); i++)
         pare_f32(&f->out[0]->grad)[i] = 1;
     assert_int_equal(f->node.op->backward(&f->node, &c, &f->err), 0);
@@ -215,25 +217,19 @@ struct binary {
 };
 
 static const struct binary binary[] = {
-    { "Add", 14, false, -1, 1, { 0 } },
-    { "Sub", 14, false, -1, 1, { 0 } },
-    { "Mul", 14, false, -1, 1, { 0 } },
-    { "Div", 14, false, 0.5, 2, { 0 } },
-    { "Div", 14, false, -2, -0.5, { 0 } },
-    { "Pow", 15, true, -2, 2, { 0 } },
-    { "Mean", 13, false, -1, 1, { 0 } },
-    { "Sum", 13, false, -1, 1, { 0 } },
-    { "Mod", 13, true, 4, 5, { "fmod", "1" } },     /* no jump between */
-    { "Max", 13, true, -1, 0, { 0 } },
-    { "Min", 13, true, -1, 0, { 0 } },
-    { "Max", 13, true, 2.5, 3, { 0 } },
-    { "Min", 13, true, 2.5, 3, { 0 } },
+    { "Add", 14, false, -1, 1, { 0 } },         { "Sub", 14, false, -1, 1, { 0 } },
+    { "Mul", 14, false, -1, 1, { 0 } },         { "Div", 14, false, 0.5, 2, { 0 } },
+    { "Div", 14, false, -2, -0.5, { 0 } },      { "Pow", 15, true, -2, 2, { 0 } },
+    { "Mean", 13, false, -1, 1, { 0 } },        { "Sum", 13, false, -1, 1, { 0 } },
+    { "Mod", 13, true, 4, 5, { "fmod", "1" } }, /* no jump between */
+    { "Max", 13, true, -1, 0, { 0 } },          { "Min", 13, true, -1, 0, { 0 } },
+    { "Max", 13, true, 2.5, 3, { 0 } },         { "Min", 13, true, 2.5, 3, { 0 } },
 };
 
 static const char *const shapes[][2] = {
-    { "2,3,4", "2,3,4" }, { "2,3,4", "4" },     { "4", "2,3,4" },   { "2,3,4", "3,1" },
-    { "3,1", "2,3,4" },   { "2,3,4", "" },      { "", "2,3,4" },    { "2,1,4", "3,1" },
-    { "3,1", "2,1,4" },   { "2,3,4", "2,1,1" }, { "", "" },         { "2,0,4", "4" },
+    { "2,3,4", "2,3,4" }, { "2,3,4", "4" },     { "4", "2,3,4" },     { "2,3,4", "3,1" },
+    { "3,1", "2,3,4" },   { "2,3,4", "" },      { "", "2,3,4" },      { "2,1,4", "3,1" },
+    { "3,1", "2,1,4" },   { "2,3,4", "2,1,1" }, { "", "" },           { "2,0,4", "4" },
     { "1,1", "1" },       { "2,3,4", "3,4" },   { "1,3,4", "2,1,1" },
 };
 
@@ -262,8 +258,8 @@ static void of_two_inputs(void **state)
 /* Both inputs the same value. */
 static void of_one_value_twice(void **state)
 {
-    static const char *const types[] = { "Add", "Sub", "Mul", "Div", "Pow", "Mean", "Sum",
-                                         "Max", "Min" };
+    static const char *const types[] = { "Add",  "Sub", "Mul", "Div", "Pow",
+                                         "Mean", "Sum", "Max", "Min" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
@@ -310,7 +306,7 @@ static void slopes_of_two(void **state)
     grad_in_distinct(&f, "2,3", 0.1);
     grad_in(&f, "2,3", 0.1, 0.5);
     grad_check(&f);
-    op_begin(&f, "PRelu", 6);               /* a list of slopes belongs to axis 1 */
+    op_begin(&f, "PRelu", 6); /* a list of slopes belongs to axis 1 */
     grad_in_distinct(&f, "2,3,4", 0.1);
     grad_in(&f, "3", 0.1, 0.5);
     grad_check(&f);
@@ -333,7 +329,7 @@ static void powers(void **state)
         grad_in(&f, "3,4", 0.5, 2);
         op_in(&f, PARE_F32, "", &e);
         grad_check(&f);
-        op_begin(&f, "Pow", 15);            /* of negative numbers; the exponent of another type */
+        op_begin(&f, "Pow", 15); /* of negative numbers; the exponent of another type */
         grad_in(&f, "3,4", -2, -0.5);
         op_in(&f, PARE_I64, "1", &e);
         grad_check(&f);
@@ -417,7 +413,7 @@ static void ties_are_shared(void **state)
 static void of_choices(void **state)
 {
     static const char *const shape[][3] = {
-        { "2,3", "2,3", "2,3" }, { "3", "2,1", "" },       { "2,1", "3", "2,3" },
+        { "2,3", "2,3", "2,3" }, { "3", "2,1", "" },      { "2,1", "3", "2,3" },
         { "", "2,3", "3" },      { "2,700", "1", "2,1" },
     };
     double cond[1400];
@@ -451,7 +447,7 @@ static void of_bounds(void **state)
     op_in_none(&f);
     op_in(&f, PARE_F32, "", LIST(0.8));
     grad_check(&f);
-    op_begin(&f, "Clip", 13);               /* they cross: all become the upper */
+    op_begin(&f, "Clip", 13); /* they cross: all become the upper */
     grad_in_distinct(&f, "5,7", 0.1);
     op_in(&f, PARE_F32, "", LIST(0.8));
     op_in(&f, PARE_F32, "", LIST(-0.6));
@@ -467,7 +463,7 @@ static void of_types(void **state)
     grad_in(&f, "3,4", -1, 1);
     grad_in(&f, "1", -1, 1);
     grad_check(&f);
-    op_begin(&f, "Cast", 19);               /* through a wider type, whose gradient is float32 */
+    op_begin(&f, "Cast", 19); /* through a wider type, whose gradient is float32 */
     op_attr(&f, "to", "11");
     op_in(&f, PARE_F32, "2", LIST(1, 2));
     slopes(&f);
@@ -478,13 +474,19 @@ static void of_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_one_input),        cmocka_unit_test(kinks_as_pytorch),
+        cmocka_unit_test(of_one_input),
+        cmocka_unit_test(kinks_as_pytorch),
         cmocka_unit_test(closed_gates_stay_closed),
-        cmocka_unit_test(of_two_inputs),       cmocka_unit_test(of_one_value_twice),
-        cmocka_unit_test(long_rows),           cmocka_unit_test(slopes_of_two),
-        cmocka_unit_test(powers),              cmocka_unit_test(remainders),
-        cmocka_unit_test(of_many_inputs),      cmocka_unit_test(ties_are_shared),
-        cmocka_unit_test(of_choices),          cmocka_unit_test(of_bounds),
+        cmocka_unit_test(of_two_inputs),
+        cmocka_unit_test(of_one_value_twice),
+        cmocka_unit_test(long_rows),
+        cmocka_unit_test(slopes_of_two),
+        cmocka_unit_test(powers),
+        cmocka_unit_test(remainders),
+        cmocka_unit_test(of_many_inputs),
+        cmocka_unit_test(ties_are_shared),
+        cmocka_unit_test(of_choices),
+        cmocka_unit_test(of_bounds),
         cmocka_unit_test(of_types),
     };
 

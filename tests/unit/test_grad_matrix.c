@@ -40,7 +40,7 @@ static void test_matmul(void **state)
 
     (void)state;
     check_rows(rows);
-    op_begin(&f, "MatMul", 13);         /* the square of a matrix */
+    op_begin(&f, "MatMul", 13); /* the square of a matrix */
     grad_in(&f, "3,3", -1, 1);
     f.in[f.node.n_in++] = f.in[0];
     grad_check(&f);
@@ -65,7 +65,7 @@ static void test_einsum(void **state)
 
     (void)state;
     check_rows(rows);
-    op_begin(&f, "Einsum", 12);         /* one value three times */
+    op_begin(&f, "Einsum", 12); /* one value three times */
     grad_in(&f, "4", -1, 1);
     f.in[1] = f.in[2] = f.in[0];
     f.node.n_in = 3;
@@ -97,13 +97,13 @@ static void test_softmax(void **state)
 static void test_reduce(void **state)
 {
     static const char *const ops[][2] = {
-        { "ReduceSum", "" }, { "ReduceMean", "" }, { "ReduceSumSquare", "" },
-        { "ReduceL1", "~" }, { "ReduceL2", "" }, { "ReduceLogSum", "+" },
+        { "ReduceSum", "" },       { "ReduceMean", "" }, { "ReduceSumSquare", "" },
+        { "ReduceL1", "~" },       { "ReduceL2", "" },   { "ReduceLogSum", "+" },
         { "ReduceLogSumExp", "" }, { "ReduceMax", "~" }, { "ReduceMin", "~" },
         { "ReduceProd", "+" },
     };
     static const char *const cases[][2] = {
-        { "3,4", "" }, { "3,4", "axes=1" }, { "3,4", "axes=0 keepdims=0" },
+        { "3,4", "" },           { "3,4", "axes=1" },    { "3,4", "axes=0 keepdims=0" },
         { "2,3,2", "axes=0,2" }, { "2,3,2", "axes=-2" }, { "2,2,2,3", "axes=1,3 keepdims=0" },
         { "5", "axes=0" },
     };
@@ -238,14 +238,10 @@ static void test_loss_corners(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_matmul),
-        cmocka_unit_test(test_einsum),
-        cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_reduce_corners),
-        cmocka_unit_test(test_lanes),
-        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_einsum),       cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_reduce),       cmocka_unit_test(test_reduce_corners),
+        cmocka_unit_test(test_lanes),        cmocka_unit_test(test_losses),
         cmocka_unit_test(test_loss_corners),
     };
 

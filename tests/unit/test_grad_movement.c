@@ -128,7 +128,7 @@ static void of_pads(void **state)
 
     (void)state;
     CHECK_ROWS(rows);
-    op_begin(&f, "Pad", 13);                /* the constant has a gradient, too */
+    op_begin(&f, "Pad", 13); /* the constant has a gradient, too */
     grad_in(&f, "3,4", -1, 1);
     op_in(&f, PARE_I64, "4", LIST(1, -1, 2, 2));
     op_in(&f, PARE_F32, "", LIST(0.5));
@@ -154,8 +154,11 @@ static void of_choices(void **state)
         { "ReverseSequence", 10, "4,3,2", { "3:4,2,1" }, { 0 } },
         { "ReverseSequence", 10, "3,4", { "3:3,0,4" }, { "batch_axis", "0", "time_axis", "1" } },
         { "Col2Im", 18, "2,8,6", { "2:3,4", "2:2,2" }, { 0 } },
-        { "Col2Im", 18, "1,4,9", { "2:5,6", "2:2,2" }, { "strides", "2,1", "pads", "1,0,2,1",
-          "dilations", "3,4" } },
+        { "Col2Im",
+          18,
+          "1,4,9",
+          { "2:5,6", "2:2,2" },
+          { "strides", "2,1", "pads", "1,0,2,1", "dilations", "3,4" } },
     };
 
     (void)state;
@@ -169,26 +172,51 @@ static void of_sizes(void **state)
     static const struct row rows[] = {
         { "Resize", 13, "1,2,3,4", { "", "f4:1,1,2,2" }, { "mode", "nearest" } },
         { "Resize", 13, "1,2,5,6", { "", "f4:1,1,0.6,0.5" }, { "mode", "nearest" } },
-        { "Resize", 13, "1,2,3,4", { "", "", "4:1,2,5,3" }, { "mode", "nearest",
-          "coordinate_transformation_mode", "asymmetric", "nearest_mode", "floor" } },
+        { "Resize",
+          13,
+          "1,2,3,4",
+          { "", "", "4:1,2,5,3" },
+          { "mode", "nearest", "coordinate_transformation_mode", "asymmetric", "nearest_mode",
+            "floor" } },
         { "Resize", 10, "1,1,3,4", { "f4:1,1,2,1.5" }, { "mode", "linear" } },
         { "Resize", 13, "1,2,3,4", { "", "f4:1,1,2,2" }, { "mode", "linear" } },
-        { "Resize", 13, "1,2,3,4", { "", "", "4:1,2,5,3" }, { "mode", "linear",
-          "coordinate_transformation_mode", "align_corners" } },
-        { "Resize", 13, "1,2,4,5", { "", "f4:1,1,0.5,1" }, { "mode", "linear",
-          "coordinate_transformation_mode", "pytorch_half_pixel" } },
+        { "Resize",
+          13,
+          "1,2,3,4",
+          { "", "", "4:1,2,5,3" },
+          { "mode", "linear", "coordinate_transformation_mode", "align_corners" } },
+        { "Resize",
+          13,
+          "1,2,4,5",
+          { "", "f4:1,1,0.5,1" },
+          { "mode", "linear", "coordinate_transformation_mode", "pytorch_half_pixel" } },
         { "Resize", 13, "2,3", { "", "f2:2,3" }, { "mode", "linear" } },
         { "Resize", 13, "1,1,4,4", { "", "f4:1,1,2,1.5" }, { "mode", "cubic" } },
-        { "Resize", 13, "1,1,6,5", { "", "f4:1,1,0.5,1.6" }, { "mode", "cubic",
-          "exclude_outside", "1", "cubic_coeff_a", "-0.5" } },
-        { "Resize", 18, "1,1,6,7", { "", "f4:1,1,0.5,0.4" }, { "mode", "linear",
-          "antialias", "1" } },
-        { "Resize", 18, "1,1,6,7", { "", "f4:1,1,0.5,0.4" }, { "mode", "cubic",
-          "antialias", "1" } },
-        { "Resize", 13, "1,1,4,4", { "f8:0,0,0.4,-0.3,1,1,1.2,0.8", "", "4:1,1,3,5" },
+        { "Resize",
+          13,
+          "1,1,6,5",
+          { "", "f4:1,1,0.5,1.6" },
+          { "mode", "cubic", "exclude_outside", "1", "cubic_coeff_a", "-0.5" } },
+        { "Resize",
+          18,
+          "1,1,6,7",
+          { "", "f4:1,1,0.5,0.4" },
+          { "mode", "linear", "antialias", "1" } },
+        { "Resize",
+          18,
+          "1,1,6,7",
+          { "", "f4:1,1,0.5,0.4" },
+          { "mode", "cubic", "antialias", "1" } },
+        { "Resize",
+          13,
+          "1,1,4,4",
+          { "f8:0,0,0.4,-0.3,1,1,1.2,0.8", "", "4:1,1,3,5" },
           { "mode", "linear", "coordinate_transformation_mode", "tf_crop_and_resize",
             "extrapolation_value", "3" } },
-        { "Resize", 13, "1,1,4,4", { "f8:0,0,0.4,-0.3,1,1,1.2,0.8", "", "4:1,1,3,5" },
+        { "Resize",
+          13,
+          "1,1,4,4",
+          { "f8:0,0,0.4,-0.3,1,1,1.2,0.8", "", "4:1,1,3,5" },
           { "mode", "nearest", "coordinate_transformation_mode", "tf_crop_and_resize",
             "extrapolation_value", "3" } },
         { "Resize", 13, "1,1,4,4", { "", "f4:1,1,1,1" }, { "mode", "linear" } },
@@ -217,7 +245,7 @@ static void of_joining(void **state)
         grad_in(&f, axis ? "3,4" : "1,4", -1, 1);
         grad_check(&f);
     }
-    op_begin(&f, "Concat", 13);             /* a value twice */
+    op_begin(&f, "Concat", 13); /* a value twice */
     op_attr(&f, "axis", "1");
     grad_in(&f, "3,2", -1, 1);
     grad_in(&f, "3,1", -1, 1);
@@ -259,8 +287,8 @@ static void of_updates(void **state)
             op_attr(&f, "axis", k ? "1" : "0");
             op_attr(&f, "reduction", reductions[i]);
             grad_in(&f, "3,4", -1, 1);
-            op_in(&f, PARE_I64, "2,4", k ? LIST(0, 3, 0, -2, 1, 1, 1, 1)
-                                         : LIST(0, 1, 2, -1, 0, 2, 2, 1));
+            op_in(&f, PARE_I64, "2,4",
+                  k ? LIST(0, 3, 0, -2, 1, 1, 1, 1) : LIST(0, 1, 2, -1, 0, 2, 2, 1));
             grad_in(&f, "2,4", -1, 1);
             grad_check(&f);
         }
@@ -276,7 +304,7 @@ static void of_updates(void **state)
         op_in(&f, PARE_I64, "2,2,2", LIST(0, 1, 1, 2, 0, 1, 1, -3));
         grad_in(&f, "2,2", -1, 1);
         grad_check(&f);
-        op_begin(&f, "ScatterND", 18);      /* no updates at all */
+        op_begin(&f, "ScatterND", 18); /* no updates at all */
         op_attr(&f, "reduction", reductions[i]);
         grad_in(&f, "2,3", -1, 1);
         op_in(&f, PARE_I64, "0,1", NULL);
@@ -312,9 +340,14 @@ static void other_reductions_have_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_shapes),  cmocka_unit_test(of_boxes),   cmocka_unit_test(of_pads),
-        cmocka_unit_test(of_choices), cmocka_unit_test(of_sizes),   cmocka_unit_test(of_joining),
-        cmocka_unit_test(of_cutting), cmocka_unit_test(of_updates),
+        cmocka_unit_test(of_shapes),
+        cmocka_unit_test(of_boxes),
+        cmocka_unit_test(of_pads),
+        cmocka_unit_test(of_choices),
+        cmocka_unit_test(of_sizes),
+        cmocka_unit_test(of_joining),
+        cmocka_unit_test(of_cutting),
+        cmocka_unit_test(of_updates),
         cmocka_unit_test(other_reductions_have_none),
     };
 

@@ -16,7 +16,7 @@ static void set(struct one_op *f, const char *list)
 /* ---- convolutions -------------------------------------------------------------------- */
 
 struct conv_case {
-    const char *x, *w, *b, *attrs;      /* b NULL: no bias */
+    const char *x, *w, *b, *attrs; /* b NULL: no bias */
 };
 
 static void check_convs(const char *type, const struct conv_case *c, size_t n)
@@ -42,11 +42,11 @@ static void conv(void **state)
         { "1,2,9", "3,2,3", NULL, "dilations=2;pads=1,3;strides=2" },
         { "2,2,5,6", "3,2,3,2", "3", "pads=1,0,2,1" },
         { "1,4,6,7", "4,2,3,3", "4", "group=2;dilations=2,1;pads=2,1,2,1" },
-        { "2,3,5,5", "6,1,3,3", "6", "group=3;strides=2,2;pads=1,1,1,1" },      /* depthwise */
-        { "2,3,4,5", "2,3,1,1", "2", NULL },                                    /* one long row */
+        { "2,3,5,5", "6,1,3,3", "6", "group=3;strides=2,2;pads=1,1,1,1" }, /* depthwise */
+        { "2,3,4,5", "2,3,1,1", "2", NULL },                               /* one long row */
         { "2,3,5,5", "2,3,1,1", NULL, "strides=2,2" },
-        { "1,1,2,2", "1,1,3,3", "1", "pads=3,3,3,3" },          /* taps that see only padding */
-        { "1,2,5,5", "2,2,2,2", "2", "strides=4,3" },           /* inputs that no tap reads */
+        { "1,1,2,2", "1,1,3,3", "1", "pads=3,3,3,3" }, /* taps that see only padding */
+        { "1,2,5,5", "2,2,2,2", "2", "strides=4,3" },  /* inputs that no tap reads */
         { "1,2,5,4", "2,2,3,2", "2", "auto_pad=SAME_LOWER;strides=2,2" },
         { "1,2,3,4,3", "2,2,2,3,2", "2", "pads=1,1,0,0,1,1;strides=1,2,1;dilations=2,1,1" },
         { "0,2,4,4", "3,2,3,3", "3", NULL },
@@ -160,7 +160,7 @@ static void max_unpool(void **state)
     op_begin(&f, "MaxUnpool", 11);
     set(&f, "kernel_shape=2,2;strides=2,2");
     grad_in(&f, "1,1,2,2", -1, 1);
-    op_in(&f, PARE_I64, "1,1,2,2", LIST(1, 7, 9, 7));       /* two want the same place */
+    op_in(&f, PARE_I64, "1,1,2,2", LIST(1, 7, 9, 7)); /* two want the same place */
     grad_check(&f);
 }
 
@@ -242,7 +242,7 @@ static void begin_bn(struct one_op *f, int version, const char *attrs, const cha
 static void batch_norm(void **state)
 {
     struct grad_opts train = { .train = true };
-    struct grad_opts own = { .skip_out = 6 };       /* running moments pass no gradient on */
+    struct grad_opts own = { .skip_out = 6 }; /* running moments pass no gradient on */
     struct one_op f;
 
     (void)state;
@@ -323,11 +323,9 @@ static void layer_norm(void **state)
         const char *x, *scale, *bias, *attrs;
         int n_out;
     } c[] = {
-        { "3,4", "4", "4", NULL, 1 },
-        { "2,3,4", "3,4", NULL, "axis=1;epsilon=0.01", 1 },
-        { "2,3,4", "4", "3,1", "axis=-2", 1 },
-        { "2,2,3", "", "1", "axis=0", 1 },
-        { "3,5", "5", "5", NULL, 3 },           /* mean and inverse deviation are used, too */
+        { "3,4", "4", "4", NULL, 1 },          { "2,3,4", "3,4", NULL, "axis=1;epsilon=0.01", 1 },
+        { "2,3,4", "4", "3,1", "axis=-2", 1 }, { "2,2,3", "", "1", "axis=0", 1 },
+        { "3,5", "5", "5", NULL, 3 }, /* mean and inverse deviation are used, too */
         { "0,5", "5", "5", NULL, 1 },
     };
 
@@ -394,10 +392,14 @@ static void group_norms(void **state)
 static void grid_sample(void **state)
 {
     static const char *const attrs[] = {
-        "mode=linear;padding_mode=zeros",      "mode=linear;padding_mode=border",
-        "mode=linear;padding_mode=reflection", "mode=linear;padding_mode=zeros;align_corners=1",
-        "mode=cubic;padding_mode=zeros",       "mode=cubic;padding_mode=reflection",
-        "mode=nearest;padding_mode=border",    "mode=linear;padding_mode=reflection;align_corners=1",
+        "mode=linear;padding_mode=zeros",
+        "mode=linear;padding_mode=border",
+        "mode=linear;padding_mode=reflection",
+        "mode=linear;padding_mode=zeros;align_corners=1",
+        "mode=cubic;padding_mode=zeros",
+        "mode=cubic;padding_mode=reflection",
+        "mode=nearest;padding_mode=border",
+        "mode=linear;padding_mode=reflection;align_corners=1",
     };
     static const double place[] = { 0.7, 1.3, 2.4, 0.3, 1.3, -0.7, 3.3, 2.3, -2.3, 4.7, 6.4, -4.2 };
 
@@ -494,8 +496,8 @@ static void dropout_in_training(void **state)
         if (first[i] != 0)
             assert_float_equal(first[i], pare_f32(&f.in[0]->t)[i] * 4 / 3, 1e-6);
     }
-    assert_in_range(kept, 7300, 7700);      /* 7500 with a deviation of 43 */
-    assert_in_range(same, 6000, 6500);      /* 6250, if the two are independent */
+    assert_in_range(kept, 7300, 7700); /* 7500 with a deviation of 43 */
+    assert_in_range(same, 6000, 6500); /* 6250, if the two are independent */
     op_end(&f);
 }
 

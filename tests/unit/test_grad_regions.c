@@ -2,15 +2,15 @@
  * determinants, against finite differences. */
 #include "grad.h"
 
-static const struct grad_opts of_x = { .skip = 6 };     /* not of regions */
+static const struct grad_opts of_x = { .skip = 6 }; /* not of regions */
 
 static void of_grids(void **state)
 {
     static const char *const modes[] = { "linear", "nearest", "cubic" };
     static const char *const pads[] = { "zeros", "border", "reflection" };
     /* Away from the centres and the edges of elements, where the slope jumps. */
-    static const double grid[] = { -0.37, 0.21, 0.63, -0.81, 0.12, 0.47, -0.55, -0.13,
-                                   1.13,  0.37, -1.27, 1.41, 0.33, -1.61, -0.07, 0.91 };
+    static const double grid[] = { -0.37, 0.21, 0.63,  -0.81, 0.12, 0.47,  -0.55, -0.13,
+                                   1.13,  0.37, -1.27, 1.41,  0.33, -1.61, -0.07, 0.91 };
 
     (void)state;
     for (int m = 0; m < 3; m++)
@@ -89,13 +89,13 @@ static void of_determinants(void **state)
     op_begin(&f, "Det", 11);
     grad_in(&f, "1,1", -1, 1);
     grad_check(&f);
-    op_begin(&f, "Det", 11);                /* the second row must move to the top */
+    op_begin(&f, "Det", 11); /* the second row must move to the top */
     op_in(&f, PARE_F32, "3,3", LIST(0, 1, 0.5, 1, 0, 0.25, 0, 2, 0));
     grad_check(&f);
-    op_begin(&f, "Det", 11);                /* singular, with a slope all the same */
+    op_begin(&f, "Det", 11); /* singular, with a slope all the same */
     op_in(&f, PARE_F32, "3,3", LIST(1, 2, 3, 2, 4, 6, 1, 0, 1));
     grad_check(&f);
-    op_begin(&f, "Det", 11);                /* singular without */
+    op_begin(&f, "Det", 11); /* singular without */
     op_in(&f, PARE_F32, "1,3,3", LIST(1, 1, 1, 1, 1, 1, 1, 1, 1));
     grad_check(&f);
 }
@@ -103,10 +103,8 @@ static void of_determinants(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_grids),
-        cmocka_unit_test(of_grids_of_other_ranks),
-        cmocka_unit_test(of_aligned_regions),
-        cmocka_unit_test(of_pooled_regions),
+        cmocka_unit_test(of_grids),           cmocka_unit_test(of_grids_of_other_ranks),
+        cmocka_unit_test(of_aligned_regions), cmocka_unit_test(of_pooled_regions),
         cmocka_unit_test(of_determinants),
     };
 

@@ -113,8 +113,10 @@ static void check_side(const char *attrs, double x)
 static void test_kinks(void **state)
 {
     static const char *const attrs[] = {
-        "activations=Relu", "activations=LeakyRelu activation_alpha=0.3",
-        "activations=ThresholdedRelu activation_alpha=0.4", "activations=Elu activation_alpha=0.7",
+        "activations=Relu",
+        "activations=LeakyRelu activation_alpha=0.3",
+        "activations=ThresholdedRelu activation_alpha=0.4",
+        "activations=Elu activation_alpha=0.7",
         "activations=HardSigmoid activation_alpha=0.6 activation_beta=0.5",
         "activations=Affine clip=0.6",
     };
@@ -162,12 +164,9 @@ static void test_outputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_directions),
-        cmocka_unit_test(test_variants),
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_kinks),
-        cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_directions),  cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_kinks),
+        cmocka_unit_test(test_clip),        cmocka_unit_test(test_outputs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

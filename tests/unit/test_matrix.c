@@ -123,7 +123,7 @@ static void matmul_follows_numpy(void **state)
     op_gives(&f, 0, PARE_I64, "()", LIST(11));
     op_end(&f);
 
-    op_begin(&f, "MatMul", 13);     /* nothing to sum */
+    op_begin(&f, "MatMul", 13); /* nothing to sum */
     op_in(&f, PARE_F32, "2,0", NULL);
     op_in(&f, PARE_F32, "0,1", NULL);
     op_gives(&f, 0, PARE_F32, "(2, 1)", LIST(0, 0));
@@ -155,7 +155,7 @@ static void einsum_of_one_matrix(void **state)
 {
     (void)state;
     einsum_one("ij->ji", "(2, 2)", LIST(1, 3, 2, 4));
-    einsum_one("ba", "(2, 2)", LIST(1, 3, 2, 4));       /* a before b */
+    einsum_one("ba", "(2, 2)", LIST(1, 3, 2, 4)); /* a before b */
     einsum_one("ii", "()", LIST(5));
     einsum_one("ii->i", "(2)", LIST(1, 4));
     einsum_one("...j -> ...", "(2)", LIST(3, 7));

@@ -17,12 +17,12 @@ struct trial {
     struct rg graph;
     struct pare_model *model;
     int n_out;
-    struct pare_tensor in[2][RG_INPUTS], want[2][OUTPUTS];      /* two sets of data */
-    bool uses[KERNELS];                                         /* kernels of the plans so far */
+    struct pare_tensor in[2][RG_INPUTS], want[2][OUTPUTS]; /* two sets of data */
+    bool uses[KERNELS];                                    /* kernels of the plans so far */
 };
 
 static struct {
-    double excess;      /* the largest memory_bytes / needed_bytes */
+    double excess; /* the largest memory_bytes / needed_bytes */
     uint64_t seed;
     int steps, kernels[KERNELS];
 } seen;

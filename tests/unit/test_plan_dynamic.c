@@ -164,7 +164,7 @@ static void check_reshape_error(struct pare_plan *p)
     in[1] = tensor_of(PARE_I64, INTS(2), V(5, -1));
     assert_int_equal(pare_plan_run(p, in, out, &err), PARE_ESHAPE);
     assert_non_null(strstr(err.msg, "(Reshape): "));
-    check_reshape(p);           /* an error leaves the plan as it was */
+    check_reshape(p); /* an error leaves the plan as it was */
 }
 
 static void reshape_error(void **state)
@@ -219,7 +219,7 @@ static void check_branches(struct pare_plan *p)
         in[1] = tensor_of(PARE_BOOL, 0, NULL, V(1));
         in[2] = tensor_of(PARE_BOOL, 0, NULL, V(1));
         run(p, in, out);
-        expect(&out[0], "(1, 1, 2, 2)", V(15, 6, 21, 0));       /* 2 c + 10 - x, where c = 1 + 2 x */
+        expect(&out[0], "(1, 1, 2, 2)", V(15, 6, 21, 0)); /* 2 c + 10 - x, where c = 1 + 2 x */
         in[2] = tensor_of(PARE_BOOL, 0, NULL, V(0));
         run(p, in, out);
         expect(&out[0], "(1, 1, 2, 2)", V(3, -3, 7, -7));
@@ -263,11 +263,11 @@ static void branches(void **state)
     build_output(then, build_node(then, "If", NAMES(second),
                                   CAT(at_graph("then_branch", yes), at_graph("else_branch", no))));
     other->prefix = "e";
-    build_output(other, build_node(other, "Identity",
-                                   NAMES(build_floats(other, INTS(2), (float[]){ 5, 6 })),
-                                   NOTHING));
-    build_output(b, build_node(b, "If", NAMES(first), CAT(at_graph("then_branch", then),
-                                                          at_graph("else_branch", other))));
+    build_output(other,
+                 build_node(other, "Identity",
+                            NAMES(build_floats(other, INTS(2), (float[]){ 5, 6 })), NOTHING));
+    build_output(b, build_node(b, "If", NAMES(first),
+                               CAT(at_graph("then_branch", then), at_graph("else_branch", other))));
     both(b, check_branches);
 }
 
@@ -300,15 +300,15 @@ static void captured_result(void **state)
     cond = build_input(b, PARE_BOOL, 0, NULL);
     build_output(then, build_node(b, "Add", NAMES(x, x), NOTHING));
     build_output(other, build_node(b, "Mul", NAMES(x, build_scalar(b, 5)), NOTHING));
-    y = build_node(b, "If", NAMES(cond), CAT(at_graph("then_branch", then),
-                                             at_graph("else_branch", other)));
-    z = build_node(b, "Concat", NAMES(x, x), at_int("axis", 0));    /* where the old ones were */
+    y = build_node(b, "If", NAMES(cond),
+                   CAT(at_graph("then_branch", then), at_graph("else_branch", other)));
+    z = build_node(b, "Concat", NAMES(x, x), at_int("axis", 0)); /* where the old ones were */
     z = build_node(b, "Slice", NAMES(z, build_ints(b, INTS(4)), build_ints(b, INTS(8))), NOTHING);
     build_output(b, build_node(b, "Add", NAMES(y, z), NOTHING));
     both(b, check_captured);
 }
 
-/* ---- what is wrong with the inputs --------------------------------------------------------------- */
+/* ---- what is wrong with the inputs ----------------------------------------------------------*/
 
 static void refuses(const struct pare_model *m, const struct pare_tensor *in, int64_t batch,
                     const char *text)

@@ -119,7 +119,7 @@ static struct pare_tensor result(int dtype, int through, bool reference)
         fail_msg("%s", err.msg);
     pare_oom_countdown = 1 << 30;
     assert_int_equal(pare_plan_run(p, &in, &out, &err), 0);
-    assert_int_equal(pare_oom_countdown, 1 << 30);      /* it asked for no memory */
+    assert_int_equal(pare_oom_countdown, 1 << 30); /* it asked for no memory */
     pare_oom_countdown = 0;
     assert_int_equal(out.dtype, dtype);
     out = build_copy(&out);

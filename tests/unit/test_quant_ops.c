@@ -55,7 +55,7 @@ static void scales_along_an_axis_or_in_blocks(void **state)
     op_gives(&f, 0, PARE_F32, "(2, 2)", LIST(2, 20, 6, 40));
     op_end(&f);
 
-    op_begin(&f, "DequantizeLinear", 21);       /* the last block is short */
+    op_begin(&f, "DequantizeLinear", 21); /* the last block is short */
     op_in(&f, PARE_U4, "1,3", LIST(1, 2, 15));
     op_in(&f, PARE_F32, "1,2", LIST(2, 3));
     op_in(&f, PARE_U4, "1,2", LIST(0, 5));
@@ -76,7 +76,7 @@ static void dequantized_type_is_the_scale_s(void **state)
     op_gives(&f, 0, PARE_F16, "(3)", LIST(-64, 0, 63.5));
     op_end(&f);
 
-    op_begin(&f, "DequantizeLinear", 10);       /* a difference of 33 bits */
+    op_begin(&f, "DequantizeLinear", 10); /* a difference of 33 bits */
     op_in(&f, PARE_I32, "1", LIST(-2147483648.0));
     op_in(&f, PARE_F32, "", LIST(1));
     op_in(&f, PARE_I32, "", LIST(2147483647));
@@ -155,7 +155,7 @@ static void matrices_of_integers(void **state)
     struct one_op f;
 
     (void)state;
-    op_begin(&f, "MatMulInteger", 10);          /* a zero point for each row, one for B */
+    op_begin(&f, "MatMulInteger", 10); /* a zero point for each row, one for B */
     op_in(&f, PARE_U8, "2,2", LIST(10, 11, 12, 13));
     op_in(&f, PARE_I8, "2,1", LIST(-1, 1));
     op_in(&f, PARE_U8, "2", LIST(10, 12));
@@ -164,7 +164,7 @@ static void matrices_of_integers(void **state)
     assert_true(f.node.op->macs(&f.node) == 4);
     op_end(&f);
 
-    op_begin(&f, "QLinearMatMul", 10);          /* a scale for each column of B */
+    op_begin(&f, "QLinearMatMul", 10); /* a scale for each column of B */
     op_in(&f, PARE_U8, "1,2", LIST(3, 5));
     op_in(&f, PARE_F32, "", LIST(0.5));
     op_in(&f, PARE_U8, "", LIST(1));
@@ -173,7 +173,7 @@ static void matrices_of_integers(void **state)
     op_in(&f, PARE_I8, "2", LIST(0, 0));
     op_in(&f, PARE_F32, "", LIST(1));
     op_in(&f, PARE_I8, "", LIST(-1));
-    op_gives(&f, 0, PARE_I8, "(1, 2)", LIST(3, 127));   /* 14 / 4 rounds to 4 */
+    op_gives(&f, 0, PARE_I8, "(1, 2)", LIST(3, 127)); /* 14 / 4 rounds to 4 */
     op_end(&f);
 }
 
@@ -182,7 +182,7 @@ static void convolutions_of_integers(void **state)
     struct one_op f;
 
     (void)state;
-    op_begin(&f, "ConvInteger", 10);            /* padding stands for the zero point */
+    op_begin(&f, "ConvInteger", 10); /* padding stands for the zero point */
     op_in(&f, PARE_U8, "1,1,2", LIST(7, 8));
     op_in(&f, PARE_U8, "1,1,3", LIST(2, 2, 2));
     op_in(&f, PARE_U8, "", LIST(5));
@@ -191,7 +191,7 @@ static void convolutions_of_integers(void **state)
     op_gives(&f, 0, PARE_I32, "(1, 1, 2)", LIST(5, 5));
     op_end(&f);
 
-    op_begin(&f, "QLinearConv", 10);            /* (x - 1) * 2 + 4, times a quarter, plus 10 */
+    op_begin(&f, "QLinearConv", 10); /* (x - 1) * 2 + 4, times a quarter, plus 10 */
     op_in(&f, PARE_U8, "1,1,2,2", LIST(1, 2, 3, 4));
     op_in(&f, PARE_F32, "", LIST(0.5));
     op_in(&f, PARE_U8, "", LIST(1));
@@ -205,7 +205,7 @@ static void convolutions_of_integers(void **state)
     assert_true(f.node.op->macs(&f.node) == 4);
     op_end(&f);
 
-    op_begin(&f, "QLinearConv", 10);            /* a scale and a zero point for each channel */
+    op_begin(&f, "QLinearConv", 10); /* a scale and a zero point for each channel */
     op_in(&f, PARE_I8, "1,2,1", LIST(10, -10));
     op_in(&f, PARE_F32, "", LIST(1));
     op_in(&f, PARE_I8, "", LIST(0));

@@ -50,10 +50,14 @@ static void nothing_reduces_to_the_neutral_element(void **state)
         enum pare_dtype d;
         double want;
     } row[] = {
-        { "ReduceSum", PARE_F32, 0 },          { "ReduceProd", PARE_F32, 1 },
-        { "ReduceMax", PARE_F32, -INFINITY },  { "ReduceMin", PARE_F32, INFINITY },
-        { "ReduceMax", PARE_I8, -128 },        { "ReduceMin", PARE_U8, 255 },
-        { "ReduceMin", PARE_BOOL, 1 },         { "ReduceLogSumExp", PARE_F32, -INFINITY },
+        { "ReduceSum", PARE_F32, 0 },
+        { "ReduceProd", PARE_F32, 1 },
+        { "ReduceMax", PARE_F32, -INFINITY },
+        { "ReduceMin", PARE_F32, INFINITY },
+        { "ReduceMax", PARE_I8, -128 },
+        { "ReduceMin", PARE_U8, 255 },
+        { "ReduceMin", PARE_BOOL, 1 },
+        { "ReduceLogSumExp", PARE_F32, -INFINITY },
         { "ReduceMin", PARE_U64, 18446744073709551615.0 },
     };
 

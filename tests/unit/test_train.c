@@ -18,7 +18,7 @@ static char dir[64];
 static int setup(void **state)
 {
     (void)state;
-    strcpy(dir, "/tmp/pare-train-XXXXXX");
+    snprintf(dir, sizeof(dir), "/tmp/pare-train-XXXXXX");
     return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -143,8 +143,8 @@ static void test_repeats(void **state)
 /* Stopped in the middle of an epoch, with everything that has a state; then once more. */
 static void test_resumes(void **state)
 {
-    static const char settings[] =
-        QUICK "epochs=3 limit=200 pad=1 schedule=cosine keep_best clip_norm=1 patience=5 %s%s";
+    static const char settings[] = QUICK
+        "epochs=3 limit=200 pad=1 schedule=cosine keep_best clip_norm=1 patience=5 %s%s";
     char path[96], text[256];
     struct job whole = { 0 };
 
@@ -175,7 +175,7 @@ static void test_resumes(void **state)
 
     snprintf(text, sizeof(text), QUICK "epochs=3 resume checkpoint=%s", path);
     assert_int_equal(job_open(&other, "mlp", text), 0);
-    assert_int_not_equal(job_run(&other), 0);       /* another model's checkpoint */
+    assert_int_not_equal(job_run(&other), 0); /* another model's checkpoint */
     assert_non_null(strstr(err.msg, "k.safetensors"));
     job_close(&other);
     unlink(path);
@@ -254,7 +254,7 @@ static void test_teacher(void **state)
     assert_int_equal(pare_trainer_new(taught.model, &taught.setup->trainer, &taught.trainer, &err),
                      0);
     assert_int_equal(job_run(&taught), 0);
-    assert_true(taught.result.best > 0.85);         /* without ever seeing a label */
+    assert_true(taught.result.best > 0.85); /* without ever seeing a label */
     job_close(&taught);
     job_close(&plain);
     unlink(path);

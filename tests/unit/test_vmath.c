@@ -25,15 +25,22 @@ static double gelu(double x)
 }
 
 /* One loop a function, so that what is tested is what the vectoriser made of it. */
+/* clang-format off */
 #define FUNCTIONS(X)                                                                           \
-    X(pare_expf, exp, 1e-7) X(pare_expm1f, expm1, 1.5e-7) X(pare_sigmoidf, sigmoid, 2.5e-7)    \
-    X(pare_tanhf, tanh, 1.5e-7) X(pare_logf, log, 1e-7) X(pare_softplusf, softplus, 2.5e-7)    \
-    X(pare_erff, erf, 1.5e-7) X(pare_geluf, gelu, 5e-7)
-#define X(f, ref, tol)                                                                         \
-    PARE_SIMD static void loop_##f(const float *x, float *y, int n)                            \
-    {                                                                                          \
-        for (int i = 0; i < n; i++)                                                            \
-            y[i] = f(x[i]);                                                                    \
+    X(pare_expf, exp, 1e-7)                                                                    \
+    X(pare_expm1f, expm1, 1.5e-7)                                                              \
+    X(pare_sigmoidf, sigmoid, 2.5e-7)                                                          \
+    X(pare_tanhf, tanh, 1.5e-7)                                                                \
+    X(pare_logf, log, 1e-7)                                                                    \
+    X(pare_softplusf, softplus, 2.5e-7)                                                        \
+    X(pare_erff, erf, 1.5e-7)                                                                  \
+    X(pare_geluf, gelu, 5e-7)
+/* clang-format on */
+#define X(f, ref, tol)                                              \
+    PARE_SIMD static void loop_##f(const float *x, float *y, int n) \
+    {                                                               \
+        for (int i = 0; i < n; i++)                                 \
+            y[i] = f(x[i]);                                         \
     }
 FUNCTIONS(X)
 #undef X
@@ -53,7 +60,7 @@ static const struct function {
 static void check(const struct function *f, float x, float got)
 {
     double want = f->ref((double)x), size = fabs(want);
-    double slack = size < 1e-36 ? 1e-42 : 0;    /* down there floats have fewer digits */
+    double slack = size < 1e-36 ? 1e-42 : 0; /* down there floats have fewer digits */
 
     if (size < 1e-36 && f->ref == gelu)
         slack = 1e-6 * size + 2e-44;
@@ -87,9 +94,10 @@ static void near_libm_everywhere(void **state)
 
 static void special_values(void **state)
 {
-    static const float x[] = { 0, -0.0f, INFINITY, -INFINITY, NAN, -NAN, FLT_MAX, -FLT_MAX,
-                               FLT_MIN, -FLT_MIN, 1e-45f, -1e-45f, 1, -1, 88.72283f, 88.72284f,
-                               -87.33655f, -103.97f, -104.1f, 89.1f, 0.625f, 0.9f, 4, 15, -15 };
+    static const float x[] = { 0,         -0.0f,     INFINITY,   -INFINITY, NAN,     -NAN,  FLT_MAX,
+                               -FLT_MAX,  FLT_MIN,   -FLT_MIN,   1e-45f,    -1e-45f, 1,     -1,
+                               88.72283f, 88.72284f, -87.33655f, -103.97f,  -104.1f, 89.1f, 0.625f,
+                               0.9f,      4,         15,         -15 };
     enum { N = sizeof(x) / sizeof(*x) };
     float y[N];
 
@@ -100,7 +108,7 @@ static void special_values(void **state)
             if (functions[k].ref != gelu || x[i] != -INFINITY)
                 check(&functions[k], x[i], y[i]);
     }
-    assert_true(pare_geluf(-INFINITY) == 0);    /* libm's product would be NaN */
+    assert_true(pare_geluf(-INFINITY) == 0); /* libm's product would be NaN */
     assert_true(pare_expf(0) == 1);
     assert_true(signbit(pare_tanhf(-0.0f)) && signbit(pare_erff(-0.0f)));
 }

@@ -47,12 +47,9 @@ static void test_sizes(void **state)
         const char *name;
         int64_t c, side, classes, params;
     } net[] = {
-        { "lenet", 1, 28, 10, 431080 },
-        { "mlp", 1, 28, 10, 235146 },
-        { "resnet20", 3, 32, 10, 272474 },
-        { "resnet18-cifar", 3, 32, 10, 11173962 },
-        { "vgg16-cifar", 3, 32, 10, 14728266 },
-        { "mobilenetv2-cifar", 3, 32, 10, 2236682 },
+        { "lenet", 1, 28, 10, 431080 },         { "mlp", 1, 28, 10, 235146 },
+        { "resnet20", 3, 32, 10, 272474 },      { "resnet18-cifar", 3, 32, 10, 11173962 },
+        { "vgg16-cifar", 3, 32, 10, 14728266 }, { "mobilenetv2-cifar", 3, 32, 10, 2236682 },
         { "vit-tiny", 3, 224, 1000, 5717416 },
     };
 
@@ -97,7 +94,7 @@ static void test_weights(void **state)
     double mean, std, most;
 
     (void)state;
-    moments(weight(m, "fc1.weight"), &mean, &std, &most);       /* uniform, fan_in 800 */
+    moments(weight(m, "fc1.weight"), &mean, &std, &most); /* uniform, fan_in 800 */
     assert_true(most <= 1 / sqrt(800) && most > 0.999 / sqrt(800));
     assert_true(fabs(mean) < 1e-3 && fabs(std * sqrt(2400) - 1) < 0.01);
     moments(weight(m, "conv1.bias"), &mean, &std, &most);
@@ -125,7 +122,7 @@ static void test_same_seed(void **state)
     assert_int_equal(len[0], len[1]);
     assert_memory_equal(bytes[0], bytes[1], len[0]);
     pare_model_free(m[1]);
-    if (pare_model_parse(bytes[0], len[0], NULL, &m[1], &err))  /* what is saved can be read */
+    if (pare_model_parse(bytes[0], len[0], NULL, &m[1], &err)) /* what is saved can be read */
         fail_msg("%s", err.msg);
     assert_int_equal(count(m[1]), count(m[0]));
     pare_model_free(m[0]);
@@ -156,9 +153,8 @@ static void learn(const char *name, int64_t side)
     if (pare_trainer_new(m, &s->trainer, &t, &err))
         fail_msg("%s: %s", name, err.msg);
     for (int i = 0; i < 3; i++) {
-        if (pare_trainer_forward(t, &x, &out, &err) ||
-            pare_trainer_loss(t, &y, &score[i], &err) || pare_trainer_backward(t, &err) ||
-            pare_trainer_update(t, 0.005, &err))
+        if (pare_trainer_forward(t, &x, &out, &err) || pare_trainer_loss(t, &y, &score[i], &err) ||
+            pare_trainer_backward(t, &err) || pare_trainer_update(t, 0.005, &err))
             fail_msg("%s: %s", name, err.msg);
         assert_true(out.rank == 2 && out.dim[0] == 4 && out.dim[1] == 10);
     }

@@ -17,10 +17,10 @@
 #define LANES 16
 
 struct bn {
-    int64_t N, C, space;        /* images, channels, positions of a plane */
+    int64_t N, C, space; /* images, channels, positions of a plane */
     int block;
     double eps, momentum;
-    float *mean, *inv;          /* of this batch, (C) */
+    float *mean, *inv; /* of this batch, (C) */
 };
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
@@ -57,11 +57,11 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 
 /* A block of b channels of one image is `space` vectors of b lanes; row-major, b is 1 and a plane
  * is one channel.  Each loop is written once for any b and compiled for the b's that exist. */
-#define FOR_BLOCK(b, call)                                                                     \
-    switch (b) {                                                                               \
-    case 16: call(16); break;                                                                  \
-    case 8: call(8); break;                                                                    \
-    default: break;                                                                            \
+#define FOR_BLOCK(b, call)    \
+    switch (b) {              \
+    case 16: call(16); break; \
+    case 8: call(8); break;   \
+    default: break;           \
     }
 
 /* Sum of x, or of its squared distance from `about`, by lane. */
@@ -72,14 +72,14 @@ PARE_SIMD static void sums(const float *x, int64_t space, int b, const float *ab
 
     for (int k = 0; k < b; k++)
         sum[k] = 0;
-#define SQUARES(B)                                                                             \
-    for (int64_t i = 0; i < space; i++)                                                        \
-        for (int k = 0; k < B; k++)                                                            \
-            sum[k] += (x[i * B + k] - about[k]) * (x[i * B + k] - about[k])
-#define SUMS(B)                                                                                \
-    for (int64_t i = 0; i < space; i++)                                                        \
-        for (int k = 0; k < B; k++)                                                            \
-            sum[k] += x[i * B + k]
+#define SQUARES(B)                      \
+    for (int64_t i = 0; i < space; i++) \
+        for (int k = 0; k < B; k++)     \
+    sum[k] += (x[i * B + k] - about[k]) * (x[i * B + k] - about[k])
+#define SUMS(B)                         \
+    for (int64_t i = 0; i < space; i++) \
+        for (int k = 0; k < B; k++)     \
+    sum[k] += x[i * B + k]
     if (b > 1) {
         if (square)
             FOR_BLOCK(b, SQUARES)
@@ -104,10 +104,10 @@ PARE_SIMD static void apply(const float *x, float *y, int64_t space, int b, cons
 {
     float s = scale[0], t = shift[0];
 
-#define APPLY(B)                                                                               \
-    for (int64_t i = 0; i < space; i++)                                                        \
-        for (int k = 0; k < B; k++)                                                            \
-            y[i * B + k] = x[i * B + k] * scale[k] + shift[k]
+#define APPLY(B)                        \
+    for (int64_t i = 0; i < space; i++) \
+        for (int k = 0; k < B; k++)     \
+    y[i * B + k] = x[i * B + k] * scale[k] + shift[k]
     FOR_BLOCK(b, APPLY)
     for (int64_t i = 0; b == 1 && i < space; i++)
         y[i] = x[i] * s + t;
@@ -121,11 +121,11 @@ PARE_SIMD static void products(const float *x, const float *gy, int64_t space, i
 
     for (int k = 0; k < b; k++)
         sum[k] = dot[k] = 0;
-#define PRODUCTS(B)                                                                            \
-    for (int64_t i = 0; i < space; i++)                                                        \
-        for (int k = 0; k < B; k++) {                                                          \
-            sum[k] += gy[i * B + k];                                                           \
-            dot[k] += gy[i * B + k] * (x[i * B + k] - about[k]);                               \
+#define PRODUCTS(B)                                              \
+    for (int64_t i = 0; i < space; i++)                          \
+        for (int k = 0; k < B; k++) {                            \
+            sum[k] += gy[i * B + k];                             \
+            dot[k] += gy[i * B + k] * (x[i * B + k] - about[k]); \
         }
     if (b > 1) {
         FOR_BLOCK(b, PRODUCTS)
@@ -148,10 +148,10 @@ PARE_SIMD static void combine(const float *x, const float *gy, float *gx, int64_
 
     if (first)
         memset(gx, 0, (size_t)(space * b) * sizeof(*gx));
-#define COMBINE(B)                                                                             \
-    for (int64_t i = 0; i < space; i++)                                                        \
-        for (int k = 0; k < B; k++)                                                            \
-            gx[i * B + k] += pqr[0][k] * gy[i * B + k] + pqr[1][k] * x[i * B + k] + pqr[2][k]
+#define COMBINE(B)                      \
+    for (int64_t i = 0; i < space; i++) \
+        for (int k = 0; k < B; k++)     \
+    gx[i * B + k] += pqr[0][k] * gy[i * B + k] + pqr[1][k] * x[i * B + k] + pqr[2][k]
     FOR_BLOCK(b, COMBINE)
     for (int64_t i = 0; b == 1 && i < space; i++)
         gx[i] += p * gy[i] + q * x[i] + r;
@@ -204,8 +204,9 @@ static void run_block(const struct bn *c, struct pare_step *s, int64_t block)
         run_var[ch] = (float)(c->momentum * (double)run_var[ch] + (1 - c->momentum) * unbiased);
     }
     for (int64_t i = 0; i < c->N; i++)
-        apply(x + (i * blocks + block) * size, pare_f32(&s->out_buf[0]->t) +
-              (i * blocks + block) * size, c->space, c->block, scale, shift);
+        apply(x + (i * blocks + block) * size,
+              pare_f32(&s->out_buf[0]->t) + (i * blocks + block) * size, c->space, c->block, scale,
+              shift);
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -257,7 +258,7 @@ static void back_block(const struct bn *c, struct pare_step *s, int64_t block)
         int64_t at = (i * blocks + block) * size;
 
         combine(x + at, gy + at, pare_f32(&gx->t) + at, c->space, c->block,
-                (const float (*)[LANES])pqr, s->first[0]);
+                (const float(*)[LANES])pqr, s->first[0]);
     }
 }
 

@@ -23,18 +23,18 @@
 
 /* How an operand moves along the rows. */
 struct operand {
-    struct pare_value *value;       /* NULL: `table` */
-    struct pare_tensor shape;       /* its shape, with ones in front to the result's rank */
+    struct pare_value *value; /* NULL: `table` */
+    struct pare_tensor shape; /* its shape, with ones in front to the result's rank */
     const float *data;
-    float *table;                   /* BatchNormalization's scale or shift, (C) */
+    float *table; /* BatchNormalization's scale or shift, (C) */
     bool full, scalar, channel;
-    int64_t rows, row_size;         /* starts at (row % rows) * row_size ... */
-    int stride;                     /* ... and moves by 0 or 1 */
+    int64_t rows, row_size; /* starts at (row % rows) * row_size ... */
+    int stride;             /* ... and moves by 0 or 1 */
 };
 
 struct link {
     const struct pare_node *node;
-    int a, b, c;                    /* operands; -1: the running value; -2: none */
+    int a, b, c; /* operands; -1: the running value; -2: none */
 };
 
 struct chain {
@@ -62,7 +62,7 @@ static bool is_link(const struct pare_node *n)
 {
     if (n->n_out < 1 || !pare_is_f32(n->out[0]) || !pare_numel(&n->out[0]->t))
         return false;
-    if (n->op->map2)        /* before operator set 7, slopes and the like were aligned otherwise */
+    if (n->op->map2) /* before operator set 7, slopes and the like were aligned otherwise */
         return n->n_in == 2 && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
                (n->version >= 7 || n->op->domain);
     if (n->n_in < 1 || !pare_is_f32(n->in[0]) || !pare_same_shape(&n->in[0]->t, &n->out[0]->t))
@@ -101,7 +101,7 @@ static bool fits_split(struct operand *o, const struct pare_tensor *y, int k)
 
 static bool fits_block(struct operand *o, const struct pare_tensor *y, int block)
 {
-    o->full = o->value && pare_same_shape(&o->value->t, y);     /* the rank, too: see fill_step */
+    o->full = o->value && pare_same_shape(&o->value->t, y); /* the rank, too: see fill_step */
     o->scalar = pare_numel(&o->shape) == 1;
     o->channel = !o->full && !o->scalar && o->shape.dim[1] == y->dim[1] &&
                  (o->shape.dim[0] == 1 || o->shape.dim[0] == y->dim[0]) &&
@@ -197,8 +197,8 @@ static bool operands_made(const struct pare_view *v, const struct pare_node *n,
 static int prefer_block(const struct pare_view *v, const struct pare_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && !pare_is_const(n->in[i]) &&
-            pare_same_shape(&n->in[i]->t, &n->out[0]->t) && pare_block_of(v, n->in[i]) > 1)
+        if (n->in[i] && !pare_is_const(n->in[i]) && pare_same_shape(&n->in[i]->t, &n->out[0]->t) &&
+            pare_block_of(v, n->in[i]) > 1)
             return pare_block_of(v, n->in[i]);
     return 1;
 }
@@ -255,10 +255,9 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         struct pare_value *run = list[c->n_links - 1]->out[0];
 
         next = pare_only_use(v, run);
-        if (!next || !pare_is_f32(next->out[0]) ||
-            !pare_same_shape(&next->out[0]->t, &run->t) || !operands_made(v, next, run) ||
-            (next->n_in > 1 && next->in[0] == next->in[1]) || c->n_links == MAX_LINKS ||
-            !add_link(c, next, run))
+        if (!next || !pare_is_f32(next->out[0]) || !pare_same_shape(&next->out[0]->t, &run->t) ||
+            !operands_made(v, next, run) || (next->n_in > 1 && next->in[0] == next->in[1]) ||
+            c->n_links == MAX_LINKS || !add_link(c, next, run))
             break;
         list[c->n_links - 1] = next;
     }

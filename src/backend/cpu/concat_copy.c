@@ -8,8 +8,8 @@
 #include "../../op/movement.h"
 
 struct concat {
-    int64_t outer;          /* images, or whatever is in front of the axis */
-    size_t *bytes;          /* of operand k for each of them */
+    int64_t outer; /* images, or whatever is in front of the axis */
+    size_t *bytes; /* of operand k for each of them */
 };
 
 /* The layout in which most of the data is, if the operands can be joined in it. */
@@ -72,8 +72,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
     for (int i = 0; i < s->n_in; i++)
         total += c->bytes[i];
-#pragma omp parallel for num_threads(b->threads) collapse(2)                                   \
-    if (total * (size_t)c->outer > 65536)
+#pragma omp parallel for num_threads(b->threads) collapse(2) if (total * (size_t)c->outer > 65536)
     for (int64_t o = 0; o < c->outer; o++)
         for (int i = 0; i < s->n_in; i++) {
             size_t at = 0;

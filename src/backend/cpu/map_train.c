@@ -8,7 +8,7 @@
 #define CHUNK 2048
 
 struct map {
-    int64_t count;          /* elements, padding lanes included */
+    int64_t count; /* elements, padding lanes included */
     int64_t channels, rows, length;
     int block;
 };
@@ -68,8 +68,7 @@ static void clear_padding(const struct map *c, float *y)
         return;
     for (int64_t r = blocks - 1; r < c->rows; r += blocks)
         for (int64_t i = 0; i < c->length; i += c->block)
-            memset(y + r * c->length + i + used, 0,
-                   (size_t)(c->block - used) * sizeof(*y));
+            memset(y + r * c->length + i + used, 0, (size_t)(c->block - used) * sizeof(*y));
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -108,8 +107,8 @@ static void back_two(struct pare_step *s, int64_t i, int64_t n)
     struct pare_buf *ga = s->in_buf[0]->grad, *gz = s->in_buf[1]->grad;
     float pa[CHUNK], pz[CHUNK];
 
-    s->node->op->dmap2(s->node, a, 1, z, 1, pare_f32(&s->out_buf[0]->grad->t) + i,
-                       ga ? pa : NULL, gz ? pz : NULL, n);
+    s->node->op->dmap2(s->node, a, 1, z, 1, pare_f32(&s->out_buf[0]->grad->t) + i, ga ? pa : NULL,
+                       gz ? pz : NULL, n);
     if (ga)
         give(pare_f32(&ga->t) + i, pa, n, s->first[0]);
     if (gz)

@@ -14,9 +14,9 @@
 struct norm {
     int64_t rows, length;
     float eps;
-    struct pare_value *scale, *shift;   /* NULL: 1 and 0 */
+    struct pare_value *scale, *shift; /* NULL: 1 and 0 */
     const float *gamma, *beta;
-    struct pare_node *list[9];          /* the nodes behind the first */
+    struct pare_node *list[9]; /* the nodes behind the first */
     int n_list;
     struct pare_value *out;
 };

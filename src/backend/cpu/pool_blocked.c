@@ -13,7 +13,7 @@
 #define LANES 16
 
 struct pool {
-    struct pare_window w;       /* over three axes */
+    struct pare_window w; /* over three axes */
     bool max, count_pad, global;
     int64_t planes, in_size, out_size;
     int block;
@@ -46,8 +46,7 @@ static bool read_window(const struct pare_node *n, struct pool *p)
 
 /* Exporters write a padded average as Pad with zeros, then AveragePool without padding.  Padding
  * then counts like data. */
-static struct pare_node *padded_mean(const struct pare_view *v, struct pare_node *n,
-                                     struct pool *p)
+static struct pare_node *padded_mean(const struct pare_view *v, struct pare_node *n, struct pool *p)
 {
     int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
     struct pare_node *pool = strcmp(n->type, "Pad") ? NULL : pare_only_use(v, n->out[0]);
@@ -56,8 +55,8 @@ static struct pare_node *padded_mean(const struct pare_view *v, struct pare_node
 
     if (!pool || strcmp(pool->type, "AveragePool") || pare_pool_window(pool, &p->w, &err) ||
         strcmp(pare_attr_text(n, "mode"), "constant") || pare_attr(n, "value") != 0 ||
-        (value && (!pare_is_const(value) || pare_numel(&value->t) != 1 ||
-                   pare_get(&value->t, 0) != 0)) ||
+        (value &&
+         (!pare_is_const(value) || pare_numel(&value->t) != 1 || pare_get(&value->t, 0) != 0)) ||
         pare_pad_amounts(n, before, after, &err) || before[0] || after[0] || before[1] || after[1])
         return NULL;
     for (int i = 0; i < p->w.nd; i++) {
@@ -95,7 +94,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     }
     out = pool ? pool->out[0] : n->out[0];
     if (p->global && out->t.rank == 2 && x->dim[1] % block)
-        return false;       /* (N, C) cannot be blocked and lanes would be in the way */
+        return false; /* (N, C) cannot be blocked and lanes would be in the way */
     if (!pare_step_lists(s, v, 1, 1, pool != NULL))
         return false;
     if (pool)
@@ -135,23 +134,27 @@ struct taps {
     int64_t lo[3], hi[3], start[3];
 };
 
-#define TAPS(B, INIT, COMBINE)                                                                 \
-    for (int k = 0; k < B; k++)                                                                \
-        acc[k] = INIT;                                                                         \
-    for (int64_t d = t->lo[0]; d < t->hi[0]; d++)                                              \
-        for (int64_t h = t->lo[1]; h < t->hi[1]; h++)                                          \
-            for (int64_t q = t->lo[2]; q < t->hi[2]; q++) {                                    \
-                const float *v = x + (((t->start[0] + d * w->dilation[0]) * w->in[1] +         \
-                                       t->start[1] + h * w->dilation[1]) * w->in[2] +          \
-                                      t->start[2] + q * w->dilation[2]) * B;                   \
-                for (int k = 0; k < B; k++)                                                    \
-                    acc[k] = COMBINE;                                                          \
+#define TAPS(B, INIT, COMBINE)                                                         \
+    for (int k = 0; k < B; k++)                                                        \
+        acc[k] = INIT;                                                                 \
+    for (int64_t d = t->lo[0]; d < t->hi[0]; d++)                                      \
+        for (int64_t h = t->lo[1]; h < t->hi[1]; h++)                                  \
+            for (int64_t q = t->lo[2]; q < t->hi[2]; q++) {                            \
+                const float *v = x + (((t->start[0] + d * w->dilation[0]) * w->in[1] + \
+                                       t->start[1] + h * w->dilation[1]) *             \
+                                          w->in[2] +                                   \
+                                      t->start[2] + q * w->dilation[2]) *              \
+                                         B;                                            \
+                for (int k = 0; k < B; k++)                                            \
+                    acc[k] = COMBINE;                                                  \
             }
 
 static inline int64_t first_tap(const struct pare_window *w, const struct taps *t)
 {
     return ((t->start[0] + t->lo[0] * w->dilation[0]) * w->in[1] + t->start[1] +
-            t->lo[1] * w->dilation[1]) * w->in[2] + t->start[2] + t->lo[2] * w->dilation[2];
+            t->lo[1] * w->dilation[1]) *
+               w->in[2] +
+           t->start[2] + t->lo[2] * w->dilation[2];
 }
 
 PARE_SIMD static void max_taps(const struct pare_window *w, const struct taps *t, int b,

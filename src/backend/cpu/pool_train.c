@@ -13,11 +13,11 @@
 #define LANES 16
 
 struct pool {
-    struct pare_window w;           /* over three axes */
+    struct pare_window w; /* over three axes */
     bool max, global, count_pad;
     int64_t planes, in_space, out_space;
     int block;
-    int32_t *from;                  /* by output and lane: position in the input plane */
+    int32_t *from; /* by output and lane: position in the input plane */
 };
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
@@ -35,8 +35,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     y = &n->out[0]->t;
     p = pare_alloc(v->backend->arena, 1, sizeof(*p));
     if (!p || pare_block_of(v, n->in[0]) == 1 || !pare_numel(y) || !pare_numel(x) ||
-        (!global && pare_pool_window(n, &p->w, &err)) ||
-        (max && !pare_window_meets(&p->w)) || !pare_step_lists(s, v, 1, 1, 0))
+        (!global && pare_pool_window(n, &p->w, &err)) || (max && !pare_window_meets(&p->w)) ||
+        !pare_step_lists(s, v, 1, 1, 0))
         return false;
     p->block = pare_block_of(v, n->in[0]);
     p->max = max;
@@ -50,8 +50,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (p->in_space > INT32_MAX)
         return false;
     if (max) {
-        p->from = pare_alloc(v->backend->arena,
-                             (size_t)(p->planes * p->out_space * p->block), sizeof(*p->from));
+        p->from = pare_alloc(v->backend->arena, (size_t)(p->planes * p->out_space * p->block),
+                             sizeof(*p->from));
         if (!p->from)
             return false;
     }
@@ -82,7 +82,8 @@ static int64_t position(const struct pare_window *w, const struct window *t, int
                         int64_t q)
 {
     return ((t->o[0] * w->stride[0] - w->pad_begin[0] + d * w->dilation[0]) * w->in[1] +
-            t->o[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1]) * w->in[2] +
+            t->o[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1]) *
+               w->in[2] +
            t->o[2] * w->stride[2] - w->pad_begin[2] + q * w->dilation[2];
 }
 

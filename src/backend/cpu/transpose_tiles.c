@@ -15,9 +15,9 @@
 
 struct transpose {
     int rank;
-    int64_t dim[PARE_MAX_RANK];         /* of the output, joined */
-    int64_t from[PARE_MAX_RANK];        /* the input's stride along each */
-    int from_block, to_block;           /* >1: channels-last from or to the blocked layout */
+    int64_t dim[PARE_MAX_RANK];  /* of the output, joined */
+    int64_t from[PARE_MAX_RANK]; /* the input's stride along each */
+    int from_block, to_block;    /* >1: channels-last from or to the blocked layout */
     int64_t images, channels, space;
 };
 
@@ -171,8 +171,7 @@ static void run_blocked(const struct transpose *t, const float *x, float *y, int
     int64_t blocks = (C + b - 1) / b;
     bool to = t->to_block > 1;
 
-#pragma omp parallel for num_threads(threads) collapse(2)                                      \
-    if (t->images * C * t->space > 16384)
+#pragma omp parallel for num_threads(threads) collapse(2) if (t->images * C * t->space > 16384)
     for (int64_t n = 0; n < t->images; n++)
         for (int64_t p = 0; p < t->space; p++)
             for (int64_t k = 0; k < blocks; k++) {

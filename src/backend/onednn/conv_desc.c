@@ -31,8 +31,9 @@ struct pare_tensor pare_conv_weight(const struct pare_tensor *w, int64_t group)
 int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_desc_t *md,
                         struct pare_err *err)
 {
-    static const dnnl_format_tag_t tags[] = { 0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde,
-                                              dnnl_abcdef };
+    static const dnnl_format_tag_t tags[] = {
+        0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef
+    };
     struct pare_tensor t = pare_conv_weight(w, group);
     dnnl_dims_t dims = { 0 };
 

@@ -57,8 +57,8 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
     pare_conv_sides(&c->win, &g);
     ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
                                                     dnnl_convolution_direct, &src, &wei, &bias,
-                                                    &dst, g.stride, g.dilate, g.begin, g.end) ==
-             dnnl_success &&
+                                                    &dst, g.stride, g.dilate, g.begin,
+                                                    g.end) == dnnl_success &&
          pare_post_attr(&c->post, &attr) &&
          dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
@@ -196,11 +196,11 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
     if (c->bn)
         PARE_TRY(fold_bn(b, c, O, scale, bias, err));
     PARE_TRY(pack(b, c, w, c->bn ? scale : NULL, err));
-    return pare_dnnl(err,
-                     dnnl_memory_create(&c->bias,
-                                        dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 1),
-                                        b->onednn->engine, bias),
-                     "bias");
+    return pare_dnnl(
+        err,
+        dnnl_memory_create(&c->bias, dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 1),
+                           b->onednn->engine, bias),
+        "bias");
 }
 
 /* ---- running ---------------------------------------------------------------------- */
@@ -211,12 +211,16 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     dnnl_engine_t e = b->onednn->engine;
 
     PARE_TRY(init_weights(s, b, err));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&c->src,
-                       dnnl_primitive_desc_query_md(c->pd, dnnl_query_src_md, 0), e,
-                       s->in_buf[0]->t.data), "input"));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&c->dst,
-                       dnnl_primitive_desc_query_md(c->pd, dnnl_query_dst_md, 0), e,
-                       s->out_buf[0]->t.data), "output"));
+    PARE_TRY(pare_dnnl(err,
+                       dnnl_memory_create(&c->src,
+                                          dnnl_primitive_desc_query_md(c->pd, dnnl_query_src_md, 0),
+                                          e, s->in_buf[0]->t.data),
+                       "input"));
+    PARE_TRY(pare_dnnl(err,
+                       dnnl_memory_create(&c->dst,
+                                          dnnl_primitive_desc_query_md(c->pd, dnnl_query_dst_md, 0),
+                                          e, s->out_buf[0]->t.data),
+                       "output"));
     return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
 }
 

@@ -18,12 +18,12 @@ struct prim {
 
 struct conv {
     struct pare_window win;
-    struct prim fwd, data, weights;     /* forward; gradients of X and of W */
-    struct prim pack, pack_back, unpack;    /* W in; W for the gradient of X; gradient of W out */
-    dnnl_memory_t mem[16];              /* all of them, for quit() */
+    struct prim fwd, data, weights;      /* forward; gradients of X and of W */
+    struct prim pack, pack_back, unpack; /* W in; W for the gradient of X; gradient of W out */
+    dnnl_memory_t mem[16];               /* all of them, for quit() */
     int n_mem;
-    float *gx;                          /* X's gradient when it has to be added */
-    float *gb;                          /* the bias's */
+    float *gx; /* X's gradient when it has to be added */
+    float *gb; /* the bias's */
     bool want_x, want_w;
 };
 
@@ -56,9 +56,9 @@ static bool describe_back(const struct pare_view *v, struct conv *c, struct side
     dnnl_convolution_desc_t d;
 
     if (c->want_x &&
-        (dnnl_dilated_convolution_backward_data_desc_init(
-             &d, dnnl_convolution_direct, &s->x, &s->w, &s->y, s->g.stride, s->g.dilate,
-             s->g.begin, s->g.end) != dnnl_success ||
+        (dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &s->x, &s->w,
+                                                          &s->y, s->g.stride, s->g.dilate,
+                                                          s->g.begin, s->g.end) != dnnl_success ||
          !make_pd(&c->data, &d, v, c->fwd.pd)))
         return false;
     return !c->want_w ||
@@ -86,9 +86,8 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
     if ((*in && !pare_dnnl_md(&s.x, x, *in)) || (*out && !pare_dnnl_md(&s.y, y, *out)))
         return false;
     if (dnnl_dilated_convolution_forward_desc_init(
-            &d, dnnl_forward_training, dnnl_convolution_direct, &s.x, &s.w,
-            s.bias ? &s.b : NULL, &s.y, s.g.stride, s.g.dilate, s.g.begin, s.g.end) !=
-            dnnl_success ||
+            &d, dnnl_forward_training, dnnl_convolution_direct, &s.x, &s.w, s.bias ? &s.b : NULL,
+            &s.y, s.g.stride, s.g.dilate, s.g.begin, s.g.end) != dnnl_success ||
         !make_pd(&c->fwd, &d, v, NULL))
         return false;
     s.x = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_src_md, 0);
@@ -223,8 +222,8 @@ static int init_forward(struct pare_step *s, struct pare_backend *b, dnnl_memory
     argument(&c->fwd, DNNL_ARG_WEIGHTS, w);
     argument(&c->fwd, DNNL_ARG_DST, y);
     if (s->n_in > 2) {
-        PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 1), s->in[2]->t.data, &bias,
-                        err));
+        PARE_TRY(
+            memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 1), s->in[2]->t.data, &bias, err));
         argument(&c->fwd, DNNL_ARG_BIAS, bias);
     }
     return finish(&c->fwd, err);
@@ -287,8 +286,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     PARE_TRY(init_forward(s, b, plain, err));
     if (!c->want_x && !c->want_w)
         return 0;
-    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->grad->t.data, &gy,
-                    err));
+    PARE_TRY(
+        memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->grad->t.data, &gy, err));
     if (c->want_x)
         PARE_TRY(init_data(s, b, plain, gy, err));
     return c->want_w ? init_weights(s, b, gy, &md, err) : 0;

@@ -11,13 +11,13 @@
 
 struct linear {
     int64_t M, N, K;
-    bool tb;                        /* W is (N, K) */
+    bool tb; /* W is (N, K) */
     struct pare_value *w, *b;
     struct pare_post post;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
     dnnl_memory_t src, weights, bias, dst;
-    const float *plain, *row;       /* one row: W and b */
+    const float *plain, *row; /* one row: W and b */
 };
 
 /* A constant of N numbers along the last axis. */
@@ -70,8 +70,8 @@ static bool describe(const struct pare_view *v, struct linear *l)
     dnnl_memory_desc_init_by_tag(&w, 2, dw, dnnl_f32, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&b, 1, db, dnnl_f32, dnnl_a);
     dnnl_memory_desc_init_by_tag(&y, 2, dy, dnnl_f32, dnnl_ab);
-    ok = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_inference, &x, &w,
-                                              l->b ? &b : NULL, &y) == dnnl_success &&
+    ok = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_inference, &x, &w, l->b ? &b : NULL,
+                                              &y) == dnnl_success &&
          pare_post_attr(&l->post, &attr) &&
          dnnl_primitive_desc_create(&l->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
@@ -91,8 +91,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (!l->b) {
         add = pare_only_use(v, out);
         if (add && !strcmp(add->type, "Add") && add->in[0] != add->in[1] &&
-            is_row(add->in[add->in[0] == out], l->N) &&
-            pare_same_shape(&add->out[0]->t, &out->t)) {
+            is_row(add->in[add->in[0] == out], l->N) && pare_same_shape(&add->out[0]->t, &out->t)) {
             l->b = add->in[add->in[0] == out];
             out = add->out[0];
         } else {
@@ -141,16 +140,23 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     k.want = dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0);
     k.data = l->plain;
     PARE_TRY(pare_dnnl_pack(b, &k, &l->weights, err));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&l->src,
-                       dnnl_primitive_desc_query_md(l->pd, dnnl_query_src_md, 0), e,
-                       s->in_buf[0]->t.data), "input"));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&l->dst,
-                       dnnl_primitive_desc_query_md(l->pd, dnnl_query_dst_md, 0), e,
-                       s->out_buf[0]->t.data), "output"));
+    PARE_TRY(pare_dnnl(err,
+                       dnnl_memory_create(&l->src,
+                                          dnnl_primitive_desc_query_md(l->pd, dnnl_query_src_md, 0),
+                                          e, s->in_buf[0]->t.data),
+                       "input"));
+    PARE_TRY(pare_dnnl(err,
+                       dnnl_memory_create(&l->dst,
+                                          dnnl_primitive_desc_query_md(l->pd, dnnl_query_dst_md, 0),
+                                          e, s->out_buf[0]->t.data),
+                       "output"));
     if (l->b)
-        PARE_TRY(pare_dnnl(err, dnnl_memory_create(&l->bias,
-                           dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 1), e,
-                           (void *)(uintptr_t)l->row), "bias"));
+        PARE_TRY(pare_dnnl(
+            err,
+            dnnl_memory_create(&l->bias,
+                               dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 1), e,
+                               (void *)(uintptr_t)l->row),
+            "bias"));
     return pare_dnnl(err, dnnl_primitive_create(&l->prim, l->pd), "inner product");
 }
 
@@ -166,13 +172,16 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     float *y = pare_f32(&s->out_buf[0]->t);
 
     if (l->M > 1)
-        return pare_dnnl(err, dnnl_primitive_execute(l->prim, b->onednn->stream, l->b ? 4 : 3, args),
+        return pare_dnnl(err,
+                         dnnl_primitive_execute(l->prim, b->onednn->stream, l->b ? 4 : 3, args),
                          "inner product");
     if (l->b)
         memcpy(y, l->row, (size_t)l->N * sizeof(*y));
-    return pare_dnnl(err, dnnl_sgemm('N', l->tb ? 'T' : 'N', 1, l->N, l->K, 1,
-                                     pare_f32(&s->in_buf[0]->t), l->K, l->plain,
-                                     l->tb ? l->K : l->N, l->b ? 1 : 0, y, l->N), "product");
+    return pare_dnnl(err,
+                     dnnl_sgemm('N', l->tb ? 'T' : 'N', 1, l->N, l->K, 1,
+                                pare_f32(&s->in_buf[0]->t), l->K, l->plain, l->tb ? l->K : l->N,
+                                l->b ? 1 : 0, y, l->N),
+                     "product");
 }
 
 static void quit(struct pare_step *s)

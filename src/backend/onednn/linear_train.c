@@ -9,7 +9,7 @@
 
 struct linear {
     int64_t M, N, K;
-    bool tb;            /* W is (N, K) */
+    bool tb; /* W is (N, K) */
 };
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
@@ -30,8 +30,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (gemm) {
         struct pare_gemm_attrs a = pare_gemm_get(n);
 
-        if (a.alpha != 1 || a.ta || (n_in == 3 && (a.beta != 1 || pare_numel(&n->in[2]->t) !=
-                                                                      n->out[0]->t.dim[1])))
+        if (a.alpha != 1 || a.ta ||
+            (n_in == 3 && (a.beta != 1 || pare_numel(&n->in[2]->t) != n->out[0]->t.dim[1])))
             return false;
     }
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
@@ -56,10 +56,11 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)b;
     for (int64_t i = 0; i < l->M && s->n_in > 2; i++)
         memcpy(y + i * l->N, s->in_buf[2]->t.data, (size_t)l->N * sizeof(*y));
-    return pare_dnnl(err, dnnl_sgemm('N', l->tb ? 'T' : 'N', l->M, l->N, l->K, 1,
-                                     pare_f32(&s->in_buf[0]->t), l->K,
-                                     pare_f32(&s->in_buf[1]->t), l->tb ? l->K : l->N,
-                                     s->n_in > 2 ? 1 : 0, y, l->N), "product");
+    return pare_dnnl(err,
+                     dnnl_sgemm('N', l->tb ? 'T' : 'N', l->M, l->N, l->K, 1,
+                                pare_f32(&s->in_buf[0]->t), l->K, pare_f32(&s->in_buf[1]->t),
+                                l->tb ? l->K : l->N, s->n_in > 2 ? 1 : 0, y, l->N),
+                     "product");
 }
 
 PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
@@ -79,16 +80,20 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
     (void)b;
     if (gx)
-        PARE_TRY(pare_dnnl(err, dnnl_sgemm('N', l->tb ? 'N' : 'T', l->M, l->K, l->N, 1, gy, l->N,
-                                           w, l->tb ? l->K : l->N, s->first[0] ? 0 : 1,
-                                           pare_f32(&gx->t), l->K), "product"));
-    if (gw && l->tb)        /* (N, K) = dY' X */
-        PARE_TRY(pare_dnnl(err, dnnl_sgemm('T', 'N', l->N, l->K, l->M, 1, gy, l->N, x, l->K,
-                                           s->first[1] ? 0 : 1, pare_f32(&gw->t), l->K),
+        PARE_TRY(
+            pare_dnnl(err,
+                      dnnl_sgemm('N', l->tb ? 'N' : 'T', l->M, l->K, l->N, 1, gy, l->N, w,
+                                 l->tb ? l->K : l->N, s->first[0] ? 0 : 1, pare_f32(&gx->t), l->K),
+                      "product"));
+    if (gw && l->tb) /* (N, K) = dY' X */
+        PARE_TRY(pare_dnnl(err,
+                           dnnl_sgemm('T', 'N', l->N, l->K, l->M, 1, gy, l->N, x, l->K,
+                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->K),
                            "product"));
-    if (gw && !l->tb)       /* (K, N) = X' dY */
-        PARE_TRY(pare_dnnl(err, dnnl_sgemm('T', 'N', l->K, l->N, l->M, 1, x, l->K, gy, l->N,
-                                           s->first[1] ? 0 : 1, pare_f32(&gw->t), l->N),
+    if (gw && !l->tb) /* (K, N) = X' dY */
+        PARE_TRY(pare_dnnl(err,
+                           dnnl_sgemm('T', 'N', l->K, l->N, l->M, 1, x, l->K, gy, l->N,
+                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->N),
                            "product"));
     if (gb && s->first[2])
         memset(gb->t.data, 0, gb->bytes);

@@ -8,7 +8,7 @@
 
 struct matmul {
     struct pare_matmul m;
-    int64_t *a, *b;         /* where each product's matrices start */
+    int64_t *a, *b; /* where each product's matrices start */
 };
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)

@@ -6,7 +6,7 @@
 int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what)
 {
     static const char *const text[] = {
-        "success", "out of memory", "invalid arguments", "unimplemented",
+        "success",       "out of memory", "invalid arguments", "unimplemented",
         "iterator ends", "runtime error", "not required",
     };
 
@@ -43,8 +43,9 @@ void pare_onednn_close(struct pare_backend *b)
 
 bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block)
 {
-    static const dnnl_format_tag_t plain[] = { dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc,
-                                               dnnl_abcd, dnnl_abcde };
+    static const dnnl_format_tag_t plain[] = {
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde
+    };
     static const dnnl_format_tag_t by8[] = { 0, 0, 0, dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b };
     static const dnnl_format_tag_t by16[] = { 0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b };
     dnnl_dims_t dims = { 0 };
@@ -75,8 +76,9 @@ static int pack_attr(const struct pare_pack *k, dnnl_primitive_attr_t *attr, str
     PARE_TRY(pare_dnnl(err, dnnl_primitive_attr_create(attr), "weights"));
     if (!k->scale)
         return 0;
-    return pare_dnnl(err, dnnl_primitive_attr_set_output_scales(*attr, k->n_scales, k->mask,
-                                                                k->scale), "weights");
+    return pare_dnnl(err,
+                     dnnl_primitive_attr_set_output_scales(*attr, k->n_scales, k->mask, k->scale),
+                     "weights");
 }
 
 int pare_dnnl_pack(struct pare_backend *b, const struct pare_pack *k, dnnl_memory_t *packed,

@@ -23,8 +23,8 @@ int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t);
 /* Constant data that is to be brought into the layout a primitive wants. */
 struct pare_pack {
     const dnnl_memory_desc_t *have, *want;
-    const void *data;           /* need not be aligned */
-    const float *scale;         /* a factor for each index of the axes in `mask`; NULL: none */
+    const void *data;   /* need not be aligned */
+    const float *scale; /* a factor for each index of the axes in `mask`; NULL: none */
     int64_t n_scales;
     int mask;
 };

@@ -33,9 +33,9 @@ static bool activation(const struct pare_node *n, struct pare_post_op *p)
         const char *type;
         dnnl_alg_kind_t alg;
     } plain[] = {
-        { "Relu", dnnl_eltwise_relu },       { "LeakyRelu", dnnl_eltwise_relu },
+        { "Relu", dnnl_eltwise_relu },        { "LeakyRelu", dnnl_eltwise_relu },
         { "Sigmoid", dnnl_eltwise_logistic }, { "Tanh", dnnl_eltwise_tanh },
-        { "Elu", dnnl_eltwise_elu },         { "HardSwish", dnnl_eltwise_hardswish },
+        { "Elu", dnnl_eltwise_elu },          { "HardSwish", dnnl_eltwise_hardswish },
         { "Clip", dnnl_eltwise_clip },
     };
 

@@ -14,9 +14,9 @@ struct pare_post {
         float alpha, beta;
     } op[PARE_MAX_POST];
     int n;
-    struct pare_node *node[2 * PARE_MAX_POST];      /* all that are fused */
+    struct pare_node *node[2 * PARE_MAX_POST]; /* all that are fused */
     int n_nodes;
-    struct pare_value *sum;         /* the other operand of a residual Add, or NULL */
+    struct pare_value *sum; /* the other operand of a residual Add, or NULL */
 };
 
 /* Follow x as far as it can be fused; returns the last value.  With `sum`, one Add with a value

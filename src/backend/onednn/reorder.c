@@ -7,7 +7,7 @@ struct way {
 };
 
 struct reorder {
-    struct way there, back;     /* the gradient goes back */
+    struct way there, back; /* the gradient goes back */
 };
 
 static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
@@ -63,15 +63,15 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         return pare_fail(err, PARE_EUNSUPPORTED, "no layout for '%s'", s->in[0]->name);
     PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->there.from, &from, e, s->in_buf[0]->t.data),
                        "memory"));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->there.to, &to, e, s->out_buf[0]->t.data),
-                       "memory"));
+    PARE_TRY(
+        pare_dnnl(err, dnnl_memory_create(&r->there.to, &to, e, s->out_buf[0]->t.data), "memory"));
     PARE_TRY(make_way(&r->there, false, b, err));
     if (!s->in_buf[0]->grad)
         return 0;
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.from, &to, e,
-                                               s->out_buf[0]->grad->t.data), "memory"));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.to, &from, e,
-                                               s->in_buf[0]->grad->t.data), "memory"));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.from, &to, e, s->out_buf[0]->grad->t.data),
+                       "memory"));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.to, &from, e, s->in_buf[0]->grad->t.data),
+                       "memory"));
     return make_way(&r->back, !s->first[0], b, err);
 }
 
