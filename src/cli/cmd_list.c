@@ -7,6 +7,8 @@
 #include "../backend/backend.h"
 #include "../op/op.h"
 #include "../plan/plan.h"
+#include "../train/train.h"
+#include "../zoo/zoo.h"
 
 struct list {
     bool json;
@@ -147,24 +149,62 @@ static int list_kernels(struct pare_cli *c, struct pare_err *err)
     return print_entries(c, e, n, "kernel", err);
 }
 
+/* Tables whose entries have a name and a doc. */
+#define LIST(what, table, head)                                      \
+    static int list_##what(struct pare_cli *c, struct pare_err *err) \
+    {                                                                \
+        struct entry e[64];                                          \
+        int n = 0;                                                   \
+                                                                     \
+        for (; n < 64 && table[n]; n++)                              \
+            e[n] = (struct entry){ table[n]->name, table[n]->doc };  \
+        return print_entries(c, e, n, head, err);                    \
+    }
+
+LIST(networks, pare_networks, "network")
+LIST(optimizers, pare_optimizers, "optimizer")
+LIST(schedules, pare_schedules, "schedule")
+LIST(losses, pare_losses, "loss")
+
+static int list_data(struct pare_cli *c, struct pare_err *err)
+{
+    struct entry e[64];
+    int n = 0;
+
+    for (; n < 64 && pare_sources[n]; n++)
+        e[n] = (struct entry){ pare_source_name(pare_sources[n]),
+                               pare_source_help(pare_sources[n]) };
+    return print_entries(c, e, n, "data", err);
+}
+
 static int run(struct pare_cli *c, struct pare_err *err)
 {
+    static const struct {
+        const char *what;
+        int (*print)(struct pare_cli *c, struct pare_err *err);
+    } lists[] = { { "commands", list_commands },  { "kernels", list_kernels },
+                  { "networks", list_networks },  { "data", list_data },
+                  { "losses", list_losses },      { "optimizers", list_optimizers },
+                  { "schedules", list_schedules } };
     const struct list *o = c->opts;
     const char *what = c->arg[0];
 
     if (!strcmp(what, "ops"))
         return list_ops(c, o->json, err);
-    if (!strcmp(what, "commands"))
-        return list_commands(c, err);
-    if (!strcmp(what, "kernels"))
-        return list_kernels(c, err);
-    return pare_misuse(c, err, "cannot list '%s', only ops, commands and kernels", what);
+    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+        if (!strcmp(what, lists[i].what))
+            return lists[i].print(c, err);
+    return pare_misuse(c, err,
+                       "cannot list '%s', only ops, commands, kernels, networks, data, "
+                       "losses, optimizers and schedules",
+                       what);
 }
 
 const struct pare_command pare_command_list = {
     .name = "list",
-    .doc = "List the operators, commands or kernels.",
-    .usage = "ops | commands | kernels [--json]",
+    .doc = "List operators, networks, data sets, optimizers and so on.",
+    .usage = "[--json] WHAT",
+    .more = "WHAT is ops, commands, kernels, networks, data, losses, optimizers or schedules.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

@@ -180,12 +180,12 @@ static int load(struct run *r, struct pare_err *err)
     if (!k.arena)
         return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
     rc = pare_checkpoint_read(&k, r->c->checkpoint, err);
+    if (!rc) /* which says the file's name itself */
+        rc = pare_at(err, load_tensors(&k, r, err), "%s", r->c->checkpoint);
     if (!rc)
-        rc = load_tensors(&k, r, err);
-    if (!rc)
-        rc = load_numbers(&k, r, err);
+        rc = pare_at(err, load_numbers(&k, r, err), "%s", r->c->checkpoint);
     pare_arena_free(k.arena);
-    return pare_at(err, rc, "%s", r->c->checkpoint);
+    return rc;
 }
 
 /* ---- an epoch ---------------------------------------------------------------------------- */

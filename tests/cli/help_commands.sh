@@ -1,5 +1,5 @@
 # Every command explains itself, both ways.
-for c in inspect run bench list help; do
+for c in inspect run bench new train eval list help; do
     pare help $c || exit
     pare $c --help | cmp - /dev/stdin <<EOF || echo "$c --help differs"
 $(pare help $c)
