@@ -48,8 +48,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 #define PIECE 512
 
 /* Of a row of gradients those of the elements that came from one side. */
-PARE_SIMD static void chosen(float *part, const float *gy, const uint8_t *cond, int step,
-                             bool side, int64_t len)
+PARE_SIMD static void chosen(float *part, const float *gy, const uint8_t *cond, int step, bool side,
+                             int64_t len)
 {
     const bool all = (cond[0] != 0) == side;
 
