@@ -229,9 +229,45 @@ static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
     return pare_at(err, rc, "%s", what);
 }
 
+int pare_trainer_param(const struct pare_trainer *t, const char *name)
+{
+    for (int i = 0; i < t->n_params; i++)
+        if (!strcmp(t->param[i].name, name))
+            return i;
+    return -1;
+}
+
+int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *mask,
+                      struct pare_tensor *value, struct pare_err *err)
+{
+    int i = pare_trainer_param(t, name);
+    struct pare_optim_param *p = i < 0 ? NULL : &t->param[i];
+
+    if (!p)
+        return pare_fail(err, PARE_ECONFIG, "'%s' is masked but not trained", name);
+    if (!p->mask) {
+        struct pare_tensor own;
+
+        PARE_TRY(pare_tensor_new(t->arena, &own, PARE_F32, p->value.rank, p->value.dim, err));
+        memcpy(own.data, p->value.data, (size_t)pare_numel(&own) * sizeof(float));
+        p->out = p->value.data;
+        p->value = own;
+    }
+    p->mask = mask;
+    pare_optim_mask(t->optim, i, &p->value, mask, p->out);
+    *value = p->value;
+    return 0;
+}
+
+void pare_trainer_refresh(struct pare_trainer *t)
+{
+    pare_optim_refresh(t->optim);
+}
+
 int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
                          struct pare_tensor *out, struct pare_err *err)
 {
+    const struct pare_hooks *h = &t->o.hooks;
     struct pare_tensor all[MAX_OUT];
 
     t->out.data = NULL;
@@ -246,7 +282,7 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     t->out = all[0];
     if (out)
         *out = all[0];
-    return 0;
+    return h->after_forward ? h->after_forward(h->user, t, err) : 0;
 }
 
 static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *err)
@@ -270,6 +306,8 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
                             &score->loss, err));
     if (t->teacher[t->at])
         PARE_TRY(add_teacher(t, &score->loss, err));
+    if (t->o.hooks.loss)
+        PARE_TRY(t->o.hooks.loss(t->o.hooks.user, t, &score->loss, err));
     score->n = t->x.dim[0];
     score->top1 = score->top5 = 0;
     pare_score_add(score, &t->out, y);
