@@ -14,6 +14,7 @@
 #include "../base/rng.h"
 #include "../plan/plan.h"
 #include "distill.h"
+#include "distill_layers.h"
 #include "loss.h"
 #include "optim.h"
 
@@ -37,9 +38,12 @@ struct pare_trainer_opts {
     double clip_norm, clip_value; /* of gradients; 0: off */
     const char *const *freeze;    /* names, or beginnings with a * behind */
     int n_freeze;
-    struct pare_model *teacher;    /* or NULL */
-    struct pare_distill_soft soft; /* how to learn from it */
-    bool reference;                /* plain kernels only */
+    struct pare_model *teacher;           /* or NULL */
+    struct pare_distill_soft soft;        /* how to learn from it */
+    const struct pare_distill_link *link; /* ... and layer by layer */
+    int n_links;
+    struct pare_strs keep; /* values to look at: pare_plan_value(t->plan[t->at], i) */
+    bool reference;        /* plain kernels only */
     struct pare_hooks hooks;
 };
 
@@ -67,6 +71,8 @@ struct pare_trainer {
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
+    struct pare_distill_layers layers;
+    struct pare_strs keep;     /* o.keep, then those of the layers */
     int at;                    /* the plan of the batch at work */
     struct pare_tensor x, out; /* ... its input, its output until it is used */
 };
