@@ -337,7 +337,7 @@ int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
     if (!names)
         rc = pare_fail(err, PARE_ENOMEM, "no memory for the layers' names");
     else if (!*layer)
-        rc = pare_fail(err, PARE_ECONFIG, "has no layer '%s'%s%s%s", name,
+        rc = pare_fail(err, PARE_ECONFIG, "there is no layer '%s'%s%s%s", name,
                        near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     pare_arena_free(a);
     return rc;

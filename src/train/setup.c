@@ -25,7 +25,7 @@ static const struct pare_opt train_opts[] = {
       NULL, false },
     { "teacher", "a model whose outputs are learned as well", PARE_OPT_STR, AT(teacher), 0,
       PARE_ANY, NULL, NULL, false },
-    { "distill_layers", "layers that follow the teacher's; NAME, or NAME=NAME where its is another",
+    { "distill_layers", "layers to make like the teacher's: NAME, or NAME=TEACHERS-NAME",
       PARE_OPT_STRS, AT(distill_layers), 0, PARE_ANY, NULL, NULL, false },
     { "freeze", "weights to leave alone: names, or beginnings with a *", PARE_OPT_STRS, AT(freeze),
       0, PARE_ANY, NULL, NULL, false },
@@ -103,7 +103,7 @@ int pare_setup_parts(struct pare_arena *a, struct pare_part **part, int *n, stru
                      err));
     PARE_TRY(add_losses(&l, err));
     PARE_TRY(add(&l, (struct pare_part){ "teacher", NULL, pare_distill_soft_opts, NULL }, err));
-    PARE_TRY(add(&l, (struct pare_part){ "distill", NULL, pare_distill_how_opts, NULL }, err));
+    PARE_TRY(add(&l, (struct pare_part){ "distill", "layers", pare_distill_how_opts, NULL }, err));
     PARE_TRY(add(&l, (struct pare_part){ "data", NULL, pare_data_options, NULL }, err));
     *part = l.part;
     *n = l.n;
@@ -173,7 +173,7 @@ static int choose_training(struct setup *u, struct pare_err *err)
     if (s->c.teacher)
         PARE_TRY(choose(u, "teacher", NULL, 0, &soft, err));
     if (s->c.distill_layers.n && !s->c.teacher)
-        return pare_fail(err, PARE_ECONFIG, "distill_layers needs a teacher: the model to follow");
+        return pare_fail(err, PARE_ECONFIG, "distill-layers needs a teacher: the model to follow");
     if (s->c.distill_layers.n)
         PARE_TRY(choose(u, "distill", NULL, 0, &how, err));
     s->trainer.optimizer_conf = optim;
