@@ -265,8 +265,8 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
         }
         rc = one_step(r, b, err);
         if (rc)
-            return pare_at(err, rc, "epoch %lld, step %lld", (long long)r->epoch,
-                           (long long)r->t->optim->step);
+            return pare_at(err, rc, "epoch %lld, step %lld", (long long)r->epoch + 1,
+                           (long long)r->t->optim->step + 1);
         if (r->c->on_batch) {
             struct pare_progress p = progress(r, start);
 

@@ -103,6 +103,42 @@ static int check_freeze(const struct pare_trainer *t, struct pare_err *err)
     return 0;
 }
 
+static void drop_plans(struct pare_trainer *t)
+{
+    for (int i = 0; i < t->n_plans; i++) {
+        pare_plan_free(t->plan[i]);
+        pare_plan_free(t->teacher[i]);
+        t->plan[i] = t->teacher[i] = NULL;
+    }
+    t->n_plans = 0;
+    t->out.data = NULL;
+}
+
+int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pare_err *err)
+{
+    int n = names.n + t->layers.student.n;
+    const char **all = pare_alloc(t->arena, (size_t)n, sizeof(*all));
+
+    if (!all)
+        return no_memory(err);
+    for (int i = 0; i < n; i++)
+        all[i] = i < names.n ? names.v[i] : t->layers.student.v[i - names.n];
+    drop_plans(t);
+    t->keep = (struct pare_strs){ all, n };
+    t->o.keep = (struct pare_strs){ all, names.n };
+    return 0;
+}
+
+/* The values that plans must keep. */
+static int look_inside(struct pare_trainer *t, struct pare_err *err)
+{
+    t->layers.link = t->o.link;
+    t->layers.n = t->o.n_links;
+    if (t->o.teacher && t->o.n_links)
+        PARE_TRY(pare_distill_layers_new(t->model, t->o.teacher, &t->layers, t->arena, err));
+    return pare_trainer_watch(t, t->o.keep, err);
+}
+
 static int make(struct pare_trainer *t, struct pare_err *err)
 {
     size_t n = (size_t)t->model->graph->n_values;
@@ -121,6 +157,7 @@ static int make(struct pare_trainer *t, struct pare_err *err)
     if (!t->param || !t->name || !t->grad || !t->state)
         return no_memory(err);
     pare_rng_init(&t->rng, t->o.seed);
+    PARE_TRY(look_inside(t, err));
     PARE_TRY(check_freeze(t, err));
     PARE_TRY(collect(t, err));
     o.param = t->param;
@@ -155,10 +192,7 @@ void pare_trainer_free(struct pare_trainer *t)
 {
     if (!t)
         return;
-    for (int i = 0; i < t->n_plans; i++) {
-        pare_plan_free(t->plan[i]);
-        pare_plan_free(t->teacher[i]);
-    }
+    drop_plans(t);
     pare_arena_free(t->arena);
 }
 
@@ -176,12 +210,14 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .reference = t->o.reference,
         .rng = &t->rng,
         .in = x,
+        .keep = t->keep,
     };
     struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
 
     PARE_TRY(pare_plan_train(t->model, &o, &t->plan[i], err));
     if (t->o.teacher)
-        PARE_TRY(pare_plan_new(t->o.teacher, &teacher, &t->teacher[i], err));
+        PARE_TRY(
+            pare_plan_new_keeping(t->o.teacher, &teacher, t->layers.teacher, &t->teacher[i], err));
     t->batch[i] = batch;
     return 0;
 }
@@ -293,8 +329,9 @@ static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *er
     if (teacher->graph->n_out > MAX_OUT)
         return pare_fail(err, PARE_ELIMIT, "a teacher has at most %d outputs", MAX_OUT);
     PARE_TRY(pare_plan_run(teacher, &t->x, soft, err));
-    return pare_distill_soft(&t->o.soft, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
-                             loss, err);
+    PARE_TRY(pare_distill_soft(&t->o.soft, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
+                               loss, err));
+    return pare_distill_layers_add(&t->layers, t->plan[t->at], t->o.keep.n, teacher, loss, err);
 }
 
 int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,

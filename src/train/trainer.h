@@ -14,6 +14,7 @@
 #include "../base/rng.h"
 #include "../plan/plan.h"
 #include "distill.h"
+#include "distill_layers.h"
 #include "loss.h"
 #include "optim.h"
 
@@ -47,9 +48,12 @@ struct pare_trainer_opts {
     double clip_norm, clip_value; /* of gradients; 0: off */
     const char *const *freeze;    /* names, or beginnings with a * behind */
     int n_freeze;
-    struct pare_model *teacher;    /* or NULL */
-    struct pare_distill_soft soft; /* how to learn from it */
-    bool reference;                /* plain kernels only */
+    struct pare_model *teacher;           /* or NULL */
+    struct pare_distill_soft soft;        /* how to learn from it */
+    const struct pare_distill_link *link; /* ... and layer by layer */
+    int n_links;
+    struct pare_strs keep; /* values to look at: pare_plan_value(t->plan[t->at], i) */
+    bool reference;        /* plain kernels only */
     struct pare_hooks hooks;
 };
 
@@ -77,7 +81,9 @@ struct pare_trainer {
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
-    int64_t schedule_start;    /* the step at which the learning rate's schedule (re)started */
+    int64_t schedule_start; /* the step at which the learning rate's schedule (re)started */
+    struct pare_distill_layers layers;
+    struct pare_strs keep;     /* o.keep, then those of the layers */
     int at;                    /* the plan of the batch at work */
     struct pare_tensor x, out; /* ... its input, its output until it is used */
 };
@@ -107,6 +113,10 @@ int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
 int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *mask,
                       struct pare_tensor *value, struct pare_err *err);
 void pare_trainer_refresh(struct pare_trainer *t);
+
+/* Keep the values of these names visible in plans made from now on, instead of those before; after a
+ * forward, pare_plan_value(t->plan[t->at], i) is the i-th of them. */
+int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pare_err *err);
 
 /* The parameter's index, or -1: it is frozen, or there is none of the name. */
 int pare_trainer_param(const struct pare_trainer *t, const char *name);
