@@ -33,9 +33,9 @@ struct pare_rule {
 
 /* Wrap the layers that the rules choose.  Settings are those of the pruner, as words
  * "name=value"; 'pare help pruner NAME' lists them.  The model must outlive the run. */
-PARE_API int pare_run_new(struct pare_model *model, const char *pruner, const struct pare_rule *rule,
-                          int n_rules, const char *settings, struct pare_run **run,
-                          struct pare_err *err);
+PARE_API int pare_run_new(struct pare_model *model, const char *pruner,
+                          const struct pare_rule *rule, int n_rules, const char *settings,
+                          struct pare_run **run, struct pare_err *err);
 
 /* The same with a config_list as JSON: text, or the name of a file. */
 PARE_API int pare_run_new_json(struct pare_model *model, const char *pruner, const char *config,
@@ -65,7 +65,8 @@ struct pare_export {
     const int64_t *input_shape;
     int input_rank;
 };
-PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e, struct pare_err *err);
+PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
+                             struct pare_err *err);
 
 /* Multiply masks of a file into the model. */
 PARE_API int pare_apply_masks(struct pare_model *model, const char *masks, struct pare_err *err);

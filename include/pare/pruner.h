@@ -120,10 +120,10 @@ PARE_API int pare_layer_adam(struct pare_layer *l, const char *buffer, const flo
 #define PARE_NOT_YET (-1)
 
 enum pare_pruner_flag {
-    PARE_ONE_SHOT = 1,   /* once a mask was made, ask again only after pare_layer_aim() */
-    PARE_REGROW = 2,     /* units that were removed are ranked again; else they stay removed */
-    PARE_MAGNITUDE = 4,  /* the score of an element is |weight|; score() is for larger units */
-    PARE_OVER = 8,       /* works over another pruner, named by the setting `base` */
+    PARE_ONE_SHOT = 1,     /* once a mask was made, ask again only after pare_layer_aim() */
+    PARE_REGROW = 2,       /* units that were removed are ranked again; else they stay removed */
+    PARE_MAGNITUDE = 4,    /* the score of an element is |weight|; score() is for larger units */
+    PARE_OVER = 8,         /* works over another pruner, named by the setting `base` */
     PARE_NEEDS_DATA = 16,  /* cannot work without data ... */
     PARE_NEEDS_STEPS = 32, /* ... or without training steps */
 };
@@ -144,9 +144,10 @@ struct pare_pruner {
     int (*start)(struct pare_run *r, struct pare_err *err); /* layers and masks are there */
     int (*on_epoch)(struct pare_run *r, int64_t epoch, struct pare_err *err); /* one begins */
     int (*loss)(struct pare_run *r, double *loss, struct pare_err *err); /* add to it, before ... */
-    int (*before_step)(struct pare_run *r, struct pare_err *err); /* gradients are there */
-    int (*on_step)(struct pare_run *r, int64_t step, struct pare_err *err); /* after the optimizer */
-    void (*stop)(struct pare_run *r); /* runs even if start() failed */
+    int (*before_step)(struct pare_run *r, struct pare_err *err);        /* gradients are there */
+    int (*on_step)(struct pare_run *r, int64_t step,
+                   struct pare_err *err); /* after the optimizer */
+    void (*stop)(struct pare_run *r);     /* runs even if start() failed */
 
     /* The masks: one of the two.  Asked for by pare_run_update_masks() and after every step. */
     int (*calc_mask)(struct pare_run *r, struct pare_layer *l, struct pare_err *err);
