@@ -134,10 +134,10 @@ static void one_entry(void **state)
 static void default_others_exclude(void **state)
 {
     (void)state;
-    parse(
-        "[\n    {\n        \"sparsity\": 0.8,\n        \"op_types\": [\"default\"]\n    },\n"
-        "    {\n        \"sparsity\": 0.6,\n        \"op_names\": [\"op_name1\", \"op_name2\"]\n"
-        "    },\n    {\n        \"exclude\": true,\n        \"op_names\": [\"op_name3\"]\n    }\n]\n");
+    parse("[\n    {\n        \"sparsity\": 0.8,\n        \"op_types\": [\"default\"]\n    },\n"
+          "    {\n        \"sparsity\": 0.6,\n        \"op_names\": [\"op_name1\", \"op_name2\"]\n"
+          "    },\n    {\n        \"exclude\": true,\n        "
+          "\"op_names\": [\"op_name3\"]\n    }\n]\n");
     assert_int_equal(match("conv1"), 1);
     assert_int_equal(match("fc2"), 1);
     assert_int_equal(match("bn1"), 0);
@@ -208,9 +208,9 @@ static void exclude_counts_by_value(void **state)
 static void both_vocabularies(void **state)
 {
     (void)state;
-    parse(
-        "[{\"op_types\": [\"Gemm\"]}, {\"op_types\": [\"BatchNorm2d\"]},"
-        " {\"op_types\": [\"Conv3d\", \"default\", \"BatchNormalization\"], \"op_names\": [\"bn1\"]}]");
+    parse("[{\"op_types\": [\"Gemm\"]}, {\"op_types\": [\"BatchNorm2d\"]},"
+          " {\"op_types\": [\"Conv3d\", \"default\", \"BatchNormalization\"],"
+          "  \"op_names\": [\"bn1\"]}]");
     assert_int_equal(match("fc1"), 1);
     assert_int_equal(match("fc2"), 0);
     assert_int_equal(match("bn1"), 3);
@@ -240,9 +240,9 @@ static void other_values(void **state)
     const struct pare_setting *s;
 
     (void)state;
-    parse(
-        "[{\"op_names\": [\"fc1\"], \"a\": [1, 2], \"b\": [1, 2.5], \"c\": [\"x\"], \"d\": \"text\","
-        "  \"e\": true, \"f\": -3, \"g\": 1e-4}]");
+    parse("[{\"op_names\": [\"fc1\"], \"a\": [1, 2], \"b\": [1, 2.5], \"c\": [\"x\"],"
+          "  \"d\": \"text\","
+          "  \"e\": true, \"f\": -3, \"g\": 1e-4}]");
     s = config.entry[0].set;
     assert_int_equal(config.entry[0].n_set, 7);
     assert_int_equal(s[0].type, PARE_OPT_INTS);
@@ -298,7 +298,7 @@ static void from_a_file(void **state)
     assert_int_equal(pare_config_read(arena, " [{\"op_types\": [\"Linear\"]}]", &config, &err), 0);
 }
 
-/* ---- what it must not be ---------------------------------------------------------------------- */
+/* ---- what it must not be -------------------------------------------------------------------- */
 
 /* The whole message, after "config: ". */
 static void bad(const char *text, const char *why)
@@ -336,12 +336,12 @@ static void bad_json(void **state)
     bad("[{\"a\": 1e999}]", "line 1, column 12: not JSON: real number overflow near '1e999'");
     bad("[{\"a\": 99999999999999999999}]",
         "line 1, column 27: not JSON: too big integer near '99999999999999999999'");
-    bad("[{\"a\": 1, \"a\": 2}]", "line 1, column 14: not JSON: duplicate object key near '\"a\"'");
+    bad("[{\"a\": 1, \"a\": 2}]", "line 1, column 13: not JSON: duplicate object key near '\"a\"'");
     bad("[{\"a\": \"\xff\"}]", "line 1, column 8: not JSON: unable to decode byte 0xff near '\"'");
     bad("[{\"a\": \"\\u0000\"}]", "line 1, column 15: not JSON: a text with \\u0000 in it");
     bad("[{\"a\": 1}, # two\n]", "line 1, column 12: not JSON: invalid token near '#' (there are "
                                  "no comments in JSON)");
-    bad("[{\"a\": 1},]", "line 1, column 12: not JSON: unexpected token near ']' (is there a comma "
+    bad("[{\"a\": 1},]", "line 1, column 11: not JSON: unexpected token near ']' (is there a comma "
                          "too many before it?)");
     bad("[] []", "line 1, column 4: not JSON: end of file expected near '['");
     memset(deep, '[', 300);
@@ -401,8 +401,8 @@ static void bad_values(void **state)
         "entry 1 (line 1): 'a' has a list in it, must be a list of numbers or of texts");
     bad(CONV "\"a\": {}}]", "entry 1 (line 1): 'a' is an empty object, must have a member");
     bad(CONV "\"a\": {\"b\": {\"c\": 1}}}]",
-        "entry 1 (line 1): 'a' is nested too deep: its member 'b' is an object, must be a number or "
-        "a text");
+        "entry 1 (line 1): 'a' is nested too deep: its member 'b' is an object, must be a number "
+        "or a text");
     bad(CONV "\"a\": {\"b\": 1}, \"a.b\": 2}]", "entry 1 (line 1): 'a.b' is there twice");
     bad(CONV "\"\": 1}]", "entry 1 (line 1): has a key without a name");
     bad(CONV "\"sparsity\": 1.5}]",
@@ -469,7 +469,8 @@ static void bad_rules(void **state)
         const char *why;
     } list[] = {
         { { .keys = "sparsity=0.5" },
-          "rule 1: has neither op_types nor op_names, so nothing says which layers the rule is for" },
+          "rule 1: has neither op_types nor op_names, so nothing says which layers the "
+          "rule is for" },
         { { .op_types = none }, "rule 1: op_types is an empty list, which would match no layer" },
         { { .op_types = types, .keys = "sparsity=0.5 sparsity=0.6" },
           "rule 1: 'sparsity' is there twice" },
