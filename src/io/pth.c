@@ -57,8 +57,11 @@ static int find_root(struct reader *r, struct pare_err *err)
         if (!strcmp(slash, "/constants.pkl") || !strncmp(slash, "/code/", 6))
             return pare_fail(err, PARE_EUNSUPPORTED,
                              "a TorchScript archive; save the state_dict() of the module instead");
-        if (!r->root && !strcmp(slash, "/data.pkl"))
-            r->root = pare_strndup(r->scratch, name, (size_t)(slash - name) + 1);
+        if (r->root || strcmp(slash, "/data.pkl") != 0)
+            continue;
+        r->root = pare_strndup(r->scratch, name, (size_t)(slash - name) + 1);
+        if (!r->root)
+            return no_memory(strlen(name), err);
     }
     if (!r->root)
         return pare_fail(err, PARE_EFORMAT, "a zip file without data.pkl, so not from torch.save");
@@ -72,8 +75,11 @@ static int find_entry(struct reader *r, const char *name, zip_stat_t *st, bool *
     const zip_uint64_t need = ZIP_STAT_INDEX | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
                               ZIP_STAT_COMP_METHOD;
     const char *full = pare_sprintf(r->scratch, "%s%s", r->root, name);
-    zip_int64_t i = full ? zip_name_locate(r->z, full, 0) : -1;
+    zip_int64_t i;
 
+    if (!full)
+        return no_memory(strlen(name), err);
+    i = zip_name_locate(r->z, full, 0);
     if (i < 0)
         return pare_fail(err, PARE_EFORMAT, "the entry %s is missing", name);
     zip_stat_init(st);
