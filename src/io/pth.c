@@ -142,9 +142,10 @@ static int check_order(struct reader *r, struct pare_err *err)
     struct pare_err none;
     zip_stat_t st;
     bool packed;
+    int rc = find_entry(r, "byteorder", &st, &packed, &none);
 
-    if (find_entry(r, "byteorder", &st, &packed, &none))
-        return 0;
+    if (rc)
+        return rc == PARE_ENOMEM ? no_memory(sizeof(order), err) : 0;
     if (st.size >= sizeof(order) || read_entry(r, &st, order, (size_t)st.size, &none) ||
         strcmp(order, "little") != 0)
         return pare_fail(err, PARE_EUNSUPPORTED, "the byte order is not 'little'");
