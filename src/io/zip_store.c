@@ -12,7 +12,6 @@
 #include <zlib.h>
 
 #include "../base/arena.h"
-#include "file.h"
 
 #define ALIGN 64
 #define FULL UINT32_MAX /* see the further field */
@@ -187,14 +186,28 @@ static int fill(struct writer *w, struct pare_err *err)
     return add_directory(w, err);
 }
 
+int pare_zip_parts(struct pare_arena *a, const struct pare_zip_entry *entry, int n,
+                   struct pare_bytes **part, int *n_parts, struct pare_err *err)
+{
+    struct writer w = { .arena = a, .entry = entry, .n = n };
+    int rc = fill(&w, err);
+
+    *part = w.part;
+    *n_parts = w.n_parts;
+    return rc;
+}
+
 int pare_zip_store(const char *path, const struct pare_zip_entry *entry, int n,
                    struct pare_err *err)
 {
-    struct writer w = { .arena = pare_arena_new(1 << 16), .entry = entry, .n = n };
-    int rc = w.arena ? fill(&w, err) : pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_bytes *part = NULL;
+    int n_parts = 0, rc;
 
+    rc = a ? pare_zip_parts(a, entry, n, &part, &n_parts, err)
+           : pare_fail(err, PARE_ENOMEM, "no memory for an archive");
     if (!rc)
-        rc = pare_file_write_parts(path, w.part, w.n_parts, err);
-    pare_arena_free(w.arena);
+        rc = pare_file_write_parts(path, part, n_parts, err);
+    pare_arena_free(a);
     return rc;
 }

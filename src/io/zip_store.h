@@ -3,7 +3,7 @@
 #ifndef PARE_IO_ZIP_STORE_H
 #define PARE_IO_ZIP_STORE_H
 
-#include <pare/pare.h>
+#include "file.h"
 
 struct pare_zip_entry {
     const char *name; /* UTF-8, at most 65535 bytes */
@@ -14,5 +14,9 @@ struct pare_zip_entry {
 /* Written as file.h says.  The same entries give the same bytes: all are of 1980. */
 int pare_zip_store(const char *path, const struct pare_zip_entry *entry, int n,
                    struct pare_err *err);
+
+/* The archive's bytes, as the pieces of it one behind the other; the entries' data is not copied. */
+int pare_zip_parts(struct pare_arena *a, const struct pare_zip_entry *entry, int n,
+                   struct pare_bytes **part, int *n_parts, struct pare_err *err);
 
 #endif
