@@ -114,7 +114,7 @@ static int on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err)
     if (!s->first)
         s->first = epoch + 1;
     since = epoch + 1 - s->first;
-    if (!since || since % o->training_epochs || done(r))
+    if (since % o->training_epochs || since / o->training_epochs <= s->round || done(r))
         return 0;
     for (int i = 0; i < pare_run_layers(r); i++) {
         struct pare_mark m = pare_mark(pare_run_scratch(r));
