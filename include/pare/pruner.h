@@ -139,6 +139,7 @@ struct pare_pruner {
     unsigned flags;
     const char *types;       /* "Conv2d|Linear": layers it can prune; NULL: any with a weight */
     const char *granularity; /* unless the config says another: "element", "out_channel", ... */
+    const char *mode;        /* unless the settings say another: "normal" (or NULL), "global" */
 
     /* In this order.  All but the masks may be NULL. */
     int (*start)(struct pare_run *r, struct pare_err *err); /* layers and masks are there */

@@ -43,9 +43,10 @@ static int root_axis(const struct pare_value *v, int axis)
         if (!from || !(from->flags & PARE_V_CONST))
             return axis;
         if (!strcmp(n->type, "Transpose")) {
-            const struct pare_ints *perm = n->attr; /* its only attribute */
+            const struct pare_opt *o = pare_opt_find(n->op->attrs, "perm");
+            const struct pare_ints *perm = (const void *)((const char *)n->attr + o->offset);
 
-            axis = perm && perm->n ? (int)perm->v[axis] : from->t.rank - 1 - axis;
+            axis = perm->n ? (int)perm->v[axis] : from->t.rank - 1 - axis;
         } else if (!pare_same_shape(&from->t, &v->t)) {
             return -1;
         }

@@ -123,7 +123,7 @@ int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pa
         return no_memory(err);
     for (int i = 0; i < n; i++)
         all[i] = i < names.n ? names.v[i] : t->layers.student.v[i - names.n];
-    drop_plans(t);
+    t->stale = true; /* plans may be at work just now */
     t->keep = (struct pare_strs){ all, n };
     t->o.keep = (struct pare_strs){ all, names.n };
     return 0;
@@ -307,6 +307,9 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     struct pare_tensor all[MAX_OUT];
 
     t->out.data = NULL;
+    if (t->stale)
+        drop_plans(t);
+    t->stale = false;
     if (x->rank < 1)
         return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
     PARE_TRY(find_plan(t, x, &t->at, err));

@@ -82,6 +82,7 @@ struct pare_trainer {
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
     int64_t schedule_start; /* the step at which the learning rate's schedule (re)started */
+    bool stale;             /* plans keep other values than they should */
     struct pare_distill_layers layers;
     struct pare_strs keep;     /* o.keep, then those of the layers */
     int at;                    /* the plan of the batch at work */
