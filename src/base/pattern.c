@@ -27,8 +27,8 @@ static const char *skip_bracket(const char *p)
     return *p ? p + 1 : p;
 }
 
-/* What the repeat at p multiplies the work by.  Of * and ? there is one copy, but regcomp takes twice
- * as long for each that is around it. */
+/* What the repeat at p multiplies the work by.  Of * and ? there is one copy, but regcomp takes
+ * twice as long for each that is around it. */
 static long copies(const char *p)
 {
     char *end;
