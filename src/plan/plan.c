@@ -389,6 +389,7 @@ int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare
             .type = s->node ? s->node->type : "reorder",
             .n_fused = s->n_fused,
             .seconds = s->seconds,
+            .back_seconds = s->back_seconds,
         };
     }
     return *stat ? p->n_steps : 0;

@@ -104,7 +104,7 @@ extern const struct pare_kernel pare_kernel_dynamic;
 struct pare_plan_stat {
     const char *kernel, *node, *type;
     int n_fused;
-    double seconds;
+    double seconds, back_seconds;
 };
 void pare_plan_profile(struct pare_plan *p, bool on);
 int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat);
