@@ -31,7 +31,7 @@ train() {
 }
 
 accuracy() {
-    "$pare" eval "$1" --data fashion-mnist --threads 1 | awk '$1 == "top-1" { print $2 + 0 }'
+    "$pare" eval "$1" --data fashion-mnist --threads 1 | awk '$1 == "top-1" { printf "%.2f", $2 }'
 }
 
 if [ ! -e teacher.onnx ]; then

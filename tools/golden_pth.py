@@ -2,7 +2,8 @@
 """golden_pth.py - files as torch.save writes them, and what is in them.
 
 Writes tests/golden/*.pth, and tests/golden/pth.npz with the tensors that each must give, as
-<file>/<name> (bfloat16 as the float32 of the same values).  tests/unit/test_pth.c compares.
+<file>/<name> (bfloat16 as the float32 of the same values).  tests/unit/test_pth.c compares.  One of
+the files goes to tests/models as well.
 """
 import collections
 import os
@@ -89,6 +90,7 @@ def main():
     torch.save({"w": weight}, os.path.join(HERE, "legacy.pth"),
                _use_new_zipfile_serialization=False)
     torch.jit.script(torch.nn.ReLU()).save(os.path.join(HERE, "script.pth"))
+    torch.save(masks, os.path.join(HERE, "..", "models", "masks.pth"))  # for the command's tests
     np.savez_compressed(os.path.join(HERE, "pth.npz"), **expected)
 
 

@@ -2,6 +2,7 @@
 #include "pattern.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,41 +27,75 @@ static const char *skip_bracket(const char *p)
     return *p ? p + 1 : p;
 }
 
-/* What {m,n} multiplies the work by. */
-static long repeat(const char *p)
+/* What the repeat at p multiplies the work by.  Of * and ? there is one copy, but regcomp takes
+ * twice as long for each that is around it. */
+static long copies(const char *p)
 {
     char *end;
-    long m = strtol(p + 1, &end, 10), n = m;
+    long m, n;
 
+    if (*p != '{')
+        return 2;
+    m = n = strtol(p + 1, &end, 10);
     if (*end == ',')
         n = strtol(end + 1, &end, 10);
-    n = n > m ? n : m;
+    n = n > m ? n : m < LONG_MAX ? m + 1 : m;
     return n > 1 ? n : 1;
+}
+
+/* The letter, [set], \letter, bracket or repeat at p. */
+static size_t token(const char *p)
+{
+    if (*p == '[')
+        return (size_t)(skip_bracket(p) - p);
+    if (*p == '{')
+        return strcspn(p, "}") + (strchr(p, '}') != NULL);
+    return p[0] == '\\' && p[1] ? 2 : 1;
+}
+
+/* Letters of the pattern with its repeats written out; stops counting beyond PARE_PATTERN_FULL. */
+static long full_size(const char *pattern)
+{
+    long sum[PARE_PATTERN_MAX + 1] = { 0 }, last = 0; /* by depth; of what a repeat is for */
+    int depth = 0;
+
+    for (const char *p = pattern; *p && sum[depth] <= PARE_PATTERN_FULL; p += token(p)) {
+        if (*p == '(') {
+            sum[++depth] = 1;
+        } else if (*p == ')' && depth) {
+            last = sum[depth--];
+            sum[depth] += last;
+        } else if (strchr("*?+{", *p)) {
+            long n = copies(p) < PARE_PATTERN_FULL ? copies(p) : PARE_PATTERN_FULL + 1;
+
+            sum[depth] += last * (n - 1);
+            last *= n;
+        } else {
+            last = 1;
+            sum[depth]++;
+        }
+    }
+    return sum[depth];
 }
 
 /* The pattern as regcomp wants it, with \d spelled out; text has room for `size`. */
 static int spell(const char *pattern, char *text, size_t size, struct pare_err *err)
 {
-    size_t n = 0, len;
-    long times = 1;
+    size_t n = 0;
 
     if (strlen(pattern) > PARE_PATTERN_MAX)
         return pare_fail(err, PARE_ELIMIT, "is too long, at most %d letters", PARE_PATTERN_MAX);
-    for (const char *p = pattern; *p; p += len) {
+    if (full_size(pattern) > PARE_PATTERN_FULL)
+        return pare_fail(err, PARE_ELIMIT,
+                         "is too long when its repeats are written out, at most %d letters",
+                         PARE_PATTERN_FULL);
+    for (const char *p = pattern; *p; p += token(p)) {
         bool digit = p[0] == '\\' && p[1] == 'd';
 
-        len = *p == '[' ? (size_t)(skip_bracket(p) - p) : p[0] == '\\' && p[1] ? 2 : 1;
         if (p[0] == '\\' && isdigit((unsigned char)p[1]))
             return pare_fail(err, PARE_EUNSUPPORTED, "refers back with \\%c", p[1]);
-        if (*p == '{' && repeat(p) <= PARE_PATTERN_REPEAT)
-            times *= repeat(p);
-        else if (*p == '{')
-            times = PARE_PATTERN_REPEAT + 1;
-        if (times > PARE_PATTERN_REPEAT)
-            return pare_fail(err, PARE_ELIMIT, "repeats too much, at most %d times in all",
-                             PARE_PATTERN_REPEAT);
-        n += (size_t)snprintf(text + n, size - n, "%.*s", digit ? (int)strlen(DIGIT) : (int)len,
-                              digit ? DIGIT : p);
+        n += (size_t)snprintf(text + n, size - n, "%.*s",
+                              digit ? (int)strlen(DIGIT) : (int)token(p), digit ? DIGIT : p);
     }
     text[n] = '\0';
     return 0;

@@ -1,7 +1,8 @@
 /* pattern.h - regular expressions that whole names must match.
  *
- * POSIX extended, and \d for a digit.  What could take long is refused: patterns beyond
- * PARE_PATTERN_MAX letters, repeats of more than PARE_PATTERN_REPEAT in all, and references back.
+ * POSIX extended, and \d for a digit.  What could take long is refused: patterns of more than
+ * PARE_PATTERN_MAX letters, or of more than PARE_PATTERN_FULL with repeats written out (+ * ? count as
+ * two each), and references back.
  */
 #ifndef PARE_BASE_PATTERN_H
 #define PARE_BASE_PATTERN_H
@@ -9,7 +10,7 @@
 #include <pare/pare.h>
 
 #define PARE_PATTERN_MAX 200
-#define PARE_PATTERN_REPEAT 1000
+#define PARE_PATTERN_FULL 1000
 
 /* Can it be used? */
 int pare_pattern_check(const char *pattern, struct pare_err *err);

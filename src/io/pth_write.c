@@ -278,17 +278,17 @@ static int fill(struct writer *w, bool masks, struct pare_err *err)
         put_state(w);
     put_code(w, ".");
     w->entry = e;
-    *e++ = (struct pare_zip_entry){ ROOT "data.pkl", w->p, w->len };
-    *e++ = (struct pare_zip_entry){ ROOT "byteorder", "little", 6 };
+    *e++ = (struct pare_zip_entry){ ROOT "data.pkl", { { w->p, w->len } } };
+    *e++ = (struct pare_zip_entry){ ROOT "byteorder", { { "little", 6 } } };
     for (int i = 0; i < w->n; i++, e++) {
         int64_t numel;
 
         e->name = pare_sprintf(w->arena, ROOT "data/%d", i);
-        e->data = w->list[i].t.data;
+        e->part[0].data = w->list[i].t.data;
         w->failed |= !e->name;
-        PARE_TRY(pare_tensor_size(&w->list[i].t, &numel, &e->len, err));
+        PARE_TRY(pare_tensor_size(&w->list[i].t, &numel, &e->part[0].len, err));
     }
-    *e = (struct pare_zip_entry){ ROOT "version", "3\n", 2 };
+    *e = (struct pare_zip_entry){ ROOT "version", { { "3\n", 2 } } };
     return w->failed ? pare_fail(err, PARE_ENOMEM, "no memory for %d tensors", w->n) : 0;
 }
 

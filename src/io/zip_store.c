@@ -20,6 +20,7 @@
 
 struct place {
     uint64_t at; /* of the header */
+    size_t len;
     uint32_t crc;
 };
 
@@ -46,11 +47,10 @@ static uint64_t small(uint64_t v)
     return v < FULL ? v : FULL;
 }
 
-static int add_part(struct writer *w, const void *data, size_t len)
+static void add_part(struct writer *w, const void *data, size_t len)
 {
     w->part[w->n_parts++] = (struct pare_bytes){ data, len };
     w->at += len;
-    return 0;
 }
 
 /* What the header of an entry and its line in the directory have in common. */
@@ -58,14 +58,15 @@ static void put_common(struct writer *w, int i, size_t extra)
 {
     const struct pare_zip_entry *e = &w->entry[i];
 
-    put(w, e->len >= FULL || w->place[i].at >= FULL ? 45 : 20, 2); /* version that can read it */
+    put(w, w->place[i].len >= FULL || w->place[i].at >= FULL ? 45 : 20,
+        2); /* version that can read it */
     put(w, TEXT_UTF8, 2);
     put(w, 0, 2); /* stored */
     put(w, 0, 2);
     put(w, DATE_1980, 2);
     put(w, w->place[i].crc, 4);
-    put(w, small(e->len), 4);
-    put(w, small(e->len), 4);
+    put(w, small(w->place[i].len), 4);
+    put(w, small(w->place[i].len), 4);
     put(w, strlen(e->name), 2);
     put(w, extra, 2);
 }
@@ -74,7 +75,8 @@ static void put_common(struct writer *w, int i, size_t extra)
 static int add_entry(struct writer *w, int i, struct pare_err *err)
 {
     const struct pare_zip_entry *e = &w->entry[i];
-    size_t name = strlen(e->name), big = e->len >= FULL ? 20 : 0, len = 30 + name + big + 4, pad;
+    size_t name = strlen(e->name), big = w->place[i].len >= FULL ? 20 : 0,
+           len = 30 + name + big + 4, pad;
     unsigned char *head;
 
     if (name > UINT16_MAX)
@@ -92,20 +94,23 @@ static int add_entry(struct writer *w, int i, struct pare_err *err)
     if (big) {
         put(w, 1, 2);
         put(w, 16, 2);
-        put(w, e->len, 8);
-        put(w, e->len, 8);
+        put(w, w->place[i].len, 8);
+        put(w, w->place[i].len, 8);
     }
     put(w, 0x4246, 2); /* PyTorch's own mark for it */
     put(w, pad, 2);
     add_part(w, head, len + pad);
-    return add_part(w, e->data, e->len);
+    for (int k = 0; k < 2; k++)
+        add_part(w, e->part[k].data, e->part[k].len);
+    return 0;
 }
 
 static void put_line(struct writer *w, int i)
 {
     const struct pare_zip_entry *e = &w->entry[i];
     const uint64_t at = w->place[i].at;
-    size_t name = strlen(e->name), extra = (e->len >= FULL ? 16u : 0u) + (at >= FULL ? 8u : 0u);
+    size_t name = strlen(e->name),
+           extra = (w->place[i].len >= FULL ? 16u : 0u) + (at >= FULL ? 8u : 0u);
 
     put(w, 0x02014b50, 4);
     put(w, 45, 2);
@@ -118,9 +123,9 @@ static void put_line(struct writer *w, int i)
         return;
     put(w, 1, 2);
     put(w, extra, 2);
-    if (e->len >= FULL) {
-        put(w, e->len, 8);
-        put(w, e->len, 8);
+    if (w->place[i].len >= FULL) {
+        put(w, w->place[i].len, 8);
+        put(w, w->place[i].len, 8);
     }
     if (at >= FULL)
         put(w, at, 8);
@@ -166,21 +171,30 @@ static int add_directory(struct writer *w, struct pare_err *err)
     for (int i = 0; i < w->n; i++)
         put_line(w, i);
     put_end(w, w->at, (uint64_t)(w->p - p));
-    return add_part(w, p, (size_t)(w->p - p));
+    add_part(w, p, (size_t)(w->p - p));
+    return 0;
+}
+
+static void measure(const struct pare_zip_entry *e, struct place *to)
+{
+    for (int k = 0; k < 2; k++)
+        if (e->part[k].len) {
+            to->crc = (uint32_t)crc32_z(to->crc, e->part[k].data, e->part[k].len);
+            to->len += e->part[k].len;
+        }
 }
 
 static int fill(struct writer *w, struct pare_err *err)
 {
-    if (w->n > INT_MAX / 2 - 1)
+    if (w->n > INT_MAX / 3 - 1)
         return pare_fail(err, PARE_ELIMIT, "%d entries are too many for an archive", w->n);
     w->place = pare_alloc(w->arena, (size_t)w->n, sizeof(*w->place));
-    w->part = pare_alloc(w->arena, 2 * (size_t)w->n + 1, sizeof(*w->part));
+    w->part = pare_alloc(w->arena, 3 * (size_t)w->n + 1, sizeof(*w->part));
     if (!w->place || !w->part)
         return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < w->n; i++)
-        w->place[i].crc = w->entry[i].len ? (uint32_t)crc32_z(0, w->entry[i].data, w->entry[i].len)
-                                          : 0;
+        measure(&w->entry[i], &w->place[i]);
     for (int i = 0; i < w->n; i++)
         PARE_TRY(add_entry(w, i, err));
     return add_directory(w, err);

@@ -6,9 +6,8 @@
 #include "file.h"
 
 struct pare_zip_entry {
-    const char *name; /* UTF-8, at most 65535 bytes */
-    const void *data;
-    size_t len;
+    const char *name;          /* UTF-8, at most 65535 bytes */
+    struct pare_bytes part[2]; /* one behind the other; either may be empty */
 };
 
 /* Written as file.h says.  The same entries give the same bytes: all are of 1980. */

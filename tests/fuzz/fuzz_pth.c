@@ -55,14 +55,14 @@ static void wrap(struct pare_arena *a, const struct pare_pickle *p, const unsign
     size_t len = 0;
     int n = 1, n_parts;
 
-    e[0] = (struct pare_zip_entry){ "a/data.pkl", data, size };
+    e[0] = (struct pare_zip_entry){ "a/data.pkl", { { data, size } } };
     for (int i = 0; i < p->n_storages && n < MAX_STORAGES; i++) {
         const struct pare_storage *s = p->storage[i];
         size_t bytes = (size_t)s->numel * pare_dtype_size(s->dtype);
 
         if (s->numel <= MAX_NUMEL)
             e[n++] = (struct pare_zip_entry){ pare_sprintf(a, "a/data/%s", s->key),
-                                              pare_alloc(a, bytes, 1), bytes };
+                                              { { pare_alloc(a, bytes, 1), bytes } } };
     }
     if (pare_zip_parts(a, e, n, &part, &n_parts, &err))
         abort();

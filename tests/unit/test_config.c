@@ -230,6 +230,7 @@ static void patterns(void **state)
     assert_false(pare_pattern_match("a|b)|(c", "a)"));
     assert_true(pare_pattern_match("[]d[:digit:]]+", "]d7"));
     assert_true(pare_pattern_match("(x{2}){3}", "xxxxxx"));
+    assert_true(pare_pattern_match("(a+b+c+d+e+)+", "abcdeabcde"));
     assert_true(pare_pattern_match("", ""));
     assert_false(pare_pattern_match("(", "("));
     assert_false(pare_pattern_match(".*", "\xff") && pare_pattern_match("x", "\xff"));
@@ -449,12 +450,14 @@ static void bad_patterns(void **state)
     bad(NAME("(conv"), "entry 1 (line 1): the pattern '(conv': is no regular expression: Unmatched "
                        "( or \\(");
     bad(NAME("(.)\\\\1"), "entry 1 (line 1): the pattern '(.)\\1': refers back with \\1");
-    bad(NAME("(a{200}){200}"),
-        "entry 1 (line 1): the pattern '(a{200}){200}': repeats too much, at "
-        "most 1000 times in all");
+    bad(NAME("(a{200}){200}"), "entry 1 (line 1): the pattern '(a{200}){200}': is too long when "
+                               "its repeats are written out, at most 1000 letters");
     bad(NAME("a{0,99999999999999999999}"),
-        "entry 1 (line 1): the pattern 'a{0,99999999999999999999}': repeats too much, at most 1000 "
-        "times in all");
+        "entry 1 (line 1): the pattern 'a{0,99999999999999999999}': is too long when its repeats "
+        "are written out, at most 1000 letters");
+    bad(NAME("a++++++++++++++++++++++++++++++"),
+        "entry 1 (line 1): the pattern 'a++++++++++++++++++++++++++++++': is too long when its "
+        "repeats are written out, at most 1000 letters");
     snprintf(text, sizeof(text), NAME("%0300d"), 0);
     snprintf(why, sizeof(why),
              "entry 1 (line 1): the pattern '%0200d': is too long, at most 200 letters", 0);

@@ -148,9 +148,9 @@ static void other_formats(void **state)
 
 static int read_made(const void *pickle, size_t len, const void *data, size_t n, const char *order)
 {
-    struct pare_zip_entry e[] = { { "a/data.pkl", pickle, len },
-                                  { "a/data/0", data, n },
-                                  { "a/byteorder", order, strlen(order) } };
+    struct pare_zip_entry e[] = { { "a/data.pkl", { { pickle, len } } },
+                                  { "a/data/0", { { data, n } } },
+                                  { "a/byteorder", { { order, strlen(order) } } } };
     struct pare_pth p;
 
     assert_int_equal(pare_zip_store(path, e, 3, &err), 0);
@@ -223,7 +223,7 @@ static void deep_and_wide(void **state)
 static void missing_entry(void **state)
 {
     static const char pickle[] = "\200\2" SIX ".";
-    struct pare_zip_entry e = { "a/data.pkl", pickle, sizeof(pickle) - 1 };
+    struct pare_zip_entry e = { "a/data.pkl", { { pickle, sizeof(pickle) - 1 } } };
     struct pare_pth p;
 
     (void)state;
