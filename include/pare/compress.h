@@ -4,7 +4,7 @@
  *     struct pare_rule rule = { .op_types = types, .keys = "sparsity=0.8" };
  *
  *     pare_learn_new(model, "fashion-mnist", "lr=0.01 epochs=2", &learn, &err);
- *     pare_run_new(model, "level", &rule, 1, NULL, &run, &err);
+ *     pare_run_new(model, &opts, &run, &err);       { .pruner = "level", .rule = &rule, ... }
  *     pare_run_follow(run, learn, &err);            masks follow each optimizer step
  *     pare_run_compress(run, &err);                 ... from now on
  *     pare_learn_run(learn, say, NULL, &err);       or a loop of one's own
@@ -31,18 +31,28 @@ struct pare_rule {
                                     matches a layer counts, as a whole */
 };
 
-/* Wrap the layers that the rules choose.  Settings are those of the pruner, as words
- * "name=value"; 'pare help pruner NAME' lists them.  The model must outlive the run. */
-PARE_API int pare_run_new(struct pare_model *model, const char *pruner, const struct pare_rule *rule,
-                          int n_rules, const char *settings, struct pare_run **run,
-                          struct pare_err *err);
+/* What was added to the built-in algorithms.  Plugins stay loaded for the life of the process. */
+struct pare_registry;
+PARE_API struct pare_registry *pare_registry_new(struct pare_err *err); /* NULL on error */
+PARE_API void pare_registry_free(struct pare_registry *g);              /* NULL is fine */
+PARE_API int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err *err);
 
-/* The same with a config_list as JSON: text, or the name of a file. */
-PARE_API int pare_run_new_json(struct pare_model *model, const char *pruner, const char *config,
-                               const char *settings, struct pare_run **run, struct pare_err *err);
+struct pare_run_opts {
+    const char *pruner;
+    const struct pare_rule *rule; /* the config_list, from C ... */
+    int n_rules;
+    const char *config;                   /* ... or as JSON: text, or the name of a file */
+    const char *settings;                 /* of the pruner, as words "name=value"; or NULL */
+    const struct pare_registry *registry; /* or NULL: only what is built in */
+    uint64_t seed;
+    int threads; /* 0: all cores */
+    bool final;  /* masks go into the weights for good: no copy of those is kept */
+};
 
-/* Load a plugin, so that its pruners can be named.  It stays for the life of the process. */
-PARE_API int pare_plugin_load(const char *path, struct pare_err *err);
+/* Wrap the layers that the config_list chooses.  'pare help pruner NAME' lists the keys and
+ * settings of a pruner.  The model must outlive the run. */
+PARE_API int pare_run_new(struct pare_model *model, const struct pare_run_opts *opts,
+                          struct pare_run **run, struct pare_err *err);
 
 /* From now on the learner trains the unmasked weights, the model has weight * mask, and the pruner
  * is called at each step and epoch.  Before pare_run_compress().  The learner must not outlive the
@@ -65,7 +75,8 @@ struct pare_export {
     const int64_t *input_shape;
     int input_rank;
 };
-PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e, struct pare_err *err);
+PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
+                             struct pare_err *err);
 
 /* Multiply masks of a file into the model. */
 PARE_API int pare_apply_masks(struct pare_model *model, const char *masks, struct pare_err *err);

@@ -148,6 +148,10 @@ struct pare_op {
     /* Bit i: input i is a setting or a statistic (Clip's bounds, BatchNormalization's mean and
      * variance), never a trained parameter. */
     unsigned settings;
+
+    /* Of an operator with weights: the weight's axis that counts output channels, and that of input
+     * channels (of a group); -1: there is none.  NULL: neither. */
+    void (*axes)(const struct pare_node *n, int *out, int *in);
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

@@ -76,6 +76,10 @@ PARE_API const struct pare_units *pare_layer_units(const struct pare_layer *l);
 PARE_API void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int power,
                              float *score);
 
+/* keep[i] = 0 for exactly the `gone` smallest of n scores (of equal ones the first go), else 1. */
+PARE_API int pare_keep_largest(struct pare_run *r, const float *score, int64_t n, int64_t gone,
+                               uint8_t *keep, struct pare_err *err);
+
 /* ---- a run --------------------------------------------------------------------------------- */
 
 PARE_API int pare_run_layers(const struct pare_run *r);
@@ -120,10 +124,10 @@ PARE_API int pare_layer_adam(struct pare_layer *l, const char *buffer, const flo
 #define PARE_NOT_YET (-1)
 
 enum pare_pruner_flag {
-    PARE_ONE_SHOT = 1,   /* once a mask was made, ask again only after pare_layer_aim() */
-    PARE_REGROW = 2,     /* units that were removed are ranked again; else they stay removed */
-    PARE_MAGNITUDE = 4,  /* the score of an element is |weight|; score() is for larger units */
-    PARE_OVER = 8,       /* works over another pruner, named by the setting `base` */
+    PARE_ONE_SHOT = 1,     /* once a mask was made, ask again only after pare_layer_aim() */
+    PARE_REGROW = 2,       /* units that were removed are ranked again; else they stay removed */
+    PARE_MAGNITUDE = 4,    /* the score of an element is |weight|; score() is for larger units */
+    PARE_OVER = 8,         /* works over another pruner, named by the setting `base` */
     PARE_NEEDS_DATA = 16,  /* cannot work without data ... */
     PARE_NEEDS_STEPS = 32, /* ... or without training steps */
 };
@@ -139,14 +143,16 @@ struct pare_pruner {
     unsigned flags;
     const char *types;       /* "Conv2d|Linear": layers it can prune; NULL: any with a weight */
     const char *granularity; /* unless the config says another: "element", "out_channel", ... */
+    const char *mode;        /* unless the settings say another: "normal" (or NULL), "global" */
 
     /* In this order.  All but the masks may be NULL. */
     int (*start)(struct pare_run *r, struct pare_err *err); /* layers and masks are there */
     int (*on_epoch)(struct pare_run *r, int64_t epoch, struct pare_err *err); /* one begins */
     int (*loss)(struct pare_run *r, double *loss, struct pare_err *err); /* add to it, before ... */
-    int (*before_step)(struct pare_run *r, struct pare_err *err); /* gradients are there */
-    int (*on_step)(struct pare_run *r, int64_t step, struct pare_err *err); /* after the optimizer */
-    void (*stop)(struct pare_run *r); /* runs even if start() failed */
+    int (*before_step)(struct pare_run *r, struct pare_err *err);        /* gradients are there */
+    int (*on_step)(struct pare_run *r, int64_t step,
+                   struct pare_err *err); /* after the optimizer */
+    void (*stop)(struct pare_run *r);     /* runs even if start() failed */
 
     /* The masks: one of the two.  Asked for by pare_run_update_masks() and after every step. */
     int (*calc_mask)(struct pare_run *r, struct pare_layer *l, struct pare_err *err);

@@ -1,4 +1,4 @@
-/* cmd_inspect.c - pare inspect: layers, shapes, parameters and work of a model.
+/* cmd_inspect.c - pare inspect: layers, shapes, parameters and work of a model; tensors of a file.
  *
  * Shapes are inferred, nothing is run, and weights stay in the file unless --weights asks for
  * them, so that a large model is looked at as fast as a small one.
@@ -10,8 +10,10 @@
 
 #include "cli.h"
 #include "input.h"
+#include "state_view.h"
 #include "../base/arena.h"
 #include "../graph/layer.h"
+#include "../io/state.h"
 #include "../onnx/facts.h"
 #include "../tensor/tensor.h"
 
@@ -469,8 +471,12 @@ static int print_json(const struct look *l, struct pare_err *err)
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     struct look l = { .c = c, .o = c->opts };
-    int rc = pare_model_load(c->arg[0], &l.m, err);
+    struct pare_state_view view = { l.o->weights, l.o->json };
+    int rc;
 
+    if (pare_state_looks(c->arg[0]))
+        return pare_state_print(c, c->arg[0], view, err);
+    rc = pare_model_load(c->arg[0], &l.m, err);
     if (rc)
         return rc;
     rc = look(&l, err);
@@ -497,7 +503,8 @@ const struct pare_command pare_command_inspect = {
     .usage = "[options] MODEL",
     .more =
         "A layer is a node with weights; its name is what a config may say.  Multiply-accumulates\n"
-        "(MACs) are those of one run at the shapes shown.",
+        "(MACs) are those of one run at the shapes shown.  A file of named tensors (.pth, .safetensors,\n"
+        ".npz) is told by its contents: then the names, types and shapes of these are printed.",
     .opts = inspect_opts,
     .size = sizeof(struct inspect),
     .min_args = 1,

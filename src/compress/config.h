@@ -21,8 +21,9 @@
 struct pare_entry {
     struct pare_strs op_types, op_names; /* n -1: not given */
     bool exclude;
-    struct pare_setting *set; /* all other keys, in order */
+    struct pare_setting *set; /* all other keys, in order: see pare_entry_apply() */
     int n_set;
+    bool text;      /* the settings are texts, whose types are those of the options they are for */
     char where[64]; /* "entry 2 (line 7)": for messages */
 };
 
@@ -46,12 +47,27 @@ int pare_config_rules(struct pare_arena *a, const struct pare_rule *rule, int n,
                       struct pare_config *c, struct pare_err *err);
 
 /* Every name, pattern and type must match some layer (the nearest name is in the message), except
- * "default" and its types. */
+ * "default" and its types; and what has both op_types and op_names must match some layer. */
 int pare_config_check(const struct pare_config *c, const struct pare_layer_info *layer, int n,
                       struct pare_err *err);
+
+/* Is the type one of those that "default" stands for? */
+bool pare_is_default_type(const char *type);
+
+/* Each of the entry's keys goes to the one table that knows it, into the zeroed struct of that
+ * table; defaults and ranges are the tables'.  An unknown key is an error with the nearest name. */
+int pare_entry_apply(const struct pare_entry *e, const struct pare_opt *const *tables,
+                     void *const *into, int n_tables, struct pare_arena *a, struct pare_err *err);
 
 /* The entry that counts for this layer; NULL: none, or one that excludes it. */
 const struct pare_entry *pare_config_match(const struct pare_config *c,
                                            const struct pare_layer_info *layer);
+
+/* Fill several structs from one entry: tables[i] (may be NULL) describes the zeroed struct into[i].
+ * Defaults first, then each setting goes into every table that knows its name, checked for type and
+ * range.  What no table knows is an error with the nearest name that one does; all messages begin
+ * with the entry's `where`. */
+int pare_entry_apply(const struct pare_entry *e, const struct pare_opt *const *tables,
+                     void *const *into, int n_tables, struct pare_arena *a, struct pare_err *err);
 
 #endif

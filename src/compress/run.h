@@ -26,7 +26,7 @@ struct pare_goal {
 
 /* The settings that every pruner knows. */
 struct pare_run_settings {
-    const char *mode; /* normal, global, balance */
+    const char *mode; /* default, normal, global, balance */
     struct pare_ints balance_gran;
     const char *base; /* of pruners with PARE_OVER */
 };
@@ -80,8 +80,41 @@ struct pare_run {
     const struct pare_data *data; /* to train with, or NULL */
     int64_t batch;
     bool started, in_step;
-    struct pare_tensor *kept; /* by pare_run_remember */
-    int n_kept;
+    bool final;               /* masks are multiplied into the weights, see pare_run_opts */
+    struct pare_tensor *kept; /* by pare_run_remember: parameters, then statistics */
 };
+
+/* Whose turn it is: what pruner `who` asks for is its own, and its scratch is emptied after. */
+struct pare_turn {
+    int who;
+    struct pare_mark mark;
+};
+struct pare_turn pare_turn_begin(struct pare_run *r, int who);
+void pare_turn_end(struct pare_run *r, struct pare_turn t);
+
+/* Index of the pruner that ranks: the base, where there is one. */
+int pare_run_ranker(const struct pare_run *r);
+
+/* The model gets weight * mask again (masks.c). */
+int pare_run_put(struct pare_run *r, struct pare_err *err);
+
+/* Follow a trainer, see pare_run_follow (follow.c).  data and batch are for statistics. */
+int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct pare_data *data,
+                    int64_t batch, struct pare_err *err);
+
+/* Call what the pruners have for this moment (run.c). */
+int pare_run_on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err);
+int pare_run_on_step(struct pare_run *r, int64_t step, struct pare_err *err);
+int pare_run_before_step(struct pare_run *r, struct pare_err *err);
+int pare_run_loss(struct pare_run *r, double *loss, struct pare_err *err);
+
+/* What checkpoints keep of a run (resume.c). */
+int pare_run_save(void *run, struct pare_checkpoint *k, struct pare_err *err);
+int pare_run_load(void *run, const struct pare_checkpoint *k, struct pare_err *err);
+
+/* The values that collectors see, two of each layer; none when there is no collector.  Then hand
+ * those of a plan to them (collect.c). */
+int pare_run_watched(struct pare_run *r, struct pare_strs *names, struct pare_err *err);
+int pare_run_collect(struct pare_run *r, const struct pare_plan *p, struct pare_err *err);
 
 #endif

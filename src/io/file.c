@@ -27,31 +27,52 @@ static int read_all(int fd, char *p, size_t len, struct pare_err *err)
     return 0;
 }
 
+/* A regular file of a size that is handled; the caller closes fd unless it is -1. */
+static int open_file(const char *path, int *fd, size_t *len, struct pare_err *err)
+{
+    struct stat st;
+
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
+    if (fstat(*fd, &st) || !S_ISREG(st.st_mode))
+        return pare_fail(err, PARE_EIO, "not a regular file");
+    if ((uintmax_t)st.st_size > PARE_IO_QUOTA)
+        return pare_fail(err, PARE_ELIMIT, "the file has %jd bytes, at most %zu are handled",
+                         (intmax_t)st.st_size, PARE_IO_QUOTA);
+    *len = (size_t)st.st_size;
+    return 0;
+}
+
 int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
                    struct pare_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
-    struct stat st;
+    int fd, rc = open_file(path, &fd, len, err);
     char *p;
 
-    if (fd < 0)
-        return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-        rc = pare_fail(err, PARE_EIO, "not a regular file");
+    if (rc)
         goto out;
-    }
-    if ((uintmax_t)st.st_size > PARE_IO_QUOTA) {
-        rc = pare_fail(err, PARE_ELIMIT, "the file has %jd bytes, at most %zu are handled",
-                       (intmax_t)st.st_size, PARE_IO_QUOTA);
-        goto out;
-    }
-    *len = (size_t)st.st_size;
     p = pare_alloc_raw(a, *len, 1);
     *data = p;
     rc = p ? read_all(fd, p, *len, err)
            : pare_fail(err, PARE_ENOMEM, "no memory for a file of %zu bytes", *len);
 out:
-    close(fd);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+int pare_file_look(const char *path, void *head, size_t room, struct pare_file_facts *f,
+                   struct pare_err *err)
+{
+    int fd, rc = open_file(path, &fd, &f->size, err);
+
+    if (!rc) {
+        f->head = f->size < room ? f->size : room;
+        rc = read_all(fd, head, f->head, err);
+    }
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
 
@@ -73,8 +94,12 @@ static int write_all(int fd, const char *p, size_t len, struct pare_err *err)
 
 int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
 {
-    int fd = open(tmp, O_WRONLY | O_CLOEXEC), rc = 0;
+    int fd, rc = 0;
+    struct stat st;
 
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* a device would be replaced by a file */
+        return pare_fail(err, PARE_EIO, "is there already and is not a regular file");
+    fd = open(tmp, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
     if (fsync(fd) && errno != EINVAL && errno != EROFS)

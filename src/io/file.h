@@ -10,6 +10,14 @@
 int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
                    struct pare_err *err);
 
+/* How a file begins, to tell what it is: up to `room` bytes of it. */
+struct pare_file_facts {
+    size_t size; /* of the file */
+    size_t head; /* bytes put in `head` */
+};
+int pare_file_look(const char *path, void *head, size_t room, struct pare_file_facts *f,
+                   struct pare_err *err);
+
 /* A file that appears under its name only when all of it is there: written beside it, synced,
  * renamed. */
 int pare_file_write(const char *path, const void *data, size_t len, struct pare_err *err);

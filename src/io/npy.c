@@ -280,8 +280,8 @@ static size_t write_header(const struct pare_tensor *t, const char *type, char *
     return end;
 }
 
-int pare_npy_pack(struct pare_arena *a, const struct pare_tensor *t, const void **bytes,
-                  size_t *len, struct pare_err *err)
+int pare_npy_parts(struct pare_arena *a, const struct pare_tensor *t, struct pare_bytes part[2],
+                   struct pare_err *err)
 {
     struct pare_tensor f = *t;
     size_t i = 0, size, head;
@@ -295,29 +295,46 @@ int pare_npy_pack(struct pare_arena *a, const struct pare_tensor *t, const void 
                          pare_dtype_name(t->dtype));
     PARE_TRY(pare_tensor_size(&f, NULL, &size, err));
     head = write_header(t, types[i].descr, buf, sizeof(buf));
-    p = size > SIZE_MAX - head ? NULL : pare_alloc_raw(a, head + size, 1);
+    p = pare_alloc_raw(a, head, 1);
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an array of %zu bytes", size);
+        return pare_fail(err, PARE_ENOMEM, "no memory for an array");
     memcpy(p, buf, head);
-    if (t->dtype == PARE_BF16)
-        PARE_TRY(pare_convert(f.dtype, p + head, t->dtype, t->data, pare_numel(t), err));
-    else if (size)
-        memcpy(p + head, t->data, size);
+    if (t->dtype == PARE_BF16) {
+        PARE_TRY(pare_tensor_alloc(a, &f, err));
+        PARE_TRY(pare_convert(f.dtype, f.data, t->dtype, t->data, pare_numel(t), err));
+    }
+    part[0] = (struct pare_bytes){ p, head };
+    part[1] = (struct pare_bytes){ f.data, size };
+    return 0;
+}
+
+int pare_npy_pack(struct pare_arena *a, const struct pare_tensor *t, const void **bytes,
+                  size_t *len, struct pare_err *err)
+{
+    struct pare_bytes part[2];
+    char *p;
+
+    PARE_TRY(pare_npy_parts(a, t, part, err));
+    *len = part[0].len + part[1].len;
+    p = *len < part[0].len ? NULL : pare_alloc_raw(a, *len, 1);
+    if (!p)
+        return pare_fail(err, PARE_ENOMEM, "no memory for an array of %zu bytes", part[1].len);
+    memcpy(p, part[0].data, part[0].len);
+    if (part[1].len)
+        memcpy(p + part[0].len, part[1].data, part[1].len);
     *bytes = p;
-    *len = head + size;
     return 0;
 }
 
 int pare_npy_write(const char *path, const struct pare_tensor *t, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
-    const void *bytes;
-    size_t len;
-    int rc = a ? pare_npy_pack(a, t, &bytes, &len, err)
+    struct pare_bytes part[2];
+    int rc = a ? pare_npy_parts(a, t, part, err)
                : pare_fail(err, PARE_ENOMEM, "no memory for an array");
 
     if (!rc)
-        rc = pare_file_write(path, bytes, len, err);
+        rc = pare_file_write_parts(path, part, 2, err);
     pare_arena_free(a);
     return pare_at(err, rc, "%s", path);
 }

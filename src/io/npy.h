@@ -2,7 +2,7 @@
 #ifndef PARE_IO_NPY_H
 #define PARE_IO_NPY_H
 
-#include <pare/pare.h>
+#include "file.h"
 
 /* Read the bytes of a .npy file, format 1 to 3.  Arrays in Fortran order are turned into
  * row-major ones; other byte orders and other types than numbers and booleans are refused.
@@ -13,6 +13,10 @@ int pare_npy_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
 /* The bytes of a .npy file.  numpy has no bfloat16: it is written as float32. */
 int pare_npy_pack(struct pare_arena *a, const struct pare_tensor *t, const void **bytes,
                   size_t *len, struct pare_err *err);
+
+/* The same as header and elements; the latter are t's own unless they had to be converted. */
+int pare_npy_parts(struct pare_arena *a, const struct pare_tensor *t, struct pare_bytes part[2],
+                   struct pare_err *err);
 
 int pare_npy_read(struct pare_arena *a, const char *path, struct pare_tensor *t,
                   struct pare_err *err);

@@ -2,12 +2,14 @@
 #include "npz.h"
 
 #include <string.h>
-#include <unistd.h>
+
 #include <zip.h>
 
 #include "file.h"
 #include "npy.h"
+#include "zip_store.h"
 #include "../base/arena.h"
+#include "../base/map.h"
 
 #define MAX_ENTRIES 65536
 
@@ -117,62 +119,34 @@ int pare_npz_read(struct pare_arena *a, const char *path, struct pare_named **li
 
 /* ---- writing ------------------------------------------------------------------ */
 
-static int add_entry(struct pare_arena *a, zip_t *z, const struct pare_named *e,
-                     struct pare_err *err)
+static int fill(struct pare_arena *a, const struct pare_named *list, int n,
+                struct pare_zip_entry *entry, struct pare_err *err)
 {
-    const char *name = pare_sprintf(a, "%s.npy", e->name);
-    const void *bytes;
-    zip_source_t *src;
-    zip_int64_t i;
-    size_t len;
+    struct pare_map names = { 0 };
 
-    if (!name)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
-    PARE_TRY(pare_npy_pack(a, &e->t, &bytes, &len, err));
-    src = zip_source_buffer(z, bytes, len, 0);
-    i = src ? zip_file_add(z, name, src, ZIP_FL_ENC_UTF_8) : -1;
-    if (i < 0) {
-        zip_source_free(src);
-        return pare_fail(err, PARE_EIO, "cannot add '%s': %s", name, zip_strerror(z));
+    for (int i = 0; i < n; i++) {
+        if (pare_map_get(&names, list[i].name))
+            return pare_fail(err, PARE_ECONFIG, "two arrays are named '%s'", list[i].name);
+        PARE_TRY(pare_map_set(&names, a, list[i].name, entry, err));
+        entry[i].name = pare_sprintf(a, "%s.npy", list[i].name);
+        if (!entry[i].name)
+            return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        PARE_TRY(pare_at(err, pare_npy_parts(a, &list[i].t, entry[i].part, err), "array '%s'",
+                         list[i].name));
     }
-    /* 1980, the first year a zip file knows: the time of writing is nobody's business. */
-    if (zip_set_file_compression(z, (zip_uint64_t)i, ZIP_CM_STORE, 0) ||
-        zip_file_set_dostime(z, (zip_uint64_t)i, 0, 0x21, 0))
-        return pare_fail(err, PARE_EIO, "cannot add '%s': %s", name, zip_strerror(z));
     return 0;
-}
-
-static int write_entries(struct pare_arena *a, const char *path, const struct pare_named *list,
-                         int n, struct pare_err *err)
-{
-    int code = 0, rc = 0;
-    zip_t *z = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
-
-    if (!z)
-        return open_failed(code, err);
-    for (int i = 0; i < n && !rc; i++)
-        rc = add_entry(a, z, &list[i], err);
-    if (rc) {
-        zip_discard(z);
-    } else if (zip_close(z)) {
-        rc = pare_fail(err, PARE_EIO, "cannot write: %s", zip_strerror(z));
-        zip_discard(z);
-    }
-    return rc;
 }
 
 int pare_npz_write(const char *path, const struct pare_named *list, int n, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
-    const char *tmp = a ? pare_sprintf(a, "%s.%ld.tmp", path, (long)getpid()) : NULL;
-    int rc = tmp ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for an array");
+    struct pare_zip_entry *entry = a ? pare_alloc(a, (size_t)n, sizeof(*entry)) : NULL;
+    int rc = entry ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for %d arrays", n);
 
     if (!rc)
-        rc = write_entries(a, tmp, list, n, err);
+        rc = fill(a, list, n, entry, err);
     if (!rc)
-        rc = pare_file_commit(tmp, path, err);
-    if (rc && tmp)
-        unlink(tmp);
+        rc = pare_zip_store(path, entry, n, err);
     pare_arena_free(a);
     return pare_at(err, rc, "%s", path);
 }

@@ -1,0 +1,509 @@
+/* pth.c - read PyTorch's files.
+ *
+ * First the pickle, which tells of storages and how far tensors reach into each; then the storages,
+ * no further than that; then the tensors' names, as views where they are row-major.
+ */
+#include "pth.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <zip.h>
+
+#include "../base/arena.h"
+#include "../base/map.h"
+#include "../tensor/tensor.h"
+#include "file.h"
+#include "pickle.h"
+
+#define MAX_DEPTH 32
+#define MAX_VISITS (1 << 18)
+#define MAX_NAME 1024
+/* What a file may grow to beyond its own size, by compression or by strides of 0. */
+#define MAX_GROWTH ((size_t)1 << 31)
+
+struct reader {
+    struct pare_arena *arena, *scratch; /* what stays, what goes when all is read */
+    zip_t *z;
+    const char *root; /* the archive's folder, with its slash */
+    size_t file, stored, grown,
+        kept;      /* bytes: the file's, read as they are, unpacked, of storages */
+    size_t copied; /* bytes of tensors that are no views */
+    struct pare_pickle pickle;
+    struct pare_map names;
+    char name[MAX_NAME];
+    int visits, cap, none_cap;
+    struct pare_pth *out;
+};
+
+/* ---- the archive ------------------------------------------------------------------ */
+
+static int no_memory(size_t bytes, struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for %zu bytes", bytes);
+}
+
+/* The folder of data.pkl; the sentence for archives that are something else. */
+static int find_root(struct reader *r, struct pare_err *err)
+{
+    zip_int64_t n = zip_get_num_entries(r->z, 0);
+
+    for (zip_int64_t i = 0; i < n; i++) {
+        const char *name = zip_get_name(r->z, (zip_uint64_t)i, 0);
+        const char *slash = name ? strchr(name, '/') : NULL;
+
+        if (!slash)
+            continue;
+        if (!strcmp(slash, "/constants.pkl") || !strncmp(slash, "/code/", 6))
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "a TorchScript archive; save the state_dict() of the module instead");
+        if (r->root || strcmp(slash, "/data.pkl") != 0)
+            continue;
+        r->root = pare_strndup(r->scratch, name, (size_t)(slash - name) + 1);
+        if (!r->root)
+            return no_memory(strlen(name), err);
+    }
+    if (!r->root)
+        return pare_fail(err, PARE_EFORMAT, "a zip file without data.pkl, so not from torch.save");
+    return 0;
+}
+
+/* Size and place of an entry, checked against the file. */
+static int find_entry(struct reader *r, const char *name, zip_stat_t *st, bool *packed,
+                      struct pare_err *err)
+{
+    const zip_uint64_t need = ZIP_STAT_INDEX | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
+                              ZIP_STAT_COMP_METHOD;
+    const char *full = pare_sprintf(r->scratch, "%s%s", r->root, name);
+    zip_int64_t i;
+
+    if (!full)
+        return no_memory(strlen(name), err);
+    i = zip_name_locate(r->z, full, 0);
+    if (i < 0)
+        return pare_fail(err, PARE_EFORMAT, "the entry %s is missing", name);
+    zip_stat_init(st);
+    if (zip_stat_index(r->z, (zip_uint64_t)i, 0, st) || (st->valid & need) != need)
+        return pare_fail(err, PARE_EFORMAT, "the entry %s cannot be read", name);
+    *packed = st->comp_method != ZIP_CM_STORE;
+    if (!*packed && (st->size != st->comp_size || st->size > r->file))
+        return pare_fail(err, PARE_EFORMAT, "the entry %s says %llu bytes in a file of %zu", name,
+                         (unsigned long long)st->size, r->file);
+    return 0;
+}
+
+/* The first `len` bytes of an entry; when that is all of it, its check sum is looked at too. */
+static int read_entry(struct reader *r, const zip_stat_t *st, void *to, size_t len,
+                      struct pare_err *err)
+{
+    zip_file_t *f = zip_fopen_index(r->z, st->index, 0);
+    zip_uint64_t at = 0;
+    char more;
+    int rc = 0;
+
+    if (!f)
+        return pare_fail(err, PARE_EFORMAT, "%s", zip_strerror(r->z));
+    while (!rc && at < len) {
+        zip_int64_t n = zip_fread(f, (char *)to + at, len - at);
+
+        if (n <= 0)
+            rc = pare_fail(err, PARE_EFORMAT, "%s",
+                           n < 0 ? zip_file_strerror(f) : "shorter than the file says");
+        else
+            at += (zip_uint64_t)n;
+    }
+    if (!rc && len == st->size && zip_fread(f, &more, 1) != 0)
+        rc = pare_fail(err, PARE_EFORMAT, "longer than the file says, or its check sum is wrong");
+    zip_fclose(f);
+    return rc;
+}
+
+static int read_pickle(struct reader *r, struct pare_err *err)
+{
+    zip_stat_t st;
+    bool packed;
+    void *p;
+
+    PARE_TRY(find_entry(r, "data.pkl", &st, &packed, err));
+    if (st.size > PARE_PICKLE_MAX)
+        return pare_fail(err, PARE_ELIMIT, "data.pkl has %llu bytes, at most %zu are handled",
+                         (unsigned long long)st.size, PARE_PICKLE_MAX);
+    p = pare_alloc_raw(r->scratch, (size_t)st.size, 1);
+    if (!p)
+        return no_memory((size_t)st.size, err);
+    PARE_TRY(pare_at(err, read_entry(r, &st, p, (size_t)st.size, err), "data.pkl"));
+    return pare_pickle_parse(r->scratch, p, (size_t)st.size, &r->pickle, err);
+}
+
+/* Files from 2022 on say in which order their bytes are. */
+static int check_order(struct reader *r, struct pare_err *err)
+{
+    char order[7] = "";
+    struct pare_err none;
+    zip_stat_t st;
+    bool packed;
+    int rc = find_entry(r, "byteorder", &st, &packed, &none);
+
+    if (rc)
+        return rc == PARE_ENOMEM ? no_memory(sizeof(order), err) : 0;
+    if (st.size >= sizeof(order) || read_entry(r, &st, order, (size_t)st.size, &none) ||
+        strcmp(order, "little") != 0)
+        return pare_fail(err, PARE_EUNSUPPORTED, "the byte order is not 'little'");
+    return 0;
+}
+
+/* ---- storages --------------------------------------------------------------------- */
+
+static int check_bools(const unsigned char *p, size_t n, struct pare_err *err)
+{
+    unsigned char any = 0;
+
+    for (size_t i = 0; i < n; i++)
+        any |= p[i];
+    if (any > 1)
+        return pare_fail(err, PARE_EFORMAT, "a bool is neither 0 nor 1");
+    return 0;
+}
+
+/* The whole file's entries have their own bytes, so together they are no longer than it; those that
+ * are compressed have a limit of their own. */
+static int count_bytes(struct reader *r, bool packed, size_t bytes, struct pare_err *err)
+{
+    size_t *sum = packed ? &r->grown : &r->stored, limit = packed ? MAX_GROWTH : r->file;
+
+    if (bytes > limit - *sum)
+        return pare_fail(err, PARE_ELIMIT, "more than %zu bytes %s", limit,
+                         packed ? "when unpacked, which is the limit"
+                                : "are asked for, and the file has no more");
+    *sum += bytes;
+    r->kept += bytes;
+    return 0;
+}
+
+static int read_storage(struct reader *r, struct pare_storage *s, struct pare_err *err)
+{
+    size_t size = pare_dtype_size(s->dtype), bytes = (size_t)s->reach * size;
+    const char *name = pare_sprintf(r->scratch, "data/%s", s->key);
+    zip_stat_t st;
+    bool packed;
+
+    if (!name)
+        return no_memory(1, err);
+    PARE_TRY(find_entry(r, name, &st, &packed, err));
+    if ((uint64_t)s->numel > SIZE_MAX / size || st.size != (uint64_t)s->numel * size)
+        return pare_fail(err, PARE_EFORMAT, "%llu bytes, where %lld elements of %zu are told",
+                         (unsigned long long)st.size, (long long)s->numel, size);
+    PARE_TRY(count_bytes(r, packed, bytes, err));
+    s->data = pare_alloc_raw(r->arena, bytes, 1);
+    if (!s->data)
+        return no_memory(bytes, err);
+    PARE_TRY(read_entry(r, &st, s->data, bytes, err));
+    return s->dtype == PARE_BOOL ? check_bools(s->data, bytes, err) : 0;
+}
+
+/* ---- tensors ---------------------------------------------------------------------- */
+
+/* Dimensions of more than one element, neighbours merged where they are one behind the other:
+ * a row-major tensor becomes a single dimension of stride 1. */
+static struct pare_strided merge(const struct pare_strided *s)
+{
+    struct pare_strided m = { .storage = s->storage, .offset = s->offset };
+
+    for (int i = 0; i < s->rank; i++) {
+        if (s->dim[i] == 1)
+            continue;
+        if (m.rank && m.stride[m.rank - 1] == s->stride[i] * s->dim[i]) {
+            m.dim[m.rank - 1] *= s->dim[i];
+            m.stride[m.rank - 1] = s->stride[i];
+            continue;
+        }
+        m.dim[m.rank] = s->dim[i];
+        m.stride[m.rank++] = s->stride[i];
+    }
+    return m;
+}
+
+/* n elements that lie `step` bytes apart. */
+static void copy_row(char *to, const char *from, int64_t n, size_t step, size_t size)
+{
+    if (step == size) {
+        memcpy(to, from, (size_t)n * size);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++, to += size, from += step)
+        switch (size) {
+        case 1: *to = *from; break;
+        case 2: memcpy(to, from, 2); break;
+        case 4: memcpy(to, from, 4); break;
+        default: memcpy(to, from, 8); break;
+        }
+}
+
+static void gather(char *to, const struct pare_strided *m, size_t size)
+{
+    int64_t at[PARE_MAX_RANK] = { 0 }, row = m->dim[m->rank - 1], from = m->offset;
+    const char *data = m->storage->data;
+    int k;
+
+    do {
+        copy_row(to, data + (size_t)from * size, row, (size_t)m->stride[m->rank - 1] * size, size);
+        to += (size_t)row * size;
+        for (k = m->rank - 2; k >= 0; k--) { /* count up, the last digit first */
+            from += m->stride[k];
+            if (++at[k] < m->dim[k])
+                break;
+            from -= m->stride[k] * m->dim[k];
+            at[k] = 0;
+        }
+    } while (k >= 0);
+}
+
+static int make_tensor(struct reader *r, const struct pare_strided *s, struct pare_tensor *t,
+                       struct pare_err *err)
+{
+    size_t size = pare_dtype_size(s->storage->dtype), bytes, limit = r->kept + MAX_GROWTH;
+    struct pare_strided m;
+    int64_t numel;
+
+    *t = (struct pare_tensor){ .dtype = s->storage->dtype, .rank = s->rank };
+    memcpy(t->dim, s->dim, sizeof(t->dim));
+    PARE_TRY(pare_tensor_size(t, &numel, &bytes, err));
+    if (!numel)
+        return pare_tensor_alloc(r->arena, t, err);
+    m = merge(s);
+    if (!m.rank || (m.rank == 1 && m.stride[0] == 1)) {
+        t->data = (char *)s->storage->data + (size_t)s->offset * size;
+        return 0;
+    }
+    if (bytes > limit - r->copied)
+        return pare_fail(err, PARE_ELIMIT,
+                         "the tensors have more than %zu bytes when their strides are resolved, "
+                         "which is the limit",
+                         limit);
+    r->copied += bytes;
+    PARE_TRY(pare_tensor_alloc(r->arena, t, err));
+    gather(t->data, &m, size);
+    return 0;
+}
+
+/* ---- names ------------------------------------------------------------------------ */
+
+static int add_tensor(struct reader *r, const char *name, const struct pare_strided *s,
+                      struct pare_err *err)
+{
+    struct pare_pth *p = r->out;
+    struct pare_named *e;
+
+    if (pare_map_get(&r->names, name))
+        return pare_fail(err, PARE_EFORMAT, "two tensors are named '%.128s'", name);
+    p->tensor = pare_grow(r->arena, p->tensor, p->n_tensors, &r->cap, sizeof(*e));
+    if (!p->tensor)
+        return no_memory(sizeof(*e), err);
+    e = &p->tensor[p->n_tensors++];
+    e->name = pare_strdup(r->arena, name);
+    if (!e->name)
+        return no_memory(strlen(name), err);
+    PARE_TRY(pare_map_set(&r->names, r->scratch, e->name, p, err));
+    return pare_at(err, make_tensor(r, s, &e->t, err), "tensor '%.128s'", name);
+}
+
+static int add_none(struct reader *r, const char *name, struct pare_err *err)
+{
+    struct pare_pth *p = r->out;
+
+    p->none = pare_grow(r->arena, p->none, p->n_none, &r->none_cap, sizeof(*p->none));
+    if (!p->none)
+        return no_memory(sizeof(*p->none), err);
+    p->none[p->n_none] = pare_strdup(r->arena, name);
+    return p->none[p->n_none++] ? 0 : no_memory(strlen(name), err);
+}
+
+/* ".key" behind the first `len` bytes of the name. */
+static int extend(struct reader *r, size_t *len, const struct pare_pickled *key, int i,
+                  struct pare_err *err)
+{
+    const char *dot = *len ? "." : "";
+    size_t room = sizeof(r->name) - *len;
+    int n = -1;
+
+    if (key && key->kind != PARE_PICKLED_TEXT && key->kind != PARE_PICKLED_INT)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "a dict has a key that is neither a text nor a number");
+    if (!key || key->kind == PARE_PICKLED_INT)
+        n = snprintf(r->name + *len, room, "%s%lld", dot, key ? (long long)key->i : i);
+    else if (key->text.len < room && (!key->text.len || !memchr(key->text.s, 0, key->text.len)))
+        n = snprintf(r->name + *len, room, "%s%.*s", dot, (int)key->text.len, key->text.s);
+    if (n < 0 || (size_t)n >= room)
+        return pare_fail(err, PARE_ELIMIT, "a name has more than %zu bytes, or a zero in it",
+                         sizeof(r->name) - 1);
+    *len += (size_t)n;
+    return 0;
+}
+
+/* All tensors in v, whose name is the first `len` bytes.  What contains itself ends at the depth,
+ * what is shared again and again at the number of visits. */
+static int walk(struct reader *r, size_t len, const struct pare_pickled *v, int depth,
+                struct pare_err *err)
+{
+    const bool dict = v->kind == PARE_PICKLED_DICT;
+
+    if (v->kind == PARE_PICKLED_TENSOR)
+        return add_tensor(r, depth ? r->name : "tensor", v->tensor, err);
+    if (v->kind == PARE_PICKLED_NONE)
+        return add_none(r, r->name, err);
+    if (!dict && v->kind != PARE_PICKLED_LIST && v->kind != PARE_PICKLED_TUPLE)
+        return 0;
+    if (depth == MAX_DEPTH)
+        return pare_fail(err, PARE_ELIMIT, "dicts and lists are nested deeper than %d", MAX_DEPTH);
+    for (int i = 0; i < v->items->n; i += 1 + dict) {
+        const struct pare_pickled *e = &v->items->item[i];
+        size_t sub = len;
+
+        if (++r->visits > MAX_VISITS)
+            return pare_fail(err, PARE_ELIMIT, "more than %d names, which is the limit",
+                             MAX_VISITS);
+        PARE_TRY(extend(r, &sub, dict ? e : NULL, i, err));
+        PARE_TRY(walk(r, sub, e + dict, depth + 1, err));
+    }
+    return 0;
+}
+
+/* Where the state is: the whole, or what a training script put beside its own things. */
+static const struct pare_pickled *find_state(const struct pare_pickled *root)
+{
+    static const char *const keys[] = { "state_dict", "model_state_dict" };
+
+    for (int i = 0; root->kind == PARE_PICKLED_DICT && i < root->items->n; i += 2) {
+        const struct pare_pickled *k = &root->items->item[i];
+
+        for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++)
+            if (k->kind == PARE_PICKLED_TEXT && k->text.len == strlen(keys[j]) &&
+                !memcmp(k->text.s, keys[j], k->text.len) && k[1].kind == PARE_PICKLED_DICT)
+                return k + 1;
+    }
+    return root;
+}
+
+/* ---- files ------------------------------------------------------------------------ */
+
+static int read_all(struct reader *r, struct pare_err *err)
+{
+    const struct pare_pickled *root = &r->pickle.root;
+
+    PARE_TRY(find_root(r, err));
+    PARE_TRY(check_order(r, err));
+    PARE_TRY(read_pickle(r, err));
+    if (root->kind != PARE_PICKLED_DICT && root->kind != PARE_PICKLED_LIST &&
+        root->kind != PARE_PICKLED_TUPLE && root->kind != PARE_PICKLED_TENSOR)
+        return pare_fail(err, PARE_EFORMAT, "the file has no tensors");
+    for (int i = 0; i < r->pickle.n_storages; i++) {
+        struct pare_storage *s = r->pickle.storage[i];
+
+        if (s->reach)
+            PARE_TRY(pare_at(err, read_storage(r, s, err), "storage '%s'", s->key));
+    }
+    return walk(r, 0, find_state(root), 0, err);
+}
+
+static int read_zip(struct pare_arena *a, zip_t *z, size_t len, struct pare_pth *p,
+                    struct pare_err *err)
+{
+    struct reader r = { .arena = a, .z = z, .file = len, .out = p };
+    int rc;
+
+    memset(p, 0, sizeof(*p));
+    r.scratch = pare_arena_new(1 << 16);
+    rc = r.scratch ? read_all(&r, err) : no_memory(1 << 16, err);
+    pare_arena_free(r.scratch);
+    return rc;
+}
+
+/* Files from before 2020 are a row of pickles, the first of which is this number. */
+static int check_magic(const void *head, size_t len, struct pare_err *err)
+{
+    static const unsigned char old[] = { 0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
+                                         0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19 };
+
+    if (len >= sizeof(old) && !memcmp(head, old, sizeof(old)))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the format of PyTorch before 1.6; load it with torch.load and save it "
+                         "again with a newer torch.save");
+    if (len < 4 || memcmp(head, "PK", 2) != 0)
+        return pare_fail(err, PARE_EFORMAT, "not a file of torch.save: it is no zip archive");
+    return 0;
+}
+
+static int zip_failed(zip_error_t *e, struct pare_err *err)
+{
+    int rc = pare_fail(err, PARE_EFORMAT, "cannot open the zip archive: %s", zip_error_strerror(e));
+
+    zip_error_fini(e);
+    return rc;
+}
+
+int pare_pth_parse(struct pare_arena *a, const void *bytes, size_t len, struct pare_pth *p,
+                   struct pare_err *err)
+{
+    zip_source_t *src;
+    zip_error_t why;
+    zip_t *z;
+    int rc;
+
+    PARE_TRY(check_magic(bytes, len, err));
+    zip_error_init(&why);
+    src = zip_source_buffer_create(bytes, len, 0, &why);
+    if (!src)
+        return zip_failed(&why, err);
+    z = zip_open_from_source(src, ZIP_RDONLY, &why);
+    if (!z) {
+        zip_source_free(src);
+        return zip_failed(&why, err);
+    }
+    zip_error_fini(&why);
+    rc = read_zip(a, z, len, p, err);
+    zip_discard(z);
+    return rc;
+}
+
+int pare_pth_read(struct pare_arena *a, const char *path, struct pare_pth *p, struct pare_err *err)
+{
+    unsigned char head[16];
+    struct pare_file_facts f;
+    zip_t *z = NULL;
+    int code = 0, rc;
+
+    memset(p, 0, sizeof(*p));
+    rc = pare_file_look(path, head, sizeof(head), &f, err);
+    if (!rc)
+        rc = check_magic(head, f.head, err);
+    if (!rc) {
+        z = zip_open(path, ZIP_RDONLY, &code);
+        if (!z) {
+            zip_error_t why;
+
+            zip_error_init_with_code(&why, code);
+            rc = zip_failed(&why, err);
+        }
+    }
+    if (!rc)
+        rc = read_zip(a, z, f.size, p, err);
+    if (z)
+        zip_discard(z);
+    return pare_at(err, rc, "%s", path);
+}
+
+bool pare_pth_looks(const char *path)
+{
+    zip_t *z = zip_open(path, ZIP_RDONLY, NULL);
+    bool found = false;
+
+    for (zip_int64_t i = 0; z && !found && i < zip_get_num_entries(z, 0); i++) {
+        const char *name = zip_get_name(z, (zip_uint64_t)i, 0), *slash;
+
+        slash = name ? strchr(name, '/') : NULL;
+        found = slash && (!strcmp(slash, "/data.pkl") || !strcmp(slash, "/constants.pkl"));
+    }
+    if (z)
+        zip_discard(z);
+    return found;
+}

@@ -1,0 +1,227 @@
+/* zip_store.c - write a zip archive whose entries are stored as they are, aligned.
+ *
+ * The archive is header and bytes of each entry, then a directory with a header for each, then where
+ * the directory is.  Sizes and places from 4 GB on go into a further field of the header, for which
+ * the usual field says 2^32 - 1.
+ */
+#include "zip_store.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "../base/arena.h"
+
+#define ALIGN 64
+#define FULL UINT32_MAX /* see the further field */
+#define TEXT_UTF8 0x0800
+#define DATE_1980 0x21 /* the first day a zip archive knows */
+
+struct place {
+    uint64_t at; /* of the header */
+    size_t len;
+    uint32_t crc;
+};
+
+struct writer {
+    struct pare_arena *arena;
+    const struct pare_zip_entry *entry;
+    int n;
+    struct place *place;
+    struct pare_bytes *part;
+    int n_parts;
+    uint64_t at; /* where the next part goes */
+    unsigned char *p;
+};
+
+/* n bytes, the low one first. */
+static void put(struct writer *w, uint64_t v, int n)
+{
+    for (; n; n--, v >>= 8)
+        *w->p++ = (unsigned char)v;
+}
+
+static uint64_t small(uint64_t v)
+{
+    return v < FULL ? v : FULL;
+}
+
+static void add_part(struct writer *w, const void *data, size_t len)
+{
+    w->part[w->n_parts++] = (struct pare_bytes){ data, len };
+    w->at += len;
+}
+
+/* What the header of an entry and its line in the directory have in common. */
+static void put_common(struct writer *w, int i, size_t extra)
+{
+    const struct pare_zip_entry *e = &w->entry[i];
+
+    put(w, w->place[i].len >= FULL || w->place[i].at >= FULL ? 45 : 20,
+        2); /* version that can read it */
+    put(w, TEXT_UTF8, 2);
+    put(w, 0, 2); /* stored */
+    put(w, 0, 2);
+    put(w, DATE_1980, 2);
+    put(w, w->place[i].crc, 4);
+    put(w, small(w->place[i].len), 4);
+    put(w, small(w->place[i].len), 4);
+    put(w, strlen(e->name), 2);
+    put(w, extra, 2);
+}
+
+/* The header, and as many bytes of an unnamed field as bring the data to its place. */
+static int add_entry(struct writer *w, int i, struct pare_err *err)
+{
+    const struct pare_zip_entry *e = &w->entry[i];
+    size_t name = strlen(e->name), big = w->place[i].len >= FULL ? 20 : 0,
+           len = 30 + name + big + 4, pad;
+    unsigned char *head;
+
+    if (name > UINT16_MAX)
+        return pare_fail(err, PARE_ELIMIT, "a name has %zu bytes, at most %d fit", name,
+                         UINT16_MAX);
+    pad = (size_t)(-(w->at + len)) % ALIGN;
+    w->p = head = pare_alloc(w->arena, len + pad, 1);
+    if (!head)
+        return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+    w->place[i].at = w->at;
+    put(w, 0x04034b50, 4);
+    put_common(w, i, big + 4 + pad);
+    memcpy(w->p, e->name, name);
+    w->p += name;
+    if (big) {
+        put(w, 1, 2);
+        put(w, 16, 2);
+        put(w, w->place[i].len, 8);
+        put(w, w->place[i].len, 8);
+    }
+    put(w, 0x4246, 2); /* PyTorch's own mark for it */
+    put(w, pad, 2);
+    add_part(w, head, len + pad);
+    for (int k = 0; k < 2; k++)
+        add_part(w, e->part[k].data, e->part[k].len);
+    return 0;
+}
+
+static void put_line(struct writer *w, int i)
+{
+    const struct pare_zip_entry *e = &w->entry[i];
+    const uint64_t at = w->place[i].at;
+    size_t name = strlen(e->name),
+           extra = (w->place[i].len >= FULL ? 16u : 0u) + (at >= FULL ? 8u : 0u);
+
+    put(w, 0x02014b50, 4);
+    put(w, 45, 2);
+    put_common(w, i, extra ? extra + 4 : 0);
+    put(w, 0, 10); /* no comment, first disk, no attributes */
+    put(w, small(at), 4);
+    memcpy(w->p, e->name, name);
+    w->p += name;
+    if (!extra)
+        return;
+    put(w, 1, 2);
+    put(w, extra, 2);
+    if (w->place[i].len >= FULL) {
+        put(w, w->place[i].len, 8);
+        put(w, w->place[i].len, 8);
+    }
+    if (at >= FULL)
+        put(w, at, 8);
+}
+
+/* Always with the long form of the last record, as PyTorch has it. */
+static void put_end(struct writer *w, uint64_t at, uint64_t len)
+{
+    uint64_t n = (uint64_t)w->n, few = n < UINT16_MAX ? n : UINT16_MAX;
+
+    put(w, 0x06064b50, 4);
+    put(w, 44, 8);
+    put(w, 45, 2);
+    put(w, 45, 2);
+    put(w, 0, 8);
+    put(w, n, 8);
+    put(w, n, 8);
+    put(w, len, 8);
+    put(w, at, 8);
+    put(w, 0x07064b50, 4);
+    put(w, 0, 4);
+    put(w, at + len, 8);
+    put(w, 1, 4);
+    put(w, 0x06054b50, 4);
+    put(w, 0, 4);
+    put(w, few, 2);
+    put(w, few, 2);
+    put(w, small(len), 4);
+    put(w, small(at), 4);
+    put(w, 0, 2);
+}
+
+static int add_directory(struct writer *w, struct pare_err *err)
+{
+    size_t most = 98;
+    unsigned char *p;
+
+    for (int i = 0; i < w->n; i++)
+        most += 46 + 28 + strlen(w->entry[i].name);
+    w->p = p = pare_alloc(w->arena, most, 1);
+    if (!p)
+        return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+    for (int i = 0; i < w->n; i++)
+        put_line(w, i);
+    put_end(w, w->at, (uint64_t)(w->p - p));
+    add_part(w, p, (size_t)(w->p - p));
+    return 0;
+}
+
+static void measure(const struct pare_zip_entry *e, struct place *to)
+{
+    for (int k = 0; k < 2; k++)
+        if (e->part[k].len) {
+            to->crc = (uint32_t)crc32_z(to->crc, e->part[k].data, e->part[k].len);
+            to->len += e->part[k].len;
+        }
+}
+
+static int fill(struct writer *w, struct pare_err *err)
+{
+    if (w->n > INT_MAX / 3 - 1)
+        return pare_fail(err, PARE_ELIMIT, "%d entries are too many for an archive", w->n);
+    w->place = pare_alloc(w->arena, (size_t)w->n, sizeof(*w->place));
+    w->part = pare_alloc(w->arena, 3 * (size_t)w->n + 1, sizeof(*w->part));
+    if (!w->place || !w->part)
+        return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < w->n; i++)
+        measure(&w->entry[i], &w->place[i]);
+    for (int i = 0; i < w->n; i++)
+        PARE_TRY(add_entry(w, i, err));
+    return add_directory(w, err);
+}
+
+int pare_zip_parts(struct pare_arena *a, const struct pare_zip_entry *entry, int n,
+                   struct pare_bytes **part, int *n_parts, struct pare_err *err)
+{
+    struct writer w = { .arena = a, .entry = entry, .n = n };
+    int rc = fill(&w, err);
+
+    *part = w.part;
+    *n_parts = w.n_parts;
+    return rc;
+}
+
+int pare_zip_store(const char *path, const struct pare_zip_entry *entry, int n,
+                   struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_bytes *part = NULL;
+    int n_parts = 0, rc;
+
+    rc = a ? pare_zip_parts(a, entry, n, &part, &n_parts, err)
+           : pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+    if (!rc)
+        rc = pare_file_write_parts(path, part, n_parts, err);
+    pare_arena_free(a);
+    return rc;
+}

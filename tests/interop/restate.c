@@ -1,0 +1,26 @@
+/* restate.c - read a file of named tensors and write them again: restate IN OUT [--masks]. */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/state.h"
+
+int main(int argc, char **argv)
+{
+    bool masks = argc == 4 && !strcmp(argv[3], "--masks");
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_named *list;
+    struct pare_err err = { 0 };
+    int n, rc;
+
+    if (!a || argc < 3 || argc > 4 || (argc == 4 && !masks)) {
+        fputs("usage: restate IN OUT [--masks]\n", stderr);
+        return 2;
+    }
+    rc = (masks ? pare_masks_read : pare_state_read)(a, argv[1], &list, &n, &err);
+    if (!rc)
+        rc = (masks ? pare_masks_write : pare_state_write)(argv[2], list, n, &err);
+    pare_arena_free(a);
+    if (rc)
+        fprintf(stderr, "restate: %s\n", err.msg);
+    return rc != 0;
+}

@@ -1,0 +1,442 @@
+/* test_pth.c - PyTorch's files: what torch.save wrote, what is hostile, what we write ourselves.
+ *
+ * tools/golden_pth.py made golden/<name>.pth, and golden/pth.npz with the tensors that each holds.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <zip.h>
+
+#include "base/arena.h"
+#include "io/file.h"
+#include "io/pickle.h"
+#include "io/pth.h"
+#include "io/zip_store.h"
+#include "tensor/compare.h"
+#include "tensor/tensor.h"
+
+static struct pare_arena *arena;
+static struct pare_err err;
+static char dir[32], path[64];
+
+static const struct pare_tolerance exact = { 0, 0 };
+
+static int setup(void **state)
+{
+    (void)state;
+    strncpy(dir, "/tmp/pare_pt_XXXXXX", sizeof(dir) - 1);
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof(path), "%s/x.pth", dir);
+    arena = pare_arena_new(1 << 12);
+    return arena ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_arena_free(arena);
+    unlink(path);
+    return rmdir(dir); /* fails when a temporary file is left */
+}
+
+/* ---- what torch.save wrote ---------------------------------------------------------- */
+
+static const struct pare_tensor *find(const struct pare_named *list, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].name, name))
+            return &list[i].t;
+    return NULL;
+}
+
+static void check_golden(const char *name, const struct pare_named *want, int n_want)
+{
+    struct pare_pth p;
+    char file[64];
+    size_t len = strlen(name);
+    int n = 0;
+
+    snprintf(file, sizeof(file), "golden/%s.pth", name);
+    if (pare_pth_read(arena, file, &p, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < n_want; i++) {
+        const struct pare_tensor *t;
+        struct pare_tensor wide;
+
+        if (strncmp(want[i].name, name, len) != 0 || want[i].name[len] != '/')
+            continue;
+        t = find(p.tensor, p.n_tensors, want[i].name + len + 1);
+        if (!t)
+            fail_msg("%s is missing", want[i].name);
+        if (t->dtype == PARE_BF16) { /* which numpy does not have */
+            wide = *t;
+            wide.dtype = PARE_F32;
+            assert_int_equal(pare_tensor_alloc(arena, &wide, &err), 0);
+            assert_int_equal(pare_convert(PARE_F32, wide.data, PARE_BF16, t->data, pare_numel(t),
+                                          &err),
+                             0);
+            t = &wide;
+        }
+        if (pare_tensor_compare(t, &want[i].t, exact, &err))
+            fail_msg("%s: %s", want[i].name, err.msg);
+        n++;
+    }
+    assert_int_equal(n, p.n_tensors);
+}
+
+static void golden_files(void **state)
+{
+    static const char *const files[] = { "state",     "views",      "masks",    "nested",
+                                         "parameter", "checkpoint", "protocol4" };
+    struct pare_named *want;
+    int n;
+
+    (void)state;
+    assert_int_equal(pare_npz_read(arena, "golden/pth.npz", &want, &n, &err), 0);
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+        check_golden(files[i], want, n);
+}
+
+static void order_and_none(void **state)
+{
+    struct pare_pth p;
+
+    (void)state;
+    assert_int_equal(pare_pth_read(arena, "golden/masks.pth", &p, &err), 0);
+    assert_int_equal(p.n_tensors, 3);
+    assert_string_equal(p.tensor[0].name, "features.0.weight");
+    assert_string_equal(p.tensor[1].name, "features.0.bias");
+    assert_string_equal(p.tensor[2].name, "classifier.weight");
+    assert_int_equal(p.n_none, 1);
+    assert_string_equal(p.none[0], "classifier.bias");
+    assert_int_equal(pare_pth_read(arena, "golden/views.pth", &p, &err), 0);
+    assert_ptr_equal(p.tensor[0].t.data, p.tensor[1].t.data); /* a shared storage */
+}
+
+static void other_formats(void **state)
+{
+    struct pare_pth p;
+
+    (void)state;
+    assert_int_equal(pare_pth_read(arena, "golden/legacy.pth", &p, &err), PARE_EUNSUPPORTED);
+    assert_non_null(strstr(err.msg, "golden/legacy.pth: the format of PyTorch before 1.6"));
+    assert_int_equal(pare_pth_read(arena, "golden/script.pth", &p, &err), PARE_EUNSUPPORTED);
+    assert_non_null(strstr(err.msg, "a TorchScript archive"));
+    assert_int_equal(pare_pth_read(arena, "golden/pth.npz", &p, &err), PARE_EFORMAT);
+    assert_non_null(strstr(err.msg, "without data.pkl"));
+    assert_int_equal(pare_pth_read(arena, "models/add.onnx", &p, &err), PARE_EFORMAT);
+    assert_non_null(strstr(err.msg, "it is no zip archive"));
+    assert_int_equal(pare_pth_read(arena, "/nonexistent/x.pth", &p, &err), PARE_EIO);
+}
+
+/* ---- hostile files ------------------------------------------------------------------ */
+
+#define TEXT1(c) "X\1\0\0\0" c
+#define STORAGE(type, n) "(X\7\0\0\0storagectorch\n" type "\n" TEXT1("0") "X\3\0\0\0cpu" n "tQ"
+#define TENSOR(storage, sizes, strides) \
+    "ctorch._utils\n_rebuild_tensor_v2\n(" storage "K\0" sizes strides "\211}tR"
+#define SIX TENSOR(STORAGE("FloatStorage", "K\6"), "K\6\205", "K\1\205")
+#define BOOLS TENSOR(STORAGE("BoolStorage", "K\6"), "K\6\205", "K\1\205")
+
+static int read_made(const void *pickle, size_t len, const void *data, size_t n, const char *order)
+{
+    struct pare_zip_entry e[] = { { "a/data.pkl", { { pickle, len } } },
+                                  { "a/data/0", { { data, n } } },
+                                  { "a/byteorder", { { order, strlen(order) } } } };
+    struct pare_pth p;
+
+    assert_int_equal(pare_zip_store(path, e, 3, &err), 0);
+    err.code = 0;
+    return pare_pth_read(arena, path, &p, &err);
+}
+
+static void hostile_contents(void **state)
+{
+    static const unsigned char data[24] = { 1, 0, 2 };
+    static const struct {
+        const char *p;
+        size_t len, n;
+        const char *order, *says;
+    } bad[] = {
+#define P(s) "\200\2" s ".", sizeof("\200\2" s ".") - 1
+        { P("}" TEXT1("a") SIX "s"), 24, "little", NULL },
+        { P(SIX), 24, "little", NULL },
+        { P("}" TEXT1("a") SIX "s"), 20, "little", "storage '0': 20 bytes, where 6 elements of 4" },
+        { P("}" TEXT1("a") SIX "s"), 24, "big", "byte order" },
+        { P("}" TEXT1("a") SIX "s"), 24, "little-endian", "byte order" },
+        { P("}" TEXT1("a") BOOLS "s"), 6, "little", "a bool is neither 0 nor 1" },
+        { P("}" TEXT1("\0") SIX "s"), 24, "little", "a zero in it" },
+        { P("}(" TEXT1("a") SIX TEXT1("a") SIX "u"), 24, "little", "two tensors are named 'a'" },
+        { P("}NNs"), 24, "little", "neither a text nor a number" },
+        { P("K\1"), 24, "little", "the file has no tensors" },
+        { P("]q\0h\0a"), 24, "little", "nested deeper than 32" },
+        { P("cos\nsystem\n"), 24, "little", "asks for os.system" },
+        { P("}" TEXT1("a")
+                TENSOR(STORAGE("FloatStorage", "K\6"), "J\0\0\0\100\205", "K\0\205") "s"),
+          24, "little", "when their strides are resolved" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        int rc = read_made(bad[i].p, bad[i].len, data, bad[i].n, bad[i].order);
+
+        if (!rc != !bad[i].says || (rc && !strstr(err.msg, bad[i].says)))
+            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.msg,
+                     bad[i].says ? bad[i].says : "nothing");
+    }
+}
+
+/* A list in a list in a list ...; and a tuple of twice a tuple of twice ...: 2^40 things. */
+static void deep_and_wide(void **state)
+{
+    char p[4096];
+    size_t n = 0;
+
+    (void)state;
+    n += (size_t)snprintf(p, sizeof(p), "\200\2");
+    memset(p + n, ']', 1000);
+    memset(p + n + 1000, 'a', 999);
+    p[n + 1999] = '.';
+    assert_int_equal(read_made(p, n + 2000, p, 24, "little"), PARE_ELIMIT);
+    assert_non_null(strstr(err.msg, "nested deeper"));
+    p[n++] = ']';
+    for (int i = 0; i < 28; i++) {
+        p[n++] = 'q';
+        p[n++] = (char)i;
+        p[n++] = 'h';
+        p[n++] = (char)i;
+        p[n++] = '\206';
+    }
+    p[n++] = '.';
+    assert_int_equal(read_made(p, n, p, 24, "little"), PARE_ELIMIT);
+    assert_non_null(strstr(err.msg, "more than 262144 names"));
+}
+
+static void missing_entry(void **state)
+{
+    static const char pickle[] = "\200\2" SIX ".";
+    struct pare_zip_entry e = { "a/data.pkl", { { pickle, sizeof(pickle) - 1 } } };
+    struct pare_pth p;
+
+    (void)state;
+    assert_int_equal(pare_zip_store(path, &e, 1, &err), 0);
+    assert_int_equal(pare_pth_read(arena, path, &p, &err), PARE_EFORMAT);
+    assert_non_null(strstr(err.msg, "storage '0': the entry data/0 is missing"));
+}
+
+/* An archive with compressed entries, as no torch.save makes; the size in its directory is ours. */
+static void make_packed(const char *pickle, size_t len, uint32_t says)
+{
+    static const char data[24];
+    zip_t *z = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, NULL);
+    const void *old;
+    unsigned char *p;
+    size_t n;
+
+    assert_non_null(z);
+    assert_true(zip_file_add(z, "a/data.pkl", zip_source_buffer(z, pickle, len, 0), 0) >= 0);
+    assert_true(zip_file_add(z, "a/data/0", zip_source_buffer(z, data, 24, 0), 0) >= 0);
+    assert_int_equal(zip_set_file_compression(z, 1, ZIP_CM_DEFLATE, 9), 0);
+    assert_int_equal(zip_close(z), 0);
+    assert_int_equal(pare_file_read(arena, path, &old, &n, &err), 0);
+    p = pare_alloc(arena, n, 1);
+    memcpy(p, old, n);
+    for (size_t i = 0; i + 60 < n; i++)
+        if (!memcmp(p + i, "PK\1\2", 4) && !memcmp(p + i + 46, "a/data/0", 8))
+            memcpy(p + i + 24, &says, 4);
+    assert_int_equal(pare_file_write(path, p, n, &err), 0);
+}
+
+static void packed_entries(void **state)
+{
+    static const char small[] = "\200\2" SIX ".",
+                      more[] = "\200\2" TENSOR(STORAGE("FloatStorage", "K\7"), "K\7\205",
+                                               "K\1\205") ".",
+                      bomb[] = "\200\2" TENSOR(STORAGE("FloatStorage", "J\374\377\377\077"),
+                                               "J\374\377\377\077\205", "K\1\205") ".";
+    struct pare_pth p;
+
+    (void)state;
+    make_packed(small, sizeof(small) - 1, 24);
+    if (pare_pth_read(arena, path, &p, &err))
+        fail_msg("%s", err.msg);
+    assert_string_equal(p.tensor[0].name, "tensor");
+    make_packed(more, sizeof(more) - 1, 28);
+    assert_int_equal(pare_pth_read(arena, path, &p, &err), PARE_EFORMAT);
+    make_packed(bomb, sizeof(bomb) - 1, 0xfffffff0);
+    assert_int_equal(pare_pth_read(arena, path, &p, &err), PARE_ELIMIT);
+    assert_non_null(strstr(err.msg, "when unpacked, which is the limit"));
+}
+
+static void cut_and_flipped(void **state)
+{
+    const void *bytes;
+    unsigned char *p;
+    struct pare_pth pth;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(pare_file_read(arena, "golden/masks.pth", &bytes, &n, &err), 0);
+    p = pare_alloc(arena, n, 1);
+    memcpy(p, bytes, n);
+    assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), 0);
+    for (size_t i = 0; i < 8 * n; i++) {
+        struct pare_mark m = pare_mark(arena);
+
+        p[i / 8] ^= (unsigned char)(1 << i % 8);
+        (void)pare_pth_parse(arena, p, n, &pth, &err);
+        p[i / 8] ^= (unsigned char)(1 << i % 8);
+        pare_reset(arena, m);
+    }
+    for (size_t i = 0; i < n; i++) {
+        assert_int_not_equal(pare_pth_parse(arena, p, i, &pth, &err), 0);
+        assert_true(err.msg[0]);
+    }
+}
+
+/* ---- what we write ------------------------------------------------------------------ */
+
+static int make_list(struct pare_named *list, const char *form)
+{
+    static const enum pare_dtype types[] = { PARE_F32, PARE_F16, PARE_F64, PARE_I64,  PARE_I32,
+                                             PARE_I16, PARE_I8,  PARE_U8,  PARE_BOOL, PARE_BF16 };
+    static const int64_t dims[] = { 3, 1, 300 };
+
+    for (int i = 0; i < 40; i++) {
+        struct pare_tensor *t = &list[i].t;
+
+        list[i].name = pare_sprintf(arena, form, i / 2, i % 2 ? "bias" : "weight");
+        assert_int_equal(pare_tensor_new(arena, t, types[i % 10], i % 4, dims, &err), 0);
+        for (size_t k = 0; k < (size_t)pare_numel(t) * pare_dtype_size(t->dtype); k++)
+            ((char *)t->data)[k] = (char)(t->dtype == PARE_BOOL ? k & 1 : k % 60);
+    }
+    list[40] = (struct pare_named){ "empty.weight", { PARE_F32, 2, { 0, 5 }, NULL } };
+    return 41;
+}
+
+static void round_trip(int (*write)(const char *, const struct pare_named *, int,
+                                    struct pare_err *))
+{
+    struct pare_named list[41];
+    int n = make_list(list, "layer.%d.%s"), data = 0;
+    struct pare_pth p;
+    const unsigned char *first;
+    const void *bytes, *second;
+    size_t len, again;
+
+    if (write(path, list, n, &err) || pare_pth_read(arena, path, &p, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(p.n_tensors, n);
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(p.tensor[i].name, list[i].name);
+        assert_int_equal(pare_tensor_compare(&p.tensor[i].t, &list[i].t, exact, &err), 0);
+    }
+    assert_int_equal(pare_file_read(arena, path, &bytes, &len, &err), 0);
+    assert_int_equal(write(path, list, n, &err), 0);
+    assert_int_equal(pare_file_read(arena, path, &second, &again, &err), 0);
+    assert_int_equal(len, again);
+    assert_memory_equal(bytes, second, len);
+    first = bytes;
+    for (size_t i = 0; i + 30 < len; i++)
+        if (!memcmp(first + i, "PK\3\4", 4)) { /* name, field, then the data */
+            assert_int_equal((i + 30 + first[i + 26] + first[i + 28]) % 64, 0);
+            data++;
+        }
+    assert_int_equal(data, n + 3);
+}
+
+static void states(void **state)
+{
+    (void)state;
+    round_trip(pare_pth_write);
+}
+
+static void masks(void **state)
+{
+    static float x[2] = { 1, 0 };
+    struct pare_named list[] = { { "a.b.weight", { PARE_F32, 1, { 2 }, x } },
+                                 { "c.bias", { PARE_F32, 1, { 2 }, x } },
+                                 { "a.b.bias", { PARE_F32, 1, { 2 }, x } } };
+    struct pare_pth p;
+
+    (void)state;
+    round_trip(pare_pth_write_masks);
+    assert_int_equal(pare_pth_write_masks(path, list, 3, &err), 0);
+    assert_int_equal(pare_pth_read(arena, path, &p, &err), 0);
+    assert_int_equal(p.n_tensors, 3);
+    assert_string_equal(p.tensor[1].name, "a.b.bias");
+    assert_int_equal(p.n_none, 1);
+    assert_string_equal(p.none[0], "c.weight");
+    list[1].name = "c.scale";
+    assert_int_equal(pare_pth_write_masks(path, list, 3, &err), PARE_ECONFIG);
+    list[1].name = "weight";
+    assert_int_equal(pare_pth_write_masks(path, list, 3, &err), PARE_ECONFIG);
+}
+
+static void what_cannot_be_written(void **state)
+{
+    static float x[1];
+    struct pare_named list[] = { { "a", { PARE_F32, 1, { 1 }, x } },
+                                 { "a", { PARE_F32, 1, { 1 }, x } } };
+
+    (void)state;
+    assert_int_equal(pare_pth_write(path, list, 2, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, "two tensors are named 'a'"));
+    list[1] = (struct pare_named){ "b", { PARE_U32, 1, { 1 }, x } };
+    assert_int_equal(pare_pth_write(path, list, 2, &err), PARE_EUNSUPPORTED);
+    assert_non_null(strstr(err.msg, "tensor 'b' is uint32, which PyTorch lacks"));
+    assert_int_equal(pare_pth_write("/nonexistent/x", list, 1, &err), PARE_EIO);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+/* Each request for memory refused in turn: an error, never a crash. */
+static void no_memory(void **state)
+{
+    struct pare_pth p;
+    int k, rc = 1;
+
+    (void)state;
+    for (k = 1; rc && k < 10000; k++) {
+        struct pare_arena *a = pare_arena_new(1 << 12);
+
+        pare_oom_countdown = -k;
+        rc = pare_pth_read(a, "golden/nested.pth", &p, &err);
+        if (!rc)
+            rc = pare_pth_write_masks(path, p.tensor, 0, &err);
+        if (!rc)
+            rc = pare_pth_write(path, p.tensor, p.n_tensors, &err);
+        pare_oom_countdown = 0;
+        pare_arena_free(a);
+        assert_true(!rc || rc == PARE_ENOMEM);
+    }
+    assert_int_equal(rc, 0);
+    assert_true(k > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(golden_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(order_and_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_formats, setup, teardown),
+        cmocka_unit_test_setup_teardown(hostile_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(deep_and_wide, setup, teardown),
+        cmocka_unit_test_setup_teardown(missing_entry, setup, teardown),
+        cmocka_unit_test_setup_teardown(packed_entries, setup, teardown),
+        cmocka_unit_test_setup_teardown(cut_and_flipped, setup, teardown),
+        cmocka_unit_test_setup_teardown(states, setup, teardown),
+        cmocka_unit_test_setup_teardown(masks, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_memory, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
