@@ -1,6 +1,8 @@
 /* wrap.c - layers of a model become layers of a run: settings, masks, state. */
 #include "wrap.h"
 
+#include "settings.h"
+
 #include <string.h>
 
 #include "../base/arena.h"
