@@ -76,6 +76,10 @@ PARE_API const struct pare_units *pare_layer_units(const struct pare_layer *l);
 PARE_API void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int power,
                              float *score);
 
+/* keep[i] = 0 for exactly the `gone` smallest of n scores (of equal ones the first go), else 1. */
+PARE_API int pare_keep_largest(struct pare_run *r, const float *score, int64_t n, int64_t gone,
+                               uint8_t *keep, struct pare_err *err);
+
 /* ---- a run --------------------------------------------------------------------------------- */
 
 PARE_API int pare_run_layers(const struct pare_run *r);
