@@ -124,7 +124,11 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
                          PARE_PLUGIN_INIT);
     }
     memcpy(&init, &symbol, sizeof(init)); /* ISO C has no conversion between the two */
-    rc = pare_at(err, init(g, err), "%s", path);
+    err->msg[0] = '\0';
+    rc = init(g, err);
+    if (rc && !err->msg[0])
+        rc = pare_fail(err, PARE_ECONFIG, "the plugin refuses to start and does not say why");
+    rc = pare_at(err, rc, "%s", path);
     if (!rc && g->n == before)
         rc = pare_fail(err, PARE_ECONFIG, "%s: the plugin adds nothing", path);
     if (rc)
