@@ -49,7 +49,8 @@ static uint64_t small(uint64_t v)
 
 static void add_part(struct writer *w, const void *data, size_t len)
 {
-    w->part[w->n_parts++] = (struct pare_bytes){ data, len };
+    if (len)
+        w->part[w->n_parts++] = (struct pare_bytes){ data, len };
     w->at += len;
 }
 
