@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-interop bench lint fmt asan fuzz install clean
+.PHONY: all help deps demo test test-interop bench bench-train lint fmt asan fuzz install clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -36,12 +36,21 @@ test-interop: ## compare with PyTorch and ONNX Runtime on whole networks
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -L interop
 
-bench: ## time Pare, ONNX Runtime and PyTorch; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
+bench: ## time Pare, ONNX Runtime and PyTorch, then training; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/run.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
 	    $(if $(BATCH),--batch "$(BATCH)") $(if $(THREADS),--threads "$(THREADS)") \
 	    $(if $(SECONDS),--seconds $(SECONDS))
+	@$(if $(MODELS),,$(train))
+
+train = $(PYTHON) bench/train.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
+    $(if $(THREADS),--threads "$(THREADS)") $(if $(SECONDS),--seconds $(SECONDS))
+
+bench-train: ## time only training, Pare and PyTorch; MODELS="lenet resnet18-cifar" THREADS=1 SECONDS=3
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(train)
 
 lint: ## check style, layers, registries and headers; build without a warning
 	@tools/deps.sh build test lint

@@ -14,6 +14,7 @@ struct new
     const char *output;
     struct pare_ints input;
     int64_t classes, seed;
+    double width;
 };
 
 static const struct pare_opt new_opts[] = {
@@ -21,6 +22,8 @@ static const struct pare_opt new_opts[] = {
       offsetof(struct new, input), 0, 1, 65536, NULL, NULL, true },
     { "classes", "how many classes to tell apart", PARE_OPT_INT, offsetof(struct new, classes), 10,
       1, 1e7, NULL, NULL, false },
+    { "width", "times the channels of the hidden layers; 0: as they are", PARE_OPT_FLOAT,
+      offsetof(struct new, width), 0, 0, 64, NULL, NULL, false },
     { "seed", "of the weights", PARE_OPT_INT, offsetof(struct new, seed), 0, 0, 9e15, NULL, NULL,
       false },
     { "output", "where to write the model", PARE_OPT_STR, offsetof(struct new, output), 0, PARE_ANY,
@@ -46,7 +49,9 @@ static int64_t count(const struct pare_model *m)
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct new *o = c->opts;
-    struct pare_network_opts n = { .classes = o->classes, .seed = (uint64_t)o->seed };
+    struct pare_network_opts n = { .classes = o->classes,
+                                   .seed = (uint64_t)o->seed,
+                                   .width = o->width };
     const struct pare_network *net;
     struct pare_model *model;
     char params[PARE_NUM_TEXT];

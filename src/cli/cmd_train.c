@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <libgen.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +12,6 @@
 #include "cli.h"
 #include "train_view.h"
 #include "../base/arena.h"
-#include "../base/clock.h"
 #include "../train/setup.h"
 
 struct train {
@@ -74,15 +74,22 @@ static const char *default_output(struct pare_arena *a, const char *model)
     return pare_sprintf(a, "%.*s-trained.onnx", (int)n, model);
 }
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return !strcmp(a, b) ||
+           (!stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
 /* Better now than after hours of training. */
 static int check_output(struct pare_cli *c, const char *path, struct pare_err *err)
 {
-    struct stat in, out;
+    struct stat out;
     char *copy = pare_strdup(c->arena, path);
     const char *dir = copy ? dirname(copy) : ".";
 
-    if (!stat(path, &out) && !stat(c->arg[0], &in) && in.st_dev == out.st_dev &&
-        in.st_ino == out.st_ino)
+    if (same_file(path, c->arg[0]))
         return pare_fail(err, PARE_EIO,
                          "%s: is the model that is to be trained; choose another "
                          "name",
@@ -92,6 +99,24 @@ static int check_output(struct pare_cli *c, const char *path, struct pare_err *e
     if (access(dir, W_OK | X_OK))
         return pare_fail(err, PARE_EIO, "%s: folder '%s' cannot be written to: %s", path, dir,
                          strerror(errno));
+    return 0;
+}
+
+/* What is written must not be what is read, or written twice. */
+static int check_files(struct pare_cli *c, const struct job *j, struct pare_err *err)
+{
+    const struct pare_setup_conf *s = &j->setup->c;
+
+    PARE_TRY(check_output(c, j->output, err));
+    if (s->checkpoint)
+        PARE_TRY(check_output(c, s->checkpoint, err));
+    if (s->checkpoint && same_file(s->checkpoint, j->output))
+        return pare_fail(err, PARE_EIO, "%s: is to be both the checkpoint and the trained model",
+                         j->output);
+    if (s->teacher && (same_file(s->teacher, j->output) ||
+                       (s->checkpoint && same_file(s->teacher, s->checkpoint))))
+        return pare_fail(err, PARE_EIO, "%s: is the teacher; choose another name to write to",
+                         s->teacher);
     return 0;
 }
 
@@ -109,7 +134,7 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     c->usage = rc && rc != PARE_ENOMEM;
     if (rc)
         return rc;
-    PARE_TRY(check_output(c, j->output, err));
+    PARE_TRY(check_files(c, j, err));
     PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
     if (j->setup->c.teacher)
         PARE_TRY(pare_model_load(j->setup->c.teacher, &j->teacher, err));
@@ -122,19 +147,27 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
                    c->arg[0]);
 }
 
+/* A mistyped name would start anew, and hours later somebody would wonder. */
+static void warn_of_start(const char *checkpoint)
+{
+    if (access(checkpoint, F_OK))
+        fprintf(stderr, "%s: not there yet, so training starts from the beginning\n", checkpoint);
+}
+
 static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct train *o = c->opts;
     struct pare_train_conf *t = &j->setup->train;
+    const char *term = getenv("TERM");
 
     j->view = (struct pare_view_train){
         .lines = o->quiet  ? NULL
                  : o->json ? stderr
                            : stdout,
-        .bar = !o->quiet && isatty(STDERR_FILENO),
+        .bar = !o->quiet && isatty(STDERR_FILENO) && strcmp(term ? term : "", "dumb") != 0,
         .history = o->json ? json_array() : NULL,
-        .start = pare_now(),
         .first = -1,
+        .epoch = -1,
     };
     if (!t->checkpoint) {
         t->checkpoint = pare_sprintf(c->arena, "%s.checkpoint.safetensors", j->output);
@@ -144,6 +177,8 @@ static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
     t->on_batch = pare_view_batch;
     t->on_epoch = pare_view_epoch;
     t->stop = &stop;
+    if (t->resume && !o->quiet)
+        warn_of_start(t->checkpoint);
     catch_signals();
     return pare_train(j->trainer, j->data[0], j->data[1], t, &j->result, err);
 }
@@ -179,8 +214,8 @@ static int finish(struct pare_cli *c, struct job *j, struct pare_err *err)
                          "the same options and --checkpoint %s --resume",
                          (long long)r->epochs + 1, (long long)r->steps, j->setup->train.checkpoint);
     if (!o->json && !o->quiet)
-        printf("%s: trained for %lld epochs, %lld steps\n", j->output, (long long)r->epochs,
-               (long long)r->steps);
+        printf("%s: trained for %lld epoch%s, %lld step%s\n", j->output, (long long)r->epochs,
+               r->epochs == 1 ? "" : "s", (long long)r->steps, r->steps == 1 ? "" : "s");
     return 0;
 }
 

@@ -2,13 +2,16 @@
 #include "train_view.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
 #include "../base/clock.h"
 #include "cli.h"
 
-#define BAR 24     /* characters */
+#define BAR 16 /* characters */
+#define LEAST_BAR 6
 #define REDRAW 0.1 /* seconds */
 
 /* 0:42, 12:03, 1:02:33 */
@@ -23,37 +26,105 @@ static const char *duration(double seconds, char *buf, size_t size)
     return buf;
 }
 
-/* Seconds until the end, judged by the batches of this run. */
-static double time_left(const struct pare_view_train *v, const struct pare_progress *p)
+/* The columns of the terminal; the last is left free, or some would begin a new line. */
+static int columns(void)
+{
+    struct winsize w = { 0 };
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) || w.ws_col < 2)
+        return 79;
+    return w.ws_col - 1;
+}
+
+/* Where rates are counted from: the first batch is slow, since plans are made then, and after
+ * --resume an epoch may begin in its middle. */
+static void begin(struct pare_view_train *v, const struct pare_progress *p, double now)
+{
+    if (v->first < 0) {
+        v->first = p->epoch;
+        v->first_batch = p->batch;
+        v->start = now;
+    }
+    if (v->epoch != p->epoch) {
+        v->epoch = p->epoch;
+        v->items = p->items;
+        v->since = now;
+    }
+}
+
+/* Seconds until the end, judged by the batches of this run; below 0 when it is too early. */
+static double time_left(const struct pare_view_train *v, const struct pare_progress *p, double now)
 {
     double done = (double)((p->epoch - v->first) * p->batches + p->batch - v->first_batch);
     double all = (double)((p->epochs - v->first) * p->batches - v->first_batch);
 
-    return done > 0 ? (pare_now() - v->start) * (all - done) / done : 0;
+    return done > 0 ? (now - v->start) * (all - done) / done : -1;
+}
+
+/* "  2.35K items/s  0:42 left", as far as it is known. */
+static void speed_text(const struct pare_view_train *v, const struct pare_progress *p, double now,
+                       char *buf, size_t size)
+{
+    double left = time_left(v, p, now);
+    char rate[PARE_NUM_TEXT], time[PARE_NUM_TEXT];
+    int n = 0;
+
+    buf[0] = '\0';
+    if (p->items > v->items && now > v->since)
+        n = snprintf(buf, size, "  %s items/s",
+                     pare_count_text((double)(p->items - v->items) / (now - v->since), rate,
+                                     sizeof(rate)));
+    if (left >= 0)
+        snprintf(buf + n, size - (size_t)n, "  %s left", duration(left, time, sizeof(time)));
+}
+
+/* Whole items only; two blanks are between them. */
+static void shorten(char *text, size_t width)
+{
+    while (strlen(text) > width) {
+        char *cut = text;
+
+        for (char *p = strstr(text, "  "); p; p = strstr(p + 2, "  "))
+            cut = p;
+        *cut = '\0';
+    }
+}
+
+/* The bar gets what the text leaves; a terminal too narrow for both has only the text. */
+static void draw(const struct pare_view_train *v, const struct pare_progress *p, double now)
+{
+    char head[64], tail[192], speed[96], bar[BAR + 4] = "";
+    int width = columns(), room, filled;
+
+    speed_text(v, p, now, speed, sizeof(speed));
+    snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)p->epoch + 1, (long long)p->epochs);
+    snprintf(tail, sizeof(tail), " loss %.4f  acc %.2f%%%s", p->loss, 100 * p->top1, speed);
+    room = width - (int)strlen(head) - (int)strlen(tail) - 2;
+    room = room > BAR ? BAR : room;
+    filled = p->batches ? (int)(p->batch * room / p->batches) : 0;
+    if (room >= LEAST_BAR) {
+        bar[0] = '[';
+        for (int i = 0; i < room; i++)
+            bar[i + 1] = i < filled ? '=' : i == filled ? '>' : ' ';
+        bar[room + 1] = ']';
+        bar[room + 2] = '\0';
+    }
+    width -= (int)strlen(head) + (int)strlen(bar);
+    shorten(tail, width > 0 ? (size_t)width : 0);
+    fprintf(stderr, "\r\033[K%s%s%s", head, bar, tail);
+    fflush(stderr);
 }
 
 void pare_view_batch(void *user, const struct pare_progress *p)
 {
     struct pare_view_train *v = user;
     double now = pare_now();
-    int filled = p->batches ? (int)(p->batch * BAR / p->batches) : 0;
-    char bar[BAR + 1], left[32];
 
-    if (v->first < 0) {
-        v->first = p->epoch;
-        v->first_batch = p->batch - 1;
-    }
+    begin(v, p, now);
     if (!v->bar || (now - v->drawn < REDRAW && p->batch < p->batches))
         return;
     v->drawn = now;
-    for (int i = 0; i < BAR; i++)
-        bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
-    bar[BAR] = '\0';
-    fprintf(stderr, "\r\033[Kepoch %lld/%lld [%s] loss %.4f  acc %.2f%%  %.0f items/s  %s left",
-            (long long)p->epoch + 1, (long long)p->epochs, bar, p->loss, 100 * p->top1,
-            p->seconds > 0 ? (double)p->items / p->seconds : 0,
-            duration(time_left(v, p), left, sizeof(left)));
-    fflush(stderr);
+    draw(v, p, now);
 }
 
 void pare_view_end(struct pare_view_train *v)

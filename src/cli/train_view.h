@@ -11,9 +11,11 @@ struct json_t;
 struct pare_view_train {
     FILE *lines;                /* one line an epoch goes here; NULL: none */
     bool bar;                   /* stderr is a terminal: a bar in it */
-    double start;               /* of the whole run */
     double drawn;               /* when the bar was drawn last */
-    int64_t first, first_batch; /* where this run began, after --resume; first -1: not yet */
+    int64_t first, first_batch; /* where this run was after its first batch; first -1: not yet */
+    double start;               /* ... and when */
+    int64_t epoch, items;       /* the epoch at work, and its items after its first batch; -1 */
+    double since;               /* ... and when */
     struct json_t *history;     /* or NULL */
 };
 

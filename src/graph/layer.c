@@ -215,12 +215,16 @@ static struct pare_value *bias_operand(const struct pare_node *add, const struct
     return b != v && is_const(b) && b->t.rank == 1 && b->t.dim[0] == n ? b : NULL;
 }
 
-/* A MatMul whose result only goes into an Add with a constant is one layer with it. */
-static void find_bias(const struct scan *s, const struct kind *k, struct pare_layer_info *l)
+/* What goes in and out, and the bias.  A MatMul whose result only goes into an Add with a constant
+ * is one layer with it. */
+static void find_ends(const struct scan *s, const struct kind *k, struct pare_layer_info *l)
 {
     struct pare_node *next;
     struct pare_value *bias;
 
+    for (int i = 0; i < l->node->n_in && !l->in; i++)
+        if (l->node->in[i] && !is_const(l->node->in[i]))
+            l->in = l->node->in[i];
     l->out = l->node->n_out ? l->node->out[0] : NULL;
     l->bias = is_const(input(l->node, k->bias)) ? input(l->node, k->bias) : NULL;
     if (strcmp(k->type, "MatMul") != 0 || !is_own(s->g, l->out) || s->uses[l->out->id] != 1)
@@ -255,7 +259,7 @@ static int describe(struct scan *s, const struct kind *k, struct pare_layer_info
     l->macs = pare_node_macs(l->node);
     root = pare_value_root(l->weight);
     l->shared = is_own(s->g, root) && s->counted[root->id];
-    find_bias(s, k, l);
+    find_ends(s, k, l);
     for (int i = 0; i < l->node->n_in && i < 32; i++)
         if (k->params & BIT(i))
             l->params += count_once(s, l->node->in[i]);
@@ -314,6 +318,29 @@ int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_la
         ++*n;
     }
     return 0;
+}
+
+int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
+                    const struct pare_layer_info **layer, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 12);
+    const char **names = a ? pare_alloc(a, (size_t)n, sizeof(*names)) : NULL, *near;
+    int rc = 0;
+
+    *layer = NULL;
+    for (int i = 0; i < n && names && !*layer; i++) {
+        names[i] = list[i].name;
+        if (!strcmp(name, names[i]))
+            *layer = &list[i];
+    }
+    near = names && !*layer ? pare_nearest(name, names, n) : NULL;
+    if (!names)
+        rc = pare_fail(err, PARE_ENOMEM, "no memory for the layers' names");
+    else if (!*layer)
+        rc = pare_fail(err, PARE_ECONFIG, "there is no layer '%s'%s%s%s", name,
+                       near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    pare_arena_free(a);
+    return rc;
 }
 
 /* Everything that a layer's node or an operator's settings take is not loose. */

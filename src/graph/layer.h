@@ -20,6 +20,7 @@ struct pare_layer_info {
     struct pare_node *add;     /* of a MatMul: the Add with its bias, or NULL */
     struct pare_value *weight; /* as the node gets it: perhaps computed from an initializer */
     struct pare_value *bias;   /* or NULL */
+    struct pare_value *in;     /* what enters the layer; NULL when all of it is constant */
     struct pare_value *out;    /* what leaves the layer, behind `add` */
     int64_t params;            /* trained elements; those of a weight used twice count once */
     double macs;               /* multiply-accumulates of a run; -1 when shapes are not known */
@@ -29,6 +30,10 @@ struct pare_layer_info {
 /* The layers of a graph whose shapes are inferred, in the order of its nodes. */
 int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
                 int *n, struct pare_err *err);
+
+/* By name; an error that names the nearest one when there is none. */
+int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
+                    const struct pare_layer_info **layer, struct pare_err *err);
 
 /* Trained elements that belong to no layer, such as a position embedding: floating-point
  * initializers with more than one element that no layer uses. */

@@ -94,8 +94,12 @@ static int write_all(int fd, const char *p, size_t len, struct pare_err *err)
 
 int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
 {
-    int fd = open(tmp, O_WRONLY | O_CLOEXEC), rc = 0;
+    int fd, rc = 0;
+    struct stat st;
 
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* a device would be replaced by a file */
+        return pare_fail(err, PARE_EIO, "is there already and is not a regular file");
+    fd = open(tmp, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
     if (fsync(fd) && errno != EINVAL && errno != EROFS)

@@ -44,4 +44,8 @@ void pare_model_release(const struct pare_model *m, const void *data, size_t len
  * is written into v->t.data is what later plans compute with and what is saved. */
 int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err);
 
+/* Give the first input this shape, which must agree with what is declared, and the outputs those
+ * that follow from it. */
+int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_err *err);
+
 #endif

@@ -289,6 +289,13 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_norm(n, 4, t);
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 0;
+    *in = -1;
+}
+
 const struct pare_op pare_op_batch_normalization = {
     .abi = PARE_ABI,
     .type = "BatchNormalization",
@@ -306,4 +313,5 @@ const struct pare_op pare_op_batch_normalization = {
     .ties = ties,
     .save = save,
     .settings = 0x18,
+    .axes = axes,
 };

@@ -94,6 +94,13 @@ static double macs(const struct pare_node *n)
     return (double)pare_numel(&n->out[0]->t) * per_output;
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 0;
+    *in = 1;
+}
+
 const struct pare_op pare_op_conv = {
     .abi = PARE_ABI,
     .type = "Conv",
@@ -110,4 +117,5 @@ const struct pare_op pare_op_conv = {
     .backward = backward,
     .ties = ties,
     .macs = macs,
+    .axes = axes,
 };

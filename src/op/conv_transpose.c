@@ -104,6 +104,13 @@ static double macs(const struct pare_node *n)
     return (double)pare_numel(&n->in[0]->t) * per_input;
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 1;
+    *in = 0;
+}
+
 const struct pare_op pare_op_conv_transpose = {
     .abi = PARE_ABI,
     .type = "ConvTranspose",
@@ -120,4 +127,5 @@ const struct pare_op pare_op_conv_transpose = {
     .backward = backward,
     .ties = ties,
     .macs = macs,
+    .axes = axes,
 };

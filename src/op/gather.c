@@ -66,6 +66,14 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
         pare_tie(t, n->in[1], i, n->out[0], axis + i);
 }
 
+/* A table of vectors: their elements are the channels. */
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 1;
+    *in = -1;
+}
+
 const struct pare_op pare_op_gather = {
     .abi = PARE_ABI,
     .type = "Gather",
@@ -80,4 +88,5 @@ const struct pare_op pare_op_gather = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .axes = axes,
 };

@@ -281,6 +281,14 @@ static double macs(const struct pare_node *n)
     return (double)a->dim[0] * (double)a->dim[1] * (double)b->dim[!g.tb];
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    bool transposed = ((const struct gemm *)n->attr)->transB != 0;
+
+    *out = transposed ? 0 : 1;
+    *in = transposed ? 1 : 0;
+}
+
 const struct pare_op pare_op_gemm = {
     .abi = PARE_ABI,
     .type = "Gemm",
@@ -297,4 +305,5 @@ const struct pare_op pare_op_gemm = {
     .backward = backward,
     .ties = ties,
     .macs = macs,
+    .axes = axes,
 };

@@ -117,6 +117,13 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_norm(n, pare_group_norm_per_channel(n) ? 2 : 0, t);
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 0;
+    *in = -1;
+}
+
 const struct pare_op pare_op_group_normalization = {
     .abi = PARE_ABI,
     .type = "GroupNormalization",
@@ -132,4 +139,5 @@ const struct pare_op pare_op_group_normalization = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .axes = axes,
 };

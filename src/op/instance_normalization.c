@@ -83,6 +83,13 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_norm(n, 2, t);
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 0;
+    *in = -1;
+}
+
 const struct pare_op pare_op_instance_normalization = {
     .abi = PARE_ABI,
     .type = "InstanceNormalization",
@@ -98,4 +105,5 @@ const struct pare_op pare_op_instance_normalization = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .axes = axes,
 };

@@ -237,6 +237,12 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    *out = n->in[1]->t.rank - 1;
+    *in = -1;
+}
+
 const struct pare_op pare_op_layer_normalization = {
     .abi = PARE_ABI,
     .type = "LayerNormalization",
@@ -252,4 +258,5 @@ const struct pare_op pare_op_layer_normalization = {
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_elementwise,
+    .axes = axes,
 };

@@ -31,6 +31,14 @@ static double macs(const struct pare_node *n)
     return pare_matmul_macs(&n->in[0]->t, &n->in[1]->t);
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    int rank = n->in[1]->t.rank;
+
+    *out = rank > 1 ? rank - 1 : -1;
+    *in = rank > 1 ? rank - 2 : 0;
+}
+
 const struct pare_op pare_op_mat_mul = {
     .abi = PARE_ABI,
     .type = "MatMul",
@@ -45,4 +53,5 @@ const struct pare_op pare_op_mat_mul = {
     .backward = backward,
     .ties = ties,
     .macs = macs,
+    .axes = axes,
 };

@@ -69,6 +69,13 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie(t, s, i, y, i + shift);
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 0;
+    *in = -1;
+}
+
 const struct pare_op pare_op_prelu = {
     .abi = PARE_ABI,
     .type = "PRelu",
@@ -85,4 +92,5 @@ const struct pare_op pare_op_prelu = {
     .ties = ties,
     .map2 = map2,
     .dmap2 = dmap2,
+    .axes = axes,
 };

@@ -64,6 +64,8 @@ int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
                          "no parameter has a gradient: output '%s' cannot be traced back to one",
                          g->n_out ? g->out[0]->name : "");
     feeds[g->out[0]->id] = true;
+    for (int i = 0; i < p->n_kept; i++)
+        feeds[p->kept[i]->id] |= is_float(p->kept[i]);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i];
         bool any = false;
@@ -129,8 +131,8 @@ static struct pare_buf *root_of(struct pare_buf *b)
     return b;
 }
 
-/* The first step on the way back that writes a gradient; output 0's is written by the loss.  Views
- * do not write when they share. */
+/* The first step on the way back that writes a gradient; output 0's is written by the loss, and so
+ * are those of kept values.  Views do not write when they share. */
 static int mark_first(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
@@ -142,9 +144,11 @@ static int mark_first(struct pare_plan *p, struct pare_err *err)
     }
     for (int i = 0; i < p->n_bufs; i++)
         p->all[i]->written = false;
-    for (struct pare_buf *b = p->buf[p->graph->out[0]->id]; b; b = b->next)
-        if (b->grad && b->block == 1)
-            root_of(b->grad)->written = true;
+    for (int i = -1; i < p->n_kept; i++)
+        for (struct pare_buf *b = p->buf[(i < 0 ? p->graph->out[0] : p->kept[i])->id]; b;
+             b = b->next)
+            if (b->grad && b->block == 1)
+                root_of(b->grad)->written = true;
     for (int i = 0; i < p->n_params; i++)
         for (struct pare_buf *b = p->buf[p->param[i].value->id]; b; b = b->next)
             if (b->grad && b->grad->fixed)

@@ -101,6 +101,8 @@ static int point_values(struct pare_plan *p, struct pare_err *err)
     }
     for (int i = 0; i < p->graph->n_out; i++)
         PARE_TRY(pare_value_load(p->arena, p->graph->out[i], err));
+    for (int i = 0; i < p->n_kept; i++)
+        PARE_TRY(pare_value_load(p->arena, p->kept[i], err));
     return 0;
 }
 
@@ -140,14 +142,24 @@ static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pa
     return 0;
 }
 
+/* What not every plan has. */
+struct extra {
+    const struct pare_train_opts *train; /* or NULL */
+    const char *const *without;
+    struct pare_strs keep;
+};
+
 static int make(struct pare_plan *p, const struct pare_model *m, const struct pare_plan_opts *o,
-                const struct pare_train_opts *t, struct pare_err *err)
+                const struct extra *x, struct pare_err *err)
 {
+    const struct pare_train_opts *t = x->train;
+
     p->graph = pare_graph_clone(p->arena, m->graph, err);
     if (!p->graph)
         return err->code;
     p->reference = o->reference;
     PARE_TRY(bind_inputs(p, o, err));
+    PARE_TRY(pare_plan_keep(p, x->keep, err));
     if (t)
         PARE_TRY(pare_plan_learns(p, t, err));
     PARE_TRY(pare_graph_infer(p->graph, false, err));
@@ -192,20 +204,19 @@ static struct pare_plan *create(int threads)
 }
 
 static int compile(struct pare_plan *p, const struct pare_model *model,
-                   const struct pare_plan_opts *opts, const struct pare_train_opts *train,
-                   struct pare_err *err)
+                   const struct pare_plan_opts *opts, const struct extra *x, struct pare_err *err)
 {
     int rc, threads = omp_get_max_threads();
 
     err->code = 0;
     omp_set_num_threads(p->backend.threads);
-    rc = make(p, model, opts, train, err);
+    rc = make(p, model, opts, x, err);
     omp_set_num_threads(threads);
     return rc && model->path ? pare_at(err, rc, "%s", model->path) : rc;
 }
 
-int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          const char *const *without, struct pare_plan **plan, struct pare_err *err)
+static int new_plan(const struct pare_model *model, const struct pare_plan_opts *opts,
+                    const struct extra *x, struct pare_plan **plan, struct pare_err *err)
 {
     static const struct pare_plan_opts none;
     struct pare_plan *p;
@@ -216,13 +227,25 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
     p = create(opts->threads);
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
-    p->without = without;
-    rc = compile(p, model, opts, NULL, err);
+    p->without = x->without;
+    rc = compile(p, model, opts, x, err);
     if (rc)
         pare_plan_free(p);
     else
         *plan = p;
     return rc;
+}
+
+int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          const char *const *without, struct pare_plan **plan, struct pare_err *err)
+{
+    return new_plan(model, opts, &(struct extra){ .without = without }, plan, err);
+}
+
+int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          struct pare_strs keep, struct pare_plan **plan, struct pare_err *err)
+{
+    return new_plan(model, opts, &(struct extra){ .keep = keep }, plan, err);
 }
 
 int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
@@ -240,7 +263,7 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
         return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
     p->train = p->ctx.train = true;
     p->ctx.rng = o->rng;
-    rc = compile(p, model, &opts, o, err);
+    rc = compile(p, model, &opts, &(struct extra){ .train = o, .keep = o->keep }, err);
     if (rc)
         pare_plan_free(p);
     else
@@ -251,7 +274,7 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
 int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                   struct pare_plan **plan, struct pare_err *err)
 {
-    return pare_plan_new_without(model, opts, NULL, plan, err);
+    return new_plan(model, opts, &(struct extra){ NULL }, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)
@@ -342,6 +365,8 @@ int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare
         omp_set_num_threads(threads);
     for (int i = 0; i < p->graph->n_out && !rc; i++)
         out[i] = p->graph->out[i]->t;
+    if (p->train)
+        pare_plan_kept_zero(p);
     return rc;
 }
 
@@ -364,6 +389,7 @@ int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare
             .type = s->node ? s->node->type : "reorder",
             .n_fused = s->n_fused,
             .seconds = s->seconds,
+            .back_seconds = s->back_seconds,
         };
     }
     return *stat ? p->n_steps : 0;

@@ -28,6 +28,8 @@ struct pare_plan {
     struct pare_param *param; /* training: what is learned */
     int n_params;
     const char *const *without; /* names of kernels not to use, ends with NULL; or NULL */
+    struct pare_value **kept;   /* what outsiders look at, in the order they gave (keep.c) */
+    int n_kept;
 };
 
 /* A parameter of a training plan. */
@@ -48,6 +50,7 @@ struct pare_train_opts {
     struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
     bool reference;
     struct pare_rng *rng;
+    struct pare_strs keep; /* values to look at, see pare_plan_value */
 };
 int pare_plan_train(const struct pare_model *m, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err);
@@ -68,6 +71,23 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
                           const char *const *without, struct pare_plan **plan,
                           struct pare_err *err);
 
+/* pare_plan_new() that keeps the values of these names, such as the inputs and outputs of layers:
+ * see pare_layer_info. */
+int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,
+                          struct pare_strs keep, struct pare_plan **plan, struct pare_err *err);
+
+/* The i-th value that was to be kept: row-major, valid from one run to the next. */
+const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
+
+/* Training: its gradient, or NULL when nothing before it learns.  A run leaves zeros; whoever wants
+ * the loss to depend on it adds to them, after output 0's gradient was written, since it may be the
+ * same memory. */
+float *pare_plan_value_grad(const struct pare_plan *p, int i);
+
+/* Steps of making and running one, in keep.c. */
+int pare_plan_keep(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
+void pare_plan_kept_zero(const struct pare_plan *p);
+
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
 
@@ -84,7 +104,7 @@ extern const struct pare_kernel pare_kernel_dynamic;
 struct pare_plan_stat {
     const char *kernel, *node, *type;
     int n_fused;
-    double seconds;
+    double seconds, back_seconds;
 };
 void pare_plan_profile(struct pare_plan *p, bool on);
 int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat);

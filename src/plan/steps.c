@@ -22,6 +22,8 @@ static void mark_needed(struct pare_plan *p, bool *need_value)
 
     for (int i = 0; i < g->n_out; i++)
         need_value[g->out[i]->id] = true;
+    for (int i = 0; i < p->n_kept; i++)
+        need_value[p->kept[i]->id] = true;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i];
         bool needed = false;
@@ -275,6 +277,16 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
     return 0;
 }
 
+/* Kept values are handed over row-major, too: as soon as they are made, so that their other layout
+ * need not live as long.  In the end also those that nobody makes: inputs and constants. */
+static int keep_values(struct pare_plan *p, bool all, struct pare_err *err)
+{
+    for (int i = 0; i < p->n_kept; i++)
+        if ((all || p->buf[p->kept[i]->id]) && !want(p, p->kept[i], 1, err))
+            return err->code ? err->code : no_memory(err);
+    return 0;
+}
+
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
@@ -286,10 +298,12 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
             return err->code;
     }
     for (int i = 0; i < g->n_nodes; i++)
-        if (!p->view.taken[i])
+        if (!p->view.taken[i]) {
             PARE_TRY(add_node(p, g->node[i], err));
+            PARE_TRY(keep_values(p, false, err));
+        }
     for (int i = 0; i < g->n_out; i++) /* outputs are handed over row-major */
         if (!want(p, g->out[i], 1, err))
             return err->code ? err->code : no_memory(err);
-    return 0;
+    return keep_values(p, true, err);
 }

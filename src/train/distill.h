@@ -27,7 +27,8 @@ struct pare_distill_soft {
 };
 extern const struct pare_opt pare_distill_soft_opts[];
 
-/* *loss = alpha *loss + beta soft; grad = alpha grad + beta d soft / d student. */
+/* *loss = alpha *loss + beta soft; grad = alpha grad + beta d soft / d student.  With beta 0 the
+ * teacher's output is not looked at. */
 int pare_distill_soft(const struct pare_distill_soft *conf, const struct pare_tensor *student,
                       const struct pare_tensor *teacher, float *grad, double *loss,
                       struct pare_err *err);

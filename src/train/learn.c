@@ -1,20 +1,9 @@
 /* learn.c - training as <pare/pare.h> offers it: one object, settings as text. */
+#include "learn.h"
+
 #include <string.h>
 
 #include "../base/arena.h"
-#include "setup.h"
-
-struct pare_learn {
-    struct pare_arena *arena;
-    struct pare_setup *setup;
-    struct pare_model *model, *teacher;
-    struct pare_data *data[2]; /* to train, to validate or NULL */
-    struct pare_trainer *trainer;
-    struct pare_loader *loader; /* of a loop of one's own; made when first needed */
-    bool (*say)(void *user, const struct pare_learned *r);
-    void *user;
-    int stop;
-};
 
 /* What a setting "valid" says is ours: it is no part's. */
 static void take_valid(struct pare_given *g, int *n, const char **valid)

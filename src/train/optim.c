@@ -16,6 +16,7 @@
 #include "../tensor/tensor.h"
 
 #define CHUNK 16384
+#define BLOCK 1024 /* of a masked parameter */
 
 #define OPTIMIZER(name) extern const struct pare_optimizer pare_optimizer_##name;
 #include "optimizers.def"
@@ -224,6 +225,28 @@ PARE_SIMD static double squares(const float *g, float clip, int64_t n)
     return sum;
 }
 
+PARE_SIMD static double squares_masked(const float *g, const uint8_t *mask, float clip, int64_t n)
+{
+    double sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        double v = mask[i] ? (double)pare_clipped(g[i], clip, 1) : 0;
+
+        sum += v * v;
+    }
+    return sum;
+}
+
+static double chunk_squares(const struct pare_optim *o, const struct pare_optim_chunk *c,
+                            float clip)
+{
+    const struct pare_optim_param *p = &o->o.param[c->param];
+    const float *g = pare_f32(&p->grad) + c->start;
+
+    return p->mask ? squares_masked(g, p->mask + c->start, clip, c->n) : squares(g, clip, c->n);
+}
+
 double pare_optim_norm(const struct pare_optim *o)
 {
     struct pare_optim_chunk *chunk = o->chunk;
@@ -232,8 +255,7 @@ double pare_optim_norm(const struct pare_optim *o)
 
 #pragma omp parallel for num_threads(o->o.threads) schedule(static, 1) if (o->n_chunks > 1)
     for (int i = 0; i < o->n_chunks; i++)
-        chunk[i].square = squares(pare_f32(&o->o.param[chunk[i].param].grad) + chunk[i].start, clip,
-                                  chunk[i].n);
+        chunk[i].square = chunk_squares(o, &chunk[i], clip);
     for (int i = 0; i < o->n_chunks; i++)
         sum += chunk[i].square;
     return sqrt(sum);
@@ -260,6 +282,64 @@ static int norm_scale(struct pare_optim *o, float *scale, struct pare_err *err)
                      o->o.param[o->chunk[i].param].name);
 }
 
+PARE_SIMD static void masked(const float *x, const uint8_t *mask, float *y, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = mask[i] ? x[i] : 0;
+}
+
+/* In blocks that stay in the cache between the gradient's mask, the update and the product, so
+ * that each element passes through memory once. */
+static void update_masked(const struct pare_optimizer *type, const void *conf,
+                          const struct pare_update *u, const uint8_t *mask, float *out)
+{
+    float grad[BLOCK];
+
+    for (int64_t at = 0; at < u->n; at += BLOCK) {
+        struct pare_update b = *u;
+
+        b.n = u->n - at < BLOCK ? u->n - at : BLOCK;
+        masked(u->grad + at, mask + at, grad, b.n);
+        b.grad = grad;
+        b.w = u->w + at;
+        for (int k = 0; k < type->n_slots; k++)
+            b.slot[k] = u->slot[k] ? u->slot[k] + at : NULL;
+        type->update(conf, &b);
+        masked(b.w, mask + at, out + at, b.n);
+    }
+}
+
+void pare_optim_mask(struct pare_optim *o, int param, const struct pare_tensor *value,
+                     const uint8_t *mask, float *out)
+{
+    /* The list is our own copy, see copy_opts. */
+    struct pare_optim_param *p = (struct pare_optim_param *)&o->o.param[param];
+
+    p->value = *value;
+    p->mask = mask;
+    p->out = out;
+}
+
+void pare_optim_refresh(const struct pare_optim *o)
+{
+    for (int i = 0; i < o->o.n_params; i++) {
+        const struct pare_optim_param *p = &o->o.param[i];
+
+        if (p->mask)
+            masked(pare_f32(&p->value), p->mask, p->out, pare_numel(&p->value));
+    }
+}
+
+void pare_optim_reset(struct pare_optim *o)
+{
+    for (int i = 0; i < o->o.n_params; i++)
+        for (int k = 0; k < o->o.type->n_slots; k++)
+            if (o->slot[i][k])
+                memset(o->slot[i][k], 0, (size_t)pare_numel(&o->o.param[i].value) * sizeof(float));
+    o->born = o->step;
+}
+
 int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err)
 {
     float clip = clip_of(o), scale;
@@ -273,7 +353,7 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err)
         const struct pare_optim_chunk *c = &o->chunk[i];
         const struct pare_optim_param *p = &o->o.param[c->param];
         struct pare_update u = { .lr = lr * o->o.group[p->group].lr_factor,
-                                 .step = o->step,
+                                 .step = o->step - o->born,
                                  .clip = clip,
                                  .scale = scale,
                                  .w = pare_f32(&p->value) + c->start,
@@ -282,7 +362,10 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err)
 
         for (int k = 0; k < o->o.type->n_slots; k++)
             u.slot[k] = o->slot[c->param][k] ? o->slot[c->param][k] + c->start : NULL;
-        o->o.type->update(o->conf[p->group], &u);
+        if (p->mask)
+            update_masked(o->o.type, o->conf[p->group], &u, p->mask + c->start, p->out + c->start);
+        else
+            o->o.type->update(o->conf[p->group], &u);
     }
     return 0;
 }

@@ -60,6 +60,11 @@ struct pare_optim_param {
     const char *name;               /* of its state in checkpoints; kept, not copied */
     struct pare_tensor value, grad; /* float32, one shape; grad.data NULL: never changed */
     int group;                      /* index */
+
+    /* A masked parameter: gradients of elements whose mask is 0 count as 0, and after each update
+     * out = value * mask.  NULL: not masked. */
+    const uint8_t *mask;
+    float *out;
 };
 
 struct pare_optim_group {
@@ -88,6 +93,7 @@ struct pare_optim {
     struct pare_optim_chunk *chunk;   /* what is updated at a time */
     int n_chunks;
     int64_t step; /* updates done; a checkpoint's may be put here */
+    int64_t born; /* updates done when the state was last zeroed */
     double norm;  /* of all gradients in the last step, before clip_norm;
                                            0 when clip_norm is off */
 };
@@ -104,6 +110,16 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err);
  * to save or to copy into.  The list is in the arena given. */
 int pare_optim_state(const struct pare_optim *o, struct pare_arena *a, struct pare_named **list,
                      int *n, struct pare_err *err);
+
+/* Mask a parameter from now on, or with NULL no longer; `value` is where it is updated. */
+void pare_optim_mask(struct pare_optim *o, int param, const struct pare_tensor *value,
+                     const uint8_t *mask, float *out);
+
+/* out = value * mask again, after a mask or a value was changed. */
+void pare_optim_refresh(const struct pare_optim *o);
+
+/* Forget all state: the next update is like the first. */
+void pare_optim_reset(struct pare_optim *o);
 
 /* The norm of all gradients, as clip_norm sees it; the same for any number of threads. */
 double pare_optim_norm(const struct pare_optim *o);

@@ -25,6 +25,8 @@ static const struct pare_opt train_opts[] = {
       NULL, false },
     { "teacher", "a model whose outputs are learned as well", PARE_OPT_STR, AT(teacher), 0,
       PARE_ANY, NULL, NULL, false },
+    { "distill_layers", "layers to make like the teacher's: NAME, or NAME=TEACHERS-NAME",
+      PARE_OPT_STRS, AT(distill_layers), 0, PARE_ANY, NULL, NULL, false },
     { "freeze", "weights to leave alone: names, or beginnings with a *", PARE_OPT_STRS, AT(freeze),
       0, PARE_ANY, NULL, NULL, false },
     { "clip_norm", "scale gradients down to this norm; 0: off", PARE_OPT_FLOAT, AT(clip_norm), 0, 0,
@@ -101,6 +103,7 @@ int pare_setup_parts(struct pare_arena *a, struct pare_part **part, int *n, stru
                      err));
     PARE_TRY(add_losses(&l, err));
     PARE_TRY(add(&l, (struct pare_part){ "teacher", NULL, pare_distill_soft_opts, NULL }, err));
+    PARE_TRY(add(&l, (struct pare_part){ "distill", "layers", pare_distill_how_opts, NULL }, err));
     PARE_TRY(add(&l, (struct pare_part){ "data", NULL, pare_data_options, NULL }, err));
     *part = l.part;
     *n = l.n;
@@ -127,6 +130,7 @@ struct setup {
     struct pare_part *part;
     int n_parts;
     struct pare_arena *arena;
+    struct pare_distill_how how;
 };
 
 /* Make a part one that is used; `into` or else new memory gets its options. */
@@ -158,7 +162,7 @@ static int choose_loss(struct setup *u, struct pare_err *err)
 static int choose_training(struct setup *u, struct pare_err *err)
 {
     struct pare_setup *s = u->s;
-    void *optim = NULL, *schedule = NULL, *soft = &s->trainer.soft;
+    void *optim = NULL, *schedule = NULL, *soft = &s->trainer.soft, *how = &u->how;
 
     PARE_TRY(pare_find_optimizer(s->c.optimizer, &s->trainer.optimizer, err));
     PARE_TRY(pare_find_schedule(s->c.schedule, &s->train.schedule, err));
@@ -168,6 +172,10 @@ static int choose_training(struct setup *u, struct pare_err *err)
                     err));
     if (s->c.teacher)
         PARE_TRY(choose(u, "teacher", NULL, 0, &soft, err));
+    if (s->c.distill_layers.n && !s->c.teacher)
+        return pare_fail(err, PARE_ECONFIG, "distill-layers needs a teacher: the model to follow");
+    if (s->c.distill_layers.n)
+        PARE_TRY(choose(u, "distill", NULL, 0, &how, err));
     s->trainer.optimizer_conf = optim;
     s->train.schedule_conf = schedule;
     return 0;
@@ -194,6 +202,17 @@ static void copy_conf(struct pare_setup *s)
     s->train.seed = (uint64_t)c->seed;
 }
 
+static int make_links(struct setup *u, struct pare_err *err)
+{
+    struct pare_trainer_opts *t = &u->s->trainer;
+    struct pare_distill_link *link = NULL;
+
+    PARE_TRY(pare_distill_links(u->s->c.distill_layers, &u->how, u->arena, &link, err));
+    t->link = link;
+    t->n_links = u->s->c.distill_layers.n;
+    return 0;
+}
+
 /* The first part is filled at once: it says which others are used. */
 static int make(struct setup *u, bool training, const struct pare_given *g, int n,
                 struct pare_err *err)
@@ -209,7 +228,7 @@ static int make(struct setup *u, bool training, const struct pare_given *g, int 
             PARE_TRY(pare_part_fill(&u->part[i], g, n, u->arena, err));
     if (training)
         copy_conf(u->s);
-    return 0;
+    return training ? make_links(u, err) : 0;
 }
 
 int pare_setup_make(const struct pare_given *g, int n, struct pare_arena *a, struct pare_setup **s,

@@ -12,7 +12,7 @@ struct pare_setup_conf {
     const char *optimizer, *schedule, *loss, *teacher;
     int64_t warmup;
     double warmup_factor, clip_norm, clip_value;
-    struct pare_strs freeze;
+    struct pare_strs freeze, distill_layers;
     int64_t patience;
     bool keep_best;
     const char *checkpoint;

@@ -28,6 +28,12 @@ struct run {
     double loss_sum, seen, right; /* of the epoch so far */
 };
 
+/* As many updates as there may be. */
+static bool full(const struct run *r)
+{
+    return r->c->max_steps && r->t->optim->step >= r->c->max_steps;
+}
+
 static bool stopped(const struct run *r)
 {
     return r->c->stop && *r->c->stop;
@@ -50,6 +56,7 @@ static const struct pare_tensor *all_value(const struct run *r, int i)
     return i < r->t->n_params ? &r->t->param[i].value : &r->t->state[i - r->t->n_params].t;
 }
 
+/* The model itself has what is learned times its mask; the two parts of it are kept apart. */
 static void copy_all(const struct run *r, bool back)
 {
     for (int i = 0; i < n_all(r); i++) {
@@ -61,6 +68,8 @@ static void copy_all(const struct run *r, bool back)
         else
             memcpy(r->kept[i].data, v->data, bytes);
     }
+    if (back)
+        pare_trainer_refresh(r->t);
 }
 
 static int make_kept(struct run *r, struct pare_err *err)
@@ -85,6 +94,8 @@ static int save_numbers(struct pare_checkpoint *k, const struct run *r, struct p
 
     PARE_TRY(pare_checkpoint_set_int(k, "epoch", r->epoch, err));
     PARE_TRY(pare_checkpoint_set_int(k, "step", r->t->optim->step, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "born", r->t->optim->born, err));
+    PARE_TRY(pare_checkpoint_set_int(k, "schedule_start", r->t->schedule_start, err));
     PARE_TRY(pare_checkpoint_set_int(k, "loader_seed", (int64_t)at.seed, err));
     PARE_TRY(pare_checkpoint_set_int(k, "loader_epoch", at.epoch, err));
     PARE_TRY(pare_checkpoint_set_int(k, "loader_at", at.at, err));
@@ -111,6 +122,8 @@ static int save_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
     PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
     for (int i = 0; i < n; i++)
         PARE_TRY(pare_checkpoint_add(k, "optim", slot[i].name, &slot[i].t, err));
+    if (r->t->o.hooks.save)
+        PARE_TRY(r->t->o.hooks.save(r->t->o.hooks.user, k, err));
     return pare_checkpoint_add_rng(k, "train", &r->t->rng, err);
 }
 
@@ -141,6 +154,8 @@ static int load_numbers(const struct pare_checkpoint *k, struct run *r, struct p
 
     PARE_TRY(pare_checkpoint_get_int(k, "epoch", &r->epoch, err));
     PARE_TRY(pare_checkpoint_get_int(k, "step", &r->t->optim->step, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "born", &r->t->optim->born, err));
+    PARE_TRY(pare_checkpoint_get_int(k, "schedule_start", &r->t->schedule_start, err));
     PARE_TRY(pare_checkpoint_get_int(k, "loader_seed", &seed, err));
     PARE_TRY(pare_checkpoint_get_int(k, "loader_epoch", &at.epoch, err));
     PARE_TRY(pare_checkpoint_get_int(k, "loader_at", &at.at, err));
@@ -169,6 +184,9 @@ static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
     PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
     for (int i = 0; i < n; i++)
         PARE_TRY(pare_checkpoint_load(k, "optim", slot[i].name, &slot[i].t, err));
+    if (r->t->o.hooks.load)
+        PARE_TRY(r->t->o.hooks.load(r->t->o.hooks.user, k, err));
+    pare_trainer_refresh(r->t);
     return pare_checkpoint_load_rng(k, "train", &r->t->rng, err);
 }
 
@@ -190,6 +208,13 @@ static int load(struct run *r, struct pare_err *err)
 
 /* ---- an epoch ---------------------------------------------------------------------------- */
 
+static double lr_of(const struct run *r, int64_t step)
+{
+    int64_t since = step - r->t->schedule_start;
+
+    return pare_lr(&r->lr, since > 0 ? since : 0);
+}
+
 static struct pare_progress progress(const struct run *r, double start)
 {
     double seen = r->seen > 0 ? r->seen : 1;
@@ -202,7 +227,7 @@ static struct pare_progress progress(const struct run *r, double start)
         .items = (int64_t)r->seen,
         .loss = r->loss_sum / seen,
         .top1 = r->right / seen,
-        .lr = pare_lr(&r->lr, r->t->optim->step > 0 ? r->t->optim->step - 1 : 0),
+        .lr = lr_of(r, r->t->optim->step > 0 ? r->t->optim->step - 1 : 0),
         .seconds = pare_now() - start,
     };
 }
@@ -212,7 +237,7 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
     struct pare_score s = { 0 };
 
     PARE_TRY(pare_trainer_gradient(r->t, &b->x, &b->y, &s, err));
-    PARE_TRY(pare_trainer_update(r->t, pare_lr(&r->lr, r->t->optim->step), err));
+    PARE_TRY(pare_trainer_update(r->t, lr_of(r, r->t->optim->step), err));
     r->loss_sum += s.loss * (double)s.n;
     r->seen += (double)s.n;
     r->right += (double)s.top1;
@@ -228,6 +253,11 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
     while (!stopped(r)) {
         int rc;
 
+        if (full(r)) {
+            *ended = true;
+            return 0;
+        }
+
         PARE_TRY(pare_loader_next(r->loader, &b, err));
         if (!b) {
             *ended = true;
@@ -235,8 +265,8 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
         }
         rc = one_step(r, b, err);
         if (rc)
-            return pare_at(err, rc, "epoch %lld, step %lld", (long long)r->epoch,
-                           (long long)r->t->optim->step);
+            return pare_at(err, rc, "epoch %lld, step %lld", (long long)r->epoch + 1,
+                           (long long)r->t->optim->step + 1);
         if (r->c->on_batch) {
             struct pare_progress p = progress(r, start);
 
@@ -286,13 +316,13 @@ static int one_epoch(struct run *r, struct pare_err *err)
     double start = pare_now();
     bool ended;
 
+    if (r->t->o.hooks.at_epoch && !pare_loader_tell(r->loader).at)
+        PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
     PARE_TRY(batches(r, start, &ended, err));
     if (!ended)
         return 0;
     e.train = progress(r, start);
     e.train.batch = e.train.batches;
-    if (r->t->o.hooks.at_epoch)
-        PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
     if (r->valid)
         PARE_TRY(validate(r, &e, err));
     r->epoch++;
@@ -329,7 +359,7 @@ static int prepare(struct run *r, struct pare_err *err)
 static int loop(struct run *r, struct pare_err *err)
 {
     PARE_TRY(prepare(r, err));
-    while (r->epoch < r->c->epochs && !stopped(r)) {
+    while (r->epoch < r->c->epochs && !stopped(r) && !full(r)) {
         if (r->c->patience && r->waited >= r->c->patience)
             break;
         PARE_TRY(one_epoch(r, err));

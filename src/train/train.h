@@ -52,7 +52,8 @@ struct pare_train_conf {
     double lr;
     const struct pare_schedule *schedule;
     const void *schedule_conf;
-    int64_t warmup; /* steps */
+    int64_t max_steps; /* end after so many updates; 0: only epochs count */
+    int64_t warmup;    /* steps */
     double warmup_factor;
     int64_t batch;            /* 0: the set's */
     int64_t patience;         /* epochs without a better validation before stopping; 0: off */

@@ -103,6 +103,42 @@ static int check_freeze(const struct pare_trainer *t, struct pare_err *err)
     return 0;
 }
 
+static void drop_plans(struct pare_trainer *t)
+{
+    for (int i = 0; i < t->n_plans; i++) {
+        pare_plan_free(t->plan[i]);
+        pare_plan_free(t->teacher[i]);
+        t->plan[i] = t->teacher[i] = NULL;
+    }
+    t->n_plans = 0;
+    t->out.data = NULL;
+}
+
+int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pare_err *err)
+{
+    int n = names.n + t->layers.student.n;
+    const char **all = pare_alloc(t->arena, (size_t)n, sizeof(*all));
+
+    if (!all)
+        return no_memory(err);
+    for (int i = 0; i < n; i++)
+        all[i] = i < names.n ? names.v[i] : t->layers.student.v[i - names.n];
+    t->stale = true; /* plans may be at work just now */
+    t->keep = (struct pare_strs){ all, n };
+    t->o.keep = (struct pare_strs){ all, names.n };
+    return 0;
+}
+
+/* The values that plans must keep. */
+static int look_inside(struct pare_trainer *t, struct pare_err *err)
+{
+    t->layers.link = t->o.link;
+    t->layers.n = t->o.n_links;
+    if (t->o.teacher && t->o.n_links)
+        PARE_TRY(pare_distill_layers_new(t->model, t->o.teacher, &t->layers, t->arena, err));
+    return pare_trainer_watch(t, t->o.keep, err);
+}
+
 static int make(struct pare_trainer *t, struct pare_err *err)
 {
     size_t n = (size_t)t->model->graph->n_values;
@@ -121,6 +157,7 @@ static int make(struct pare_trainer *t, struct pare_err *err)
     if (!t->param || !t->name || !t->grad || !t->state)
         return no_memory(err);
     pare_rng_init(&t->rng, t->o.seed);
+    PARE_TRY(look_inside(t, err));
     PARE_TRY(check_freeze(t, err));
     PARE_TRY(collect(t, err));
     o.param = t->param;
@@ -155,10 +192,7 @@ void pare_trainer_free(struct pare_trainer *t)
 {
     if (!t)
         return;
-    for (int i = 0; i < t->n_plans; i++) {
-        pare_plan_free(t->plan[i]);
-        pare_plan_free(t->teacher[i]);
-    }
+    drop_plans(t);
     pare_arena_free(t->arena);
 }
 
@@ -176,12 +210,14 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .reference = t->o.reference,
         .rng = &t->rng,
         .in = x,
+        .keep = t->keep,
     };
     struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
 
     PARE_TRY(pare_plan_train(t->model, &o, &t->plan[i], err));
     if (t->o.teacher)
-        PARE_TRY(pare_plan_new(t->o.teacher, &teacher, &t->teacher[i], err));
+        PARE_TRY(
+            pare_plan_new_keeping(t->o.teacher, &teacher, t->layers.teacher, &t->teacher[i], err));
     t->batch[i] = batch;
     return 0;
 }
@@ -229,12 +265,51 @@ static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
     return pare_at(err, rc, "%s", what);
 }
 
+int pare_trainer_param(const struct pare_trainer *t, const char *name)
+{
+    for (int i = 0; i < t->n_params; i++)
+        if (!strcmp(t->param[i].name, name))
+            return i;
+    return -1;
+}
+
+int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *mask,
+                      struct pare_tensor *value, struct pare_err *err)
+{
+    int i = pare_trainer_param(t, name);
+    struct pare_optim_param *p = i < 0 ? NULL : &t->param[i];
+
+    if (!p)
+        return pare_fail(err, PARE_ECONFIG, "'%s' is masked but not trained", name);
+    if (!p->mask) {
+        struct pare_tensor own;
+
+        PARE_TRY(pare_tensor_new(t->arena, &own, PARE_F32, p->value.rank, p->value.dim, err));
+        memcpy(own.data, p->value.data, (size_t)pare_numel(&own) * sizeof(float));
+        p->out = p->value.data;
+        p->value = own;
+    }
+    p->mask = mask;
+    pare_optim_mask(t->optim, i, &p->value, mask, p->out);
+    *value = p->value;
+    return 0;
+}
+
+void pare_trainer_refresh(struct pare_trainer *t)
+{
+    pare_optim_refresh(t->optim);
+}
+
 int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
                          struct pare_tensor *out, struct pare_err *err)
 {
+    const struct pare_hooks *h = &t->o.hooks;
     struct pare_tensor all[MAX_OUT];
 
     t->out.data = NULL;
+    if (t->stale)
+        drop_plans(t);
+    t->stale = false;
     if (x->rank < 1)
         return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
     PARE_TRY(find_plan(t, x, &t->at, err));
@@ -246,7 +321,7 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     t->out = all[0];
     if (out)
         *out = all[0];
-    return 0;
+    return h->after_forward ? h->after_forward(h->user, t, err) : 0;
 }
 
 static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *err)
@@ -257,8 +332,9 @@ static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *er
     if (teacher->graph->n_out > MAX_OUT)
         return pare_fail(err, PARE_ELIMIT, "a teacher has at most %d outputs", MAX_OUT);
     PARE_TRY(pare_plan_run(teacher, &t->x, soft, err));
-    return pare_distill_soft(&t->o.soft, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
-                             loss, err);
+    PARE_TRY(pare_distill_soft(&t->o.soft, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
+                               loss, err));
+    return pare_distill_layers_add(&t->layers, t->plan[t->at], t->o.keep.n, teacher, loss, err);
 }
 
 int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
@@ -270,6 +346,8 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
                             &score->loss, err));
     if (t->teacher[t->at])
         PARE_TRY(add_teacher(t, &score->loss, err));
+    if (t->o.hooks.loss)
+        PARE_TRY(t->o.hooks.loss(t->o.hooks.user, t, &score->loss, err));
     score->n = t->x.dim[0];
     score->top1 = score->top5 = 0;
     pare_score_add(score, &t->out, y);

@@ -14,17 +14,28 @@
 #include "../base/rng.h"
 #include "../plan/plan.h"
 #include "distill.h"
+#include "distill_layers.h"
 #include "loss.h"
 #include "optim.h"
 
 struct pare_trainer;
 
+struct pare_checkpoint;
+
 /* Named points of training; each may be NULL.  An error ends the training. */
 struct pare_hooks {
     void *user;
+    int (*at_epoch)(void *user, struct pare_trainer *t, int64_t epoch,
+                    struct pare_err *err); /* one begins */
+    int (*after_forward)(void *user, struct pare_trainer *t, struct pare_err *err);
+    int (*loss)(void *user, struct pare_trainer *t, double *loss,
+                struct pare_err *err); /* add to it */
     int (*after_backward)(void *user, struct pare_trainer *t, struct pare_err *err);
     int (*after_step)(void *user, struct pare_trainer *t, int64_t step, struct pare_err *err);
-    int (*at_epoch)(void *user, struct pare_trainer *t, int64_t epoch, struct pare_err *err);
+
+    /* What has to be in a checkpoint besides. */
+    int (*save)(void *user, struct pare_checkpoint *k, struct pare_err *err);
+    int (*load)(void *user, const struct pare_checkpoint *k, struct pare_err *err);
 };
 
 struct pare_trainer_opts {
@@ -37,9 +48,12 @@ struct pare_trainer_opts {
     double clip_norm, clip_value; /* of gradients; 0: off */
     const char *const *freeze;    /* names, or beginnings with a * behind */
     int n_freeze;
-    struct pare_model *teacher;    /* or NULL */
-    struct pare_distill_soft soft; /* how to learn from it */
-    bool reference;                /* plain kernels only */
+    struct pare_model *teacher;           /* or NULL */
+    struct pare_distill_soft soft;        /* how to learn from it */
+    const struct pare_distill_link *link; /* ... and layer by layer */
+    int n_links;
+    struct pare_strs keep; /* values to look at: pare_plan_value(t->plan[t->at], i) */
+    bool reference;        /* plain kernels only */
     struct pare_hooks hooks;
 };
 
@@ -67,6 +81,10 @@ struct pare_trainer {
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
+    int64_t schedule_start; /* the step at which the learning rate's schedule (re)started */
+    bool stale;             /* plans keep other values than they should */
+    struct pare_distill_layers layers;
+    struct pare_strs keep;     /* o.keep, then those of the layers */
     int at;                    /* the plan of the batch at work */
     struct pare_tensor x, out; /* ... its input, its output until it is used */
 };
@@ -90,6 +108,19 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
 int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
                       struct pare_err *err);
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
+
+/* From now on parameter `name` is trained in memory of its own, with masked gradients, and the model
+ * has it times the mask, which may change: then refresh.  value becomes a view of that memory. */
+int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *mask,
+                      struct pare_tensor *value, struct pare_err *err);
+void pare_trainer_refresh(struct pare_trainer *t);
+
+/* Keep the values of these names visible in plans made from now on, instead of those before; after a
+ * forward, pare_plan_value(t->plan[t->at], i) is the i-th of them. */
+int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pare_err *err);
+
+/* The parameter's index, or -1: it is frozen, or there is none of the name. */
+int pare_trainer_param(const struct pare_trainer *t, const char *name);
 
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err);
 int pare_trainer_step(struct pare_trainer *t, struct pare_err *err); /* only the hook */

@@ -7,6 +7,13 @@
 
 #include "../tensor/tensor.h"
 
+int64_t pare_net_wide(const struct pare_net *n, int64_t channels)
+{
+    int64_t wide = (int64_t)((double)channels * n->width + 0.5);
+
+    return wide > 1 ? wide : 1;
+}
+
 const char *pare_net_name(struct pare_net *n, const char *fmt, ...)
 {
     va_list ap;

@@ -21,6 +21,7 @@ struct pare_net {
     struct pare_rng rng;
     enum pare_init init;
     int64_t classes;
+    double width;   /* see pare_net_wide */
     char name[128]; /* the last one that pare_net_name() made */
 };
 
@@ -37,6 +38,9 @@ struct pare_conv {
 
 /* "layer1.0.conv1"; the text is good until the next call. */
 const char *pare_net_name(struct pare_net *n, const char *fmt, ...) PARE_PRINTF(2, 3);
+
+/* So many channels of a hidden layer, as wide as the network is wanted; at least 1. */
+int64_t pare_net_wide(const struct pare_net *n, int64_t channels);
 
 /* `name` is the module's: its parameters are name.weight, name.bias, ... */
 struct pare_flow pare_net_conv(struct pare_net *n, struct pare_flow x, const char *name,

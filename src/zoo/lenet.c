@@ -8,16 +8,18 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
     int64_t pad = x.h < 16 || x.w < 16 ? 2 : 0;
 
-    x = pare_net_conv(n, x, "conv1",
-                      (struct pare_conv){ .out = 20, .kernel = 5, .pad = pad, .bias = true });
+    x = pare_net_conv(
+        n, x, "conv1",
+        (struct pare_conv){ .out = pare_net_wide(n, 20), .kernel = 5, .pad = pad, .bias = true });
     x = pare_net_relu(n, x, "relu1");
     x = pare_net_max_pool(n, x, "pool1", 2);
-    x = pare_net_conv(n, x, "conv2",
-                      (struct pare_conv){ .out = 50, .kernel = 5, .pad = pad, .bias = true });
+    x = pare_net_conv(
+        n, x, "conv2",
+        (struct pare_conv){ .out = pare_net_wide(n, 50), .kernel = 5, .pad = pad, .bias = true });
     x = pare_net_relu(n, x, "relu2");
     x = pare_net_max_pool(n, x, "pool2", 2);
     x = pare_net_flatten(n, x, "flatten");
-    x = pare_net_linear(n, x, "fc1", 500);
+    x = pare_net_linear(n, x, "fc1", pare_net_wide(n, 500));
     x = pare_net_relu(n, x, "relu3");
     return pare_net_linear(n, x, "fc2", n->classes);
 }
@@ -26,5 +28,6 @@ const struct pare_network pare_network_lenet = {
     .name = "lenet",
     .doc = "two convolutions and two layers of neurons, for small pictures",
     .least = 4,
+    .scales = true,
     .build = build,
 };

@@ -34,6 +34,7 @@ struct pare_flow pare_resnet(struct pare_net *n, struct pare_flow x, int64_t wid
                              int blocks)
 {
     n->init = PARE_INIT_RESNET;
+    width = pare_net_wide(n, width);
     x = pare_net_conv(n, x, "conv1", (struct pare_conv){ .out = width, .kernel = 3, .pad = 1 });
     x = pare_net_batch_norm(n, x, "bn1");
     x = pare_net_relu(n, x, "relu");

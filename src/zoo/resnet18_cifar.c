@@ -10,5 +10,6 @@ const struct pare_network pare_network_resnet18_cifar = {
     .name = "resnet18-cifar",
     .doc = "ResNet-18 with a 3x3 start and no pool, for pictures like CIFAR's",
     .least = 1,
+    .scales = true,
     .build = build,
 };

@@ -10,5 +10,6 @@ const struct pare_network pare_network_resnet20 = {
     .name = "resnet20",
     .doc = "20 layers with 16 to 64 channels, for pictures like CIFAR's",
     .least = 1,
+    .scales = true,
     .build = build,
 };

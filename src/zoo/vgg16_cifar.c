@@ -11,7 +11,10 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
     n->init = PARE_INIT_VISION;
     for (size_t i = 0; i < sizeof(width) / sizeof(*width); i++) {
-        struct pare_conv c = { .out = width[i], .kernel = 3, .pad = 1, .bias = true };
+        struct pare_conv c = { .out = pare_net_wide(n, width[i]),
+                               .kernel = 3,
+                               .pad = 1,
+                               .bias = true };
 
         if (!width[i]) {
             x = pare_net_max_pool(n, x, pare_net_name(n, "features.%d", at++), 2);
@@ -31,5 +34,6 @@ const struct pare_network pare_network_vgg16_cifar = {
     .name = "vgg16-cifar",
     .doc = "VGG-16 with batch normalisation, for pictures like CIFAR's",
     .least = 32,
+    .scales = true,
     .build = build,
 };

@@ -51,13 +51,18 @@ static int check(const struct pare_network *net, const struct pare_network_opts 
     if (o->classes < 1 || o->classes > 10000000)
         return pare_fail(err, PARE_ECONFIG, "%lld classes are not possible, 1 to 10000000 are",
                          (long long)o->classes);
+    if (o->width > 0 && !net->scales)
+        return pare_fail(err, PARE_ECONFIG, "%s has only one width", net->name);
+    if (o->width > 64)
+        return pare_fail(err, PARE_ECONFIG, "a width of %g is not possible, at most 64 is",
+                         o->width);
     return 0;
 }
 
 int pare_network_make(const struct pare_network *net, const struct pare_network_opts *o,
                       struct pare_model **model, struct pare_err *err)
 {
-    struct pare_net n = { .classes = o->classes };
+    struct pare_net n = { .classes = o->classes, .width = o->width > 0 ? o->width : 1 };
     struct pare_flow x = { .c = o->c, .h = o->h, .w = o->w };
 
     *model = NULL;
@@ -73,8 +78,8 @@ int pare_network_make(const struct pare_network *net, const struct pare_network_
 int pare_model_new(const char *network, const int64_t chw[3], int64_t classes, uint64_t seed,
                    struct pare_model **model, struct pare_err *err)
 {
-    struct pare_network_opts o = { chw[0], chw[1], chw[2], classes, seed };
-    const struct pare_network *net;
+    struct pare_network_opts o = { chw[0], chw[1], chw[2], classes, seed, 0 };
+    const struct pare_network *net = NULL;
 
     *model = NULL;
     PARE_TRY(pare_find_network(network, &net, err));

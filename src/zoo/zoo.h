@@ -13,6 +13,7 @@ struct pare_flow;
 struct pare_network {
     const char *name, *doc;
     int64_t least; /* height and width that the input must have at least */
+    bool scales;   /* it can be made thinner or wider */
 
     /* Everything between the input and the scores of the classes. */
     struct pare_flow (*build)(struct pare_net *n, struct pare_flow x);
@@ -27,6 +28,7 @@ struct pare_network_opts {
     int64_t c, h, w; /* of the input */
     int64_t classes;
     uint64_t seed; /* of the weights */
+    double width;  /* times the channels of the hidden layers; 0: 1 */
 };
 
 /* The network as a model whose batch is free, weights as PyTorch initialises them. */

@@ -29,3 +29,14 @@ try m.onnx --data labels --valid none
 printf 'not a checkpoint' >bad.safetensors
 try m.onnx --data digits --checkpoint bad.safetensors --resume
 ls
+mkdir folder
+try m.onnx --data digits --checkpoint m.onnx
+try m.onnx --data digits --checkpoint folder
+try m.onnx --data digits --checkpoint nowhere/k.safetensors
+try m.onnx --data digits --checkpoint x -o x
+try m.onnx --data digits --teacher few.onnx -o few.onnx
+try m.onnx --data digits --distill-layers fc1
+try m.onnx --data digits --distill-lambda 2
+try m.onnx --data digits --teacher m.onnx --distill-layers fc1,fcl2 --epochs 1
+try m.onnx --data digits --teacher m.onnx --distill-layers fc1=fc2 --epochs 1
+try m.onnx --data digits --teacher m.onnx --distill-layers fc1 --distill-method mean

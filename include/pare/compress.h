@@ -1,0 +1,90 @@
+/* compress.h - prune a model from C.
+ *
+ *     static const char *const types[] = { "Conv2d", "Linear", NULL };
+ *     struct pare_rule rule = { .op_types = types, .keys = "sparsity=0.8" };
+ *
+ *     pare_learn_new(model, "fashion-mnist", "lr=0.01 epochs=2", &learn, &err);
+ *     pare_run_new(model, &opts, &run, &err);       { .pruner = "level", .rule = &rule, ... }
+ *     pare_run_follow(run, learn, &err);            masks follow each optimizer step
+ *     pare_run_compress(run, &err);                 ... from now on
+ *     pare_learn_run(learn, say, NULL, &err);       or a loop of one's own
+ *     pare_run_export(run, &files, &err);
+ *
+ * <pare/pruner.h> has what can be asked of a run and its layers.
+ */
+#ifndef PARE_COMPRESS_H
+#define PARE_COMPRESS_H
+
+#include <pare/pare.h>
+#include <pare/pruner.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An entry of a config_list. */
+struct pare_rule {
+    const char *const *op_types; /* ends with NULL; NULL itself: any type */
+    const char *const *op_names; /* names, or "re:" and a regular expression for the whole name */
+    bool exclude;                /* leave these layers alone */
+    const char *keys;            /* "sparsity=0.8 granularity=out_channel"; the last rule that
+                                    matches a layer counts, as a whole */
+};
+
+/* What was added to the built-in algorithms.  Plugins stay loaded for the life of the process. */
+struct pare_registry;
+PARE_API struct pare_registry *pare_registry_new(struct pare_err *err); /* NULL on error */
+PARE_API void pare_registry_free(struct pare_registry *g);              /* NULL is fine */
+PARE_API int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err *err);
+
+struct pare_run_opts {
+    const char *pruner;
+    const struct pare_rule *rule; /* the config_list, from C ... */
+    int n_rules;
+    const char *config;                   /* ... or as JSON: text, or the name of a file */
+    const char *settings;                 /* of the pruner, as words "name=value"; or NULL */
+    const struct pare_registry *registry; /* or NULL: only what is built in */
+    uint64_t seed;
+    int threads; /* 0: all cores */
+    bool final;  /* masks go into the weights for good: no copy of those is kept */
+};
+
+/* Wrap the layers that the config_list chooses.  'pare help pruner NAME' lists the keys and
+ * settings of a pruner.  The model must outlive the run. */
+PARE_API int pare_run_new(struct pare_model *model, const struct pare_run_opts *opts,
+                          struct pare_run **run, struct pare_err *err);
+
+/* From now on the learner trains the unmasked weights, the model has weight * mask, and the pruner
+ * is called at each step and epoch.  Before pare_run_compress().  The learner must not outlive the
+ * run. */
+PARE_API int pare_run_follow(struct pare_run *run, struct pare_learn *learn, struct pare_err *err);
+
+/* Start the pruner and make the masks that it can make now.  The model has them at once; a pruner
+ * that needs training makes them later, as the learner goes on. */
+PARE_API int pare_run_compress(struct pare_run *run, struct pare_err *err);
+
+/* How much training the pruner wants before fine-tuning; both may be 0. */
+PARE_API int pare_run_length(struct pare_run *run, int64_t *epochs, int64_t *steps,
+                             struct pare_err *err);
+
+/* What came of it.  Files may be NULL.  model: .onnx, or the whole state as .pth, .safetensors or
+ * .npz, masked weights 0; masks: .pth, .safetensors, .npz.  input_shape (input_rank numbers) fixes
+ * the first input's shape in the .onnx. */
+struct pare_export {
+    const char *model, *onnx, *masks;
+    const int64_t *input_shape;
+    int input_rank;
+};
+PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
+                             struct pare_err *err);
+
+/* Multiply masks of a file into the model. */
+PARE_API int pare_apply_masks(struct pare_model *model, const char *masks, struct pare_err *err);
+
+PARE_API void pare_run_free(struct pare_run *run); /* NULL is fine; the model keeps its weights */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

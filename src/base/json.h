@@ -1,0 +1,38 @@
+/* json.h - JSON text as a tree in an arena, with the line of each value for messages. */
+#ifndef PARE_BASE_JSON_H
+#define PARE_BASE_JSON_H
+
+#include <pare/pare.h>
+
+#define PARE_JSON_DEPTH 64 /* lists in lists in lists */
+
+enum pare_json_kind {
+    PARE_JSON_NULL,
+    PARE_JSON_BOOL,
+    PARE_JSON_INT,
+    PARE_JSON_REAL,
+    PARE_JSON_STR,
+    PARE_JSON_LIST,
+    PARE_JSON_OBJECT,
+};
+
+struct pare_json {
+    enum pare_json_kind kind;
+    int line;               /* from 1 */
+    const char *key;        /* of a member of an object, else NULL */
+    bool yes;               /* BOOL */
+    int64_t whole;          /* INT */
+    double num;             /* INT and REAL; finite */
+    const char *str;        /* STR; UTF-8 without a zero inside */
+    struct pare_json *item; /* LIST and OBJECT: n of them, in the text's order */
+    int n;
+};
+
+/* Strict JSON: no comments, no NaN, no key twice, nothing behind the value.  The message begins
+ * with the line and the column. */
+int pare_json_parse(struct pare_arena *a, const char *text, size_t len, struct pare_json *root,
+                    struct pare_err *err);
+
+const char *pare_json_kind_name(enum pare_json_kind k); /* "a list", "an object", ... */
+
+#endif

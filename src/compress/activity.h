@@ -1,0 +1,52 @@
+/* activity.h - how active the channels of a layer's output are; for apoz and mean_rank.
+ *
+ * Outputs are looked at through an activation: what follows the layer in the network, as the
+ * setting says.
+ */
+#ifndef PARE_COMPRESS_ACTIVITY_H
+#define PARE_COMPRESS_ACTIVITY_H
+
+#include <pare/plugin.h>
+
+typedef float pare_activation(float x);
+
+/* relu, relu6 or gelu; NULL: none of them. */
+pare_activation *pare_activation_find(const char *name);
+
+/* sum[c] += act(x), and zeros[c] += 1 where act(x) is 0, for every x of channel c.  Channels are
+ * an axis of x; sum and zeros have as many elements. */
+void pare_activity_add(const struct pare_tensor *x, int axis, pare_activation *act, double *sum,
+                       double *zeros);
+
+/* ---- what both pruners consist of ----------------------------------------------------------- */
+
+struct pare_activity_opts {
+    int64_t training_steps, statistics_batch_num;
+    const char *activation;
+};
+extern const struct pare_opt pare_activity_opts[];
+
+/* Of a layer: batches seen, their channels, and numbers in each. */
+struct pare_activity_layer {
+    int64_t batches, channels;
+    double count;
+};
+
+/* Of the run: the collector while there is one; when the last answer was given, in steps and one
+ * more. */
+struct pare_activity_run {
+    int collector;
+    bool collecting;
+    int64_t answered;
+};
+
+int pare_activity_start(struct pare_run *r, struct pare_err *err);
+void pare_activity_stop(struct pare_run *r);
+
+/* score[u] = mean over the channels c of unit u of value(sum[c], zeros[c], count); PARE_NOT_YET
+ * until enough was seen. */
+typedef double pare_activity_value(double sum, double zeros, double count);
+int pare_activity_score(struct pare_run *r, struct pare_layer *l, pare_activity_value *value,
+                        float *score, struct pare_err *err);
+
+#endif

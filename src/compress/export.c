@@ -1,0 +1,165 @@
+/* export.c - what comes of a compression, as files; and masks of a file into a model. */
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../io/state.h"
+#include "../onnx/model.h"
+#include "../tensor/tensor.h"
+#include "export.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to write the results");
+}
+
+/* ---- the state of a model ------------------------------------------------------------------ */
+
+static bool is_float(enum pare_dtype d)
+{
+    return d == PARE_F32 || d == PARE_F16 || d == PARE_BF16 || d == PARE_F64;
+}
+
+/* Weights and running statistics: floating-point initializers in a place where an operator learns
+ * or keeps one. */
+static void mark_state(const struct pare_graph *g, bool *state)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *n = g->node[i];
+
+        for (int k = 0; k < n->n_in && n->op; k++) {
+            const struct pare_value *v = n->in[k];
+            bool setting = n->op->settings >> k & 1 && strcmp(n->type, "BatchNormalization");
+
+            if (v && v->flags & PARE_V_CONST && !v->maker && g->value[v->id] == v &&
+                is_float(v->t.dtype) && v->t.rank >= 1 && !setting)
+                state[v->id] = true;
+        }
+    }
+}
+
+int pare_model_state(const struct pare_model *m, struct pare_arena *a, struct pare_named **list,
+                     int *n, struct pare_err *err)
+{
+    const struct pare_graph *g = m->graph;
+    bool *state = pare_alloc(a, (size_t)g->n_values, sizeof(*state));
+
+    *n = 0;
+    *list = pare_alloc(a, (size_t)g->n_values, sizeof(**list));
+    if (!state || !*list)
+        return no_memory(err);
+    mark_state(g, state);
+    for (int i = 0; i < g->n_values; i++) {
+        struct pare_value v = *g->value[i];
+
+        if (!state[i])
+            continue;
+        PARE_TRY(pare_value_load(a, &v, err));
+        (*list)[(*n)++] = (struct pare_named){ v.name, v.t };
+    }
+    return 0;
+}
+
+static int write_state(const struct pare_model *m, const char *path, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_named *list;
+    int n, rc;
+
+    rc = a ? pare_model_state(m, a, &list, &n, err) : no_memory(err);
+    if (!rc)
+        rc = pare_state_write(path, list, n, err);
+    pare_arena_free(a);
+    return rc;
+}
+
+static bool ends_in(const char *s, const char *ending)
+{
+    size_t n = strlen(s), e = strlen(ending);
+
+    return n >= e && !strcmp(s + n - e, ending);
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* As NNI has them, 0.0 and 1.0; where the format is not PyTorch's, a byte each is enough. */
+static int as_floats(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err)
+{
+    struct pare_tensor f;
+
+    PARE_TRY(pare_tensor_new(a, &f, PARE_F32, t->rank, t->dim, err));
+    for (int64_t i = 0, n = pare_numel(t); i < n; i++)
+        pare_f32(&f)[i] = ((const uint8_t *)t->data)[i];
+    *t = f;
+    return 0;
+}
+
+static int add_mask(struct pare_arena *a, const struct pare_layer *l, const char *what,
+                    const struct pare_tensor *mask, struct pare_named *to, struct pare_err *err)
+{
+    to->name = pare_sprintf(a, "%s.%s", l->info.name, what);
+    to->t = *mask;
+    return to->name ? 0 : no_memory(err);
+}
+
+static int list_masks(struct pare_run *r, struct pare_arena *a, bool floats,
+                      struct pare_named **list, int *n, struct pare_err *err)
+{
+    struct pare_named *v = pare_alloc(a, 2 * (size_t)r->n_layers, sizeof(*v));
+
+    *list = v;
+    *n = 0;
+    if (!v)
+        return no_memory(err);
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        PARE_TRY(add_mask(a, l, "weight", &l->mask, &v[(*n)++], err));
+        if (l->bias)
+            PARE_TRY(add_mask(a, l, "bias", &l->bias_mask, &v[(*n)++], err));
+    }
+    for (int i = 0; i < *n && floats; i++)
+        PARE_TRY(as_floats(a, &v[i].t, err));
+    return 0;
+}
+
+static int write_masks(struct pare_run *r, const char *path, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    bool floats = !ends_in(path, ".safetensors") && !ends_in(path, ".npz");
+    struct pare_named *list;
+    int n, rc;
+
+    rc = a ? list_masks(r, a, floats, &list, &n, err) : no_memory(err);
+    if (!rc)
+        rc = pare_masks_write(path, list, n, err);
+    pare_arena_free(a);
+    return rc;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+int pare_export_check(const struct pare_export *e, struct pare_err *err)
+{
+    if (e->model && !ends_in(e->model, ".onnx"))
+        PARE_TRY(pare_state_check(e->model, err));
+    if (e->onnx && !ends_in(e->onnx, ".onnx"))
+        return pare_fail(err, PARE_ECONFIG, "%s: the name of an ONNX file ends in .onnx", e->onnx);
+    return e->masks ? pare_state_check(e->masks, err) : 0;
+}
+
+int pare_run_export(struct pare_run *r, const struct pare_export *e, struct pare_err *err)
+{
+    bool onnx = e->model && ends_in(e->model, ".onnx");
+
+    PARE_TRY(pare_export_check(e, err));
+    if (!e->model && !e->onnx && !e->masks)
+        return pare_fail(err, PARE_ECONFIG, "an export without a file to write");
+    if (e->input_rank)
+        PARE_TRY(pare_model_fix_input(r->model, e->input_shape, e->input_rank, err));
+    if (e->masks)
+        PARE_TRY(write_masks(r, e->masks, err));
+    if (e->model)
+        PARE_TRY(onnx ? pare_model_save(r->model, e->model, NULL, err)
+                      : write_state(r->model, e->model, err));
+    return e->onnx ? pare_model_save(r->model, e->onnx, NULL, err) : 0;
+}

@@ -1,0 +1,149 @@
+/* follow.c - a run hangs itself into training. */
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+#include "../train/learn.h"
+#include "run.h"
+
+static int at_epoch(void *run, struct pare_trainer *t, int64_t epoch, struct pare_err *err)
+{
+    struct pare_run *r = run;
+
+    (void)t;
+    PARE_TRY(pare_run_on_epoch(r, epoch, err));
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].due)
+            return pare_run_update_masks(r, err);
+    return 0;
+}
+
+static int after_forward(void *run, struct pare_trainer *t, struct pare_err *err)
+{
+    struct pare_run *r = run;
+    const struct pare_plan *p = t->plan[t->at];
+
+    /* A plan of before the first collector came has nothing to show. */
+    return r->collectors && p->n_kept >= 2 * r->n_layers ? pare_run_collect(r, p, err) : 0;
+}
+
+static int loss(void *run, struct pare_trainer *t, double *value, struct pare_err *err)
+{
+    (void)t;
+    return pare_run_loss(run, value, err);
+}
+
+static int after_backward(void *run, struct pare_trainer *t, struct pare_err *err)
+{
+    struct pare_run *r = run;
+    int rc;
+
+    (void)t;
+    r->in_step = true;
+    rc = pare_run_before_step(r, err);
+    r->in_step = false;
+    return rc;
+}
+
+static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pare_err *err)
+{
+    struct pare_run *r = run;
+
+    (void)t;
+    PARE_TRY(pare_run_on_step(r, step, err));
+    return pare_run_update_masks(r, err);
+}
+
+/* The learner trains `w` in memory of its own from now on; a frozen weight stays ours. */
+static int mask(struct pare_trainer *t, const struct pare_value *v, const struct pare_tensor *m,
+                struct pare_tensor *w, struct pare_tensor *grad, struct pare_err *err)
+{
+    int i = pare_trainer_param(t, v->name);
+
+    if (i < 0)
+        return 0;
+    PARE_TRY(pare_trainer_mask(t, v->name, m->data, w, err));
+    *grad = t->grad[i];
+    return 0;
+}
+
+int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct pare_data *data,
+                    int64_t batch, struct pare_err *err)
+{
+    struct pare_strs names;
+
+    if (r->started || r->trainer)
+        return pare_fail(err, PARE_ECONFIG,
+                         "a compression follows one learner, from before it is started");
+    if (t->model != r->model)
+        return pare_fail(err, PARE_ECONFIG, "the learner trains another model");
+    if (t->o.hooks.user)
+        return pare_fail(err, PARE_ECONFIG, "the learner has another compression already");
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        PARE_TRY(mask(t, l->weight, &l->mask, &l->w, &l->grad, err));
+        if (l->bias)
+            PARE_TRY(mask(t, l->bias, &l->bias_mask, &l->b, &l->bias_grad, err));
+    }
+    r->trainer = t;
+    r->data = data;
+    r->batch = batch;
+    t->o.hooks = (struct pare_hooks){ .user = r,
+                                      .at_epoch = at_epoch,
+                                      .after_forward = after_forward,
+                                      .loss = loss,
+                                      .after_backward = after_backward,
+                                      .after_step = after_step,
+                                      .save = pare_run_save,
+                                      .load = pare_run_load };
+    PARE_TRY(pare_run_watched(r, &names, err));
+    return names.n ? pare_trainer_watch(t, names, err) : 0;
+}
+
+int pare_run_follow(struct pare_run *r, struct pare_learn *l, struct pare_err *err)
+{
+    return pare_run_attach(r, l->trainer, l->data[0], l->setup->train.batch, err);
+}
+
+/* ---- remember and rewind -------------------------------------------------------------------- */
+
+static const struct pare_tensor *learned(const struct pare_trainer *t, int i)
+{
+    return i < t->n_params ? &t->param[i].value : &t->state[i - t->n_params].t;
+}
+
+int pare_run_remember(struct pare_run *r, struct pare_err *err)
+{
+    struct pare_trainer *t = r->trainer;
+    int n = t ? t->n_params + t->n_state : 0;
+
+    if (!t)
+        return pare_fail(err, PARE_ECONFIG, "nothing is trained, so there is nothing to remember");
+    if (!r->kept) {
+        r->kept = pare_alloc(r->arena, (size_t)n, sizeof(*r->kept));
+        for (int i = 0; i < n && r->kept; i++)
+            PARE_TRY(pare_tensor_new(r->arena, &r->kept[i], PARE_F32, learned(t, i)->rank,
+                                     learned(t, i)->dim, err));
+    }
+    if (!r->kept)
+        return pare_fail(err, PARE_ENOMEM, "no memory to remember the weights");
+    for (int i = 0; i < n; i++)
+        memcpy(r->kept[i].data, learned(t, i)->data,
+               (size_t)pare_numel(&r->kept[i]) * sizeof(float));
+    return 0;
+}
+
+int pare_run_rewind(struct pare_run *r, struct pare_err *err)
+{
+    struct pare_trainer *t = r->trainer;
+
+    if (!t || !r->kept)
+        return pare_fail(err, PARE_ECONFIG, "no weights were remembered");
+    for (int i = 0; i < t->n_params + t->n_state; i++)
+        memcpy(learned(t, i)->data, r->kept[i].data,
+               (size_t)pare_numel(&r->kept[i]) * sizeof(float));
+    pare_optim_reset(t->optim);
+    t->schedule_start = t->optim->step;
+    return pare_run_put(r, err);
+}

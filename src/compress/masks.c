@@ -1,0 +1,237 @@
+/* masks.c - from what a pruner says to masks, and from masks to the model. */
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/simd.h"
+#include "../tensor/tensor.h"
+#include "rank.h"
+#include "run.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for masks");
+}
+
+/* ---- into the model ---------------------------------------------------------------------- */
+
+PARE_SIMD static void multiply(const float *w, const uint8_t *mask, float *out, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        out[i] = mask[i] ? w[i] : 0;
+}
+
+/* Without a trainer: `w` leaves the model's memory the first time, unless there is no way back. */
+static int put(struct pare_run *r, const struct pare_value *v, struct pare_tensor *w,
+               const struct pare_tensor *mask, struct pare_err *err)
+{
+    int64_t n = pare_numel(w);
+
+    if (w->data == v->t.data && !r->final) {
+        struct pare_tensor own;
+
+        PARE_TRY(pare_tensor_new(r->arena, &own, PARE_F32, v->t.rank, v->t.dim, err));
+        memcpy(own.data, v->t.data, (size_t)n * sizeof(float));
+        *w = own;
+    }
+    multiply(pare_f32(w), mask->data, pare_f32(&v->t), n);
+    return 0;
+}
+
+int pare_run_put(struct pare_run *r, struct pare_err *err)
+{
+    if (r->trainer)
+        pare_trainer_refresh(r->trainer);
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        if (!l->grad.data)
+            PARE_TRY(put(r, l->weight, &l->w, &l->mask, err));
+        if (l->bias && !l->bias_grad.data)
+            PARE_TRY(put(r, l->bias, &l->b, &l->bias_mask, err));
+    }
+    return 0;
+}
+
+/* ---- the bias ------------------------------------------------------------------------------ */
+
+/* any[o] = 1 when a weight of output o stays; the axis is in the middle of (a, o, b). */
+static void any_left(const struct pare_layer *l, uint8_t *any)
+{
+    const uint8_t *mask = l->mask.data;
+    int64_t a = 1, n = l->w.dim[l->out_axis], b = 1;
+
+    for (int i = 0; i < l->w.rank; i++) {
+        a *= i < l->out_axis ? l->w.dim[i] : 1;
+        b *= i > l->out_axis ? l->w.dim[i] : 1;
+    }
+    memset(any, 0, (size_t)n);
+    for (int64_t i = 0; i < a; i++)
+        for (int64_t o = 0; o < n; o++)
+            any[o] |= memchr(mask + (i * n + o) * b, 1, (size_t)b) != NULL;
+}
+
+/* The bias of an output whose weights are all gone goes with them.  Of a grouped ConvTranspose the
+ * outputs are not an axis of the weight; its bias stays. */
+static void mask_bias(struct pare_layer *l)
+{
+    if (l->bias && l->out_axis >= 0 && pare_numel(&l->b) == l->w.dim[l->out_axis])
+        any_left(l, l->bias_mask.data);
+}
+
+/* ---- scores -------------------------------------------------------------------------------- */
+
+struct job {
+    struct pare_layer *layer;
+    struct pare_ranked ranked;
+};
+
+/* What ranking needs of a layer; PARE_NOT_YET when the pruner has no scores yet. */
+static int make_job(struct pare_run *r, struct pare_layer *l, struct job *j, struct pare_err *err)
+{
+    const struct pare_pruner *p = r->pruner[r->who];
+    size_t n = (size_t)l->units.n;
+    uint8_t *keep = pare_alloc_raw(r->scratch, n, 1);
+    bool direct = p->flags & PARE_MAGNITUDE && pare_units_single(&l->units);
+    float *score = direct ? NULL : pare_alloc(r->scratch, n, sizeof(float));
+
+    if (!keep || (!score && !direct))
+        return no_memory(err);
+    if (l->sparsity < 0)
+        return pare_fail(err, PARE_ECONFIG, "layer '%s' (%s) has no sparsity", l->info.name,
+                         l->entry->where);
+    if (!direct)
+        PARE_TRY(p->score(r, l, score, err));
+    pare_units_shrink(&l->units, l->mask.data, keep);
+    *j = (struct job){
+        l,
+        { .units = &l->units,
+          .score = score,
+          .weight = &l->w,
+          .keep = keep,
+          .sparsity = l->sparsity,
+          .max_sparsity = l->goal.max_sparsity_per_layer,
+          .regrow = (p->flags & PARE_REGROW) != 0 },
+    };
+    return 0;
+}
+
+static void finish(struct job *j)
+{
+    pare_units_expand(&j->layer->units, j->ranked.keep, j->layer->mask.data);
+    mask_bias(j->layer);
+    j->layer->due = false;
+}
+
+static int one_by_score(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct job j;
+    int rc = make_job(r, l, &j, err);
+
+    if (rc)
+        return rc;
+    PARE_TRY(
+        strcmp(r->settings.mode, "balance")
+            ? pare_rank_local(&j.ranked, r->threads, r->scratch, err)
+            : pare_rank_balance(&j.ranked, &r->settings.balance_gran, r->threads, r->scratch, err));
+    finish(&j);
+    return 0;
+}
+
+static int one(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_pruner *p = r->pruner[r->who];
+    int rc;
+
+    if (!p->calc_mask)
+        return one_by_score(r, l, err);
+    rc = p->calc_mask(r, l, err);
+    if (!rc)
+        l->due = false;
+    return rc;
+}
+
+/* ---- several layers together --------------------------------------------------------------- */
+
+static int same_goal(const struct pare_layer *a, const struct pare_layer *b, struct pare_err *err)
+{
+    if (a->sparsity == b->sparsity)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "layers '%s' and '%s' are ranked together but are to "
+                     "lose %g and %g",
+                     a->info.name, b->info.name, a->sparsity, b->sparsity);
+}
+
+/* The layers of one config entry. */
+static int together(struct pare_run *r, int first, struct pare_err *err)
+{
+    const struct pare_entry *e = r->layer[first].entry;
+    struct job *j = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*j));
+    struct pare_ranked *ranked = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*ranked));
+    int n = 0;
+
+    if (!j || !ranked)
+        return no_memory(err);
+    for (int i = first; i < r->n_layers; i++) {
+        int rc;
+
+        if (r->layer[i].entry != e)
+            continue;
+        PARE_TRY(same_goal(&r->layer[first], &r->layer[i], err));
+        rc = make_job(r, &r->layer[i], &j[n], err);
+        if (rc)
+            return rc;
+        ranked[n] = j[n].ranked;
+        n++;
+    }
+    PARE_TRY(pare_rank_global(ranked, n, r->layer[first].sparsity, r->threads, r->scratch, err));
+    for (int i = 0; i < n; i++)
+        finish(&j[i]);
+    return 0;
+}
+
+static bool first_of_entry(const struct pare_run *r, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (r->layer[k].entry == r->layer[i].entry)
+            return false;
+    return true;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static bool is_due(const struct pare_run *r, const struct pare_layer *l)
+{
+    return l->due || !(r->pruner[pare_run_ranker(r)]->flags & PARE_ONE_SHOT);
+}
+
+static int masks_of(struct pare_run *r, bool global, int i, bool *changed, struct pare_err *err)
+{
+    struct pare_turn t;
+    int rc;
+
+    if (!is_due(r, &r->layer[i]) || (global && !first_of_entry(r, i)))
+        return 0;
+    t = pare_turn_begin(r, pare_run_ranker(r));
+    rc = global ? together(r, i, err) : one(r, &r->layer[i], err);
+    pare_turn_end(r, t);
+    if (rc == PARE_NOT_YET)
+        return 0;
+    *changed |= !rc;
+    return pare_at(err, rc, "layer '%s'", r->layer[i].info.name);
+}
+
+int pare_run_update_masks(struct pare_run *r, struct pare_err *err)
+{
+    const struct pare_pruner *p = r->pruner[pare_run_ranker(r)];
+    bool global = !strcmp(r->settings.mode, "global"), changed = false;
+
+    if (global && p->calc_mask)
+        return pare_fail(err, PARE_ECONFIG,
+                         "pruner %s makes its masks itself, so mode=global says nothing to it",
+                         p->name);
+    for (int i = 0; i < r->n_layers; i++)
+        PARE_TRY(masks_of(r, global, i, &changed, err));
+    return changed ? pare_run_put(r, err) : 0;
+}

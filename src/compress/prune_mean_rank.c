@@ -1,0 +1,35 @@
+/* prune_mean_rank.c - remove the channels that are least active in the mean: Molchanov et al.,
+ * "Pruning convolutional neural networks for resource efficient inference", 2017.
+ *
+ *     score = mean of act(output), per channel
+ */
+#include <pare/plugin.h>
+
+#include "activity.h"
+
+static double mean(double sum, double zeros, double count)
+{
+    (void)zeros;
+    return count > 0 ? sum / count : 0;
+}
+
+static int score(struct pare_run *r, struct pare_layer *l, float *s, struct pare_err *err)
+{
+    return pare_activity_score(r, l, mean, s, err);
+}
+
+const struct pare_pruner pare_pruner_mean_rank = {
+    .abi = PARE_ABI,
+    .name = "mean_rank",
+    .doc = "Remove the channels whose outputs are smallest in the mean.",
+    .opts = pare_activity_opts,
+    .opts_size = sizeof(struct pare_activity_opts),
+    .layer_size = sizeof(struct pare_activity_layer),
+    .run_size = sizeof(struct pare_activity_run),
+    .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .granularity = "out_channel",
+    .start = pare_activity_start,
+    .stop = pare_activity_stop,
+    .score = score,
+};

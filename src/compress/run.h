@@ -1,0 +1,120 @@
+/* run.h - a compression at work: the layers it wraps, and what it hangs into training.
+ *
+ * What a pruner may use is in <pare/pruner.h>; this is what lies behind it.
+ */
+#ifndef PARE_COMPRESS_RUN_H
+#define PARE_COMPRESS_RUN_H
+
+#include <pare/compress.h>
+#include <pare/plugin.h>
+
+#include "../base/rng.h"
+#include "../train/trainer.h"
+#include "config.h"
+#include "units.h"
+
+#define PARE_RUN_PRUNERS 2 /* a pruner, and the one that it works over */
+
+/* The keys that every pruner knows. */
+struct pare_goal {
+    double sparsity, sparsity_per_layer, total_sparsity; /* -1: not given */
+    double max_sparsity_per_layer;
+    const char *granularity;
+    struct pare_ints block;
+    int64_t heads;
+};
+
+/* The settings that every pruner knows. */
+struct pare_run_settings {
+    const char *mode; /* default, normal, global, balance */
+    struct pare_ints balance_gran;
+    const char *base; /* of pruners with PARE_OVER */
+};
+
+struct pare_buffer {
+    const char *name;
+    struct pare_tensor t;
+    struct pare_buffer *next;
+};
+
+struct pare_layer {
+    struct pare_run *run;
+    int index;
+    struct pare_layer_info info;
+    struct pare_value *weight, *bias; /* the model's initializers: weight * mask; bias or NULL */
+    struct pare_tensor w, b;          /* not masked; at first the model's own memory */
+    struct pare_tensor mask, bias_mask;
+    struct pare_tensor grad, bias_grad; /* the trainer's; data NULL: there are none */
+    int out_axis, in_axis;
+    struct pare_goal goal;
+    struct pare_units units;
+    double asked, sparsity; /* by the config; aimed at now */
+    bool due;               /* a mask is to be made */
+    const struct pare_entry *entry;
+    void *conf[PARE_RUN_PRUNERS], *state[PARE_RUN_PRUNERS];
+    struct pare_buffer *buffers;
+};
+
+struct pare_collector {
+    int id;
+    pare_collect_fn *fn;
+    void *user;
+    int who; /* whose it is */
+    struct pare_collector *next;
+};
+
+struct pare_run {
+    struct pare_arena *arena, *scratch;
+    struct pare_model *model;
+    const struct pare_pruner *pruner[PARE_RUN_PRUNERS]; /* [1]: the base, or NULL */
+    void *conf[PARE_RUN_PRUNERS], *state[PARE_RUN_PRUNERS];
+    struct pare_run_settings settings;
+    int who; /* index of the pruner that is being called */
+    struct pare_layer *layer;
+    int n_layers;
+    struct pare_collector *collectors;
+    int last_id;
+    struct pare_rng rng;
+    int threads;
+    struct pare_trainer *trainer; /* while it follows one */
+    const struct pare_data *data; /* to train with, or NULL */
+    int64_t batch;
+    bool started, in_step;
+    bool final;               /* masks are multiplied into the weights, see pare_run_opts */
+    struct pare_tensor *kept; /* by pare_run_remember: parameters, then statistics */
+};
+
+/* Whose turn it is: what pruner `who` asks for is its own, and its scratch is emptied after. */
+struct pare_turn {
+    int who;
+    struct pare_mark mark;
+};
+struct pare_turn pare_turn_begin(struct pare_run *r, int who);
+void pare_turn_end(struct pare_run *r, struct pare_turn t);
+
+/* Index of the pruner that ranks: the base, where there is one. */
+int pare_run_ranker(const struct pare_run *r);
+
+/* The model gets weight * mask again (masks.c). */
+int pare_run_put(struct pare_run *r, struct pare_err *err);
+
+/* Follow a trainer, see pare_run_follow (follow.c).  data and batch are for statistics. */
+int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct pare_data *data,
+                    int64_t batch, struct pare_err *err);
+
+/* Call what the pruners have for this moment (run.c). */
+int pare_run_on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err);
+int pare_run_on_step(struct pare_run *r, int64_t step, struct pare_err *err);
+int pare_run_before_step(struct pare_run *r, struct pare_err *err);
+int pare_run_loss(struct pare_run *r, double *loss, struct pare_err *err);
+
+/* What checkpoints keep of a run (resume.c). */
+int pare_run_save(void *run, struct pare_checkpoint *k, struct pare_err *err);
+int pare_run_load(void *run, const struct pare_checkpoint *k, struct pare_err *err);
+
+/* The values that collectors see, two of each layer; none when there is no collector.  Then hand
+ * those of a plan to them (collect.c). */
+int pare_run_watched(struct pare_run *r, struct pare_strs *names, struct pare_err *err);
+int pare_run_collect(struct pare_run *r, const struct pare_plan *p, struct pare_err *err);
+
+#endif

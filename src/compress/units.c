@@ -1,0 +1,397 @@
+/* units.c - weights cut into units that are kept or removed as a whole.
+ *
+ * Along each axis an element has a place in the grid and a place in the block, so the weight in
+ * memory order is a nest of loops, grid and block in turn: g0 b0 g1 b1 ...  Loops of one turn go
+ * away and neighbours of a kind become one, which leaves the same short nest for many shapes: (G)
+ * for elements, (G B) for rows, (B G B) for input channels.  The innermost G and B are written out
+ * as `rows` rows of `len` elements that lie one after the other, row j in unit u + j.
+ */
+#include "units.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../base/opt.h"
+#include "../base/simd.h"
+
+/* ---- from names to blocks ------------------------------------------------------------------ */
+
+static int need_axis(const struct pare_tensor *w, const char *name, int axis, const char *what,
+                     struct pare_err *err)
+{
+    if (axis >= 0 && axis < w->rank)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "granularity '%s' needs a weight with %s channels, and this one has none",
+                     name, what);
+}
+
+static int set_blocks(const struct pare_tensor *w, const struct pare_ints *block,
+                      struct pare_units *u, struct pare_err *err)
+{
+    int first = w->rank - block->n;
+
+    if (block->n < 1)
+        return pare_fail(err, PARE_ECONFIG, "granularity 'block' needs the sizes of a block");
+    if (first < 0)
+        return pare_fail(err, PARE_ECONFIG, "a block of %d sizes for a weight of rank %d", block->n,
+                         w->rank);
+    for (int i = 0; i < block->n; i++) {
+        int64_t b = block->v[i], dim = w->dim[first + i];
+
+        if (b < -1)
+            return pare_fail(err, PARE_ECONFIG,
+                             "block size %lld; expected a positive number, or -1 for a whole axis",
+                             (long long)b);
+        if (b > 0 && dim % b)
+            return pare_fail(err, PARE_ECONFIG, "a block of %lld does not divide axis %d, of %lld",
+                             (long long)b, first + i, (long long)dim);
+        u->block[first + i] = b > 0 ? b : dim;
+    }
+    return 0;
+}
+
+static int set_heads(const struct pare_tensor *w, const struct pare_grain *g, struct pare_units *u,
+                     struct pare_err *err)
+{
+    int64_t dim = w->dim[g->out_axis];
+
+    if (g->heads < 1)
+        return pare_fail(err, PARE_ECONFIG, "granularity 'head' needs the number of heads");
+    if (dim % g->heads)
+        return pare_fail(err, PARE_ECONFIG, "%lld heads do not divide %lld output channels",
+                         (long long)g->heads, (long long)dim);
+    u->block[g->out_axis] = dim / g->heads;
+    return 0;
+}
+
+static int unknown(const char *name, struct pare_err *err)
+{
+    static const char *const names[] = { "element", "block", "out_channel", "in_channel", "head" };
+    const char *near = pare_nearest(name, names, 5);
+
+    return pare_fail(err, PARE_ECONFIG,
+                     "granularity '%s'%s%s%s; expected element, block, out_channel, in_channel or "
+                     "head",
+                     name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static int block_sizes(const struct pare_tensor *w, const struct pare_grain *g,
+                       struct pare_units *u, struct pare_err *err)
+{
+    const char *name = g->name ? g->name : "";
+    bool head = !strcmp(name, "head"), out = head || !strcmp(name, "out_channel");
+    bool small = !strcmp(name, "element") || !strcmp(name, "block");
+
+    if (!small && !out && strcmp(name, "in_channel") != 0)
+        return unknown(name, err);
+    for (int i = 0; i < w->rank; i++)
+        u->block[i] = small ? 1 : w->dim[i];
+    if (small)
+        return *name == 'b' ? set_blocks(w, &g->block, u, err) : 0;
+    if (out)
+        PARE_TRY(need_axis(w, name, g->out_axis, "output", err));
+    else
+        PARE_TRY(need_axis(w, name, g->in_axis, "input", err));
+    if (head)
+        return set_heads(w, g, u, err);
+    u->block[out ? g->out_axis : g->in_axis] = 1;
+    return 0;
+}
+
+int pare_units_make(const struct pare_tensor *weight, const struct pare_grain *g,
+                    struct pare_units *u, struct pare_err *err)
+{
+    *u = (struct pare_units){ .rank = weight->rank, .n = 1 };
+    PARE_TRY(block_sizes(weight, g, u, err));
+    for (int i = 0; i < u->rank; i++) {
+        /* An empty axis taken whole is one block of nothing. */
+        u->grid[i] = u->block[i] ? weight->dim[i] / u->block[i] : 1;
+        u->n *= u->grid[i];
+    }
+    return 0;
+}
+
+int64_t pare_units_size(const struct pare_units *u)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < u->rank; i++)
+        n *= u->block[i];
+    return n;
+}
+
+bool pare_units_single(const struct pare_units *u)
+{
+    return pare_units_size(u) == 1;
+}
+
+/* ---- the nest of loops --------------------------------------------------------------------- */
+
+#define MAX_LOOPS (2 * PARE_MAX_RANK)
+
+struct loop {
+    int64_t n, dx, du; /* turns; how far one goes in the weight and in the units, 0 in a block */
+};
+
+struct nest {
+    struct loop loop[MAX_LOOPS]; /* outermost first, when made */
+    int n;
+    int64_t rows, len;
+};
+
+/* Add a loop around the nest.  It joins the last one of its kind when nothing is between. */
+static void wrap(struct nest *t, int64_t n, int64_t dx, int64_t du)
+{
+    if (n == 1)
+        return;
+    if (t->n && !t->loop[t->n - 1].du == !du)
+        t->loop[t->n - 1].n *= n;
+    else
+        t->loop[t->n++] = (struct loop){ n, dx, du };
+}
+
+static struct nest make_nest(const struct pare_units *u)
+{
+    struct nest t = { .rows = 1, .len = 1 }, all = { .n = 0 };
+    int64_t dx = 1, du = 1;
+    int used = 0;
+
+    for (int i = u->rank - 1; i >= 0; i--) {
+        wrap(&all, u->block[i], dx, 0);
+        dx *= u->block[i];
+        wrap(&all, u->grid[i], dx, du);
+        dx *= u->grid[i];
+        du *= u->grid[i];
+    }
+    if (used < all.n && !all.loop[used].du)
+        t.len = all.loop[used++].n;
+    if (used < all.n && all.loop[used].du)
+        t.rows = all.loop[used++].n;
+    while (all.n > used)
+        t.loop[t.n++] = all.loop[--all.n];
+    return t;
+}
+
+struct place {
+    int64_t at[MAX_LOOPS], x, u;
+};
+
+/* The next turn of the loops; false, and back at the start, when all are done. */
+static bool next(const struct loop *l, int n, struct place *p)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        p->x += l[i].dx;
+        p->u += l[i].du;
+        if (++p->at[i] < l[i].n)
+            return true;
+        p->x -= l[i].dx * l[i].n;
+        p->u -= l[i].du * l[i].n;
+        p->at[i] = 0;
+    }
+    return false;
+}
+
+/* ---- sums ---------------------------------------------------------------------------------- */
+
+#define STRIP 1024 /* units summed side by side, in double: 8 kB */
+#define SHORT 16   /* rows up to here are not worth a vector loop each */
+
+PARE_SIMD static void sum_elements(const float *x, int64_t n, int power, float *score)
+{
+    if (power == 1) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            score[i] = fabsf(x[i]);
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            score[i] = x[i] * x[i];
+    }
+}
+
+PARE_SIMD static void add_elements(const float *x, int64_t n, int power, double *sum)
+{
+    if (power == 1) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (double)fabsf(x[i]);
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (double)x[i] * (double)x[i];
+    }
+}
+
+static inline void add_short(const float *x, int64_t rows, int64_t len, int power, double *sum)
+{
+    for (int64_t j = 0; j < rows; j++) {
+        const float *row = x + j * len;
+        double s = 0;
+
+        for (int64_t i = 0; i < len; i++)
+            s += power == 1 ? (double)fabsf(row[i]) : (double)row[i] * (double)row[i];
+        sum[j] += s;
+    }
+}
+
+/* Sizes that are common get loops of a known length. */
+PARE_SIMD static void add_short_rows(const float *x, int64_t rows, int64_t len, int power,
+                                     double *sum)
+{
+    if (len == 4 && power == 1)
+        add_short(x, rows, 4, 1, sum);
+    else if (len == 4)
+        add_short(x, rows, 4, 2, sum);
+    else if (len == 9 && power == 1)
+        add_short(x, rows, 9, 1, sum);
+    else if (len == 9)
+        add_short(x, rows, 9, 2, sum);
+    else
+        add_short(x, rows, len, power, sum);
+}
+
+PARE_SIMD static void add_long_rows(const float *x, int64_t rows, int64_t len, int power,
+                                    double *sum)
+{
+    for (int64_t j = 0; j < rows; j++) {
+        const float *row = x + j * len;
+        double s = 0;
+
+        if (power == 1) {
+#pragma omp simd reduction(+ : s)
+            for (int64_t i = 0; i < len; i++)
+                s += (double)fabsf(row[i]);
+        } else {
+#pragma omp simd reduction(+ : s)
+            for (int64_t i = 0; i < len; i++)
+                s += (double)row[i] * (double)row[i];
+        }
+        sum[j] += s;
+    }
+}
+
+static void add_rows(const float *x, int64_t rows, int64_t len, int power, double *sum)
+{
+    if (len == 1)
+        add_elements(x, rows, power, sum);
+    else if (len <= SHORT)
+        add_short_rows(x, rows, len, power, sum);
+    else
+        add_long_rows(x, rows, len, power, sum);
+}
+
+/* Grid loops first, block loops inside: then a strip of sums is finished before the next. */
+static int grid_first(struct nest *t)
+{
+    struct loop l[MAX_LOOPS];
+    int n = 0, grids;
+
+    for (int i = 0; i < t->n; i++)
+        if (t->loop[i].du)
+            l[n++] = t->loop[i];
+    grids = n;
+    for (int i = 0; i < t->n; i++)
+        if (!t->loop[i].du)
+            l[n++] = t->loop[i];
+    memcpy(t->loop, l, (size_t)n * sizeof(*l));
+    return grids;
+}
+
+void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int power,
+                    float *score)
+{
+    struct nest t = make_nest(u);
+    int grids = grid_first(&t);
+    const float *data = pare_f32(x);
+    struct place g = { .x = 0 };
+    double sum[STRIP];
+
+    if (!t.n && t.len == 1) {
+        sum_elements(data, t.rows, power, score);
+        return;
+    }
+    if (!u->n)
+        return;
+    do {
+        for (int64_t r = 0; r < t.rows; r += STRIP) {
+            int64_t rows = t.rows - r < STRIP ? t.rows - r : STRIP;
+            struct place b = { .x = g.x + r * t.len };
+
+            memset(sum, 0, (size_t)rows * sizeof(*sum));
+            if (pare_units_size(u))
+                do {
+                    add_rows(data + b.x, rows, t.len, power, sum);
+                } while (next(t.loop + grids, t.n - grids, &b));
+            for (int64_t j = 0; j < rows; j++)
+                score[g.u + r + j] = (float)sum[j];
+        }
+    } while (next(t.loop, grids, &g));
+}
+
+/* ---- masks --------------------------------------------------------------------------------- */
+
+static bool empty(const struct pare_units *u)
+{
+    return !u->n || !pare_units_size(u);
+}
+
+void pare_units_expand(const struct pare_units *u, const uint8_t *keep, uint8_t *mask)
+{
+    struct nest t = make_nest(u);
+    struct place p = { .x = 0 };
+
+    if (empty(u))
+        return;
+    do {
+        const uint8_t *k = keep + p.u;
+        uint8_t *m = mask + p.x;
+
+        if (t.len == 1)
+            memcpy(m, k, (size_t)t.rows);
+        else if (t.len <= SHORT)
+            for (int64_t j = 0; j < t.rows; j++)
+                for (int64_t i = 0; i < t.len; i++)
+                    m[j * t.len + i] = k[j];
+        else
+            for (int64_t j = 0; j < t.rows; j++)
+                memset(m + j * t.len, k[j], (size_t)t.len);
+    } while (next(t.loop, t.n, &p));
+}
+
+PARE_SIMD static void any_rows(const uint8_t *mask, int64_t rows, int64_t len, uint8_t *keep)
+{
+    for (int64_t j = 0; j < rows; j++) {
+        uint8_t any = keep[j];
+
+#pragma omp simd reduction(| : any)
+        for (int64_t i = 0; i < len; i++)
+            any |= mask[j * len + i];
+        keep[j] = any;
+    }
+}
+
+PARE_SIMD static void any_elements(const uint8_t *mask, int64_t n, uint8_t *keep)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        keep[i] |= mask[i];
+}
+
+void pare_units_shrink(const struct pare_units *u, const uint8_t *mask, uint8_t *keep)
+{
+    struct nest t = make_nest(u);
+    struct place p = { .x = 0 };
+
+    memset(keep, 0, (size_t)u->n);
+    if (empty(u))
+        return;
+    do {
+        if (t.len == 1)
+            any_elements(mask + p.x, t.rows, keep + p.u);
+        else
+            any_rows(mask + p.x, t.rows, t.len, keep + p.u);
+    } while (next(t.loop, t.n, &p));
+    for (int64_t i = 0; i < u->n; i++)
+        keep[i] = keep[i] != 0;
+}

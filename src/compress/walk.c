@@ -1,0 +1,156 @@
+/* walk.c - go through a weight's elements unit by unit, see walk.h. */
+#include "walk.h"
+
+#include <string.h>
+
+#include "../base/simd.h"
+
+#define LANES 16
+
+/* How many of the last axes can be taken as one, all of them whole blocks (grid 1) or all of them
+ * single elements (block 1). */
+static int tail(const int64_t *size, int rank)
+{
+    int n = 0;
+
+    while (n < rank && size[rank - 1 - n] == 1)
+        n++;
+    return n;
+}
+
+void pare_walk_begin(struct pare_walk *w, const struct pare_units *u)
+{
+    int whole = tail(u->grid, u->rank), single = tail(u->block, u->rank);
+    int covered = whole > single ? whole : single;
+    int64_t stride = 1;
+
+    memset(w, 0, sizeof(*w));
+    w->u = u;
+    w->step = covered > whole;
+    w->len = u->n > 0;
+    for (int i = u->rank - covered; i < u->rank; i++)
+        w->len *= u->block[i] * u->grid[i];
+    w->outer = u->rank - covered;
+    for (int i = u->rank - 1; i >= 0; i--) {
+        w->stride[i] = stride;
+        stride *= u->grid[i];
+        w->dim[i] = u->block[i] * u->grid[i];
+        w->per_unit[i] = u->block[i];
+    }
+    /* Whole blocks of the axis before lie behind one another too. */
+    if (!w->step && w->outer) {
+        w->len *= u->block[w->outer - 1];
+        w->dim[w->outer - 1] = u->grid[w->outer - 1];
+        w->per_unit[w->outer - 1] = 1;
+    }
+}
+
+void pare_walk_next(struct pare_walk *w)
+{
+    w->at += w->len;
+    for (int i = w->outer - 1; i >= 0; i--) {
+        int64_t before = w->index[i] / w->per_unit[i], now;
+
+        w->index[i] = w->index[i] + 1 < w->dim[i] ? w->index[i] + 1 : 0;
+        now = w->index[i] / w->per_unit[i];
+        w->unit += (now - before) * w->stride[i];
+        if (w->index[i])
+            return;
+    }
+    w->len = 0;
+}
+
+/* Sums in lanes, so that the compiler may keep them in vectors; then one by one, in double. */
+static double fold(const float *lane)
+{
+    double sum = 0;
+
+    for (int i = 0; i < LANES; i++)
+        sum += (double)lane[i];
+    return sum;
+}
+
+PARE_SIMD static double dot(const float *restrict x, const float *restrict y, int64_t n)
+{
+    float lane[LANES] = { 0 };
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] += x[i + k] * y[i + k];
+    for (int k = 0; i < n; i++, k++)
+        lane[k] += x[i] * y[i];
+    return fold(lane);
+}
+
+PARE_SIMD static double dot_square(const float *restrict x, const float *restrict y, int64_t n)
+{
+    float lane[LANES] = { 0 };
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] += (x[i + k] * y[i + k]) * (x[i + k] * y[i + k]);
+    for (int k = 0; i < n; i++, k++)
+        lane[k] += (x[i] * y[i]) * (x[i] * y[i]);
+    return fold(lane);
+}
+
+PARE_SIMD static void each(const float *restrict x, const float *restrict y, int64_t n,
+                           float *restrict out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] += x[i] * y[i];
+}
+
+PARE_SIMD static void each_square(const float *restrict x, const float *restrict y, int64_t n,
+                                  float *restrict out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] += (x[i] * y[i]) * (x[i] * y[i]);
+}
+
+void pare_units_dot(const struct pare_units *u, const float *x, const float *y, float *out)
+{
+    struct pare_walk w;
+
+    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w))
+        if (w.step)
+            each(x + w.at, y + w.at, w.len, out + w.unit);
+        else
+            out[w.unit] += (float)dot(x + w.at, y + w.at, w.len);
+}
+
+void pare_units_dot_square(const struct pare_units *u, const float *x, const float *y, float *out)
+{
+    struct pare_walk w;
+
+    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w))
+        if (w.step)
+            each_square(x + w.at, y + w.at, w.len, out + w.unit);
+        else
+            out[w.unit] += (float)dot_square(x + w.at, y + w.at, w.len);
+}
+
+int pare_units_gather(const struct pare_units *u, const float *x, float *out,
+                      struct pare_arena *scratch, struct pare_err *err)
+{
+    int64_t *filled = pare_alloc(scratch, (size_t)u->n, sizeof(*filled)), size = 1;
+    struct pare_walk w;
+
+    if (!filled)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %lld units", (long long)u->n);
+    for (int i = 0; i < u->rank; i++)
+        size *= u->block[i];
+    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w)) {
+        int64_t run = w.step ? 1 : w.len;
+
+        for (int64_t i = 0; i < w.len; i += run) {
+            int64_t unit = w.unit + i * w.step;
+
+            memcpy(out + unit * size + filled[unit], x + w.at + i, (size_t)run * sizeof(*x));
+            filled[unit] += run;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,232 @@
+/* wrap.c - layers of a model become layers of a run: settings, masks, state. */
+#include "wrap.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+
+#define AT(field) offsetof(struct pare_goal, field)
+
+const struct pare_opt pare_goal_keys[] = {
+    { "sparsity", "part of the weights that goes", PARE_OPT_FLOAT, AT(sparsity), -1, 0, 0.999999999,
+      NULL, NULL, false },
+    { "sparsity_per_layer", "the same under NNI's newer name", PARE_OPT_FLOAT,
+      AT(sparsity_per_layer), -1, 0, 0.999999999, NULL, NULL, false },
+    { "total_sparsity", "the same over all layers of the entry together, with mode=global",
+      PARE_OPT_FLOAT, AT(total_sparsity), -1, 0, 0.999999999, NULL, NULL, false },
+    { "max_sparsity_per_layer", "with mode=global, more of a layer never goes", PARE_OPT_FLOAT,
+      AT(max_sparsity_per_layer), 0.99, 1e-9, 1, NULL, NULL, false },
+    { "granularity", "what goes as a whole", PARE_OPT_STR, AT(granularity), 0, PARE_ANY, "default",
+      "default|element|block|out_channel|in_channel|head", false },
+    { "block", "of granularity block: its size along the last axes; -1: all of an axis",
+      PARE_OPT_INTS, AT(block), 0, -1, 1e12, NULL, NULL, false },
+    { "heads", "of granularity head: how many there are", PARE_OPT_INT, AT(heads), 0, 0, 1e9, NULL,
+      NULL, false },
+    PARE_OPT_END
+};
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the layers of a compression");
+}
+
+/* ---- axes ------------------------------------------------------------------------------ */
+
+/* The weight that the node gets may be made from the initializer, usually by a Transpose. */
+static int root_axis(const struct pare_value *v, int axis)
+{
+    while (axis >= 0 && v->maker) {
+        const struct pare_node *n = v->maker;
+        const struct pare_value *from = n->n_in ? n->in[0] : NULL;
+
+        if (!from || !(from->flags & PARE_V_CONST))
+            return axis;
+        if (!strcmp(n->type, "Transpose")) {
+            const struct pare_opt *o = pare_opt_find(n->op->attrs, "perm");
+            const struct pare_ints *perm = (const void *)((const char *)n->attr + o->offset);
+
+            axis = perm->n ? (int)perm->v[axis] : from->t.rank - 1 - axis;
+        } else if (!pare_same_shape(&from->t, &v->t)) {
+            return -1;
+        }
+        v = from;
+    }
+    return axis;
+}
+
+static void find_axes(struct pare_layer *l)
+{
+    const struct pare_node *n = l->info.node;
+    int out = -1, in = -1;
+
+    if (n->op && n->op->axes)
+        n->op->axes(n, &out, &in);
+    l->out_axis = root_axis(l->info.weight, out);
+    l->in_axis = root_axis(l->info.weight, in);
+}
+
+/* ---- goals ------------------------------------------------------------------------------ */
+
+static int set_goal(struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_goal *g = &l->goal;
+    const double all[] = { g->sparsity, g->sparsity_per_layer, g->total_sparsity };
+    int given = 0;
+
+    for (int i = 0; i < 3; i++)
+        if (all[i] >= 0) {
+            l->asked = all[i];
+            given++;
+        }
+    if (given > 1)
+        return pare_fail(err, PARE_ECONFIG,
+                         "sparsity, sparsity_per_layer and total_sparsity are three names for one "
+                         "thing, give only one of them");
+    l->goal.sparsity = given ? l->asked : -1;
+    return 0;
+}
+
+static int set_units(struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_run *r = l->run;
+    const struct pare_pruner *p = r->pruner[1] ? r->pruner[1] : r->pruner[0];
+    const char *own = p->granularity ? p->granularity : "element";
+    struct pare_grain g = {
+        .name = strcmp(l->goal.granularity, "default") ? l->goal.granularity : own,
+        .block = l->goal.block,
+        .heads = l->goal.heads,
+        .out_axis = l->out_axis,
+        .in_axis = l->in_axis,
+    };
+
+    return pare_units_make(&l->w, &g, &l->units, err);
+}
+
+static int make_conf(struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_run *r = l->run;
+    const struct pare_opt *table[1 + PARE_RUN_PRUNERS] = { pare_goal_keys };
+    void *into[1 + PARE_RUN_PRUNERS] = { &l->goal };
+    int n = 1;
+
+    for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
+        const struct pare_pruner *p = r->pruner[i];
+
+        l->state[i] = pare_alloc(r->arena, p->layer_size ? p->layer_size : 1, 1);
+        l->conf[i] = pare_alloc(r->arena, p->conf_size ? p->conf_size : 1, 1);
+        if (!l->state[i] || !l->conf[i])
+            return no_memory(err);
+        if (!p->keys)
+            continue;
+        table[n] = p->keys;
+        into[n++] = l->conf[i];
+    }
+    PARE_TRY(pare_entry_apply(l->entry, table, into, n, r->arena, err));
+    return set_goal(l, err);
+}
+
+/* ---- weights ----------------------------------------------------------------------------- */
+
+static int take(struct pare_run *r, const struct pare_value *from, struct pare_value **v,
+                struct pare_tensor *t, struct pare_tensor *mask, struct pare_err *err)
+{
+    const char *name = pare_value_root(from)->name;
+    size_t n;
+
+    *v = pare_graph_find(r->model->graph, name);
+    if (!*v)
+        return pare_fail(err, PARE_EUNSUPPORTED, "its weight '%s' is no initializer of the model",
+                         name);
+    if ((*v)->t.dtype != PARE_F32)
+        return pare_fail(err, PARE_EUNSUPPORTED, "its weight '%s' is %s, only float32 is pruned",
+                         name, pare_dtype_name((*v)->t.dtype));
+    PARE_TRY(pare_model_own(r->model, *v, err));
+    *t = (*v)->t;
+    PARE_TRY(pare_tensor_new(r->arena, mask, PARE_BOOL, t->rank, t->dim, err));
+    n = (size_t)pare_numel(t);
+    memset(mask->data, 1, n);
+    return 0;
+}
+
+static int wrap(struct pare_run *r, const struct pare_layer_info *info,
+                const struct pare_entry *entry, struct pare_layer *l, struct pare_err *err)
+{
+    l->run = r;
+    l->index = r->n_layers;
+    l->info = *info;
+    l->entry = entry;
+    l->due = true;
+    PARE_TRY(take(r, info->weight, &l->weight, &l->w, &l->mask, err));
+    if (info->bias && pare_value_root(info->bias)->t.dtype == PARE_F32)
+        PARE_TRY(take(r, info->bias, &l->bias, &l->b, &l->bias_mask, err));
+    find_axes(l);
+    PARE_TRY(make_conf(l, err));
+    l->sparsity = l->asked;
+    return set_units(l, err);
+}
+
+/* ---- which ------------------------------------------------------------------------------- */
+
+/* Is the type one of "Conv2d|Linear"? */
+static bool listed(const char *types, const char *type)
+{
+    size_t n = strlen(type);
+
+    for (const char *p = types; p; p = strchr(p, '|'), p = p ? p + 1 : NULL)
+        if (!strncmp(p, type, n) && (p[n] == '|' || !p[n]))
+            return true;
+    return false;
+}
+
+static int check_type(const struct pare_run *r, const struct pare_layer_info *l,
+                      struct pare_err *err)
+{
+    for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
+        const char *types = r->pruner[i]->types;
+
+        if (types && !listed(types, l->torch) && !listed(types, l->type))
+            return pare_fail(err, PARE_ECONFIG, "layer '%s' is %s, the pruner %s works on %s",
+                             l->name, l->torch, r->pruner[i]->name, types);
+    }
+    return 0;
+}
+
+/* Shapes as they are for one item; only types and the order of axes matter here. */
+static int find_layers(struct pare_run *r, struct pare_layer_info **list, int *n,
+                       struct pare_err *err)
+{
+    struct pare_graph *g = pare_graph_clone(r->arena, r->model->graph, err);
+
+    if (!g)
+        return err->code;
+    pare_graph_bind(g, 1);
+    PARE_TRY(pare_graph_infer(g, true, err));
+    return pare_layers(r->arena, g, list, n, err);
+}
+
+int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_err *err)
+{
+    struct pare_layer_info *info;
+    int n;
+
+    PARE_TRY(find_layers(r, &info, &n, err));
+    PARE_TRY(pare_config_check(c, info, n, err));
+    r->layer = pare_alloc(r->arena, (size_t)n, sizeof(*r->layer));
+    if (!r->layer)
+        return no_memory(err);
+    for (int i = 0; i < n; i++) {
+        const struct pare_entry *e = pare_config_match(c, &info[i]);
+
+        if (!e || info[i].shared)
+            continue;
+        PARE_TRY(check_type(r, &info[i], err));
+        PARE_TRY(pare_at(err, wrap(r, &info[i], e, &r->layer[r->n_layers], err), "layer '%s' (%s)",
+                         info[i].name, e->where));
+        r->n_layers++;
+    }
+    if (!r->n_layers)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the configuration chooses no layer, so nothing would change");
+    return 0;
+}

@@ -1,0 +1,164 @@
+/* distill_layers.c - layers of a student that are to do what layers of its teacher do. */
+#include "distill_layers.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/opt.h"
+#include "../graph/layer.h"
+#include "named.h"
+
+/* clang-format off */
+const struct pare_opt pare_distill_how_opts[] = {
+    { "lambda", "weight of the layers, one for all or one each; default 1", PARE_OPT_FLOATS,
+      offsetof(struct pare_distill_how, lambda), 0, 0, 1e30, NULL, NULL, false },
+    { "method", "mse or kl, one for all or one each; default mse", PARE_OPT_STRS,
+      offsetof(struct pare_distill_how, method), 0, PARE_ANY, NULL, NULL, false },
+    PARE_NUMBER(struct pare_distill_how, temperature, "of kl", 2, 1e-3, 1e6),
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the layers to distill");
+}
+
+/* ---- what people write ----------------------------------------------------------------- */
+
+static int check_count(const char *what, int given, int n, struct pare_err *err)
+{
+    if (given <= 1 || given == n)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "distill-%s has %d values for %d layers; give one for all or one each", what,
+                     given, n);
+}
+
+static int make_link(const char *text, struct pare_distill_link *l, struct pare_arena *a,
+                     struct pare_err *err)
+{
+    const char *equals = strchr(text, '=');
+
+    l->student = equals ? pare_strndup(a, text, (size_t)(equals - text)) : text;
+    l->teacher = equals ? equals + 1 : text;
+    if (!l->student)
+        return no_memory(err);
+    if (!*l->student || !*l->teacher)
+        return pare_fail(err, PARE_ECONFIG,
+                         "'%s' names no layer: expected NAME or STUDENT'S=TEACHER'S", text);
+    return 0;
+}
+
+int pare_distill_links(struct pare_strs text, const struct pare_distill_how *how,
+                       struct pare_arena *a, struct pare_distill_link **link, struct pare_err *err)
+{
+    static const char *const methods[] = { "mse", "kl" };
+    int k, n = text.n;
+
+    *link = pare_alloc(a, (size_t)n, sizeof(**link));
+    if (!*link)
+        return no_memory(err);
+    PARE_TRY(check_count("lambda", how->lambda.n, n, err));
+    PARE_TRY(check_count("method", how->method.n, n, err));
+    for (int i = 0; i < n; i++) {
+        struct pare_distill_link *l = &(*link)[i];
+
+        PARE_TRY(make_link(text.v[i], l, a, err));
+        l->conf = (struct pare_distill_layer){ .lambda = 1, .method = "mse" };
+        l->conf.temperature = how->temperature;
+        if (how->lambda.n)
+            l->conf.lambda = how->lambda.v[how->lambda.n > 1 ? i : 0];
+        if (!how->method.n)
+            continue;
+        PARE_TRY(pare_find_named("method to compare layers",
+                                 how->method.v[how->method.n > 1 ? i : 0], methods, 2, &k, err));
+        l->conf.method = methods[k];
+    }
+    return 0;
+}
+
+/* ---- which values these are --------------------------------------------------------------- */
+
+/* One model's half of the links. */
+struct side {
+    const char *who;
+    const struct pare_model *model;
+    struct pare_graph *graph; /* with shapes, so that layers are known */
+    struct pare_layer_info *layer;
+    int n_layers;
+};
+
+static int look_up(const struct side *s, const char *name, const char **value, struct pare_err *err)
+{
+    const struct pare_layer_info *l;
+    const struct pare_value *v;
+    int rc = pare_find_layer(s->layer, s->n_layers, name, &l, err);
+
+    v = rc ? pare_graph_find(s->model->graph, name) : l->out;
+    if (!v || (rc && !v->maker))
+        return pare_at(err, rc ? rc : pare_fail(err, PARE_ECONFIG, "'%s' has no output", name),
+                       "%s", s->who);
+    *value = v->name;
+    return 0;
+}
+
+static int look(struct side *s, struct pare_arena *a, struct pare_err *err)
+{
+    s->graph = pare_graph_clone(a, s->model->graph, err);
+    if (!s->graph)
+        return err->code;
+    pare_graph_bind(s->graph, 1);
+    PARE_TRY(pare_at(err, pare_graph_infer(s->graph, true, err), "%s", s->who));
+    return pare_layers(a, s->graph, &s->layer, &s->n_layers, err);
+}
+
+int pare_distill_layers_new(const struct pare_model *student, const struct pare_model *teacher,
+                            struct pare_distill_layers *d, struct pare_arena *a,
+                            struct pare_err *err)
+{
+    struct side s = { .who = "the student", .model = student };
+    struct side t = { .who = "the teacher", .model = teacher };
+    const char **from = pare_alloc(a, (size_t)d->n, sizeof(*from));
+    const char **to = pare_alloc(a, (size_t)d->n, sizeof(*to));
+    struct pare_arena *scratch = pare_arena_new(1 << 16);
+    int rc = 0;
+
+    d->term = pare_alloc(a, (size_t)d->n, sizeof(*d->term));
+    if (!from || !to || !d->term || !scratch)
+        rc = no_memory(err);
+    if (!rc)
+        rc = look(&s, scratch, err);
+    if (!rc)
+        rc = look(&t, scratch, err);
+    for (int i = 0; i < d->n && !rc; i++) {
+        rc = look_up(&s, d->link[i].student, &from[i], err);
+        if (!rc)
+            rc = look_up(&t, d->link[i].teacher, &to[i], err);
+    }
+    pare_arena_free(scratch);
+    d->student = (struct pare_strs){ from, d->n };
+    d->teacher = (struct pare_strs){ to, d->n };
+    return rc;
+}
+
+/* ---- a batch ------------------------------------------------------------------------------ */
+
+int pare_distill_layers_add(const struct pare_distill_layers *d, const struct pare_plan *student,
+                            int first, const struct pare_plan *teacher, double *loss,
+                            struct pare_err *err)
+{
+    for (int i = 0; i < d->n; i++) {
+        const struct pare_distill_link *l = &d->link[i];
+        int rc;
+
+        d->term[i] = 0;
+        rc = pare_distill_layer(&l->conf, pare_plan_value(student, first + i),
+                                pare_plan_value(teacher, i),
+                                pare_plan_value_grad(student, first + i), &d->term[i], err);
+        if (rc)
+            return pare_at(err, rc, "layer '%s' and the teacher's '%s'", l->student, l->teacher);
+        *loss += d->term[i];
+    }
+    return 0;
+}

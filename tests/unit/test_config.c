@@ -1,0 +1,545 @@
+/* test_config.c - config_list: what it means, and a sentence for whatever it must not be. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/pattern.h"
+#include "compress/config.h"
+
+static struct pare_arena *arena;
+static struct pare_err err;
+static struct pare_config config;
+
+static const struct pare_layer_info layers[] = {
+    { .name = "conv1", .type = "Conv", .torch = "Conv2d" },
+    { .name = "bn1", .type = "BatchNormalization", .torch = "BatchNorm2d" },
+    { .name = "conv2", .type = "Conv", .torch = "Conv2d" },
+    { .name = "layer1.0.conv1", .type = "Conv", .torch = "Conv1d" },
+    { .name = "fc1", .type = "Gemm", .torch = "Linear" },
+    { .name = "fc2", .type = "MatMul", .torch = "Linear" },
+    { .name = "op_name1", .type = "ConvTranspose", .torch = "ConvTranspose2d" },
+    { .name = "op_name2", .type = "Conv", .torch = "Conv2d" },
+    { .name = "op_name3", .type = "Conv", .torch = "Conv2d" },
+};
+
+#define N_LAYERS ((int)(sizeof(layers) / sizeof(*layers)))
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = pare_arena_new(1 << 12);
+    return arena ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_arena_free(arena);
+    return 0;
+}
+
+static void parse(const char *text)
+{
+    err = (struct pare_err){ 0 };
+    if (pare_config_parse(arena, text, NULL, &config, &err))
+        fail_msg("%s\n%s", text, err.msg);
+    if (pare_config_check(&config, layers, N_LAYERS, &err))
+        fail_msg("%s\n%s", text, err.msg);
+}
+
+/* The number of the entry that counts for a layer, from 1; 0: none. */
+static int match(const char *name)
+{
+    const struct pare_entry *e;
+    int i = 0;
+
+    while (strcmp(layers[i].name, name) != 0)
+        i++;
+    e = pare_config_match(&config, &layers[i]);
+    return e ? (int)(e - config.entry) + 1 : 0;
+}
+
+/* ---- the examples that NNI's documents have -------------------------------------------------- */
+
+struct keys {
+    double sparsity;
+    struct pare_strs quant_types;
+    int64_t quant_bits, bits_weight, bits_output, quant_start_step;
+};
+
+static const struct pare_opt pruning[] = {
+    PARE_NUMBER(struct keys, sparsity, "", -1, 0, 1),
+    PARE_OPT_END,
+};
+static const struct pare_opt quantization[] = {
+    { .name = "quant_types",
+      .type = PARE_OPT_STRS,
+      .offset = offsetof(struct keys, quant_types),
+      .choices = "weight|input|output" },
+    PARE_WHOLE(struct keys, quant_bits, "", 0, 1, 32),
+    { .name = "quant_bits.weight",
+      .type = PARE_OPT_INT,
+      .offset = offsetof(struct keys, bits_weight),
+      .min = 1,
+      .max = 32 },
+    { .name = "quant_bits.output",
+      .type = PARE_OPT_INT,
+      .offset = offsetof(struct keys, bits_output),
+      .min = 1,
+      .max = 32 },
+    PARE_WHOLE(struct keys, quant_start_step, "", 0, 0, 1e9),
+    PARE_OPT_END,
+};
+
+static int apply(int i, struct keys k[2])
+{
+    const struct pare_opt *const tables[] = { pruning, quantization, NULL };
+    void *const into[] = { &k[0], &k[1], NULL };
+
+    memset(k, 0, 2 * sizeof(*k));
+    return pare_entry_apply(&config.entry[i], tables, into, 3, arena, &err);
+}
+
+static struct keys keys(int i)
+{
+    struct keys k[2];
+
+    if (apply(i, k))
+        fail_msg("%s", err.msg);
+    k[1].sparsity = k[0].sparsity;
+    return k[1];
+}
+
+static void one_entry(void **state)
+{
+    (void)state;
+    parse("[{ \"sparsity\": 0.7, \"op_types\": [\"Conv2d\", \"Linear\"] }]");
+    assert_int_equal(match("conv1"), 1);
+    assert_int_equal(match("fc1"), 1);
+    assert_int_equal(match("fc2"), 1);
+    assert_int_equal(match("bn1"), 0);
+    assert_int_equal(match("layer1.0.conv1"), 0); /* a Conv1d */
+    assert_true(keys(0).sparsity == 0.7);
+}
+
+static void default_others_exclude(void **state)
+{
+    (void)state;
+    parse("[\n    {\n        \"sparsity\": 0.8,\n        \"op_types\": [\"default\"]\n    },\n"
+          "    {\n        \"sparsity\": 0.6,\n        \"op_names\": [\"op_name1\", \"op_name2\"]\n"
+          "    },\n    {\n        \"exclude\": true,\n        "
+          "\"op_names\": [\"op_name3\"]\n    }\n]\n");
+    assert_int_equal(match("conv1"), 1);
+    assert_int_equal(match("fc2"), 1);
+    assert_int_equal(match("bn1"), 0);
+    assert_int_equal(match("op_name1"), 2);
+    assert_int_equal(match("op_name2"), 2);
+    assert_int_equal(match("op_name3"), 0);
+    assert_true(keys(0).sparsity == 0.8);
+    assert_true(keys(1).sparsity == 0.6);
+    assert_true(keys(2).sparsity == -1);
+    assert_string_equal(config.entry[1].where, "entry 2 (line 6)");
+}
+
+static void quantizers(void **state)
+{
+    struct keys k;
+
+    (void)state;
+    parse("[{\"quant_types\": [\"weight\"], \"quant_bits\": {\"weight\": 8},"
+          "  \"op_types\": [\"Conv2d\", \"Linear\"]}]");
+    k = keys(0);
+    assert_int_equal(k.quant_types.n, 1);
+    assert_string_equal(k.quant_types.v[0], "weight");
+    assert_int_equal(k.bits_weight, 8);
+    parse("[{\"quant_types\": [\"weight\", \"output\"], \"op_types\": [\"default\"],"
+          "  \"quant_bits\": {\"weight\": 8, \"output\": 4}}]");
+    k = keys(0);
+    assert_int_equal(k.bits_weight, 8);
+    assert_int_equal(k.bits_output, 4);
+    parse("[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_names\": [\"conv1\"]},\n"
+          " {\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"quant_start_step\": 0,"
+          "  \"op_names\": [\"conv2\"]},\n"
+          " {\"quant_types\": [\"weight\"], \"quant_bits\": 3, \"op_names\": [\"fc1\"]},\n"
+          " {\"quant_types\": [\"weight\"], \"quant_bits\": 2, \"op_names\": [\"fc2\"]}]");
+    assert_int_equal(keys(match("conv1") - 1).quant_bits, 8);
+    assert_int_equal(keys(match("conv2") - 1).quant_bits, 4);
+    assert_int_equal(keys(match("fc1") - 1).quant_bits, 3);
+    assert_int_equal(keys(match("fc2") - 1).quant_bits, 2);
+}
+
+/* ---- what it means --------------------------------------------------------------------------- */
+
+static void last_match_counts_as_a_whole(void **state)
+{
+    (void)state;
+    parse("[{\"sparsity\": 0.5, \"quant_bits\": 8, \"op_types\": [\"Conv\"]},"
+          " {\"sparsity\": 0.9, \"op_names\": [\"conv1\"], \"op_types\": [\"Conv2d\"]},"
+          " {\"quant_bits\": 4, \"op_names\": [\"conv2\"]}]");
+    assert_int_equal(match("conv1"), 2);
+    assert_int_equal(keys(1).quant_bits, 0); /* nothing is left of entry 1 */
+    assert_int_equal(match("conv2"), 3);
+    assert_true(keys(2).sparsity == -1);
+    assert_int_equal(match("layer1.0.conv1"), 1); /* Conv is any of them */
+    assert_int_equal(match("op_name1"), 0);       /* but no ConvTranspose */
+}
+
+static void exclude_counts_by_value(void **state)
+{
+    (void)state;
+    parse("[{\"sparsity\": 0.5, \"op_types\": [\"default\"]},"
+          " {\"exclude\": false, \"sparsity\": 0.1, \"op_names\": [\"conv1\"]},"
+          " {\"exclude\": true, \"op_types\": [\"Linear\"]},"
+          " {\"sparsity\": 0.2, \"op_names\": [\"fc2\"]}]");
+    assert_int_equal(match("conv1"), 2);
+    assert_int_equal(match("fc1"), 0);
+    assert_int_equal(match("fc2"), 4); /* in again */
+}
+
+static void both_vocabularies(void **state)
+{
+    (void)state;
+    parse("[{\"op_types\": [\"Gemm\"]}, {\"op_types\": [\"BatchNorm2d\"]},"
+          " {\"op_types\": [\"Conv3d\", \"default\", \"BatchNormalization\"],"
+          "  \"op_names\": [\"bn1\"]}]");
+    assert_int_equal(match("fc1"), 1);
+    assert_int_equal(match("fc2"), 0);
+    assert_int_equal(match("bn1"), 3);
+}
+
+static void patterns(void **state)
+{
+    (void)state;
+    parse(
+        "[{\"op_names\": [\"re:conv\\\\d\", \"fc1\"]}, {\"op_names\": [\"re:layer[12]\\\\..*\"]}]");
+    assert_int_equal(match("conv1"), 1);
+    assert_int_equal(match("conv2"), 1);
+    assert_int_equal(match("fc1"), 1);
+    assert_int_equal(match("layer1.0.conv1"), 2); /* the whole name, not a part of it */
+    assert_int_equal(match("fc2"), 0);
+    assert_true(pare_pattern_match("a|ab", "ab")); /* the longest one */
+    assert_false(pare_pattern_match("a|b)|(c", "a)"));
+    assert_true(pare_pattern_match("[]d[:digit:]]+", "]d7"));
+    assert_true(pare_pattern_match("(x{2}){3}", "xxxxxx"));
+    assert_true(pare_pattern_match("(a+b+c+d+e+)+", "abcdeabcde"));
+    assert_true(pare_pattern_match("", ""));
+    assert_false(pare_pattern_match("(", "("));
+    assert_false(pare_pattern_match(".*", "\xff") && pare_pattern_match("x", "\xff"));
+}
+
+static void other_values(void **state)
+{
+    const struct pare_setting *s;
+
+    (void)state;
+    parse("[{\"op_names\": [\"fc1\"], \"a\": [1, 2], \"b\": [1, 2.5], \"c\": [\"x\"],"
+          "  \"d\": \"text\","
+          "  \"e\": true, \"f\": -3, \"g\": 1e-4}]");
+    s = config.entry[0].set;
+    assert_int_equal(config.entry[0].n_set, 7);
+    assert_int_equal(s[0].type, PARE_OPT_INTS);
+    assert_int_equal(s[0].ints.v[1], 2);
+    assert_int_equal(s[1].type, PARE_OPT_FLOATS);
+    assert_true(s[1].floats.v[0] == 1 && s[1].floats.v[1] == 2.5);
+    assert_int_equal(s[2].type, PARE_OPT_STRS);
+    assert_string_equal(s[2].strs.v[0], "x");
+    assert_string_equal(s[3].str, "text");
+    assert_true(s[4].type == PARE_OPT_BOOL && s[4].num == 1);
+    assert_true(s[5].type == PARE_OPT_INT && s[5].whole == -3);
+    assert_true(s[6].type == PARE_OPT_FLOAT && s[6].num == 1e-4);
+}
+
+static void rules(void **state)
+{
+    static const char *const types[] = { "default", NULL }, *const names[] = { "re:fc.", NULL };
+    const struct pare_rule rule[] = {
+        { .op_types = types, .keys = "sparsity=0.8" },
+        { .op_names = names, .keys = " quant_types=weight,output\tquant_bits=4 " },
+        { .op_types = types, .op_names = names, .exclude = true },
+    };
+    struct keys k;
+
+    (void)state;
+    assert_int_equal(pare_config_rules(arena, rule, 2, &config, &err), 0);
+    assert_int_equal(pare_config_check(&config, layers, N_LAYERS, &err), 0);
+    assert_int_equal(match("conv1"), 1);
+    assert_true(keys(0).sparsity == 0.8);
+    assert_int_equal(match("fc1"), 2);
+    k = keys(1);
+    assert_int_equal(k.quant_types.n, 2);
+    assert_int_equal(k.quant_bits, 4);
+    assert_int_equal(pare_config_rules(arena, rule, 3, &config, &err), 0);
+    assert_int_equal(match("fc1"), 0);
+}
+
+static void from_a_file(void **state)
+{
+    char path[] = "/tmp/pare_config_XXXXXX";
+    int fd = mkstemp(path);
+    static const char text[] = "[\n{\"op_types\": [\"Linear\"]},\n{\"op_types\": 3}]";
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    close(fd);
+    assert_int_equal(pare_config_read(arena, path, &config, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, path));
+    assert_non_null(strstr(err.msg, ": entry 2 (line 3): 'op_types' is a number"));
+    unlink(path);
+    assert_int_equal(pare_config_read(arena, path, &config, &err), PARE_EIO);
+    assert_int_equal(pare_config_read(arena, " [{\"op_types\": [\"Linear\"]}]", &config, &err), 0);
+}
+
+/* ---- what it must not be -------------------------------------------------------------------- */
+
+/* The whole message, after "config: ". */
+static void bad(const char *text, const char *why)
+{
+    struct keys k[2];
+    int rc;
+
+    err = (struct pare_err){ 0 };
+    rc = pare_config_parse(arena, text, NULL, &config, &err);
+    if (rc && !strncmp(err.msg, "config: ", 8))
+        memmove(err.msg, err.msg + 8, strlen(err.msg + 8) + 1);
+    if (!rc)
+        rc = pare_config_check(&config, layers, N_LAYERS, &err);
+    for (int i = 0; !rc && i < config.n; i++)
+        rc = apply(i, k);
+    if (!rc)
+        fail_msg("%s\nis accepted", text);
+    assert_int_equal(rc, err.code);
+    if (strcmp(err.msg, why) != 0)
+        fail_msg("%s\nsays:   %s\nwanted: %s", text, err.msg, why);
+}
+
+static void bad_json(void **state)
+{
+    static char deep[400];
+
+    (void)state;
+    bad("", "line 1, column 0: not JSON: unexpected token near end of file");
+    bad("[{'op_types': 1}]", "line 1, column 3: not JSON: string or '}' expected near ''' (texts "
+                             "stand in \"double quotes\")");
+    bad("[\n{\"exclude\": True}]",
+        "line 2, column 16: not JSON: invalid token near 'True' (write true)");
+    bad("[{\"sparsity\": NaN}]", "line 1, column 17: not JSON: invalid token near 'NaN' (there is "
+                                 "no such number in JSON)");
+    bad("[{\"a\": 1e999}]", "line 1, column 12: not JSON: real number overflow near '1e999'");
+    bad("[{\"a\": 99999999999999999999}]",
+        "line 1, column 27: not JSON: too big integer near '99999999999999999999'");
+    bad("[{\"a\": 1, \"a\": 2}]", "line 1, column 13: not JSON: duplicate object key near '\"a\"'");
+    bad("[{\"a\": \"\xff\"}]", "line 1, column 8: not JSON: unable to decode byte 0xff near '\"'");
+    bad("[{\"a\": \"\\u0000\"}]", "line 1, column 15: not JSON: a text with \\u0000 in it");
+    bad("[{\"a\": 1}, # two\n]", "line 1, column 12: not JSON: invalid token near '#' (there are "
+                                 "no comments in JSON)");
+    bad("[{\"a\": 1},]", "line 1, column 11: not JSON: unexpected token near ']' (is there a comma "
+                         "too many before it?)");
+    bad("[] []", "line 1, column 4: not JSON: end of file expected near '['");
+    memset(deep, '[', 300);
+    memset(deep + 100, ']', 100);
+    deep[200] = '\0';
+    bad(deep, "line 1: nested too deep, at most 64 levels");
+}
+
+static void bad_lists(void **state)
+{
+    (void)state;
+    bad("3", "a config_list is a list of objects, this is a number");
+    bad("{\"op_types\": [\"Conv\"]}",
+        "a config_list is a list of objects, this is an object: put it in [ ]");
+    bad("[]", "the config_list is empty, must have an entry");
+    bad("[\n[]]", "entry 1 (line 2): is a list, must be an object {\"key\": value, ...}");
+    bad("[{\"op_types\": [\"Conv\"]},\n \"x\"]",
+        "entry 2 (line 2): is a text, must be an object {\"key\": value, ...}");
+}
+
+static void bad_selectors(void **state)
+{
+    (void)state;
+    bad("[{}]", "entry 1 (line 1): has neither op_types nor op_names, so nothing says which layers "
+                "the entry is for");
+    bad("[{\"sparsity\": 0.5, \"optypes\": [\"Conv\"]}]",
+        "entry 1 (line 1): has neither op_types nor op_names, so nothing says which layers the "
+        "entry is for (is 'optypes' meant to be 'op_types'?)");
+    bad("[{\"op_types\": \"Conv2d\"}]",
+        "entry 1 (line 1): 'op_types' is a text, must be a list of texts: [\"Conv2d\"]");
+    bad("[{\"op_names\": {\"a\": 1}}]",
+        "entry 1 (line 1): 'op_names' is an object, must be a list of texts");
+    bad("[{\"op_names\": []}]",
+        "entry 1 (line 1): 'op_names' is an empty list, which would match no layer");
+    bad("[{\"op_types\": [\"Conv\", 2]}]",
+        "entry 1 (line 1): 'op_types' has a number in it, must be a list of texts");
+    bad("[{\"op_types\": [\"Conv\"], \"exclude\": 1}]",
+        "entry 1 (line 1): 'exclude' is a number, must be true or false");
+    bad("[{\"op_name\": [\"fc1\"]}]",
+        "entry 1 (line 1): 'op_name' is no selector, there are op_types, op_names (names, or "
+        "\"re:\" and a pattern) and exclude (did you mean 'op_names'?)");
+    bad("[{\"op_partial_names\": [\"fc\"]}]",
+        "entry 1 (line 1): 'op_partial_names' is no selector, there are op_types, op_names (names, "
+        "or \"re:\" and a pattern) and exclude");
+}
+
+static void bad_values(void **state)
+{
+    (void)state;
+#define CONV "[{\"op_types\": [\"Conv\"], "
+    bad(CONV "\"a\": null}]", "entry 1 (line 1): 'a' is null, must be a number, a text, true or "
+                              "false, or a list of them");
+    bad(CONV "\"a\": []}]", "entry 1 (line 1): 'a' is an empty list, must have a value");
+    bad(CONV "\"a\": [1, \"x\"]}]",
+        "entry 1 (line 1): 'a' has a text in it, must be a list of numbers or of texts");
+    bad(CONV "\"a\": [[1]]}]",
+        "entry 1 (line 1): 'a' has a list in it, must be a list of numbers or of texts");
+    bad(CONV "\"a\": {}}]", "entry 1 (line 1): 'a' is an empty object, must have a member");
+    bad(CONV "\"a\": {\"b\": {\"c\": 1}}}]",
+        "entry 1 (line 1): 'a' is nested too deep: its member 'b' is an object, must be a number "
+        "or a text");
+    bad(CONV "\"a\": {\"b\": 1}, \"a.b\": 2}]", "entry 1 (line 1): 'a.b' is there twice");
+    bad(CONV "\"\": 1}]", "entry 1 (line 1): has a key without a name");
+    bad(CONV "\"sparsity\": 1.5}]",
+        "entry 1 (line 1): option 'sparsity' is 1.5, must be in [0, 1]");
+    bad(CONV "\"sparsity\": true}]",
+        "entry 1 (line 1): option 'sparsity' is true, must be a number");
+    bad(CONV "\"sparsity\": \"0.5\"}]", "entry 1 (line 1): option 'sparsity' must be a number");
+    bad(CONV "\"sparcity\": 0.5}]",
+        "entry 1 (line 1): unknown key 'sparcity' (did you mean 'sparsity'?)");
+    bad(CONV "\"quant_bits\": {\"wieght\": 8}}]",
+        "entry 1 (line 1): unknown key 'quant_bits.wieght' (did you mean 'quant_bits.weight'?)");
+    bad(CONV "\"quant_types\": [\"weights\"]}]", "entry 1 (line 1): option 'quant_types' is "
+                                                 "'weights', must be one of weight|input|output");
+    bad(CONV "\"quant_bits\": 2.5}]",
+        "entry 1 (line 1): option 'quant_bits' must be a whole number");
+}
+
+static void bad_names(void **state)
+{
+    (void)state;
+    bad("[{\"op_names\": [\"fc1\", \"fc3\"]}]",
+        "entry 1 (line 1): no layer is called 'fc3' (did you mean 'fc1'?)");
+    bad("[{\"op_names\": [\"something else\"]}]",
+        "entry 1 (line 1): no layer is called 'something else'; the model has conv1, bn1, conv2, "
+        "layer1.0.conv1, fc1, fc2, op_name1, op_name2, ...");
+    bad("[{\"op_types\": [\"BatchNorm1d\"]}]",
+        "entry 1 (line 1): no layer is of the type 'BatchNorm1d' (did you mean 'BatchNorm2d'?)");
+    bad("[{\"op_types\": [\"Relu6\"]}]",
+        "entry 1 (line 1): no layer is of the type 'Relu6'; the model has Conv2d, BatchNorm2d, "
+        "Conv1d, Linear, ConvTranspose2d, Conv, BatchNormalization, Gemm, ...");
+    bad("[{\"op_names\": [\"re:head.*\"]}]",
+        "entry 1 (line 1): the pattern 'head.*' matches no layer's name; the model has conv1, bn1, "
+        "conv2, layer1.0.conv1, fc1, fc2, op_name1, op_name2, ...");
+    bad("[{\"op_types\": [\"Linear\"], \"op_names\": [\"conv1\"]}]",
+        "entry 1 (line 1): no layer has one of its op_types and one of its op_names as well");
+}
+
+static void bad_patterns(void **state)
+{
+    char text[400], why[400];
+
+    (void)state;
+#define NAME(x) "[{\"op_names\": [\"re:" x "\"]}]"
+    bad(NAME("(conv"), "entry 1 (line 1): the pattern '(conv': is no regular expression: Unmatched "
+                       "( or \\(");
+    bad(NAME("(.)\\\\1"), "entry 1 (line 1): the pattern '(.)\\1': refers back with \\1");
+    bad(NAME("(a{200}){200}"), "entry 1 (line 1): the pattern '(a{200}){200}': is too long when "
+                               "its repeats are written out, at most 1000 letters");
+    bad(NAME("a{0,99999999999999999999}"),
+        "entry 1 (line 1): the pattern 'a{0,99999999999999999999}': is too long when its repeats "
+        "are written out, at most 1000 letters");
+    bad(NAME("a++++++++++++++++++++++++++++++"),
+        "entry 1 (line 1): the pattern 'a++++++++++++++++++++++++++++++': is too long when its "
+        "repeats are written out, at most 1000 letters");
+    snprintf(text, sizeof(text), NAME("%0300d"), 0);
+    snprintf(why, sizeof(why),
+             "entry 1 (line 1): the pattern '%0200d': is too long, at most 200 letters", 0);
+    bad(text, why);
+}
+
+static void bad_rules(void **state)
+{
+    static const char *const none[] = { NULL }, *const types[] = { "Conv", NULL };
+    static const struct {
+        struct pare_rule rule;
+        const char *why;
+    } list[] = {
+        { { .keys = "sparsity=0.5" },
+          "rule 1: has neither op_types nor op_names, so nothing says which layers the "
+          "rule is for" },
+        { { .op_types = none }, "rule 1: op_types is an empty list, which would match no layer" },
+        { { .op_types = types, .keys = "sparsity=0.5 sparsity=0.6" },
+          "rule 1: 'sparsity' is there twice" },
+        { { .op_types = types, .keys = "sparsity=half" },
+          "rule 1: option 'sparsity' is 'half', must be a number" },
+        { { .op_types = types, .keys = "sparsity=nan" },
+          "rule 1: option 'sparsity' is nan, must be in [0, 1]" },
+        { { .op_types = types, .keys = "sparsity" },
+          "rule 1: option 'sparsity' is 'true', must be a number" },
+        { { .op_types = types, .keys = "sparse=0.5" },
+          "rule 1: unknown key 'sparse' (did you mean 'sparsity'?)" },
+        { { .op_types = types, .keys = "=0.5" }, "rule 1: has a key without a name" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
+        struct keys k[2];
+        int rc = pare_config_rules(arena, &list[i].rule, 1, &config, &err);
+
+        if (!rc)
+            rc = apply(0, k);
+        assert_int_not_equal(rc, 0);
+        assert_string_equal(err.msg, list[i].why);
+    }
+    assert_int_equal(pare_config_rules(arena, NULL, 0, &config, &err), PARE_ECONFIG);
+}
+
+/* A run out of memory at any request is an answer, and nothing leaks. */
+static void no_memory(void **state)
+{
+    static const char text[] = "[{\"op_types\": [\"default\"], \"a\": {\"b\": 1}, \"c\": [1, 2]},"
+                               " {\"op_names\": [\"re:f.*\"], \"d\": \"text\"}]";
+    int rc = PARE_ENOMEM;
+
+    (void)state;
+    for (int i = 1; rc; i++) {
+        pare_oom_countdown = -i;
+        rc = pare_config_parse(arena, text, NULL, &config, &err);
+        pare_oom_countdown = 0;
+        assert_true(!rc || rc == PARE_ENOMEM);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(one_entry),
+        TEST(default_others_exclude),
+        TEST(quantizers),
+        TEST(last_match_counts_as_a_whole),
+        TEST(exclude_counts_by_value),
+        TEST(both_vocabularies),
+        TEST(patterns),
+        TEST(other_values),
+        TEST(rules),
+        TEST(from_a_file),
+        TEST(bad_json),
+        TEST(bad_lists),
+        TEST(bad_selectors),
+        TEST(bad_values),
+        TEST(bad_names),
+        TEST(bad_patterns),
+        TEST(bad_rules),
+        TEST(no_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
