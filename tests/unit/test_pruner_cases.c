@@ -6,7 +6,7 @@
 #include "compress/activity.h"
 #include "compress/pace.h"
 
-#define BOTH(a, b)                                                                     \
+#define BOTH(a, b)                                                                             \
     "[{\"sparsity\": " a ", \"op_types\": [\"Conv2d\"]}, {\"sparsity\": " b ", \"op_names\": " \
     "[\"conv2\"]}]"
 
@@ -379,8 +379,9 @@ static void n24_counts(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct pare_model *m = rig_model("t1");
-        struct pare_run *r = rig_run(
-            m, c[i].pruner, "[{\"sparsity\": 0.8, \"op_types\": [\"default\"]}]", c[i].settings);
+        struct pare_run *r = rig_run(m, c[i].pruner,
+                                     "[{\"sparsity\": 0.8, \"op_types\": [\"default\"]}]",
+                                     c[i].settings);
         int64_t epochs, steps, masks = 0, before = 0;
 
         ok(pare_run_length(r, &epochs, &steps, &rig_err));
@@ -400,13 +401,20 @@ static void n24_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(n1_n2_fpgm),      cmocka_unit_test(n3_n4_l1),
-        cmocka_unit_test(n5_n6_slim),      cmocka_unit_test(n7_n8_taylor),
-        cmocka_unit_test(n17_norm),        cmocka_unit_test(n18_distance),
-        cmocka_unit_test(n19_sums_of_steps), cmocka_unit_test(n20_n21_activity),
-        cmocka_unit_test(n24_counts),      cmocka_unit_test(n27_level),
-        cmocka_unit_test(n30_wrapper),     cmocka_unit_test(agp_values),
-        cmocka_unit_test(spans),           cmocka_unit_test(window),
+        cmocka_unit_test(n1_n2_fpgm),
+        cmocka_unit_test(n3_n4_l1),
+        cmocka_unit_test(n5_n6_slim),
+        cmocka_unit_test(n7_n8_taylor),
+        cmocka_unit_test(n17_norm),
+        cmocka_unit_test(n18_distance),
+        cmocka_unit_test(n19_sums_of_steps),
+        cmocka_unit_test(n20_n21_activity),
+        cmocka_unit_test(n24_counts),
+        cmocka_unit_test(n27_level),
+        cmocka_unit_test(n30_wrapper),
+        cmocka_unit_test(agp_values),
+        cmocka_unit_test(spans),
+        cmocka_unit_test(window),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
