@@ -4,7 +4,7 @@
 
 #include "compress/activity.h"
 #include "compress/distance.h"
-#include "compress/walk.h"
+#include "compress/unit_walk.h"
 #include "io/npz.h"
 #include "tensor/tensor.h"
 
@@ -263,7 +263,7 @@ static void walks(void **state)
     (void)state;
     for (size_t c = 0; c < sizeof(block) / sizeof(block[0]); c++) {
         struct pare_units u = { .rank = 4, .n = 1 };
-        struct pare_walk w;
+        struct pare_unit_walk w;
         int64_t at = 0;
 
         for (int k = 0; k < 4; k++) {
@@ -271,7 +271,7 @@ static void walks(void **state)
             u.grid[k] = dim[k] / block[c][k];
             u.n *= u.grid[k];
         }
-        for (pare_walk_begin(&w, &u); w.len; pare_walk_next(&w)) {
+        for (pare_unit_walk_begin(&w, &u); w.len; pare_unit_walk_next(&w)) {
             assert_int_equal(w.at, at);
             for (int64_t i = 0; i < w.len; i++, at++) {
                 int64_t rest = at, unit = 0, index[4];
@@ -298,7 +298,7 @@ static void distances(void **state)
     ok(pare_distances(pare_f32(x), 37, 77, 1, one, arena, &rig_err));
     ok(pare_distances(pare_f32(x), 37, 77, 3, three, arena, &rig_err));
     for (int i = 0; i < 37; i++)
-        assert_float_equal(one[i], three[i], 1e-9);
+        near(one[i], three[i], 1e-9);
     ok(pare_distances(row[0], 3, 2, 1, few, arena, &rig_err));
     assert_true(few[0] == 15 && few[1] == 10 && few[2] == 15);
 }
