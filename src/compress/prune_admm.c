@@ -13,7 +13,7 @@
 
 #include <pare/plugin.h>
 
-#include "walk.h"
+#include "unit_walk.h"
 
 struct keys {
     double rho;

@@ -1,7 +1,6 @@
 /* select.c - which of many numbers are the smallest, without sorting them.
  *
- * Numbers are compared as integers in the same order, "keys": the bits of a float without the sign,
- * or minus those for negative ones.  The border is a key T and a position `cut`: whatever is below
+ * Numbers are compared as integers in the same order, "keys".  The border is a key T and a position `cut`: whatever is below
  * T goes, and of those that are T the ones up to the cut.
  */
 #include "select.h"
@@ -18,9 +17,6 @@
 #define ROOM 16            /* one of so many may be near the border */
 #define BINS 65536         /* of a histogram: half of a key's bits */
 #define DIGIT 11           /* bits that nth() sorts by at a time */
-
-#define KEY_REMOVED INT32_MIN
-#define KEY_NAN 0x7f800001
 
 struct pool {
     const struct pare_select *part;
@@ -42,17 +38,6 @@ struct border {
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
-static inline int32_t key_of(float x, bool magnitude)
-{
-    int32_t bits, mag;
-
-    memcpy(&bits, &x, sizeof(bits));
-    mag = bits & 0x7fffffff;
-    if (magnitude)
-        return mag < KEY_NAN ? mag : KEY_NAN;
-    return mag >= KEY_NAN ? KEY_NAN : bits < 0 ? -mag : mag;
-}
-
 /* Loops over numbers are written once and built for all four kinds of numbers. */
 struct numbers {
     const float *x;
@@ -62,9 +47,9 @@ struct numbers {
 
 static inline int32_t key_at(const struct numbers v, int64_t i)
 {
-    int32_t key = key_of(v.x[i], v.magnitude);
+    int32_t key = pare_key(v.x[i], v.magnitude);
 
-    return v.old && !v.old[i] ? KEY_REMOVED : key;
+    return v.old && !v.old[i] ? PARE_KEY_REMOVED : key;
 }
 
 #define FOR_KINDS(call, v, ...)                                         \
@@ -275,7 +260,7 @@ static void collect(const struct numbers *v, const uint8_t *near, int64_t n, int
             break;
         }
         for (int64_t j = i; j < end; j++) {
-            t->key[m] = key_of(v->x[j], v->magnitude);
+            t->key[m] = pare_key(v->x[j], v->magnitude);
             t->pos[m] = at + j;
             m += near[j];
         }
@@ -397,7 +382,7 @@ static int guess(const struct pool *p, int64_t rank, int32_t bracket[2], struct 
                                   p->n);
         const struct pare_select *s = &p->part[w.part];
 
-        key[i] = s->old && !s->old[w.i] ? KEY_REMOVED : key_of(s->x[w.i], s->magnitude);
+        key[i] = s->old && !s->old[w.i] ? PARE_KEY_REMOVED : pare_key(s->x[w.i], s->magnitude);
     }
     bracket[0] = lo < 0 ? INT32_MIN : nth(key, SAMPLE, lo, key + SAMPLE).T;
     bracket[1] = hi >= SAMPLE ? INT32_MAX : nth(key, SAMPLE, hi, key + SAMPLE).T;
@@ -411,11 +396,6 @@ struct counts {
     int64_t even[BINS], odd[BINS];
 };
 
-static uint32_t ordered(int32_t key)
-{
-    return (uint32_t)key ^ 0x80000000u;
-}
-
 /* Count by the upper half of the keys, or by the lower half of those with this upper one. */
 static void count_keys(struct walk w, int64_t upper, struct counts *c)
 {
@@ -425,14 +405,14 @@ static void count_keys(struct walk w, int64_t upper, struct counts *c)
         load(&w, n, key);
         if (upper < 0)
             for (int64_t i = 0; i + 1 < n; i += 2) {
-                c->even[ordered(key[i]) >> 16]++;
-                c->odd[ordered(key[i + 1]) >> 16]++;
+                c->even[pare_key_bits(key[i]) >> 16]++;
+                c->odd[pare_key_bits(key[i + 1]) >> 16]++;
             }
         if (upper < 0 && n % 2)
-            c->even[ordered(key[n - 1]) >> 16]++;
+            c->even[pare_key_bits(key[n - 1]) >> 16]++;
         for (int64_t i = 0; upper >= 0 && i < n; i++)
-            if (ordered(key[i]) >> 16 == upper)
-                c->even[ordered(key[i]) & 0xffff]++;
+            if (pare_key_bits(key[i]) >> 16 == upper)
+                c->even[pare_key_bits(key[i]) & 0xffff]++;
         go_on(&w, n);
     }
 }
@@ -553,7 +533,7 @@ static int find_border(const struct pool *p, int64_t k, struct border *b, struct
         if (p->part[i].old)
             removed += count_zeros(p->part[i].old, p->part[i].n);
     if (k <= removed) {
-        *b = (struct border){ .T = KEY_REMOVED, .go = k, .ties = removed, .cut = -1 };
+        *b = (struct border){ .T = PARE_KEY_REMOVED, .go = k, .ties = removed, .cut = -1 };
         return 0;
     }
     if (p->n > SMALL)

@@ -11,8 +11,31 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <pare/pare.h>
+
+/* Integers in the order of the numbers: the bits of a float without the sign, minus those of
+ * negative ones. */
+#define PARE_KEY_REMOVED INT32_MIN /* of what counts as smaller than all */
+#define PARE_KEY_NAN 0x7f800001
+
+static inline int32_t pare_key(float x, bool magnitude)
+{
+    int32_t bits, mag;
+
+    memcpy(&bits, &x, sizeof(bits));
+    mag = bits & 0x7fffffff;
+    if (magnitude)
+        return mag < PARE_KEY_NAN ? mag : PARE_KEY_NAN;
+    return mag >= PARE_KEY_NAN ? PARE_KEY_NAN : bits < 0 ? -mag : mag;
+}
+
+/* The same order as an unsigned number. */
+static inline uint32_t pare_key_bits(int32_t key)
+{
+    return (uint32_t)key ^ 0x80000000u;
+}
 
 struct pare_select {
     const float *x;

@@ -27,6 +27,12 @@ static inline void ok(int rc)
         fail_msg("%s", rig_err.msg);
 }
 
+static inline void near(double got, double want, double tolerance)
+{
+    if (!(fabs(got - want) <= tolerance))
+        fail_msg("%.9g, expected %.9g", got, want);
+}
+
 /* ---- one layer, without a model ------------------------------------------------------------ */
 
 struct lone {

@@ -1,6 +1,6 @@
-/* walk.h - go through a weight's elements in their order and know to which unit each belongs. */
-#ifndef PARE_COMPRESS_WALK_H
-#define PARE_COMPRESS_WALK_H
+/* unit_walk.h - go through a weight's elements in their order and know to which unit each belongs. */
+#ifndef PARE_COMPRESS_UNIT_WALK_H
+#define PARE_COMPRESS_UNIT_WALK_H
 
 #include <pare/plugin.h>
 

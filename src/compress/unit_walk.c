@@ -1,5 +1,5 @@
-/* walk.c - go through a weight's elements unit by unit, see walk.h. */
-#include "walk.h"
+/* unit_walk.c - go through a weight's elements unit by unit, see unit_walk.h. */
+#include "unit_walk.h"
 
 #include <string.h>
 
