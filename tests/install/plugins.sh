@@ -118,6 +118,7 @@ plugin other '.abi = PARE_ABI, .name = "other", .calc_mask = calc_mask'
 echo "not a shared object" >text.so
 : >empty.so
 head -c 3000 abi.so >cut.so
+head -c 30 abi.so >short.so
 
 refused abi.so "abi.so: a pruner was built for interface 2 of plugins, this is 1: build it again"
 refused symbol.so "symbol.so: is no plugin of Pare, it has no function pare_plugin_init"
@@ -130,7 +131,9 @@ refused nothing.so "nothing.so: the plugin adds nothing"
 refused missing.so "missing.so: undefined symbol: no_such_function"
 refused twice.so "twice.so: a pruner 'mine' is there already"
 refused other.so "no pruner 'mine'"
-refused text.so "text.so: "
-refused empty.so "empty.so: "
-refused cut.so "cut.so: "
-refused nowhere.so "nowhere.so: "
+refused text.so "text.so: is no shared object"
+refused empty.so "empty.so: is no shared object"
+refused cut.so "cut.so: the end of the shared object is missing"
+refused short.so "short.so: the end of the shared object is missing"
+refused nowhere.so "nowhere.so: cannot open: No such file or directory"
+refused . "not a regular file"
