@@ -1,8 +1,8 @@
 /* zip_store.c - write a zip archive whose entries are stored as they are, aligned.
  *
- * The archive is header and bytes of each entry, then a directory with a header for each, then where
- * the directory is.  Sizes and places from 4 GB on go into a further field of the header, for which
- * the usual field says 2^32 - 1.
+ * The archive is header and bytes of each entry, then a directory with a header for each, then
+ * where the directory is.  Sizes and places from 4 GB on go into a further field of the header, for
+ * which the usual field says 2^32 - 1.
  */
 #include "zip_store.h"
 
@@ -49,7 +49,8 @@ static uint64_t small(uint64_t v)
 
 static void add_part(struct writer *w, const void *data, size_t len)
 {
-    w->part[w->n_parts++] = (struct pare_bytes){ data, len };
+    if (len)
+        w->part[w->n_parts++] = (struct pare_bytes){ data, len };
     w->at += len;
 }
 
