@@ -46,7 +46,7 @@ PARE_API struct pare_tensor *pare_layer_bias_mask(struct pare_layer *l);
 PARE_API int pare_layer_out_axis(const struct pare_layer *l);
 PARE_API int pare_layer_in_axis(const struct pare_layer *l);
 
-/* What part of the weights is to go, in [0, 1).  At first what the config says; aim() changes it,
+/* What part of the weights is to go, in [0, 1); -1 when the config does not say.  aim() changes it,
  * and the next time that masks are due they are made for it. */
 PARE_API double pare_layer_sparsity(const struct pare_layer *l);
 PARE_API double pare_layer_config_sparsity(const struct pare_layer *l);
@@ -75,6 +75,10 @@ PARE_API const struct pare_units *pare_layer_units(const struct pare_layer *l);
 /* score[u] = sum over unit u of |x|^power; x has the weight's shape, power is 1 or 2. */
 PARE_API void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int power,
                              float *score);
+
+/* keep[i] = 0 for exactly the `gone` smallest of n scores (of equal ones the first go), else 1. */
+PARE_API int pare_keep_largest(struct pare_run *r, const float *score, int64_t n, int64_t gone,
+                               uint8_t *keep, struct pare_err *err);
 
 /* ---- a run --------------------------------------------------------------------------------- */
 

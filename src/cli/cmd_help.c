@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "../compress/pruners.h"
+#include "../compress/settings.h"
 #include "../base/arena.h"
 #include "../op/op.h"
 
@@ -224,6 +226,49 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
     return 0;
 }
 
+/* ---- pruners ----------------------------------------------------------------- */
+
+static void option_rows(struct pare_table *t, const struct pare_opt *opts)
+{
+    char def[128], range[128];
+
+    for (const struct pare_opt *o = opts; o && o->name; o++)
+        pare_table_row(t, o->name, type_text[o->type], default_text(o, def, sizeof(def)),
+                       range_text(o, range, sizeof(range)), o->help);
+}
+
+static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *err)
+{
+    const struct pare_pruner *p;
+    struct pare_table *keys = pare_table_new(c->arena, "lllll");
+    struct pare_table *settings = pare_table_new(c->arena, "lllll");
+    int rc = pare_find_pruner(NULL, name, &p, err);
+
+    c->usage = rc != 0;
+    if (rc)
+        return rc;
+    if (!keys || !settings)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+    printf("%s: %s\n\n", p->name, p->doc);
+    printf("layers: %s\n", p->types ? p->types : "any with a weight");
+    if (!(p->flags & PARE_OVER))
+        printf("granularity: %s, unless the config says another\n",
+               p->granularity ? p->granularity : "element");
+    if (p->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
+        printf("needs --data\n");
+    printf("\n");
+    pare_table_row(keys, "config key", "type", "default", "range", "");
+    option_rows(keys, p->keys);
+    option_rows(keys, pare_goal_keys);
+    pare_table_print(keys, stdout);
+    printf("\n");
+    pare_table_row(settings, "setting", "type", "default", "range", "");
+    option_rows(settings, p->opts);
+    option_rows(settings, pare_run_table);
+    pare_table_print(settings, stdout);
+    return 0;
+}
+
 /* ---- the command ----------------------------------------------------------- */
 
 static int run(struct pare_cli *c, struct pare_err *err)
@@ -242,6 +287,11 @@ static int run(struct pare_cli *c, struct pare_err *err)
             return pare_misuse(c, err, "which operator? 'pare list ops' lists them");
         return help_op(c, c->arg[1], err);
     }
+    if (!strcmp(c->arg[0], "pruner")) {
+        if (c->n_args < 2)
+            return pare_misuse(c, err, "which pruner? 'pare list pruners' lists them");
+        return help_pruner(c, c->arg[1], err);
+    }
     cmd = pare_find_command(c->arg[0]);
     if (cmd && c->n_args == 1)
         return pare_help_command(cmd, c->arena, err);
@@ -255,8 +305,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_help = {
     .name = "help",
-    .doc = "Explain a command or an operator.",
-    .usage = "[COMMAND | op NAME]",
+    .doc = "Explain a command, an operator or a pruner.",
+    .usage = "[COMMAND | op NAME | pruner NAME]",
     .max_args = 2,
     .run = run,
 };

@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "../backend/backend.h"
+#include "../compress/pruners.h"
 #include "../op/op.h"
 #include "../plan/plan.h"
 #include "../train/train.h"
@@ -161,6 +162,7 @@ static int list_kernels(struct pare_cli *c, struct pare_err *err)
         return print_entries(c, e, n, head, err);                    \
     }
 
+LIST(pruners, pare_pruners, "pruner")
 LIST(networks, pare_networks, "network")
 LIST(optimizers, pare_optimizers, "optimizer")
 LIST(schedules, pare_schedules, "schedule")
@@ -182,10 +184,10 @@ static int run(struct pare_cli *c, struct pare_err *err)
     static const struct {
         const char *what;
         int (*print)(struct pare_cli *c, struct pare_err *err);
-    } lists[] = { { "commands", list_commands },  { "kernels", list_kernels },
-                  { "networks", list_networks },  { "data", list_data },
-                  { "losses", list_losses },      { "optimizers", list_optimizers },
-                  { "schedules", list_schedules } };
+    } lists[] = { { "commands", list_commands },   { "kernels", list_kernels },
+                  { "networks", list_networks },   { "data", list_data },
+                  { "losses", list_losses },       { "optimizers", list_optimizers },
+                  { "schedules", list_schedules }, { "pruners", list_pruners } };
     const struct list *o = c->opts;
     const char *what = c->arg[0];
 
@@ -196,7 +198,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
             return lists[i].print(c, err);
     return pare_misuse(c, err,
                        "cannot list '%s', only ops, commands, kernels, networks, data, "
-                       "losses, optimizers and schedules",
+                       "losses, optimizers, schedules and pruners",
                        what);
 }
 

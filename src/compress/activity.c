@@ -177,12 +177,16 @@ static int check(const struct pare_layer *l, struct pare_err *err)
                      pare_layer_name(l));
 }
 
+/* Without data of its own, a run waits for the batches that training brings. */
 int pare_activity_start(struct pare_run *r, struct pare_err *err)
 {
+    int rc;
+
     for (int i = 0; i < pare_run_layers(r); i++)
         PARE_TRY(check(pare_run_layer(r, i), err));
     PARE_TRY(begin(r, err));
-    return pare_run_forward(r, wanted(r), err);
+    rc = pare_run_forward(r, wanted(r), err);
+    return rc == PARE_ECONFIG ? 0 : rc;
 }
 
 void pare_activity_stop(struct pare_run *r)

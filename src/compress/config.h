@@ -51,6 +51,9 @@ int pare_config_rules(struct pare_arena *a, const struct pare_rule *rule, int n,
 int pare_config_check(const struct pare_config *c, const struct pare_layer_info *layer, int n,
                       struct pare_err *err);
 
+/* Is the type one of those that "default" stands for? */
+bool pare_is_default_type(const char *type);
+
 /* Each of the entry's keys goes to the one table that knows it, into the zeroed struct of that
  * table; defaults and ranges are the tables'.  An unknown key is an error with the nearest name. */
 int pare_entry_apply(const struct pare_entry *e, const struct pare_opt *const *tables,

@@ -16,7 +16,7 @@ static const char *const default_types[] = {
 
 #define N_DEFAULT ((int)(sizeof(default_types) / sizeof(*default_types)))
 
-static bool is_default(const char *type)
+bool pare_is_default_type(const char *type)
 {
     for (int i = 0; i < N_DEFAULT; i++)
         if (!strcmp(default_types[i], type))
@@ -27,7 +27,7 @@ static bool is_default(const char *type)
 static bool type_matches(const char *wanted, const struct pare_layer_info *l)
 {
     if (!strcmp(wanted, "default"))
-        return is_default(l->torch);
+        return pare_is_default_type(l->torch);
     return !strcmp(wanted, l->torch) || !strcmp(wanted, l->type);
 }
 
@@ -127,7 +127,7 @@ static int check_list(const struct pare_strs *list, bool type, const struct pare
         const char *wanted = list->v[i];
         int k = 0;
 
-        if (type && (!strcmp(wanted, "default") || is_default(wanted)))
+        if (type && (!strcmp(wanted, "default") || pare_is_default_type(wanted)))
             continue;
         while (k < n && !(type ? type_matches(wanted, &layer[k]) : name_matches(wanted, &layer[k])))
             k++;

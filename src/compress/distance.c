@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <omp.h>
+
 #include "../base/simd.h"
 
 #define ROWS 4
@@ -93,10 +95,11 @@ int pare_distances(const float *x, int64_t n, int64_t size, int threads, double 
                    struct pare_arena *scratch, struct pare_err *err)
 {
     int64_t columns = (n + COLS - 1) / COLS;
-    int t = threads < 1 ? 1 : (int64_t)threads > columns ? (int)columns : threads;
+    int t = threads > 0 ? threads : omp_get_max_threads();
     double *part;
     float *b;
 
+    t = (int64_t)t > columns ? (int)columns : t;
     memset(sum, 0, (size_t)n * sizeof(*sum));
     if (n < ROWS) {
         few(x, n, size, sum);

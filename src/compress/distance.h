@@ -4,7 +4,7 @@
 
 #include <pare/pare.h>
 
-/* sum[i] = sum over j of |x_i - x_j|, for the n rows x_i of x (n, size). */
+/* sum[i] = sum over j of |x_i - x_j|, for the n rows x_i of x (n, size).  threads 0: all cores. */
 int pare_distances(const float *x, int64_t n, int64_t size, int threads, double *sum,
                    struct pare_arena *scratch, struct pare_err *err);
 

@@ -151,6 +151,17 @@ static int one(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
     return rc;
 }
 
+int pare_keep_largest(struct pare_run *r, const float *score, int64_t n, int64_t gone,
+                      uint8_t *keep, struct pare_err *err)
+{
+    struct pare_select s = { .x = score, .n = n, .threads = r->threads };
+
+    if (gone < 0 || gone > n)
+        return pare_fail(err, PARE_ECONFIG, "%lld of %lld units cannot go", (long long)gone,
+                         (long long)n);
+    return pare_select_mask(&s, gone, keep, r->scratch, err);
+}
+
 /* ---- several layers together --------------------------------------------------------------- */
 
 static int same_goal(const struct pare_layer *a, const struct pare_layer *b, struct pare_err *err)

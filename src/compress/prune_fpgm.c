@@ -6,7 +6,7 @@
 #include <pare/plugin.h>
 
 #include "distance.h"
-#include "walk.h"
+#include "unit_walk.h"
 
 /* Every unit is compared with every other: more than this would take hours. */
 #define MOST 65536

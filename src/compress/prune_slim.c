@@ -123,6 +123,7 @@ const struct pare_pruner pare_pruner_slim = {
     .flags = PARE_ONE_SHOT,
     .types = "BatchNorm1d|BatchNorm2d|BatchNorm3d",
     .granularity = "out_channel",
+    .mode = "global",
     .start = start,
     .on_epoch = on_epoch,
     .loss = loss,

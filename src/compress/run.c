@@ -9,6 +9,8 @@
 #include "pruners.h"
 #include "wrap.h"
 
+#include "settings.h"
+
 #define AT(field) offsetof(struct pare_run_settings, field)
 
 const struct pare_opt pare_run_table[] = {

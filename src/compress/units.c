@@ -331,6 +331,14 @@ void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int
 
 /* ---- masks --------------------------------------------------------------------------------- */
 
+/* Rows that are too short for a vector loop each. */
+PARE_SIMD static void any_short_rows(const uint8_t *mask, int64_t rows, int64_t len, uint8_t *keep)
+{
+    for (int64_t j = 0; j < rows; j++)
+        for (int64_t i = 0; i < len; i++)
+            keep[j] |= mask[j * len + i];
+}
+
 static bool empty(const struct pare_units *u)
 {
     return !u->n || !pare_units_size(u);
@@ -389,6 +397,8 @@ void pare_units_shrink(const struct pare_units *u, const uint8_t *mask, uint8_t 
     do {
         if (t.len == 1)
             any_elements(mask + p.x, t.rows, keep + p.u);
+        else if (t.len <= SHORT)
+            any_short_rows(mask + p.x, t.rows, t.len, keep + p.u);
         else
             any_rows(mask + p.x, t.rows, t.len, keep + p.u);
     } while (next(t.loop, t.n, &p));

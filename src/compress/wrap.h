@@ -4,8 +4,6 @@
 
 #include "run.h"
 
-extern const struct pare_opt pare_goal_keys[]; /* of struct pare_goal */
-
 /* Fill r->layer with the layers that the config chooses. */
 int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_err *err);
 

@@ -274,7 +274,7 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
 int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                   struct pare_plan **plan, struct pare_err *err)
 {
-    return new_plan(model, opts, &(struct extra){ NULL }, plan, err);
+    return new_plan(model, opts, &(struct extra){ .train = NULL }, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)

@@ -351,7 +351,7 @@ static void test_wrong_layers(void **state)
     pare_model_free(t.model);
 }
 
-/* ---- what people write ------------------------------------------------------------------------ */
+/* ---- what people write ------------------------------------------------------------------- */
 
 static void test_links(void **state)
 {

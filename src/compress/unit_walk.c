@@ -1,5 +1,5 @@
-/* walk.c - go through a weight's elements unit by unit, see walk.h. */
-#include "walk.h"
+/* unit_walk.c - go through a weight's elements unit by unit, see unit_walk.h. */
+#include "unit_walk.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ static int tail(const int64_t *size, int rank)
     return n;
 }
 
-void pare_walk_begin(struct pare_walk *w, const struct pare_units *u)
+void pare_unit_walk_begin(struct pare_unit_walk *w, const struct pare_units *u)
 {
     int whole = tail(u->grid, u->rank), single = tail(u->block, u->rank);
     int covered = whole > single ? whole : single;
@@ -45,7 +45,7 @@ void pare_walk_begin(struct pare_walk *w, const struct pare_units *u)
     }
 }
 
-void pare_walk_next(struct pare_walk *w)
+void pare_unit_walk_next(struct pare_unit_walk *w)
 {
     w->at += w->len;
     for (int i = w->outer - 1; i >= 0; i--) {
@@ -112,9 +112,9 @@ PARE_SIMD static void each_square(const float *restrict x, const float *restrict
 
 void pare_units_dot(const struct pare_units *u, const float *x, const float *y, float *out)
 {
-    struct pare_walk w;
+    struct pare_unit_walk w;
 
-    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w))
+    for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w))
         if (w.step)
             each(x + w.at, y + w.at, w.len, out + w.unit);
         else
@@ -123,9 +123,9 @@ void pare_units_dot(const struct pare_units *u, const float *x, const float *y, 
 
 void pare_units_dot_square(const struct pare_units *u, const float *x, const float *y, float *out)
 {
-    struct pare_walk w;
+    struct pare_unit_walk w;
 
-    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w))
+    for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w))
         if (w.step)
             each_square(x + w.at, y + w.at, w.len, out + w.unit);
         else
@@ -136,13 +136,13 @@ int pare_units_gather(const struct pare_units *u, const float *x, float *out,
                       struct pare_arena *scratch, struct pare_err *err)
 {
     int64_t *filled = pare_alloc(scratch, (size_t)u->n, sizeof(*filled)), size = 1;
-    struct pare_walk w;
+    struct pare_unit_walk w;
 
     if (!filled)
         return pare_fail(err, PARE_ENOMEM, "no memory for %lld units", (long long)u->n);
     for (int i = 0; i < u->rank; i++)
         size *= u->block[i];
-    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w)) {
+    for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w)) {
         int64_t run = w.step ? 1 : w.len;
 
         for (int64_t i = 0; i < w.len; i += run) {

@@ -1,0 +1,327 @@
+/* cmd_prune.c - pare prune: masks by any pruner, with training where it needs it. */
+#include <string.h>
+
+#include <jansson.h>
+
+#include "prune_view.h"
+#include "teach.h"
+#include "../base/arena.h"
+#include "../compress/export.h"
+#include "../compress/pruners.h"
+#include "../compress/settings.h"
+
+struct prune {
+    const char *pruner, *config, *data, *valid, *output, *model_out, *masks, *set;
+    double sparsity;
+    struct pare_strs plugin;
+    struct pare_ints input_shape;
+    bool json, quiet;
+};
+
+#define TEXT(field, help)                                                                         \
+    {                                                                                             \
+#field, help, PARE_OPT_STR, offsetof(struct prune, field), 0, PARE_ANY, NULL, NULL, false \
+    }
+
+static const struct pare_opt prune_opts[] = {
+    { "pruner", "the algorithm, see 'pare list pruners'", PARE_OPT_STR,
+      offsetof(struct prune, pruner), 0, PARE_ANY, "level", NULL, false },
+    { "sparsity", "part of the weights that goes, in all layers that the pruner knows",
+      PARE_OPT_FLOAT, offsetof(struct prune, sparsity), -1, 0, 0.999999999, NULL, NULL, false },
+    TEXT(config, "a config_list instead: a JSON file, or the text itself"),
+    TEXT(data, "learn or collect with this set: digits, fashion-mnist, or a file or folder"),
+    TEXT(valid, "validate with this set; none: not at all"),
+    TEXT(output, "where to write the pruned model; default NAME-pruned.onnx"),
+    { "model-out", "write the whole state here as well: .pth, .safetensors or .npz", PARE_OPT_STR,
+      offsetof(struct prune, model_out), 0, PARE_ANY, NULL, NULL, false },
+    TEXT(masks, "write the masks here: .pth as NNI's, .safetensors or .npz"),
+    { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
+      offsetof(struct prune, input_shape), 0, 1, 1e12, NULL, NULL, false },
+    { "plugin", "a shared object with more pruners", PARE_OPT_STRS, offsetof(struct prune, plugin),
+      0, PARE_ANY, NULL, NULL, false },
+    TEXT(set, "settings of a plugin's pruner: \"name=value name=value\""),
+    { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct prune, json), 0, 0, 1,
+      NULL, NULL, false },
+    { "quiet", "print no progress", PARE_OPT_BOOL, offsetof(struct prune, quiet), 0, 0, 1, NULL,
+      NULL, false },
+    PARE_OPT_END
+};
+
+/* Everything of one call. */
+struct job {
+    struct pare_teach teach; /* without data only model and output are used */
+    struct pare_registry *registry;
+    struct pare_run *run;
+    struct pare_export files;
+    struct pare_prune_view view;
+};
+
+/* ---- whose options? ------------------------------------------------------------------------- */
+
+/* Options of training and of all pruners. */
+static int prune_parts(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err)
+{
+    struct pare_part *train, *own;
+    int n_train, n_own;
+
+    PARE_TRY(pare_prune_parts(a, NULL, &own, &n_own, err));
+    PARE_TRY(pare_setup_parts(a, &train, &n_train, err));
+    *n = n_own + n_train;
+    *part = pare_alloc(a, (size_t)*n, sizeof(**part));
+    if (!*part)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    memcpy(*part, own, (size_t)n_own * sizeof(*own));
+    memcpy(*part + n_own, train, (size_t)n_train * sizeof(*train));
+    return 0;
+}
+
+static bool has(const struct pare_part *p, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (pare_part_option(&p[i], name))
+            return true;
+    return false;
+}
+
+/* What pruners know goes to the run as text, the rest to training. */
+static int divide(struct pare_cli *c, struct job *j, const char **settings, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+    struct pare_given *train = pare_alloc(c->arena, (size_t)c->n_given + 1, sizeof(*train));
+    struct pare_part *own, *other;
+    int n_own, n_other;
+
+    PARE_TRY(pare_prune_parts(c->arena, o->pruner, &own, &n_own, err));
+    PARE_TRY(pare_setup_parts(c->arena, &other, &n_other, err));
+    *settings = o->set ? o->set : "";
+    if (!train)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    for (int i = 0; i < c->n_given; i++) {
+        const struct pare_given *g = &c->given[i];
+
+        if (!has(own, n_own, g->name))
+            train[j->teach.n_given++] = *g;
+        else if (has(other, n_other, g->name))
+            return pare_misuse(c, err,
+                               "option '%s' is the pruner's and somebody else's; say "
+                               "'pruner-%s', or for example 'data-%s'",
+                               g->name, g->name, g->name);
+        else if (!(*settings = pare_sprintf(c->arena, "%s %s=%s", *settings, g->name, g->text)))
+            return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    }
+    j->teach.given = train;
+    if (j->teach.n_given && !o->data)
+        return pare_misuse(c, err, "option '%s' is for training, which needs --data",
+                           train[0].name);
+    return 0;
+}
+
+/* What was given under a name, the last time; NULL: nothing. */
+static const char *given_text(const struct pare_cli *c, const char *name)
+{
+    const char *text = NULL;
+
+    for (int i = 0; i < c->n_given; i++)
+        if (!strcmp(c->given[i].name, name))
+            text = c->given[i].text;
+    return text;
+}
+
+/* ---- before ----------------------------------------------------------------------------------- */
+
+static const char *default_output(struct pare_arena *a, const char *model)
+{
+    size_t n = strlen(model);
+
+    if (pare_ends_in(model, ".onnx"))
+        n -= 5;
+    return pare_sprintf(a, "%.*s-pruned.onnx", (int)n, model);
+}
+
+/* --sparsity alone: whatever the pruner can prune; of agp and the like, its base. */
+static int make_config(struct pare_cli *c, struct job *j, struct pare_run_opts *ro,
+                       struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+    const struct pare_pruner *p;
+    struct pare_rules rules;
+    const char *base = given_text(c, "base");
+
+    ro->config = o->config;
+    if (o->config && o->sparsity >= 0)
+        return pare_misuse(c, err, "--sparsity is short for a config_list, so give one of the two");
+    if (o->config)
+        return 0;
+    if (o->sparsity < 0)
+        return pare_misuse(c, err, "say what is to go: --sparsity 0.5, or a --config");
+    PARE_TRY(pare_find_pruner(j->registry, o->pruner, &p, err));
+    if (p->flags & PARE_OVER)
+        PARE_TRY(pare_find_pruner(j->registry, base ? base : "level", &p, err));
+    PARE_TRY(pare_at(err, pare_simple_rules(j->teach.model, p, o->sparsity, c->arena, &rules, err),
+                     "%s", c->arg[0]));
+    ro->rule = rules.rule;
+    ro->n_rules = rules.n;
+    return 0;
+}
+
+static int open_run(struct pare_cli *c, struct job *j, const char *settings, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+    struct pare_run_opts ro = {
+        .pruner = o->pruner,
+        .settings = settings,
+        .registry = j->registry,
+        .final = !o->data,
+        .seed = o->data ? (uint64_t)j->teach.setup->c.seed : 0,
+        .threads = o->data ? (int)j->teach.setup->c.threads : 0,
+    };
+    struct pare_teach *t = &j->teach;
+
+    PARE_TRY(make_config(c, j, &ro, err));
+    PARE_TRY(pare_run_new(t->model, &ro, &j->run, err));
+    return o->data ? pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
+                   : 0;
+}
+
+static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+    const char *settings;
+
+    j->registry = pare_registry_new(err);
+    if (!j->registry)
+        return err->code;
+    for (int i = 0; i < o->plugin.n; i++)
+        PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
+    PARE_TRY(divide(c, j, &settings, err));
+    j->teach.output = o->output ? o->output : default_output(c->arena, c->arg[0]);
+    if (!j->teach.output)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    j->files = (struct pare_export){ .onnx = j->teach.output,
+                                     .model = o->model_out,
+                                     .masks = o->masks,
+                                     .input_shape = o->input_shape.v,
+                                     .input_rank = o->input_shape.n };
+    PARE_TRY(pare_export_check(&j->files, err));
+    PARE_TRY(pare_check_output(c, j->teach.output, err));
+    if (o->model_out)
+        PARE_TRY(pare_check_output(c, o->model_out, err));
+    if (o->masks)
+        PARE_TRY(pare_check_output(c, o->masks, err));
+    PARE_TRY(o->data ? pare_teach_open(c, &j->teach, err)
+                     : pare_model_load(c->arg[0], &j->teach.model, err));
+    return open_run(c, j, settings, err);
+}
+
+/* ---- the work ------------------------------------------------------------------------------- */
+
+static int judge(struct job *j, struct pare_judged *to, struct pare_err *err)
+{
+    const struct pare_setup *s = j->teach.setup;
+    struct pare_eval_opts o = { .threads = (int)s->c.threads,
+                                .loss = s->trainer.loss,
+                                .loss_conf = s->trainer.loss_conf };
+    struct pare_arena *a;
+    struct pare_eval e;
+    int rc;
+
+    if (!j->teach.data[1])
+        return 0;
+    a = pare_arena_new(1 << 16);
+    if (!a)
+        return pare_fail(err, PARE_ENOMEM, "no memory to judge the model");
+    rc = pare_evaluate(j->teach.model, j->teach.data[1], &o, a, &e, err);
+    if (!rc)
+        *to = (struct pare_judged){ true, e.loss, e.n ? (double)e.top1 / (double)e.n : 0 };
+    pare_arena_free(a);
+    return rc;
+}
+
+/* The pruner's own training and fine-tuning are one run through the loop. */
+static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    struct pare_train_conf *t = &j->teach.setup->train;
+    int64_t epochs, steps;
+
+    PARE_TRY(pare_run_length(j->run, &epochs, &steps, err));
+    t->epochs = epochs + (given_text(c, "epochs") ? t->epochs : 0);
+    if (!t->epochs && steps) {
+        t->epochs = 1 << 20;
+        t->max_steps = steps;
+    }
+    if (!t->epochs)
+        return 0;
+    PARE_TRY(pare_teach_train(c, &j->teach, err));
+    pare_view_end(&j->teach.view);
+    j->view.trained = true;
+    return pare_teach_stopped(&j->teach, err);
+}
+
+static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+
+    if (o->data)
+        PARE_TRY(judge(j, &j->view.before, err));
+    PARE_TRY(pare_run_compress(j->run, err));
+    if (o->data) {
+        if (pare_run_zeros(j->run))
+            PARE_TRY(judge(j, &j->view.masked, err));
+        PARE_TRY(train(c, j, err));
+        if (j->view.trained)
+            PARE_TRY(judge(j, &j->view.after, err));
+    }
+    if (!pare_run_zeros(j->run))
+        return pare_fail(err, PARE_ECONFIG,
+                         "no weight was removed, so nothing is written: the sparsity is too small "
+                         "for these layers, or the pruner has not seen enough steps");
+    return pare_run_export(j->run, &j->files, err);
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+    struct job j = { .teach = { .data_name = o->data,
+                                .valid_name = o->valid,
+                                .json = o->json,
+                                .quiet = o->quiet } };
+    int rc = open_job(c, &j, err);
+
+    if (!rc)
+        rc = work(c, &j, err);
+    pare_view_end(&j.teach.view);
+    if (!rc) {
+        j.view.run = j.run;
+        j.view.files = &j.files;
+        j.view.history = j.teach.view.history;
+        rc = o->json ? pare_prune_json(&j.view, err)
+                     : pare_prune_print(&j.view, c->arena, o->quiet, err);
+    }
+    pare_run_free(j.run);
+    pare_teach_close(&j.teach);
+    pare_registry_free(j.registry);
+    return rc;
+}
+
+const struct pare_command pare_command_prune = {
+    .name = "prune",
+    .doc = "Remove weights of a model by any pruner.",
+    .usage = "[options] MODEL --pruner NAME --sparsity S [-o OUTPUT]",
+    .more =
+        "Masked weights are 0 in the written model.  Which layers, and how much of each, is said\n"
+        "by --sparsity alone or by a config_list (--config):\n"
+        "  [{\"sparsity\": 0.8, \"op_types\": [\"default\"]},\n"
+        "   {\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"re:layer[12].*\"]},\n"
+        "   {\"exclude\": true, \"op_names\": [\"fc\"]}]\n"
+        "The last entry that matches a layer counts, as a whole.  'pare inspect' prints names and\n"
+        "types of layers, 'pare help pruner NAME' the keys and settings of a pruner.\n"
+        "With --data the model is judged before and after; --epochs N trains it on with its\n"
+        "masks, after what the pruner itself needs.  The options of training are those of\n"
+        "'pare train'.",
+    .opts = prune_opts,
+    .size = sizeof(struct prune),
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+    .parts = prune_parts,
+};

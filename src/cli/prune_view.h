@@ -1,0 +1,26 @@
+/* prune_view.h - what people see of a pruning. */
+#ifndef PARE_CLI_PRUNE_VIEW_H
+#define PARE_CLI_PRUNE_VIEW_H
+
+#include "cli.h"
+#include "../compress/run.h"
+
+/* A model judged on the validation set. */
+struct pare_judged {
+    bool done;
+    double loss, top1;
+};
+
+struct pare_prune_view {
+    struct pare_run *run;
+    const struct pare_export *files;
+    struct pare_judged before, masked, after;
+    bool trained;
+    struct json_t *history; /* of the training, or NULL */
+};
+
+int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool quiet,
+                     struct pare_err *err);
+int pare_prune_json(const struct pare_prune_view *v, struct pare_err *err);
+
+#endif

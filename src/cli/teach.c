@@ -1,0 +1,157 @@
+/* teach.c - what commands that train share: data, checks, the loop with its view, Ctrl-C. */
+#include "teach.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "../base/arena.h"
+#include "../base/clock.h"
+
+/* The one thing that a signal handler may touch. */
+static volatile sig_atomic_t stop;
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    stop = 1;
+}
+
+/* The second signal of a kind ends the process as usual. */
+static void catch_signals(void)
+{
+    struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+/* ---- before ------------------------------------------------------------------------------ */
+
+bool pare_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return !strcmp(a, b) ||
+           (!stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
+/* Better now than after hours of training. */
+int pare_check_output(struct pare_cli *c, const char *path, struct pare_err *err)
+{
+    struct stat out;
+    char *copy = pare_strdup(c->arena, path);
+    const char *dir = copy ? dirname(copy) : ".";
+
+    if (pare_same_file(path, c->arg[0]))
+        return pare_fail(err, PARE_EIO, "%s: is the model that is read; choose another name", path);
+    if (!stat(path, &out) && !S_ISREG(out.st_mode))
+        return pare_fail(err, PARE_EIO, "%s: is there already and is not a regular file", path);
+    if (access(dir, W_OK | X_OK))
+        return pare_fail(err, PARE_EIO, "%s: folder '%s' cannot be written to: %s", path, dir,
+                         strerror(errno));
+    return 0;
+}
+
+/* What is written must not be what is read, or written twice. */
+static int check_files(struct pare_cli *c, const struct pare_teach *j, struct pare_err *err)
+{
+    const struct pare_setup_conf *s = &j->setup->c;
+
+    PARE_TRY(pare_check_output(c, j->output, err));
+    if (s->checkpoint)
+        PARE_TRY(pare_check_output(c, s->checkpoint, err));
+    if (s->checkpoint && pare_same_file(s->checkpoint, j->output))
+        return pare_fail(err, PARE_EIO, "%s: is to be both the checkpoint and the trained model",
+                         j->output);
+    if (s->teacher && (pare_same_file(s->teacher, j->output) ||
+                       (s->checkpoint && pare_same_file(s->teacher, s->checkpoint))))
+        return pare_fail(err, PARE_EIO, "%s: is the teacher; choose another name to write to",
+                         s->teacher);
+    return 0;
+}
+
+int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *err)
+{
+    int rc = pare_setup_make(j->given, j->n_given, c->arena, &j->setup, err);
+
+    if (!rc && j->setup->c.resume && !j->setup->c.checkpoint)
+        rc = pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to go on from");
+    c->usage = rc && rc != PARE_ENOMEM;
+    if (rc)
+        return rc;
+    PARE_TRY(check_files(c, j, err));
+    PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
+    if (j->setup->c.teacher)
+        PARE_TRY(pare_model_load(j->setup->c.teacher, &j->teacher, err));
+    j->setup->trainer.teacher = j->teacher;
+    PARE_TRY(pare_setup_data(j->setup, j->model, j->data_name, j->valid_name, j->data, err));
+    if (j->teacher)
+        PARE_TRY(pare_at(err, pare_model_fits(j->teacher, j->data[0], err), "teacher %s",
+                         j->setup->c.teacher));
+    return pare_at(err, pare_trainer_new(j->model, &j->setup->trainer, &j->trainer, err), "%s",
+                   c->arg[0]);
+}
+
+/* A mistyped name would start anew, and hours later somebody would wonder. */
+static void warn_of_start(const char *checkpoint)
+{
+    if (access(checkpoint, F_OK))
+        fprintf(stderr, "%s: not there yet, so training starts from the beginning\n", checkpoint);
+}
+
+int pare_teach_train(struct pare_cli *c, struct pare_teach *j, struct pare_err *err)
+{
+    struct pare_train_conf *t = &j->setup->train;
+    const char *term = getenv("TERM");
+
+    j->view = (struct pare_view_train){
+        .lines = j->quiet  ? NULL
+                 : j->json ? stderr
+                           : stdout,
+        .bar = !j->quiet && isatty(STDERR_FILENO) && strcmp(term ? term : "", "dumb") != 0,
+        .history = j->json ? json_array() : NULL,
+        .first = -1,
+        .epoch = -1,
+    };
+    if (!t->checkpoint) {
+        t->checkpoint = pare_sprintf(c->arena, "%s.checkpoint.safetensors", j->output);
+        t->only_stopped = true;
+    }
+    t->user = &j->view;
+    t->on_batch = pare_view_batch;
+    t->on_epoch = pare_view_epoch;
+    t->stop = &stop;
+    if (t->resume && !j->quiet)
+        warn_of_start(t->checkpoint);
+    catch_signals();
+    return pare_train(j->trainer, j->data[0], j->data[1], t, &j->result, err);
+}
+
+int pare_teach_stopped(const struct pare_teach *j, struct pare_err *err)
+{
+    if (!j->result.stopped)
+        return 0;
+    return pare_fail(err, PARE_EIO,
+                     "stopped in epoch %lld, after %lld steps; to go on, give "
+                     "the same options and --checkpoint %s --resume",
+                     (long long)j->result.epochs + 1, (long long)j->result.steps,
+                     j->setup->train.checkpoint);
+}
+
+void pare_teach_close(struct pare_teach *j)
+{
+    json_decref(j->view.history);
+    pare_trainer_free(j->trainer);
+    pare_data_free(j->data[0]);
+    pare_data_free(j->data[1]);
+    pare_model_free(j->teacher);
+    pare_model_free(j->model);
+}

@@ -1,0 +1,37 @@
+/* teach.h - what commands that train share: data, checks, the loop with its view, Ctrl-C. */
+#ifndef PARE_CLI_TEACH_H
+#define PARE_CLI_TEACH_H
+
+#include "cli.h"
+#include "train_view.h"
+#include "../train/setup.h"
+
+/* Filled in by the command down to quiet, by the functions below from there on. */
+struct pare_teach {
+    const char *output;                 /* what will be written: it must not be what is read */
+    const char *data_name, *valid_name; /* valid_name NULL: as pare_setup_data */
+    const struct pare_given *given;
+    int n_given;
+    bool json, quiet;
+    struct pare_setup *setup;
+    struct pare_model *model, *teacher;
+    struct pare_data *data[2]; /* to train, to validate or NULL */
+    struct pare_trainer *trainer;
+    struct pare_view_train view;
+    struct pare_train_result result;
+};
+
+/* Settings, files, model, data, trainer.  Close it in any case. */
+int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *err);
+
+/* Train as the settings say.  Ctrl-C ends it with a checkpoint: then stopped() is an error. */
+int pare_teach_train(struct pare_cli *c, struct pare_teach *j, struct pare_err *err);
+int pare_teach_stopped(const struct pare_teach *j, struct pare_err *err);
+void pare_teach_close(struct pare_teach *j);
+
+bool pare_same_file(const char *a, const char *b);
+
+/* Can this be written, and is it not the command's model? */
+int pare_check_output(struct pare_cli *c, const char *path, struct pare_err *err);
+
+#endif

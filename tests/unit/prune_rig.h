@@ -1,0 +1,242 @@
+/* prune_rig.h - for tests of pruners: layers made by hand, and small networks with their runs. */
+#ifndef PARE_TESTS_PRUNE_RIG_H
+#define PARE_TESTS_PRUNE_RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "compress/pruners.h"
+#include "compress/run.h"
+#include "onnx/model.h"
+#include "train/learn.h"
+#include "zoo/layers.h"
+
+static struct pare_err rig_err;
+
+static inline void ok(int rc)
+{
+    if (rc)
+        fail_msg("%s", rig_err.msg);
+}
+
+static inline void near(double got, double want, double tolerance)
+{
+    if (!(fabs(got - want) <= tolerance))
+        fail_msg("%.9g, expected %.9g", got, want);
+}
+
+/* ---- one layer, without a model ------------------------------------------------------------ */
+
+struct lone {
+    struct pare_arena *arena;
+    const struct pare_pruner *p;
+    struct pare_run run;
+    struct pare_layer layer;
+    struct pare_entry entry;
+    struct pare_trainer trainer; /* only to count steps */
+    struct pare_optim optim;
+    float *score;
+};
+
+/* The pruner with its settings, both as "name=value ...", and a layer with this weight. */
+static inline void lone_open(struct lone *f, const char *pruner, const char *settings,
+                             const struct pare_tensor *w, const struct pare_grain *g)
+{
+    struct pare_run *r = &f->run;
+    struct pare_given *given = NULL;
+    struct pare_part part;
+    int n = 0;
+
+    memset(f, 0, sizeof(*f));
+    f->arena = pare_arena_new(1 << 16);
+    assert_non_null(f->arena);
+    ok(pare_find_pruner(NULL, pruner, &f->p, &rig_err));
+    *r = (struct pare_run){ .arena = f->arena, .layer = &f->layer, .n_layers = 1, .threads = 2 };
+    r->scratch = pare_arena_new(1 << 16);
+    r->pruner[0] = f->p;
+    r->settings.mode = "normal";
+    r->trainer = &f->trainer;
+    f->trainer.optim = &f->optim;
+    r->conf[0] = pare_alloc(f->arena, f->p->opts_size + 1, 1);
+    r->state[0] = pare_alloc(f->arena, f->p->run_size + 1, 1);
+    if (settings)
+        ok(pare_given_split(settings, f->arena, &given, &n, &rig_err));
+    part = (struct pare_part){ "pruner", f->p->name, f->p->opts, r->conf[0] };
+    if (f->p->opts)
+        ok(pare_part_fill(&part, given, n, f->arena, &rig_err));
+    f->layer.run = r;
+    f->layer.info = (struct pare_layer_info){ .name = "alone", .torch = "Linear", .type = "Gemm" };
+    f->layer.w = *w;
+    f->layer.out_axis = g->out_axis;
+    f->layer.in_axis = g->in_axis;
+    f->layer.entry = &f->entry;
+    f->layer.state[0] = pare_alloc(f->arena, f->p->layer_size + 1, 1);
+    f->layer.conf[0] = pare_alloc(f->arena, f->p->conf_size + 1, 1);
+    part = (struct pare_part){ "pruner", f->p->name, f->p->keys, f->layer.conf[0] };
+    if (f->p->keys)
+        ok(pare_part_fill(&part, given, n, f->arena, &rig_err));
+    ok(pare_tensor_new(f->arena, &f->layer.mask, PARE_BOOL, w->rank, w->dim, &rig_err));
+    memset(f->layer.mask.data, 1, (size_t)pare_numel(w));
+    ok(pare_units_make(w, g, &f->layer.units, &rig_err));
+    f->score = pare_alloc(f->arena, (size_t)f->layer.units.n, sizeof(float));
+}
+
+static inline void lone_close(struct lone *f)
+{
+    pare_arena_free(f->run.scratch);
+    pare_arena_free(f->arena);
+}
+
+/* A step with this gradient; it may be changed. */
+static inline void lone_step(struct lone *f, const struct pare_tensor *grad)
+{
+    f->layer.grad = *grad;
+    f->run.in_step = true;
+    ok(f->p->before_step(&f->run, &rig_err));
+    f->run.in_step = false;
+    f->optim.step++;
+    if (f->p->on_step)
+        ok(f->p->on_step(&f->run, f->optim.step, &rig_err));
+}
+
+static inline const float *lone_score(struct lone *f)
+{
+    ok(f->p->score(&f->run, &f->layer, f->score, &rig_err));
+    return f->score;
+}
+
+/* ---- networks ------------------------------------------------------------------------------ */
+
+/* The network of NNI's tests. */
+static inline struct pare_flow t1_build(struct pare_net *n, struct pare_flow x)
+{
+    x = pare_net_conv(n, x, "conv1", (struct pare_conv){ .out = 5, .kernel = 5, .bias = true });
+    x = pare_net_relu(n, pare_net_batch_norm(n, x, "bn1"), "relu1");
+    x = pare_net_max_pool(n, x, "pool1", 2);
+    x = pare_net_conv(n, x, "conv2", (struct pare_conv){ .out = 10, .kernel = 5, .bias = true });
+    x = pare_net_relu(n, pare_net_batch_norm(n, x, "bn2"), "relu2");
+    x = pare_net_flatten(n, pare_net_max_pool(n, x, "pool2", 2), "flatten");
+    x = pare_net_relu(n, pare_net_linear(n, x, "fc1", 100), "relu3");
+    return pare_net_apply(n, pare_net_linear(n, x, "fc2", n->classes), "LogSoftmax", "softmax");
+}
+
+/* For the digits, with batch normalisation. */
+static inline struct pare_flow small_build(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv c = { .out = 8, .kernel = 3, .pad = 1, .bias = true };
+
+    x = pare_net_batch_norm(n, pare_net_conv(n, x, "conv1", c), "bn1");
+    x = pare_net_max_pool(n, pare_net_relu(n, x, "relu1"), "pool1", 2);
+    c.out = 16;
+    x = pare_net_batch_norm(n, pare_net_conv(n, x, "conv2", c), "bn2");
+    x = pare_net_max_pool(n, pare_net_relu(n, x, "relu2"), "pool2", 2);
+    x = pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc1", 32);
+    return pare_net_linear(n, pare_net_relu(n, x, "relu3"), "fc2", n->classes);
+}
+
+static inline struct pare_model *rig_model(const char *name)
+{
+    static const struct pare_network own[] = { { .name = "t1", .build = t1_build },
+                                               { .name = "small", .build = small_build } };
+    struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10, .seed = 1 };
+    const struct pare_network *net = NULL;
+    struct pare_model *m;
+
+    for (int i = 0; i < 2; i++)
+        if (!strcmp(own[i].name, name))
+            net = &own[i];
+    if (net == own)
+        o.h = o.w = 28;
+    if (!net)
+        ok(pare_find_network(name, &net, &rig_err));
+    ok(pare_network_make(net, &o, &m, &rig_err));
+    return m;
+}
+
+static inline struct pare_tensor *rig_weight(struct pare_model *m, const char *name)
+{
+    struct pare_value *v = pare_graph_find(m->graph, name);
+
+    assert_non_null(v);
+    ok(pare_model_own(m, v, &rig_err));
+    return &v->t;
+}
+
+/* Channel c of the first axis is filled with first + c * step. */
+static inline void rig_fill(struct pare_model *m, const char *name, float first, float step)
+{
+    struct pare_tensor *t = rig_weight(m, name);
+    int64_t size = pare_numel(t) / t->dim[0];
+
+    for (int64_t i = 0; i < pare_numel(t); i++)
+        pare_f32(t)[i] = first + (float)(i / size) * step;
+}
+
+static inline struct pare_run *rig_run(struct pare_model *m, const char *pruner, const char *config,
+                                       const char *settings)
+{
+    struct pare_run_opts o = { .pruner = pruner, .config = config, .settings = settings };
+    struct pare_run *r;
+
+    o.seed = 1;
+    o.threads = 1;
+    ok(pare_run_new(m, &o, &r, &rig_err));
+    return r;
+}
+
+static inline struct pare_layer *rig_layer(struct pare_run *r, const char *name)
+{
+    for (int i = 0; i < pare_run_layers(r); i++)
+        if (!strcmp(pare_layer_name(pare_run_layer(r, i)), name))
+            return pare_run_layer(r, i);
+    fail_msg("the run has no layer %s", name);
+    return NULL;
+}
+
+/* Which channels of the first axis stay, as text: "11001"; '?' where a part of a channel does. */
+static inline const char *rig_kept(const struct pare_tensor *mask, char text[64])
+{
+    int64_t n = mask->dim[0], size = pare_numel(mask) / n;
+
+    assert_true(n < 64);
+    for (int64_t c = 0; c < n; c++) {
+        int64_t sum = 0;
+
+        for (int64_t i = 0; i < size; i++)
+            sum += ((const uint8_t *)mask->data)[c * size + i];
+        text[c] = sum == size ? '1' : sum ? '?' : '0';
+    }
+    text[n] = 0;
+    return text;
+}
+
+static inline void rig_expect(struct pare_run *r, const char *layer, const char *kept)
+{
+    struct pare_layer *l = rig_layer(r, layer);
+    char text[64];
+
+    assert_string_equal(rig_kept(pare_layer_mask(l), text), kept);
+    if (pare_layer_bias_mask(l))
+        assert_string_equal(rig_kept(pare_layer_bias_mask(l), text), kept);
+}
+
+/* How many weights of a layer are gone. */
+static inline int64_t rig_gone(struct pare_layer *l)
+{
+    const struct pare_tensor *m = pare_layer_mask(l);
+    int64_t gone = 0;
+
+    for (int64_t i = 0; i < pare_numel(m); i++)
+        gone += !((const uint8_t *)m->data)[i];
+    return gone;
+}
+
+#endif

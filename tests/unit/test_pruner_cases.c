@@ -1,0 +1,422 @@
+/* test_pruner_cases.c - the numeric cases of NNI's own tests, under the numbers they have in the
+ * list that this project goes by (N1 ...), and schedules with the values that NNI documents.
+ */
+#include "prune_rig.h"
+
+#include "compress/activity.h"
+#include "compress/pace.h"
+
+#define BOTH(a, b)                                                                             \
+    "[{\"sparsity\": " a ", \"op_types\": [\"Conv2d\"]}, {\"sparsity\": " b ", \"op_names\": " \
+    "[\"conv2\"]}]"
+
+static void close_all(struct pare_run *r, struct pare_model *m)
+{
+    pare_run_free(r);
+    pare_model_free(m);
+}
+
+/* ---- masks --------------------------------------------------------------------------------- */
+
+static void n1_n2_fpgm(void **state)
+{
+    static const char *const config[] = { "[{\"sparsity\": 0.2, \"op_types\": [\"Conv2d\"]}]",
+                                          BOTH("0.2", "0.6") };
+    static const char *const kept[] = { "1111001111", "1100000011" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pare_model *m = rig_model("t1");
+        struct pare_run *r;
+
+        rig_fill(m, "conv2.weight", 1, 1);
+        r = rig_run(m, "fpgm", config[i], NULL);
+        ok(pare_run_compress(r, &rig_err));
+        rig_expect(r, "conv2", kept[i]);
+        close_all(r, m);
+    }
+}
+
+/* l2 ranks these as l1 does. */
+static void n3_n4_l1(void **state)
+{
+    static const char *const pruner[] = { "l1", "l2" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pare_model *m = rig_model("t1");
+        struct pare_run *r;
+
+        rig_fill(m, "conv1.weight", 0, 1);
+        rig_fill(m, "conv2.weight", 0, 1);
+        r = rig_run(m, pruner[i], BOTH("0.2", "0.6"), NULL);
+        ok(pare_run_compress(r, &rig_err));
+        rig_expect(r, "conv1", "01111");
+        rig_expect(r, "conv2", "0000001111");
+        close_all(r, m);
+    }
+}
+
+/* Two normalisations of 5 channels each. */
+static struct pare_flow two_norms(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv c = { .out = 5, .kernel = 3 };
+
+    x = pare_net_batch_norm(n, pare_net_conv(n, x, "conv1", c), "bn1");
+    x = pare_net_batch_norm(n, pare_net_conv(n, x, "conv2", c), "bn2");
+    return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
+}
+
+/* Ranked together, which is the default, or each by itself. */
+static void n5_n6_slim(void **state)
+{
+    static const struct pare_network net = { .name = "two", .build = two_norms };
+    struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10 };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        bool n6 = i & 1;
+        struct pare_model *m;
+        struct pare_run *r;
+
+        ok(pare_network_make(&net, &o, &m, &rig_err));
+        rig_fill(m, "bn1.weight", 0, 1);
+        rig_fill(m, "bn2.weight", 0, n6 ? 1 : -1);
+        r = rig_run(m, "slim",
+                    n6 ? "[{\"sparsity\": 0.6, \"op_types\": [\"BatchNorm2d\"]}]"
+                       : "[{\"sparsity\": 0.2, \"op_types\": [\"BatchNorm2d\"]}]",
+                    i / 2 ? "training_epochs=0 mode=normal" : "training_epochs=0");
+        ok(pare_run_compress(r, &rig_err));
+        rig_expect(r, "bn1", n6 ? "00011" : "01111");
+        rig_expect(r, "bn2", n6 ? "00011" : "01111");
+        close_all(r, m);
+    }
+}
+
+/* Gradients of +1 and -1 in turn; without a learner, steps are done by hand. */
+static void taylor_step(struct pare_run *r)
+{
+    for (int i = 0; i < pare_run_layers(r); i++) {
+        struct pare_layer *l = pare_run_layer(r, i);
+
+        ok(pare_tensor_new(r->arena, &l->grad, PARE_F32, l->w.rank, l->w.dim, &rig_err));
+        for (int64_t k = 0; k < pare_numel(&l->w); k++)
+            pare_f32(&l->grad)[k] = k & 1 ? -1 : 1;
+    }
+    r->in_step = true;
+    ok(pare_run_before_step(r, &rig_err));
+    r->in_step = false;
+    for (int i = 0; i < pare_run_layers(r); i++)
+        pare_run_layer(r, i)->grad.data = NULL;
+    ok(pare_run_update_masks(r, &rig_err));
+}
+
+static void n7_n8_taylor(void **state)
+{
+    (void)state;
+    for (int global = 0; global < 2; global++) {
+        struct pare_model *m = rig_model("t1");
+        struct pare_run *r;
+
+        rig_fill(m, "conv1.weight", 0, 1);
+        rig_fill(m, "conv2.weight", 10, -1);
+        r = rig_run(m, "taylor",
+                    global ? "[{\"total_sparsity\": 0.4, \"op_types\": [\"Conv2d\"]}]"
+                           : BOTH("0.2", "0.6"),
+                    global ? "statistics_batch_num=1 mode=global" : "training_steps=2");
+        taylor_step(r);
+        if (!global) {
+            rig_expect(r, "conv1", "11111");
+            taylor_step(r);
+        }
+        rig_expect(r, "conv1", global ? "00001" : "01111");
+        rig_expect(r, "conv2", global ? "1111111000" : "1111000000");
+        close_all(r, m);
+    }
+}
+
+/* ---- scores of single weights ---------------------------------------------------------------- */
+
+static struct pare_tensor filled(struct pare_arena *a, int rank, const int64_t *dim, float v)
+{
+    struct pare_tensor t;
+
+    ok(pare_tensor_new(a, &t, PARE_F32, rank, dim, &rig_err));
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32(&t)[i] = v;
+    return t;
+}
+
+static const struct pare_grain rows = { .name = "out_channel", .out_axis = 0, .in_axis = 1 };
+
+static void n17_norm(void **state)
+{
+    struct pare_arena *a = pare_arena_new(4096);
+    struct pare_tensor cube = filled(a, 3, (int64_t[]){ 3, 3, 3 }, 1);
+    struct pare_tensor square = filled(a, 2, (int64_t[]){ 4, 4 }, 2);
+    struct lone f;
+
+    (void)state;
+    lone_open(&f, "l2", NULL, &cube, &rows);
+    for (int i = 0; i < 3; i++)
+        near((double)lone_score(&f)[i], 3, 1e-6);
+    lone_close(&f);
+    lone_open(&f, "l2", NULL, &square, &rows);
+    for (int i = 0; i < 4; i++)
+        near((double)lone_score(&f)[i], 4, 1e-6);
+    lone_close(&f);
+    pare_arena_free(a);
+}
+
+static void n18_distance(void **state)
+{
+    float x[2][4] = { { 1, 2, 4, 6 }, { 0, 0, 1, 1 } };
+    struct lone f;
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct pare_tensor t = { PARE_F32, 2, { 2, 2 }, x[k] };
+
+        lone_open(&f, "fpgm", NULL, &t, &rows);
+        for (int i = 0; i < 2; i++)
+            near((double)lone_score(&f)[i], k ? sqrt(2) : 5, 1e-6);
+        lone_close(&f);
+    }
+}
+
+/* Two steps that come to 1 for each weight make a buffer of 2. */
+static void n19_sums_of_steps(void **state)
+{
+    struct pare_arena *a = pare_arena_new(4096);
+    int64_t dim[2][3] = { { 3, 3, 3 }, { 4, 4 } };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct pare_tensor w = filled(a, 3 - k, dim[k], 0.5f), g = filled(a, 3 - k, dim[k], -2);
+        struct lone f;
+
+        lone_open(&f, "taylor", "training_steps=2", &w, &rows);
+        lone_step(&f, &g);
+        assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+        lone_step(&f, &g);
+        for (int i = 0; i < dim[k][0]; i++)
+            near((double)lone_score(&f)[i], k ? 8 : 18, 1e-6);
+        lone_close(&f);
+    }
+    pare_arena_free(a);
+}
+
+/* Activations of two samples at two places; `zeros` of the samples are 0 at (place, channel). */
+static void activity(const char *pruner, const float *x, int64_t channels, const double *want)
+{
+    struct pare_tensor out = { PARE_F32, 3, { 2, 2, channels }, (void *)(uintptr_t)x };
+    struct pare_arena *a = pare_arena_new(4096);
+    struct pare_tensor w = filled(a, 2, (int64_t[]){ channels, 7 }, 1);
+    const int64_t dim[] = { 2, channels };
+    struct pare_activity_layer *s;
+    struct lone f;
+    double *sum;
+
+    lone_open(&f, pruner, "training_steps=1", &w, &rows);
+    s = f.layer.state[0];
+    *s = (struct pare_activity_layer){ 1, channels, 4 };
+    sum = pare_layer_buffer(&f.layer, "activity", PARE_F64, 2, dim, &rig_err)->data;
+    pare_activity_add(&out, 2, pare_activation_find("relu"), sum, sum + channels);
+    for (int64_t c = 0; c < channels; c++)
+        near((double)lone_score(&f)[c], want[c], 1e-6);
+    lone_close(&f);
+    pare_arena_free(a);
+}
+
+static void n20_n21_activity(void **state)
+{
+    /* each of (2, 2) places is 0 in one of two samples; then channel 2 is, at the first place */
+    static const float half[] = { 0, 1, 1, -3, 2, 0, -1, 5 };
+    static const float most[] = { 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    /* sums over samples [[0, 1], [1, 0]]; [[0, 0, 1], [0, 0, 0]] */
+    static const float sum[] = { 0, 1, 1, 0, -1, 0, 0, 0 };
+    static const float third[] = { 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+
+    (void)state;
+    activity("apoz", half, 2, (double[]){ 0.5, 0.5 });
+    activity("apoz", most, 3, (double[]){ 1, 1, 0.75 });
+    activity("mean_rank", sum, 2, (double[]){ 0.25, 0.25 });
+    activity("mean_rank", third, 3, (double[]){ 0, 0, 0.25 });
+}
+
+/* ---- the model ------------------------------------------------------------------------------ */
+
+static double sum_of_ones(struct pare_model *m)
+{
+    float one[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    struct pare_tensor x = { PARE_F32, 4, { 1, 1, 1, 10 }, one }, y;
+    struct pare_plan *p;
+    double sum = 0;
+
+    ok(pare_plan_new(m, NULL, &p, &rig_err));
+    ok(pare_plan_run(p, &x, &y, &rig_err));
+    for (int i = 0; i < 10; i++)
+        sum += (double)pare_f32(&y)[i];
+    pare_plan_free(p);
+    return sum;
+}
+
+static struct pare_flow ten(struct pare_net *n, struct pare_flow x)
+{
+    return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", 10);
+}
+
+/* Of 10 x 10 weights i + 0.1 j the 10 largest stay: those of i = 9. */
+static void n27_level(void **state)
+{
+    static const struct pare_network net = { .name = "ten", .build = ten };
+    struct pare_network_opts o = { .c = 1, .h = 1, .w = 10, .classes = 10 };
+    struct pare_arena *a = pare_arena_new(1 << 14);
+    struct pare_model *m, *again;
+    struct pare_run *r;
+    size_t len;
+    void *bytes;
+
+    (void)state;
+    ok(pare_network_make(&net, &o, &m, &rig_err));
+    for (int i = 0; i < 100; i++)
+        pare_f32(rig_weight(m, "fc.weight"))[i] = (float)(i % 10) + 0.1f * (float)(i / 10);
+    memset(rig_weight(m, "fc.bias")->data, 0, 10 * sizeof(float));
+    r = rig_run(m, "level", "[{\"sparsity\": 0.9, \"op_types\": [\"default\"]}]", NULL);
+    ok(pare_run_compress(r, &rig_err));
+    near(sum_of_ones(m), 94.5, 1e-4);
+    ok(pare_model_pack(m, a, &bytes, &len, &rig_err));
+    ok(pare_model_parse(bytes, len, NULL, &again, &rig_err));
+    near(sum_of_ones(again), 94.5, 1e-4);
+    pare_model_free(again);
+    close_all(r, m);
+    pare_arena_free(a);
+}
+
+static void n30_wrapper(void **state)
+{
+    struct pare_model *m = rig_model("t1");
+    struct pare_tensor *w = rig_weight(m, "conv2.weight");
+    int64_t n = pare_numel(w);
+    struct pare_arena *a = pare_arena_new(1 << 14);
+    float *before = pare_alloc(a, (size_t)n, sizeof(float));
+    struct pare_run *r;
+    struct pare_layer *l;
+
+    (void)state;
+    memcpy(before, w->data, (size_t)n * sizeof(float));
+    r = rig_run(m, "l1", "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\"]}]", NULL);
+    ok(pare_run_compress(r, &rig_err));
+    l = rig_layer(r, "conv2");
+    assert_memory_equal(pare_layer_weight(l)->data, before, (size_t)n * sizeof(float));
+    assert_int_equal(rig_gone(l), n / 2);
+    for (int64_t i = 0; i < n; i++)
+        assert_true(pare_f32(rig_weight(m, "conv2.weight"))[i] ==
+                    (((uint8_t *)pare_layer_mask(l)->data)[i] ? before[i] : 0));
+    close_all(r, m);
+    pare_arena_free(a);
+}
+
+/* ---- schedules ------------------------------------------------------------------------------ */
+
+static void agp_values(void **state)
+{
+    static const double old[] = { 0,       .238134, .423594, .562963, .662826, .729767,
+                                  .770370, .791221, .798903, .8,      .8 };
+    static const double v2[] = { 0, .3904, .6272, .7488, .7936, .8 };
+    static const double rounds[] = { 0, .27522, .474694, .619269, .724054, .8 };
+    const struct pare_epochs e = { 0, 0.8, 0, 10, 1 };
+
+    (void)state;
+    for (int t = 0; t <= 10; t++)
+        near(pare_pace_epochs(&e, pare_pace_cubic, t), old[t], 1e-6);
+    for (int i = 0; i <= 5; i++) {
+        near(pare_pace_times(pare_pace_cubic, 0.8, i, 5), v2[i], 1e-6);
+        near(pare_pace_times(pare_pace_linear, 0.8, i, 5), 0.16 * i, 1e-6);
+        near(pare_pace_rounds(0.8, i, 5), rounds[i], 1e-6);
+    }
+    assert_true(pare_pace_times(pare_pace_cubic, 0.8, 6, 5) == 0.8);
+    assert_true(pare_pace_times(pare_pace_cubic, 0.8, -1, 5) == 0);
+}
+
+/* Every third epoch from 2 on, done before 12: at 2, 5, 8 and 11. */
+static void spans(void **state)
+{
+    const struct pare_epochs e = { 0.1, 0.7, 2, 12, 3 };
+    const struct pare_epochs none = { 0, 0.7, 2, 3, 1 }, down = { 0.7, 0.1, 0, 10, 1 };
+    static const int due[] = { 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0 };
+
+    (void)state;
+    assert_int_equal(pare_pace_span(&e), 9);
+    assert_int_equal(pare_pace_span(&none), 0);
+    for (int t = 0; t <= 12; t++)
+        assert_int_equal(pare_pace_due(&e, t), due[t]);
+    near(pare_pace_epochs(&e, pare_pace_cubic, 0), 0.1, 1e-12);
+    near(pare_pace_epochs(&e, pare_pace_cubic, 5), 0.7 - 0.6 * 8 / 27, 1e-12);
+    near(pare_pace_epochs(&e, pare_pace_linear, 8), 0.5, 1e-12);
+    near(pare_pace_epochs(&e, pare_pace_cubic, 11), 0.7, 1e-12);
+    near(pare_pace_epochs(&none, pare_pace_cubic, 2), 0.7, 1e-12);
+    near(pare_pace_epochs(&down, pare_pace_cubic, 2), 0.1, 1e-12);
+}
+
+static void window(void **state)
+{
+    (void)state;
+    assert_true(pare_pace_window(10, 10, 20) == 0);
+    assert_true(pare_pace_window(20, 10, 20) == 1);
+    near(pare_pace_window(15, 10, 20), 1 - 0.125, 1e-12);
+}
+
+/* N24: iterations 0..5 of agp and linear; lottery_ticket prunes 5 times, after training once. */
+static void n24_counts(void **state)
+{
+    static const struct {
+        const char *pruner, *settings;
+        int64_t epochs, masks;
+    } c[] = { { "agp", "total_iteration=5", 6, 5 },
+              { "linear", "total_iteration=5", 6, 5 },
+              { "lottery_ticket", "prune_iterations=5 reset_weights=false", 6, 5 } };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct pare_model *m = rig_model("t1");
+        struct pare_run *r = rig_run(m, c[i].pruner,
+                                     "[{\"sparsity\": 0.8, \"op_types\": [\"default\"]}]",
+                                     c[i].settings);
+        int64_t epochs, steps, masks = 0, before = 0;
+
+        ok(pare_run_length(r, &epochs, &steps, &rig_err));
+        assert_int_equal(epochs, c[i].epochs);
+        assert_int_equal(steps, 0);
+        for (int64_t e = 0; e < epochs + 2; e++) {
+            ok(pare_run_on_epoch(r, e, &rig_err));
+            masks += rig_gone(rig_layer(r, "fc1")) != before;
+            before = rig_gone(rig_layer(r, "fc1"));
+        }
+        assert_int_equal(masks, c[i].masks);
+        assert_int_equal(before, 12800);
+        close_all(r, m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(n1_n2_fpgm),
+        cmocka_unit_test(n3_n4_l1),
+        cmocka_unit_test(n5_n6_slim),
+        cmocka_unit_test(n7_n8_taylor),
+        cmocka_unit_test(n17_norm),
+        cmocka_unit_test(n18_distance),
+        cmocka_unit_test(n19_sums_of_steps),
+        cmocka_unit_test(n20_n21_activity),
+        cmocka_unit_test(n24_counts),
+        cmocka_unit_test(n27_level),
+        cmocka_unit_test(n30_wrapper),
+        cmocka_unit_test(agp_values),
+        cmocka_unit_test(spans),
+        cmocka_unit_test(window),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""golden_prune.py - what pruners' scores are, by formulas written down a second time, for tests/unit.
+
+usage: tools/golden_prune.py        writes tests/golden/prune_score.npz
+
+A name in the file is what the C test does: "l1|out_channel|conv" is the pruner, the granularity and
+the weight.  Everything is computed in float64 from float32 numbers.  Needs PyTorch and numpy.
+"""
+import io
+import os
+import zipfile
+
+import numpy as np
+import torch
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden")
+
+
+def save(name, arrays):
+    """numpy.savez_compressed, but the same arrays give the same bytes."""
+    with zipfile.ZipFile(os.path.join(OUT, name), "w", zipfile.ZIP_DEFLATED) as z:
+        for key, array in arrays.items():
+            buf = io.BytesIO()
+            np.lib.format.write_array(buf, np.asarray(array))
+            z.writestr(zipfile.ZipInfo(key + ".npy"), buf.getvalue(), zipfile.ZIP_DEFLATED)
+
+
+# ---- scores ----------------------------------------------------------------------
+
+# name: shape, output axis, input axis, block
+SCORE_WEIGHTS = {
+    "conv": ((12, 5, 3, 3), 0, 1, (1, 3)),
+    "conv1x1": ((9, 33, 1, 1), 0, 1, (3, 1, 1)),
+    "conv1d": ((7, 6, 5), 0, 1, (2, 5)),
+    "transposed": ((5, 12, 3, 3), 1, 0, (2, 3, 3)),
+    "linear": ((20, 30), 0, 1, (4, 5)),
+    "linear_t": ((30, 20), 1, 0, (5, 4)),
+    "near": ((24, 4, 5, 5), 0, 1, (2, 5, 5)),
+    "many": ((37, 77), 0, 1, (37, 7)),
+}
+STEPS = 3
+
+
+def score_units(x, granularity, weight):
+    """(units, elements of a unit), units in the order of their grid."""
+    shape, out, inp, block = SCORE_WEIGHTS[weight]
+    if granularity == "element":
+        return x.reshape(-1, 1)
+    if granularity == "block":
+        size = (1,) * (len(shape) - len(block)) + block
+    else:
+        axis = out if granularity == "out_channel" else inp
+        size = tuple(1 if i == axis else n for i, n in enumerate(shape))
+    split = [k for n, b in zip(shape, size) for k in (n // b, b)]
+    order = list(range(0, 2 * len(shape), 2)) + list(range(1, 2 * len(shape), 2))
+    return x.reshape(split).transpose(order).reshape(-1, int(np.prod(size)))
+
+
+def score_fpgm(u):
+    return np.sqrt(((u[:, None, :] - u[None, :, :]) ** 2).sum(2)).sum(1)
+
+
+def score_movement(w, g, granularity, weight):
+    """The scores after an Adam step for each gradient."""
+    s = torch.zeros(len(score_units(w, granularity, weight)), dtype=torch.float64,
+                    requires_grad=True)
+    adam = torch.optim.Adam([s], lr=1e-2)
+    for x in g:
+        s.grad = torch.from_numpy(score_units(w * x, granularity, weight).sum(1))
+        adam.step()
+    return s.detach().numpy()
+
+
+def score_soft(w, g, granularity, weight):
+    """The same with sigmoid(s).mean() * c(t) in the loss; c(t) from step 1 to step 4."""
+    s = torch.zeros(len(score_units(w, granularity, weight)), dtype=torch.float64,
+                    requires_grad=True)
+    adam = torch.optim.Adam([s], lr=1e-2)
+    for t, x in enumerate(g):
+        c = 0 if t <= 1 else 1 if t >= 4 else 1 - (1 - (t - 1) / 3) ** 3
+        s.grad = None
+        (2.0 * c * torch.sigmoid(s).mean()).backward()
+        s.grad += torch.from_numpy(score_units(w * x, granularity, weight).sum(1))
+        adam.step()
+    return s.detach().numpy()
+
+
+def score_admm(w, granularity, weight):
+    """Two rounds with other weights in between; the last gradient's pull and the buffers."""
+    u = np.zeros_like(w)
+    for k in range(2):
+        v = w + u
+        units = np.abs(score_units(v, granularity, weight)).sum(1)
+        border = np.sort(units)[int(len(units) * 0.6)]
+        keep = units >= border
+        ids = np.repeat(np.arange(len(units)), v.size // len(units))
+        place = score_units(np.arange(v.size).reshape(v.shape), granularity, weight).reshape(-1)
+        mask = np.zeros(v.size)
+        mask[place] = keep[ids]
+        z = v * mask.reshape(v.shape)
+        u = v - z
+        w = 0.5 * w + 0.25 * z if k == 0 else w
+    return z, u, 0.125 * (w - z + u)
+
+
+def score_activity(kind, act, x, axis):
+    y = {"relu": torch.relu, "relu6": torch.nn.functional.relu6,
+         "gelu": torch.nn.functional.gelu}[act](torch.from_numpy(x))
+    y = np.moveaxis(y.numpy().astype(np.float64), axis, 0).reshape(x.shape[axis], -1)
+    return 1 - (y == 0).mean(1) if kind == "apoz" else y.mean(1)
+
+
+def score_file():
+    r = np.random.RandomState(1)
+    out = {}
+    for name, (shape, *_) in SCORE_WEIGHTS.items():
+        w = r.randn(*shape).astype(np.float32)
+        if name == "near":  # all nearly equal: |a|^2 + |b|^2 - 2ab would have no digit right
+            w = (r.randn(*shape[1:]) * 3 + 1e-3 * w).astype(np.float32)
+        g = r.randn(STEPS, *shape).astype(np.float32)
+        out["w." + name], out["g." + name] = w, g
+        w, g = w.astype(np.float64), g.astype(np.float64)
+        for granularity in ("out_channel", "in_channel", "block", "element"):
+            if granularity == "element" and name not in ("conv", "linear_t"):
+                continue
+            u = score_units(w, granularity, name)
+            key = f"|{granularity}|{name}"
+            out["l1" + key] = np.abs(u).sum(1)
+            out["l2" + key] = np.sqrt((u ** 2).sum(1))
+            if granularity != "element":
+                out["fpgm" + key] = score_fpgm(u)
+            out["taylor" + key] = sum((score_units(w * x, granularity, name) ** 2).sum(1)
+                                      for x in g)
+            out["movement" + key] = score_movement(w, g, granularity, name)
+            out["soft" + key] = score_soft(w, g, granularity, name)
+            if name in ("conv", "linear_t"):
+                for part, x in zip("zug", score_admm(w, granularity, name)):
+                    out["admm." + part + key] = x
+    for name, shape, axis in (("conv", (4, 12, 6, 5), 1), ("linear", (8, 20), 1),
+                              ("linear_t", (3, 4, 20), 2)):
+        x = (2 * r.randn(*shape)).astype(np.float32)
+        x[r.rand(*shape) < 0.1] = 0
+        out["x." + name] = x
+        for act in ("relu", "relu6", "gelu"):
+            for kind in ("apoz", "mean_rank"):
+                out[f"{kind}|{act}|{name}"] = score_activity(kind, act, x, axis)
+    save("prune_score.npz", {k: v if k[1] == "." else v.astype(np.float32) for k, v in out.items()})
+
+
+if __name__ == "__main__":
+    score_file()
