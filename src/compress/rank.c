@@ -1,7 +1,7 @@
 /* rank.c - from scores to masks: which units of one layer, or of several together, are removed. */
 #include "rank.h"
 
-#include <math.h>
+#include "../base/simd.h"
 
 /* ---- what all have in common --------------------------------------------------------------- */
 
@@ -48,14 +48,20 @@ static int32_t key_at(const struct pare_ranked *l, int64_t i)
     return pare_key(scores(l)[i], !l->score);
 }
 
+PARE_SIMD static int64_t count_zeros(const uint8_t *keep, int64_t n)
+{
+    int64_t sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += !keep[i];
+    return sum;
+}
+
 /* Units that were removed and stay so. */
 static int64_t gone(const struct pare_ranked *l)
 {
-    int64_t n = 0;
-
-    for (int64_t i = 0; !l->regrow && i < l->units->n; i++)
-        n += !l->keep[i];
-    return n;
+    return l->regrow ? 0 : count_zeros(l->keep, l->units->n);
 }
 
 static struct pare_select selection(const struct pare_ranked *l, int threads)
@@ -75,6 +81,8 @@ int pare_rank_local(const struct pare_ranked *l, int threads, struct pare_arena 
     struct pare_select s = selection(l, threads);
     int64_t k, least = gone(l);
 
+    if (!least)
+        s.old = NULL;
     PARE_TRY(check_layer(l, err));
     PARE_TRY(check_part("sparsity", l->sparsity, err));
     k = portion(l->units->n, l->sparsity);
@@ -328,17 +336,8 @@ int pare_rank_nm(const struct pare_ranked *l, int64_t n, int64_t m, int axis,
 /* What a layer may lose in all, and whether that is settled. */
 struct share {
     int64_t most;
-    bool full;
+    bool full, fresh; /* fresh: it has lost nothing yet */
 };
-
-static int64_t count_gone(const uint8_t *keep, int64_t n)
-{
-    int64_t gone = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        gone += !keep[i];
-    return gone;
-}
 
 struct pooled {
     const struct pare_ranked *l;
@@ -360,6 +359,7 @@ static int one_round(struct pooled *p, int64_t *k, bool *settled, struct pare_er
     for (int i = 0; i < p->n; i++)
         if (!p->share[i].full) {
             p->sel[n] = selection(&p->l[i], p->threads);
+            p->sel[n].old = p->share[i].fresh ? NULL : p->sel[n].old;
             p->to[n++] = p->keep[i];
             room += p->l[i].units->n;
         }
@@ -368,7 +368,7 @@ static int one_round(struct pooled *p, int64_t *k, bool *settled, struct pare_er
     for (int i = 0; i < p->n; i++) {
         struct pare_select s = selection(&p->l[i], p->threads);
 
-        if (p->share[i].full || count_gone(p->keep[i], s.n) <= p->share[i].most)
+        if (p->share[i].full || count_zeros(p->keep[i], s.n) <= p->share[i].most)
             continue;
         PARE_TRY(pare_select_mask(&s, p->share[i].most, p->keep[i], p->scratch, err));
         p->share[i].full = true;
@@ -388,7 +388,7 @@ static int rank_pooled(struct pooled *p, int64_t k, struct pare_err *err)
         int64_t z = gone(l), most = portion(l->units->n, l->max_sparsity);
 
         least += z;
-        p->share[i].most = most > z ? most : z;
+        p->share[i] = (struct share){ .most = most > z ? most : z, .fresh = !z };
         /* The old mask is needed until all is settled. */
         p->keep[i] = pare_alloc_raw(p->scratch, (size_t)l->units->n + 1, 1);
         if (!p->keep[i])

@@ -1,7 +1,8 @@
 /* rank.h - from scores to masks: which units of one layer, or of several together, are removed.
  *
  * Counts are exact: of n units, int(n * sparsity) go (the product in double, cut toward 0), the
- * lowest scores first, among equal ones the lowest index first.
+ * lowest scores first, among equal ones the lowest index first.  More go only where more were
+ * removed before and stay so.
  */
 #ifndef PARE_COMPRESS_RANK_H
 #define PARE_COMPRESS_RANK_H

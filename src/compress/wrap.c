@@ -76,6 +76,7 @@ static int set_goal(struct pare_layer *l, struct pare_err *err)
     const double all[] = { g->sparsity, g->sparsity_per_layer, g->total_sparsity };
     int given = 0;
 
+    l->asked = -1;
     for (int i = 0; i < 3; i++)
         if (all[i] >= 0) {
             l->asked = all[i];

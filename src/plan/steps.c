@@ -169,6 +169,7 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
     s->out_block[0] = block;
     s->in_buf[0] = from;
     s->out_buf[0] = b;
+    s->drop_in = s->drop_out = ~0u;
     p->n_reorders++;
     return b;
 }
