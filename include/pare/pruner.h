@@ -145,7 +145,8 @@ struct pare_pruner {
     const char *granularity; /* unless the config says another: "element", "out_channel", ... */
     const char *mode;        /* unless the settings say another: "normal" (or NULL), "global" */
 
-    /* In this order.  All but the masks may be NULL. */
+    /* In this order.  All but the masks may be NULL.  on_epoch() is called once more when the last
+     * epoch is over. */
     int (*start)(struct pare_run *r, struct pare_err *err); /* layers and masks are there */
     int (*on_epoch)(struct pare_run *r, int64_t epoch, struct pare_err *err); /* one begins */
     int (*loss)(struct pare_run *r, double *loss, struct pare_err *err); /* add to it, before ... */
