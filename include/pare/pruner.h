@@ -80,6 +80,10 @@ PARE_API void pare_units_sum(const struct pare_units *u, const struct pare_tenso
 PARE_API int pare_keep_largest(struct pare_run *r, const float *score, int64_t n, int64_t gone,
                                uint8_t *keep, struct pare_err *err);
 
+/* c (m, n) = a (m, k) times b (n, k) transposed, all dense and row-major.  0, or PARE_ENOMEM. */
+PARE_API int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k,
+                          float *c);
+
 /* ---- a run --------------------------------------------------------------------------------- */
 
 PARE_API int pare_run_layers(const struct pare_run *r);
