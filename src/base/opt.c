@@ -84,7 +84,7 @@ static int in_range(const struct pare_opt *o, double v, struct pare_err *err)
 {
     if (v >= o->min && v <= o->max)
         return 0;
-    return pare_fail(err, PARE_ECONFIG, "option '%s' is %g, must be in [%g, %g]", o->name, v,
+    return pare_fail(err, PARE_ECONFIG, "option '%s' is %.10g, must be in [%.10g, %.10g]", o->name, v,
                      o->min, o->max);
 }
 

@@ -224,8 +224,8 @@ int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_e
         if (!e || info[i].shared)
             continue;
         PARE_TRY(check_type(r, &info[i], err));
-        PARE_TRY(pare_at(err, wrap(r, &info[i], e, &r->layer[r->n_layers], err), "layer '%s' (%s)",
-                         info[i].name, e->where));
+        PARE_TRY(pare_at(err, wrap(r, &info[i], e, &r->layer[r->n_layers], err), "layer '%s'",
+                         info[i].name));
         r->n_layers++;
     }
     if (!r->n_layers)
