@@ -81,6 +81,10 @@ PARE_API void pare_units_sum(const struct pare_units *u, const struct pare_tenso
 PARE_API int pare_keep_largest(struct pare_run *r, const float *score, int64_t n, int64_t gone,
                                uint8_t *keep, struct pare_err *err);
 
+/* c (m, n) = a (m, k) times b (n, k) transposed, all dense and row-major.  0, or PARE_ENOMEM. */
+PARE_API int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k,
+                          float *c);
+
 /* ---- a run --------------------------------------------------------------------------------- */
 
 PARE_API int pare_run_layers(const struct pare_run *r);
@@ -146,7 +150,8 @@ struct pare_pruner {
     const char *granularity; /* unless the config says another: "element", "out_channel", ... */
     const char *mode;        /* unless the settings say another: "normal" (or NULL), "global" */
 
-    /* In this order.  All but the masks may be NULL. */
+    /* In this order.  All but the masks may be NULL.  on_epoch() is called once more when the last
+     * epoch is over. */
     int (*start)(struct pare_run *r, struct pare_err *err); /* layers and masks are there */
     int (*on_epoch)(struct pare_run *r, int64_t epoch, struct pare_err *err); /* one begins */
     int (*loss)(struct pare_run *r, double *loss, struct pare_err *err); /* add to it, before ... */
