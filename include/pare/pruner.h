@@ -46,8 +46,9 @@ PARE_API struct pare_tensor *pare_layer_bias_mask(struct pare_layer *l);
 PARE_API int pare_layer_out_axis(const struct pare_layer *l);
 PARE_API int pare_layer_in_axis(const struct pare_layer *l);
 
-/* What part of the weights is to go, in [0, 1); -1 when the config does not say.  aim() changes it,
- * and the next time that masks are due they are made for it. */
+/* What part of the weights is to go, in [0, 1); 0 when the config does not say, where
+ * config_sparsity is -1.  aim() changes it, and the next time that masks are due they are made for
+ * it. */
 PARE_API double pare_layer_sparsity(const struct pare_layer *l);
 PARE_API double pare_layer_config_sparsity(const struct pare_layer *l);
 PARE_API void pare_layer_aim(struct pare_layer *l, double sparsity);

@@ -48,10 +48,8 @@ void pare_registry_free(struct pare_registry *g)
 
 const struct pare_pruner *pare_pruner_at(const struct pare_registry *g, int i)
 {
-    int built_in = 0;
+    const int built_in = (int)(sizeof(pare_pruners) / sizeof(*pare_pruners)) - 1;
 
-    while (pare_pruners[built_in])
-        built_in++;
     if (i < built_in)
         return pare_pruners[i];
     return g && i - built_in < g->n ? g->pruner[i - built_in] : NULL;

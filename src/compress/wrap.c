@@ -126,7 +126,7 @@ static int make_conf(struct pare_layer *l, struct pare_err *err)
         into[n++] = l->conf[i];
     }
     PARE_TRY(pare_entry_apply(l->entry, table, into, n, r->arena, err));
-    return set_goal(l, err);
+    return pare_at(err, set_goal(l, err), "%s", l->entry->where);
 }
 
 /* ---- weights ----------------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static int wrap(struct pare_run *r, const struct pare_layer_info *info,
     find_axes(l);
     PARE_TRY(make_conf(l, err));
     l->sparsity = l->asked;
-    return set_units(l, err);
+    return pare_at(err, set_units(l, err), "%s", entry->where);
 }
 
 /* ---- which ------------------------------------------------------------------------------- */

@@ -66,6 +66,13 @@ echo "ok: stairs"
 cmp once.onnx both.onnx
 echo "ok: two at a time"
 
+# A config that says nothing about sparsity: nothing to remove, nothing written.
+code=0
+"$pare" prune t.onnx --plugin ./once.so --pruner once --config '[{"op_types": ["default"]}]' \
+    -o none.onnx >log 2>&1 || code=$?
+[ $code = 1 ] && grep -q "no weight was removed" log && [ ! -e none.onnx ] || fail "no sparsity"
+echo "ok: no sparsity"
+
 # ---- bad ones ----
 
 cd "$work/bad"
