@@ -15,26 +15,26 @@
 
 #include "../base/simd.h"
 
-#define ROWS 4
+#define ROWS 6
 #define COLS 16
 #define DEPTH 256
+
+/* Loops over arrays would do, but no compiler at hand keeps those in registers. */
+typedef float lanes __attribute__((vector_size(COLS * sizeof(float))));
 
 /* square[r][c] += sum over k < depth of (a[r][k] - b[k][c])^2, a's rows `size` apart. */
 PARE_SIMD static void tile(const float *restrict a, int64_t size, const float *restrict b,
                            int64_t depth, double square[ROWS][COLS])
 {
-    float sum[ROWS][COLS] = { { 0 } };
+    lanes sum[ROWS] = { { 0 } }, d[ROWS], y;
 
-    for (int64_t k = 0; k < depth; k++)
+    for (int64_t k = 0; k < depth; k++) {
+        memcpy(&y, b + k * COLS, sizeof(y));
         for (int r = 0; r < ROWS; r++) {
-            float x = a[r * size + k];
-
-            for (int c = 0; c < COLS; c++) {
-                float d = x - b[k * COLS + c];
-
-                sum[r][c] += d * d;
-            }
+            d[r] = y - a[r * size + k];
+            sum[r] += d[r] * d[r];
         }
+    }
     for (int r = 0; r < ROWS; r++)
         for (int c = 0; c < COLS; c++)
             square[r][c] += (double)sum[r][c];
