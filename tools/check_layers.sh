@@ -41,7 +41,8 @@ function foreign(pattern, home, name) {
     foreign("protobuf-c|pb-c\\.h", "^src/onnx/", "protobuf")
     foreign("jansson", "^src/(base|io|cli)/", "Jansson")
     foreign("[<\"]zip\\.h", "^src/io/", "libzip")
-    foreign("zlib\\.h|[<\"]png\\.h|jpeglib", "^src/(data|io)/", "zlib, libpng or libjpeg")
+    foreign("zlib\\.h", "^src/(io|data)/", "zlib")
+    foreign("[<\"]png\\.h|jpeglib", "^src/data/", "libpng or libjpeg")
     foreign("pthread", "^src/data/", "pthread")
     if ($2 !~ /^"/ || $2 ~ /pb-c\.h/)
         next

@@ -85,6 +85,8 @@ enum pare_op_flag {
     PARE_OP_RANDOM = 2, /* not to be folded */
     PARE_OP_ALLOCS = 4, /* forward() makes its outputs itself; infer may be NULL */
     PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
+    PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
+    PARE_OP_LINEAR = 32, /* dmap(), dmap2() and backward() read gradients only, no contents */
 };
 
 struct pare_op {

@@ -46,8 +46,9 @@ PARE_API struct pare_tensor *pare_layer_bias_mask(struct pare_layer *l);
 PARE_API int pare_layer_out_axis(const struct pare_layer *l);
 PARE_API int pare_layer_in_axis(const struct pare_layer *l);
 
-/* What part of the weights is to go, in [0, 1).  At first what the config says; aim() changes it,
- * and the next time that masks are due they are made for it. */
+/* What part of the weights is to go, in [0, 1); 0 when the config does not say, where
+ * config_sparsity is -1.  aim() changes it, and the next time that masks are due they are made for
+ * it. */
 PARE_API double pare_layer_sparsity(const struct pare_layer *l);
 PARE_API double pare_layer_config_sparsity(const struct pare_layer *l);
 PARE_API void pare_layer_aim(struct pare_layer *l, double sparsity);
@@ -79,6 +80,10 @@ PARE_API void pare_units_sum(const struct pare_units *u, const struct pare_tenso
 /* keep[i] = 0 for exactly the `gone` smallest of n scores (of equal ones the first go), else 1. */
 PARE_API int pare_keep_largest(struct pare_run *r, const float *score, int64_t n, int64_t gone,
                                uint8_t *keep, struct pare_err *err);
+
+/* c (m, n) = a (m, k) times b (n, k) transposed, all dense and row-major.  0, or PARE_ENOMEM. */
+PARE_API int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k,
+                          float *c);
 
 /* ---- a run --------------------------------------------------------------------------------- */
 
@@ -145,7 +150,8 @@ struct pare_pruner {
     const char *granularity; /* unless the config says another: "element", "out_channel", ... */
     const char *mode;        /* unless the settings say another: "normal" (or NULL), "global" */
 
-    /* In this order.  All but the masks may be NULL. */
+    /* In this order.  All but the masks may be NULL.  on_epoch() is called once more when the last
+     * epoch is over. */
     int (*start)(struct pare_run *r, struct pare_err *err); /* layers and masks are there */
     int (*on_epoch)(struct pare_run *r, int64_t epoch, struct pare_err *err); /* one begins */
     int (*loss)(struct pare_run *r, double *loss, struct pare_err *err); /* add to it, before ... */

@@ -23,7 +23,7 @@
 struct pare_buf {
     struct pare_value *value;
     struct pare_tensor t; /* logical shape; t.data is set once memory is placed */
-    int block;
+    int block;             /* 0: a step's working memory */
     struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
     struct pare_buf *next; /* another buffer of the same value, in another layout */
     int born, dies;        /* first and last step that needs its memory */
@@ -46,6 +46,16 @@ struct pare_step {
     struct pare_buf **in_buf, **out_buf; /* by the plan, before init() */
     int inplace;                  /* k + 1: out[0] may take in[k]'s memory if nobody else needs
                                        it; 0: no.  run() must still work when it did not. */
+    unsigned drop_in, drop_out;   /* training, bit k: back() does not read what in[k] and
+                                       out[k] held, only their gradients; beyond bit 31 all is
+                                       kept */
+    int grad_inplace;             /* training, k + 1: back() may assign in[k]'s gradient over
+                                       out[0]'s, element by element; 0: no.  It must still work
+                                       when they are apart. */
+    size_t work_bytes[2];         /* memory that only run(), only back() needs, by match() ... */
+    size_t add_bytes;             /* ... and back() besides, when it is not the first to write
+                                       in[0]'s gradient ... */
+    struct pare_buf *work[2];     /* ... by the plan, before init(); NULL where 0 bytes */
     bool *first;                  /* training, by input: back() is the first to write its
                                        gradient, so that it assigns instead of adding */
     void *state;                  /* the kernel's own, from backend->arena */
@@ -89,7 +99,8 @@ struct pare_kernel {
 
     /* (optional) From the gradients of the results to those of the inputs: in_buf[k]->grad, where
      * it is not NULL, is assigned (s->first[k]) or added to.  Without it the kernel is not used
-     * in training.  All buffers still hold what run() left. */
+     * in training.  Buffers still hold what run() left, but for those that drop_in and drop_out
+     * gave up. */
     int (*back)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
 };
 

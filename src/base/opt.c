@@ -84,8 +84,8 @@ static int in_range(const struct pare_opt *o, double v, struct pare_err *err)
 {
     if (v >= o->min && v <= o->max)
         return 0;
-    return pare_fail(err, PARE_ECONFIG, "option '%s' is %g, must be in [%g, %g]", o->name, v,
-                     o->min, o->max);
+    return pare_fail(err, PARE_ECONFIG, "option '%s' is %.10g, must be in [%.10g, %.10g]", o->name,
+                     v, o->min, o->max);
 }
 
 static int is_choice(const struct pare_opt *o, const char *s, struct pare_err *err)

@@ -20,4 +20,18 @@
 #define PARE_SIMD __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #endif
 
+/* Eight floats, for loops that compilers do not turn into vectors by themselves: gcc and clang
+ * compile +, -, * and comparisons of them for whatever the machine has.  (Of sixteen, gcc 12 takes
+ * comparisons to pieces.)  They need not be aligned.  They are not for parameters: how those are
+ * passed depends on the machine. */
+typedef float pare_v8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int pare_m8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+#define PARE_V8(p) (*(const pare_v8 *)(p))
+#define PARE_PUT8(p, v) (*(pare_v8 *)(p) = (v))
+#define PARE_ALL8(a) ((a) - (pare_v8){ 0 })
+
+/* v in the lanes where a comparison holds, 0 elsewhere. */
+#define PARE_WHERE8(holds, v) ((pare_v8)((holds) & (pare_m8)(v)))
+
 #endif

@@ -503,8 +503,8 @@ const struct pare_command pare_command_inspect = {
     .usage = "[options] MODEL",
     .more =
         "A layer is a node with weights; its name is what a config may say.  Multiply-accumulates\n"
-        "(MACs) are those of one run at the shapes shown.  A file of named tensors (.pth, .safetensors,\n"
-        ".npz) is told by its contents: then the names, types and shapes of these are printed.",
+        "(MACs) are those of one run at the shapes shown.  A file of named tensors (.pth, .npz,\n"
+        ".safetensors) is told by its contents: then their names, types and shapes are printed.",
     .opts = inspect_opts,
     .size = sizeof(struct inspect),
     .min_args = 1,

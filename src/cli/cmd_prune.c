@@ -32,10 +32,10 @@ static const struct pare_opt prune_opts[] = {
     TEXT(data, "learn or collect with this set: digits, fashion-mnist, or a file or folder"),
     TEXT(valid, "validate with this set; none: not at all"),
     TEXT(output, "where to write the pruned model; default NAME-pruned.onnx"),
-    { "model_out", "write the whole state here as well: .pth, .safetensors or .npz", PARE_OPT_STR,
+    { "model-out", "write the whole state here as well: .pth, .safetensors or .npz", PARE_OPT_STR,
       offsetof(struct prune, model_out), 0, PARE_ANY, NULL, NULL, false },
     TEXT(masks, "write the masks here: .pth as NNI's, .safetensors or .npz"),
-    { "input_shape", "fix the input's shape in the written model", PARE_OPT_INTS,
+    { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
       offsetof(struct prune, input_shape), 0, 1, 1e12, NULL, NULL, false },
     { "plugin", "a shared object with more pruners", PARE_OPT_STRS, offsetof(struct prune, plugin),
       0, PARE_ANY, NULL, NULL, false },
@@ -75,11 +75,15 @@ static int prune_parts(struct pare_arena *a, struct pare_part **part, int *n, st
     return 0;
 }
 
-static bool has(const struct pare_part *p, int n, const char *name)
+/* With `plain`, only under its own name: "training-epochs" is not epochs of the training. */
+static bool has(const struct pare_part *p, int n, const char *name, bool plain)
 {
-    for (int i = 0; i < n; i++)
-        if (pare_part_option(&p[i], name))
+    for (int i = 0; i < n; i++) {
+        const struct pare_opt *o = pare_part_option(&p[i], name);
+
+        if (o && (!plain || strlen(o->name) == strlen(name)))
             return true;
+    }
     return false;
 }
 
@@ -99,9 +103,9 @@ static int divide(struct pare_cli *c, struct job *j, const char **settings, stru
     for (int i = 0; i < c->n_given; i++) {
         const struct pare_given *g = &c->given[i];
 
-        if (!has(own, n_own, g->name))
+        if (!has(own, n_own, g->name, false))
             train[j->teach.n_given++] = *g;
-        else if (has(other, n_other, g->name))
+        else if (has(own, n_own, g->name, true) && has(other, n_other, g->name, true))
             return pare_misuse(c, err,
                                "option '%s' is the pruner's and somebody else's; say "
                                "'pruner-%s', or for example 'data-%s'",
@@ -116,12 +120,15 @@ static int divide(struct pare_cli *c, struct job *j, const char **settings, stru
     return 0;
 }
 
-static bool given(const struct pare_cli *c, const char *name)
+/* What was given under a name, the last time; NULL: nothing. */
+static const char *given_text(const struct pare_cli *c, const char *name)
 {
+    const char *text = NULL;
+
     for (int i = 0; i < c->n_given; i++)
         if (!strcmp(c->given[i].name, name))
-            return true;
-    return false;
+            text = c->given[i].text;
+    return text;
 }
 
 /* ---- before ----------------------------------------------------------------------------------- */
@@ -135,13 +142,16 @@ static const char *default_output(struct pare_arena *a, const char *model)
     return pare_sprintf(a, "%.*s-pruned.onnx", (int)n, model);
 }
 
-/* --sparsity alone: one entry for whatever the pruner can prune. */
-static int make_config(struct pare_cli *c, struct job *j, const char **config, struct pare_err *err)
+/* --sparsity alone: whatever the pruner can prune; of agp and the like, its base. */
+static int make_config(struct pare_cli *c, struct job *j, struct pare_run_opts *ro,
+                       struct pare_err *err)
 {
     const struct prune *o = c->opts;
     const struct pare_pruner *p;
+    struct pare_rules rules;
+    const char *base = given_text(c, "base");
 
-    *config = o->config;
+    ro->config = o->config;
     if (o->config && o->sparsity >= 0)
         return pare_misuse(c, err, "--sparsity is short for a config_list, so give one of the two");
     if (o->config)
@@ -149,7 +159,13 @@ static int make_config(struct pare_cli *c, struct job *j, const char **config, s
     if (o->sparsity < 0)
         return pare_misuse(c, err, "say what is to go: --sparsity 0.5, or a --config");
     PARE_TRY(pare_find_pruner(j->registry, o->pruner, &p, err));
-    return pare_simple_config(c->arg[0], j->teach.model, p, o->sparsity, c->arena, config, err);
+    if (p->flags & PARE_OVER)
+        PARE_TRY(pare_find_pruner(j->registry, base ? base : "level", &p, err));
+    PARE_TRY(pare_at(err, pare_simple_rules(j->teach.model, p, o->sparsity, c->arena, &rules, err),
+                     "%s", c->arg[0]));
+    ro->rule = rules.rule;
+    ro->n_rules = rules.n;
+    return 0;
 }
 
 static int open_run(struct pare_cli *c, struct job *j, const char *settings, struct pare_err *err)
@@ -165,7 +181,7 @@ static int open_run(struct pare_cli *c, struct job *j, const char *settings, str
     };
     struct pare_teach *t = &j->teach;
 
-    PARE_TRY(make_config(c, j, &ro.config, err));
+    PARE_TRY(make_config(c, j, &ro, err));
     PARE_TRY(pare_run_new(t->model, &ro, &j->run, err));
     return o->data ? pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
                    : 0;
@@ -232,7 +248,7 @@ static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
     int64_t epochs, steps;
 
     PARE_TRY(pare_run_length(j->run, &epochs, &steps, err));
-    t->epochs = epochs + (given(c, "epochs") ? t->epochs : 0);
+    t->epochs = epochs + (given_text(c, "epochs") ? t->epochs : 0);
     if (!t->epochs && steps) {
         t->epochs = 1 << 20;
         t->max_steps = steps;

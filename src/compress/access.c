@@ -66,7 +66,7 @@ int pare_layer_in_axis(const struct pare_layer *l)
 
 double pare_layer_sparsity(const struct pare_layer *l)
 {
-    return l->sparsity;
+    return l->sparsity > 0 ? l->sparsity : 0;
 }
 
 double pare_layer_config_sparsity(const struct pare_layer *l)

@@ -1,120 +1,145 @@
 /* distance.c - how far vectors are from all others, see distance.h.
  *
- * The usual way, |a|^2 + |b|^2 - 2 ab with one matrix product, loses all digits when a and b are
- * nearly equal, and just these are what pruners look for.  So differences are taken, in tiles that
- * work like a product's: ROWS vectors against COLS others that lie transposed, a few hundred
- * elements at a time, sums in registers.  A difference costs an operation more than a product, but
- * half of the tiles are enough.
+ *     |a - b|^2 = |a|^2 + |b|^2 - 2 ab
+ *
+ * with all products at once.  Where a and b are nearly equal this loses digits, and just these are
+ * what pruners look for: so the mean of all vectors is taken off first, which changes no
+ * difference, and pairs that are near for their length are computed again from their elements.
  */
 #include "distance.h"
 
 #include <math.h>
 #include <string.h>
 
-#include <omp.h>
-
 #include "../base/simd.h"
 
-#define ROWS 4
-#define COLS 16
-#define DEPTH 256
+#define PANEL 256 /* vectors at a time against all others */
+#define NEAR 0.02 /* of |a|^2 + |b|^2: below this the product is not exact enough */
 
-/* square[r][c] += sum over k < depth of (a[r][k] - b[k][c])^2, a's rows `size` apart. */
-PARE_SIMD static void tile(const float *restrict a, int64_t size, const float *restrict b,
-                           int64_t depth, double square[ROWS][COLS])
+PARE_SIMD static double dot(const float *a, const float *b, int64_t size)
 {
-    float sum[ROWS][COLS] = { { 0 } };
+    double sum = 0;
 
-    for (int64_t k = 0; k < depth; k++)
-        for (int r = 0; r < ROWS; r++) {
-            float x = a[r * size + k];
-
-            for (int c = 0; c < COLS; c++) {
-                float d = x - b[k * COLS + c];
-
-                sum[r][c] += d * d;
-            }
-        }
-    for (int r = 0; r < ROWS; r++)
-        for (int c = 0; c < COLS; c++)
-            square[r][c] += (double)sum[r][c];
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < size; k++)
+        sum += (double)a[k] * (double)b[k];
+    return sum;
 }
 
-/* (COLS, size) to blocks of (DEPTH, COLS); rows past the end are 0. */
-static void transpose(const float *x, int64_t rows, int64_t size, float *out)
+PARE_SIMD static double difference(const float *a, const float *b, int64_t size)
 {
-    memset(out, 0, (size_t)(size * COLS) * sizeof(*out));
-    for (int64_t c = 0; c < rows; c++)
-        for (int64_t k = 0; k < size; k++)
-            out[k * COLS + c] = x[c * size + k];
-}
+    double sum = 0;
 
-/* The columns col .. col + COLS against all rows up to there. */
-static void column(const float *x, int64_t n, int64_t size, int64_t col, float *b, double *sum)
-{
-    int64_t cols = n - col < COLS ? n - col : COLS;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < size; k++) {
+        double d = (double)a[k] - (double)b[k];
 
-    transpose(x + col * size, cols, size, b);
-    for (int64_t row = 0; row < col + cols; row += ROWS) {
-        int64_t first = row + ROWS <= n ? row : n - ROWS;
-        double square[ROWS][COLS] = { { 0 } };
-
-        for (int64_t k = 0; k < size; k += DEPTH)
-            tile(x + first * size + k, size, b + k * COLS, size - k < DEPTH ? size - k : DEPTH,
-                 square);
-        for (int64_t r = row - first; r < ROWS; r++)
-            for (int64_t c = 0; c < cols && first + r < col + cols; c++)
-                if (first + r < col + c) {
-                    double d = sqrt(square[r][c]);
-
-                    sum[first + r] += d;
-                    sum[col + c] += d;
-                }
+        sum += d * d;
     }
+    return sum;
 }
 
-/* Fewer than ROWS vectors. */
-static void few(const float *x, int64_t n, int64_t size, double *sum)
+/* square[i] = length + norm[i] - 2 product[i]; returns how many are too small to be trusted. */
+PARE_SIMD static int64_t squares(double length, const double *norm, const float *product, int64_t n,
+                                 double *square)
 {
+    int64_t near = 0;
+
+#pragma omp simd reduction(+ : near)
+    for (int64_t i = 0; i < n; i++) {
+        square[i] = length + norm[i] - 2 * (double)product[i];
+        near += square[i] < NEAR * (length + norm[i]);
+    }
+    return near;
+}
+
+/* Adds all roots to sum[i], each; returns their total. */
+PARE_SIMD static double roots(const double *square, int64_t n, double *sum)
+{
+    double all = 0;
+
+#pragma omp simd reduction(+ : all)
+    for (int64_t i = 0; i < n; i++) {
+        double d = sqrt(square[i]);
+
+        sum[i] += d;
+        all += d;
+    }
+    return all;
+}
+
+/* Copies of the vectors without their mean. */
+static int centre(const float *x, int64_t n, int64_t size, float *y, struct pare_arena *scratch)
+{
+    double *mean = pare_alloc(scratch, (size_t)size, sizeof(*mean));
+
+    if (!mean)
+        return -1;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = i + 1; j < n; j++) {
-            double square = 0, d;
-
-            for (int64_t k = 0; k < size; k++) {
-                d = (double)x[i * size + k] - (double)x[j * size + k];
-                square += d * d;
-            }
-            d = sqrt(square);
-            sum[i] += d;
-            sum[j] += d;
-        }
+        for (int64_t k = 0; k < size; k++)
+            mean[k] += (double)x[i * size + k];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < size; k++)
+            y[i * size + k] = (float)((double)x[i * size + k] - mean[k] / (double)n);
+    return 0;
 }
 
-/* Threads take columns in turn and add to sums of their own, which are added in their order. */
-int pare_distances(const float *x, int64_t n, int64_t size, int threads, double *sum,
-                   struct pare_arena *scratch, struct pare_err *err)
-{
-    int64_t columns = (n + COLS - 1) / COLS;
-    int t = threads > 0 ? threads : omp_get_max_threads();
-    double *part;
-    float *b;
+struct work {
+    const float *x; /* as given, for pairs that are near */
+    float *y;       /* centred */
+    int64_t n, size;
+    double *norm, *square, *sum;
+    float *product;
+};
 
-    t = (int64_t)t > columns ? (int)columns : t;
-    memset(sum, 0, (size_t)n * sizeof(*sum));
-    if (n < ROWS) {
-        few(x, n, size, sum);
-        return 0;
+/* Vector i against those behind it; product has its products with them. */
+static void one(const struct work *w, int64_t i, const float *product)
+{
+    int64_t n = w->n - i - 1, first = i + 1;
+    int64_t near = squares(w->norm[i], w->norm + first, product, n, w->square);
+
+    for (int64_t j = 0; j < n && near; j++)
+        if (w->square[j] < NEAR * (w->norm[i] + w->norm[first + j])) {
+            w->square[j] = difference(w->x + i * w->size, w->x + (first + j) * w->size, w->size);
+            near--;
+        }
+    w->sum[i] += roots(w->square, n, w->sum + first);
+}
+
+static int panels(const struct work *w)
+{
+    for (int64_t at = 0; at < w->n; at += PANEL) {
+        int64_t rows = w->n - at < PANEL ? w->n - at : PANEL, cols = w->n - at;
+
+        if (pare_product(w->y + at * w->size, rows, w->y + at * w->size, cols, w->size, w->product))
+            return -1;
+        for (int64_t i = 0; i < rows; i++)
+            one(w, at + i, w->product + i * cols + i + 1);
     }
-    part = pare_alloc(scratch, (size_t)t * (size_t)n, sizeof(*part));
-    b = pare_alloc_raw(scratch, (size_t)t * (size_t)size, COLS * sizeof(*b));
-    if (!part || !b)
+    return 0;
+}
+
+int pare_distances(const float *x, int64_t n, int64_t size, double *sum, struct pare_arena *scratch,
+                   struct pare_err *err)
+{
+    int64_t rows = n < PANEL ? n : PANEL;
+    struct work w = {
+        .x = x,
+        .n = n,
+        .size = size,
+        .sum = sum,
+        .y = pare_alloc_raw(scratch, (size_t)n * (size_t)size, sizeof(float)),
+        .norm = pare_alloc_raw(scratch, (size_t)n, sizeof(double)),
+        .square = pare_alloc_raw(scratch, (size_t)n, sizeof(double)),
+        .product = pare_alloc_raw(scratch, (size_t)rows * (size_t)n, sizeof(float)),
+    };
+
+    memset(sum, 0, (size_t)n * sizeof(*sum));
+    if (!w.y || !w.norm || !w.square || !w.product || centre(x, n, size, w.y, scratch))
         return pare_fail(err, PARE_ENOMEM, "no memory for distances of %lld vectors", (long long)n);
-#pragma omp parallel for num_threads(t) schedule(static, 1)
-    for (int who = 0; who < t; who++)
-        for (int64_t c = who; c < columns; c += t)
-            column(x, n, size, c * COLS, b + who * size * COLS, part + who * n);
-    for (int who = 0; who < t; who++)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += part[who * n + i];
+    for (int64_t i = 0; i < n; i++)
+        w.norm[i] = dot(w.y + i * size, w.y + i * size, size);
+    if (panels(&w))
+        return pare_fail(err, PARE_ENOMEM, "no memory for distances of %lld vectors", (long long)n);
     return 0;
 }

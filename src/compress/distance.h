@@ -2,10 +2,10 @@
 #ifndef PARE_COMPRESS_DISTANCE_H
 #define PARE_COMPRESS_DISTANCE_H
 
-#include <pare/pare.h>
+#include <pare/plugin.h>
 
-/* sum[i] = sum over j of |x_i - x_j|, for the n rows x_i of x (n, size).  threads 0: all cores. */
-int pare_distances(const float *x, int64_t n, int64_t size, int threads, double *sum,
-                   struct pare_arena *scratch, struct pare_err *err);
+/* sum[i] = sum over j of |x_i - x_j|, for the n rows x_i of x (n, size). */
+int pare_distances(const float *x, int64_t n, int64_t size, double *sum, struct pare_arena *scratch,
+                   struct pare_err *err);
 
 #endif

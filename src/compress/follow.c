@@ -54,6 +54,24 @@ static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pa
     return pare_run_update_masks(r, err);
 }
 
+/* The weights that it trained go with it; what is left of them is in the model. */
+static void gone(void *run)
+{
+    struct pare_run *r = run;
+
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        if (l->grad.data)
+            l->w = l->weight->t;
+        if (l->bias_grad.data)
+            l->b = l->bias->t;
+        l->grad.data = l->bias_grad.data = NULL;
+    }
+    r->trainer = NULL;
+    r->data = NULL;
+}
+
 /* The learner trains `w` in memory of its own from now on; a frozen weight stays ours. */
 static int mask(struct pare_trainer *t, const struct pare_value *v, const struct pare_tensor *m,
                 struct pare_tensor *w, struct pare_tensor *grad, struct pare_err *err)
@@ -96,7 +114,8 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
                                       .after_backward = after_backward,
                                       .after_step = after_step,
                                       .save = pare_run_save,
-                                      .load = pare_run_load };
+                                      .load = pare_run_load,
+                                      .gone = gone };
     PARE_TRY(pare_run_watched(r, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;
 }

@@ -98,8 +98,7 @@ static int make_job(struct pare_run *r, struct pare_layer *l, struct job *j, str
     if (!keep || (!score && !direct))
         return no_memory(err);
     if (l->sparsity < 0)
-        return pare_fail(err, PARE_ECONFIG, "layer '%s' (%s) has no sparsity", l->info.name,
-                         l->entry->where);
+        return pare_fail(err, PARE_ECONFIG, "%s: gives no sparsity", l->entry->where);
     if (!direct)
         PARE_TRY(p->score(r, l, score, err));
     pare_units_shrink(&l->units, l->mask.data, keep);

@@ -13,7 +13,7 @@
 
 #include <pare/plugin.h>
 
-#include "walk.h"
+#include "unit_walk.h"
 
 struct keys {
     double rho;
@@ -85,7 +85,7 @@ static int project(struct pare_run *r, struct pare_layer *l, struct pare_err *er
     int64_t n = pare_numel(&v), gone = (int64_t)((double)units->n * pare_layer_sparsity(l));
     float *sum = pare_alloc(a, (size_t)units->n, sizeof(*sum)), *w = pare_f32(&v), *z, *u;
     uint8_t *keep = pare_alloc(a, (size_t)units->n, 1);
-    struct pare_walk k;
+    struct pare_unit_walk k;
 
     v.data = pare_alloc_raw(a, (size_t)n, sizeof(float));
     if (!sum || !keep || !v.data)
@@ -95,7 +95,7 @@ static int project(struct pare_run *r, struct pare_layer *l, struct pare_err *er
         pare_f32(&v)[i] = w[i] + u[i];
     pare_units_sum(units, &v, 1, sum);
     PARE_TRY(pare_keep_largest(r, sum, units->n, gone, keep, err));
-    for (pare_walk_begin(&k, units); k.len; pare_walk_next(&k))
+    for (pare_unit_walk_begin(&k, units); k.len; pare_unit_walk_next(&k))
         for (int64_t i = 0; i < k.len; i++)
             z[k.at + i] = keep[k.unit + i * k.step] ? pare_f32(&v)[k.at + i] : 0;
     for (int64_t i = 0; i < n; i++)

@@ -6,7 +6,7 @@
 #include <pare/plugin.h>
 
 #include "distance.h"
-#include "walk.h"
+#include "unit_walk.h"
 
 /* Every unit is compared with every other: more than this would take hours. */
 #define MOST 65536
@@ -43,7 +43,7 @@ static int score(struct pare_run *r, struct pare_layer *l, float *s, struct pare
         return pare_fail(err, PARE_ENOMEM, "no memory for the channels of layer '%s'",
                          pare_layer_name(l));
     PARE_TRY(pare_units_gather(u, pare_f32(w), x, a, err));
-    PARE_TRY(pare_distances(x, u->n, size, pare_run_threads(r), sum, a, err));
+    PARE_TRY(pare_distances(x, u->n, size, sum, a, err));
     for (int64_t i = 0; i < u->n; i++)
         s[i] = (float)sum[i];
     return 0;

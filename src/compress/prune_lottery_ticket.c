@@ -25,6 +25,7 @@ struct opts {
 
 struct state {
     int64_t first; /* epoch, and one more; 0: none began yet */
+    int64_t round; /* rounds done */
 };
 
 /* clang-format off */
@@ -79,19 +80,20 @@ static int on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err)
 {
     const struct opts *o = pare_run_conf(r);
     struct state *s = pare_run_state(r);
-    int64_t since, done;
+    int64_t since, round;
 
     if (!s->first)
         s->first = epoch + 1;
     since = epoch + 1 - s->first;
-    done = since / o->epochs_per_iteration;
-    if (!since || since % o->epochs_per_iteration || done > most_rounds(r))
+    round = since / o->epochs_per_iteration;
+    if (since % o->epochs_per_iteration || round <= s->round || round > most_rounds(r))
         return 0;
+    s->round = round;
     for (int i = 0; i < pare_run_layers(r); i++) {
         struct pare_layer *l = pare_run_layer(r, i);
 
-        if (done <= rounds(l))
-            pare_layer_aim(l, pare_pace_rounds(pare_layer_config_sparsity(l), done, rounds(l)));
+        if (round <= rounds(l))
+            pare_layer_aim(l, pare_pace_rounds(pare_layer_config_sparsity(l), round, rounds(l)));
     }
     PARE_TRY(pare_run_update_masks(r, err));
     return o->reset_weights ? pare_run_rewind(r, err) : 0;

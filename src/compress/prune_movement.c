@@ -20,7 +20,7 @@
 #include <pare/plugin.h>
 
 #include "pace.h"
-#include "walk.h"
+#include "unit_walk.h"
 
 struct opts {
     int64_t warm_up_step, cool_down_beginning_step, training_epochs, training_steps;

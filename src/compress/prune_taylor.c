@@ -10,7 +10,7 @@
 
 #include <pare/plugin.h>
 
-#include "walk.h"
+#include "unit_walk.h"
 
 struct opts {
     int64_t training_steps, statistics_batch_num;

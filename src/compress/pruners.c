@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../io/elf.h"
+#include "../io/file.h"
 #include "../train/named.h"
 
 #define PRUNER(name) extern const struct pare_pruner pare_pruner_##name;
@@ -46,10 +48,8 @@ void pare_registry_free(struct pare_registry *g)
 
 const struct pare_pruner *pare_pruner_at(const struct pare_registry *g, int i)
 {
-    int built_in = 0;
+    const int built_in = (int)(sizeof(pare_pruners) / sizeof(*pare_pruners)) - 1;
 
-    while (pare_pruners[built_in])
-        built_in++;
     if (i < built_in)
         return pare_pruners[i];
     return g && i - built_in < g->n ? g->pruner[i - built_in] : NULL;
@@ -105,6 +105,19 @@ int pare_add_pruner(struct pare_registry *g, const struct pare_pruner *p, struct
     return 0;
 }
 
+static int check_file(struct pare_registry *g, const char *path, struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(g->arena);
+    const void *data;
+    size_t len;
+    int rc = pare_file_read(g->arena, path, &data, &len, err);
+
+    if (!rc)
+        rc = pare_elf_check(data, len, err);
+    pare_reset(g->arena, m);
+    return pare_at(err, rc, "%s", path);
+}
+
 int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err *err)
 {
     int (*init)(struct pare_registry *, struct pare_err *);
@@ -114,6 +127,7 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
 
     if (!name)
         return pare_fail(err, PARE_ENOMEM, "no memory for plugins");
+    PARE_TRY(check_file(g, name, err));
     handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return pare_fail(err, PARE_EIO, "%s", dlerror());
@@ -124,7 +138,11 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
                          PARE_PLUGIN_INIT);
     }
     memcpy(&init, &symbol, sizeof(init)); /* ISO C has no conversion between the two */
-    rc = pare_at(err, init(g, err), "%s", path);
+    err->msg[0] = '\0';
+    rc = init(g, err);
+    if (rc && !err->msg[0])
+        rc = pare_fail(err, PARE_ECONFIG, "the plugin refuses to start and does not say why");
+    rc = pare_at(err, rc, "%s", path);
     if (!rc && g->n == before)
         rc = pare_fail(err, PARE_ECONFIG, "%s: the plugin adds nothing", path);
     if (rc)

@@ -13,10 +13,14 @@ extern const struct pare_opt pare_goal_keys[]; /* of struct pare_goal: config_li
 int pare_prune_parts(struct pare_arena *a, const char *pruner, struct pare_part **part, int *n,
                      struct pare_err *err);
 
-/* A config_list of one entry: everything that the pruner can prune. */
-int pare_simple_config(const char *file, struct pare_model *m, const struct pare_pruner *p,
-                       double sparsity, struct pare_arena *a, const char **config,
-                       struct pare_err *err);
+/* A config_list for a sparsity alone: everything that the pruner can prune, but of those that
+ * remove channels not the layers that make the model's outputs. */
+struct pare_rules {
+    struct pare_rule *rule;
+    int n;
+};
+int pare_simple_rules(struct pare_model *m, const struct pare_pruner *p, double sparsity,
+                      struct pare_arena *a, struct pare_rules *r, struct pare_err *err);
 
 /* How many elements the masks of a run remove. */
 int64_t pare_run_zeros(struct pare_run *r);

@@ -76,6 +76,7 @@ static int set_goal(struct pare_layer *l, struct pare_err *err)
     const double all[] = { g->sparsity, g->sparsity_per_layer, g->total_sparsity };
     int given = 0;
 
+    l->asked = -1;
     for (int i = 0; i < 3; i++)
         if (all[i] >= 0) {
             l->asked = all[i];
@@ -125,7 +126,7 @@ static int make_conf(struct pare_layer *l, struct pare_err *err)
         into[n++] = l->conf[i];
     }
     PARE_TRY(pare_entry_apply(l->entry, table, into, n, r->arena, err));
-    return set_goal(l, err);
+    return pare_at(err, set_goal(l, err), "%s", l->entry->where);
 }
 
 /* ---- weights ----------------------------------------------------------------------------- */
@@ -165,7 +166,7 @@ static int wrap(struct pare_run *r, const struct pare_layer_info *info,
     find_axes(l);
     PARE_TRY(make_conf(l, err));
     l->sparsity = l->asked;
-    return set_units(l, err);
+    return pare_at(err, set_units(l, err), "%s", entry->where);
 }
 
 /* ---- which ------------------------------------------------------------------------------- */
@@ -223,8 +224,8 @@ int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_e
         if (!e || info[i].shared)
             continue;
         PARE_TRY(check_type(r, &info[i], err));
-        PARE_TRY(pare_at(err, wrap(r, &info[i], e, &r->layer[r->n_layers], err), "layer '%s' (%s)",
-                         info[i].name, e->where));
+        PARE_TRY(pare_at(err, wrap(r, &info[i], e, &r->layer[r->n_layers], err), "layer '%s'",
+                         info[i].name));
         r->n_layers++;
     }
     if (!r->n_layers)

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +45,18 @@ static int open_file(const char *path, int *fd, size_t *len, struct pare_err *er
     return 0;
 }
 
+void *pare_file_block(struct pare_arena *a, size_t len)
+{
+    const size_t page = 4096, least = (size_t)1 << 22;
+    char *block = pare_alloc_raw(a, len, 1), *from;
+
+    if (!block || len < least)
+        return block;
+    from = block + (page - (uintptr_t)block % page) % page;
+    (void)madvise(from, (len - (size_t)(from - block)) / page * page, MADV_HUGEPAGE);
+    return block;
+}
+
 int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
                    struct pare_err *err)
 {
@@ -52,7 +65,7 @@ int pare_file_read(struct pare_arena *a, const char *path, const void **data, si
 
     if (rc)
         goto out;
-    p = pare_alloc_raw(a, *len, 1);
+    p = pare_file_block(a, *len);
     *data = p;
     rc = p ? read_all(fd, p, *len, err)
            : pare_fail(err, PARE_ENOMEM, "no memory for a file of %zu bytes", *len);

@@ -7,6 +7,10 @@
 /* What a file of data may hold at most, before anything is allocated for it. */
 #define PARE_IO_QUOTA ((size_t)1 << 34)
 
+/* Memory that is not zeroed, for the contents of a file; NULL when there is none.  A large block
+ * asks for large pages, which the system gives at a fraction of the cost of small ones. */
+void *pare_file_block(struct pare_arena *a, size_t len);
+
 int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
                    struct pare_err *err);
 

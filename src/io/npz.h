@@ -13,7 +13,8 @@ struct pare_named {
 int pare_npz_read(struct pare_arena *a, const char *path, struct pare_named **list, int *n,
                   struct pare_err *err);
 
-/* Write them uncompressed, as numpy.savez does, and as file.h says.  The same tensors give the same bytes. */
+/* Write them uncompressed, as numpy.savez does, and as file.h says.  The same tensors give the same
+ * bytes. */
 int pare_npz_write(const char *path, const struct pare_named *list, int n, struct pare_err *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* pickle.h - what PyTorch pickles, read without executing anything.
  *
  * A pickle is a program for a stack machine that can call any Python function.  This machine knows
- * only the instructions that torch.save emits for tensors and plain data, and calls nothing: the few
- * global names that it accepts stand for a dict, a tensor or a type of storage.  Anything else is
- * refused by its name.
+ * only the instructions that torch.save emits for tensors and plain data, and calls nothing: the
+ * few global names that it accepts stand for a dict, a tensor or a type of storage.  Anything else
+ * is refused by its name.
  */
 #ifndef PARE_IO_PICKLE_H
 #define PARE_IO_PICKLE_H

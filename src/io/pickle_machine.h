@@ -1,4 +1,4 @@
-/* pickle_machine.h - between pickle.c, which runs a pickle, and pickle_calls.c, which makes things. */
+/* pickle_machine.h - between pickle.c, which runs a pickle, and pickle_calls.c. */
 #ifndef PARE_IO_PICKLE_MACHINE_H
 #define PARE_IO_PICKLE_MACHINE_H
 

@@ -176,29 +176,64 @@ static int count_bytes(struct reader *r, bool packed, size_t bytes, struct pare_
                          packed ? "when unpacked, which is the limit"
                                 : "are asked for, and the file has no more");
     *sum += bytes;
-    r->kept += bytes;
+    r->kept = (r->kept + 63) / 64 * 64 + bytes;
     return 0;
 }
 
-static int read_storage(struct reader *r, struct pare_storage *s, struct pare_err *err)
-{
-    size_t size = pare_dtype_size(s->dtype), bytes = (size_t)s->reach * size;
-    const char *name = pare_sprintf(r->scratch, "data/%s", s->key);
+/* What is needed of a storage, and from where in the archive. */
+struct piece {
+    struct pare_storage *storage;
     zip_stat_t st;
+    size_t bytes, at; /* at: in the block of all */
     bool packed;
+};
+
+static int find_piece(struct reader *r, struct pare_storage *s, struct piece *p,
+                      struct pare_err *err)
+{
+    size_t size = pare_dtype_size(s->dtype);
+    const char *name = pare_sprintf(r->scratch, "data/%s", s->key);
 
     if (!name)
-        return no_memory(1, err);
-    PARE_TRY(find_entry(r, name, &st, &packed, err));
-    if ((uint64_t)s->numel > SIZE_MAX / size || st.size != (uint64_t)s->numel * size)
+        return no_memory(sizeof(*p), err);
+    PARE_TRY(find_entry(r, name, &p->st, &p->packed, err));
+    if ((uint64_t)s->numel > SIZE_MAX / size || p->st.size != (uint64_t)s->numel * size)
         return pare_fail(err, PARE_EFORMAT, "%llu bytes, where %lld elements of %zu are told",
-                         (unsigned long long)st.size, (long long)s->numel, size);
-    PARE_TRY(count_bytes(r, packed, bytes, err));
-    s->data = pare_alloc_raw(r->arena, bytes, 1);
-    if (!s->data)
-        return no_memory(bytes, err);
-    PARE_TRY(read_entry(r, &st, s->data, bytes, err));
-    return s->dtype == PARE_BOOL ? check_bools(s->data, bytes, err) : 0;
+                         (unsigned long long)p->st.size, (long long)s->numel, size);
+    p->storage = s;
+    p->bytes = (size_t)s->reach * size;
+    p->at = (r->kept + 63) / 64 * 64;
+    return count_bytes(r, p->packed, p->bytes, err);
+}
+
+static int read_piece(struct reader *r, const struct piece *p, void *to, struct pare_err *err)
+{
+    PARE_TRY(read_entry(r, &p->st, to, p->bytes, err));
+    p->storage->data = to;
+    return p->storage->dtype == PARE_BOOL ? check_bools(to, p->bytes, err) : 0;
+}
+
+static int read_storages(struct reader *r, struct pare_err *err)
+{
+    struct piece *p = pare_alloc(r->scratch, (size_t)r->pickle.n_storages, sizeof(*p));
+    char *block;
+    int n = 0;
+
+    if (!p)
+        return no_memory(sizeof(*p), err);
+    for (int i = 0; i < r->pickle.n_storages; i++) {
+        struct pare_storage *s = r->pickle.storage[i];
+
+        if (s->reach)
+            PARE_TRY(pare_at(err, find_piece(r, s, &p[n++], err), "storage '%s'", s->key));
+    }
+    block = pare_file_block(r->arena, r->kept);
+    if (!block)
+        return no_memory(r->kept, err);
+    for (int i = 0; i < n; i++)
+        PARE_TRY(pare_at(err, read_piece(r, &p[i], block + p[i].at, err), "storage '%s'",
+                         p[i].storage->key));
+    return 0;
 }
 
 /* ---- tensors ---------------------------------------------------------------------- */
@@ -396,12 +431,7 @@ static int read_all(struct reader *r, struct pare_err *err)
     if (root->kind != PARE_PICKLED_DICT && root->kind != PARE_PICKLED_LIST &&
         root->kind != PARE_PICKLED_TUPLE && root->kind != PARE_PICKLED_TENSOR)
         return pare_fail(err, PARE_EFORMAT, "the file has no tensors");
-    for (int i = 0; i < r->pickle.n_storages; i++) {
-        struct pare_storage *s = r->pickle.storage[i];
-
-        if (s->reach)
-            PARE_TRY(pare_at(err, read_storage(r, s, err), "storage '%s'", s->key));
-    }
+    PARE_TRY(read_storages(r, err));
     return walk(r, 0, find_state(root), 0, err);
 }
 

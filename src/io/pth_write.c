@@ -1,4 +1,4 @@
-/* pth_write.c - write PyTorch's files: a pickle that says where the tensors are, and the tensors. */
+/* pth_write.c - write PyTorch's files: the tensors, and a pickle that says where they are. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

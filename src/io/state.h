@@ -9,8 +9,8 @@
 
 #include "npz.h"
 
-/* Does a name end in one of .pth, .pt, .bin, .safetensors, .npz?  Asked before long work whose result
- * is to be written there. */
+/* Does a name end in one of .pth, .pt, .bin, .safetensors, .npz?  Asked before long work whose
+ * result is to be written there. */
 int pare_state_check(const char *path, struct pare_err *err);
 
 /* Is this a file of named tensors, by how it begins?  False when it cannot be read. */

@@ -1,17 +1,16 @@
 /* zip_store.c - write a zip archive whose entries are stored as they are, aligned.
  *
- * The archive is header and bytes of each entry, then a directory with a header for each, then where
- * the directory is.  Sizes and places from 4 GB on go into a further field of the header, for which
- * the usual field says 2^32 - 1.
+ * The archive is header and bytes of each entry, then a directory with a header for each, then
+ * where the directory is.  Sizes and places from 4 GB on go into a further field of the header, for
+ * which the usual field says 2^32 - 1.
  */
 #include "zip_store.h"
 
 #include <limits.h>
 #include <string.h>
 
-#include <zlib.h>
-
 #include "../base/arena.h"
+#include "crc.h"
 
 #define ALIGN 64
 #define FULL UINT32_MAX /* see the further field */
@@ -49,7 +48,8 @@ static uint64_t small(uint64_t v)
 
 static void add_part(struct writer *w, const void *data, size_t len)
 {
-    w->part[w->n_parts++] = (struct pare_bytes){ data, len };
+    if (len)
+        w->part[w->n_parts++] = (struct pare_bytes){ data, len };
     w->at += len;
 }
 
@@ -179,7 +179,7 @@ static void measure(const struct pare_zip_entry *e, struct place *to)
 {
     for (int k = 0; k < 2; k++)
         if (e->part[k].len) {
-            to->crc = (uint32_t)crc32_z(to->crc, e->part[k].data, e->part[k].len);
+            to->crc = pare_crc32(to->crc, e->part[k].data, e->part[k].len);
             to->len += e->part[k].len;
         }
 }
@@ -192,7 +192,6 @@ static int fill(struct writer *w, struct pare_err *err)
     w->part = pare_alloc(w->arena, 3 * (size_t)w->n + 1, sizeof(*w->part));
     if (!w->place || !w->part)
         return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
-#pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < w->n; i++)
         measure(&w->entry[i], &w->place[i]);
     for (int i = 0; i < w->n; i++)

@@ -14,7 +14,7 @@ struct pare_zip_entry {
 int pare_zip_store(const char *path, const struct pare_zip_entry *entry, int n,
                    struct pare_err *err);
 
-/* The archive's bytes, as the pieces of it one behind the other; the entries' data is not copied. */
+/* The archive's bytes, in pieces one behind the other; the entries' data is not copied. */
 int pare_zip_parts(struct pare_arena *a, const struct pare_zip_entry *entry, int n,
                    struct pare_bytes **part, int *n_parts, struct pare_err *err);
 

@@ -46,6 +46,8 @@ int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *
                          v->name, pare_dtype_name(t.dtype));
     PARE_TRY(pare_tensor_alloc(m->arena, &t, err));
     memcpy(t.data, v->t.data ? v->t.data : v->raw, bytes);
+    if (v->raw || !(v->flags & PARE_V_OWNED))
+        pare_model_release(m, v->raw ? v->raw : v->t.data, bytes);
     point_inside(p, t.data, bytes);
     v->t = t;
     v->raw = NULL;

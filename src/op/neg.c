@@ -19,6 +19,7 @@ const struct pare_op pare_op_neg = {
              PARE_T(PARE_I64),
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_LINEAR,
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

@@ -4,7 +4,7 @@
 #define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, x > 0 ? x : 0)
 
 PARE_MAP(x < 0 ? 0 : x)
-PARE_DMAP(x > 0 ? g : 0)
+PARE_DMAP(y > 0 ? g : 0)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? 0 : x) WHOLE(PARE_I8, int8_t)
                WHOLE(PARE_I16, int16_t) WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
@@ -18,6 +18,7 @@ const struct pare_op pare_op_relu = {
              PARE_T(PARE_I64),
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_BY_Y,
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

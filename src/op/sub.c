@@ -17,6 +17,7 @@ const struct pare_op pare_op_sub = {
     .types = PARE_T_NUMERIC,
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_LINEAR,
     .attrs = pare_old_broadcast_attrs,
     .attr_size = sizeof(struct pare_old_broadcast),
     .infer = pare_infer_arithmetic,

@@ -133,7 +133,7 @@ static struct pare_buf *root_of(struct pare_buf *b)
 
 /* The first step on the way back that writes a gradient; output 0's is written by the loss, and so
  * are those of kept values.  Views do not write when they share. */
-static int mark_first(struct pare_plan *p, struct pare_err *err)
+int pare_plan_first(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
@@ -188,7 +188,6 @@ int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
 /* Once memory is placed: plain kernels find gradients in the values; saved state. */
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err)
 {
-    PARE_TRY(mark_first(p, err));
     for (int i = 0; i < p->n_bufs; i++) {
         struct pare_buf *b = p->all[i];
 

@@ -38,17 +38,44 @@ static bool is_output(const struct pare_buf *b)
     return b->block == 1 && !b->is_grad && b->value->flags & PARE_V_OUTPUT;
 }
 
-/* The last step that reads any buffer that shares this one's memory. */
-static int last_read(const struct pare_plan *p, struct pare_buf *b)
+static bool has_back(const struct pare_step *s)
 {
+    for (int k = 0; k < s->n_in; k++)
+        if (s->in_buf[k]->grad)
+            return true;
+    return false;
+}
+
+/* Does back() read what input or output k held? */
+static bool kept(unsigned dropped, int k)
+{
+    return k > 31 || !(dropped >> k & 1);
+}
+
+/* The last time that anybody needs what is in a buffer that shares this one's memory. */
+static int last_use(const struct pare_plan *p, struct pare_buf *b)
+{
+    const struct pare_buf *r = root_of(b);
     int last = -1;
 
-    for (int i = p->n_steps - 1; i >= 0 && last < 0; i--)
-        for (int k = 0; k < p->step[i]->n_in; k++)
-            if (root_of(p->step[i]->in_buf[k]) == root_of(b))
-                last = i;
+    for (int i = 0; i < p->n_steps; i++) {
+        const struct pare_step *s = p->step[i];
+        bool back = p->train && has_back(s), now = false, later = false;
+
+        for (int k = 0; k < s->n_in; k++)
+            if (root_of(s->in_buf[k]) == r) {
+                now = true;
+                later |= back && kept(s->drop_in, k);
+            }
+        for (int k = 0; k < s->n_out; k++)
+            later |= back && kept(s->drop_out, k) && root_of(s->out_buf[k]) == r;
+        if (later && 2 * p->n_steps - i > last)
+            last = 2 * p->n_steps - i;
+        if (now && i > last)
+            last = i;
+    }
     for (int i = 0; i < p->n_bufs; i++)
-        if (is_output(p->all[i]) && root_of(p->all[i]) == root_of(b))
+        if (is_output(p->all[i]) && root_of(p->all[i]) == r && last < p->n_steps)
             last = p->n_steps;
     return last;
 }
@@ -64,25 +91,41 @@ static bool read_twice(const struct pare_step *s)
 }
 
 /* Results take the memory of an input: a view always, since nobody writes into it while its source
- * is still read; another in-place step when nothing that shares the memory is read later. */
-static void share(struct pare_plan *p)
+ * is still needed; another in-place step when nothing that shares the memory is needed later. */
+static void share(struct pare_plan *p, bool views)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
         struct pare_buf *in, *out;
 
-        if (!s->inplace)
+        if (!s->inplace || views != (s->node->op->flags & PARE_OP_VIEW && !s->n_fused))
             continue;
         in = s->in_buf[s->inplace - 1];
         out = s->out_buf[0];
         if (in->fixed || in->bytes != out->bytes || read_twice(s))
             continue;
-        if ((s->node->op->flags & PARE_OP_VIEW && !s->n_fused) ||
-            (!p->train && last_read(p, in) <= i)) {
+        if (views || last_use(p, in) <= i)
             out->root = in;
-            if (out->grad && in->grad)
-                out->grad->root = in->grad;
-        }
+        if (views && out->grad && in->grad)
+            out->grad->root = in->grad;
+    }
+}
+
+/* Gradients take the memory of the result's gradient, which nobody needs once the step that made
+ * the result has gone back, when that step is the first to write them. */
+static void share_grads(struct pare_plan *p)
+{
+    for (int i = p->n_steps - 1; i >= 0; i--) {
+        struct pare_step *s = p->step[i];
+        int k = s->grad_inplace - 1;
+        struct pare_buf *in, *out;
+
+        if (k < 0 || !s->first[k] || !s->in_buf[k]->grad || !s->out_buf[0]->grad)
+            continue;
+        in = root_of(s->in_buf[k]->grad);
+        out = root_of(s->out_buf[0]->grad);
+        if (!in->fixed && !out->fixed && in != out && in->bytes == out->bytes)
+            in->root = out;
     }
 }
 
@@ -274,35 +317,38 @@ static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *root
 }
 
 /* Time runs through the steps, then (training) through the loss at n_steps and back through the
- * steps, where a step needs all it read and made, and their gradients. */
+ * steps, where a step needs the gradients and what of its inputs and results it has not dropped. */
 static void step_lifetimes(struct pare_plan *p, int i)
 {
     struct pare_step *s = p->step[i];
-    bool back = false;
+    int back = 2 * p->n_steps - i;
 
-    for (int k = 0; k < s->n_in; k++) {
+    for (int k = 0; k < s->n_in; k++)
         touch(s->in_buf[k], i);
-        back |= s->in_buf[k]->grad != NULL;
-    }
     for (int k = 0; k < s->n_out; k++)
         touch(s->out_buf[k], i);
-    if (!back)
+    if (s->work[0])
+        touch(s->work[0], i);
+    if (!has_back(s))
         return;
+    if (s->work[1])
+        touch(s->work[1], back);
     for (int k = 0; k < s->n_in; k++) {
-        touch(s->in_buf[k], 2 * p->n_steps - i);
+        if (kept(s->drop_in, k))
+            touch(s->in_buf[k], back);
         if (s->in_buf[k]->grad)
-            touch(s->in_buf[k]->grad, 2 * p->n_steps - i);
+            touch(s->in_buf[k]->grad, back);
     }
     for (int k = 0; k < s->n_out; k++) {
-        touch(s->out_buf[k], 2 * p->n_steps - i);
+        if (kept(s->drop_out, k))
+            touch(s->out_buf[k], back);
         if (s->out_buf[k]->grad)
-            touch(s->out_buf[k]->grad, 2 * p->n_steps - i);
+            touch(s->out_buf[k]->grad, back);
     }
 }
 
 static void lifetimes(struct pare_plan *p)
 {
-    share(p);
     for (int i = 0; i < p->graph->n_in; i++)
         for (struct pare_buf *b = p->buf[p->graph->in[i]->id]; b; b = b->next)
             if (b->block == 1)
@@ -315,6 +361,42 @@ static void lifetimes(struct pare_plan *p)
         }
     for (int i = 0; i < p->n_steps; i++)
         step_lifetimes(p, i);
+}
+
+/* Memory that steps need only while they run. */
+static int add_work(struct pare_plan *p, struct pare_step *s, int way, struct pare_err *err)
+{
+    size_t bytes = s->work_bytes[way];
+    struct pare_buf *b, **all;
+
+    if (way && s->in_buf[0]->grad && !s->first[0])
+        bytes += s->add_bytes;
+    if (!bytes)
+        return 0;
+    b = pare_alloc(p->arena, 1, sizeof(*b));
+    all = pare_grow(p->arena, p->all, p->n_bufs, &p->cap_bufs, sizeof(*all));
+    if (!b || !all)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    *b = (struct pare_buf){ .value = s->out[0], .root = b, .born = -1, .bytes = bytes };
+    p->all = all;
+    p->all[p->n_bufs++] = b;
+    s->work[way] = b;
+    return 0;
+}
+
+static int prepare(struct pare_plan *p, struct pare_err *err)
+{
+    share(p, true);
+    if (p->train)
+        PARE_TRY(pare_plan_first(p, err));
+    share(p, false);
+    if (p->train)
+        share_grads(p);
+    for (int i = 0; i < p->n_steps; i++)
+        for (int way = 0; way < (p->train ? 2 : 1); way++)
+            PARE_TRY(add_work(p, p->step[i], way, err));
+    lifetimes(p);
+    return 0;
 }
 
 /* The buffers that have memory of their own. */
@@ -331,17 +413,18 @@ static int list_roots(const struct pare_plan *p, struct pare_buf **roots)
 
 int pare_plan_place(struct pare_plan *p, struct pare_err *err)
 {
-    size_t count = (size_t)p->n_bufs;
-    struct pare_buf **roots = pare_alloc(p->scratch, count, sizeof(*roots));
-    struct search s = {
-        .order = pare_alloc(p->scratch, count, sizeof(*s.order)),
-        .best = pare_alloc(p->scratch, count, sizeof(*s.best)),
-        .spare = pare_alloc(p->scratch, count, sizeof(*s.spare)),
-    };
+    struct pare_buf **roots;
+    struct search s = { 0 };
+    size_t count;
 
+    PARE_TRY(prepare(p, err));
+    count = (size_t)p->n_bufs;
+    roots = pare_alloc(p->scratch, count, sizeof(*roots));
+    s.order = pare_alloc(p->scratch, count, sizeof(*s.order));
+    s.best = pare_alloc(p->scratch, count, sizeof(*s.best));
+    s.spare = pare_alloc(p->scratch, count, sizeof(*s.spare));
     if (!roots || !s.order || !s.best || !s.spare)
         return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
-    lifetimes(p);
     s.n = list_roots(p, roots);
     s.bound = p->needed_bytes = most_alive(p, roots, s.n);
     p->memory_bytes = place_best(roots, &s);

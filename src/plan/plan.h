@@ -63,6 +63,7 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
 int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err);
 int pare_plan_reach(struct pare_plan *p, struct pare_err *err);
 int pare_plan_grads(struct pare_plan *p, struct pare_err *err);
+int pare_plan_first(struct pare_plan *p, struct pare_err *err); /* once views share memory */
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
 
 /* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that

@@ -169,6 +169,7 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
     s->out_block[0] = block;
     s->in_buf[0] = from;
     s->out_buf[0] = b;
+    s->drop_in = s->drop_out = ~0u;
     p->n_reorders++;
     return b;
 }
@@ -208,6 +209,10 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     s->n_in = at;
     s->n_out = out;
     s->kernel = dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
+    if (n->op && n->op->flags & PARE_OP_LINEAR)
+        s->drop_in = s->drop_out = ~0u;
+    else if (n->op && n->op->flags & PARE_OP_BY_Y)
+        s->drop_in = ~0u;
     return true;
 }
 

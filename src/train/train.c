@@ -366,6 +366,9 @@ static int loop(struct run *r, struct pare_err *err)
     }
     if (stopped(r) && r->epoch < r->c->epochs)
         return save(r, err);
+    /* What waits for the last epoch's end, such as a pruner, is told as at any other's. */
+    if (r->epoch >= r->c->epochs && r->t->o.hooks.at_epoch)
+        PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
     if (r->kept && r->best >= 0)
         copy_all(r, true);
     return 0;

@@ -192,6 +192,8 @@ void pare_trainer_free(struct pare_trainer *t)
 {
     if (!t)
         return;
+    if (t->o.hooks.gone)
+        t->o.hooks.gone(t->o.hooks.user);
     drop_plans(t);
     pare_arena_free(t->arena);
 }

@@ -36,6 +36,8 @@ struct pare_hooks {
     /* What has to be in a checkpoint besides. */
     int (*save)(void *user, struct pare_checkpoint *k, struct pare_err *err);
     int (*load)(void *user, const struct pare_checkpoint *k, struct pare_err *err);
+
+    void (*gone)(void *user); /* the trainer is about to be freed */
 };
 
 struct pare_trainer_opts {

@@ -27,6 +27,12 @@ static inline void ok(int rc)
         fail_msg("%s", rig_err.msg);
 }
 
+static inline void near(double got, double want, double tolerance)
+{
+    if (!(fabs(got - want) <= tolerance))
+        fail_msg("%.9g, expected %.9g", got, want);
+}
+
 /* ---- one layer, without a model ------------------------------------------------------------ */
 
 struct lone {
@@ -109,7 +115,7 @@ static inline const float *lone_score(struct lone *f)
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
-/* Of NNI's tests: "T1" in its papers' terms. */
+/* The network of NNI's tests. */
 static inline struct pare_flow t1_build(struct pare_net *n, struct pare_flow x)
 {
     x = pare_net_conv(n, x, "conv1", (struct pare_conv){ .out = 5, .kernel = 5, .bias = true });

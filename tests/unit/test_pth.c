@@ -13,8 +13,10 @@
 
 #include <cmocka.h>
 #include <zip.h>
+#include <zlib.h>
 
 #include "base/arena.h"
+#include "io/crc.h"
 #include "io/file.h"
 #include "io/pickle.h"
 #include "io/pth.h"
@@ -232,6 +234,54 @@ static void missing_entry(void **state)
     assert_non_null(strstr(err.msg, "storage '0': the entry data/0 is missing"));
 }
 
+/* Every length and place, and in pieces: what zlib says. */
+static void same_as_zlib(void **state)
+{
+    static unsigned char p[1500];
+    uint32_t seed = 1;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(p); i++) {
+        seed = seed * 1664525 + 1013904223;
+        p[i] = (unsigned char)(seed >> 24);
+    }
+    for (size_t n = 0; n < 1400; n++) {
+        const unsigned char *at = p + n % 67;
+        uint32_t want = (uint32_t)crc32_z(7, at, n), part = pare_crc32(7, at, n / 3);
+
+        assert_int_equal(pare_crc32(7, at, n), want);
+        assert_int_equal(pare_crc32(part, at + n / 3, n - n / 3), want);
+    }
+    assert_int_equal(pare_crc32(0, "123456789", 9), 0xcbf43926);
+}
+
+/* A changed byte is seen in the pickle and in each storage. */
+static void check_sums(void **state)
+{
+    static const char pickle[] = "\200\2" SIX ".";
+    static const char data[24];
+    struct pare_zip_entry e[] = { { "a/data.pkl", { { pickle, sizeof(pickle) - 1 } } },
+                                  { "a/data/0", { { data, 24 } } } };
+    struct pare_pth pth;
+    const void *bytes;
+    unsigned char *p;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(pare_zip_store(path, e, 2, &err), 0);
+    assert_int_equal(pare_file_read(arena, path, &bytes, &n, &err), 0);
+    p = pare_alloc(arena, n, 1);
+    memcpy(p, bytes, n);
+    assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), 0);
+    p[256] ^= 1; /* 64 for the pickle, 128 of it, 64 for the next header */
+    assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
+    assert_non_null(strstr(err.msg, "storage '0': longer than the file says, or its check sum"));
+    p[64] ^= 1;
+    assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
+    assert_non_null(
+        strstr(err.msg, "data.pkl: longer than the file says, or its check sum is wrong"));
+}
+
 /* An archive with compressed entries, as no torch.save makes; the size in its directory is ours. */
 static void make_packed(const char *pickle, size_t len, uint32_t says)
 {
@@ -430,6 +480,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(hostile_contents, setup, teardown),
         cmocka_unit_test_setup_teardown(deep_and_wide, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_entry, setup, teardown),
+        cmocka_unit_test(same_as_zlib),
+        cmocka_unit_test_setup_teardown(check_sums, setup, teardown),
         cmocka_unit_test_setup_teardown(packed_entries, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_and_flipped, setup, teardown),
         cmocka_unit_test_setup_teardown(states, setup, teardown),

@@ -1,4 +1,4 @@
-/* test_state.c - files of named tensors: the same list in every format, told by name and contents. */
+/* test_state.c - files of named tensors: the same list in every format. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,32 +1,92 @@
-/* bn_train.c - BatchNormalization over the batch, with its gradient, in either layout.
+/* bn_train.c - BatchNormalization over the batch, with its gradient, in either layout; a sum and an
+ * activation behind it are done in the same pass.
  *
- *     xh = (x - mean) / sqrt(var + eps)        y = gamma xh + beta
- *     dbeta = sum dy     dgamma = sum dy xh
- *     dx = gamma / sqrt(var + eps) * (dy - dbeta / n - xh dgamma / n)
+ *     xh = (x - mean) / sqrt(var + eps)        y = act(gamma xh + beta [+ z])
+ *     g = dy where act lets it through         dz = g
+ *     dbeta = sum g      dgamma = sum g xh
+ *     dx = gamma / sqrt(var + eps) * (g - dbeta / n - xh dgamma / n)
  *
- * Sums run in float over one image's plane and in double over the batch.  The running statistics
- * are PyTorch's: the variance they keep is the unbiased one.
+ * The activation keeps what is in [low, high].  Where g is from follows from x again, or with a sum
+ * from y.  The running statistics are PyTorch's: the variance they keep is the unbiased one.
  */
-#include "../backend.h"
+#include "bn_loops.h"
 
 #include <math.h>
 
-#include "../../base/simd.h"
 #include "../../op/norm.h"
 
-#define LANES 16
+#define Z 5 /* input z */
 
 struct bn {
-    int64_t N, C, space; /* images, channels, positions of a plane */
+    int64_t N, C, space;  /* images, channels, positions of a plane */
+    int64_t blocks, size; /* of channels; floats of one block in one image */
     int block;
     double eps, momentum;
-    float *mean, *inv; /* of this batch, (C) */
+    bool add, act;
+    float low, high, above; /* the gradient passes where above < y <= high */
+    float *mean, *inv;      /* of this batch, (C) */
 };
 
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
-{
-    struct bn *c;
+/* ---- matching ---------------------------------------------------------------------------- */
 
+/* What a Relu or a Clip with constant bounds leaves as it is. */
+static bool bounds(const struct pare_node *n, struct bn *c)
+{
+    const float ends[2] = { -INFINITY, INFINITY };
+    bool relu = !strcmp(n->type, "Relu"), clip = !strcmp(n->type, "Clip") && !c->add;
+    float y[2];
+
+    if (n->op->domain || (!relu && !clip))
+        return false;
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
+            return false;
+    n->op->map(n, ends, y, 2);
+    c->low = y[0];
+    c->high = y[1];
+    c->above = relu ? 0 : nextafterf(y[0], -INFINITY);
+    return y[0] <= 0 && y[1] >= 0; /* else padding lanes would not stay zero */
+}
+
+/* The other operand of a sum that only follows x; NULL when it cannot be done here. */
+static struct pare_value *addend(const struct pare_view *v, const struct pare_node *n,
+                                 const struct pare_value *x)
+{
+    struct pare_value *z;
+
+    if (strcmp(n->type, "Add") || n->op->domain || n->version < 7)
+        return NULL;
+    z = n->in[n->in[0] == x];
+    return z != x && !pare_is_fixed(z) && pare_is_made(v, z) && pare_is_f32(z) &&
+                   pare_same_shape(&z->t, &x->t)
+               ? z
+               : NULL;
+}
+
+/* Which nodes follow; *z is what is added. */
+static int follow(const struct pare_view *v, struct pare_node *n, struct bn *c,
+                  struct pare_node **fused, struct pare_value **z)
+{
+    struct pare_value *y = n->out[0];
+    struct pare_node *next = pare_only_use(v, y);
+    int count = 0;
+
+    *z = next && next->op ? addend(v, next, y) : NULL;
+    if (*z) {
+        c->add = true;
+        fused[count++] = next;
+        y = next->out[0];
+        next = pare_only_use(v, y);
+    }
+    if (next && next->op && bounds(next, c)) {
+        c->act = true;
+        fused[count++] = next;
+    }
+    return count;
+}
+
+static bool usable(const struct pare_view *v, const struct pare_node *n)
+{
     if (!v->train || strcmp(n->type, "BatchNormalization") || n->op->domain ||
         !pare_bn_per_channel(n) || !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 ||
         !pare_numel(&n->in[0]->t) || (n->n_out > 1 && n->out[1]))
@@ -34,249 +94,270 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     for (int i = 1; i < 5; i++)
         if (!pare_is_f32(n->in[i]) || !pare_is_fixed(n->in[i]))
             return false;
-    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_step_lists(s, v, 5, 1, 0))
-        return false;
+    return true;
+}
+
+static struct bn *describe(const struct pare_view *v, const struct pare_node *n)
+{
+    struct bn *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+
+    if (!c)
+        return NULL;
     c->block = pare_block_of(v, n->in[0]);
     c->N = n->in[0]->t.dim[0];
     c->C = n->in[0]->t.dim[1];
     c->space = pare_numel(&n->in[0]->t) / (c->N * c->C);
+    c->blocks = (c->C + c->block - 1) / c->block;
+    c->size = c->space * c->block;
     c->eps = pare_bn_epsilon(n);
     c->momentum = pare_attr(n, "momentum");
-    c->mean = pare_alloc(v->backend->arena, (size_t)c->C + LANES, sizeof(float));
-    c->inv = pare_alloc(v->backend->arena, (size_t)c->C + LANES, sizeof(float));
-    if (!c->mean || !c->inv)
+    c->mean = pare_alloc(v->backend->arena, (size_t)c->C, sizeof(float));
+    c->inv = pare_alloc(v->backend->arena, (size_t)c->C, sizeof(float));
+    return c->mean && c->inv ? c : NULL;
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pare_node *fused[2] = { NULL, NULL };
+    struct pare_value *z;
+    struct bn *c;
+    int count;
+
+    if (!usable(v, n))
+        return false;
+    c = describe(v, n);
+    count = c ? follow(v, n, c, fused, &z) : 0;
+    if (!c || !pare_step_lists(s, v, z ? Z + 1 : Z, 1, count))
         return false;
     for (int i = 0; i < 5; i++)
         s->in[i] = n->in[i];
-    s->in_block[0] = s->out_block[0] = c->block;
     s->out[0] = n->out[0];
+    s->in_block[0] = s->out_block[0] = c->block;
+    if (z) {
+        s->in[Z] = z;
+        s->in_block[Z] = c->block;
+    }
+    for (int i = 0; i < count; i++) {
+        s->fused[i] = fused[i];
+        s->out[0] = fused[i]->out[0];
+    }
     s->state = c;
+    s->drop_in = z ? 1u << Z : 0;
+    s->drop_out = c->add && c->act ? 0 : 1;
+    s->inplace = z ? Z + 1 : 0;
+    s->grad_inplace = z ? Z + 1 : 1;
     return true;
 }
 
-/* A block of b channels of one image is `space` vectors of b lanes; row-major, b is 1 and a plane
- * is one channel.  Each loop is written once for any b and compiled for the b's that exist. */
-#define FOR_BLOCK(b, call)    \
-    switch (b) {              \
-    case 16: call(16); break; \
-    case 8: call(8); break;   \
-    default: break;           \
-    }
+/* ---- forward ------------------------------------------------------------------------------- */
 
-/* Sum of x, or of its squared distance from `about`, by lane. */
-PARE_SIMD static void sums(const float *x, int64_t space, int b, const float *about, bool square,
-                           float *sum)
+/* The channels of one block. */
+struct part {
+    const struct bn *c;
+    int64_t first, at; /* channel; float of the block in the first image */
+    int used;          /* channels that exist */
+};
+
+static struct part part_of(const struct bn *c, int64_t block)
 {
-    float one = 0, m = about[0];
+    struct part p = { c, block * c->block, block * c->size, c->block };
 
-    for (int k = 0; k < b; k++)
+    if (c->C - p.first < c->block)
+        p.used = (int)(c->C - p.first);
+    return p;
+}
+
+static int64_t image(const struct part *p, int64_t i)
+{
+    return p->at + i * p->c->blocks * p->c->size;
+}
+
+/* To the lanes of a vector: channels repeat when there are fewer than lanes. */
+static void lanes(const struct part *p, const float *v, float *lane)
+{
+    for (int k = 0; k < PARE_LANES; k++)
+        lane[k] = k % p->c->block < p->used ? v[k % p->c->block] : 0;
+}
+
+/* From lanes to channels, adding. */
+static void fold(const struct part *p, const float *lane, double *v)
+{
+    for (int k = 0; k < PARE_LANES; k++)
+        if (k % p->c->block < p->used)
+            v[k % p->c->block] += (double)lane[k];
+}
+
+/* Mean and variance of the batch, about the mean of the first image: so near the mean that
+ * E (x - a)^2 - (E x - a)^2 loses nothing that counts. */
+static void moments(const struct part *p, const float *x, double *mean, double *var)
+{
+    const struct bn *c = p->c;
+    double n = (double)(c->N * c->space), sum[PARE_LANES] = { 0 }, square[PARE_LANES] = { 0 };
+    float start[PARE_LANES], about[PARE_LANES] = { 0 }, s[PARE_LANES], q[PARE_LANES];
+
+    pare_bn_sums(x + p->at, c->size, about, s, q);
+    fold(p, s, sum);
+    for (int k = 0; k < p->used; k++) {
+        start[k] = (float)(sum[k] / (double)c->space);
         sum[k] = 0;
-#define SQUARES(B)                      \
-    for (int64_t i = 0; i < space; i++) \
-        for (int k = 0; k < B; k++)     \
-    sum[k] += (x[i * B + k] - about[k]) * (x[i * B + k] - about[k])
-#define SUMS(B)                         \
-    for (int64_t i = 0; i < space; i++) \
-        for (int k = 0; k < B; k++)     \
-    sum[k] += x[i * B + k]
-    if (b > 1) {
-        if (square)
-            FOR_BLOCK(b, SQUARES)
-        else
-            FOR_BLOCK(b, SUMS)
-        return;
     }
-    if (square) {
-#pragma omp simd reduction(+ : one)
-        for (int64_t i = 0; i < space; i++)
-            one += (x[i] - m) * (x[i] - m);
-    } else {
-#pragma omp simd reduction(+ : one)
-        for (int64_t i = 0; i < space; i++)
-            one += x[i];
+    lanes(p, start, about);
+    for (int64_t i = 0; i < c->N; i++) {
+        pare_bn_sums(x + image(p, i), c->size, about, s, q);
+        fold(p, s, sum);
+        fold(p, q, square);
     }
-    sum[0] = one;
+    for (int k = 0; k < p->used; k++) {
+        double off = sum[k] / n, v = square[k] / n - off * off;
+
+        mean[k] = (double)start[k] + off;
+        var[k] = v < 0 ? 0 : v; /* NaN stays */
+    }
 }
 
-PARE_SIMD static void apply(const float *x, float *y, int64_t space, int b, const float *scale,
-                            const float *shift)
+/* y = scale x + shift. */
+static void affine(const struct part *p, const struct pare_step *s, float *scale, float *shift)
 {
-    float s = scale[0], t = shift[0];
+    const struct bn *c = p->c;
+    const float *gamma = pare_f32(&s->in[1]->t) + p->first;
+    const float *beta = pare_f32(&s->in[2]->t) + p->first;
+    float a[PARE_LANES], b[PARE_LANES];
 
-#define APPLY(B)                        \
-    for (int64_t i = 0; i < space; i++) \
-        for (int k = 0; k < B; k++)     \
-    y[i * B + k] = x[i * B + k] * scale[k] + shift[k]
-    FOR_BLOCK(b, APPLY)
-    for (int64_t i = 0; b == 1 && i < space; i++)
-        y[i] = x[i] * s + t;
-}
-
-/* sum dy and sum dy (x - about), by lane. */
-PARE_SIMD static void products(const float *x, const float *gy, int64_t space, int b,
-                               const float *about, float *sum, float *dot)
-{
-    float s = 0, q = 0, m = about[0];
-
-    for (int k = 0; k < b; k++)
-        sum[k] = dot[k] = 0;
-#define PRODUCTS(B)                                              \
-    for (int64_t i = 0; i < space; i++)                          \
-        for (int k = 0; k < B; k++) {                            \
-            sum[k] += gy[i * B + k];                             \
-            dot[k] += gy[i * B + k] * (x[i * B + k] - about[k]); \
-        }
-    if (b > 1) {
-        FOR_BLOCK(b, PRODUCTS)
-        return;
+    for (int k = 0; k < p->used; k++) {
+        a[k] = gamma[k] * c->inv[p->first + k];
+        b[k] = beta[k] - a[k] * c->mean[p->first + k];
     }
-#pragma omp simd reduction(+ : s, q)
-    for (int64_t i = 0; i < space; i++) {
-        s += gy[i];
-        q += gy[i] * (x[i] - m);
-    }
-    sum[0] = s;
-    dot[0] = q;
-}
-
-/* gx (+)= p gy + q x + r, by lane. */
-PARE_SIMD static void combine(const float *x, const float *gy, float *gx, int64_t space, int b,
-                              const float (*pqr)[LANES], bool first)
-{
-    float p = pqr[0][0], q = pqr[1][0], r = pqr[2][0];
-
-    if (first)
-        memset(gx, 0, (size_t)(space * b) * sizeof(*gx));
-#define COMBINE(B)                      \
-    for (int64_t i = 0; i < space; i++) \
-        for (int k = 0; k < B; k++)     \
-    gx[i * B + k] += pqr[0][k] * gy[i * B + k] + pqr[1][k] * x[i * B + k] + pqr[2][k]
-    FOR_BLOCK(b, COMBINE)
-    for (int64_t i = 0; b == 1 && i < space; i++)
-        gx[i] += p * gy[i] + q * x[i] + r;
-}
-
-/* Mean and variance of the channels first..first+used-1, in two passes. */
-static void moments(const struct bn *c, const float *x, int64_t block, int used, double *mean,
-                    double *var)
-{
-    int64_t blocks = (c->C + c->block - 1) / c->block, size = c->space * c->block;
-    float about[LANES] = { 0 }, sum[LANES];
-    double n = (double)(c->N * c->space);
-
-    for (int k = 0; k < used; k++)
-        mean[k] = var[k] = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int64_t i = 0; i < c->N; i++) {
-            sums(x + (i * blocks + block) * size, c->space, c->block, about, pass, sum);
-            for (int k = 0; k < used; k++)
-                *(pass ? &var[k] : &mean[k]) += (double)sum[k];
-        }
-        for (int k = 0; k < used; k++) {
-            *(pass ? &var[k] : &mean[k]) /= n;
-            about[k] = (float)mean[k];
-        }
-    }
+    lanes(p, a, scale);
+    lanes(p, b, shift);
 }
 
 static void run_block(const struct bn *c, struct pare_step *s, int64_t block)
 {
-    int64_t blocks = (c->C + c->block - 1) / c->block, size = c->space * c->block;
-    int64_t first = block * c->block, n = c->N * c->space;
-    int used = (int)(c->C - first < c->block ? c->C - first : c->block);
-    const float *x = pare_f32(&s->in_buf[0]->t), *gamma = pare_f32(&s->in[1]->t);
-    const float *beta = pare_f32(&s->in[2]->t);
-    float *run_mean = pare_f32(&s->in[3]->t), *run_var = pare_f32(&s->in[4]->t);
-    float scale[LANES] = { 0 }, shift[LANES] = { 0 };
-    double mean[LANES], var[LANES];
+    struct part p = part_of(c, block);
+    const float *x = pare_f32(&s->in_buf[0]->t), *z = c->add ? pare_f32(&s->in_buf[Z]->t) : NULL;
+    float *run_mean = pare_f32(&s->in[3]->t) + p.first, *y = pare_f32(&s->out_buf[0]->t);
+    float *run_var = pare_f32(&s->in[4]->t) + p.first;
+    struct pare_bn_apply how = { .low = c->low, .high = c->high, .act = c->act };
+    double mean[PARE_LANES], var[PARE_LANES], n = (double)(c->N * c->space);
 
-    moments(c, x, block, used, mean, var);
-    for (int k = 0; k < used; k++) {
-        int64_t ch = first + k;
-        double unbiased = n > 1 ? var[k] * (double)n / (double)(n - 1) : var[k];
+    moments(&p, x, mean, var);
+    for (int k = 0; k < p.used; k++) {
+        double unbiased = n > 1 ? var[k] * n / (n - 1) : var[k];
 
-        c->mean[ch] = (float)mean[k];
-        c->inv[ch] = (float)(1 / sqrt(var[k] + c->eps));
-        scale[k] = gamma[ch] * c->inv[ch];
-        shift[k] = beta[ch] - scale[k] * c->mean[ch];
-        run_mean[ch] = (float)(c->momentum * (double)run_mean[ch] + (1 - c->momentum) * mean[k]);
-        run_var[ch] = (float)(c->momentum * (double)run_var[ch] + (1 - c->momentum) * unbiased);
+        c->mean[p.first + k] = (float)mean[k];
+        c->inv[p.first + k] = (float)(1 / sqrt(var[k] + c->eps));
+        run_mean[k] = (float)(c->momentum * (double)run_mean[k] + (1 - c->momentum) * mean[k]);
+        run_var[k] = (float)(c->momentum * (double)run_var[k] + (1 - c->momentum) * unbiased);
     }
+    affine(&p, s, how.scale, how.shift);
     for (int64_t i = 0; i < c->N; i++)
-        apply(x + (i * blocks + block) * size,
-              pare_f32(&s->out_buf[0]->t) + (i * blocks + block) * size, c->space, c->block, scale,
-              shift);
+        pare_bn_apply(&how, x + image(&p, i), z ? z + image(&p, i) : NULL, y + image(&p, i),
+                      c->size);
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct bn *c = s->state;
-    int64_t blocks = (c->C + c->block - 1) / c->block;
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads)
-    for (int64_t i = 0; i < blocks; i++)
+    for (int64_t i = 0; i < c->blocks; i++)
         run_block(c, s, i);
     return 0;
 }
 
+/* ---- backward ------------------------------------------------------------------------------ */
+
+/* Sums of g and g (x - mean); z's gradient on the way. */
+static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
+                      double *total, double *dots)
+{
+    const struct bn *c = p->c;
+    const struct pare_buf *gz = c->add ? s->in_buf[Z]->grad : NULL;
+    float sum[PARE_LANES], dot[PARE_LANES];
+
+    how->gz_first = gz && s->first[Z];
+    for (int64_t i = 0; i < c->N; i++) {
+        int64_t at = image(p, i);
+        struct pare_bn_at a = {
+            .x = pare_f32(&s->in_buf[0]->t) + at,
+            .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
+            .gy = pare_f32(&s->out_buf[0]->grad->t) + at,
+            .gz = gz ? pare_f32(&gz->t) + at : NULL,
+        };
+
+        pare_bn_back_sums(how, &a, c->size, sum, dot);
+        fold(p, sum, total);
+        fold(p, dot, dots);
+    }
+}
+
+/* x's gradient; g is z's gradient where that is nothing else. */
+static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn_back *how)
+{
+    const struct bn *c = p->c;
+    struct pare_buf *gx = s->in_buf[0]->grad, *gz = c->add ? s->in_buf[Z]->grad : NULL;
+    bool ready = gz && s->first[Z];
+
+    how->act = c->act && !ready;
+    how->gx_first = s->first[0];
+    for (int64_t i = 0; gx && i < c->N; i++) {
+        int64_t at = image(p, i);
+        struct pare_bn_at a = {
+            .x = pare_f32(&s->in_buf[0]->t) + at,
+            .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
+            .gy = pare_f32(ready ? &gz->t : &s->out_buf[0]->grad->t) + at,
+            .gx = pare_f32(&gx->t) + at,
+        };
+
+        pare_bn_back_apply(how, &a, c->size);
+    }
+}
+
 static void back_block(const struct bn *c, struct pare_step *s, int64_t block)
 {
-    int64_t blocks = (c->C + c->block - 1) / c->block, size = c->space * c->block;
-    int64_t first = block * c->block;
-    int used = (int)(c->C - first < c->block ? c->C - first : c->block);
-    const float *x = pare_f32(&s->in_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
-    struct pare_buf *gx = s->in_buf[0]->grad, *gg = s->in_buf[1]->grad, *gb = s->in_buf[2]->grad;
-    float about[LANES] = { 0 }, sum[LANES], dot[LANES], pqr[3][LANES] = { { 0 } };
-    double total[LANES] = { 0 }, dots[LANES] = { 0 }, n = (double)(c->N * c->space);
+    struct part p = part_of(c, block);
+    struct pare_buf *gg = s->in_buf[1]->grad, *gb = s->in_buf[2]->grad;
+    struct pare_bn_back how = { .above = c->above, .high = c->high, .act = c->act };
+    double total[PARE_LANES] = { 0 }, dots[PARE_LANES] = { 0 }, n = (double)(c->N * c->space);
+    float pqr[3][PARE_LANES];
 
-    for (int k = 0; k < used; k++)
-        about[k] = c->mean[first + k];
-    for (int64_t i = 0; i < c->N; i++) {
-        int64_t at = (i * blocks + block) * size;
-
-        products(x + at, gy + at, c->space, c->block, about, sum, dot);
-        for (int k = 0; k < used; k++) {
-            total[k] += (double)sum[k];
-            dots[k] += (double)dot[k];
-        }
-    }
-    for (int k = 0; k < used; k++) {
-        double inv = (double)c->inv[first + k], g = (double)pare_f32(&s->in[1]->t)[first + k];
+    affine(&p, s, how.scale, how.shift);
+    lanes(&p, c->mean + p.first, how.mean);
+    back_sums(&p, s, &how, total, dots);
+    for (int k = 0; k < p.used; k++) {
+        double inv = (double)c->inv[p.first + k], g = (double)pare_f32(&s->in[1]->t)[p.first + k];
 
         if (gb)
-            pare_f32(&gb->t)[first + k] += (float)total[k];
+            pare_f32(&gb->t)[p.first + k] += (float)total[k];
         if (gg)
-            pare_f32(&gg->t)[first + k] += (float)(dots[k] * inv);
+            pare_f32(&gg->t)[p.first + k] += (float)(dots[k] * inv);
         pqr[0][k] = (float)(g * inv);
         pqr[1][k] = (float)(-g * inv * inv * inv * dots[k] / n);
         pqr[2][k] = (float)(-g * inv * total[k] / n -
-                            (double)pqr[1][k] * (double)c->mean[first + k]);
+                            (double)pqr[1][k] * (double)c->mean[p.first + k]);
     }
-    for (int64_t i = 0; gx && i < c->N; i++) {
-        int64_t at = (i * blocks + block) * size;
-
-        combine(x + at, gy + at, pare_f32(&gx->t) + at, c->space, c->block,
-                (const float(*)[LANES])pqr, s->first[0]);
-    }
+    lanes(&p, pqr[0], how.p);
+    lanes(&p, pqr[1], how.q);
+    lanes(&p, pqr[2], how.r);
+    back_apply(&p, s, &how);
 }
 
 static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct bn *c = s->state;
-    int64_t blocks = (c->C + c->block - 1) / c->block;
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads)
-    for (int64_t i = 0; i < blocks; i++)
+    for (int64_t i = 0; i < c->blocks; i++)
         back_block(c, s, i);
     return 0;
 }
 
 const struct pare_kernel pare_kernel_bn_train = {
     .name = "bn_train",
-    .doc = "BatchNormalization over the batch, with its gradient.",
+    .doc =
+        "BatchNormalization over the batch, with a sum and an activation behind it, and gradients.",
     .match = match,
     .run = run,
     .back = back,

@@ -55,6 +55,12 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->out[0] = n->out[0];
     s->out_block[0] = block;
     s->state = c;
+    s->grad_inplace = 1;
+    if (n->op->flags & PARE_OP_LINEAR)
+        s->drop_in = s->drop_out = ~0u;
+    else if (one && n->op->flags & PARE_OP_BY_Y)
+        s->drop_in = ~0u;
+    s->inplace = s->drop_in ? 1 : 0;
     return true;
 }
 
@@ -129,11 +135,15 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         if (s->n_in > 1) {
             back_two(s, i, n);
         } else {
-            float *gx = pare_f32(&s->in_buf[0]->grad->t) + i;
+            float *gx = pare_f32(&s->in_buf[0]->grad->t) + i, part[CHUNK];
 
-            if (s->first[0])
-                memset(gx, 0, (size_t)n * sizeof(*gx));
-            s->node->op->dmap(s->node, x + i, y + i, gy + i, gx, n);
+            if (s->first[0]) { /* beside, since gx may be gy */
+                memset(part, 0, (size_t)n * sizeof(*part));
+                s->node->op->dmap(s->node, x + i, y + i, gy + i, part, n);
+                memcpy(gx, part, (size_t)n * sizeof(*part));
+            } else {
+                s->node->op->dmap(s->node, x + i, y + i, gy + i, gx, n);
+            }
         }
     }
     for (int k = 0; k < s->n_in; k++)

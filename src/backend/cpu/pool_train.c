@@ -57,6 +57,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->in_block[0] = s->out_block[0] = p->block;
+    s->drop_in = s->drop_out = ~0u;
     return true;
 }
 

@@ -22,7 +22,8 @@ struct conv {
     struct prim pack, pack_back, unpack; /* W in; W for the gradient of X; gradient of W out */
     dnnl_memory_t mem[16];               /* all of them, for quit() */
     int n_mem;
-    float *gx; /* X's gradient when it has to be added */
+    size_t side; /* of back()'s work memory: packed W or its gradient; then X's gradient */
+    float *gx;   /* X's gradient when it has to be added */
     float *gb; /* the bias's */
     bool want_x, want_w;
 };
@@ -115,6 +116,29 @@ static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv 
     return false;
 }
 
+static const dnnl_memory_desc_t *md_of(const struct prim *p, dnnl_query_t what, int i)
+{
+    return dnnl_primitive_desc_query_md(p->pd, what, i);
+}
+
+static size_t size_of(const struct prim *p, dnnl_query_t what, int i)
+{
+    return (dnnl_memory_desc_get_size(md_of(p, what, i)) + 63) & ~(size_t)63;
+}
+
+/* W is packed anew in each direction, so that no layer needs memory for it while others run. */
+static void work_sizes(struct pare_step *s, struct conv *c)
+{
+    size_t w = c->want_x ? size_of(&c->data, dnnl_query_weights_md, 0) : 0;
+    size_t gw = c->want_w ? size_of(&c->weights, dnnl_query_diff_weights_md, 0) : 0;
+
+    c->side = w > gw ? w : gw;
+    s->work_bytes[0] = size_of(&c->fwd, dnnl_query_weights_md, 0);
+    s->work_bytes[1] = c->side;
+    if (c->want_x)
+        s->add_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_err err;
@@ -141,19 +165,17 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->out[0] = n->out[0];
     s->in_block[0] = in;
     s->out_block[0] = out;
+    s->drop_in = c->want_w ? 0 : ~0u;
+    s->drop_out = ~0u;
+    work_sizes(s, c);
     return true;
 }
 
 /* ---- primitives ------------------------------------------------------------------------ */
 
-/* Memory of a descriptor over `data`, or over new memory when that is NULL. */
 static int memory(struct conv *c, struct pare_backend *b, const dnnl_memory_desc_t *md, void *data,
                   dnnl_memory_t *m, struct pare_err *err)
 {
-    if (!data)
-        data = pare_alloc(b->arena, dnnl_memory_desc_get_size(md), 1);
-    if (!data)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a convolution");
     PARE_TRY(pare_dnnl(err, dnnl_memory_create(m, md, b->onednn->engine, data), "memory"));
     c->mem[c->n_mem++] = *m;
     return 0;
@@ -203,11 +225,6 @@ static int reorder(struct prim *p, struct pare_backend *b, dnnl_memory_t from, d
     return finish(p, err);
 }
 
-static const dnnl_memory_desc_t *md_of(const struct prim *p, dnnl_query_t what, int i)
-{
-    return dnnl_primitive_desc_query_md(p->pd, what, i);
-}
-
 static int init_forward(struct pare_step *s, struct pare_backend *b, dnnl_memory_t plain,
                         struct pare_err *err)
 {
@@ -215,7 +232,8 @@ static int init_forward(struct pare_step *s, struct pare_backend *b, dnnl_memory
     dnnl_memory_t x, w, y, bias;
 
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
-    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 0), NULL, &w, err));
+    PARE_TRY(
+        memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 0), s->work[0]->t.data, &w, err));
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->t.data, &y, err));
     PARE_TRY(reorder(&c->pack, b, plain, w, false, err));
     argument(&c->fwd, DNNL_ARG_SRC, x);
@@ -235,14 +253,12 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
     struct conv *c = s->state;
     dnnl_memory_t gx, w;
 
-    if (!s->first[0]) {
-        c->gx = pare_alloc(b->arena, s->in_buf[0]->bytes, 1);
-        if (!c->gx)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
-    }
+    if (!s->first[0])
+        c->gx = (float *)((unsigned char *)s->work[1]->t.data + c->side);
     PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_diff_src_md, 0),
                     c->gx ? (void *)c->gx : s->in_buf[0]->grad->t.data, &gx, err));
-    PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_weights_md, 0), NULL, &w, err));
+    PARE_TRY(
+        memory(c, b, md_of(&c->data, dnnl_query_weights_md, 0), s->work[1]->t.data, &w, err));
     PARE_TRY(reorder(&c->pack_back, b, plain, w, false, err));
     argument(&c->data, DNNL_ARG_DIFF_DST, gy);
     argument(&c->data, DNNL_ARG_WEIGHTS, w);
@@ -257,7 +273,8 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
     dnnl_memory_t x, gw, to, gb;
 
     PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
-    PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 0), NULL, &gw, err));
+    PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 0), s->work[1]->t.data,
+                    &gw, err));
     argument(&c->weights, DNNL_ARG_SRC, x);
     argument(&c->weights, DNNL_ARG_DIFF_DST, gy);
     argument(&c->weights, DNNL_ARG_DIFF_WEIGHTS, gw);

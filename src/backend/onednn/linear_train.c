@@ -45,6 +45,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
     s->state = l;
+    s->drop_out = ~0u;
     return true;
 }
 

@@ -1,12 +1,12 @@
-/* walk.h - go through a weight's elements in their order and know to which unit each belongs. */
-#ifndef PARE_COMPRESS_WALK_H
-#define PARE_COMPRESS_WALK_H
+/* unit_walk.h - go through a weight's elements in their order and know to which unit each belongs. */
+#ifndef PARE_COMPRESS_UNIT_WALK_H
+#define PARE_COMPRESS_UNIT_WALK_H
 
 #include <pare/plugin.h>
 
 /* A stretch of elements that lie one behind the other: element at + i, for i < len, belongs to unit
  * unit + i * step.  step is 0 (all in one unit) or 1 (each is a unit). */
-struct pare_walk {
+struct pare_unit_walk {
     const struct pare_units *u;
     int64_t at, len, unit;
     int step;
@@ -17,9 +17,9 @@ struct pare_walk {
     int64_t stride[PARE_MAX_RANK];   /* from a unit to the next along the axis */
 };
 
-/*     for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w)) */
-void pare_walk_begin(struct pare_walk *w, const struct pare_units *u);
-void pare_walk_next(struct pare_walk *w);
+/*     for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w)) */
+void pare_unit_walk_begin(struct pare_unit_walk *w, const struct pare_units *u);
+void pare_unit_walk_next(struct pare_unit_walk *w);
 
 /* out[unit] += sum over the unit of x * y, or of (x * y)^2; x and y have the weight's shape. */
 void pare_units_dot(const struct pare_units *u, const float *x, const float *y, float *out);

@@ -1,11 +1,9 @@
-/* walk.c - go through a weight's elements unit by unit, see walk.h. */
-#include "walk.h"
+/* unit_walk.c - go through a weight's elements unit by unit, see unit_walk.h. */
+#include "unit_walk.h"
 
 #include <string.h>
 
 #include "../base/simd.h"
-
-#define LANES 16
 
 /* How many of the last axes can be taken as one, all of them whole blocks (grid 1) or all of them
  * single elements (block 1). */
@@ -18,7 +16,7 @@ static int tail(const int64_t *size, int rank)
     return n;
 }
 
-void pare_walk_begin(struct pare_walk *w, const struct pare_units *u)
+void pare_unit_walk_begin(struct pare_unit_walk *w, const struct pare_units *u)
 {
     int whole = tail(u->grid, u->rank), single = tail(u->block, u->rank);
     int covered = whole > single ? whole : single;
@@ -45,7 +43,7 @@ void pare_walk_begin(struct pare_walk *w, const struct pare_units *u)
     }
 }
 
-void pare_walk_next(struct pare_walk *w)
+void pare_unit_walk_next(struct pare_unit_walk *w)
 {
     w->at += w->len;
     for (int i = w->outer - 1; i >= 0; i--) {
@@ -60,40 +58,24 @@ void pare_walk_next(struct pare_walk *w)
     w->len = 0;
 }
 
-/* Sums in lanes, so that the compiler may keep them in vectors; then one by one, in double. */
-static double fold(const float *lane)
+PARE_SIMD static float dot(const float *restrict x, const float *restrict y, int64_t n)
 {
-    double sum = 0;
+    float sum = 0;
 
-    for (int i = 0; i < LANES; i++)
-        sum += (double)lane[i];
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
     return sum;
 }
 
-PARE_SIMD static double dot(const float *restrict x, const float *restrict y, int64_t n)
+PARE_SIMD static float dot_square(const float *restrict x, const float *restrict y, int64_t n)
 {
-    float lane[LANES] = { 0 };
-    int64_t i = 0;
+    float sum = 0;
 
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += x[i + k] * y[i + k];
-    for (int k = 0; i < n; i++, k++)
-        lane[k] += x[i] * y[i];
-    return fold(lane);
-}
-
-PARE_SIMD static double dot_square(const float *restrict x, const float *restrict y, int64_t n)
-{
-    float lane[LANES] = { 0 };
-    int64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (x[i + k] * y[i + k]) * (x[i + k] * y[i + k]);
-    for (int k = 0; i < n; i++, k++)
-        lane[k] += (x[i] * y[i]) * (x[i] * y[i]);
-    return fold(lane);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (x[i] * y[i]) * (x[i] * y[i]);
+    return sum;
 }
 
 PARE_SIMD static void each(const float *restrict x, const float *restrict y, int64_t n,
@@ -112,37 +94,37 @@ PARE_SIMD static void each_square(const float *restrict x, const float *restrict
 
 void pare_units_dot(const struct pare_units *u, const float *x, const float *y, float *out)
 {
-    struct pare_walk w;
+    struct pare_unit_walk w;
 
-    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w))
+    for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w))
         if (w.step)
             each(x + w.at, y + w.at, w.len, out + w.unit);
         else
-            out[w.unit] += (float)dot(x + w.at, y + w.at, w.len);
+            out[w.unit] += dot(x + w.at, y + w.at, w.len);
 }
 
 void pare_units_dot_square(const struct pare_units *u, const float *x, const float *y, float *out)
 {
-    struct pare_walk w;
+    struct pare_unit_walk w;
 
-    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w))
+    for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w))
         if (w.step)
             each_square(x + w.at, y + w.at, w.len, out + w.unit);
         else
-            out[w.unit] += (float)dot_square(x + w.at, y + w.at, w.len);
+            out[w.unit] += dot_square(x + w.at, y + w.at, w.len);
 }
 
 int pare_units_gather(const struct pare_units *u, const float *x, float *out,
                       struct pare_arena *scratch, struct pare_err *err)
 {
     int64_t *filled = pare_alloc(scratch, (size_t)u->n, sizeof(*filled)), size = 1;
-    struct pare_walk w;
+    struct pare_unit_walk w;
 
     if (!filled)
         return pare_fail(err, PARE_ENOMEM, "no memory for %lld units", (long long)u->n);
     for (int i = 0; i < u->rank; i++)
         size *= u->block[i];
-    for (pare_walk_begin(&w, u); w.len; pare_walk_next(&w)) {
+    for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w)) {
         int64_t run = w.step ? 1 : w.len;
 
         for (int64_t i = 0; i < w.len; i += run) {

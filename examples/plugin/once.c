@@ -1,0 +1,59 @@
+/* once.c - a one-shot pruner: the weights with the smallest magnitude go, and that is it. */
+#include <math.h>
+#include <stdlib.h>
+
+#include <pare/plugin.h>
+
+/* For each layer its own, zeroed at first, saved in checkpoints. */
+struct state {
+    bool if_calculated;
+};
+
+static int ascending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Those below the k-th smallest go; weights that equal it stay. */
+static int mask_small(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_tensor *w = pare_layer_weight(l);
+    int64_t n = pare_numel(w), k = (int64_t)((double)n * pare_layer_sparsity(l));
+    float *size = pare_alloc(pare_run_scratch(r), (size_t)n, sizeof(*size));
+    uint8_t *mask = pare_layer_mask(l)->data;
+
+    if (!size)
+        return pare_fail(err, PARE_ENOMEM, "no memory to rank %lld weights", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        size[i] = fabsf(pare_f32(w)[i]);
+    qsort(size, (size_t)n, sizeof(*size), ascending);
+    for (int64_t i = 0; i < n; i++)
+        mask[i] = fabsf(pare_f32(w)[i]) >= size[k];
+    return 0;
+}
+
+/* Asked for after every optimizer step. */
+static int calc_mask(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct state *s = pare_layer_state(l);
+
+    if (s->if_calculated)
+        return PARE_NOT_YET; /* nothing new: the mask stays as it is */
+    s->if_calculated = true;
+    return mask_small(r, l, err);
+}
+
+static const struct pare_pruner once = {
+    .abi = PARE_ABI,
+    .name = "once",
+    .doc = "Remove the weights with the smallest magnitude, once.",
+    .layer_size = sizeof(struct state),
+    .calc_mask = calc_mask,
+};
+
+int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
+{
+    return pare_add_pruner(g, &once, err);
+}

@@ -1,0 +1,78 @@
+/* quiet_channels.c - watch convolutions at work, then remove the channels that say least. */
+#include <pare/plugin.h>
+
+#define BATCHES 10 /* to watch */
+
+struct state {
+    int64_t seen; /* batches */
+};
+
+/* At every forward, for every layer: out is (N, C, H, W), and what passes a ReLU is added up. */
+static int collect(struct pare_layer *l, const struct pare_tensor *in,
+                   const struct pare_tensor *out, void *user, struct pare_err *err)
+{
+    int64_t c = out->dim[1], area = out->dim[2] * out->dim[3];
+    struct pare_tensor *sum = pare_layer_buffer(l, "activation", PARE_F32, 1, &c, err);
+
+    (void)in, (void)user;
+    if (!sum)
+        return err->code;
+    for (int64_t i = 0; i < pare_numel(out); i++)
+        if (pare_f32(out)[i] > 0)
+            pare_f32(sum)[i / area % c] += pare_f32(out)[i];
+    ((struct state *)pare_layer_state(l))->seen++;
+    return 0;
+}
+
+static int start(struct pare_run *r, struct pare_err *err)
+{
+    return pare_add_collector(r, collect, NULL, pare_run_state(r), err);
+}
+
+/* One number for each output channel; the core removes those with the least. */
+static int score(struct pare_run *r, struct pare_layer *l, float *score, struct pare_err *err)
+{
+    int64_t n = pare_layer_units(l)->n;
+    struct pare_tensor *sum = pare_layer_buffer(l, "activation", PARE_F32, 1, &n, err);
+
+    (void)r;
+    if (sum && ((struct state *)pare_layer_state(l))->seen < BATCHES)
+        return PARE_NOT_YET; /* asked again after the next step */
+    for (int64_t i = 0; sum && i < n; i++)
+        score[i] = pare_f32(sum)[i];
+    return sum ? 0 : err->code;
+}
+
+static int on_step(struct pare_run *r, int64_t step, struct pare_err *err)
+{
+    (void)step;
+    return pare_run_steps(r) == BATCHES ? pare_remove_collector(r, *(int *)pare_run_state(r), err)
+                                        : 0;
+}
+
+static int length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
+{
+    (void)r, (void)epochs, (void)err;
+    *steps = BATCHES;
+    return 0;
+}
+
+static const struct pare_pruner quiet_channels = {
+    .abi = PARE_ABI,
+    .name = "quiet_channels",
+    .doc = "Remove the output channels with the least mean activation.",
+    .layer_size = sizeof(struct state),
+    .run_size = sizeof(int), /* the collector's id */
+    .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
+    .types = "Conv2d",
+    .granularity = "out_channel",
+    .start = start,
+    .on_step = on_step,
+    .score = score,
+    .length = length,
+};
+
+int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
+{
+    return pare_add_pruner(g, &quiet_channels, err);
+}

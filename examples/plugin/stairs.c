@@ -1,0 +1,71 @@
+/* stairs.c - a pruner with a schedule of its own: a little more goes at every epoch. */
+#include <pare/plugin.h>
+
+struct opts {
+    int64_t stairs;
+};
+static const struct pare_opt opts[] = {
+    { .name = "stairs",
+      .help = "epochs until the whole sparsity is reached",
+      .type = PARE_OPT_INT,
+      .offset = offsetof(struct opts, stairs),
+      .def = 3,
+      .min = 1,
+      .max = 1000 },
+    PARE_OPT_END,
+};
+
+/* Epoch e of n aims at (e + 1) / n of the sparsity that the config asks for.  The new masks are made
+ * when this returns. */
+static int on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(r);
+    double part = epoch + 1 < o->stairs ? (double)(epoch + 1) / (double)o->stairs : 1;
+
+    (void)err;
+    for (int i = 0; i < pare_run_layers(r); i++) {
+        struct pare_layer *l = pare_run_layer(r, i);
+
+        pare_layer_aim(l, part * pare_layer_config_sparsity(l));
+    }
+    return 0;
+}
+
+/* Before the first epoch nothing goes. */
+static int start(struct pare_run *r, struct pare_err *err)
+{
+    return on_epoch(r, -1, err);
+}
+
+static int score(struct pare_run *r, struct pare_layer *l, float *score, struct pare_err *err)
+{
+    (void)r, (void)err;
+    pare_units_sum(pare_layer_units(l), pare_layer_weight(l), 1, score);
+    return 0;
+}
+
+static int length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
+{
+    (void)steps, (void)err;
+    *epochs = ((const struct opts *)pare_run_conf(r))->stairs;
+    return 0;
+}
+
+static const struct pare_pruner stairs = {
+    .abi = PARE_ABI,
+    .name = "stairs",
+    .doc = "Remove more of the smallest weights at every epoch.",
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .flags = PARE_ONE_SHOT | PARE_NEEDS_STEPS,
+    .granularity = "element",
+    .start = start,
+    .on_epoch = on_epoch,
+    .score = score,
+    .length = length,
+};
+
+int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
+{
+    return pare_add_pruner(g, &stairs, err);
+}

@@ -1,0 +1,146 @@
+#!/bin/sh
+# plugins.sh - build pruners outside the tree against the installed package, and prune with them.
+#
+# usage: plugins.sh BUILD_FOLDER SOURCE_FOLDER
+# The good ones are those of examples/plugin.  Bad ones must be refused in one sentence, with exit
+# code 1, and nothing may be written.
+set -eu
+
+build=$1
+examples=$2/examples/plugin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+fail() {
+    echo "$*" >&2
+    [ ! -f log ] || cat log >&2
+    exit 1
+}
+
+cmake --install "$build" --prefix "$prefix" >"$work/install.log"
+lib=$(dirname "$(find "$prefix" -name libpare.so)")
+export PKG_CONFIG_PATH=$lib/pkgconfig LC_ALL=C OMP_WAIT_POLICY=passive
+pare=$prefix/bin/pare
+mkdir "$work/plugin" "$work/bad"
+cp "$examples"/*.c "$examples/Makefile" "$work/plugin"
+cd "$work/plugin"
+env -u MAKEFLAGS -u MAKELEVEL make CFLAGS='-O1 -Wall -Wextra -Wpedantic -Werror' >make.log
+
+# ---- good ones ----
+
+"$pare" new lenet --input 1,8,8 --seed 1 -o m.onnx >/dev/null
+"$pare" train m.onnx --data digits --epochs 4 --optimizer adam --lr 2e-3 --threads 1 --seed 1 --quiet \
+    -o t.onnx >/dev/null
+digits="--data digits --optimizer adam --lr 1e-3 --threads 1 --seed 1"
+
+# layers SPARSITY NAME... : the table in the log must have these and no others.
+layers() {
+    sparsity=$1
+    shift
+    for name; do
+        grep -Eq "^$name +[A-Za-z0-9]+ +\(.*\) +[0-9.]+% +$sparsity%" log || fail "$name is not at $sparsity %"
+    done
+    [ "$(grep -c '^[a-z0-9]* .*(.*) .*%.*%' log)" = $# ] || fail "other layers than $*"
+}
+
+"$pare" prune t.onnx --plugin ./once.so --pruner once --sparsity 0.5 -o once.onnx >log
+layers 50.0 conv1 conv2 fc1 fc2
+echo "ok: once"
+
+"$pare" prune t.onnx --plugin ./quiet_channels.so --pruner quiet_channels $digits \
+    --config '[{"sparsity": 0.3, "op_types": ["Conv2d"]}]' --masks quiet.npz -o quiet.onnx >log
+layers 30.0 conv1 conv2
+[ -s quiet.npz ] || fail "no masks"
+echo "ok: quiet_channels"
+
+"$pare" prune t.onnx --plugin stairs.so --pruner stairs --set stairs=3 --sparsity 0.8 $digits \
+    -o stairs.onnx >log
+layers 80.0 conv1 conv2 fc1 fc2
+[ "$(grep -c ^epoch log)" = 3 ] || fail "not 3 epochs"
+echo "ok: stairs"
+
+# Two plugins at a time.
+"$pare" prune t.onnx --plugin ./once.so --plugin ./stairs.so --pruner once --sparsity 0.5 \
+    -o both.onnx >log
+cmp once.onnx both.onnx
+echo "ok: two at a time"
+
+# A config that says nothing about sparsity: nothing to remove, nothing written.
+code=0
+"$pare" prune t.onnx --plugin ./once.so --pruner once --config '[{"op_types": ["default"]}]' \
+    -o none.onnx >log 2>&1 || code=$?
+[ $code = 1 ] && grep -q "no weight was removed" log && [ ! -e none.onnx ] || fail "no sparsity"
+echo "ok: no sparsity"
+
+# ---- bad ones ----
+
+cd "$work/bad"
+cp ../plugin/t.onnx .
+
+# plugin NAME FIELDS [INIT]: a pruner with these fields, and what pare_plugin_init does.
+plugin() {
+    cat >"$1.c" <<END
+#include <pare/plugin.h>
+int no_such_function(void);
+int calc_mask(struct pare_run *r, struct pare_layer *l, struct pare_err *err);
+int calc_mask(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    return r && l && err ? PARE_NOT_YET : 0;
+}
+const struct pare_pruner mine = { $2 };
+int ${4:-pare_plugin_init}(struct pare_registry *g, struct pare_err *err)
+{
+    ${3:-return pare_add_pruner(g, &mine, err);}
+}
+END
+    cc -std=c11 -w $(pkg-config --cflags pare) -fPIC -shared "$1.c" -o "$1.so" || fail "$1.c"
+}
+
+# refused PLUGIN TEXT: the sentence, and nothing else.
+refused() {
+    code=0
+    ls >../before
+    "$pare" prune t.onnx --plugin "./$1" --pruner mine --sparsity 0.5 >../said 2>../log || code=$?
+    ls >../after
+    [ $code = 1 ] || fail "$1: exit code $code"
+    [ "$(wc -l <../log)" = 1 ] && [ ! -s ../said ] || fail "$1: not one sentence: $(cat ../log)"
+    grep -qF -- "$2" ../log || fail "$1: does not say '$2' but: $(cat ../log)"
+    cmp ../before ../after || fail "$1: something was written"
+    sed 's/^pare: /ok: /' ../log
+}
+
+good='.abi = PARE_ABI, .name = "mine", .calc_mask = calc_mask'
+plugin abi '.abi = PARE_ABI + 1, .name = "mine", .calc_mask = calc_mask'
+plugin symbol "$good" '' my_init
+plugin taken '.abi = PARE_ABI, .name = "level", .calc_mask = calc_mask'
+plugin unnamed '.abi = PARE_ABI, .calc_mask = calc_mask'
+plugin idle '.abi = PARE_ABI, .name = "mine"'
+plugin refuses "$good" 'return pare_fail(err, PARE_ECONFIG, "not today");'
+plugin silent "$good" 'return 7;'
+plugin nothing "$good" 'return 0;'
+plugin missing "$good" 'return no_such_function();'
+plugin twice "$good" 'return pare_add_pruner(g, &mine, err) || pare_add_pruner(g, &mine, err);'
+plugin other '.abi = PARE_ABI, .name = "other", .calc_mask = calc_mask'
+echo "not a shared object" >text.so
+: >empty.so
+head -c 3000 abi.so >cut.so
+head -c 30 abi.so >short.so
+
+refused abi.so "abi.so: a pruner was built for interface 2 of plugins, this is 1: build it again"
+refused symbol.so "symbol.so: is no plugin of Pare, it has no function pare_plugin_init"
+refused taken.so "taken.so: a pruner 'level' is there already"
+refused unnamed.so "unnamed.so: a pruner has no usable name"
+refused idle.so "idle.so: pruner 'mine' has neither calc_mask nor score"
+refused refuses.so "refuses.so: not today"
+refused silent.so "silent.so: the plugin refuses to start and does not say why"
+refused nothing.so "nothing.so: the plugin adds nothing"
+refused missing.so "missing.so: undefined symbol: no_such_function"
+refused twice.so "twice.so: a pruner 'mine' is there already"
+refused other.so "no pruner 'mine'"
+refused text.so "text.so: is no shared object"
+refused empty.so "empty.so: is no shared object"
+refused cut.so "cut.so: the end of the shared object is missing"
+refused short.so "short.so: the end of the shared object is missing"
+refused nowhere.so "nowhere.so: cannot open: No such file or directory"
+refused . "not a regular file"

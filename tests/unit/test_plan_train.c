@@ -1,0 +1,261 @@
+/* test_plan_train.c - training with the fast kernels: the plain kernels' gradients, the same bytes
+ * again, memory shared only where it may be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "train/setup.h"
+#include "zoo/layers.h"
+
+static struct pare_err err;
+
+#define BATCH 3
+
+/* A batch and what one step of training makes of it. */
+struct trial {
+    struct pare_arena *arena;
+    struct pare_model *model;
+    struct pare_setup *setup;
+    struct pare_trainer *trainer;
+    struct pare_tensor x, y;
+    struct pare_score score;
+};
+
+typedef struct pare_flow build_fn(struct pare_net *n, struct pare_flow x);
+
+static struct pare_model *make(build_fn *build, const char *name, const int64_t chw[3])
+{
+    struct pare_net n = { .classes = 10 };
+    struct pare_flow x = { .c = chw[0], .h = chw[1], .w = chw[2] };
+    struct pare_model *m;
+
+    if (!build) {
+        if (pare_model_new(name, chw, 10, 3, &m, &err))
+            fail_msg("%s", err.msg);
+        return m;
+    }
+    assert_int_equal(pare_make_new(name, &n.make, &err), 0);
+    pare_rng_init(&n.rng, 3);
+    x.value = pare_make_input(n.make, "input", 4, (int64_t[]){ -1, x.c, x.h, x.w });
+    x = build(&n, x);
+    pare_make_output(n.make, "output", 2, (int64_t[]){ -1, x.c });
+    if (pare_make_done(n.make, &m, &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+/* Scales and shifts of norms that do something. */
+static void disturb(struct pare_model *m)
+{
+    struct pare_rng r;
+
+    pare_rng_init(&r, 11);
+    for (int i = 0; i < m->graph->n_values; i++) {
+        struct pare_value *v = m->graph->value[i];
+
+        if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32 || v->t.rank != 1 ||
+            strstr(v->name, ".running_"))
+            continue;
+        assert_int_equal(pare_model_own(m, v, &err), 0);
+        for (int64_t k = 0; k < pare_numel(&v->t); k++)
+            pare_f32(&v->t)[k] += 0.3f * (float)pare_rng_normal(&r);
+    }
+}
+
+static void start(struct trial *t, struct pare_model *m, const int64_t chw[3], bool reference,
+                  const char *threads)
+{
+    struct pare_given set[] = { { "optimizer", "sgd" }, { "threads", threads } };
+    struct pare_rng r;
+
+    memset(t, 0, sizeof(*t));
+    t->arena = pare_arena_new(1 << 16);
+    t->model = m;
+    disturb(m);
+    pare_rng_init(&r, 5);
+    assert_int_equal(pare_setup_make(set, 2, t->arena, &t->setup, &err), 0);
+    assert_int_equal(pare_tensor_new(t->arena, &t->x, PARE_F32, 4,
+                                     (int64_t[]){ BATCH, chw[0], chw[1], chw[2] }, &err),
+                     0);
+    assert_int_equal(pare_tensor_new(t->arena, &t->y, PARE_I64, 1, (int64_t[]){ BATCH }, &err), 0);
+    for (int64_t i = 0; i < pare_numel(&t->x); i++)
+        pare_f32(&t->x)[i] = (float)pare_rng_normal(&r);
+    for (int64_t i = 0; i < BATCH; i++)
+        pare_i64(&t->y)[i] = i * 3 % 10;
+    t->setup->trainer.reference = reference;
+    if (pare_trainer_new(m, &t->setup->trainer, &t->trainer, &err) ||
+        pare_trainer_gradient(t->trainer, &t->x, &t->y, &t->score, &err))
+        fail_msg("%s", err.msg);
+}
+
+static void end(struct trial *t)
+{
+    pare_trainer_free(t->trainer);
+    pare_model_free(t->model);
+    pare_arena_free(t->arena);
+}
+
+/* |a - b| / |b| over all elements; some gradients are zero but for rounding. */
+static double distance(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    double off = 0, all = 0;
+
+    for (int64_t i = 0; i < pare_numel(b); i++) {
+        double x = (double)pare_f32(a)[i], y = (double)pare_f32(b)[i];
+
+        off += (x - y) * (x - y);
+        all += y * y;
+    }
+    return sqrt(off) / (sqrt(all) + 1e-3);
+}
+
+static void compare(build_fn *build, const char *name, const int64_t chw[3], double tol)
+{
+    struct trial fast, plain;
+
+    start(&fast, make(build, name, chw), chw, false, "2");
+    start(&plain, make(build, name, chw), chw, true, "1");
+    assert_true(fabs(fast.score.loss - plain.score.loss) < 1e-5 * fabs(plain.score.loss));
+    for (int i = 0; i < plain.trainer->n_params; i++) {
+        double d = distance(&fast.trainer->grad[i], &plain.trainer->grad[i]);
+
+        if (!(d < tol))
+            fail_msg("%s: the gradient of '%s' is off by %g", name, plain.trainer->name[i], d);
+    }
+    for (int i = 0; i < plain.trainer->n_state; i++)
+        assert_true(distance(&fast.trainer->state[i].t, &plain.trainer->state[i].t) < 1e-5);
+    end(&fast);
+    end(&plain);
+}
+
+static struct pare_flow conv_bn(struct pare_net *n, struct pare_flow x, const char *name,
+                                int64_t out, int64_t kernel)
+{
+    struct pare_conv c = { .out = out, .kernel = kernel, .pad = kernel / 2 };
+    char norm[32];
+
+    snprintf(norm, sizeof(norm), "%s.norm", name);
+    return pare_net_batch_norm(n, pare_net_conv(n, x, name, c), norm);
+}
+
+/* Every way in which a normalisation takes what follows it; 20 and 24 channels fill no block. */
+static struct pare_flow norms(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_flow y, z;
+
+    x = pare_net_relu(n, pare_net_batch_norm(n, x, "start"), "start.relu"); /* row-major */
+    x = pare_net_relu(n, conv_bn(n, x, "a", 20, 3), "a.relu");
+    y = pare_net_sum(n, conv_bn(n, x, "b", 20, 3), x, "b.sum");
+    x = pare_net_relu(n, y, "b.relu");                          /* x is needed again */
+    x = pare_net_sum(n, x, conv_bn(n, x, "c", 20, 3), "c.sum"); /* no activation */
+    x = pare_net_relu6(n, conv_bn(n, x, "d", 24, 1), "d.relu6");
+    y = conv_bn(n, x, "e", 24, 1);
+    z = conv_bn(n, x, "f", 24, 3);
+    x = pare_net_relu(n, pare_net_sum(n, y, z, "f.sum"), "f.relu"); /* the sum may be in place */
+    x = pare_net_relu6(n, pare_net_sum(n, conv_bn(n, x, "g", 24, 1), x, "g.sum"), "g.relu6");
+    y = pare_net_apply(n, x, "Sigmoid", "g.gate");
+    y.value = pare_make_node(n->make, "Mul", "g.mul", x.value, y.value, NULL);
+    y = pare_net_sum(n, y, y, "g.twice");
+    x = pare_net_max_pool(n, y, "pool", 2);
+    return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
+}
+
+/* Elementwise operators that can and cannot write over what they read. */
+static struct pare_flow maps(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv c = { .out = 16, .kernel = 3, .pad = 1, .bias = true };
+    struct pare_flow y;
+
+    x = pare_net_relu(n, pare_net_conv(n, x, "a", c), "a.relu");
+    y = pare_net_apply(n, x, "Tanh", "b");
+    y = pare_net_apply(n, pare_net_apply(n, y, "Neg", "b.neg"), "Softplus", "c");
+    x = pare_net_sum(n, y, pare_net_apply(n, x, "Sigmoid", "d"), "d.sum");
+    x = pare_net_apply(n, x, "Exp", "e");
+    x = pare_net_relu(n, pare_net_conv(n, x, "f", c), "f.relu");
+    x = pare_net_apply(n, pare_net_apply(n, x, "Identity", "g"), "Relu", "h");
+    y = pare_net_apply(n, pare_net_flatten(n, x, "flatten"), "Sigmoid", "i");
+    y = pare_net_linear(n, pare_net_relu(n, y, "i.relu"), "fc1", 12);
+    return pare_net_linear(n, pare_net_relu(n, y, "fc1.relu"), "fc2", n->classes);
+}
+
+static void test_norms(void **state)
+{
+    (void)state;
+    compare(norms, "norms", (int64_t[]){ 3, 9, 7 }, 1e-3);
+    compare(norms, "norms, even", (int64_t[]){ 16, 8, 8 }, 1e-3);
+}
+
+static void test_maps(void **state)
+{
+    (void)state;
+    compare(maps, "maps", (int64_t[]){ 3, 9, 7 }, 1e-4);
+}
+
+static void test_networks(void **state)
+{
+    (void)state;
+    compare(NULL, "lenet", (int64_t[]){ 1, 28, 28 }, 1e-4);
+    compare(NULL, "resnet20", (int64_t[]){ 3, 16, 16 }, 5e-3);
+    compare(NULL, "vit-tiny", (int64_t[]){ 3, 32, 32 }, 1e-3);
+}
+
+/* Whatever the first step left in memory, the second does the same. */
+static void test_again(void **state)
+{
+    int64_t chw[3] = { 3, 9, 7 };
+    struct trial t[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        start(&t[i], make(norms, "norms", chw), chw, false, "2");
+    assert_int_equal(pare_trainer_gradient(t[1].trainer, &t[1].x, &t[1].y, &t[1].score, &err), 0);
+    for (int i = 0; i < t[0].trainer->n_params; i++)
+        assert_memory_equal(t[0].trainer->grad[i].data, t[1].trainer->grad[i].data,
+                            (size_t)pare_numel(&t[0].trainer->grad[i]) * sizeof(float));
+    end(&t[0]);
+    end(&t[1]);
+}
+
+/* Nothing is kept that the way back does not read: a network of stages of equal size needs what
+ * the convolutions and normalisations read, and little more. */
+static struct pare_flow stages(struct pare_net *n, struct pare_flow x)
+{
+    for (int i = 0; i < 6; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "s%d", i);
+        x = conv_bn(n, x, name, 16, 3);
+        x = pare_net_relu(n, x, pare_net_name(n, "r%d", i));
+    }
+    x = pare_net_average(n, x, "average");
+    return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
+}
+
+static void test_memory(void **state)
+{
+    int64_t chw[3] = { 16, 32, 32 };
+    size_t one = BATCH * 16 * 32 * 32 * sizeof(float);
+    struct trial t;
+
+    (void)state;
+    start(&t, make(stages, "stages", chw), chw, false, "1");
+    /* Per stage: the convolution's input and the normalisation's. */
+    assert_in_range(t.trainer->plan[0]->memory_bytes, 12 * one, 14 * one + one / 2);
+    end(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_norms),    cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_networks), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

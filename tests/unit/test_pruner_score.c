@@ -1,0 +1,361 @@
+/* test_pruner_score.c - the scores of every pruner on random weights, against tools/golden_prune.py.
+ */
+#include "prune_rig.h"
+
+#include "compress/activity.h"
+#include "compress/distance.h"
+#include "compress/unit_walk.h"
+#include "io/npz.h"
+#include "tensor/tensor.h"
+
+static struct pare_arena *arena;
+static struct pare_named *file;
+static int n_file;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = pare_arena_new(1 << 16);
+    ok(pare_npz_read(arena, "golden/prune_score.npz", &file, &n_file, &rig_err));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_arena_free(arena);
+    return 0;
+}
+
+static struct pare_tensor *find(const char *prefix, const char *name)
+{
+    char full[128];
+
+    snprintf(full, sizeof(full), "%s%s", prefix, name);
+    for (int i = 0; i < n_file; i++)
+        if (!strcmp(file[i].name, full))
+            return &file[i].t;
+    fail_msg("the file has no %s", full);
+    return NULL;
+}
+
+/* "l1|out_channel|conv" */
+struct name {
+    char part[3][32];
+};
+
+static struct name parse(const char *text)
+{
+    struct name n = { { { 0 } } };
+
+    if (sscanf(text, "%31[^|]|%31[^|]|%31s", n.part[0], n.part[1], n.part[2]) != 3)
+        n.part[0][0] = 0;
+    return n;
+}
+
+/* As in golden_prune.py. */
+static struct pare_grain grain(const struct name *n)
+{
+    static const struct {
+        const char *weight;
+        int64_t block[3];
+        int n, out, in;
+    } all[] = {
+        { "conv", { 1, 3 }, 2, 0, 1 },    { "conv1x1", { 3, 1, 1 }, 3, 0, 1 },
+        { "conv1d", { 2, 5 }, 2, 0, 1 },  { "transposed", { 2, 3, 3 }, 3, 1, 0 },
+        { "linear", { 4, 5 }, 2, 0, 1 },  { "linear_t", { 5, 4 }, 2, 1, 0 },
+        { "near", { 2, 5, 5 }, 3, 0, 1 }, { "many", { 37, 7 }, 2, 0, 1 },
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (!strcmp(all[i].weight, n->part[2]))
+            return (struct pare_grain){ .name = n->part[1],
+                                        .block = { all[i].block, all[i].n },
+                                        .out_axis = all[i].out,
+                                        .in_axis = all[i].in };
+    fail_msg("no weight %s", n->part[2]);
+    return (struct pare_grain){ 0 };
+}
+
+static void compare(const char *name, const float *got, const struct pare_tensor *want, double rel)
+{
+    for (int64_t i = 0; i < pare_numel(want); i++)
+        if (!(fabs((double)got[i] - pare_get(want, i)) <= rel * fabs(pare_get(want, i)) + rel / 10))
+            fail_msg("%s: number %lld is %.9g, expected %.9g", name, (long long)i, (double)got[i],
+                     pare_get(want, i));
+}
+
+/* The i-th gradient of a weight, a copy. */
+static struct pare_tensor gradient(const char *weight, int i)
+{
+    const struct pare_tensor *all = find("g.", weight), *w = find("w.", weight);
+    struct pare_tensor g;
+
+    ok(pare_tensor_new(arena, &g, PARE_F32, w->rank, w->dim, &rig_err));
+    memcpy(g.data, pare_f32(all) + i * pare_numel(w), (size_t)pare_numel(w) * sizeof(float));
+    return g;
+}
+
+static void by_weights(void **state)
+{
+    int seen = 0;
+
+    (void)state;
+    for (int i = 0; i < n_file; i++) {
+        struct name n = parse(file[i].name);
+        struct pare_grain g;
+        struct lone f;
+
+        if (strcmp(n.part[0], "l1") && strcmp(n.part[0], "l2") && strcmp(n.part[0], "fpgm"))
+            continue;
+        g = grain(&n);
+        lone_open(&f, n.part[0], NULL, find("w.", n.part[2]), &g);
+        assert_int_equal(f.layer.units.n, pare_numel(&file[i].t));
+        compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
+        lone_close(&f);
+        seen++;
+    }
+    assert_int_equal(seen, 3 * 8 * 3 + 2 * 2);
+}
+
+static void taylor(void **state)
+{
+    int seen = 0;
+
+    (void)state;
+    for (int i = 0; i < n_file; i++) {
+        struct name n = parse(file[i].name);
+        struct pare_grain g;
+        struct lone f;
+
+        if (strcmp(n.part[0], "taylor"))
+            continue;
+        g = grain(&n);
+        lone_open(&f, "taylor", "training_steps=3", find("w.", n.part[2]), &g);
+        for (int k = 0; k < 3; k++) {
+            struct pare_tensor grad = gradient(n.part[2], k);
+
+            assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+            lone_step(&f, &grad);
+        }
+        compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
+        f.optim.step++; /* whoever asks later starts it again */
+        assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+        lone_close(&f);
+        seen++;
+    }
+    assert_int_equal(seen, 3 * 8 + 2);
+}
+
+/* "movement|..." and "soft|...": what is learned in three steps. */
+static void movement(void **state)
+{
+    int seen = 0;
+
+    (void)state;
+    for (int i = 0; i < n_file; i++) {
+        struct name n = parse(file[i].name);
+        bool soft = !strcmp(n.part[0], "soft");
+        struct pare_grain g;
+        struct lone f;
+
+        if (!soft && strcmp(n.part[0], "movement"))
+            continue;
+        g = grain(&n);
+        lone_open(&f, "movement",
+                  soft ? "movement_mode=soft regular_scale=2 warm_up_step=1 "
+                         "cool_down_beginning_step=4"
+                       : NULL,
+                  find("w.", n.part[2]), &g);
+        ok(f.p->start(&f.run, &rig_err));
+        for (int k = 0; k < 3; k++) {
+            struct pare_tensor grad = gradient(n.part[2], k);
+
+            lone_step(&f, &grad);
+        }
+        compare(file[i].name, lone_score(&f), &file[i].t, 2e-5);
+        lone_close(&f);
+        seen++;
+    }
+    assert_int_equal(seen, 2 * (3 * 8 + 2));
+}
+
+/* Two rounds, as golden_prune.py does them. */
+static void admm(void **state)
+{
+    int seen = 0;
+
+    (void)state;
+    for (int i = 0; i < n_file; i++) {
+        struct name n = parse(file[i].name);
+        const char *key = strchr(file[i].name, '|');
+        struct pare_tensor w, grad;
+        struct pare_grain g;
+        float *z, *u;
+        struct lone f;
+
+        if (strcmp(n.part[0], "admm.z"))
+            continue;
+        g = grain(&n);
+        w = gradient(n.part[2], 0);
+        memcpy(w.data, find("w.", n.part[2])->data, (size_t)pare_numel(&w) * sizeof(float));
+        lone_open(&f, "admm", "rho=0.125 iterations=3 training_epochs=1", &w, &g);
+        f.layer.sparsity = 0.6;
+        ok(f.p->start(&f.run, &rig_err));
+        z = pare_f32(pare_layer_buffer(&f.layer, "z", PARE_F32, w.rank, w.dim, &rig_err));
+        u = pare_f32(pare_layer_buffer(&f.layer, "u", PARE_F32, w.rank, w.dim, &rig_err));
+        for (int e = 0; e < 3; e++) {
+            ok(f.p->on_epoch(&f.run, e, &rig_err));
+            for (int64_t k = 0; e == 1 && k < pare_numel(&w); k++)
+                pare_f32(&w)[k] = 0.5f * pare_f32(&w)[k] + 0.25f * z[k];
+        }
+        grad = gradient(n.part[2], 0);
+        memset(grad.data, 0, (size_t)pare_numel(&w) * sizeof(float));
+        lone_step(&f, &grad);
+        compare(file[i].name, z, &file[i].t, 1e-5);
+        compare(file[i].name, u, find("admm.u", key), 1e-5);
+        compare(file[i].name, pare_f32(&grad), find("admm.g", key), 1e-5);
+        assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+        lone_close(&f);
+        seen++;
+    }
+    assert_int_equal(seen, 8);
+}
+
+static void activity(void **state)
+{
+    int seen = 0;
+
+    (void)state;
+    for (int i = 0; i < n_file; i++) {
+        struct name n = parse(file[i].name);
+        const struct pare_tensor *x;
+        double sum[64] = { 0 }, zeros[64] = { 0 };
+        int axis = strcmp(n.part[2], "linear_t") ? 1 : 2;
+        float got[64];
+
+        if (strcmp(n.part[0], "apoz") && strcmp(n.part[0], "mean_rank"))
+            continue;
+        x = find("x.", n.part[2]);
+        pare_activity_add(x, axis, pare_activation_find(n.part[1]), sum, zeros);
+        for (int64_t c = 0; c < x->dim[axis]; c++) {
+            double count = (double)(pare_numel(x) / x->dim[axis]);
+
+            got[c] = (float)(strcmp(n.part[0], "apoz") ? sum[c] / count : 1 - zeros[c] / count);
+        }
+        compare(file[i].name, got, &file[i].t, 2e-5);
+        seen++;
+    }
+    assert_int_equal(seen, 3 * 3 * 2);
+    assert_null(pare_activation_find("tanh"));
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+/* Every element is met once, in order, with the unit that its place says. */
+static void walks(void **state)
+{
+    static const int64_t block[][4] = { { 1, 1, 1, 1 }, { 1, 6, 2, 3 }, { 4, 1, 2, 3 },
+                                        { 4, 6, 2, 3 }, { 2, 3, 1, 1 }, { 2, 1, 2, 1 },
+                                        { 1, 2, 1, 3 }, { 4, 6, 1, 1 }, { 1, 1, 2, 3 } };
+    static const int64_t dim[] = { 4, 6, 2, 3 };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof(block) / sizeof(block[0]); c++) {
+        struct pare_units u = { .rank = 4, .n = 1 };
+        struct pare_unit_walk w;
+        int64_t at = 0;
+
+        for (int k = 0; k < 4; k++) {
+            u.block[k] = block[c][k];
+            u.grid[k] = dim[k] / block[c][k];
+            u.n *= u.grid[k];
+        }
+        for (pare_unit_walk_begin(&w, &u); w.len; pare_unit_walk_next(&w)) {
+            assert_int_equal(w.at, at);
+            for (int64_t i = 0; i < w.len; i++, at++) {
+                int64_t rest = at, unit = 0, index[4];
+
+                for (int k = 3; k >= 0; k--, rest /= dim[k + 1])
+                    index[k] = rest % dim[k] / block[c][k];
+                for (int k = 0; k < 4; k++)
+                    unit = unit * u.grid[k] + index[k];
+                assert_int_equal(w.unit + i * w.step, unit);
+            }
+        }
+        assert_int_equal(at, 4 * 6 * 2 * 3);
+    }
+}
+
+/* Few vectors; and 300, of which many are nearly or exactly equal, against differences in double:
+ * there the product alone would have no digit left. */
+static void distances(void **state)
+{
+    double few[3], sum[300];
+    float row[3][2] = { { 0, 0 }, { 3, 4 }, { 6, 8 } };
+    float *x = pare_alloc(arena, 300 * 64, sizeof(float));
+
+    (void)state;
+    ok(pare_distances(row[0], 3, 2, few, arena, &rig_err));
+    near(few[0], 15, 1e-6);
+    near(few[1], 10, 1e-6);
+    near(few[2], 15, 1e-6);
+    for (int i = 0; i < 300; i++)
+        for (int k = 0; k < 64; k++)
+            x[i * 64 + k] = (float)(1000 + (k * 37 + i / 3) % 11 + (i % 3) * 1e-3);
+    ok(pare_distances(x, 300, 64, sum, arena, &rig_err));
+    for (int i = 0; i < 300; i++) {
+        double want = 0;
+
+        for (int j = 0; j < 300; j++) {
+            double square = 0;
+
+            for (int k = 0; k < 64; k++)
+                square += pow((double)x[i * 64 + k] - (double)x[j * 64 + k], 2);
+            want += sqrt(square);
+        }
+        near(sum[i], want, 1e-5 * want);
+    }
+}
+
+/* n of m: by hand, with a rest, on both kinds of axes. */
+static void n_of_m(void **state)
+{
+    float row[] = { 1, -4, 3, 2, 5, 5, 5, 5, 1, -2, 9 };
+    static const uint8_t two_four[] = { 0, 1, 1, 0, 0, 0, 1, 1, 0, 1, 1 };
+    static const uint8_t one_three[] = { 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 1 };
+    float thin[12] = { 1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1 };
+    static const uint8_t columns[] = { 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0 };
+    struct pare_tensor w = { PARE_F32, 2, { 1, 11 }, row }, v = { PARE_F32, 2, { 4, 3 }, thin };
+    struct pare_grain g = { .name = "element", .out_axis = 0, .in_axis = 1 };
+    struct lone f;
+
+    (void)state;
+    lone_open(&f, "nm", NULL, &w, &g);
+    ok(f.p->calc_mask(&f.run, &f.layer, &rig_err));
+    assert_memory_equal(f.layer.mask.data, two_four, 11);
+    lone_close(&f);
+    lone_open(&f, "nm", "n=1 m=3", &w, &g);
+    ok(f.p->calc_mask(&f.run, &f.layer, &rig_err));
+    assert_memory_equal(f.layer.mask.data, one_three, 11);
+    lone_close(&f);
+    g.in_axis = 0;
+    lone_open(&f, "nm", "n=2 m=4", &v, &g);
+    ok(f.p->calc_mask(&f.run, &f.layer, &rig_err));
+    assert_memory_equal(f.layer.mask.data, columns, 12);
+    lone_close(&f);
+    lone_open(&f, "nm", "n=5 m=4", &w, &g);
+    assert_int_equal(f.p->calc_mask(&f.run, &f.layer, &rig_err), PARE_ECONFIG);
+    lone_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_weights), cmocka_unit_test(taylor),   cmocka_unit_test(movement),
+        cmocka_unit_test(admm),       cmocka_unit_test(activity), cmocka_unit_test(walks),
+        cmocka_unit_test(distances),  cmocka_unit_test(n_of_m),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

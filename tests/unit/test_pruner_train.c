@@ -1,0 +1,552 @@
+/* test_pruner_train.c - pruners that need training, on the digits: what was asked for is reached
+ * exactly, training goes on, and the model still knows its digits.
+ */
+#include "prune_rig.h"
+
+#include "compress/pace.h"
+
+#define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1"
+#define CONFIG(s, types) "[{\"sparsity\": " s ", \"op_types\": [" types "]}]"
+
+/* A trained network, as a file in memory. */
+struct file {
+    void *bytes;
+    size_t len;
+};
+
+static struct pare_arena *arena;
+static struct file small, lenet;
+
+struct job {
+    struct pare_model *model;
+    struct pare_learn *learn;
+    struct pare_run *run;
+    int64_t epoch, steps;
+};
+
+static void job_epoch(struct job *j, int64_t most)
+{
+    struct pare_tensor x, y, out;
+    double loss;
+
+    ok(pare_learn_update_epoch(j->learn, j->epoch++, &rig_err));
+    for (int64_t i = 0; i < most; i++) {
+        ok(pare_learn_next(j->learn, &x, &y, &rig_err));
+        if (!x.data)
+            return;
+        ok(pare_learn_forward(j->learn, &x, &out, &rig_err));
+        ok(pare_learn_loss(j->learn, &y, &loss, &rig_err));
+        assert_true(isfinite(loss));
+        ok(pare_learn_backward(j->learn, &rig_err));
+        ok(pare_learn_optimize(j->learn, &rig_err));
+        ok(pare_learn_step(j->learn, &rig_err));
+        j->steps++;
+    }
+}
+
+static void job_epochs(struct job *j, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        job_epoch(j, INT64_MAX);
+}
+
+static double accuracy(struct job *j)
+{
+    struct pare_learned r;
+
+    ok(pare_learn_validate(j->learn, &r, &rig_err));
+    return r.valid_accuracy;
+}
+
+static void job_begin(struct job *j, const struct file *f, const char *pruner, const char *config,
+                      const char *settings)
+{
+    memset(j, 0, sizeof(*j));
+    ok(pare_model_parse(f->bytes, f->len, NULL, &j->model, &rig_err));
+    ok(pare_learn_new(j->model, "digits", LEARN, &j->learn, &rig_err));
+    j->run = rig_run(j->model, pruner, config, settings);
+    ok(pare_run_follow(j->run, j->learn, &rig_err));
+    ok(pare_run_compress(j->run, &rig_err));
+}
+
+static void job_open(struct job *j, const char *pruner, const char *config, const char *settings)
+{
+    job_begin(j, &small, pruner, config, settings);
+}
+
+/* All that the pruner wants, and then what comes when that is over. */
+static void job_train(struct job *j)
+{
+    int64_t epochs, steps;
+
+    ok(pare_run_length(j->run, &epochs, &steps, &rig_err));
+    job_epochs(j, epochs);
+    while (j->steps < steps)
+        job_epoch(j, steps - j->steps);
+    ok(pare_learn_update_epoch(j->learn, j->epoch, &rig_err));
+}
+
+static void job_close(struct job *j)
+{
+    pare_learn_free(j->learn);
+    pare_run_free(j->run);
+    pare_model_free(j->model);
+}
+
+static void train(const char *network, struct file *f)
+{
+    struct job j = { .model = rig_model(network) };
+
+    ok(pare_learn_new(j.model, "digits", LEARN, &j.learn, &rig_err));
+    job_epochs(&j, 6);
+    assert_true(accuracy(&j) > 0.9);
+    ok(pare_model_pack(j.model, arena, &f->bytes, &f->len, &rig_err));
+    job_close(&j);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = pare_arena_new(1 << 16);
+    train("small", &small);
+    train("lenet", &lenet);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_arena_free(arena);
+    return 0;
+}
+
+/* Of n units exactly int(n * sparsity) are gone. */
+static void exactly(struct pare_run *r, double sparsity)
+{
+    for (int i = 0; i < pare_run_layers(r); i++) {
+        struct pare_layer *l = pare_run_layer(r, i);
+        const struct pare_units *u = pare_layer_units(l);
+        int64_t size = pare_numel(pare_layer_weight(l)) / u->n;
+
+        if (rig_gone(l) != (int64_t)((double)u->n * sparsity) * size)
+            fail_msg("layer %s: %lld of %lld weights are gone, not %g of them", pare_layer_name(l),
+                     (long long)rig_gone(l), (long long)pare_numel(pare_layer_weight(l)), sparsity);
+    }
+}
+
+/* The model has weight * mask, and what stays is still learned. */
+static void goes_on(struct job *j, double least)
+{
+    struct pare_layer *l = pare_run_layer(j->run, 0);
+    int64_t n = pare_numel(pare_layer_weight(l)), gone = rig_gone(l), changed = 0;
+    float *before = pare_alloc(arena, (size_t)n, sizeof(float));
+    const uint8_t *mask = pare_layer_mask(l)->data;
+
+    memcpy(before, pare_layer_weight(l)->data, (size_t)n * sizeof(float));
+    job_epochs(j, 2);
+    assert_int_equal(rig_gone(l), gone);
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(pare_f32(&l->weight->t)[i] == (mask[i] ? pare_f32(&l->w)[i] : 0));
+        changed += pare_f32(&l->w)[i] != before[i];
+    }
+    assert_true(changed > 0);
+    if (!(accuracy(j) >= least))
+        fail_msg("accuracy is %.3f, expected at least %.3f", accuracy(j), least);
+}
+
+/* ---- statistics ----------------------------------------------------------------------------- */
+
+static void taylor(void **state)
+{
+    struct job j;
+
+    (void)state;
+    job_open(&j, "taylor", "[{\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"conv2\", \"fc1\"]}]",
+             "training_steps=30");
+    job_epoch(&j, 29);
+    exactly(j.run, 0);
+    job_epoch(&j, 1);
+    exactly(j.run, 0.5);
+    goes_on(&j, 0.8);
+    job_close(&j);
+}
+
+static void activity(void **state)
+{
+    static const char *const pruner[] = { "apoz", "mean_rank" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct job j;
+
+        job_open(&j, pruner[i], CONFIG("0.5", "\"Conv2d\""), "training_steps=5");
+        exactly(j.run, 0.5);
+        assert_null(j.run->collectors);
+        goes_on(&j, 0.85);
+        job_close(&j);
+    }
+}
+
+/* Scales that are pulled are smaller in the end than others; half of all channels go. */
+static void slim(void **state)
+{
+    static const char *const settings[] = { "training_epochs=2 scale=0",
+                                            "training_epochs=2 scale=0.01" };
+    double sum[2] = { 0, 0 };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int64_t gone = 0;
+        struct job j;
+
+        job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), settings[i]);
+        job_epochs(&j, 2);
+        exactly(j.run, 0);
+        ok(pare_learn_update_epoch(j.learn, 2, &rig_err));
+        for (int k = 0; k < pare_run_layers(j.run); k++) {
+            struct pare_layer *l = pare_run_layer(j.run, k);
+
+            gone += rig_gone(l);
+            for (int64_t c = 0; c < pare_numel(pare_layer_weight(l)); c++)
+                sum[i] += (double)fabsf(pare_f32(pare_layer_weight(l))[c]);
+        }
+        assert_int_equal(gone, 12);
+        goes_on(&j, 0.8);
+        job_close(&j);
+    }
+    assert_true(sum[1] < 0.97 * sum[0]);
+}
+
+/* The penalty is in the loss that is reported. */
+static void slim_loss(void **state)
+{
+    struct pare_tensor x, y, out;
+    double loss[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct job j;
+
+        job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), i ? "scale=1" : "scale=0");
+        ok(pare_learn_update_epoch(j.learn, 0, &rig_err));
+        ok(pare_learn_next(j.learn, &x, &y, &rig_err));
+        ok(pare_learn_forward(j.learn, &x, &out, &rig_err));
+        ok(pare_learn_loss(j.learn, &y, &loss[i], &rig_err));
+        for (int k = 0; i && k < 2; k++)
+            for (int64_t c = 0; c < pare_layer_units(pare_run_layer(j.run, k))->n; c++)
+                loss[0] += (double)fabsf(pare_f32(pare_layer_weight(pare_run_layer(j.run, k)))[c]);
+        job_close(&j);
+    }
+    near(loss[1], loss[0], 1e-5);
+}
+
+/* ---- schedules ------------------------------------------------------------------------------ */
+
+static void by_iterations(void **state)
+{
+    static const struct {
+        const char *pruner;
+        pare_curve *curve;
+    } c[] = { { "agp", pare_pace_cubic }, { "linear", pare_pace_linear } };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct job j;
+
+        job_open(&j, c[i].pruner, CONFIG("0.8", "\"default\""),
+                 "total_iteration=3 epochs_per_iteration=2");
+        for (int64_t e = 0; e < 8; e++) {
+            job_epoch(&j, e < 2 ? 3 : 20);
+            exactly(j.run, pare_pace_times(c[i].curve, 0.8, e / 2, 3));
+        }
+        goes_on(&j, 0.85);
+        job_close(&j);
+    }
+}
+
+/* NNI's older keys: from epoch 1 on every second one, done before 6. */
+static void by_epochs(void **state)
+{
+    const struct pare_epochs p = { 0.2, 0.8, 1, 6, 2 };
+    struct job j;
+    int64_t epochs, steps;
+
+    (void)state;
+    job_open(&j, "agp",
+             "[{\"initial_sparsity\": 0.2, \"final_sparsity\": 0.8, \"start_epoch\": 1, "
+             "\"end_epoch\": 6, \"frequency\": 2, \"op_types\": [\"default\"]}]",
+             NULL);
+    ok(pare_run_length(j.run, &epochs, &steps, &rig_err));
+    assert_int_equal(epochs, 6);
+    for (int64_t e = 0; e < 7; e++) {
+        job_epoch(&j, 10);
+        exactly(j.run, e ? pare_pace_epochs(&p, pare_pace_cubic, 1 + (e - 1) / 2 * 2) : 0);
+    }
+    job_close(&j);
+}
+
+static void by_steps(void **state)
+{
+    struct job j;
+    int64_t epochs, steps;
+
+    (void)state;
+    job_open(&j, "agp", CONFIG("0.8", "\"default\""), "interval_steps=10 total_times=4");
+    ok(pare_run_length(j.run, &epochs, &steps, &rig_err));
+    assert_int_equal(epochs, 0);
+    assert_int_equal(steps, 40);
+    for (int i = 1; i <= 4; i++) {
+        job_epoch(&j, 9);
+        exactly(j.run, pare_pace_times(pare_pace_cubic, 0.8, i - 1, 4));
+        job_epoch(&j, 1);
+        exactly(j.run, pare_pace_times(pare_pace_cubic, 0.8, i, 4));
+    }
+    goes_on(&j, 0.8);
+    job_close(&j);
+}
+
+/* Bases that need steps or batches of their own get them anew for each mask. */
+static void over_others(void **state)
+{
+    static const char *const settings[] = { "base=l1", "base=fpgm", "base=taylor training_steps=5",
+                                            "base=apoz training_steps=5", "base=random" };
+    char text[128];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        struct job j;
+
+        snprintf(text, sizeof(text), "%s total_iteration=2", settings[i]);
+        job_open(&j, "linear", CONFIG("0.5", "\"Conv2d\""), text);
+        for (int e = 0; e <= 2; e++) {
+            job_epoch(&j, 12);
+            if (i == 4)
+                exactly(j.run, 0.25 * e);
+            else
+                exactly(j.run, e == 1 ? 0.25 : 0.25 * e);
+        }
+        assert_true(accuracy(&j) > 0.2);
+        job_close(&j);
+    }
+}
+
+static void bad_schedules(void **state)
+{
+    static const struct {
+        const char *pruner, *config, *settings, *message;
+    } c[] = {
+        { "agp",
+          "[{\"initial_sparsity\": 0.9, \"final_sparsity\": 0.8, \"op_types\": [\"default\"]}]",
+          NULL, "initial_sparsity 0.9 is more than the final 0.8" },
+        { "linear",
+          "[{\"final_sparsity\": 0.8, \"end_epoch\": 3, \"frequency\": 3, \"op_types\": "
+          "[\"default\"]}]",
+          NULL, "end_epoch must be at least 4" },
+        { "movement", CONFIG("0.5", "\"default\""), "warm_up_step=5 cool_down_beginning_step=5",
+          "expected more than warm_up_step" },
+        { "movement", CONFIG("0.5", "\"default\""), "training_steps=5", "at least cool_down" },
+        { "apoz",
+          "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\"], \"granularity\": \"in_channel\"}]",
+          NULL, "use granularity out_channel or head" },
+        { "fpgm", "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\"], \"granularity\": \"element\"}]",
+          NULL, "not single weights" },
+        { "nm", "[{\"n\": 3, \"m\": 2, \"op_types\": [\"Conv2d\"]}]", NULL, "n is 3" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        struct pare_model *m;
+        struct pare_learn *learn;
+        struct pare_run *r;
+
+        ok(pare_model_parse(small.bytes, small.len, NULL, &m, &rig_err));
+        ok(pare_learn_new(m, "digits", LEARN, &learn, &rig_err));
+        r = rig_run(m, c[i].pruner, c[i].config, c[i].settings);
+        ok(pare_run_follow(r, learn, &rig_err));
+        assert_int_equal(pare_run_compress(r, &rig_err), PARE_ECONFIG);
+        if (!strstr(rig_err.msg, c[i].message))
+            fail_msg("\"%s\", expected \"%s\"", rig_err.msg, c[i].message);
+        pare_learn_free(learn);
+        pare_run_free(r);
+        pare_model_free(m);
+    }
+}
+
+/* ---- the others ----------------------------------------------------------------------------- */
+
+/* When a round ends, what stays is as it was before the first. */
+static void lottery(void **state)
+{
+    struct pare_model *first;
+    struct job j;
+
+    (void)state;
+    ok(pare_model_parse(small.bytes, small.len, NULL, &first, &rig_err));
+    job_open(&j, "lottery_ticket", CONFIG("0.8", "\"default\""), "prune_iterations=3");
+    for (int e = 0; e <= 4; e++) {
+        ok(pare_learn_update_epoch(j.learn, e, &rig_err));
+        exactly(j.run, pare_pace_rounds(0.8, e < 3 ? e : 3, 3));
+        for (int i = 0; i < pare_run_layers(j.run) && e < 4; i++) {
+            struct pare_layer *l = pare_run_layer(j.run, i);
+
+            assert_memory_equal(pare_layer_weight(l)->data,
+                                rig_weight(first, l->weight->name)->data,
+                                (size_t)pare_numel(pare_layer_weight(l)) * sizeof(float));
+        }
+        j.epoch = e;
+        if (e < 4)
+            job_epoch(&j, 20);
+    }
+    goes_on(&j, 0.85);
+    job_close(&j);
+    pare_model_free(first);
+}
+
+/* The more weights are pulled, the less is lost when the rest of them is cut. */
+static void admm(void **state)
+{
+    double cut[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        double gone = 0, all = 0;
+        struct job j;
+
+        job_open(&j, "admm",
+                 i ? "[{\"sparsity\": 0.8, \"op_types\": [\"default\"], \"rho\": 0.1}]"
+                   : "[{\"sparsity\": 0.8, \"op_types\": [\"default\"], \"rho\": 0}]",
+                 "iterations=3 training_epochs=1");
+        job_epochs(&j, 3);
+        exactly(j.run, 0);
+        ok(pare_learn_update_epoch(j.learn, 3, &rig_err));
+        exactly(j.run, 0.8);
+        for (int k = 0; k < pare_run_layers(j.run); k++) {
+            struct pare_layer *l = pare_run_layer(j.run, k);
+
+            for (int64_t c = 0; c < pare_numel(&l->w); c++) {
+                double square = pow((double)pare_f32(&l->w)[c], 2);
+
+                all += square;
+                gone += ((uint8_t *)l->mask.data)[c] ? 0 : square;
+            }
+        }
+        cut[i] = gone / all;
+        goes_on(&j, 0.85);
+        job_close(&j);
+    }
+    assert_true(cut[1] < 0.8 * cut[0]);
+}
+
+/* Scores are learned until step 60; what was removed may return before. */
+static void movement(void **state)
+{
+    static const char *const config[] = {
+        CONFIG("0.8", "\"default\""),
+        "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\"], \"granularity\": \"out_channel\"}]"
+    };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pare_layer *l;
+        int64_t back = 0;
+        uint8_t *old;
+        struct job j;
+
+        job_open(&j, "movement", config[i],
+                 "warm_up_step=10 cool_down_beginning_step=40 training_steps=60");
+        l = pare_run_layer(j.run, 1);
+        old = pare_alloc(arena, (size_t)pare_numel(&l->w), 1);
+        job_epoch(&j, 10);
+        exactly(j.run, 0);
+        for (int s = 11; s <= 60; s++) {
+            memcpy(old, l->mask.data, (size_t)pare_numel(&l->w));
+            job_epoch(&j, 1);
+            exactly(j.run, pare_pace_window(s, 10, 40) * (i ? 0.5 : 0.8));
+            for (int64_t k = 0; k < pare_numel(&l->w); k++)
+                back += !old[k] && ((uint8_t *)l->mask.data)[k];
+        }
+        assert_true(i || back > 0);
+        goes_on(&j, 0.8);
+        job_close(&j);
+    }
+}
+
+static void movement_soft(void **state)
+{
+    struct job j;
+
+    (void)state;
+    job_open(&j, "movement", CONFIG("0.5", "\"default\""),
+             "movement_mode=soft warm_up_step=10 cool_down_beginning_step=50 regular_scale=1");
+    job_train(&j);
+    for (int i = 0; i < pare_run_layers(j.run); i++) {
+        struct pare_layer *l = pare_run_layer(j.run, i);
+        const float *s = pare_f32(
+            pare_layer_buffer(l, "score", PARE_F32, 1, &pare_layer_units(l)->n, &rig_err));
+
+        assert_true(rig_gone(l) > 0 && rig_gone(l) < pare_numel(&l->w));
+        for (int64_t k = 0; k < pare_numel(&l->w); k++)
+            assert_int_equal(((uint8_t *)l->mask.data)[k], s[k] > 0);
+    }
+    goes_on(&j, 0.8);
+    job_close(&j);
+}
+
+/* What makes them short. */
+static const char *quick(const char *pruner)
+{
+    static const char *const all[][2] = { { "agp", "total_iteration=2" },
+                                          { "linear", "total_iteration=2" },
+                                          { "lottery_ticket", "prune_iterations=2" },
+                                          { "admm", "iterations=2 training_epochs=1" },
+                                          { "movement", "cool_down_beginning_step=30" },
+                                          { "slim", "training_epochs=1" } };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (!strcmp(all[i][0], pruner))
+            return all[i][1];
+    return NULL;
+}
+
+/* Every pruner there is must come to its end; slim with batch normalisation, which LeNet lacks. */
+static void all_of_them(void **state)
+{
+    (void)state;
+    for (int i = 0; pare_pruner_at(NULL, i); i++) {
+        const char *name = pare_pruner_at(NULL, i)->name;
+        bool slim_one = !strcmp(name, "slim");
+        int64_t gone = 0, all = 0;
+        struct job j;
+
+        job_begin(&j, slim_one ? &small : &lenet, name,
+                  slim_one ? CONFIG("0.5", "\"BatchNorm2d\"")
+                           : "[{\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"conv2\", \"fc1\"]}]",
+                  quick(name));
+        job_train(&j);
+        for (int k = 0; k < pare_run_layers(j.run); k++) {
+            gone += rig_gone(pare_run_layer(j.run, k));
+            all += pare_numel(pare_layer_weight(pare_run_layer(j.run, k)));
+        }
+        if (gone * 2 < all - all / 50 || gone * 2 > all + all / 50)
+            fail_msg("%s: %lld of %lld weights are gone", name, (long long)gone, (long long)all);
+        job_epochs(&j, 1);
+        if (!(accuracy(&j) > (slim_one ? 0.6 : 0.85)))
+            fail_msg("%s: accuracy is %.3f", name, accuracy(&j));
+        job_close(&j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(taylor),        cmocka_unit_test(activity),
+        cmocka_unit_test(slim),          cmocka_unit_test(slim_loss),
+        cmocka_unit_test(by_iterations), cmocka_unit_test(by_epochs),
+        cmocka_unit_test(by_steps),      cmocka_unit_test(over_others),
+        cmocka_unit_test(bad_schedules), cmocka_unit_test(lottery),
+        cmocka_unit_test(admm),          cmocka_unit_test(movement),
+        cmocka_unit_test(movement_soft), cmocka_unit_test(all_of_them),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
