@@ -2,8 +2,8 @@
  *
  * usage: bench_masks weight.npy mask.npy
  *
- * A line "level 0.8", "l1 out_channel" or "l2 in_channel" on stdin is one turn; the answer is its time in
- * milliseconds.  "write" leaves the last mask in mask.npy.
+ * A line "level 0.8", "l1 out_channel" or "l2 in_channel" on stdin is one turn; the answer is its
+ * time in milliseconds.  "write" leaves the last mask in mask.npy.
  */
 #include <stdio.h>
 #include <string.h>
