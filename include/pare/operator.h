@@ -81,12 +81,12 @@ PARE_API void pare_tie(struct pare_ties *t, const struct pare_value *a, int ax,
 #define PARE_T_ALL 0u
 
 enum pare_op_flag {
-    PARE_OP_VIEW = 1,    /* output 0 has the bytes of input 0 under another shape */
-    PARE_OP_RANDOM = 2,  /* not to be folded */
-    PARE_OP_ALLOCS = 4,  /* forward() makes its outputs itself; infer may be NULL */
-    PARE_OP_SHAPES = 8,  /* reads only the shapes and types of its inputs, never the contents */
-    PARE_OP_BY_Y = 16,   /* dmap() reads y and gy, never x, which may be gone by then */
-    PARE_OP_LINEAR = 32, /* dmap() and dmap2() read gy only */
+    PARE_OP_VIEW = 1,   /* output 0 has the bytes of input 0 under another shape */
+    PARE_OP_RANDOM = 2, /* not to be folded */
+    PARE_OP_ALLOCS = 4, /* forward() makes its outputs itself; infer may be NULL */
+    PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
+    PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
+    PARE_OP_LINEAR = 32, /* dmap(), dmap2() and backward() read gradients only, no contents */
 };
 
 struct pare_op {

@@ -75,11 +75,15 @@ static int prune_parts(struct pare_arena *a, struct pare_part **part, int *n, st
     return 0;
 }
 
-static bool has(const struct pare_part *p, int n, const char *name)
+/* With `plain`, only under its own name: "training-epochs" is not epochs of the training. */
+static bool has(const struct pare_part *p, int n, const char *name, bool plain)
 {
-    for (int i = 0; i < n; i++)
-        if (pare_part_option(&p[i], name))
+    for (int i = 0; i < n; i++) {
+        const struct pare_opt *o = pare_part_option(&p[i], name);
+
+        if (o && (!plain || strlen(o->name) == strlen(name)))
             return true;
+    }
     return false;
 }
 
@@ -99,9 +103,9 @@ static int divide(struct pare_cli *c, struct job *j, const char **settings, stru
     for (int i = 0; i < c->n_given; i++) {
         const struct pare_given *g = &c->given[i];
 
-        if (!has(own, n_own, g->name))
+        if (!has(own, n_own, g->name, false))
             train[j->teach.n_given++] = *g;
-        else if (has(other, n_other, g->name))
+        else if (has(own, n_own, g->name, true) && has(other, n_other, g->name, true))
             return pare_misuse(c, err,
                                "option '%s' is the pruner's and somebody else's; say "
                                "'pruner-%s', or for example 'data-%s'",

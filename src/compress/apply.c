@@ -85,6 +85,12 @@ static void count(const struct pare_tensor *f, struct pare_applied *to)
         to->zeros += pare_f32(f)[i] == 0;
 }
 
+/* What is removed is 0, not -0. */
+static float masked(float w, float mask)
+{
+    return mask == 0 ? 0 : w * mask;
+}
+
 static int apply(struct apply *a, struct pare_applied **list, int n, struct pare_err *err)
 {
     const struct pare_named *mask = a->mask;
@@ -107,7 +113,7 @@ static int apply(struct apply *a, struct pare_applied **list, int n, struct pare
     for (int i = 0; i < n; i++) {
         PARE_TRY(pare_model_own(a->m, v[i], err));
         for (int64_t k = 0; k < (*list)[i].n; k++)
-            pare_f32(&v[i]->t)[k] *= pare_f32(&f[i])[k];
+            pare_f32(&v[i]->t)[k] = masked(pare_f32(&v[i]->t)[k], pare_f32(&f[i])[k]);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
-/* prune_agp.c - automated gradual pruning: sparsity grows fast while much can go, then slower.  Zhu and
- * Gupta, "To prune, or not to prune", 2017.
+/* prune_agp.c - automated gradual pruning: sparsity grows fast while much can go, then slower.
+ * Zhu and Gupta, "To prune, or not to prune", 2017.
  *
  *     sparsity(t) = goal * (1 - (1 - t)^3),  t from 0 to 1
  */

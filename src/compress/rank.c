@@ -1,8 +1,6 @@
 /* rank.c - from scores to masks: which units of one layer, or of several together, are removed. */
 #include "rank.h"
 
-#include "../base/simd.h"
-
 /* ---- what all have in common --------------------------------------------------------------- */
 
 static int no_memory(struct pare_err *err)
@@ -48,20 +46,10 @@ static int32_t key_at(const struct pare_ranked *l, int64_t i)
     return pare_key(scores(l)[i], !l->score);
 }
 
-PARE_SIMD static int64_t count_zeros(const uint8_t *keep, int64_t n)
-{
-    int64_t sum = 0;
-
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++)
-        sum += !keep[i];
-    return sum;
-}
-
 /* Units that were removed and stay so. */
 static int64_t gone(const struct pare_ranked *l)
 {
-    return l->regrow ? 0 : count_zeros(l->keep, l->units->n);
+    return l->regrow ? 0 : pare_count_zeros(l->keep, l->units->n);
 }
 
 static struct pare_select selection(const struct pare_ranked *l, int threads)
@@ -368,7 +356,7 @@ static int one_round(struct pooled *p, int64_t *k, bool *settled, struct pare_er
     for (int i = 0; i < p->n; i++) {
         struct pare_select s = selection(&p->l[i], p->threads);
 
-        if (p->share[i].full || count_zeros(p->keep[i], s.n) <= p->share[i].most)
+        if (p->share[i].full || pare_count_zeros(p->keep[i], s.n) <= p->share[i].most)
             continue;
         PARE_TRY(pare_select_mask(&s, p->share[i].most, p->keep[i], p->scratch, err));
         p->share[i].full = true;

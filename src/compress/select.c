@@ -1,22 +1,24 @@
 /* select.c - which of many numbers are the smallest, without sorting them.
  *
- * Numbers are compared as integers in the same order, "keys".  The border is a key T and a position `cut`: whatever is below
- * T goes, and of those that are T the ones up to the cut.
+ * Numbers are compared as integers in the same order, "keys".  The border is a key T and a position
+ * `cut`: whatever is below T goes, and of those that are T the ones up to the cut.
  */
 #include "select.h"
 
+#include <endian.h>
 #include <math.h>
 #include <string.h>
 
-#include "../base/rng.h"
 #include "../base/simd.h"
+#include "nth.h"
 
-#define BLOCK 1024         /* keys at a time, in the first-level cache */
-#define SAMPLE 65536       /* numbers that are looked at first */
-#define SMALL (2 * SAMPLE) /* so few numbers are all looked at */
-#define ROOM 16            /* one of so many may be near the border */
-#define BINS 65536         /* of a histogram: half of a key's bits */
-#define DIGIT 11           /* bits that nth() sorts by at a time */
+#define BLOCK 1024    /* numbers at a time, in the first-level cache */
+#define SAMPLE 262144 /* at most so many are looked at first ... */
+#define RUN 4         /* ... so many in a row */
+#define SMALL 32768   /* of so few numbers all are looked at */
+#define ROOM 16       /* one of so many may be near the border */
+#define BINS 65536    /* of a histogram: half of a key's bits */
+#define AHEAD 64      /* what is asked for before the first is needed */
 
 struct pool {
     const struct pare_select *part;
@@ -38,7 +40,8 @@ struct border {
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
-/* Loops over numbers are written once and built for all four kinds of numbers. */
+/* Loops over numbers are written once and built for all four kinds of numbers.  The compiler finds
+ * the vectors itself: "omp simd" would fix their width before PARE_SIMD makes its clones. */
 struct numbers {
     const float *x;
     const uint8_t *old;
@@ -66,14 +69,8 @@ static inline int32_t key_at(const struct numbers v, int64_t i)
 
 static inline void keys_as(const struct numbers v, int64_t n, int32_t *key)
 {
-#pragma omp simd
     for (int64_t i = 0; i < n; i++)
         key[i] = key_at(v, i);
-}
-
-PARE_SIMD static void make_keys(const struct numbers *v, int64_t n, int32_t *key)
-{
-    FOR_KINDS(keys_as, v, n, key);
 }
 
 /* Where a walk over a stretch of the pool is. */
@@ -137,72 +134,17 @@ static struct numbers numbers_at(const struct walk *w)
     return (struct numbers){ s->x + w->i, s->old ? s->old + w->i : NULL, s->magnitude };
 }
 
-static void load(const struct walk *w, int64_t n, int32_t *key)
+PARE_SIMD static void load(const struct walk *w, int64_t n, int32_t *key)
 {
-    struct numbers v = numbers_at(w);
+    struct numbers here = numbers_at(w), *v = &here;
 
-    make_keys(&v, n, key);
+    FOR_KINDS(keys_as, v, n, key);
 }
 
 static void go_on(struct walk *w, int64_t n)
 {
     w->at += n;
     w->i += n;
-}
-
-/* ---- the n-th of a few keys ---------------------------------------------------------------- */
-
-PARE_SIMD static void range(const int32_t *key, int64_t n, int32_t *lo, int32_t *hi)
-{
-    int32_t least = INT32_MAX, most = INT32_MIN;
-
-#pragma omp simd reduction(min : least) reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        least = key[i] < least ? key[i] : least;
-        most = key[i] > most ? key[i] : most;
-    }
-    *lo = least;
-    *hi = most;
-}
-
-/* The bin in which the number of this rank is; the rank becomes that within it. */
-static uint32_t find_bin(const int64_t *count, int64_t *rank)
-{
-    uint32_t bin = 0;
-
-    while (*rank >= count[bin])
-        *rank -= count[bin++];
-    return bin;
-}
-
-/* The key with `rank` others before it.  Counts by the leading bits of what range there is, then
- * looks only at the right bin, and so on; tmp has room for n keys. */
-static struct border nth(const int32_t *key, int64_t n, int64_t rank, int32_t *tmp)
-{
-    for (;;) {
-        int64_t count[1 << DIGIT] = { 0 }, m = 0;
-        int32_t lo, hi;
-        uint32_t span, bin;
-        int shift = 0;
-
-        range(key, n, &lo, &hi);
-        if (lo == hi)
-            return (struct border){ .T = lo, .go = rank + 1, .ties = n, .cut = -1 };
-        span = (uint32_t)hi - (uint32_t)lo;
-        while (span >> shift >> DIGIT)
-            shift++;
-        for (int64_t i = 0; i < n; i++)
-            count[((uint32_t)key[i] - (uint32_t)lo) >> shift]++;
-        bin = find_bin(count, &rank);
-        for (int64_t i = 0; i < n; i++) {
-            int32_t v = key[i];
-
-            tmp[m] = v;
-            m += ((uint32_t)v - (uint32_t)lo) >> shift == bin;
-        }
-        key = tmp;
-        n = m;
-    }
 }
 
 /* ---- the border by a bracket --------------------------------------------------------------- */
@@ -215,22 +157,26 @@ struct tally {
     bool full;
 };
 
-/* near[i] = 1 when the key is between lo and hi, keep[i] = 1 when it is hi or above. */
+/* near[i] = 1 when the key is between lo and hi, keep[i] = 1 when it is hi or above.  Several short
+ * loops over what is in the cache: each becomes plain vector code. */
 static inline void classify_as(const struct numbers v, int64_t n, const int32_t bracket[2],
                                struct tally *t, uint8_t *restrict near, uint8_t *restrict keep)
 {
     int32_t below = 0, at_lo = 0, at_hi = 0, lo = bracket[0], hi = bracket[1];
 
-#pragma omp simd reduction(+ : below, at_lo, at_hi)
     for (int64_t i = 0; i < n; i++) {
         int32_t key = key_at(v, i);
 
         below += key < lo;
         at_lo += key == lo;
         at_hi += key == hi;
-        near[i] = (key > lo) & (key < hi);
-        keep[i] = key >= hi;
     }
+    for (int64_t i = 0; i < n; i++)
+        keep[i] = key_at(v, i) >= hi;
+    for (int64_t i = 0; i < n; i++)
+        near[i] = key_at(v, i) > lo;
+    for (int64_t i = 0; i < n; i++)
+        near[i] ^= keep[i];
     t->below += below;
     t->at_lo += at_lo;
     t->at_hi += at_hi;
@@ -246,26 +192,21 @@ PARE_SIMD static void classify(const struct numbers *v, int64_t n, const int32_t
 static void collect(const struct numbers *v, const uint8_t *near, int64_t n, int64_t at,
                     struct tally *t)
 {
-    int64_t m = t->n;
-
     for (int64_t i = 0; i < n; i += 8) {
-        int64_t end = i + 8 < n ? i + 8 : n;
-        uint64_t any;
+        uint64_t any; /* a byte for each of eight, the first lowest */
 
         memcpy(&any, near + i, 8);
-        if (!any)
-            continue;
-        if (m + 8 > t->room) {
+        if (any && t->n + 8 > t->room) {
             t->full = true;
-            break;
+            return;
         }
-        for (int64_t j = i; j < end; j++) {
-            t->key[m] = pare_key(v->x[j], v->magnitude);
-            t->pos[m] = at + j;
-            m += near[j];
+        for (any = le64toh(any); any; any &= any - 1) {
+            int64_t j = i + __builtin_ctzll(any) / 8;
+
+            t->key[t->n] = pare_key(v->x[j], v->magnitude);
+            t->pos[t->n++] = at + j;
         }
     }
-    t->n = m;
 }
 
 static void tally(struct walk w, const int32_t bracket[2], struct tally *t)
@@ -280,7 +221,6 @@ static void tally(struct walk w, const int32_t bracket[2], struct tally *t)
         collect(&v, near, n, w.at, t);
         go_on(&w, n);
     }
-    t->at_hi = bracket[0] == bracket[1] ? 0 : t->at_hi;
 }
 
 /* What is near the border gets its place; all else was written while it was counted. */
@@ -290,14 +230,18 @@ static void settle(const struct pool *p, const struct tally *t, struct border *b
     int part = 0;
 
     for (int64_t i = 0; i < t->n; i++) {
-        bool go = t->key[i] < b->T || (t->key[i] == b->T && left > 0);
+        bool tie = t->key[i] == b->T && left > 0;
+        int64_t ahead = t->pos[i + AHEAD < t->n ? i + AHEAD : i];
 
-        if (t->key[i] == b->T && left > 0 && !--left)
-            b->cut = t->pos[i];
+        left -= tie;
+        b->cut = tie ? t->pos[i] : b->cut;
         while (t->pos[i] >= p->start[part + 1])
             part++;
-        if (!p->in_place)
-            p->keep[part][t->pos[i] - p->start[part]] = !go;
+        if (p->in_place)
+            continue;
+        if (ahead < p->start[part + 1])
+            __builtin_prefetch(p->keep[part] + (ahead - p->start[part]), 1);
+        p->keep[part][t->pos[i] - p->start[part]] = t->key[i] >= b->T && !tie;
     }
     b->written = !p->in_place;
 }
@@ -309,18 +253,20 @@ static bool resolve(const struct pool *p, const struct tally *t, int64_t rank,
     rank -= t->below;
     if (rank < 0 || rank >= t->at_lo + t->n + t->at_hi)
         return false;
-    if (rank < t->at_lo) {
-        *b = (struct border){ .T = bracket[0], .go = rank + 1, .ties = t->at_lo, .cut = -1 };
+    *b = (struct border){ .T = bracket[0], .go = rank + 1, .ties = t->at_lo, .cut = -1 };
+    if (rank < t->at_lo)
         return true;
-    }
     rank -= t->at_lo;
-    if (rank >= t->n) {
-        rank -= t->n;
-        *b = (struct border){ .T = bracket[1], .go = rank + 1, .ties = t->at_hi, .cut = -1 };
-        return true;
+    if (rank < t->n) {
+        struct pare_nth v = pare_nth(t->key, t->n, rank, tmp);
+
+        *b = (struct border){ .T = v.key, .go = v.before + 1, .ties = v.equal, .cut = -1 };
+        settle(p, t, b);
+    } else {
+        b->T = bracket[1];
+        b->go = rank - t->n + 1;
+        b->ties = t->at_hi;
     }
-    *b = nth(t->key, t->n, rank, tmp);
-    settle(p, t, b);
     return true;
 }
 
@@ -363,29 +309,49 @@ static int by_bracket(const struct pool *p, int64_t rank, const int32_t bracket[
     return 0;
 }
 
-/* Between which keys the one of this rank should be: one number from each of SAMPLE stretches,
- * ranked, and 3.5 standard deviations of a sample's rank to both sides. */
+/* RUN numbers in a row from each of equal stretches: that is no more to fetch than one of them. */
+static void sample(const struct pool *p, int64_t n, int32_t *key)
+{
+    uint64_t each = (uint64_t)(p->n / (n / RUN)), seed = 1;
+    struct walk w[AHEAD];
+
+    for (int64_t i = 0; i < n; i += AHEAD * RUN) {
+        for (int j = 0; j < AHEAD; j++) {
+            uint64_t at = (uint64_t)(i / RUN + j) * each + ((seed >> 32) * each >> 32);
+
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            w[j] = walk_from(p, (int64_t)at, p->n);
+            __builtin_prefetch(p->part[w[j].part].x + w[j].i);
+        }
+        for (int j = 0; j < AHEAD; j++) {
+            struct numbers v = numbers_at(&w[j]);
+            int64_t last = p->part[w[j].part].n - w[j].i - 1;
+
+            for (int k = 0; k < RUN; k++)
+                key[i + j * RUN + k] = key_at(v, k < last ? k : last);
+        }
+    }
+}
+
+/* Between which keys the one of this rank should be: a sample, ranked, and 3.5 standard deviations
+ * of a sample's rank to both sides.  Of n numbers, 3 n^(2/3) make it quickest in all. */
 static int guess(const struct pool *p, int64_t rank, int32_t bracket[2], struct pare_err *err)
 {
-    int32_t *key = pare_alloc_raw(p->scratch, SAMPLE, 2 * sizeof(*key));
-    double q = (double)rank / (double)p->n;
-    double dev = 3.5 * sqrt(SAMPLE * q * (1 - q)) + 8;
-    int64_t lo = (int64_t)floor(q * SAMPLE - dev), hi = (int64_t)ceil(q * SAMPLE + dev);
-    struct pare_rng rng;
+    double N = (double)p->n, q = (double)rank / N, S = 3 * cbrt(N * N), dev;
+    int64_t n = (int64_t)(S < SAMPLE ? S : SAMPLE) / (AHEAD * RUN) * (AHEAD * RUN), lo, hi;
+    int32_t *key = pare_alloc_raw(p->scratch, (size_t)n, 2 * sizeof(*key));
 
     if (!key)
         return no_memory(err);
-    pare_rng_init(&rng, (uint64_t)p->n);
-    for (int64_t i = 0; i < SAMPLE; i++) {
-        int64_t each = p->n / SAMPLE;
-        struct walk w = walk_from(p, i * each + (int64_t)pare_rng_below(&rng, (uint64_t)each),
-                                  p->n);
-        const struct pare_select *s = &p->part[w.part];
-
-        key[i] = s->old && !s->old[w.i] ? PARE_KEY_REMOVED : pare_key(s->x[w.i], s->magnitude);
-    }
-    bracket[0] = lo < 0 ? INT32_MIN : nth(key, SAMPLE, lo, key + SAMPLE).T;
-    bracket[1] = hi >= SAMPLE ? INT32_MAX : nth(key, SAMPLE, hi, key + SAMPLE).T;
+    sample(p, n, key);
+    S = (double)n;
+    dev = 3.5 * sqrt(S * q * (1 - q)) + 8;
+    lo = (int64_t)floor(q * S - dev);
+    hi = (int64_t)ceil(q * S + dev);
+    bracket[0] = lo < 0 ? INT32_MIN : pare_nth(key, n, lo, key + n).key;
+    bracket[1] = hi >= n ? INT32_MAX : pare_nth(key, n, hi, key + n).key;
+    if (bracket[0] == bracket[1])
+        bracket[1]++;
     return 0;
 }
 
@@ -440,9 +406,9 @@ static int by_histogram(const struct pool *p, int64_t rank, struct border *b, st
     uint32_t upper, lower;
 
     PARE_TRY(count_all(p, -1, &c, err));
-    upper = find_bin(c->even, &rank);
+    upper = pare_find_bin(c->even, &rank);
     PARE_TRY(count_all(p, upper, &c, err));
-    lower = find_bin(c->even, &rank);
+    lower = pare_find_bin(c->even, &rank);
     *b = (struct border){
         .T = (int32_t)(((upper << 16) | lower) ^ 0x80000000u),
         .go = rank + 1,
@@ -458,19 +424,26 @@ PARE_SIMD static int64_t count_equal(const int32_t *key, int64_t n, int32_t T)
 {
     int32_t sum = 0;
 
-#pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++)
         sum += key[i] == T;
     return sum;
 }
 
-PARE_SIMD static int64_t count_zeros(const uint8_t *old, int64_t n)
+PARE_SIMD static int64_t zeros(const uint8_t *keep, int64_t n)
 {
     int64_t sum = 0;
 
-#pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++)
-        sum += !old[i];
+        sum += !keep[i];
+    return sum;
+}
+
+int64_t pare_count_zeros(const uint8_t *keep, int64_t n)
+{
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < n; i += BLOCK)
+        sum += zeros(keep + i, n - i < BLOCK ? n - i : BLOCK);
     return sum;
 }
 
@@ -497,7 +470,6 @@ static int64_t find_cut(const struct pool *p, const struct border *b)
 
 static inline void write_as(const struct numbers v, int64_t n, int32_t least, uint8_t *keep)
 {
-#pragma omp simd
     for (int64_t i = 0; i < n; i++)
         keep[i] = key_at(v, i) >= least;
 }
@@ -531,7 +503,7 @@ static int find_border(const struct pool *p, int64_t k, struct border *b, struct
 
     for (int i = 0; i < p->n_parts; i++)
         if (p->part[i].old)
-            removed += count_zeros(p->part[i].old, p->part[i].n);
+            removed += pare_count_zeros(p->part[i].old, p->part[i].n);
     if (k <= removed) {
         *b = (struct border){ .T = PARE_KEY_REMOVED, .go = k, .ties = removed, .cut = -1 };
         return 0;

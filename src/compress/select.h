@@ -37,6 +37,8 @@ static inline uint32_t pare_key_bits(int32_t key)
     return (uint32_t)key ^ 0x80000000u;
 }
 
+int64_t pare_count_zeros(const uint8_t *keep, int64_t n); /* of a mask */
+
 struct pare_select {
     const float *x;
     int64_t n;

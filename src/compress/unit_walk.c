@@ -5,8 +5,6 @@
 
 #include "../base/simd.h"
 
-#define LANES 16
-
 /* How many of the last axes can be taken as one, all of them whole blocks (grid 1) or all of them
  * single elements (block 1). */
 static int tail(const int64_t *size, int rank)
@@ -60,40 +58,24 @@ void pare_unit_walk_next(struct pare_unit_walk *w)
     w->len = 0;
 }
 
-/* Sums in lanes, so that the compiler may keep them in vectors; then one by one, in double. */
-static double fold(const float *lane)
+PARE_SIMD static float dot(const float *restrict x, const float *restrict y, int64_t n)
 {
-    double sum = 0;
+    float sum = 0;
 
-    for (int i = 0; i < LANES; i++)
-        sum += (double)lane[i];
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
     return sum;
 }
 
-PARE_SIMD static double dot(const float *restrict x, const float *restrict y, int64_t n)
+PARE_SIMD static float dot_square(const float *restrict x, const float *restrict y, int64_t n)
 {
-    float lane[LANES] = { 0 };
-    int64_t i = 0;
+    float sum = 0;
 
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += x[i + k] * y[i + k];
-    for (int k = 0; i < n; i++, k++)
-        lane[k] += x[i] * y[i];
-    return fold(lane);
-}
-
-PARE_SIMD static double dot_square(const float *restrict x, const float *restrict y, int64_t n)
-{
-    float lane[LANES] = { 0 };
-    int64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (x[i + k] * y[i + k]) * (x[i + k] * y[i + k]);
-    for (int k = 0; i < n; i++, k++)
-        lane[k] += (x[i] * y[i]) * (x[i] * y[i]);
-    return fold(lane);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (x[i] * y[i]) * (x[i] * y[i]);
+    return sum;
 }
 
 PARE_SIMD static void each(const float *restrict x, const float *restrict y, int64_t n,
@@ -118,7 +100,7 @@ void pare_units_dot(const struct pare_units *u, const float *x, const float *y, 
         if (w.step)
             each(x + w.at, y + w.at, w.len, out + w.unit);
         else
-            out[w.unit] += (float)dot(x + w.at, y + w.at, w.len);
+            out[w.unit] += dot(x + w.at, y + w.at, w.len);
 }
 
 void pare_units_dot_square(const struct pare_units *u, const float *x, const float *y, float *out)
@@ -129,7 +111,7 @@ void pare_units_dot_square(const struct pare_units *u, const float *x, const flo
         if (w.step)
             each_square(x + w.at, y + w.at, w.len, out + w.unit);
         else
-            out[w.unit] += (float)dot_square(x + w.at, y + w.at, w.len);
+            out[w.unit] += dot_square(x + w.at, y + w.at, w.len);
 }
 
 int pare_units_gather(const struct pare_units *u, const float *x, float *out,

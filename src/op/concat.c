@@ -92,6 +92,7 @@ const struct pare_op pare_op_concat = {
     .in = "T+",
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_LINEAR,
     .attrs = concat_attrs,
     .attr_size = sizeof(struct concat),
     .infer = infer,

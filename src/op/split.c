@@ -137,6 +137,7 @@ const struct pare_op pare_op_split = {
     .in = "AI?",
     .min_out = 1,
     .max_out = -1,
+    .flags = PARE_OP_LINEAR,
     .attrs = split_attrs,
     .attr_size = sizeof(struct split),
     .infer = infer,

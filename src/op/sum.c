@@ -20,6 +20,7 @@ const struct pare_op pare_op_sum = {
     .types = PARE_T_FLOATS,
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_LINEAR,
     .infer = pare_infer_broadcast,
     .forward = forward,
     .backward = pare_backward_sum,

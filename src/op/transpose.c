@@ -81,6 +81,7 @@ const struct pare_op pare_op_transpose = {
     .in = "A",
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_LINEAR,
     .attrs = transpose_attrs,
     .attr_size = sizeof(struct transpose),
     .infer = infer,

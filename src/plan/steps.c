@@ -209,6 +209,10 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     s->n_in = at;
     s->n_out = out;
     s->kernel = dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
+    if (n->op && n->op->flags & PARE_OP_LINEAR)
+        s->drop_in = s->drop_out = ~0u;
+    else if (n->op && n->op->flags & PARE_OP_BY_Y)
+        s->drop_in = ~0u;
     return true;
 }
 

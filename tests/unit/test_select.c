@@ -225,30 +225,25 @@ static void heaps(void **state)
     check(&s, n - 6);
 }
 
-/* What the sample looks at, see guess(), is unlike the rest: the histograms must find the border. */
+/* Equal neighbours make a sample of runs worse than it seems, so that in some of these cases the
+ * border is not where it says, and histograms must find it. */
 static void misled(void **state)
 {
-    int64_t n = 150001, each = n / 65536;
+    int64_t n = 40000;
     float *x = pare_alloc(arena, (size_t)n, sizeof(*x));
     uint8_t *old = pare_alloc(arena, (size_t)n, 1);
-    struct pare_select s = { .x = x, .n = n, .threads = 1 };
     struct pare_rng r;
 
     (void)state;
-    for (int round = 0; round < 3; round++) {
-        pare_rng_init(&r, 6);
+    pare_rng_init(&r, 6);
+    for (int c = 0; c < 60; c++) {
+        struct pare_select s = { x, n, c % 2, c % 4 > 1 ? old : NULL, 1 };
+
         for (int64_t i = 0; i < n; i++) {
-            x[i] = (float)(round == 1 ? rint(pare_rng_normal(&r) * 5) : pare_rng_normal(&r));
-            old[i] = pare_rng_below(&r, 3) != 0;
+            x[i] = i % 8 ? x[i - 1] : (float)pare_rng_normal(&r);
+            old[i] = pare_rng_below(&r, 6) != 0;
         }
-        pare_rng_init(&r, (uint64_t)n);
-        for (int64_t i = 0; i < 65536; i++)
-            x[i * each + (int64_t)pare_rng_below(&r, (uint64_t)each)] = round == 2
-                                                                            ? (float)i * 1e-6f
-                                                                            : -7;
-        check(&s, n / 2);
-        check(&s, n * 9 / 10);
-        check(&(struct pare_select){ x, n, true, old, 1 }, n * 2 / 3);
+        check(&s, n / 2 + c);
     }
 }
 
