@@ -81,6 +81,8 @@ static inline void unfilter3(const pare_v8 *u, int su, pare_v8 *o, int so)
 PARE_SIMD static void filters_of(const struct pare_wino_filters *f, const float *w, int64_t o,
                                  bool turned, float *u)
 {
+    const int64_t step = pare_wino_step(f->o, f->i);
+
     for (int64_t c = 0; c < f->i; c += 8) {
         pare_v8 d[9], e[18], t[PARE_WINO];
         float part[9][8] = { { 0 } };
@@ -95,7 +97,7 @@ PARE_SIMD static void filters_of(const struct pare_wino_filters *f, const float 
         for (int i = 0; i < 6; i++)
             filter6(e + 3 * i, 1, t + 6 * i, 1);
         for (int k = 0; k < PARE_WINO; k++)
-            PARE_PUT8(u + (k * f->o + o) * f->i + c, t[k]);
+            PARE_PUT8(u + k * step + o * f->i + c, t[k]);
     }
 }
 
@@ -109,12 +111,14 @@ void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool t
 PARE_SIMD static void unfilter_of(const struct pare_wino_filters *f, const float *u, int64_t o,
                                   float *w)
 {
+    const int64_t step = pare_wino_step(f->o, f->i);
+
     for (int64_t c = 0; c < f->I; c += 8) {
         pare_v8 d[PARE_WINO], e[18], t[9];
         float part[9][8];
 
         for (int k = 0; k < PARE_WINO; k++)
-            d[k] = PARE_V8(u + (k * f->o + o) * f->i + c);
+            d[k] = PARE_V8(u + k * step + o * f->i + c);
         for (int j = 0; j < 6; j++)
             unfilter3(d + j, 6, e + j, 6);
         for (int i = 0; i < 3; i++)
@@ -302,8 +306,8 @@ static int run_chunk(const struct pare_wino *g, const struct pare_wino_run *r, i
     }
     for (int k = 0; k < PARE_WINO; k++)
         failed |= dnnl_sgemm('N', r->turned ? 'N' : 'T', n, to, from, 1, v + k * sv, row_of(from),
-                             r->u + k * from * to, r->turned ? to : from, 0, m + k * sm,
-                             row_of(to)) != dnnl_success;
+                             r->u + k * pare_wino_step(to, from), r->turned ? to : from, 0,
+                             m + k * sm, row_of(to)) != dnnl_success;
     for (int64_t i = 0; i < n; i++) {
         find_tile(g, first + i, &t);
         find_elements(&g->to, t.row, t.col, 4, &t);
@@ -370,7 +374,7 @@ int pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy
 #pragma omp for schedule(static)
             for (int k = 0; k < PARE_WINO; k++)
                 failed |= dnnl_sgemm('T', 'N', to, from, n, 1, z + k * sz, row_of(to), v + k * sv,
-                                     row_of(from), first ? 1 : 0, u + k * to * from,
+                                     row_of(from), first ? 1 : 0, u + k * pare_wino_step(to, from),
                                      from) != dnnl_success;
         }
     }

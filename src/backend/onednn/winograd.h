@@ -12,6 +12,13 @@
 
 #define PARE_WINO 36 /* places of a tile */
 
+/* Floats from one place's filters to the next's.  No power of two, which would put all places into
+ * a few lines of the cache. */
+static inline int64_t pare_wino_step(int64_t o, int64_t i)
+{
+    return o * i + 16;
+}
+
 /* One side of a convolution. */
 struct pare_wino_side {
     int64_t channels, h, w;
@@ -27,7 +34,7 @@ struct pare_wino {
 /* The tiles of `to`, all images. */
 int64_t pare_wino_tiles(const struct pare_wino *g);
 
-/* Filters w (O, I, 3, 3), row-major, to u (36, o, i) with zeros beyond O and I; `turned` by half a
+/* Filters w (O, I, 3, 3), row-major, to u (36, o, i), pare_wino_step() apart, with zeros beyond O and I; `turned` by half a
  * turn, as the gradient of the input needs them. */
 struct pare_wino_filters {
     int64_t O, I, o, i;
