@@ -6,8 +6,8 @@
  *     pare train lenet.onnx --data fashion-mnist -o trained.onnx
  *     prune_fashion trained.onnx fashion-mnist
  *
- * SETTINGS are more of what `pare train` takes, such as "limit=2000 epochs=1".  Writes model.pth and
- * mask.pth, which PyTorch reads, and model.onnx with an input of one item.
+ * SETTINGS are more of what `pare train` takes, such as "limit=2000 epochs=1".  Writes model.pth
+ * and mask.pth, which PyTorch reads, and model.onnx with an input of one item.
  */
 #include <stdio.h>
 

@@ -15,8 +15,8 @@ static const struct pare_opt opts[] = {
     PARE_OPT_END,
 };
 
-/* Epoch e of n aims at (e + 1) / n of the sparsity that the config asks for.  The new masks are made
- * when this returns. */
+/* Epoch e of n aims at (e + 1) / n of the sparsity that the config asks for.  The new masks are
+ * made when this returns. */
 static int on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err)
 {
     const struct opts *o = pare_run_conf(r);

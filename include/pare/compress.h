@@ -55,8 +55,8 @@ PARE_API int pare_run_new(struct pare_model *model, const struct pare_run_opts *
                           struct pare_run **run, struct pare_err *err);
 
 /* From now on the learner trains the unmasked weights, the model has weight * mask, and the pruner
- * is called at each step and epoch.  Before pare_run_compress().  Free the learner first, or train no
- * more with it. */
+ * is called at each step and epoch.  Before pare_run_compress().  Free the learner first, or train
+ * no more with it. */
 PARE_API int pare_run_follow(struct pare_run *run, struct pare_learn *learn, struct pare_err *err);
 
 /* Start the pruner and make the masks that it can make now.  The model has them at once; a pruner

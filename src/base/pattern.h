@@ -1,8 +1,8 @@
 /* pattern.h - regular expressions that whole names must match.
  *
  * POSIX extended, and \d for a digit.  What could take long is refused: patterns of more than
- * PARE_PATTERN_MAX letters, or of more than PARE_PATTERN_FULL with repeats written out (+ * ? count as
- * two each), and references back.
+ * PARE_PATTERN_MAX letters, or of more than PARE_PATTERN_FULL with repeats written out (+ * ? count
+ * as two each), and references back.
  */
 #ifndef PARE_BASE_PATTERN_H
 #define PARE_BASE_PATTERN_H

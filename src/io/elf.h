@@ -1,4 +1,4 @@
-/* elf.h - is a shared object whole?  dlopen() does not look, and dies where a segment is missing. */
+/* elf.h - is a shared object whole?  dlopen() does not look, and dies where a part is missing. */
 #ifndef PARE_IO_ELF_H
 #define PARE_IO_ELF_H
 
