@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-interop bench bench-train lint fmt asan fuzz install clean
+.PHONY: all help deps demo test test-interop bench bench-train bench-masks lint fmt asan fuzz install clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -51,6 +51,11 @@ bench-train: ## time only training, Pare and PyTorch; MODELS="lenet resnet18-cif
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(train)
+
+bench-masks: ## time masks and scores against PyTorch and numpy, on one thread; ROUNDS=5
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/masks.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 lint: ## check style, layers, registries and headers; build without a warning
 	@tools/deps.sh build test lint

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """golden_prune.py - what pruners' scores are, by formulas written down a second time, for tests/unit.
 
-usage: tools/golden_prune.py        writes tests/golden/prune_score.npz
+usage: tools/golden_prune.py        writes tests/golden/prune_score.npz and rank.npz
 
 A name in the file is what the C test does: "l1|out_channel|conv" is the pruner, the granularity and
-the weight.  Everything is computed in float64 from float32 numbers.  Needs PyTorch and numpy.
+the weight; "nm|2|4|1|keep0" is what ranking keeps of the weight "nm|2|4|1|w0".  Everything is computed in float64 from float32 numbers.  Needs PyTorch and numpy.
 """
 import io
 import os
@@ -147,5 +147,87 @@ def score_file():
     save("prune_score.npz", {k: v if k[1] == "." else v.astype(np.float32) for k, v in out.items()})
 
 
+# ---- ranking ---------------------------------------------------------------------
+
+def rank_keep(score, k):
+    """All but the k lowest; among equal ones the first go."""
+    keep = np.ones(score.size, bool)
+    keep[np.argsort(score.reshape(-1), kind="stable")[:k]] = False
+    return keep.reshape(score.shape)
+
+
+def rank_local(w, sparsity):
+    return rank_keep(np.abs(w), int(w.size * sparsity))
+
+
+def rank_balance(w, sparsity, *gran):
+    gran = (1,) * (w.ndim - len(gran)) + gran
+    keep = np.ones(w.shape, bool)
+    for at in np.ndindex(*(n // g for n, g in zip(w.shape, gran))):
+        tile = tuple(slice(i * g, (i + 1) * g) for i, g in zip(at, gran))
+        keep[tile] = rank_keep(np.abs(w[tile]), int(np.prod(gran) * sparsity))
+    return keep
+
+
+def rank_nm(w, n, m, axis):
+    size = np.moveaxis(np.abs(w), axis, -1)
+    keep = np.ones(size.shape, bool)
+    for row in np.ndindex(size.shape[:-1]):
+        for i in range(0, size.shape[-1], m):
+            group = size[row][i:i + m]
+            keep[row][i:i + m] = rank_keep(group, max(0, group.size - n))
+    return np.moveaxis(keep, -1, axis)
+
+
+def rank_global(scores, weights, sparsity, most):
+    """weights: how many of them a unit of each layer has."""
+    order = sorted((s, k, i) for k, v in enumerate(scores) for i, s in enumerate(v))
+    left = [int(len(v) * most) for v in scores]
+    budget = int(sum(len(v) * n for v, n in zip(scores, weights)) * sparsity)
+    keep = [np.ones(len(v), bool) for v in scores]
+    for _, k, i in order:
+        if not left[k]:
+            continue
+        budget -= weights[k]
+        if budget < 0:
+            break
+        keep[k][i] = False
+        left[k] -= 1
+    return keep
+
+
+def rank_file():
+    r = np.random.RandomState(3)
+    out = {}
+
+    def add(name, w, keep):
+        out[name + "|w0"], out[name + "|keep0"] = w, keep
+
+    for i, sparsity in enumerate((0.0, 0.1, 0.29, 0.5, 0.8, 0.95, 1.0)):
+        w = r.randn(6, 4, 3, 3).astype(np.float32)
+        w = np.round(w * 4) / 4 if i % 2 else w
+        add(f"local|{sparsity}", w, rank_local(w, sparsity))
+    for case in ((0.7, 5), (0.5, 2, 4), (0.34, 3, 3), (0.9, 2, 1, 3, 1), (0.6, 8, 8)):
+        shape = {(0.7, 5): (10, 5, 5, 5), (0.5, 2, 4): (6, 8), (0.34, 3, 3): (4, 5, 3, 3),
+                 (0.9, 2, 1, 3, 1): (4, 5, 3, 3), (0.6, 8, 8): (16, 24)}[case]
+        w = np.round(r.randn(*shape) * 8).astype(np.float32)
+        add("balance|" + "|".join(map(str, case)), w, rank_balance(w, *case))
+    for case in ((2, 4, 1), (1, 4, 1), (2, 4, 0), (3, 5, 2), (1, 2, 3), (4, 8, 0)):
+        w = np.round(r.randn(12, 10, 3, 3) * 8).astype(np.float32)
+        add("nm|" + "|".join(map(str, case)), w, rank_nm(w, *case))
+    for sparsity, most in ((0.4, 0.99), (0.5, 0.5), (0.8, 0.9), (0.3, 1.0)):
+        name = f"global|{sparsity}|{most}"
+        ws = [r.randn(*s).astype(np.float32) * k for k, s in enumerate(
+            ((8, 3, 3, 3), (16, 8, 3, 3), (20, 50), (7, 1)), 1)]
+        scores = [(w.astype(np.float64) ** 2).reshape(len(w), -1).sum(1).astype(np.float32)
+                  for w in ws]
+        keep = rank_global(scores, [w[0].size for w in ws], sparsity, most)
+        for i, w in enumerate(ws):
+            out[f"{name}|w{i}"], out[f"{name}|score{i}"], out[f"{name}|keep{i}"] = (
+                w, scores[i], keep[i])
+    save("rank.npz", out)
+
+
 if __name__ == "__main__":
     score_file()
+    rank_file()

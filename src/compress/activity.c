@@ -103,11 +103,13 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     struct pare_run *r = pare_layer_run(l);
     const struct pare_activity_opts *o = pare_run_conf(r);
     struct pare_activity_layer *s = pare_layer_state(l);
+    struct pare_activity_run *all = pare_run_state(r);
     int axis = strncmp(pare_layer_type(l), "Conv", 4) ? out->rank - 1 : 1;
     double *sum;
 
     (void)in;
     (void)user;
+    all->seen = true;
     if (s->batches >= wanted(r))
         return 0;
     if (out->dtype != PARE_F32)
@@ -127,6 +129,14 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     return 0;
 }
 
+static int attach(struct pare_run *r, struct pare_err *err)
+{
+    struct pare_activity_run *s = pare_run_state(r);
+
+    s->collecting = true;
+    return pare_add_collector(r, collect, NULL, &s->collector, err);
+}
+
 static int begin(struct pare_run *r, struct pare_err *err)
 {
     struct pare_activity_run *s = pare_run_state(r);
@@ -144,11 +154,7 @@ static int begin(struct pare_run *r, struct pare_err *err)
         a->count = 0;
     }
     s->answered = 0;
-    if (s->collecting)
-        return 0;
-    PARE_TRY(pare_add_collector(r, collect, NULL, &s->collector, err));
-    s->collecting = true;
-    return 0;
+    return s->collecting ? 0 : attach(r, err);
 }
 
 static int end(struct pare_run *r, struct pare_err *err)
@@ -187,6 +193,16 @@ int pare_activity_start(struct pare_run *r, struct pare_err *err)
     PARE_TRY(begin(r, err));
     rc = pare_run_forward(r, wanted(r), err);
     return rc == PARE_ECONFIG ? 0 : rc;
+}
+
+/* After going on from a checkpoint the collector is another process's. */
+int pare_activity_before_step(struct pare_run *r, struct pare_err *err)
+{
+    struct pare_activity_run *s = pare_run_state(r);
+    bool lost = s->collecting && !s->seen;
+
+    s->seen = false;
+    return lost ? attach(r, err) : 0;
 }
 
 void pare_activity_stop(struct pare_run *r)

@@ -32,15 +32,16 @@ struct pare_activity_layer {
     double count;
 };
 
-/* Of the run: the collector while there is one; when the last answer was given, in steps and one
- * more. */
+/* Of the run: the collector while there is one, and whether it saw the last forward; when the last
+ * answer was given, in steps and one more. */
 struct pare_activity_run {
     int collector;
-    bool collecting;
+    bool collecting, seen;
     int64_t answered;
 };
 
 int pare_activity_start(struct pare_run *r, struct pare_err *err);
+int pare_activity_before_step(struct pare_run *r, struct pare_err *err);
 void pare_activity_stop(struct pare_run *r);
 
 /* score[u] = mean over the channels c of unit u of value(sum[c], zeros[c], count); PARE_NOT_YET

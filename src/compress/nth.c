@@ -1,5 +1,6 @@
-/* nth.c - the n-th of a few integers: count by the leading bits of what range there is, then look only
- * at the right bin, and so on.
+/* nth.c - the n-th of a few integers, without sorting them.
+ *
+ * Count by the leading bits of what range there is, then look only at the right bin, and so on.
  */
 #include "nth.h"
 

@@ -30,6 +30,7 @@ const struct pare_pruner pare_pruner_apoz = {
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
     .granularity = "out_channel",
     .start = pare_activity_start,
+    .before_step = pare_activity_before_step,
     .stop = pare_activity_stop,
     .score = score,
 };

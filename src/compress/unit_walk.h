@@ -1,4 +1,4 @@
-/* unit_walk.h - go through a weight's elements in their order and know to which unit each belongs. */
+/* unit_walk.h - go through a weight's elements and know to which unit each belongs. */
 #ifndef PARE_COMPRESS_UNIT_WALK_H
 #define PARE_COMPRESS_UNIT_WALK_H
 

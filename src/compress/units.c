@@ -194,33 +194,53 @@ static bool next(const struct loop *l, int n, struct place *p)
 
 /* ---- sums ---------------------------------------------------------------------------------- */
 
+/* Only sums over a row say "omp simd", which allows another order: it also fixes the width of
+ * vectors before PARE_SIMD makes its clones. */
 #define STRIP 1024 /* units summed side by side, in double: 8 kB */
 #define SHORT 16   /* rows up to here are not worth a vector loop each */
 
 PARE_SIMD static void sum_elements(const float *x, int64_t n, int power, float *score)
 {
     if (power == 1) {
-#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             score[i] = fabsf(x[i]);
     } else {
-#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             score[i] = x[i] * x[i];
     }
 }
 
-PARE_SIMD static void add_elements(const float *x, int64_t n, int power, double *sum)
+static inline double size_of(float x, int power)
 {
-    if (power == 1) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += (double)fabsf(x[i]);
-    } else {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += (double)x[i] * (double)x[i];
-    }
+    return power == 1 ? (double)fabsf(x) : (double)x * (double)x;
+}
+
+static inline void add_lines(const float *x, int64_t n, int64_t step, int power, double *sum)
+{
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += (size_of(x[i], power) + size_of(x[step + i], power)) +
+                  (size_of(x[2 * step + i], power) + size_of(x[3 * step + i], power));
+}
+
+static inline void add_line(const float *x, int64_t n, int power, double *sum)
+{
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += size_of(x[i], power);
+}
+
+/* Add lines of n elements, four at a time: fetching and storing sums takes longer than adding. */
+PARE_SIMD static void add_columns(const float *x, int64_t n, const struct loop *line, int power,
+                                  double *sum)
+{
+    int64_t k = 0, dx = line->dx;
+
+    for (; k + 4 <= line->n; k += 4)
+        if (power == 1)
+            add_lines(x + k * dx, n, dx, 1, sum);
+        else
+            add_lines(x + k * dx, n, dx, 2, sum);
+    for (; k < line->n; k++)
+        add_line(x + k * dx, n, power, sum);
 }
 
 static inline void add_short(const float *x, int64_t rows, int64_t len, int power, double *sum)
@@ -230,7 +250,7 @@ static inline void add_short(const float *x, int64_t rows, int64_t len, int powe
         double s = 0;
 
         for (int64_t i = 0; i < len; i++)
-            s += power == 1 ? (double)fabsf(row[i]) : (double)row[i] * (double)row[i];
+            s += size_of(row[i], power);
         sum[j] += s;
     }
 }
@@ -271,15 +291,11 @@ PARE_SIMD static void add_long_rows(const float *x, int64_t rows, int64_t len, i
     }
 }
 
-static void add_rows(const float *x, int64_t rows, int64_t len, int power, double *sum)
-{
-    if (len == 1)
-        add_elements(x, rows, power, sum);
-    else if (len <= SHORT)
-        add_short_rows(x, rows, len, power, sum);
-    else
-        add_long_rows(x, rows, len, power, sum);
-}
+/* So many rows of so many elements, one after the other. */
+struct rows {
+    int64_t n, len;
+    int power;
+};
 
 /* Grid loops first, block loops inside: then a strip of sums is finished before the next. */
 static int grid_first(struct nest *t)
@@ -298,32 +314,50 @@ static int grid_first(struct nest *t)
     return grids;
 }
 
+/* The sums of `rows` units from x on, through all block loops. */
+static void sum_strip(const struct loop *l, int n, const float *x, const struct rows *r,
+                      double *sum)
+{
+    static const struct loop once = { 1, 0, 0 };
+    const struct loop *last = n ? &l[--n] : &once;
+    struct place b = { .x = 0 };
+
+    do {
+        if (r->len == 1)
+            add_columns(x + b.x, r->n, last, r->power, sum);
+        for (int64_t k = 0; r->len > 1 && k < last->n; k++) {
+            const float *at = x + b.x + k * last->dx;
+
+            if (r->len <= SHORT)
+                add_short_rows(at, r->n, r->len, r->power, sum);
+            else
+                add_long_rows(at, r->n, r->len, r->power, sum);
+        }
+    } while (next(l, n, &b));
+}
+
 void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int power,
                     float *score)
 {
     struct nest t = make_nest(u);
     int grids = grid_first(&t);
-    const float *data = pare_f32(x);
     struct place g = { .x = 0 };
     double sum[STRIP];
 
     if (!t.n && t.len == 1) {
-        sum_elements(data, t.rows, power, score);
+        sum_elements(pare_f32(x), t.rows, power, score);
         return;
     }
     if (!u->n)
         return;
     do {
         for (int64_t r = 0; r < t.rows; r += STRIP) {
-            int64_t rows = t.rows - r < STRIP ? t.rows - r : STRIP;
-            struct place b = { .x = g.x + r * t.len };
+            struct rows some = { t.rows - r < STRIP ? t.rows - r : STRIP, t.len, power };
 
-            memset(sum, 0, (size_t)rows * sizeof(*sum));
+            memset(sum, 0, (size_t)some.n * sizeof(*sum));
             if (pare_units_size(u))
-                do {
-                    add_rows(data + b.x, rows, t.len, power, sum);
-                } while (next(t.loop + grids, t.n - grids, &b));
-            for (int64_t j = 0; j < rows; j++)
+                sum_strip(t.loop + grids, t.n - grids, pare_f32(x) + g.x + r * t.len, &some, sum);
+            for (int64_t j = 0; j < some.n; j++)
                 score[g.u + r + j] = (float)sum[j];
         }
     } while (next(t.loop, grids, &g));
@@ -381,7 +415,6 @@ PARE_SIMD static void any_rows(const uint8_t *mask, int64_t rows, int64_t len, u
 
 PARE_SIMD static void any_elements(const uint8_t *mask, int64_t n, uint8_t *keep)
 {
-#pragma omp simd
     for (int64_t i = 0; i < n; i++)
         keep[i] |= mask[i];
 }
@@ -391,6 +424,10 @@ void pare_units_shrink(const struct pare_units *u, const uint8_t *mask, uint8_t 
     struct nest t = make_nest(u);
     struct place p = { .x = 0 };
 
+    if (!t.n && t.len == 1) {
+        memcpy(keep, mask, (size_t)u->n);
+        return;
+    }
     memset(keep, 0, (size_t)u->n);
     if (empty(u))
         return;
@@ -402,6 +439,4 @@ void pare_units_shrink(const struct pare_units *u, const uint8_t *mask, uint8_t 
         else
             any_rows(mask + p.x, t.rows, t.len, keep + p.u);
     } while (next(t.loop, t.n, &p));
-    for (int64_t i = 0; i < u->n; i++)
-        keep[i] = keep[i] != 0;
 }

@@ -183,6 +183,47 @@ static struct pare_flow maps(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_relu(n, y, "fc1.relu"), "fc2", n->classes);
 }
 
+/* Convolutions with 3x3 filters and many channels, with and without padding; a value that two of
+ * them read; channels that fill no block. */
+static struct pare_flow filters(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv c = { .out = 48, .kernel = 3, .pad = 1, .bias = true };
+    struct pare_flow y;
+
+    x = pare_net_apply(n, pare_net_conv(n, x, "a", c), "Tanh", "a.tanh");
+    c.out = 36;
+    y = pare_net_conv(n, x, "b", c);
+    x = pare_net_apply(n, pare_net_sum(n, pare_net_conv(n, x, "c", c), y, "c.sum"), "Tanh", "d");
+    c.pad = 0;
+    c.bias = false;
+    x = pare_net_apply(n, pare_net_conv(n, x, "e", c), "Tanh", "e.tanh");
+    c.pad = 2;
+    x = pare_net_conv(n, x, "f", c);
+    return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
+}
+
+static void uses(const struct pare_plan *p, const char *kernel, int least)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->n_steps; i++)
+        n += !strcmp(p->step[i]->kernel->name, kernel);
+    if (n < least)
+        fail_msg("%d steps of %s, not %d", n, kernel, least);
+}
+
+static void test_winograd(void **state)
+{
+    int64_t chw[3] = { 40, 22, 21 };
+    struct trial t;
+
+    (void)state;
+    start(&t, make(filters, "filters", chw), chw, false, "2");
+    uses(t.trainer->plan[0], "conv_winograd", 5);
+    end(&t);
+    compare(filters, "filters", chw, 1e-4);
+}
+
 static void test_norms(void **state)
 {
     (void)state;
@@ -253,8 +294,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norms),    cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_networks), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_networks), cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_again),    cmocka_unit_test(test_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* test_pruner_score.c - the scores of every pruner on random weights, against tools/golden_prune.py.
- */
+/* test_pruner_score.c - every pruner's scores of random weights, against tools/golden_prune.py. */
 #include "prune_rig.h"
 
 #include "compress/activity.h"

@@ -434,6 +434,100 @@ static void cut_toward_zero(void **state)
     assert_int_equal(l.r.keep[28], 1);
 }
 
+/* ---- against NumPy ------------------------------------------------------------------------- */
+
+/* The numbers of "nm|2|4|1|w0", after the first word. */
+static int arguments(const char *name, double *v)
+{
+    int n = 0;
+
+    for (name = strchr(name, '|'); name && name[1] >= '0' && name[1] <= '9';
+         name = strchr(name + 1, '|'))
+        v[n++] = strtod(name + 1, NULL);
+    return n;
+}
+
+static const struct pare_tensor *find(const struct pare_named *f, int n, const char *of,
+                                      const char *what, int i)
+{
+    char name[64];
+    size_t stem = strlen(of) - 2; /* without the w0 at its end */
+
+    snprintf(name, sizeof(name), "%.*s%s%d", (int)stem, of, what, i);
+    for (int k = 0; k < n; k++)
+        if (!strcmp(f[k].name, name))
+            return &f[k].t;
+    return NULL;
+}
+
+static void golden_layer(struct layer *l, const struct pare_tensor *w, const char *grain)
+{
+    make(l, w->rank, w->dim, grain);
+    memcpy(l->w.data, w->data, (size_t)pare_numel(w) * sizeof(float));
+}
+
+static void golden_global(const struct pare_named *f, int n, const char *name, const double *v)
+{
+    struct layer l[MAX_LAYERS];
+    struct pare_ranked r[MAX_LAYERS];
+    const struct pare_tensor *w;
+    int k = 0;
+
+    for (; (w = find(f, n, name, "w", k)) != NULL; k++) {
+        golden_layer(&l[k], w, "out_channel");
+        set_scores(&l[k], pare_f32(find(f, n, name, "score", k)));
+        l[k].r.max_sparsity = v[1];
+        r[k] = l[k].r;
+    }
+    assert_true(k > 1);
+    ok(pare_rank_global(r, k, v[0], 1, arena, &err));
+    while (k-- > 0)
+        compare(&l[k], find(f, n, name, "keep", k)->data);
+}
+
+static void golden_one(const struct pare_named *f, int n, const char *name, const double *v,
+                       int n_v)
+{
+    struct layer l;
+    int64_t gran[PARE_MAX_RANK];
+
+    golden_layer(&l, find(f, n, name, "w", 0), "element");
+    l.r.sparsity = v[0];
+    for (int i = 1; i < n_v; i++)
+        gran[i - 1] = (int64_t)v[i];
+    if (*name == 'l')
+        ok(pare_rank_local(&l.r, 1, arena, &err));
+    else if (*name == 'b')
+        ok(pare_rank_balance(&l.r, &(struct pare_ints){ gran, n_v - 1 }, 1, arena, &err));
+    else
+        ok(pare_rank_nm(&l.r, (int64_t)v[0], gran[0], (int)gran[1], arena, &err));
+    compare(&l, find(f, n, name, "keep", 0)->data);
+}
+
+/* tools/golden_prune.py says what the names mean. */
+static void golden(void **state)
+{
+    struct pare_named *f;
+    double v[8];
+    int n, cases = 0;
+
+    (void)state;
+    ok(pare_npz_read(arena, "golden/rank.npz", &f, &n, &err));
+    for (int i = 0; i < n; i++) {
+        const char *end = strrchr(f[i].name, '|');
+        int n_v = arguments(f[i].name, v);
+
+        if (strcmp(end, "|w0") != 0)
+            continue;
+        if (*f[i].name == 'g')
+            golden_global(f, n, f[i].name, v);
+        else
+            golden_one(f, n, f[i].name, v, n_v);
+        cases++;
+    }
+    assert_int_equal(cases, 22);
+}
+
 /* ---- sentences ----------------------------------------------------------------------------- */
 
 #define SAYS(call, text)                    \
@@ -482,6 +576,7 @@ int main(void)
         cmocka_unit_test(exact_counts),
         cmocka_unit_test(balance_of_five),
         cmocka_unit_test(cut_toward_zero),
+        cmocka_unit_test(golden),
         cmocka_unit_test(refused),
     };
 

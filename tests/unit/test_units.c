@@ -257,7 +257,7 @@ static void usual(void **state)
         int64_t dim[4];
         struct pare_grain g;
     } c[] = {
-        { 2, { 30, 5000 }, { .name = "in_channel", .in_axis = 1 } },
+        { 2, { 30, 9000 }, { .name = "in_channel", .in_axis = 1 } },
         { 2, { 5000, 30 }, { .name = "out_channel", .in_axis = 1 } },
         { 2, { 3, 70000 }, { .name = "out_channel", .in_axis = 1 } },
         { 4, { 6, 1500, 3, 3 }, { .name = "in_channel", .in_axis = 1 } },

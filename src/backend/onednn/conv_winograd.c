@@ -1,0 +1,200 @@
+/* conv_winograd.c - Conv with 3x3 filters and stride 1, with its gradients, by Winograd's algorithm.
+ *
+ * The filters are transformed anew in each direction, so that no layer needs memory for them while
+ * others run.
+ */
+#include "winograd.h"
+
+#include "../../base/simd.h"
+#include "../../op/conv_family.h"
+
+/* Below this the transforms of tiles cost more than the products save. */
+#define LEAST_CHANNELS 32
+
+/* Products go with 36 (tiles + 64), where 64 stands for the filters' transforms, against the direct
+ * kernel's 9 times the results: measured from 4x4 to 56x56 pixels. */
+static bool pays(const struct pare_wino *g)
+{
+    return 4 * (pare_wino_tiles(g) + 64) < g->N * g->to.h * g->to.w;
+}
+
+struct conv {
+    struct pare_wino there, back; /* from X to Y, from Y's gradient to X's */
+    struct pare_wino_filters filters;
+    float *bias; /* padded with zeros; NULL: none */
+    size_t u;    /* floats of the transformed filters */
+    bool want_x, want_w;
+};
+
+static bool usable(const struct pare_view *v, const struct pare_node *n, struct pare_window *w)
+{
+    const struct pare_tensor *x, *y;
+    struct pare_err err;
+
+    if (!v->train || strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
+        !pare_is_fixed(n->in[1]) || !pare_is_f32(n->in[1]) || n->in[0]->t.rank != 4 ||
+        (n->n_in > 2 && n->in[2] && !pare_is_fixed(n->in[2])) || v->backend->block < 8)
+        return false;
+    x = &n->in[0]->t;
+    y = &n->out[0]->t;
+    if (!pare_numel(y) || !pare_numel(x) || pare_conv_window(n, w, &err) || w->group != 1)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0 ||
+            w->pad_begin[i] > 2)
+            return false;
+    return x->dim[1] >= LEAST_CHANNELS && y->dim[1] >= LEAST_CHANNELS;
+}
+
+static int64_t padded(int64_t channels, int block)
+{
+    return (channels + block - 1) / block * block;
+}
+
+static struct conv *describe(const struct pare_view *v, const struct pare_node *n,
+                             const struct pare_window *w)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    struct conv *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    int block = v->backend->block;
+
+    if (!c)
+        return NULL;
+    c->there = (struct pare_wino){
+        .N = x->dim[0],
+        .top = w->pad_begin[0],
+        .left = w->pad_begin[1],
+        .block = block,
+        .threads = v->backend->threads,
+        .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
+        .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
+    };
+    c->back = c->there;
+    c->back.top = 2 - c->there.top;
+    c->back.left = 2 - c->there.left;
+    c->back.from = c->there.to;
+    c->back.to = c->there.from;
+    c->filters = (struct pare_wino_filters){ y->dim[1], x->dim[1], c->there.to.channels,
+                                             c->there.from.channels, v->backend->threads };
+    c->u = (size_t)(PARE_WINO * pare_wino_step(c->there.to.channels, c->there.from.channels));
+    c->want_x = v->learns[n->in[0]->id];
+    c->want_w = v->learns[n->in[1]->id];
+    return c;
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pare_window w;
+    struct conv *c;
+    size_t back, weights;
+    int n_in;
+
+    if (!usable(v, n, &w))
+        return false;
+    c = describe(v, n, &w);
+    n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
+    if (!c || !pays(&c->there) || !pare_step_lists(s, v, n_in, 1, 0))
+        return false;
+    if (n_in > 2) {
+        c->bias = pare_alloc(v->backend->arena, (size_t)c->there.to.channels, sizeof(float));
+        if (!c->bias)
+            return false;
+    }
+    for (int i = 0; i < n_in; i++)
+        s->in[i] = n->in[i];
+    s->out[0] = n->out[0];
+    s->in_block[0] = s->out_block[0] = v->backend->block;
+    s->state = c;
+    s->drop_in = c->want_w ? 0 : 1;
+    s->drop_out = 1;
+    back = c->want_x ? pare_wino_work(&c->back) : 0;
+    weights = c->want_w ? pare_wino_weights_work(&c->there) : 0;
+    s->work_bytes[0] = (c->u + pare_wino_work(&c->there)) * sizeof(float);
+    s->work_bytes[1] = (c->u + (back > weights ? back : weights)) * sizeof(float);
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    float *u = pare_f32(&s->work[0]->t);
+    struct pare_wino_run r = {
+        .x = pare_f32(&s->in_buf[0]->t),
+        .u = u,
+        .bias = c->bias,
+        .y = pare_f32(&s->out_buf[0]->t),
+        .work = u + c->u,
+    };
+
+    (void)b;
+    if (c->bias)
+        memcpy(c->bias, s->in[2]->t.data, (size_t)s->in[2]->t.dim[0] * sizeof(float));
+    pare_wino_filters(&c->filters, pare_f32(&s->in[1]->t), false, u);
+    return pare_wino_run(&c->there, &r, err);
+}
+
+/* The sum over all positions of one image, by lane. */
+PARE_SIMD static void sums(const float *y, int64_t len, int block, double *sum)
+{
+    for (int k = 0; k < block; k += 8) {
+        pare_v8 s = { 0 };
+
+        for (int64_t i = k; i < len; i += block)
+            s += PARE_V8(y + i);
+        for (int j = 0; j < 8; j++)
+            sum[k + j] += (double)s[j];
+    }
+}
+
+static void bias_grad(const struct conv *c, const float *gy, float *gb)
+{
+    const struct pare_wino *g = &c->there;
+    int64_t blocks = g->to.channels / g->block, len = g->to.h * g->to.w * g->block;
+
+#pragma omp parallel for num_threads(g->threads)
+    for (int64_t i = 0; i < blocks; i++) {
+        double sum[16] = { 0 };
+
+        for (int64_t n = 0; n < g->N; n++)
+            sums(gy + (n * blocks + i) * len, len, g->block, sum);
+        for (int k = 0; k < g->block && i * g->block + k < c->filters.O; k++)
+            gb[i * g->block + k] += (float)sum[k];
+    }
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    const float *gy = pare_f32(&s->out_buf[0]->grad->t);
+    float *u = pare_f32(&s->work[1]->t);
+
+    (void)b;
+    if (s->n_in > 2 && s->in_buf[2]->grad)
+        bias_grad(c, gy, pare_f32(&s->in_buf[2]->grad->t));
+    if (c->want_w) {
+        PARE_TRY(pare_wino_weights(&c->there, pare_f32(&s->in_buf[0]->t), gy, u, u + c->u, err));
+        pare_wino_unfilter(&c->filters, u, pare_f32(&s->in_buf[1]->grad->t));
+    }
+    if (c->want_x) {
+        struct pare_wino_run r = {
+            .x = gy,
+            .u = u,
+            .turned = true,
+            .add = !s->first[0],
+            .y = pare_f32(&s->in_buf[0]->grad->t),
+            .work = u + c->u,
+        };
+
+        pare_wino_filters(&c->filters, pare_f32(&s->in[1]->t), true, u);
+        return pare_wino_run(&c->back, &r, err);
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_conv_winograd = {
+    .name = "conv_winograd",
+    .doc = "Convolution with 3x3 filters and its gradients, by Winograd's F(4x4, 3x3).",
+    .match = match,
+    .run = run,
+    .back = back,
+};

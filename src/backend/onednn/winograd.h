@@ -1,0 +1,65 @@
+/* winograd.h - convolutions with 3x3 filters and stride 1 by Winograd's F(4x4, 3x3).
+ *
+ * Lavin, Gray, "Fast algorithms for convolutional neural networks", 2015.  A tile of 4x4 results
+ * comes from 6x6 inputs d by  A' [ (G w G') . (B' d B) ] A,  where the sum over the input channels
+ * makes of the product a matrix product for each of the 36 places: a quarter of the multiplications.
+ * Gradients have the same form.  Tensors are channel-blocked; channels are counted with padding.
+ */
+#ifndef PARE_BACKEND_ONEDNN_WINOGRAD_H
+#define PARE_BACKEND_ONEDNN_WINOGRAD_H
+
+#include "onednn.h"
+
+#define PARE_WINO 36 /* places of a tile */
+
+/* Floats from one place's filters to the next's.  No power of two, which would put all places into
+ * a few lines of the cache. */
+static inline int64_t pare_wino_step(int64_t o, int64_t i)
+{
+    return o * i + 16;
+}
+
+/* One side of a convolution. */
+struct pare_wino_side {
+    int64_t channels, h, w;
+};
+
+/* From one side to the other; top and left are the padding of `from`. */
+struct pare_wino {
+    int64_t N, top, left;
+    int block, threads;
+    struct pare_wino_side from, to;
+};
+
+/* The tiles of `to`, all images. */
+int64_t pare_wino_tiles(const struct pare_wino *g);
+
+/* Filters w (O, I, 3, 3), row-major, to u (36, o, i), pare_wino_step() apart, with zeros beyond O and I; `turned` by half a
+ * turn, as the gradient of the input needs them. */
+struct pare_wino_filters {
+    int64_t O, I, o, i;
+    int threads;
+};
+void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool turned, float *u);
+
+/* The way back: w += what the filters' gradient is when u's is given. */
+void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, float *w);
+
+/* Floats of working memory that the next two need. */
+size_t pare_wino_work(const struct pare_wino *g);
+size_t pare_wino_weights_work(const struct pare_wino *g);
+
+struct pare_wino_run {
+    const float *x, *u; /* `from`; filters, (36, to, from) or, `turned`, (36, from, to) */
+    const float *bias;  /* by channel of `to`, padded; or NULL */
+    bool turned, add;   /* add to y instead of assigning */
+    float *y, *work;
+};
+int pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r, struct pare_err *err);
+
+/* u (36, to, from) = the gradient of the transformed filters, from the input x and the gradient gy
+ * of the result. */
+int pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy, float *u,
+                      float *work, struct pare_err *err);
+
+#endif

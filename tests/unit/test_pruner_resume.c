@@ -1,0 +1,130 @@
+/* test_pruner_resume.c - a training that was stopped goes on with the same masks, aims, scores and
+ * statistics, and ends as if it had not been stopped.
+ */
+#include "prune_rig.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static char dir[64], path[96];
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof(dir), "/tmp/pare-resume-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof(path), "%s/c.safetensors", dir);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+struct job {
+    struct pare_model *model;
+    struct pare_learn *learn;
+    struct pare_run *run;
+    int64_t left; /* epochs until it is stopped */
+};
+
+struct how {
+    const char *pruner, *settings;
+    bool norm, near; /* near: statistics may be of other batches */
+};
+
+static bool say(void *user, const struct pare_learned *r)
+{
+    struct job *j = user;
+
+    (void)r;
+    return --j->left != 0;
+}
+
+static void job_run(struct job *j, const struct how *h, const char *more, int64_t left)
+{
+    char settings[256];
+
+    *j = (struct job){ .model = rig_model("small"), .left = left };
+    snprintf(settings, sizeof(settings),
+             "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none epochs=4 %s", more);
+    ok(pare_learn_new(j->model, "digits", settings, &j->learn, &rig_err));
+    j->run = rig_run(j->model, h->pruner,
+                     h->norm ? "[{\"sparsity\": 0.5, \"op_types\": [\"BatchNorm2d\"]}]"
+                             : "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\", \"Linear\"]}]",
+                     h->settings);
+    ok(pare_run_follow(j->run, j->learn, &rig_err));
+    ok(pare_run_compress(j->run, &rig_err));
+    ok(pare_learn_run(j->learn, say, j, &rig_err));
+}
+
+static void job_close(struct job *j)
+{
+    pare_learn_free(j->learn);
+    pare_run_free(j->run);
+    pare_model_free(j->model);
+}
+
+static void compare(const struct how *h, struct job *a, struct job *b)
+{
+    for (int i = 0; i < pare_run_layers(a->run); i++) {
+        struct pare_layer *l = pare_run_layer(a->run, i), *m = pare_run_layer(b->run, i);
+        size_t n = (size_t)pare_numel(&l->w);
+
+        if (rig_gone(l) != rig_gone(m))
+            fail_msg("%s: %lld weights of %s are gone, not %lld", h->pruner, (long long)rig_gone(m),
+                     l->info.name, (long long)rig_gone(l));
+        assert_true(rig_gone(l) > 0 || h->norm);
+        if (!h->near && (memcmp(l->mask.data, m->mask.data, n) ||
+                         memcmp(l->w.data, m->w.data, n * sizeof(float)) ||
+                         memcmp(l->weight->t.data, m->weight->t.data, n * sizeof(float))))
+            fail_msg("%s: layer %s is not as it would be", h->pruner, l->info.name);
+    }
+}
+
+static void goes_on(void **state)
+{
+    static const struct how all[] = {
+        { "level", NULL, false, false },
+        { "random", NULL, false, false },
+        { "taylor", "training_steps=60", false, false },
+        { "agp", "total_iteration=3", false, false },
+        { "agp", "interval_steps=30 total_times=4", false, false },
+        { "agp", "total_iteration=3 base=random", false, false },
+        { "linear", "total_iteration=3 base=taylor training_steps=50", false, false },
+        { "linear", "total_iteration=2 base=apoz training_steps=50", false, true },
+        { "lottery_ticket", "prune_iterations=3", false, false },
+        { "admm", "iterations=3 training_epochs=1", false, false },
+        { "movement", "warm_up_step=10 cool_down_beginning_step=80 training_steps=100", false,
+          false },
+        { "slim", "training_epochs=3", true, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct job whole, first, rest;
+        char more[160];
+
+        job_run(&whole, &all[i], "", 0);
+        snprintf(more, sizeof(more), "checkpoint=%s", path);
+        job_run(&first, &all[i], more, 1);
+        job_close(&first);
+        snprintf(more, sizeof(more), "checkpoint=%s resume", path);
+        job_run(&rest, &all[i], more, 0);
+        compare(&all[i], &whole, &rest);
+        job_close(&whole);
+        job_close(&rest);
+        unlink(path);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(goes_on) };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,68 @@
+#!/bin/sh
+# prune_runs.sh - what pruning costs LeNet on Fashion-MNIST.  prune_runs.sh [--short] [SEED...]
+#
+# For each seed: a LeNet is trained (dense), then pruned in several ways, each with a few epochs of
+# fine-tuning; the table has test accuracies of every seed and their means.  The filter pruners
+# (l1, fpgm, taylor, movement) remove half of the filters of both convolutions and train equally
+# long, so that they can be compared.  --short: 6000 pictures, to see that it works.
+# PARE is the command, build/pare unless set; THREADS as many as there are cores; WORK a folder for
+# models, kept when it is set: what is there already is not made again.
+set -eu
+pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
+data="--data fashion-mnist --threads ${THREADS:-0} --batch 64"
+if [ "${1:-}" = --short ]; then
+    data="$data --limit 6000"
+    shift
+fi
+[ $# -gt 0 ] || set -- 1 2 3
+if [ -z "${WORK:-}" ]; then
+    WORK=$(mktemp -d)
+    trap 'rm -rf "$WORK"' EXIT
+fi
+mkdir -p "$WORK"
+cd "$WORK"
+sgd="--momentum 0.9 --weight-decay 5e-4"
+tune="$sgd --schedule cosine"
+filters='[{"sparsity": 0.5, "op_types": ["Conv2d"]}]'
+
+# prune NAME SEED OPTION...
+prune() {
+    name=$1 seed=$2
+    shift 2
+    [ -e "$name-$seed.onnx" ] ||
+        "$pare" prune "dense-$seed.onnx" $data $tune --seed "$seed" --quiet "$@" -o "$name-$seed.onnx"
+}
+
+for seed; do
+    if [ ! -e "dense-$seed.onnx" ]; then
+        "$pare" new lenet --input 1,28,28 --seed "$seed" -o "fresh-$seed.onnx" >/dev/null
+        "$pare" train "fresh-$seed.onnx" $data $sgd --schedule onecycle --lr 0.05 --epochs 10 \
+            --valid none --seed "$seed" --quiet -o "dense-$seed.onnx"
+    fi
+    prune level "$seed" --pruner level --sparsity 0.9 --lr 0.01 --epochs 2
+    prune agp "$seed" --pruner agp --sparsity 0.95 --total-iteration 5 --lr 0.02 --epochs 3
+    for pruner in l1 fpgm; do
+        prune $pruner "$seed" --pruner $pruner --config "$filters" --lr 0.02 --epochs 4
+    done
+    prune taylor "$seed" --pruner taylor --config "$filters" --training-steps 100 --lr 0.02 --epochs 4
+    prune movement "$seed" --pruner movement --config '[{"sparsity": 0.5, "op_types": ["Conv2d"],
+        "granularity": "out_channel"}]' --warm-up-step 50 --cool-down-beginning-step 600 \
+        --training-steps 800 --lr 0.02 --epochs 4
+done
+
+printf '%-10s' pruner
+for seed; do printf '%10s' "seed $seed"; done
+printf '%10s%10s\n' mean 'to dense'
+dense=
+for name in dense level agp l1 fpgm taylor movement; do
+    line=
+    for seed; do
+        line="$line $("$pare" eval "$name-$seed.onnx" --data fashion-mnist --threads "${THREADS:-0}" |
+            awk '$1 == "top-1" { printf "%.2f", $2 }')"
+    done
+    mean=$(echo "$line" | awk '{ for (i = 1; i <= NF; i++) s += $i; printf "%.2f", s / NF }')
+    [ -n "$dense" ] || dense=$mean
+    printf '%-10s' $name
+    printf '%10s' $line
+    printf '%10s%10s\n' "$mean" "$(awk "BEGIN { printf \"%+.2f\", $mean - $dense }")"
+done
