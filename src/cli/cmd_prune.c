@@ -241,6 +241,16 @@ static int judge(struct job *j, struct pare_judged *to, struct pare_err *err)
     return rc;
 }
 
+/* Epochs that have so many steps. */
+static int64_t epochs_of(const struct job *j, int64_t steps)
+{
+    const struct pare_setup *s = j->teach.setup;
+    int64_t batch = s->train.batch ? s->train.batch : s->data.batch;
+    int64_t n = j->teach.data[0]->n, each = s->data.drop_last ? n / batch : (n + batch - 1) / batch;
+
+    return each > 0 ? (steps + each - 1) / each : 1;
+}
+
 /* The pruner's own training and fine-tuning are one run through the loop. */
 static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
@@ -250,7 +260,7 @@ static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_run_length(j->run, &epochs, &steps, err));
     t->epochs = epochs + (given_text(c, "epochs") ? t->epochs : 0);
     if (!t->epochs && steps) {
-        t->epochs = 1 << 20;
+        t->epochs = epochs_of(j, steps);
         t->max_steps = steps;
     }
     if (!t->epochs)
