@@ -241,6 +241,16 @@ static int judge(struct job *j, struct pare_judged *to, struct pare_err *err)
     return rc;
 }
 
+/* Epochs that have at least so many steps. */
+static int64_t epochs_of(const struct job *j, int64_t steps)
+{
+    const struct pare_data *d = j->teach.data[0];
+    int64_t batch = j->teach.setup->train.batch ? j->teach.setup->train.batch : d->opts.batch;
+    int64_t each = batch > 0 ? (d->n + batch - 1) / batch : 1;
+
+    return each > 0 ? (steps + each - 1) / each : 0;
+}
+
 /* The pruner's own training and fine-tuning are one run through the loop. */
 static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
@@ -249,6 +259,8 @@ static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
 
     PARE_TRY(pare_run_length(j->run, &epochs, &steps, err));
     t->epochs = epochs + (given_text(c, "epochs") ? t->epochs : 0);
+    if (t->epochs > epochs)
+        t->epochs += epochs_of(j, steps) > epochs ? epochs_of(j, steps) - epochs : 0;
     if (!t->epochs && steps) {
         t->epochs = 1 << 20;
         t->max_steps = steps;
