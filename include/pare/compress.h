@@ -39,6 +39,7 @@ PARE_API int pare_plugin_load(struct pare_registry *g, const char *path, struct 
 
 struct pare_run_opts {
     const char *pruner;
+    const char *quantizer;        /* instead of a pruner */
     const struct pare_rule *rule; /* the config_list, from C ... */
     int n_rules;
     const char *config;                   /* ... or as JSON: text, or the name of a file */

@@ -113,6 +113,8 @@ static int list_masks(struct pare_run *r, struct pare_arena *a, bool floats,
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
+        if (!l->weight)
+            continue;
         PARE_TRY(add_mask(a, l, "weight", &l->mask, &v[(*n)++], err));
         if (l->bias)
             PARE_TRY(add_mask(a, l, "bias", &l->bias_mask, &v[(*n)++], err));

@@ -7,6 +7,7 @@
 #include "../base/parts.h"
 #include "../train/setup.h"
 #include "pruners.h"
+#include "quantized.h"
 #include "wrap.h"
 
 #include "settings.h"
@@ -46,6 +47,13 @@ static int find_pruners(struct pare_run *r, const struct pare_run_opts *o,
 {
     const char *base = text_of(g, n, "base");
 
+    if (!o->pruner == !o->quantizer)
+        return pare_fail(err, PARE_ECONFIG, "a run has either a pruner or a quantizer");
+    if (o->quantizer) {
+        PARE_TRY(pare_find_quantizer(o->registry, o->quantizer, &r->quantizer, err));
+        r->pruner[0] = &r->quantizer->base;
+        return 0;
+    }
     PARE_TRY(pare_find_pruner(o->registry, o->pruner, &r->pruner[0], err));
     if (!(r->pruner[0]->flags & PARE_OVER)) {
         if (base)
@@ -104,7 +112,9 @@ static int make(struct pare_run *r, const struct pare_run_opts *o, struct pare_e
         PARE_TRY(pare_config_read(r->arena, o->config, &c, err));
     else
         PARE_TRY(pare_config_rules(r->arena, o->rule, o->n_rules, &c, err));
-    return pare_run_wrap(r, &c, err);
+    PARE_TRY(pare_run_wrap(r, &c, err));
+    r->in_graph = r->quantizer != NULL;
+    return r->quantizer ? pare_sites_insert(r, err) : 0;
 }
 
 int pare_run_new(struct pare_model *model, const struct pare_run_opts *o, struct pare_run **run,
@@ -146,6 +156,10 @@ void pare_run_free(struct pare_run *r)
     }
     if (r->trainer)
         r->trainer->o.hooks = (struct pare_hooks){ 0 };
+    if (r->in_graph)
+        pare_sites_remove(r);
+    if (r->in_graph && r->trainer)
+        r->trainer->stale = true; /* its plans have our nodes */
     pare_arena_free(r->scratch);
     pare_arena_free(r->arena);
 }
@@ -245,5 +259,5 @@ int pare_run_compress(struct pare_run *r, struct pare_err *err)
     PARE_TRY(check_needs(r, err));
     r->started = true;
     PARE_TRY(on_start(r, err));
-    return pare_run_update_masks(r, err);
+    return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
 }

@@ -83,6 +83,7 @@ struct pare_trainer {
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
+    double lr;              /* of the last update */
     int64_t schedule_start; /* the step at which the learning rate's schedule (re)started */
     bool stale;             /* plans keep other values than they should */
     struct pare_distill_layers layers;
