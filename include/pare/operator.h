@@ -63,11 +63,38 @@ struct pare_ctx {
     struct pare_rng *rng; /* for operators that draw; NULL outside training */
 };
 
-/* "Axis ax of a and axis bx of b are the same channels": whoever removes some from one must
- * remove the same from the other. */
+/* What an operator says about its axes, for whoever wants to remove channels.  An axis of an input
+ * or output that none of these mentions is frozen: nothing of it may go.  ties() is called with
+ * shapes and constants known; values may be NULL, which says nothing.
+ *
+ * Axis ax of a and axis bx of b are the same channels: what goes from one goes from the other. */
 struct pare_ties;
 PARE_API void pare_tie(struct pare_ties *t, const struct pare_value *a, int ax,
                        const struct pare_value *b, int bx);
+
+/* Index i of axis px of `part` is index from + i of axis wx of `whole` (Concat, Split, Slice). */
+PARE_API void pare_tie_part(struct pare_ties *t, const struct pare_value *whole, int wx,
+                            int64_t from, const struct pare_value *part, int px);
+
+/* Index i of axis bx of b is index index[i] of axis ax of a (Gather, Slice with steps); the list is
+ * copied. */
+PARE_API void pare_tie_pick(struct pare_ties *t, const struct pare_value *a, int ax,
+                            const int64_t *index, const struct pare_value *b, int bx);
+
+/* An index of axis wx of `whole` is a number whose digits, the first counting most, are indices of
+ * other axes: Flatten makes (C, H, W) one, Reshape takes one apart, a grouped convolution's channels
+ * are (group, channel in it).  It stays exactly when all its digits stay. */
+struct pare_digit {
+    const struct pare_value *v; /* NULL: no axis of a value, but ... */
+    int axis;                   /* ... number `axis` of the node's own; -1: a frozen one */
+    int64_t size;
+};
+PARE_API void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx,
+                              const struct pare_digit *digit, int n);
+
+/* Nothing of this axis may go; `why` is a few words for a report, and stays where it is. */
+PARE_API void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis,
+                              const char *why);
 
 /* ---- operators -------------------------------------------------------------- */
 

@@ -241,29 +241,27 @@ static int judge(struct job *j, struct pare_judged *to, struct pare_err *err)
     return rc;
 }
 
-/* Epochs that have at least so many steps. */
-static int64_t epochs_of(const struct job *j, int64_t steps)
+/* Steps of an epoch. */
+static int64_t epoch_steps(const struct job *j)
 {
-    const struct pare_data *d = j->teach.data[0];
-    int64_t batch = j->teach.setup->train.batch ? j->teach.setup->train.batch : d->opts.batch;
-    int64_t each = batch > 0 ? (d->n + batch - 1) / batch : 1;
+    const struct pare_setup *s = j->teach.setup;
+    int64_t batch = s->train.batch ? s->train.batch : s->data.batch;
+    int64_t n = j->teach.data[0]->n, each = s->data.drop_last ? n / batch : (n + batch - 1) / batch;
 
-    return each > 0 ? (steps + each - 1) / each : 0;
+    return each > 0 ? each : 1;
 }
 
 /* The pruner's own training and fine-tuning are one run through the loop. */
 static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     struct pare_train_conf *t = &j->teach.setup->train;
-    int64_t epochs, steps;
+    int64_t each = epoch_steps(j), epochs, steps;
 
     PARE_TRY(pare_run_length(j->run, &epochs, &steps, err));
     t->epochs = epochs + (given_text(c, "epochs") ? t->epochs : 0);
-    if (t->epochs > epochs)
-        t->epochs += epochs_of(j, steps) > epochs ? epochs_of(j, steps) - epochs : 0;
-    if (!t->epochs && steps) {
-        t->epochs = 1 << 20;
-        t->max_steps = steps;
+    if (steps > epochs * each) { /* the pruner's steps, then whole epochs' worth of them */
+        t->max_steps = steps + (t->epochs - epochs) * each;
+        t->epochs = (t->max_steps + each - 1) / each;
     }
     if (!t->epochs)
         return 0;

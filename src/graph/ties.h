@@ -1,16 +1,34 @@
-/* ties.h - which axes of which values are the same channels. */
+/* ties.h - what the operators of a graph say about their axes, as a list. */
 #ifndef PARE_GRAPH_TIES_H
 #define PARE_GRAPH_TIES_H
 
 #include <pare/plugin.h>
 
-/* Every statement the operators of a graph made; whoever needs groups joins them. */
+enum pare_tie_kind {
+    PARE_TIE_SAME,
+    PARE_TIE_PART,
+    PARE_TIE_PICK,
+    PARE_TIE_DIGITS,
+    PARE_TIE_FREEZE,
+};
+
+/* One statement; see <pare/operator.h>. */
+struct pare_tied {
+    enum pare_tie_kind kind;
+    const struct pare_node *node; /* who says so */
+    const struct pare_value *a, *b;
+    int ax, bx;
+    int64_t from;                   /* PART */
+    const int64_t *index;           /* PICK: as many as b's axis is long */
+    const struct pare_digit *digit; /* DIGITS */
+    int n_digits;
+    const char *why; /* FREEZE */
+};
+
 struct pare_ties {
     struct pare_arena *arena;
-    struct pare_tied {
-        const struct pare_value *a, *b;
-        int ax, bx;
-    } * tie;
+    const struct pare_node *node; /* whose ties() is being called */
+    struct pare_tied *tie;
     int n, cap;
     bool failed; /* out of memory: the list is not complete */
 };

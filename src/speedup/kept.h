@@ -1,0 +1,39 @@
+/* kept.h - which indices of which axes stay: keep sets, and the relations between them.
+ *
+ * Every axis of every value of a graph (shapes inferred, initializers included) has a keep set, one
+ * byte for each index.  Whoever wants to shrink puts a 1 wherever something is needed; solve() adds
+ * ones until all that operators say about their axes holds, and never takes one away.
+ */
+#ifndef PARE_SPEEDUP_KEPT_H
+#define PARE_SPEEDUP_KEPT_H
+
+#include "../graph/graph.h"
+#include "../graph/ties.h"
+
+struct pare_kept;
+
+/* Asks every node for its ties.  All keep sets are empty; those of frozen axes are full. */
+int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_kept **k,
+                  struct pare_err *err);
+
+/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write. */
+uint8_t *pare_kept_axis(struct pare_kept *k, const struct pare_value *v, int axis);
+
+/* ... of a node's own axis, such as the groups of a convolution; NULL when it has none of the
+ * number. */
+uint8_t *pare_kept_own(struct pare_kept *k, const struct pare_node *n, int number, int64_t *size);
+
+/* Grow until all relations hold.  May be called again after more was put in. */
+int pare_kept_solve(struct pare_kept *k, struct pare_err *err);
+
+int64_t pare_kept_count(const struct pare_kept *k, const struct pare_value *v, int axis);
+
+/* Why an axis is frozen: a node and a few words, or NULL when it is not frozen itself. */
+const char *pare_kept_why(const struct pare_kept *k, const struct pare_value *v, int axis,
+                          const struct pare_node **node);
+
+/* The number of the coupled set that an axis belongs to: axes that `same` relations connect, from 0;
+ * for dependency-aware pruning and reports. */
+int pare_kept_set(const struct pare_kept *k, const struct pare_value *v, int axis);
+
+#endif
