@@ -1,4 +1,4 @@
-/* conv_winograd.c - Conv with 3x3 filters and stride 1, with its gradients, by Winograd's algorithm.
+/* conv_winograd.c - Conv with 3x3 filters and its gradients, by Winograd's algorithm.
  *
  * The filters are transformed anew in each direction, so that no layer needs memory for them while
  * others run.
