@@ -109,7 +109,7 @@ void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool t
 }
 
 PARE_SIMD static void unfilter_of(const struct pare_wino_filters *f, const float *u, int64_t o,
-                                  float *w)
+                                  bool add, float *w)
 {
     const int64_t step = pare_wino_step(f->o, f->i);
 
@@ -126,16 +126,19 @@ PARE_SIMD static void unfilter_of(const struct pare_wino_filters *f, const float
         for (int j = 0; j < 9; j++)
             PARE_PUT8(part[j], t[j]);
         for (int64_t k = 0; k < 8 && c + k < f->I; k++)
-            for (int j = 0; j < 9; j++)
-                w[(o * f->I + c + k) * 9 + j] += part[j][k];
+            for (int j = 0; j < 9; j++) {
+                float *to = w + (o * f->I + c + k) * 9 + j;
+
+                *to = add ? *to + part[j][k] : part[j][k];
+            }
     }
 }
 
-void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, float *w)
+void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w)
 {
 #pragma omp parallel for num_threads(f->threads)
     for (int64_t o = 0; o < f->O; o++)
-        unfilter_of(f, u, o, w);
+        unfilter_of(f, u, o, add, w);
 }
 
 /* ---- tiles ----------------------------------------------------------------- */

@@ -42,8 +42,8 @@ struct pare_wino_filters {
 };
 void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool turned, float *u);
 
-/* The way back: w += what the filters' gradient is when u's is given. */
-void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, float *w);
+/* The way back: w = or, `add`, += what the filters' gradient is when u's is given. */
+void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w);
 
 /* Floats of working memory that the next two need. */
 size_t pare_wino_work(const struct pare_wino *g);
