@@ -265,6 +265,9 @@ static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
     }
     if (!t->epochs)
         return 0;
+    /* Not the best before the masks are what they will be. */
+    t->best_from = t->max_steps ? steps / each : epochs;
+    t->best_from = t->best_from < t->epochs ? t->best_from : t->epochs - 1;
     PARE_TRY(pare_teach_train(c, &j->teach, err));
     pare_view_end(&j->teach.view);
     j->view.trained = true;
