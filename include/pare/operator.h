@@ -185,6 +185,10 @@ struct pare_op {
     /* Of an operator with weights: the weight's axis that counts output channels, and that of input
      * channels (of a group); -1: there is none.  NULL: neither. */
     void (*axes)(const struct pare_node *n, int *out, int *in);
+
+    /* Bit i: input i says which shape the output has or which range of input 0 it is, no more; so it
+     * changes with the sizes of axes. */
+    unsigned sizes;
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

@@ -66,4 +66,5 @@ const struct pare_op pare_op_expand = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .sizes = 0x2,
 };

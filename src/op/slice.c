@@ -135,4 +135,5 @@ const struct pare_op pare_op_slice = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .sizes = 0x6,
 };

@@ -148,4 +148,5 @@ const struct pare_op pare_op_split = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .sizes = 0x2,
 };
