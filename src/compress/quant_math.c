@@ -79,9 +79,9 @@ PARE_SIMD static void clip_row(const float *x, const float *gy, float *gx, int64
 
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float v = x[i] / scale + zero + ROUNDER - ROUNDER;
+        float v = x[i] / scale + zero + ROUNDER - ROUNDER, g = gy[i];
 
-        gx[i] = (v >= lo) & (v <= hi) ? gy[i] : 0;
+        gx[i] = (v >= lo) & (v <= hi) ? g : 0;
     }
 }
 
@@ -92,9 +92,9 @@ PARE_SIMD static void clip_columns(const struct work *w, int64_t at, int64_t n)
 
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float v = x[i] / scale[i] + zero[i] + ROUNDER - ROUNDER;
+        float v = x[i] / scale[i] + zero[i] + ROUNDER - ROUNDER, g = gy[i];
 
-        gx[i] = (v >= lo) & (v <= hi) ? gy[i] : 0;
+        gx[i] = (v >= lo) & (v <= hi) ? g : 0;
     }
 }
 

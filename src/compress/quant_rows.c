@@ -81,7 +81,7 @@ int pare_place_whole(const struct pare_place *p, const char *quantizer, struct p
     if (p->q->axis < 0)
         return 0;
     return pare_fail(err, PARE_ECONFIG,
-                     "quantizer %s has one scale for inputs and outputs, not one for each channel",
+                     "quantizer %s has one scale for the whole, not one for each channel",
                      quantizer);
 }
 

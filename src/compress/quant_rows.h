@@ -52,7 +52,7 @@ void pare_copy(const struct pare_tensor *x, struct pare_tensor *y); /* y = x */
 struct pare_tensor *pare_place_buffer(const struct pare_place *p, const char *what,
                                       struct pare_err *err);
 
-/* Ask for what a quantizer cannot do in a place: one scale for each channel of an input. */
+/* For quantizers without scales for each channel: per_channel is an error. */
 int pare_place_whole(const struct pare_place *p, const char *quantizer, struct pare_err *err);
 
 #endif
