@@ -6,6 +6,7 @@
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
 #include "export.h"
+#include "export_qdq.h"
 
 static int no_memory(struct pare_err *err)
 {
@@ -149,6 +150,14 @@ int pare_export_check(const struct pare_export *e, struct pare_err *err)
     return e->masks ? pare_state_check(e->masks, err) : 0;
 }
 
+/* Integers, where there is a quantizer. */
+static int write_onnx(struct pare_run *r, const char *path, const struct pare_export *e,
+                      struct pare_err *err)
+{
+    return r->quantizer ? pare_qdq_save(r, path, e->qoperator, err)
+                        : pare_model_save(r->model, path, NULL, err);
+}
+
 int pare_run_export(struct pare_run *r, const struct pare_export *e, struct pare_err *err)
 {
     bool onnx = e->model && ends_in(e->model, ".onnx");
@@ -161,7 +170,6 @@ int pare_run_export(struct pare_run *r, const struct pare_export *e, struct pare
     if (e->masks)
         PARE_TRY(write_masks(r, e->masks, err));
     if (e->model)
-        PARE_TRY(onnx ? pare_model_save(r->model, e->model, NULL, err)
-                      : write_state(r->model, e->model, err));
-    return e->onnx ? pare_model_save(r->model, e->onnx, NULL, err) : 0;
+        PARE_TRY(onnx ? write_onnx(r, e->model, e, err) : write_state(r->model, e->model, err));
+    return e->onnx ? write_onnx(r, e->onnx, e, err) : 0;
 }

@@ -233,10 +233,20 @@ static void apply_row(const struct pare_quant *q, const float *x, float scale, f
 {
     float lo = (float)q->qmin, hi = (float)q->qmax;
 
-    for (int64_t i = 0; i < n; i++) {
+    if (zero == rintf(zero)) { /* as QuantizeLinear does it, to the bit; NaN stays */
+        lo -= zero;
+        hi -= zero;
+        for (int64_t i = 0; i < n; i++) {
+            float v = rintf(x[i] / scale);
+
+            y[i] = (v < lo ? lo : v > hi ? hi : v) * scale;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) { /* a zero point that is being learned */
         float v = x[i] / scale + zero;
 
-        v = v < lo ? lo : v > hi ? hi : v; /* clamp, then round, as NNI does; NaN stays */
+        v = v < lo ? lo : v > hi ? hi : v;
         y[i] = (rintf(v) - zero) * scale;
     }
 }

@@ -81,6 +81,16 @@ static const struct pare_op site_op = {
     .backward = backward,
 };
 
+struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site)
+{
+    const struct site *s = n->attr;
+
+    if (n->op != &site_op)
+        return NULL;
+    *site = s->site;
+    return s->layer;
+}
+
 /* ---- in and out of the graph ------------------------------------------------------------------ */
 
 /* The node and value of the model's graph that a layer's description, made on a copy, is about. */
