@@ -60,6 +60,10 @@ PARE_API int pare_run_new(struct pare_model *model, const struct pare_run_opts *
  * no more with it. */
 PARE_API int pare_run_follow(struct pare_run *run, struct pare_learn *learn, struct pare_err *err);
 
+/* Scales and zero points from a file that pare_export.calibration (or NNI) wrote, instead of what
+ * the quantizer would find out.  Before pare_run_compress(). */
+PARE_API int pare_run_calibrate(struct pare_run *run, const char *path, struct pare_err *err);
+
 /* Start the pruner and make the masks that it can make now.  The model has them at once; a pruner
  * that needs training makes them later, as the learner goes on. */
 PARE_API int pare_run_compress(struct pare_run *run, struct pare_err *err);

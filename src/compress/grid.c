@@ -217,7 +217,7 @@ int pare_qscale_probe(struct pare_layer *l, enum pare_site site, const struct pa
     struct pare_turn turn;
     int rc;
 
-    if (g->n > 1 || g->axis >= 0)
+    if (g->n > 1 || g->axis >= 0 || l->run->calibration)
         return 0;
     out.data = y;
     for (int i = 0; i < PROBES; i++) /* off the ties, a quarter of the range beyond both ends */

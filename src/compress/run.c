@@ -6,6 +6,7 @@
 #include "../base/arena.h"
 #include "../base/parts.h"
 #include "../train/setup.h"
+#include "calibration.h"
 #include "pruners.h"
 #include "quantized.h"
 #include "wrap.h"
@@ -254,10 +255,16 @@ static int check_needs(const struct pare_run *r, struct pare_err *err)
 
 int pare_run_compress(struct pare_run *r, struct pare_err *err)
 {
+    bool known = r->calibration && !r->trainer; /* then there is nothing to find out */
+
     if (r->started)
         return pare_fail(err, PARE_ECONFIG, "the compression has been started already");
-    PARE_TRY(check_needs(r, err));
+    if (!known)
+        PARE_TRY(check_needs(r, err));
     r->started = true;
-    PARE_TRY(on_start(r, err));
+    if (!known)
+        PARE_TRY(on_start(r, err));
+    if (r->calibration)
+        PARE_TRY(pare_calibration_apply(r, err));
     return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
 }

@@ -365,6 +365,61 @@ static void values_without_a_scale(void **state)
     close_job(j);
 }
 
+/* Scales of one run give another the same file. */
+static void calibration_comes_back(void **state)
+{
+    struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
+    struct job *k = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
+    struct job *m = open_job("lenet", gray, "first", ALL("per_tensor_symmetric"));
+    struct pare_export e = { .onnx = j->path };
+    char path[64];
+
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/pare-qdq-%ld.json", (long)getpid());
+    both(j, false);
+    e.calibration = path;
+    OK(pare_run_export(j->run, &e, &err));
+    OK(pare_run_calibrate(k->run, path, &err));
+    memcpy(k->in, j->in, sizeof(k->in));
+    OK(pare_run_compress(k->run, &err));
+    forward(k, k->model, k->out[0]);
+    assert_memory_equal(k->out[0], j->out[0], 20 * sizeof(float));
+    OK(pare_run_export(k->run, &e, &err));
+
+    assert_int_equal(pare_run_calibrate(m->run, path, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, "numbers, the layer needs 1"));
+    unlink(path);
+    close_job(m);
+    close_job(k);
+    close_job(j);
+}
+
+/* As NNI writes it: ranges of inputs and outputs. */
+static void ranges_are_scales(void **state)
+{
+    static const char text[] = "{\"conv1\": {\"weight_bits\": 8, \"input_bits\": 8, "
+                               "\"tracked_min_input\": -1.0, \"tracked_max_input\": 1.55}}";
+    struct job *j = open_job("lenet", gray, "first",
+                             "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, "
+                             "\"op_names\": [\"conv1\"]}]");
+    char path[64];
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/pare-qdq-%ld.json", (long)getpid());
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    OK(pare_run_calibrate(j->run, path, &err));
+    assert_true(fabsf(*pare_f32(pare_layer_scale(pare_run_layer(j->run, 0), PARE_INPUT, 1, &err)) -
+                      0.01f) < 1e-7f);
+    assert_true(*pare_f32(pare_layer_zero_point(pare_run_layer(j->run, 0), PARE_INPUT, 1, &err)) ==
+                100);
+    unlink(path);
+    close_job(j);
+}
+
 static void sixteen_bits_need_a_new_file(void **state)
 {
     struct job *j = open_job("lenet", gray, "first",
@@ -388,6 +443,8 @@ int main(void)
         cmocka_unit_test(qoperators_where_they_fit),
         cmocka_unit_test(residual_networks),
         cmocka_unit_test(values_without_a_scale),
+        cmocka_unit_test(calibration_comes_back),
+        cmocka_unit_test(ranges_are_scales),
         cmocka_unit_test(sixteen_bits_need_a_new_file),
     };
 
