@@ -30,6 +30,11 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory for a compression");
 }
 
+static const char *kind(const struct pare_run *r)
+{
+    return r->quantizer ? "quantizer" : "pruner";
+}
+
 /* ---- settings ---------------------------------------------------------------------------- */
 
 /* The text of a setting, before tables are filled: `base` decides which tables there are. */
@@ -89,7 +94,7 @@ static int make_settings(struct pare_run *r, const struct pare_run_opts *o, stru
         if (!r->conf[i] || !r->state[i])
             return no_memory(err);
         if (p->opts)
-            part[n_parts++] = (struct pare_part){ "pruner", p->name, p->opts, r->conf[i] };
+            part[n_parts++] = (struct pare_part){ kind(r), p->name, p->opts, r->conf[i] };
     }
     PARE_TRY(pare_parts_check(part, n_parts, g, n, err));
     for (int i = 0; i < n_parts; i++)
@@ -195,7 +200,7 @@ int pare_run_ranker(const struct pare_run *r)
                                                                    \
         pare_turn_end(r, turn);                                    \
         if (rc)                                                    \
-            return pare_at(err, rc, "pruner %s", p->name);         \
+            return pare_at(err, rc, "%s %s", kind(r), p->name);    \
     }                                                              \
     return 0
 
@@ -236,7 +241,7 @@ int pare_run_length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct 
 
         pare_turn_end(r, t);
         if (rc)
-            return pare_at(err, rc, "pruner %s", r->pruner[i]->name);
+            return pare_at(err, rc, "%s %s", kind(r), r->pruner[i]->name);
         *epochs = e > *epochs ? e : *epochs;
         *steps = s > *steps ? s : *steps;
     }
@@ -248,8 +253,8 @@ static int check_needs(const struct pare_run *r, struct pare_err *err)
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++)
         if (r->pruner[i]->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS) && !r->trainer)
             return pare_fail(err, PARE_ECONFIG,
-                             "pruner %s looks at data, give it some (--data, or follow a learner)",
-                             r->pruner[i]->name);
+                             "%s %s looks at data, give it some (--data, or follow a learner)",
+                             kind(r), r->pruner[i]->name);
     return 0;
 }
 
