@@ -34,6 +34,26 @@ int pare_prune_parts(struct pare_arena *a, const char *pruner, struct pare_part 
     return 0;
 }
 
+int pare_quantize_parts(struct pare_arena *a, const char *quantizer, struct pare_part **part,
+                        int *n, struct pare_err *err)
+{
+    int all = 0;
+
+    while (pare_quantizers[all])
+        all++;
+    *part = pare_alloc(a, (size_t)all + 1, sizeof(**part));
+    if (!*part)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    *n = 0;
+    for (int i = 0; i < all; i++) {
+        const struct pare_pruner *p = &pare_quantizers[i]->base;
+
+        if (p->opts && (!quantizer || !strcmp(p->name, quantizer)))
+            (*part)[(*n)++] = (struct pare_part){ "quantizer", p->name, p->opts, NULL };
+    }
+    return 0;
+}
+
 /* ---- the obvious config_list ------------------------------------------------------------------ */
 
 struct simple {
