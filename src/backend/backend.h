@@ -29,7 +29,7 @@
 
 struct pare_buf {
     struct pare_value *value;
-    struct pare_tensor t; /* logical shape; t.data is set once memory is placed */
+    struct pare_tensor t;  /* logical shape; t.data is set once memory is placed */
     int block;             /* layout; 0: a step's working memory */
     struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
     struct pare_buf *next; /* another buffer of the same value, in another layout */
@@ -97,6 +97,7 @@ struct pare_backend {
 
 struct pare_kernel {
     const char *name, *doc;
+    bool integers; /* reads the integers behind real constants, never those */
 
     /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
      * may look at the view, not change it. */

@@ -99,8 +99,7 @@ bool pare_q8_end(const struct pare_view *v, struct pare_value *real, struct pare
         n = pare_only_use(v, n->out[0]);
     }
     if (!is_standard(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
-        n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) ||
-        pare_attr(n, "block_size") != 0 ||
+        n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) || pare_attr(n, "block_size") != 0 ||
         !pare_q8_read(&e->q, n->out[0], n->in[1], zero_of(n)))
         return false;
     e->node[e->n++] = n;
@@ -159,6 +158,14 @@ static bool reach(struct pare_q8_weight *q)
     return lo >= INT8_MIN && hi <= INT8_MAX;
 }
 
+static bool all_zero(const struct pare_tensor *t)
+{
+    for (int64_t i = 0; i < pare_numel(t); i++)
+        if (pare_get_int(t, i))
+            return false;
+    return true;
+}
+
 static bool fits(const struct pare_value *v, int64_t channels)
 {
     int64_t n = v ? pare_numel(&v->t) : 1;
@@ -176,6 +183,8 @@ bool pare_q8_weight_read(struct pare_q8_weight *q, const struct pare_value *w,
     q->channels = w->t.dim[axis];
     if (!fits(scale, q->channels) || !fits(zero, q->channels) || !reach(q))
         return false;
+    if (zero && all_zero(&zero->t))
+        q->zero = NULL;
     for (int64_t i = 0; scale && i < pare_numel(&scale->t); i++)
         if (!(pare_get(&scale->t, i) > 0) || !isfinite(pare_get(&scale->t, i)))
             return false;
@@ -197,12 +206,15 @@ bool pare_q8_weight(const struct pare_value *w, int axis, struct pare_q8_weight 
     return pare_q8_weight_read(q, n->in[0], n->in[1], zero_of(n), axis);
 }
 
-int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *scratch)
+const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
     const void *raw = pare_const_raw(q->v);
-    int8_t *w = pare_alloc_raw(scratch, (size_t)n, 1);
+    int8_t *w;
 
+    if (!q->zero)
+        return raw;
+    w = pare_alloc_raw(a, (size_t)n, 1);
     for (int64_t i = 0; w && i < n; i += inner) {
         int zero = zero_at(q, i / inner % q->channels);
 
@@ -250,8 +262,8 @@ PARE_SIMD void pare_q8_real(const struct pare_q8 *q, const void *x, int64_t from
             real[i] = (float)(i8[i] - zero) * scale;
 }
 
-PARE_SIMD void pare_q8_store(const struct pare_q8_end *e, const float *real, void *y,
-                             int64_t from, int64_t n)
+PARE_SIMD void pare_q8_store(const struct pare_q8_end *e, const float *real, void *y, int64_t from,
+                             int64_t n)
 {
     const struct pare_q8 q = e->q;
     uint8_t *u = (uint8_t *)y + from;

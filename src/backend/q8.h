@@ -56,10 +56,10 @@ static inline float pare_q8_round(const struct pare_q8 *q, float real_by_scale)
 
 /* Integer weights. */
 struct pare_q8_weight {
-    const struct pare_value *v, *scale, *zero; /* zero may be NULL */
+    const struct pare_value *v, *scale, *zero; /* zero is NULL where all are 0 */
     int axis;                                  /* of v, along which scales and zeros run */
     int64_t channels;                          /* its length; scales are as many, or one */
-    int reach; /* the largest |w - zero|; 128 only by -128 */
+    int reach;                                 /* the largest |w - zero|; 128 only by -128 */
 };
 
 /* Those that a folded DequantizeLinear made the real constant w from, one scale for each index of
@@ -72,8 +72,8 @@ bool pare_q8_weight_read(struct pare_q8_weight *q, const struct pare_value *w,
 
 float pare_q8_scale(const struct pare_q8_weight *q, int64_t channel);
 
-/* w - zero, in w's shape, from scratch; NULL when out of memory. */
-int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *scratch);
+/* w - zero, in w's shape: w itself where zero is 0, else a copy; NULL when out of memory. */
+const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a);
 
 /* Would oneDNN's sums of x w be right?  Without VNNI it adds two products uint8 * int8 in 16 bits,
  * which is enough for weights of 7 bits, and int8 * int8 it gets wrong. */

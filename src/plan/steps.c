@@ -103,8 +103,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
         .late = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
     };
     p->buf = pare_alloc(p->arena, values, sizeof(*p->buf));
-    if (!need || !p->view.use || !p->view.taken || !p->view.block ||
-        !p->view.late || !p->buf)
+    if (!need || !p->view.use || !p->view.taken || !p->view.block || !p->view.late || !p->buf)
         return no_memory(err);
     mark_needed(p, need);
     mark_late(p);

@@ -201,7 +201,8 @@ static struct geometry geometry(struct rig *g)
 
 static struct bin conv_attrs(const struct geometry *c)
 {
-    return CAT(at_int("group", c->group), at_ints("strides", 2, (int64_t[]){ c->stride, c->stride }),
+    return CAT(at_int("group", c->group),
+               at_ints("strides", 2, (int64_t[]){ c->stride, c->stride }),
                at_ints("dilations", 2, (int64_t[]){ c->dilation, c->dilation }),
                at_ints("pads", 4, c->pad));
 }
@@ -358,8 +359,7 @@ static const char *block(struct rig *g, const char *x, int64_t C, float scale, b
 
     g->x_scale = scale;
     w = weights(g, 4, (int64_t[]){ C, C, 3, 3 }, 0, &b);
-    y = build_node(&g->b, "Conv", NAMES(x, w, b),
-                   at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 }));
+    y = build_node(&g->b, "Conv", NAMES(x, w, b), at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 }));
     if (relu)
         y = build_node(&g->b, "Relu", NAMES(y), NOTHING);
     y = quantize(g, y, 30 * scale, PARE_U8, relu ? 0 : 128);
@@ -458,7 +458,7 @@ static void extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
 
 static void largest_sums(void **state)
 {
-    static const int edge[][3] = { { 255, 127, 1 }, { 255, -128, 1 }, { 1, -128, 1 },
+    static const int edge[][3] = { { 255, 127, 1 }, { 255, -128, 1 },  { 1, -128, 1 },
                                    { 127, 127, 0 }, { -128, -128, 0 }, { -128, 127, 0 },
                                    { 100, 1, 0 },   { 255, -65, 1 } };
 

@@ -116,7 +116,8 @@ static void set_taps(const struct pare_window *w, int axis, int64_t o, struct ta
 
 static int64_t place(const struct pare_window *w, const struct taps *t, const int64_t *k)
 {
-    return ((t->start[0] + k[0] * w->dilation[0]) * w->in[1] + t->start[1] + k[1] * w->dilation[1]) *
+    return ((t->start[0] + k[0] * w->dilation[0]) * w->in[1] + t->start[1] +
+            k[1] * w->dilation[1]) *
                w->in[2] +
            t->start[2] + k[2] * w->dilation[2];
 }

@@ -174,9 +174,10 @@ static bool describe(const struct pare_view *v, struct conv8 *c)
     dnnl_memory_desc_init_by_tag(&wei, w.rank, dims, dnnl_s8, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, channels, dnnl_f32, dnnl_a);
     pare_conv_sides(&c->win, &g);
-    ok = dnnl_dilated_convolution_forward_desc_init(
-             &d, dnnl_forward_inference, dnnl_convolution_direct, &src, &wei,
-             c->bias ? &bias : NULL, &dst, g.stride, g.dilate, g.begin, g.end) == dnnl_success &&
+    ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
+                                                    dnnl_convolution_direct, &src, &wei,
+                                                    c->bias ? &bias : NULL, &dst, g.stride,
+                                                    g.dilate, g.begin, g.end) == dnnl_success &&
          attributes(v, c, &attr) &&
          dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
@@ -240,7 +241,7 @@ static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err
     struct pare_pack k = {
         .have = &md,
         .want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
-        .data = c->w.zero ? pare_q8_centred(&c->w, b->scratch) : pare_const_raw(c->w.v),
+        .data = pare_q8_centred(&c->w, b->scratch),
     };
 
     if (!k.data)
@@ -281,8 +282,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         { DNNL_ARG_BIAS, c->b },
     };
 
-    return pare_dnnl(err,
-                     dnnl_primitive_execute(c->prim, b->onednn->stream, c->bias ? 4 : 3, args),
+    return pare_dnnl(err, dnnl_primitive_execute(c->prim, b->onednn->stream, c->bias ? 4 : 3, args),
                      "convolution");
 }
 
@@ -303,6 +303,7 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_int8 = {
     .name = "conv_int8",
     .doc = "Convolution of 8-bit integers with requantization fused, by oneDNN.",
+    .integers = true,
     .match = match,
     .init = init,
     .run = run,

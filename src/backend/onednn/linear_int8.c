@@ -14,7 +14,7 @@
 #include "../../op/matrix.h"
 #include "../q8.h"
 
-#define FEW 4           /* rows for which the plain loop is as good */
+#define FEW 4             /* rows for which the plain loop is as good */
 #define LONGEST (1 << 16) /* sums of as many products fit in 32 bits */
 
 struct linear8 {
@@ -27,9 +27,9 @@ struct linear8 {
     struct pare_node *add;   /* that adds it, or NULL */
     struct pare_q8_end end;
     struct pare_value *out;
-    int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
-    float *f, *b;    /* factor of the sum; what is added then */
-    float lo, hi;    /* bounds of the result by its scale */
+    const int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
+    float *f, *b;          /* factor of the sum; what is added then */
+    float lo, hi;          /* bounds of the result by its scale */
 };
 
 static bool quantized(const struct linear8 *l)
@@ -168,7 +168,8 @@ static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear8 *l = s->state;
-    int8_t *w;
+    const int8_t *w;
+    int8_t *turned;
 
     PARE_TRY(init_rows(l, b, err));
     w = pare_q8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
@@ -177,12 +178,13 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     l->weights = w;
     if (l->tb || l->gemm)
         return 0;
-    l->weights = pare_alloc_raw(b->arena, (size_t)(l->N * l->K), 1);
-    if (!l->weights)
+    turned = pare_alloc_raw(b->arena, (size_t)(l->N * l->K), 1);
+    if (!turned)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
     for (int64_t i = 0; i < l->N; i++)
         for (int64_t k = 0; k < l->K; k++)
-            l->weights[i * l->K + k] = w[k * l->N + i];
+            turned[i * l->K + k] = w[k * l->N + i];
+    l->weights = turned;
     return 0;
 }
 
@@ -289,6 +291,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_int8 = {
     .name = "linear_int8",
     .doc = "Products of 8-bit integers with constant weights, requantized.",
+    .integers = true,
     .match = match,
     .init = init,
     .run = run,
