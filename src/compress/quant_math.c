@@ -44,7 +44,9 @@ struct work {
     float *out;
 };
 
-/* round(clamp(x / S + z)), as NNI has it; NaN stays.  x and y may be the same. */
+/* round(clamp(x / S + z)) as NNI has it, while z is being learned.  A whole z is taken out of it: then
+ * this is clamp(round(x / S) + z), what QuantizeLinear computes, to the bit.  NaN stays; x and y may
+ * be the same. */
 PARE_SIMD static void apply_row(const float *x, float *y, int64_t n, const float k[4])
 {
     float scale = k[0], zero = k[1], lo = k[2], hi = k[3];
@@ -67,11 +69,12 @@ PARE_SIMD static void apply_columns(const struct work *w, int64_t at, int64_t n)
 
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float v = x[i] / scale[i] + zero[i];
+        float z = zero[i], part = z + ROUNDER - ROUNDER == z ? 0 : z;
+        float v = x[i] / scale[i] + part, least = lo - (z - part), most = hi - (z - part);
 
-        v = v < lo ? lo : v;
-        v = v > hi ? hi : v;
-        y[i] = (v + ROUNDER - ROUNDER - zero[i]) * scale[i];
+        v = v < least ? least : v;
+        v = v > most ? most : v;
+        y[i] = (v + ROUNDER - ROUNDER - part) * scale[i];
     }
 }
 
@@ -104,8 +107,9 @@ PARE_SIMD static void clip_columns(const struct work *w, int64_t at, int64_t n)
 static void one_row(const struct pare_row *row, void *user)
 {
     const struct work *w = user;
-    const float k[4] = { w->scale[row->channel], w->zero[row->channel], (float)w->q->qmin,
-                         (float)w->q->qmax };
+    float z = w->zero[row->channel], part = w->gy || z != rintf(z) ? z : 0;
+    const float k[4] = { w->scale[row->channel], part, (float)w->q->qmin - (z - part),
+                         (float)w->q->qmax - (z - part) };
 
     if (w->gy)
         clip_row(w->x + row->at, w->gy + row->at, w->out + row->at, row->n, k);

@@ -6,6 +6,7 @@
 #include "../base/simd.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
+#include "calibration.h"
 #include "quantized.h"
 
 /* The node's attribute: whose place it is. */
@@ -23,6 +24,19 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
+void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *y)
+{
+    struct pare_noise *s = &l->noise[site];
+
+    for (int64_t i = 0, n = pare_numel(x); i < n; i++) {
+        double v = (double)pare_f32(x)[i], d = v - (double)pare_f32(y)[i];
+
+        s->signal += v * v;
+        s->noise += d * d;
+    }
+}
+
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct site *s = n->attr;
@@ -32,7 +46,11 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     int rc;
 
     r->training = c->train;
-    rc = (s->site == PARE_INPUT ? q->input : q->output)(s->layer, &n->in[0]->t, &n->out[0]->t, err);
+    rc = r->calibration ? pare_calibrated(s->layer, s->site, &n->in[0]->t, &n->out[0]->t, err)
+                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, &n->in[0]->t,
+                                                                         &n->out[0]->t, err);
+    if (!rc && r->measure)
+        pare_noise_add(s->layer, s->site, &n->in[0]->t, &n->out[0]->t);
     pare_turn_end(r, turn);
     return pare_at(err, rc, "%s of layer '%s'", pare_site_name(s->site), s->layer->info.name);
 }
@@ -95,6 +113,16 @@ static const struct pare_op site_op = {
     .forward = forward,
     .backward = backward,
 };
+
+struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site)
+{
+    const struct site *s = n->attr;
+
+    if (n->op != &site_op)
+        return NULL;
+    *site = s->site;
+    return s->layer;
+}
 
 /* ---- in and out of the graph ------------------------------------------------------------------ */
 
