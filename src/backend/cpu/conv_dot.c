@@ -11,6 +11,7 @@
 #include "../../base/simd.h"
 
 #define LONGEST (1 << 16) /* sums of as many products fit in 32 bits */
+#define MOST_PADDING 100  /* times the size of x */
 
 struct dot8 {
     struct pare_q8_conv c;
@@ -26,6 +27,7 @@ struct dot8 {
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     struct dot8 d = { 0 }, *keep;
+    double spread = 1;
 
     if (!strcmp(n->type, "Conv") || !pare_q8_conv(v, n, &d.c) || d.c.x.v->t.rank < 3 ||
         d.c.x.v->t.rank > 5)
@@ -38,15 +40,17 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     d.O = d.c.w.channels;
     if (d.I * d.w.kernel[0] * d.w.kernel[1] * d.w.kernel[2] > LONGEST)
         return false;
-    s->work_bytes[0] = (size_t)(d.N * d.C) * sizeof(int16_t);
     for (int i = 0; i < 3; i++) {
         int64_t reach = (d.w.out[i] - 1) * d.w.stride[i] + (d.w.kernel[i] - 1) * d.w.dilation[i] +
                         1;
         int64_t with = d.w.in[i] + d.w.pad_begin[i];
 
         d.padded[i] = reach > with ? reach : with;
-        s->work_bytes[0] *= (size_t)d.padded[i];
+        spread *= (double)d.padded[i] / (double)d.w.in[i];
     }
+    if (spread > MOST_PADDING)
+        return false;
+    s->work_bytes[0] = (size_t)(d.N * d.C * d.padded[0] * d.padded[1] * d.padded[2]) * 2;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, 0))
         return false;
