@@ -4,6 +4,7 @@
 #include "../base/arena.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
+#include "calibration.h"
 #include "rank.h"
 #include "run.h"
 
@@ -43,7 +44,8 @@ static int round_weight(struct pare_run *r, struct pare_layer *l, struct pare_er
 {
     struct pare_tensor out = l->weight->t;
     struct pare_turn t = pare_turn_begin(r, 0);
-    int rc = r->quantizer->weight(l, &l->w, &out, err);
+    int rc = r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
+                            : r->quantizer->weight(l, &l->w, &out, err);
 
     pare_turn_end(r, t);
     if (!rc)

@@ -25,9 +25,17 @@ const char *pare_site_name(enum pare_site site); /* "weight", ... */
 int pare_sites_insert(struct pare_run *r, struct pare_err *err);
 void pare_sites_remove(struct pare_run *r);
 
+/* Whose place the node rounds, and which; NULL: it is none of ours. */
+struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site);
+
+/* What rounding x to y takes away, added to the layer's sums. */
+void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *y);
+
 /* Gradients of rounded weights become those of the weights; learned buffers are updated. */
 int pare_quant_weight_grads(struct pare_run *r, struct pare_err *err);
 int pare_quant_optim(struct pare_run *r, struct pare_err *err); /* makes their optimizer */
+int pare_quant_keep(struct pare_run *r, bool back, struct pare_err *err); /* see pare_hooks */
 int pare_quant_learn_step(struct pare_run *r, struct pare_err *err);
 
 #endif

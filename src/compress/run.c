@@ -6,6 +6,7 @@
 #include "../base/arena.h"
 #include "../base/parts.h"
 #include "../train/setup.h"
+#include "calibration.h"
 #include "pruners.h"
 #include "quantized.h"
 #include "wrap.h"
@@ -27,6 +28,11 @@ const struct pare_opt pare_run_table[] = {
 static int no_memory(struct pare_err *err)
 {
     return pare_fail(err, PARE_ENOMEM, "no memory for a compression");
+}
+
+static const char *kind(const struct pare_run *r)
+{
+    return r->quantizer ? "quantizer" : "pruner";
 }
 
 /* ---- settings ---------------------------------------------------------------------------- */
@@ -88,7 +94,7 @@ static int make_settings(struct pare_run *r, const struct pare_run_opts *o, stru
         if (!r->conf[i] || !r->state[i])
             return no_memory(err);
         if (p->opts)
-            part[n_parts++] = (struct pare_part){ "pruner", p->name, p->opts, r->conf[i] };
+            part[n_parts++] = (struct pare_part){ kind(r), p->name, p->opts, r->conf[i] };
     }
     PARE_TRY(pare_parts_check(part, n_parts, g, n, err));
     for (int i = 0; i < n_parts; i++)
@@ -194,7 +200,7 @@ int pare_run_ranker(const struct pare_run *r)
                                                                    \
         pare_turn_end(r, turn);                                    \
         if (rc)                                                    \
-            return pare_at(err, rc, "pruner %s", p->name);         \
+            return pare_at(err, rc, "%s %s", kind(r), p->name);    \
     }                                                              \
     return 0
 
@@ -235,7 +241,7 @@ int pare_run_length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct 
 
         pare_turn_end(r, t);
         if (rc)
-            return pare_at(err, rc, "pruner %s", r->pruner[i]->name);
+            return pare_at(err, rc, "%s %s", kind(r), r->pruner[i]->name);
         *epochs = e > *epochs ? e : *epochs;
         *steps = s > *steps ? s : *steps;
     }
@@ -247,17 +253,23 @@ static int check_needs(const struct pare_run *r, struct pare_err *err)
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++)
         if (r->pruner[i]->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS) && !r->trainer)
             return pare_fail(err, PARE_ECONFIG,
-                             "pruner %s looks at data, give it some (--data, or follow a learner)",
-                             r->pruner[i]->name);
+                             "%s %s looks at data, give it some (--data, or follow a learner)",
+                             kind(r), r->pruner[i]->name);
     return 0;
 }
 
 int pare_run_compress(struct pare_run *r, struct pare_err *err)
 {
+    bool known = r->calibration && !r->trainer; /* then there is nothing to find out */
+
     if (r->started)
         return pare_fail(err, PARE_ECONFIG, "the compression has been started already");
-    PARE_TRY(check_needs(r, err));
+    if (!known)
+        PARE_TRY(check_needs(r, err));
     r->started = true;
-    PARE_TRY(on_start(r, err));
+    if (!known)
+        PARE_TRY(on_start(r, err));
+    if (r->calibration)
+        PARE_TRY(pare_calibration_apply(r, err));
     return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
 }

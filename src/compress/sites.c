@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/simd.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
+#include "calibration.h"
 #include "quantized.h"
 
 /* The node's attribute: whose place it is. */
@@ -22,6 +24,19 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
+void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *y)
+{
+    struct pare_noise *s = &l->noise[site];
+
+    for (int64_t i = 0, n = pare_numel(x); i < n; i++) {
+        double v = (double)pare_f32(x)[i], d = v - (double)pare_f32(y)[i];
+
+        s->signal += v * v;
+        s->noise += d * d;
+    }
+}
+
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct site *s = n->attr;
@@ -31,9 +46,28 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     int rc;
 
     r->training = c->train;
-    rc = (s->site == PARE_INPUT ? q->input : q->output)(s->layer, &n->in[0]->t, &n->out[0]->t, err);
+    rc = r->calibration ? pare_calibrated(s->layer, s->site, &n->in[0]->t, &n->out[0]->t, err)
+                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, &n->in[0]->t,
+                                                                         &n->out[0]->t, err);
+    if (!rc && r->measure)
+        pare_noise_add(s->layer, s->site, &n->in[0]->t, &n->out[0]->t);
     pare_turn_end(r, turn);
     return pare_at(err, rc, "%s of layer '%s'", pare_site_name(s->site), s->layer->info.name);
+}
+
+PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void add_up(float *y, const float *x, int64_t n, int threads)
+{
+    threads = threads > 1 && n > 32768 ? threads : 1;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int t = 0; t < threads; t++)
+        add_row(y + n * t / threads, x + n * t / threads, n * (t + 1) / threads - n * t / threads);
 }
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -59,8 +93,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         if (rc)
             return rc;
     }
-    for (int64_t i = 0; i < count; i++)
-        pare_f32(gx)[i] += pare_f32(&own)[i];
+    add_up(pare_f32(gx), pare_f32(&own), count, c->threads);
     return 0;
 }
 
@@ -80,6 +113,16 @@ static const struct pare_op site_op = {
     .forward = forward,
     .backward = backward,
 };
+
+struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site)
+{
+    const struct site *s = n->attr;
+
+    if (n->op != &site_op)
+        return NULL;
+    *site = s->site;
+    return s->layer;
+}
 
 /* ---- in and out of the graph ------------------------------------------------------------------ */
 

@@ -163,8 +163,11 @@ static const char *scope_of(struct pare_arena *a, const char *name)
 
 static const char *base_name(const struct scan *s, const struct pare_layer_info *l, int index)
 {
-    const char *name = without(s->arena, pare_value_root(l->weight)->name, ".weight");
+    const char *root = pare_value_root(l->weight)->name;
+    const char *name = without(s->arena, root, ".weight");
 
+    if (!name) /* as quantized files call it */
+        name = without(s->arena, root, ".weight_quantized");
     if (!name && l->bias)
         name = without(s->arena, pare_value_root(l->bias)->name, ".bias");
     if (!name)
