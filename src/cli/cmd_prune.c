@@ -15,7 +15,7 @@ struct prune {
     double sparsity;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool json, quiet;
+    bool json, quiet, dependency_aware;
 };
 
 #define TEXT(field, help)                                                                         \
@@ -39,6 +39,8 @@ static const struct pare_opt prune_opts[] = {
       offsetof(struct prune, input_shape), 0, 1, 1e12, NULL, NULL, false },
     { "plugin", "a shared object with more pruners", PARE_OPT_STRS, offsetof(struct prune, plugin),
       0, PARE_ANY, NULL, NULL, false },
+    { "dependency-aware", "remove the same channels in all layers that must have the same",
+      PARE_OPT_BOOL, offsetof(struct prune, dependency_aware), 0, 0, 1, NULL, NULL, false },
     TEXT(set, "settings of a plugin's pruner: \"name=value name=value\""),
     { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct prune, json), 0, 0, 1,
       NULL, NULL, false },
@@ -98,7 +100,9 @@ static int divide(struct pare_cli *c, struct job *j, const char **settings, stru
     PARE_TRY(pare_prune_parts(c->arena, o->pruner, &own, &n_own, err));
     PARE_TRY(pare_setup_parts(c->arena, &other, &n_other, err));
     *settings = o->set ? o->set : "";
-    if (!train)
+    if (o->dependency_aware)
+        *settings = pare_sprintf(c->arena, "%s mode=dependency_aware", *settings);
+    if (!train || !*settings)
         return pare_fail(err, PARE_ENOMEM, "no memory for the options");
     for (int i = 0; i < c->n_given; i++) {
         const struct pare_given *g = &c->given[i];

@@ -203,6 +203,7 @@ static int find_layers(struct pare_run *r, struct pare_layer_info **list, int *n
 
     if (!g)
         return err->code;
+    r->graph = g;
     pare_graph_bind(g, 1);
     PARE_TRY(pare_graph_infer(g, true, err));
     return pare_layers(r->arena, g, list, n, err);
