@@ -109,7 +109,6 @@ int pare_atoms_new(struct pare_arena *a, struct pare_kept *k, struct pare_atoms 
     if (!t)
         return no_memory(err);
     t->k = k;
-    PARE_TRY(pare_kept_solve(k, err));
     PARE_TRY(add_sets(a, t, err));
     for (int i = 0; i < k->n_rel; i++)
         if (k->rel[i].tie.kind == PARE_TIE_DIGITS)
