@@ -4,7 +4,11 @@
 #include "../base/arena.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
+<<<<<<< HEAD
 #include "depend.h"
+=======
+#include "calibration.h"
+>>>>>>> main
 #include "rank.h"
 #include "run.h"
 
@@ -39,6 +43,20 @@ static int put(struct pare_run *r, const struct pare_value *v, struct pare_tenso
     return 0;
 }
 
+/* The model's weight is the rounded one, then masked. */
+static int round_weight(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_tensor out = l->weight->t;
+    struct pare_turn t = pare_turn_begin(r, 0);
+    int rc = r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
+                            : r->quantizer->weight(l, &l->w, &out, err);
+
+    pare_turn_end(r, t);
+    if (!rc)
+        multiply(pare_f32(&out), l->mask.data, pare_f32(&out), pare_numel(&out));
+    return pare_at(err, rc, "weight of layer '%s'", l->info.name);
+}
+
 int pare_run_put(struct pare_run *r, struct pare_err *err)
 {
     if (r->trainer)
@@ -46,10 +64,14 @@ int pare_run_put(struct pare_run *r, struct pare_err *err)
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
+        if (!l->weight)
+            continue;
         if (!l->grad.data)
             PARE_TRY(put(r, l->weight, &l->w, &l->mask, err));
         if (l->bias && !l->bias_grad.data)
             PARE_TRY(put(r, l->bias, &l->b, &l->bias_mask, err));
+        if (l->quantized[PARE_WEIGHT])
+            PARE_TRY(round_weight(r, l, err));
     }
     return 0;
 }
