@@ -71,78 +71,8 @@ static int prune_parts(struct pare_arena *a, struct pare_part **part, int *n, st
 {
     struct pare_own own;
 
-<<<<<<< HEAD
-    PARE_TRY(pare_prune_parts(a, NULL, &own, &n_own, err));
-    PARE_TRY(pare_setup_parts(a, &train, &n_train, err));
-    *n = n_own + n_train;
-    *part = pare_alloc(a, (size_t)*n, sizeof(**part));
-    if (!*part)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    memcpy(*part, own, (size_t)n_own * sizeof(*own));
-    memcpy(*part + n_own, train, (size_t)n_train * sizeof(*train));
-    return 0;
-}
-
-/* With `plain`, only under its own name: "training-epochs" is not epochs of the training. */
-static bool has(const struct pare_part *p, int n, const char *name, bool plain)
-{
-    for (int i = 0; i < n; i++) {
-        const struct pare_opt *o = pare_part_option(&p[i], name);
-
-        if (o && (!plain || strlen(o->name) == strlen(name)))
-            return true;
-    }
-    return false;
-}
-
-/* What pruners know goes to the run as text, the rest to training. */
-static int divide(struct pare_cli *c, struct job *j, const char **settings, struct pare_err *err)
-{
-    const struct prune *o = c->opts;
-    struct pare_given *train = pare_alloc(c->arena, (size_t)c->n_given + 1, sizeof(*train));
-    struct pare_part *own, *other;
-    int n_own, n_other;
-
-    PARE_TRY(pare_prune_parts(c->arena, o->pruner, &own, &n_own, err));
-    PARE_TRY(pare_setup_parts(c->arena, &other, &n_other, err));
-    *settings = o->set ? o->set : "";
-    if (o->dependency_aware)
-        *settings = pare_sprintf(c->arena, "%s mode=dependency_aware", *settings);
-    if (!train || !*settings)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    for (int i = 0; i < c->n_given; i++) {
-        const struct pare_given *g = &c->given[i];
-
-        if (!has(own, n_own, g->name, false))
-            train[j->teach.n_given++] = *g;
-        else if (has(own, n_own, g->name, true) && has(other, n_other, g->name, true))
-            return pare_misuse(c, err,
-                               "option '%s' is the pruner's and somebody else's; say "
-                               "'pruner-%s', or for example 'data-%s'",
-                               g->name, g->name, g->name);
-        else if (!(*settings = pare_sprintf(c->arena, "%s %s=%s", *settings, g->name, g->text)))
-            return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    }
-    j->teach.given = train;
-    if (j->teach.n_given && !o->data)
-        return pare_misuse(c, err, "option '%s' is for training, which needs --data",
-                           train[0].name);
-    return 0;
-}
-
-/* What was given under a name, the last time; NULL: nothing. */
-static const char *given_text(const struct pare_cli *c, const char *name)
-{
-    const char *text = NULL;
-
-    for (int i = 0; i < c->n_given; i++)
-        if (!strcmp(c->given[i].name, name))
-            text = c->given[i].text;
-    return text;
-=======
     PARE_TRY(own_parts(a, NULL, NULL, &own, err));
     return pare_own_parts(a, &own, part, n, err);
->>>>>>> main
 }
 
 /* ---- before ----------------------------------------------------------------------------------- */
@@ -205,6 +135,10 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
         PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
     PARE_TRY(own_parts(c->arena, o->pruner, o->set, &own, err));
     PARE_TRY(pare_divide(c, &own, &j->teach, &settings, err));
+    if (o->dependency_aware)
+        settings = pare_sprintf(c->arena, "%s mode=dependency_aware", settings);
+    if (!settings)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
     j->teach.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "pruned");
     if (!j->teach.output)
         return pare_fail(err, PARE_ENOMEM, "no memory for a name");

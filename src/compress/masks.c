@@ -4,11 +4,8 @@
 #include "../base/arena.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
-<<<<<<< HEAD
-#include "depend.h"
-=======
 #include "calibration.h"
->>>>>>> main
+#include "depend.h"
 #include "rank.h"
 #include "run.h"
 
