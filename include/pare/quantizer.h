@@ -30,6 +30,7 @@ struct pare_quant {
         per_channel; /* ... a scale for each output channel of a weight, each channel of a tensor */
     int axis;        /* of the channels; -1: one scale for all */
     int64_t qmin, qmax;
+    int threads; /* that pare_quant_apply() and the like may use */
 };
 
 /* NULL: the config does not quantize this place. */
@@ -56,7 +57,7 @@ PARE_API void pare_quant_fit(const struct pare_quant *q, double lo, double hi, f
 PARE_API void pare_quant_apply(const struct pare_quant *q, const struct pare_tensor *x,
                                const float *scale, const float *zero_point, struct pare_tensor *y);
 
-/* gx = gy where x is within the range, 0 where it was clamped. */
+/* gx = gy where x, rounded, is within the range, 0 where it was clamped. */
 PARE_API void pare_quant_clip_grad(const struct pare_quant *q, const struct pare_tensor *x,
                                    const float *scale, const float *zero_point,
                                    const struct pare_tensor *gy, struct pare_tensor *gx);

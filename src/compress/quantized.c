@@ -1,7 +1,7 @@
 /* quantized.c - how places of layers are quantized: from config keys to integer ranges. */
 #include "quantized.h"
 
-#include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -150,6 +150,7 @@ int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struc
         PARE_TRY(set_bits(l, c, site, q, err));
         PARE_TRY(set_scheme(l, c, site, q, err));
         set_range(q);
+        q->threads = l->run->threads > 0 ? l->run->threads : omp_get_max_threads();
         l->quantized[site] = true;
     }
     return 0;
@@ -191,104 +192,4 @@ struct pare_tensor *pare_layer_zero_point(struct pare_layer *l, enum pare_site s
                                           struct pare_err *err)
 {
     return site_buffer(l, site, "zero_point", n, err);
-}
-
-/* ---- arithmetic ------------------------------------------------------------------------------ */
-
-/* Symmetric: the larger of both ends is the end of half the range; without sign the zero point is
- * the middle, rounded down, as in NNI 2.x. */
-void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,
-                    float *zero_point)
-{
-    double steps = (double)(q->qmax - q->qmin), s, z;
-
-    lo = lo < 0 ? lo : 0; /* which also turns NaN into 0 */
-    hi = hi > 0 ? hi : 0;
-    if (q->symmetric) {
-        s = (-lo > hi ? -lo : hi) / (steps / 2);
-        z = q->has_sign ? 0 : floor((double)(q->qmin + q->qmax) / 2);
-    } else {
-        s = (hi - lo) / steps;
-        z = s > 0 ? (double)q->qmin - rint(lo / s) : (double)q->qmin;
-    }
-    if (!(s >= 1.1920928955078125e-07)) /* PyTorch's float32 eps: nothing, or next to it */
-        s = 1.1920928955078125e-07;
-    if (s > 3e38)
-        s = 3e38;
-    z = z < (double)q->qmin ? (double)q->qmin : z > (double)q->qmax ? (double)q->qmax : z;
-    *scale = (float)s;
-    *zero_point = (float)z;
-}
-
-/* The sizes around the channel axis: (outer, channels, inner). */
-static void around(const struct pare_quant *q, const struct pare_tensor *x, int64_t size[3])
-{
-    size[0] = size[1] = size[2] = 1;
-    for (int i = 0; i < x->rank; i++)
-        size[q->axis < 0 ? 2 : i < q->axis ? 0 : i == q->axis ? 1 : 2] *= x->dim[i];
-}
-
-static void apply_row(const struct pare_quant *q, const float *x, float scale, float zero,
-                      int64_t n, float *y)
-{
-    float lo = (float)q->qmin, hi = (float)q->qmax;
-
-    if (zero == rintf(zero)) { /* as QuantizeLinear does it, to the bit; NaN stays */
-        lo -= zero;
-        hi -= zero;
-        for (int64_t i = 0; i < n; i++) {
-            float v = rintf(x[i] / scale);
-
-            y[i] = (v < lo ? lo : v > hi ? hi : v) * scale;
-        }
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) { /* a zero point that is being learned */
-        float v = x[i] / scale + zero;
-
-        v = v < lo ? lo : v > hi ? hi : v;
-        y[i] = (rintf(v) - zero) * scale;
-    }
-}
-
-void pare_quant_apply(const struct pare_quant *q, const struct pare_tensor *x, const float *scale,
-                      const float *zero_point, struct pare_tensor *y)
-{
-    int64_t size[3];
-
-    around(q, x, size);
-    for (int64_t o = 0; o < size[0]; o++)
-        for (int64_t c = 0; c < size[1]; c++) {
-            int64_t at = (o * size[1] + c) * size[2];
-
-            apply_row(q, pare_f32(x) + at, scale[c], zero_point[c], size[2], pare_f32(y) + at);
-        }
-}
-
-static void clip_row(const struct pare_quant *q, const float *x, float scale, float zero, int64_t n,
-                     const float *gy, float *gx)
-{
-    float lo = (float)q->qmin, hi = (float)q->qmax;
-
-    for (int64_t i = 0; i < n; i++) {
-        float v = x[i] / scale + zero;
-
-        gx[i] = v >= lo && v <= hi ? gy[i] : 0;
-    }
-}
-
-void pare_quant_clip_grad(const struct pare_quant *q, const struct pare_tensor *x,
-                          const float *scale, const float *zero_point, const struct pare_tensor *gy,
-                          struct pare_tensor *gx)
-{
-    int64_t size[3];
-
-    around(q, x, size);
-    for (int64_t o = 0; o < size[0]; o++)
-        for (int64_t c = 0; c < size[1]; c++) {
-            int64_t at = (o * size[1] + c) * size[2];
-
-            clip_row(q, pare_f32(x) + at, scale[c], zero_point[c], size[2], pare_f32(gy) + at,
-                     pare_f32(gx) + at);
-        }
 }

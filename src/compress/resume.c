@@ -154,5 +154,6 @@ int pare_run_load(void *run, const struct pare_checkpoint *k, struct pare_err *e
     for (int i = 0; i < r->n_layers; i++)
         PARE_TRY(make_buffers(&r->layer[i], k, err));
     PARE_TRY(pass_all(&w, r, err));
-    return pare_checkpoint_load_rng(k, "compress", &r->rng, err);
+    PARE_TRY(pare_checkpoint_load_rng(k, "compress", &r->rng, err));
+    return pare_run_put(r, err);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/simd.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "calibration.h"
@@ -54,6 +55,21 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_at(err, rc, "%s of layer '%s'", pare_site_name(s->site), s->layer->info.name);
 }
 
+PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void add_up(float *y, const float *x, int64_t n, int threads)
+{
+    threads = threads > 1 && n > 32768 ? threads : 1;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int t = 0; t < threads; t++)
+        add_row(y + n * t / threads, x + n * t / threads, n * (t + 1) / threads - n * t / threads);
+}
+
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct site *s = n->attr;
@@ -77,8 +93,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         if (rc)
             return rc;
     }
-    for (int64_t i = 0; i < count; i++)
-        pare_f32(gx)[i] += pare_f32(&own)[i];
+    add_up(pare_f32(gx), pare_f32(&own), count, c->threads);
     return 0;
 }
 

@@ -184,9 +184,9 @@ static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
     PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
     for (int i = 0; i < n; i++)
         PARE_TRY(pare_checkpoint_load(k, "optim", slot[i].name, &slot[i].t, err));
+    pare_trainer_refresh(r->t); /* first: a compression may change what the model has */
     if (r->t->o.hooks.load)
         PARE_TRY(r->t->o.hooks.load(r->t->o.hooks.user, k, err));
-    pare_trainer_refresh(r->t);
     return pare_checkpoint_load_rng(k, "train", &r->t->rng, err);
 }
 
