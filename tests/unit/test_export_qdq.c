@@ -348,11 +348,24 @@ static void values_without_a_scale(void **state)
     assert_true(apart(j) < 1e-4);
     close_job(j);
 
+    for (int bits = 1; bits <= 8; bits++) { /* around a zero point that is not whole */
+        char config[128];
+
+        snprintf(config, sizeof(config),
+                 "[{\"quant_types\": [\"weight\"], \"quant_bits\": %d, "
+                 "\"op_types\": [\"default\"]}]",
+                 bits);
+        j = open_job("lenet", gray, "dorefa", config);
+        both(j, false);
+        assert_true(apart(j) < 1e-3);
+        close_job(j);
+    }
+
     j = open_job("lenet", gray, "signs", both_places);
     OK(pare_run_compress(j->run, &err));
     e.onnx = j->path;
     assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "quantizer signs gives it no scale"));
+    assert_non_null(strstr(err.msg, "quantizer signs gave it no scale"));
     close_job(j);
 
     j = open_job("lenet", gray, "odd",
