@@ -58,6 +58,13 @@ static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pa
     return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
 }
 
+static int keep(void *run, bool back, struct pare_err *err)
+{
+    struct pare_run *r = run;
+
+    return r->quantizer ? pare_quant_keep(r, back, err) : 0;
+}
+
 /* The weights that it trained go with it; what is left of them is in the model. */
 static void gone(void *run)
 {
@@ -120,6 +127,7 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
                                       .after_step = after_step,
                                       .save = pare_run_save,
                                       .load = pare_run_load,
+                                      .keep = keep,
                                       .gone = gone };
     PARE_TRY(pare_run_watched(r, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;

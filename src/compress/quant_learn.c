@@ -35,6 +35,53 @@ int pare_quant_weight_grads(struct pare_run *r, struct pare_err *err)
     return 0;
 }
 
+/* ---- the best so far ----------------------------------------------------------------------- */
+
+#define KEPT "best." /* buffers beside the others, so that checkpoints have them */
+
+static struct pare_buffer *kept_of(const struct pare_layer *l, const char *name)
+{
+    for (struct pare_buffer *b = l->buffers; b; b = b->next)
+        if (!strncmp(b->name, KEPT, strlen(KEPT)) && !strcmp(b->name + strlen(KEPT), name))
+            return b;
+    return NULL;
+}
+
+static int keep_buffer(struct pare_layer *l, struct pare_buffer *b, bool back, struct pare_err *err)
+{
+    size_t bytes = (size_t)pare_numel(&b->t) * pare_dtype_size(b->t.dtype);
+    struct pare_buffer *kept = kept_of(l, b->name);
+    struct pare_tensor *t;
+    char *name;
+
+    if (back && kept)
+        memcpy(b->t.data, kept->t.data, bytes);
+    if (back)
+        return 0;
+    name = pare_sprintf(l->run->scratch, KEPT "%s", b->name);
+    if (!name)
+        return no_memory(err);
+    t = pare_layer_buffer(l, name, b->t.dtype, b->t.rank, b->t.dim, err);
+    if (!t)
+        return err->code;
+    memcpy(t->data, b->t.data, bytes);
+    return 0;
+}
+
+/* Scales belong to the weights that they were learned with. */
+int pare_quant_keep(struct pare_run *r, bool back, struct pare_err *err)
+{
+    struct pare_mark mark = pare_mark(r->scratch);
+    int rc = 0;
+
+    for (int i = 0; i < r->n_layers; i++)
+        for (struct pare_buffer *b = r->layer[i].buffers; b && !rc; b = b->next)
+            if (strncmp(b->name, KEPT, strlen(KEPT)) != 0)
+                rc = keep_buffer(&r->layer[i], b, back, err);
+    pare_rewind(r->scratch, mark);
+    return rc || !back ? rc : pare_run_put(r, err);
+}
+
 /* ---- learned buffers ----------------------------------------------------------------------- */
 
 struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer, struct pare_err *err)

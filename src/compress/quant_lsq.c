@@ -11,9 +11,8 @@ static const char *const names[PARE_SITES] = { "weight", "input", "output" };
 
 static int64_t channels(const struct pare_layer *l, enum pare_site site)
 {
-    return site == PARE_WEIGHT
-               ? pare_rows_channels(pare_layer_quant(l, site), pare_layer_weight(l))
-               : 1;
+    return site == PARE_WEIGHT ? pare_rows_channels(pare_layer_quant(l, site), pare_layer_weight(l))
+                               : 1;
 }
 
 static int learn(struct pare_layer *l, enum pare_site site, const char *what, struct pare_err *err)
@@ -159,8 +158,7 @@ int pare_lsq_backward(const struct pare_place *p, const struct pare_tensor *x,
     double count = (double)pare_numel(x) / (double)p->n;
     struct work w = { .p = p, .x = pare_f32(x), .g = g };
 
-    w.sum = pare_alloc(pare_run_scratch(pare_layer_run(p->layer)), 2 * (size_t)all,
-                       sizeof(*w.sum));
+    w.sum = pare_alloc(pare_run_scratch(pare_layer_run(p->layer)), 2 * (size_t)all, sizeof(*w.sum));
     if (!w.sum)
         return pare_fail(err, PARE_ENOMEM, "no memory for the gradient of a scale");
     pare_rows_each(p->q, x, lsq_fn, &w);

@@ -110,7 +110,8 @@ PARE_SIMD static void range_row(const float *x, int64_t n, float *lo, float *hi)
         a[k] = *lo, b[k] = *hi;
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++) {
-            float v = x[i + k], down = v >= -FLT_MAX ? v : FLT_MAX, up = v <= FLT_MAX ? v : -FLT_MAX;
+            float v = x[i + k], down = v >= -FLT_MAX ? v : FLT_MAX,
+                  up = v <= FLT_MAX ? v : -FLT_MAX;
 
             a[k] = down < a[k] ? down : a[k];
             b[k] = up > b[k] ? up : b[k];

@@ -158,8 +158,7 @@ static int backward(struct pare_layer *l, enum pare_site site, const struct pare
     }
     pare_rows_each(pare_layer_quant(l, site), x, clip_fn, &w);
     for (int64_t i = 0; i < samples && o->gradient_bits; i++)
-        round_gradient(pare_f32(gx) + i * size, size,
-                       (float)(((int64_t)1 << o->gradient_bits) - 1),
+        round_gradient(pare_f32(gx) + i * size, size, (float)(((int64_t)1 << o->gradient_bits) - 1),
                        pare_run_rng(pare_layer_run(l)));
     return 0;
 }

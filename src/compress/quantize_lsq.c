@@ -33,8 +33,8 @@ static int round_to_scale(struct pare_layer *l, enum pare_site site, const struc
     struct pare_place p;
 
     PARE_TRY(pare_place_open(l, site, x, &p, err));
-    if (!s->ready[site] && (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) &&
-                                                    !pare_layer_waits(l))))
+    if (!s->ready[site] &&
+        (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) && !pare_layer_waits(l))))
         PARE_TRY(begin(&p, x, err));
     if (!s->ready[site] || pare_layer_waits(l))
         pare_copy(x, y);

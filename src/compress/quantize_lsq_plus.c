@@ -62,8 +62,8 @@ static int round_to_scale(struct pare_layer *l, enum pare_site site, const struc
     o = offset(&p, err);
     if (!o)
         return err->code;
-    if (!s->ready[site] && (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) &&
-                                                    !pare_layer_waits(l))))
+    if (!s->ready[site] &&
+        (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) && !pare_layer_waits(l))))
         PARE_TRY(begin(&p, x, pare_f32(o), err));
     round_offsets(&p, pare_f32(o));
     if (!s->ready[site] || pare_layer_waits(l))

@@ -35,6 +35,7 @@ void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare
 /* Gradients of rounded weights become those of the weights; learned buffers are updated. */
 int pare_quant_weight_grads(struct pare_run *r, struct pare_err *err);
 int pare_quant_optim(struct pare_run *r, struct pare_err *err); /* makes their optimizer */
+int pare_quant_keep(struct pare_run *r, bool back, struct pare_err *err); /* see pare_hooks */
 int pare_quant_learn_step(struct pare_run *r, struct pare_err *err);
 
 #endif

@@ -37,6 +37,10 @@ struct pare_hooks {
     int (*save)(void *user, struct pare_checkpoint *k, struct pare_err *err);
     int (*load)(void *user, const struct pare_checkpoint *k, struct pare_err *err);
 
+    /* The parameters are the best so far, keep what belongs to them; back: they are again what was
+     * kept last. */
+    int (*keep)(void *user, bool back, struct pare_err *err);
+
     void (*gone)(void *user); /* the trainer is about to be freed */
 };
 
