@@ -92,6 +92,10 @@ struct pare_digit {
 PARE_API void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx,
                               const struct pare_digit *digit, int n);
 
+/* The node adds up along this axis, and no other axis of it has the same indices: an index may go
+ * when the elements there are exactly 0. */
+PARE_API void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
+
 /* Nothing of this axis may go; `why` is a few words for a report, and stays where it is. */
 PARE_API void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis,
                               const char *why);
@@ -114,6 +118,8 @@ enum pare_op_flag {
     PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
     PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
     PARE_OP_LINEAR = 32, /* dmap(), dmap2() and backward() read gradients only, no contents */
+    PARE_OP_LATE = 64,   /* of 8-bit integers: runs when its result is read, since kernels may read
+                            the integers instead */
 };
 
 struct pare_op {
@@ -181,6 +187,10 @@ struct pare_op {
     /* Of an operator with weights: the weight's axis that counts output channels, and that of input
      * channels (of a group); -1: there is none.  NULL: neither. */
     void (*axes)(const struct pare_node *n, int *out, int *in);
+
+    /* Bit i: input i says which shape the output has or which range of input 0 it is, no more; so it
+     * changes with the sizes of axes. */
+    unsigned sizes;
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

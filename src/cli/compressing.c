@@ -138,8 +138,8 @@ static int64_t epoch_steps(const struct pare_teach *t)
     return each > 0 ? each : 1;
 }
 
-int pare_compress_train(struct pare_cli *c, struct pare_teach *t, struct pare_run *r,
-                        bool *trained, struct pare_err *err)
+int pare_compress_train(struct pare_cli *c, struct pare_teach *t, struct pare_run *r, bool *trained,
+                        struct pare_err *err)
 {
     struct pare_train_conf *k = &t->setup->train;
     int64_t each = epoch_steps(t), epochs, steps;
@@ -152,6 +152,9 @@ int pare_compress_train(struct pare_cli *c, struct pare_teach *t, struct pare_ru
     }
     if (!k->epochs)
         return 0;
+    /* Not the best before the masks are what they will be. */
+    k->best_from = k->max_steps ? steps / each : epochs;
+    k->best_from = k->best_from < k->epochs ? k->best_from : k->epochs - 1;
     PARE_TRY(pare_teach_train(c, t, err));
     pare_view_end(&t->view);
     *trained = true;

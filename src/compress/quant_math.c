@@ -4,6 +4,13 @@
 #include "../base/simd.h"
 #include "quant_rows.h"
 
+float pare_scale_limit(float scale)
+{
+    if (!(scale >= PARE_SCALE_MIN)) /* nothing, or next to it, or NaN */
+        return PARE_SCALE_MIN;
+    return scale < PARE_SCALE_MAX ? scale : PARE_SCALE_MAX;
+}
+
 /* Symmetric: the larger of both ends is the end of half the range; without sign the zero point is
  * the middle, rounded down, as in NNI 2.x. */
 void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,
@@ -20,12 +27,8 @@ void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *sca
         s = (hi - lo) / steps;
         z = s > 0 ? (double)q->qmin - rint(lo / s) : (double)q->qmin;
     }
-    if (!(s >= (double)PARE_SCALE_MIN)) /* nothing, or next to it */
-        s = (double)PARE_SCALE_MIN;
-    if (s > 3e38)
-        s = 3e38;
     z = z < (double)q->qmin ? (double)q->qmin : z > (double)q->qmax ? (double)q->qmax : z;
-    *scale = (float)s;
+    *scale = pare_scale_limit(s < 1e38 ? (float)s : 1e38f);
     *zero_point = (float)z;
 }
 
@@ -41,22 +44,20 @@ struct work {
     float *out;
 };
 
-/* round(x / S) + z, held within the range: to the bit what QuantizeLinear and DequantizeLinear make
- * of x.  NNI's round(clamp(x / S + z)) differs where x / S is halfway and z odd.  A zero point that
- * is being learned may have a part behind the point; that is added before rounding.  NaN stays.
- * x and y may be the same. */
+/* round(clamp(x / S + z)) as NNI has it, while z is being learned.  A whole z is taken out of it: then
+ * this is clamp(round(x / S) + z), what QuantizeLinear computes, to the bit.  NaN stays; x and y may
+ * be the same. */
 PARE_SIMD static void apply_row(const float *x, float *y, int64_t n, const float k[4])
 {
-    float scale = k[0], whole = k[1] + ROUNDER - ROUNDER, part = k[1] - whole;
-    float lo = k[2] - whole, hi = k[3] - whole;
+    float scale = k[0], zero = k[1], lo = k[2], hi = k[3];
 
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float v = x[i] / scale + part;
+        float v = x[i] / scale + zero;
 
         v = v < lo ? lo : v;
         v = v > hi ? hi : v;
-        y[i] = (v + ROUNDER - ROUNDER - part) * scale;
+        y[i] = (v + ROUNDER - ROUNDER - zero) * scale;
     }
 }
 
@@ -68,8 +69,8 @@ PARE_SIMD static void apply_columns(const struct work *w, int64_t at, int64_t n)
 
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float whole = zero[i] + ROUNDER - ROUNDER, part = zero[i] - whole;
-        float v = x[i] / scale[i] + part, least = lo - whole, most = hi - whole;
+        float z = zero[i], part = z + ROUNDER - ROUNDER == z ? 0 : z;
+        float v = x[i] / scale[i] + part, least = lo - (z - part), most = hi - (z - part);
 
         v = v < least ? least : v;
         v = v > most ? most : v;
@@ -106,8 +107,9 @@ PARE_SIMD static void clip_columns(const struct work *w, int64_t at, int64_t n)
 static void one_row(const struct pare_row *row, void *user)
 {
     const struct work *w = user;
-    const float k[4] = { w->scale[row->channel], w->zero[row->channel], (float)w->q->qmin,
-                         (float)w->q->qmax };
+    float z = w->zero[row->channel], part = w->gy || z != rintf(z) ? z : 0;
+    const float k[4] = { w->scale[row->channel], part, (float)w->q->qmin - (z - part),
+                         (float)w->q->qmax - (z - part) };
 
     if (w->gy)
         clip_row(w->x + row->at, w->gy + row->at, w->out + row->at, row->n, k);

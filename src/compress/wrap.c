@@ -180,8 +180,7 @@ static int wrap(struct pare_run *r, const struct pare_layer_info *info,
 
 /* ---- which ------------------------------------------------------------------------------- */
 
-/* Is the type one of "Conv2d|Linear"? */
-static bool listed(const char *types, const char *type)
+bool pare_type_listed(const char *types, const char *type)
 {
     size_t n = strlen(type);
 
@@ -197,23 +196,36 @@ static int check_type(const struct pare_run *r, const struct pare_layer_info *l,
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
         const char *types = r->pruner[i]->types;
 
-        if (types && !listed(types, l->torch) && !listed(types, l->type))
+        if (types && !pare_type_listed(types, l->torch) && !pare_type_listed(types, l->type))
             return pare_fail(err, PARE_ECONFIG, "layer '%s' is %s, %s works on %s", l->name,
                              l->torch, r->pruner[i]->name, types);
     }
     return 0;
 }
 
-/* Shapes as they are for one item; only types and the order of axes matter here. */
+static int shapes(struct pare_arena *a, const struct pare_model *m, struct pare_graph **g,
+                  struct pare_err *err)
+{
+    *g = pare_graph_clone(a, m->graph, err);
+    if (!*g)
+        return err->code;
+    pare_graph_bind(*g, 1);
+    return pare_graph_infer(*g, true, err);
+}
+
+int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
+                      struct pare_layer_info **list, int *n, struct pare_err *err)
+{
+    PARE_TRY(shapes(a, m, g, err));
+    return pare_layers(a, *g, list, n, err);
+}
+
 static int find_layers(struct pare_run *r, struct pare_layer_info **list, int *n,
                        struct pare_err *err)
 {
-    struct pare_graph *g = pare_graph_clone(r->arena, r->model->graph, err);
+    struct pare_graph *g;
 
-    if (!g)
-        return err->code;
-    pare_graph_bind(g, 1);
-    PARE_TRY(pare_graph_infer(g, true, err));
+    PARE_TRY(shapes(r->arena, r->model, &g, err));
     return (r->quantizer ? pare_layers_all : pare_layers)(r->arena, g, list, n, err);
 }
 

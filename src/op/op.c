@@ -229,3 +229,11 @@ void pare_ties_elementwise(const struct pare_node *n, struct pare_ties *t)
                 pare_tie(t, v, i, n->out[0], i + shift);
     }
 }
+
+void pare_ties_except(const struct pare_node *n, unsigned but, struct pare_ties *t)
+{
+    for (int k = 0; k < n->n_out; k++)
+        for (int i = 0; n->out[k] && i < n->in[0]->t.rank && i < n->out[k]->t.rank; i++)
+            if (!(but >> i & 1))
+                pare_tie(t, n->in[0], i, n->out[k], i);
+}

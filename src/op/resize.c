@@ -214,4 +214,5 @@ const struct pare_op pare_op_resize = {
     .backward = backward,
     .ties = ties,
     .settings = 0x6,
+    .sizes = 0x8,
 };

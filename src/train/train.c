@@ -299,6 +299,8 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
     e->top1 = v.n ? (double)v.top1 / (double)v.n : 0;
     e->top5 = v.n ? (double)v.top5 / (double)v.n : 0;
     score = v.classes ? e->top1 : 1 / (1 + v.loss); /* without classes, by loss */
+    if (r->epoch < r->c->best_from)
+        return 0;
     e->best = score > r->best;
     r->waited = e->best ? 0 : r->waited + 1;
     if (e->best) {
