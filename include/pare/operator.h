@@ -5,6 +5,7 @@
 #ifndef PARE_OPERATOR_H
 #define PARE_OPERATOR_H
 
+#include <pare/channels.h>
 #include <pare/option.h>
 
 #ifdef __cplusplus
@@ -181,6 +182,16 @@ struct pare_op {
     /* Of an operator with weights: the weight's axis that counts output channels, and that of input
      * channels (of a group); -1: there is none.  NULL: neither. */
     void (*axes)(const struct pare_node *n, int *out, int *in);
+
+    /* For whoever takes channels out, see <pare/channels.h>.
+     * linear: the node sums over channels; false: not in a way that can be said.
+     * even:   of input 0 (of all inputs for pare_even_same), index `channel` of an axis that a tie
+     *         connects with an output is the number x all over: what that index of the output is;
+     *         NAN when it is not one number.  NULL: nothing is known, unless there is map or map2.
+     * shrink: channels go: new attributes and constant inputs.  NULL: there are none. */
+    bool (*linear)(const struct pare_node *n, struct pare_linear *l);
+    float (*even)(const struct pare_node *n, int64_t channel, float x);
+    void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */
