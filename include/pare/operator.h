@@ -93,6 +93,10 @@ struct pare_digit {
 PARE_API void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx,
                               const struct pare_digit *digit, int n);
 
+/* The node adds up along this axis, and no other axis of it has the same indices: an index may go
+ * when the elements there are exactly 0. */
+PARE_API void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
+
 /* Nothing of this axis may go; `why` is a few words for a report, and stays where it is. */
 PARE_API void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis,
                               const char *why);

@@ -71,6 +71,12 @@ void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx
         add(t, tied);
 }
 
+void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis)
+{
+    if (v)
+        add(t, (struct pare_tied){ .kind = PARE_TIE_SUM, .a = v, .ax = axis });
+}
+
 void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis, const char *why)
 {
     if (v)

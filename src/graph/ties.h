@@ -9,6 +9,7 @@ enum pare_tie_kind {
     PARE_TIE_PART,
     PARE_TIE_PICK,
     PARE_TIE_DIGITS,
+    PARE_TIE_SUM,
     PARE_TIE_FREEZE,
 };
 

@@ -3,20 +3,24 @@
  * Every axis of every value of a graph (shapes inferred, initializers included) has a keep set, one
  * byte for each index.  Whoever wants to shrink puts a 1 wherever something is needed; solve() adds
  * ones until all that operators say about their axes holds, and never takes one away.
+ *
+ * Axes that operators call the same share one keep set: they are a coupled set, and have a number.
  */
-#ifndef PARE_SPEEDUP_KEPT_H
-#define PARE_SPEEDUP_KEPT_H
+#ifndef PARE_GRAPH_KEPT_H
+#define PARE_GRAPH_KEPT_H
 
-#include "../graph/graph.h"
-#include "../graph/ties.h"
+#include "graph.h"
+#include "ties.h"
 
 struct pare_kept;
 
-/* Asks every node for its ties.  All keep sets are empty; those of frozen axes are full. */
+/* Asks every node for its ties.  All keep sets are empty; those of frozen axes, and of axes with one
+ * index, are full.  The graph must outlive it. */
 int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_kept **k,
                   struct pare_err *err);
 
-/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write. */
+/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL when the value's shape is
+ * not known. */
 uint8_t *pare_kept_axis(struct pare_kept *k, const struct pare_value *v, int axis);
 
 /* ... of a node's own axis, such as the groups of a convolution; NULL when it has none of the
@@ -28,12 +32,17 @@ int pare_kept_solve(struct pare_kept *k, struct pare_err *err);
 
 int64_t pare_kept_count(const struct pare_kept *k, const struct pare_value *v, int axis);
 
-/* Why an axis is frozen: a node and a few words, or NULL when it is not frozen itself. */
+/* Why an axis is frozen, itself or one of its coupled set: a few words, and the node that says so
+ * (NULL: the model itself).  NULL when it is not frozen. */
 const char *pare_kept_why(const struct pare_kept *k, const struct pare_value *v, int axis,
                           const struct pare_node **node);
 
-/* The number of the coupled set that an axis belongs to: axes that `same` relations connect, from 0;
- * for dependency-aware pruning and reports. */
+/* The number of the coupled set that an axis belongs to, from 0; -1 when the value's shape is not
+ * known.  For dependency-aware pruning and reports. */
 int pare_kept_set(const struct pare_kept *k, const struct pare_value *v, int axis);
+int pare_kept_sets(const struct pare_kept *k); /* how many there are */
+
+/* All that was said, by nodes of the graph whose shapes are known. */
+const struct pare_ties *pare_kept_ties(const struct pare_kept *k);
 
 #endif

@@ -1,0 +1,56 @@
+/* kept_parts.h - what keep sets are made of; for kept.c and kept_build.c only. */
+#ifndef PARE_GRAPH_KEPT_PARTS_H
+#define PARE_GRAPH_KEPT_PARTS_H
+
+#include "kept.h"
+
+#define PARE_MOST_DIGITS (2 * PARE_MAX_RANK)
+
+struct pare_kept_axis {
+    int64_t size;
+    int parent;                   /* itself: the root of its set */
+    const char *why;              /* NULL: not frozen */
+    const struct pare_node *node; /* who froze it; NULL: the model itself */
+    int said;                     /* the last node that spoke of it: its number + 1 */
+    int number, next;             /* a node's own axis: which, and the next one of the node or -1 */
+};
+
+struct pare_kept_rel {
+    struct pare_tied tie;
+    int n;    /* sets that it speaks of */
+    int *set; /* a and b, or the whole and its digits; -1: a frozen digit */
+    int64_t visits;
+    bool queued;
+};
+
+struct pare_kept {
+    struct pare_arena *arena;
+    const struct pare_graph *g;
+    struct pare_ties ties;
+    int *first;                  /* by value: its first axis; -1: its shape is not known */
+    int *own;                    /* by node: the first of its own axes, or -1 */
+    struct pare_kept_axis *axis; /* of values, then those of nodes */
+    int n_axes, cap_axes;
+
+    /* By root. */
+    uint8_t **keep;
+    int64_t *ones;
+    int *number, n_sets;
+    int *user_at; /* relations of root r are user[user_at[r] .. user_at[r + 1]) */
+    int *user;
+
+    struct pare_kept_rel *rel;
+    int n_rel, cap_rel;
+    int *queue, head, waiting;
+};
+
+/* Is it a value of this graph, with a known shape? */
+bool pare_kept_has(const struct pare_kept *k, const struct pare_value *v);
+
+/* The number of an axis; -1 when there is no such axis. */
+int pare_kept_find(const struct pare_kept *k, const struct pare_value *v, int axis);
+
+/* The root of an axis's set. */
+int pare_kept_root(const struct pare_kept *k, int axis);
+
+#endif
