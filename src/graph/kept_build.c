@@ -201,7 +201,8 @@ static void freeze_rest(struct pare_kept *k, const struct pare_value *v, const s
 static bool may_ask(const struct pare_kept *k, const struct pare_node *n)
 {
     struct pare_err err;
-    bool may = n->op && n->op->ties && !n->n_cap && n->n_out && n->out[0];
+    bool may = n->op && n->op->ties && !n->n_cap &&
+               (n->op->min_out == 0 || (n->n_out && n->out[0]));
 
     for (int i = 0; i < n->n_in && may; i++)
         may = !n->in[i] || pare_kept_has(k, n->in[i]);

@@ -286,7 +286,15 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_norm(n, 4, t);
+    const struct pare_value *y = n->out[0];
+    int channels = y->t.rank > 1;
+
+    for (int i = 0; i < y->t.rank; i++)
+        pare_tie(t, n->in[0], i, y, i);
+    for (int i = 1; i < n->n_in; i++)
+        pare_tie(t, n->in[i], 0, y, channels);
+    for (int i = 1; i < n->n_out; i++)
+        pare_tie(t, n->out[i], 0, y, channels);
 }
 
 static void axes(const struct pare_node *n, int *out, int *in)

@@ -77,11 +77,15 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     int axis = pare_concat_axis(n);
+    int64_t from = 0;
 
-    for (int k = 0; k < n->n_in; k++)
+    for (int k = 0; k < n->n_in; k++) {
         for (int i = 0; i < n->out[0]->t.rank; i++)
             if (i != axis)
                 pare_tie(t, n->in[k], i, n->out[0], i);
+        pare_tie_part(t, n->out[0], axis, from, n->in[k], axis);
+        from += n->in[k]->t.dim[axis];
+    }
 }
 
 const struct pare_op pare_op_concat = {

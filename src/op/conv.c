@@ -67,21 +67,9 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* Plain: X's channels are W's inputs, and Y's are W's outputs.  Depthwise: all are the same.
- * Other groupings tie blocks of channels and are left alone. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    const struct pare_window_attr *a = n->attr;
-    const struct pare_value *x = n->in[0], *w = n->in[1], *y = n->out[0];
-    bool depthwise = a->group > 1 && a->group == x->t.dim[1] && w->t.dim[0] == x->t.dim[1];
-
-    pare_tie(t, x, 0, y, 0);
-    if (a->group > 1 && !depthwise)
-        return;
-    pare_tie(t, x, 1, w, depthwise ? 0 : 1);
-    pare_tie(t, w, 0, y, 1);
-    if (n->n_in > 2 && n->in[2])
-        pare_tie(t, n->in[2], 0, w, 0);
+    pare_conv_ties(n, 1, t);
 }
 
 static double macs(const struct pare_node *n)

@@ -233,3 +233,24 @@ void pare_conv_fill_back(const struct pare_value *y, const struct pare_value *b)
         pare_f32(&b->grad)[i % y->t.dim[1]] += (float)sum;
     }
 }
+
+void pare_conv_ties(const struct pare_node *n, int w, struct pare_ties *t)
+{
+    const struct pare_window_attr *a = n->attr;
+    const struct pare_value *x = n->in[0], *y = n->out[0];
+    int64_t C = x->t.dim[1], M = n->in[w]->t.dim[0];
+    const struct pare_digit in[2] = { { NULL, 0, a->group }, { n->in[w], 1, C / a->group } };
+    const struct pare_digit out[2] = { { NULL, 0, a->group }, { NULL, 1, M / a->group } };
+
+    pare_tie(t, x, 0, y, 0);
+    pare_tie(t, n->in[w], 0, y, 1);
+    for (int i = w + 1; i < n->n_in; i++)
+        if (n->in[i] && n->in[i]->t.rank == 1 && n->in[i]->t.dim[0] == M && M > 1)
+            pare_tie(t, n->in[i], 0, y, 1);
+    if (a->group == 1) {
+        pare_tie(t, x, 1, n->in[w], 1);
+        return;
+    }
+    pare_tie_digits(t, x, 1, in, 2);
+    pare_tie_digits(t, n->in[w], 0, out, 2);
+}

@@ -39,4 +39,9 @@ void pare_conv_correlate(const struct pare_conv *c, const float *x, const float 
 void pare_conv_fill(const struct pare_tensor *y, const struct pare_value *b);
 void pare_conv_fill_back(const struct pare_value *y, const struct pare_value *b);
 
+/* Ties of in[0] (N, C, ...), in[w] (M, C / group, ...) and out[0] (N, M, ...): the channels of both
+ * are (group, one of it), and the groups are the node's own axis 0.  Lists of M elements in inputs
+ * behind w are along the output channels. */
+void pare_conv_ties(const struct pare_node *n, int w, struct pare_ties *t);
+
 #endif

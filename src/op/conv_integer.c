@@ -1,4 +1,5 @@
 /* conv_integer.c - ConvInteger: convolution of x - x_zero with w - w_zero, in int32. */
+#include "conv_family.h"
 #include "quant.h"
 
 enum { X, W, X_ZERO, W_ZERO };
@@ -51,7 +52,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_conv_int_ties(n, W, t);
+    pare_conv_ties(n, W, t);
 }
 
 static double macs(const struct pare_node *n)

@@ -78,20 +78,25 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* As Conv's, with the first two axes of W exchanged. */
+/* w is (C, M / group, ...): the other way round than in Conv. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     const struct pare_window_attr *a = n->attr;
     const struct pare_value *x = n->in[0], *w = n->in[1], *y = n->out[0];
-    bool depthwise = a->group > 1 && a->group == x->t.dim[1] && w->t.dim[1] == 1;
+    int64_t C = x->t.dim[1], M = y->t.dim[1];
+    const struct pare_digit in[2] = { { NULL, 0, a->group }, { NULL, 1, C / a->group } };
+    const struct pare_digit out[2] = { { NULL, 0, a->group }, { w, 1, M / a->group } };
 
     pare_tie(t, x, 0, y, 0);
-    if (a->group > 1 && !depthwise)
-        return;
     pare_tie(t, x, 1, w, 0);
-    pare_tie(t, w, depthwise ? 0 : 1, y, 1);
-    if (n->n_in > 2 && n->in[2])
+    if (n->n_in > 2)
         pare_tie(t, n->in[2], 0, y, 1);
+    if (a->group == 1) {
+        pare_tie(t, w, 1, y, 1);
+        return;
+    }
+    pare_tie_digits(t, x, 1, in, 2);
+    pare_tie_digits(t, y, 1, out, 2);
 }
 
 static double macs(const struct pare_node *n)

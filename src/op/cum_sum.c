@@ -99,8 +99,13 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    for (int i = 0; i < n->in[X]->t.rank; i++)
-        pare_tie(t, n->in[X], i, n->out[0], i);
+    struct pare_err err;
+    int axis;
+
+    if (!n->in[AXIS]->t.data ||
+        pare_axis(pare_get_int(&n->in[AXIS]->t, 0), n->in[X]->t.rank, &axis, &err))
+        return;
+    pare_ties_except(n, 1u << axis, t);
 }
 
 const struct pare_op pare_op_cum_sum = {

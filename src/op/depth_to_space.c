@@ -61,7 +61,13 @@ PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
+    const struct depth_to_space *a = n->attr;
+    const struct pare_digit b = { NULL, -1, a->blocksize };
+    const struct pare_digit c = { n->out[0], 1, n->out[0]->t.dim[1] };
+    const struct pare_digit dcr[3] = { b, b, c }, crd[3] = { c, b, b };
+
     pare_tie(t, n->in[0], 0, n->out[0], 0);
+    pare_tie_digits(t, n->in[0], 1, strcmp(a->mode, "DCR") ? crd : dcr, 3);
 }
 
 const struct pare_op pare_op_depth_to_space = {

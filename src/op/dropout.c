@@ -165,7 +165,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_norm(n, 0, t);
+    pare_ties_except(n, 0, t);
 }
 
 static float even(const struct pare_node *n, int64_t channel, float x)

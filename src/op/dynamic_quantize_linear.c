@@ -48,5 +48,4 @@ const struct pare_op pare_op_dynamic_quantize_linear = {
     .max_out = 3,
     .infer = infer,
     .forward = forward,
-    .ties = pare_ties_elementwise,
 };

@@ -338,11 +338,13 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             for (int i = 0; i < n->in[k]->t.rank; i++) {
                 if (p.label[k][i] != l || n->in[k]->t.dim[i] != p.size[l])
                     continue;
-                if (first)
+                if (first) {
                     pare_tie(t, first, axis, n->in[k], i);
-                else
+                } else {
+                    first = n->in[k];
                     axis = i;
-                first = first ? first : n->in[k];
+                    pare_tie_sum(t, first, axis);
+                }
             }
     }
 }

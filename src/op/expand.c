@@ -41,14 +41,17 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
 
 PARE_BOTH_WAYS(moves)
 
+/* Where x has one element for all of y's axis, y's may become as short as others like. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int shift = y->rank - x->rank;
 
-    for (int i = 0; i < x->rank; i++)
-        if (x->dim[i] == y->dim[i + shift])
-            pare_tie(t, n->in[0], i, n->out[0], i + shift);
+    for (int i = 0; i < y->rank; i++)
+        if (i < shift || x->dim[i - shift] != y->dim[i])
+            pare_tie(t, n->out[0], i, n->out[0], i);
+        else
+            pare_tie(t, n->in[0], i - shift, n->out[0], i);
 }
 
 /* A 1 is repeated nowhere else, so it can stand for what the input has. */

@@ -36,20 +36,6 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, 2, dim, err);
 }
 
-/* An axis survives when all others that were joined with it are of size one. */
-static void ties(const struct pare_node *n, struct pare_ties *t)
-{
-    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    struct pare_err err;
-    int axis;
-
-    if (split_at(n, &axis, &err))
-        return;
-    for (int i = 0; i < x->rank; i++)
-        if (x->dim[i] > 1 && x->dim[i] == y->dim[i >= axis])
-            pare_tie(t, n->in[0], i, n->out[0], i >= axis);
-}
-
 const struct pare_op pare_op_flatten = {
     .abi = PARE_ABI,
     .type = "Flatten",
@@ -64,6 +50,6 @@ const struct pare_op pare_op_flatten = {
     .infer = infer,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
-    .ties = ties,
+    .ties = pare_ties_reshape,
     .even = pare_even_same,
 };

@@ -57,15 +57,25 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
 
 PARE_BOTH_WAYS(moves)
 
+/* A list of indices that is known says which of x's are y's; else all of x's axis stays. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     int axis = axis_of(n), more = n->in[1]->t.rank - 1;
+    struct pare_arena *scratch;
+    struct pare_err err;
+    int64_t *at;
 
     for (int i = 0; i < n->in[0]->t.rank; i++)
         if (i != axis)
             pare_tie(t, n->in[0], i, n->out[0], i < axis ? i : i + more);
     for (int i = 0; i < n->in[1]->t.rank; i++)
         pare_tie(t, n->in[1], i, n->out[0], axis + i);
+    if (n->in[1]->t.rank != 1 || !n->in[1]->t.data || !(n->in[1]->flags & PARE_V_CONST))
+        return;
+    scratch = pare_arena_new(1 << 12);
+    if (scratch && !pare_indices(scratch, &n->in[1]->t, n->in[0]->t.dim[axis], &at, &err))
+        pare_tie_pick(t, n->in[0], axis, at, n->out[0], axis);
+    pare_arena_free(scratch);
 }
 
 /* A table of vectors: their elements are the channels. */

@@ -112,9 +112,20 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     return 0;
 }
 
+/* A group goes as a whole; the groups are the node's own axis 0. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_norm(n, pare_group_norm_per_channel(n) ? 2 : 0, t);
+    int64_t G = pare_group_norm_groups(n), C = n->in[0]->t.dim[1];
+    const struct pare_digit digit[2] = { { NULL, 0, G }, { NULL, -1, C / G } };
+
+    pare_tie(t, n->in[0], 0, n->out[0], 0);
+    pare_tie(t, n->in[0], 1, n->out[0], 1);
+    pare_tie_digits(t, n->in[0], 1, digit, 2);
+    for (int i = 1; i <= 2; i++)
+        if (pare_group_norm_per_channel(n))
+            pare_tie(t, n->in[i], 0, n->out[0], 1);
+        else
+            pare_tie_digits(t, n->in[i], 0, digit, 1);
 }
 
 static void axes(const struct pare_node *n, int *out, int *in)

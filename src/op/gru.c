@@ -142,6 +142,11 @@ static double macs(const struct pare_node *n)
     return pare_rnn_macs(n, &cell);
 }
 
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_rnn_ties(n, &cell, t);
+}
+
 const struct pare_op pare_op_gru = {
     .abi = PARE_ABI,
     .type = "GRU",
@@ -157,4 +162,5 @@ const struct pare_op pare_op_gru = {
     .backward = backward,
     .save = save,
     .macs = macs,
+    .ties = ties,
 };

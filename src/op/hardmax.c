@@ -37,5 +37,5 @@ const struct pare_op pare_op_hardmax = {
     .attr_size = sizeof(struct pare_softmax),
     .infer = pare_softmax_infer,
     .forward = forward,
-    .ties = pare_ties_elementwise,
+    .ties = pare_softmax_ties,
 };

@@ -78,9 +78,12 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     return 0;
 }
 
+/* Every channel on its own, but with all its pixels. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_norm(n, 2, t);
+    pare_ties_except(n, ~0u << 2, t);
+    pare_tie(t, n->in[1], 0, n->out[0], 1);
+    pare_tie(t, n->in[2], 0, n->out[0], 1);
 }
 
 static void axes(const struct pare_node *n, int *out, int *in)

@@ -243,6 +243,12 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
+/* The axes that are normalised stay whole. */
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_ties_except(n, ~0u << pare_layer_norm_axis(n), t);
+}
+
 const struct pare_op pare_op_layer_normalization = {
     .abi = PARE_ABI,
     .type = "LayerNormalization",
@@ -257,6 +263,6 @@ const struct pare_op pare_op_layer_normalization = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_ties_elementwise,
+    .ties = ties,
     .axes = axes,
 };

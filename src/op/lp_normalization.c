@@ -106,6 +106,13 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    const struct lp_norm *a = n->attr;
+
+    pare_ties_except(n, 1u << (a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis), t);
+}
+
 const struct pare_op pare_op_lp_normalization = {
     .abi = PARE_ABI,
     .type = "LpNormalization",
@@ -120,5 +127,5 @@ const struct pare_op pare_op_lp_normalization = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_ties_elementwise,
+    .ties = ties,
 };

@@ -136,6 +136,12 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     return 0;
 }
 
+/* Channels look at their neighbours. */
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_ties_except(n, 1u << 1, t);
+}
+
 const struct pare_op pare_op_lrn = {
     .abi = PARE_ABI,
     .type = "LRN",
@@ -150,5 +156,5 @@ const struct pare_op pare_op_lrn = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_ties_elementwise,
+    .ties = ties,
 };

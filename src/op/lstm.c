@@ -141,6 +141,11 @@ static double macs(const struct pare_node *n)
     return pare_rnn_macs(n, &cell);
 }
 
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_rnn_ties(n, &cell, t);
+}
+
 const struct pare_op pare_op_lstm = {
     .abi = PARE_ABI,
     .type = "LSTM",
@@ -156,4 +161,5 @@ const struct pare_op pare_op_lstm = {
     .backward = backward,
     .save = save,
     .macs = macs,
+    .ties = ties,
 };

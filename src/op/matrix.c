@@ -235,13 +235,22 @@ double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b
 
 void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t)
 {
-    const struct pare_value *x = n->in[0], *w = n->in[b], *y = n->out[0];
-    int last = x->t.rank - 1;
+    const struct pare_value *side[2] = { n->in[0], n->in[b] }, *y = n->out[0];
+    int rank[2] = { side[0]->t.rank, side[1]->t.rank };
+    int rows = rank[0] > 1, cols = rank[1] > 1, batch = y->t.rank - rows - cols;
 
-    if (w->t.rank != 2 || last < 0)
+    if (rank[0] < 1 || rank[1] < 1)
         return;
-    pare_tie(t, x, last, w, 0);
-    pare_tie(t, w, 1, y, y->t.rank - 1);
-    for (int i = 0; i < last; i++)
-        pare_tie(t, x, i, y, i);
+    pare_tie(t, side[0], rank[0] - 1, side[1], rank[1] - 1 - cols);
+    if (rows)
+        pare_tie(t, side[0], rank[0] - 2, y, batch);
+    if (cols)
+        pare_tie(t, side[1], rank[1] - 1, y, batch + rows);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < rank[k] - 2; i++) {
+            int to = batch - (rank[k] - 2) + i;
+
+            if (side[k]->t.dim[i] == y->t.dim[to])
+                pare_tie(t, side[k], i, y, to);
+        }
 }

@@ -50,7 +50,7 @@ void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
 /* Its gradients: in[0]->grad += gy b', in[1]->grad += a' gy, float32. */
 void pare_matmul_backward(const struct pare_node *n);
 
-/* Multiply-accumulates of that, and the ties of a product with in[0] and a 2-D in[b]. */
+/* Multiply-accumulates of that, and the ties of in[0] times in[b]. */
 double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b);
 void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t);
 

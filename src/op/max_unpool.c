@@ -137,5 +137,4 @@ const struct pare_op pare_op_max_unpool = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_ties_channels,
 };

@@ -136,6 +136,19 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    struct pare_tensor m;
+    struct pare_err err;
+    unsigned but = 0;
+
+    if (moments_shape(n, &m, &err))
+        return;
+    for (int i = 0; i < m.rank; i++)
+        but |= (unsigned)(m.dim[i] != n->in[0]->t.dim[i]) << i;
+    pare_ties_except(n, but, t);
+}
+
 const struct pare_op pare_op_mean_variance_normalization = {
     .abi = PARE_ABI,
     .type = "MeanVarianceNormalization",
@@ -150,5 +163,5 @@ const struct pare_op pare_op_mean_variance_normalization = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_ties_elementwise,
+    .ties = ties,
 };

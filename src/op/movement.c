@@ -399,3 +399,118 @@ void pare_ties_kept(const struct pare_node *n, struct pare_ties *t, const bool *
         if (x->dim[i] == y->dim[i] && !(changed && changed[i]))
             pare_tie(t, n->in[0], i, n->out[0], i);
 }
+
+/* A few axes of x and of y in a row, with the same number of elements. */
+struct span {
+    const struct pare_value *x, *y;
+    int xi, xn, yi, yn; /* the first axis, and one behind the last */
+};
+
+/* The ends of the axes [i, n), counted in elements from the last axis on, into `end` in order. */
+static int add_ends(const struct pare_tensor *t, int i, int n, int64_t *end, int count)
+{
+    int64_t size = 1;
+
+    for (n--; n >= i; n--) {
+        int at = count;
+
+        size *= t->dim[n];
+        while (at && end[at - 1] >= size)
+            at--;
+        if (at < count && end[at] == size)
+            continue;
+        memmove(end + at + 1, end + at, (size_t)(count - at) * sizeof(*end));
+        end[at] = size;
+        count++;
+    }
+    return count;
+}
+
+/* The digits of the axis that covers sizes from `low` to `high`: how many, and the first. */
+static int digits_of(const int64_t *end, int count, int64_t low, int64_t high, int *first)
+{
+    int n = 0;
+
+    *first = -1;
+    for (int i = 0; i < count; i++)
+        if (end[i] > low && end[i] <= high) {
+            *first = *first < 0 ? i : *first;
+            n++;
+        }
+    return n;
+}
+
+/* Axes that are one digit give it their name, those of x before those of y. */
+static void name_digits(const struct pare_value *v, int i, int n, const int64_t *end, int count,
+                        struct pare_digit *digit)
+{
+    int64_t low = 1, high;
+    int first;
+
+    for (n--; n >= i; n--, low = high) {
+        high = low * v->t.dim[n];
+        if (digits_of(end, count, low, high, &first) == 1 && !digit[first].v) {
+            digit[first].v = v;
+            digit[first].axis = n;
+        }
+    }
+}
+
+static void tie_digits(const struct pare_value *v, int i, int n, const int64_t *end, int count,
+                       const struct pare_digit *digit, struct pare_ties *t)
+{
+    struct pare_digit turned[2 * PARE_MAX_RANK];
+    int64_t low = 1, high;
+    int first, k;
+
+    for (n--; n >= i; n--, low = high) {
+        high = low * v->t.dim[n];
+        k = digits_of(end, count, low, high, &first);
+        for (int d = 0; d < k; d++)
+            turned[d] = digit[first + k - 1 - d];
+        if (k > 1 || (k == 1 && turned[0].v != v))
+            pare_tie_digits(t, v, n, turned, k);
+    }
+}
+
+/* Cut x's and y's axes into common digits, when all cuts of both fit into each other. */
+static void tie_span(const struct span *s, struct pare_ties *t)
+{
+    struct pare_digit digit[2 * PARE_MAX_RANK] = { { NULL, 0, 0 } };
+    int64_t end[2 * PARE_MAX_RANK + 1], last = 1;
+    int count = add_ends(&s->x->t, s->xi, s->xn, end, 0);
+
+    count = add_ends(&s->y->t, s->yi, s->yn, end, count);
+    for (int i = 0; i < count; i++) {
+        if (end[i] % last)
+            return;
+        digit[i].axis = s->xi + PARE_MAX_RANK * i; /* the node's own, unless it gets a name */
+        digit[i].size = end[i] / last;
+        last = end[i];
+    }
+    name_digits(s->x, s->xi, s->xn, end, count, digit);
+    name_digits(s->y, s->yi, s->yn, end, count, digit);
+    tie_digits(s->x, s->xi, s->xn, end, count, digit, t);
+    tie_digits(s->y, s->yi, s->yn, end, count, digit, t);
+}
+
+void pare_ties_reshape(const struct pare_node *n, struct pare_ties *t)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    struct span s = { .x = n->in[0], .y = n->out[0] };
+
+    if (!pare_numel(x) || pare_numel(x) != pare_numel(y))
+        return;
+    while (s.xn < x->rank && s.yn < y->rank) {
+        int64_t nx = x->dim[s.xn++], ny = y->dim[s.yn++];
+
+        while (nx != ny)
+            if (nx < ny)
+                nx *= x->dim[s.xn++];
+            else
+                ny *= y->dim[s.yn++];
+        tie_span(&s, t);
+        s.xi = s.xn;
+        s.yi = s.yn;
+    }
+}

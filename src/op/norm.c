@@ -168,14 +168,3 @@ int pare_infer_global_pool(struct pare_node *n, struct pare_err *err)
         y->dim[i] = 1;
     return 0;
 }
-
-void pare_ties_norm(const struct pare_node *n, int params, struct pare_ties *t)
-{
-    const struct pare_tensor *x = &n->in[0]->t;
-
-    for (int i = 0; i < x->rank; i++)
-        pare_tie(t, n->in[0], i, n->out[0], i);
-    for (int i = 1; i <= params && i < n->n_in && x->rank > 1; i++)
-        if (n->in[i])
-            pare_tie(t, n->in[i], 0, n->out[0], 1);
-}

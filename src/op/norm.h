@@ -69,7 +69,4 @@ void pare_norm_group_back(const struct pare_norm_group *g);
 /* infer() of the global pools: every spatial axis becomes 1. */
 int pare_infer_global_pool(struct pare_node *n, struct pare_err *err);
 
-/* ties: elementwise on X and Y, and in[i] for i in [1, params] is a list along the channels. */
-void pare_ties_norm(const struct pare_node *n, int params, struct pare_ties *t);
-
 #endif

@@ -235,3 +235,11 @@ float pare_even_same(const struct pare_node *n, int64_t channel, float x)
     (void)n, (void)channel;
     return x;
 }
+
+void pare_ties_except(const struct pare_node *n, unsigned but, struct pare_ties *t)
+{
+    for (int k = 0; k < n->n_out; k++)
+        for (int i = 0; n->out[k] && i < n->in[0]->t.rank && i < n->out[k]->t.rank; i++)
+            if (!(but >> i & 1))
+                pare_tie(t, n->in[0], i, n->out[k], i);
+}

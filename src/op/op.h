@@ -91,4 +91,7 @@ int pare_backward_zero(struct pare_node *n, struct pare_ctx *c, struct pare_err 
  * they are not broadcast. */
 void pare_ties_elementwise(const struct pare_node *n, struct pare_ties *t);
 
+/* ties: the axes of input 0 are those of all outputs, but for those whose bits are set. */
+void pare_ties_except(const struct pare_node *n, unsigned but, struct pare_ties *t);
+
 #endif

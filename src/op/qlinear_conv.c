@@ -4,6 +4,7 @@
  *
  * W's scale and zero point are one number, or one for each output channel.
  */
+#include "conv_family.h"
 #include "quant.h"
 
 enum { X, X_SCALE, X_ZERO, W, W_SCALE, W_ZERO, Y_SCALE, Y_ZERO, B };
@@ -86,7 +87,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_conv_int_ties(n, W, t);
+    pare_conv_ties(n, W, t);
 }
 
 static double macs(const struct pare_node *n)

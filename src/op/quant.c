@@ -219,17 +219,17 @@ int pare_requantize(struct pare_ctx *c, const int32_t *acc, const struct pare_te
 
 void pare_quant_ties(const struct pare_node *n, int64_t axis, struct pare_ties *t)
 {
-    int rank = n->in[0]->t.rank, ax;
+    int rank = n->in[0]->t.rank, ax = (int)(axis < 0 ? axis + rank : axis);
 
-    for (int i = 0; i < rank; i++)
-        pare_tie(t, n->in[0], i, n->out[0], i);
-    if (axis < -rank || axis >= rank)
-        return;
-    ax = (int)(axis < 0 ? axis + rank : axis);
-    /* A vector in blocks has fewer scales than elements. */
+    /* With a scale for each block, or more than a list of them, all stays as it is. */
     for (int k = 1; k < n->n_in; k++)
-        if (n->in[k] && n->in[k]->t.rank == 1 && pare_numel(&n->in[k]->t) > 1 &&
-            n->in[k]->t.dim[0] == n->out[0]->t.dim[ax])
+        if (n->in[k] && pare_numel(&n->in[k]->t) > 1 &&
+            (n->in[k]->t.rank != 1 || ax < 0 || ax >= rank ||
+             n->in[k]->t.dim[0] != n->out[0]->t.dim[ax]))
+            return;
+    pare_ties_except(n, 0, t);
+    for (int k = 1; k < n->n_in; k++)
+        if (n->in[k] && pare_numel(&n->in[k]->t) > 1)
             pare_tie(t, n->in[k], 0, n->out[0], ax);
 }
 
@@ -279,24 +279,6 @@ void pare_conv_int(const struct pare_window *win, const struct pare_tensor *x,
                           (int32_t *)x->data +
                               (i * x->dim[1] + m / (M / p.group) * C + k) * in_plane,
                           (int32_t *)w->data + (m * C + k) * taps, y + (i * M + m) * out_plane);
-}
-
-/* As of Conv; vectors after W that have an element for each output channel go with them. */
-void pare_conv_int_ties(const struct pare_node *n, int w, struct pare_ties *t)
-{
-    const struct pare_window_attr *a = n->attr;
-    const struct pare_value *x = n->in[0], *y = n->out[0];
-    int64_t M = n->in[w]->t.dim[0];
-    bool depthwise = a->group > 1 && a->group == x->t.dim[1] && M == x->t.dim[1];
-
-    pare_tie(t, x, 0, y, 0);
-    if (a->group > 1 && !depthwise)
-        return;
-    pare_tie(t, x, 1, n->in[w], depthwise ? 0 : 1);
-    pare_tie(t, n->in[w], 0, y, 1);
-    for (int i = w + 1; i < n->n_in; i++)
-        if (n->in[i] && n->in[i]->t.rank == 1 && n->in[i]->t.dim[0] == M && M > 1)
-            pare_tie(t, n->in[i], 0, n->in[w], 0);
 }
 
 double pare_conv_int_macs(const struct pare_node *n, int w)

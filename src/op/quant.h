@@ -64,8 +64,7 @@ int pare_requantize(struct pare_ctx *c, const int32_t *acc, const struct pare_te
 void pare_conv_int(const struct pare_window *win, const struct pare_tensor *x,
                    const struct pare_tensor *w, int32_t *y);
 
-/* Ties and multiply-accumulates of a convolution of in[0] with in[w]. */
-void pare_conv_int_ties(const struct pare_node *n, int w, struct pare_ties *t);
+/* Multiply-accumulates of a convolution of in[0] with in[w]. */
 double pare_conv_int_macs(const struct pare_node *n, int w);
 
 #endif

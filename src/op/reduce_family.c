@@ -296,7 +296,7 @@ int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
     return 0;
 }
 
-void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t)
+static void tie_axes(const struct pare_node *n, bool adds, struct pare_ties *t)
 {
     const struct pare_reduce *a = n->attr;
     struct pare_err err;
@@ -308,6 +308,18 @@ void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t)
     for (int i = 0; i < n->in[0]->t.rank; i++) {
         if (!(gone >> i & 1))
             pare_tie(t, n->in[0], i, n->out[0], to);
+        else if (adds)
+            pare_tie_sum(t, n->in[0], i);
         to += !(gone >> i & 1) || a->keepdims;
     }
+}
+
+void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t)
+{
+    tie_axes(n, false, t);
+}
+
+void pare_reduce_ties_sum(const struct pare_node *n, struct pare_ties *t)
+{
+    tie_axes(n, true, t);
 }

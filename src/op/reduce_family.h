@@ -55,7 +55,10 @@ int pare_reduce_forward(const struct pare_node *n, struct pare_ctx *c,
                         const struct pare_reduction *r, struct pare_err *err);
 int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
                          const struct pare_reduce_slope *s, struct pare_err *err);
+
+/* ties: all axes but those that go; and of reductions to which zeros add nothing. */
 void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t);
+void pare_reduce_ties_sum(const struct pare_node *n, struct pare_ties *t);
 
 /* Which axes go: bit i for axis i.  The contents of an input of axes must be known. */
 int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err *err);

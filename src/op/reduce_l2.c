@@ -45,5 +45,5 @@ const struct pare_op pare_op_reduce_l2 = {
     .infer = pare_reduce_infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_reduce_ties,
+    .ties = pare_reduce_ties_sum,
 };

@@ -37,5 +37,5 @@ const struct pare_op pare_op_reduce_sum = {
     .infer = pare_reduce_infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_reduce_ties,
+    .ties = pare_reduce_ties_sum,
 };

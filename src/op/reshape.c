@@ -2,7 +2,7 @@
  *
  * In the shape, 0 copies the input's dimension (unless allowzero) and one -1 takes what is left.
  */
-#include "op.h"
+#include "movement.h"
 
 struct reshape {
     int64_t allowzero;
@@ -93,6 +93,7 @@ const struct pare_op pare_op_reshape = {
     .infer = infer,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
+    .ties = pare_ties_reshape,
     .even = pare_even_same,
     .shrink = shrink,
 };

@@ -55,6 +55,11 @@ static double macs(const struct pare_node *n)
     return pare_rnn_macs(n, &cell);
 }
 
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_rnn_ties(n, &cell, t);
+}
+
 const struct pare_op pare_op_rnn = {
     .abi = PARE_ABI,
     .type = "RNN",
@@ -70,4 +75,5 @@ const struct pare_op pare_op_rnn = {
     .backward = backward,
     .save = save,
     .macs = macs,
+    .ties = ties,
 };

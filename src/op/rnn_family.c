@@ -323,3 +323,43 @@ int pare_rnn_forward(const struct pare_node *n, const struct pare_rnn_cell *cell
         one_direction(&f, d);
     return 0;
 }
+
+/* v's axis is (gate, state). */
+static void tie_gates(const struct pare_value *v, int axis, int64_t gates, int64_t H,
+                      struct pare_ties *t)
+{
+    const struct pare_digit digit[2] = { { NULL, -1, gates }, { NULL, 0, H } };
+
+    pare_tie_digits(t, v, axis, digit, 2);
+}
+
+/* States are the node's own axis 0, inputs those of X and W.  Directions stay. */
+void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_ties *t)
+{
+    const struct pare_rnn *a = n->attr;
+    const struct pare_value *x = n->in[0], *w = n->in[1], *r = n->in[2];
+    int64_t H = r->t.dim[2], G = cell->gates;
+    int batch = a->layout ? 0 : 1; /* of X, and of states without steps */
+
+    pare_tie(t, x, 2, w, 2);
+    tie_gates(w, 1, G, H, t);
+    tie_gates(r, 1, G, H, t);
+    tie_gates(r, 2, 1, H, t);
+    if (n->n_in > 3)
+        tie_gates(n->in[3], 1, 2 * G, H, t);
+    if (n->n_in > 4)
+        pare_tie(t, n->in[4], 0, x, batch);
+    for (int i = 5; i < n->n_in && i < 7; i++) {
+        pare_tie(t, n->in[i], batch, x, batch);
+        tie_gates(n->in[i], 2, 1, H, t);
+    }
+    if (n->n_in > 7 && n->in[7])
+        tie_gates(n->in[7], 1, n->in[7]->t.dim[1] / H, H, t);
+    pare_tie(t, n->out[0], a->layout ? 1 : 0, x, !batch);
+    pare_tie(t, n->out[0], a->layout ? 0 : 2, x, batch);
+    tie_gates(n->out[0], 3, 1, H, t);
+    for (int i = 1; i < n->n_out; i++) {
+        pare_tie(t, n->out[i], batch, x, batch);
+        tie_gates(n->out[i], 2, 1, H, t);
+    }
+}

@@ -142,6 +142,8 @@ int pare_rnn_backward(const struct pare_node *n, const struct pare_rnn_cell *cel
                       struct pare_ctx *c, struct pare_err *err);
 size_t pare_rnn_save(const struct pare_node *n, const struct pare_rnn_cell *cell);
 double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell);
+void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                   struct pare_ties *t);
 
 /* ---- between the family's own files ---------------------------------------------- */
 

@@ -108,17 +108,17 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
 
 PARE_BOTH_WAYS(moves)
 
+/* Elements with steps between them would no longer have the same step. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    bool changed[PARE_MAX_RANK];
     struct pare_slice s;
     struct pare_err err;
 
     if (pare_slice_ranges(n, &s, &err))
         return;
     for (int i = 0; i < n->in[0]->t.rank; i++)
-        changed[i] = s.start[i] || s.step[i] != 1;
-    pare_ties_kept(n, t, changed);
+        if (s.step[i] == 1)
+            pare_tie_part(t, n->in[0], i, s.start[i], n->out[0], i);
 }
 
 /* How many of the first `end` indices stay. */

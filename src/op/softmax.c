@@ -134,5 +134,5 @@ const struct pare_op pare_op_softmax = {
     .infer = pare_softmax_infer,
     .forward = forward,
     .backward = backward,
-    .ties = pare_ties_elementwise,
+    .ties = pare_softmax_ties,
 };

@@ -66,3 +66,11 @@ int pare_softmax_backward(const struct pare_node *n,
     }
     return 0;
 }
+
+void pare_softmax_ties(const struct pare_node *n, struct pare_ties *t)
+{
+    bool flatten;
+    int axis = pare_softmax_axis(n, &flatten);
+
+    pare_ties_except(n, flatten ? ~0u << axis : 1u << axis, t);
+}

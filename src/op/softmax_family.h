@@ -15,6 +15,9 @@ extern const struct pare_opt pare_softmax_attrs[];
 
 int pare_softmax_infer(struct pare_node *n, struct pare_err *err);
 
+/* All axes are the same but those of the lanes, whose sums would change. */
+void pare_softmax_ties(const struct pare_node *n, struct pare_ties *t);
+
 /* Call f for all lanes, as matrices (len, inner) whose columns are the lanes. */
 void pare_softmax_each(const struct pare_node *n,
                        void (*f)(const float *x, float *y, int64_t len, int64_t inner));

@@ -53,7 +53,12 @@ PARE_BOTH_WAYS(moves)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
+    const struct space_to_depth *a = n->attr;
+    const struct pare_digit b = { NULL, -1, a->blocksize };
+    const struct pare_digit digit[3] = { b, b, { n->in[0], 1, n->in[0]->t.dim[1] } };
+
     pare_tie(t, n->in[0], 0, n->out[0], 0);
+    pare_tie_digits(t, n->out[0], 1, digit, 3);
 }
 
 const struct pare_op pare_op_space_to_depth = {

@@ -124,11 +124,15 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     int axis = pare_split_axis(n);
+    int64_t from = 0;
 
-    for (int k = 0; k < n->n_out; k++)
+    for (int k = 0; k < n->n_out; k++) {
         for (int i = 0; n->out[k] && i < n->in[0]->t.rank; i++)
             if (i != axis)
                 pare_tie(t, n->in[0], i, n->out[k], i);
+        pare_tie_part(t, n->in[0], axis, from, n->out[k], axis);
+        from += pare_split_size(n, k);
+    }
 }
 
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)

@@ -42,9 +42,19 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
 
 PARE_BOTH_WAYS(moves)
 
+/* y's axis is (repeat, x's axis). */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_kept(n, t, NULL);
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+
+    for (int i = 0; i < x->rank; i++) {
+        struct pare_digit digit[2] = { { NULL, -1, 0 }, { n->in[0], i, x->dim[i] } };
+
+        if (!x->dim[i] || !y->dim[i])
+            continue;
+        digit[0].size = y->dim[i] / x->dim[i];
+        pare_tie_digits(t, n->out[0], i, digit, 2);
+    }
 }
 
 const struct pare_op pare_op_tile = {

@@ -158,6 +158,13 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    const struct topk *a = n->attr;
+
+    pare_ties_except(n, 1u << (a->axis < 0 ? a->axis + n->in[X]->t.rank : a->axis), t);
+}
+
 const struct pare_op pare_op_top_k = {
     .abi = PARE_ABI,
     .type = "TopK",
@@ -171,4 +178,5 @@ const struct pare_op pare_op_top_k = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .ties = ties,
 };

@@ -50,6 +50,11 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
 
 PARE_BOTH_WAYS(moves)
 
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    pare_ties_except(n, 3u << (n->in[0]->t.rank - 2), t);
+}
+
 const struct pare_op pare_op_trilu = {
     .abi = PARE_ABI,
     .type = "Trilu",
@@ -63,4 +68,5 @@ const struct pare_op pare_op_trilu = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .ties = ties,
 };

@@ -367,6 +367,10 @@ int pare_pool_infer(struct pare_node *n, struct pare_err *err)
 
 void pare_ties_channels(const struct pare_node *n, struct pare_ties *t)
 {
+    /* Further outputs are places in the whole tensor, which change with every channel that goes. */
+    for (int k = 1; k < n->n_out; k++)
+        if (n->out[k])
+            return;
     pare_tie(t, n->in[0], 0, n->out[0], 0);
     pare_tie(t, n->in[0], 1, n->out[0], 1);
 }
