@@ -110,8 +110,10 @@ int pare_prune_json(const struct pare_prune_view *v, struct pare_err *err)
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o?, s:s?, s:s?}", "pruner",
                     v->run->pruner[0]->name, "layers", layers, "before", judged_json(&v->before),
                     "masked", judged_json(&v->masked), "after", judged_json(&v->after), "output",
-                    pare_json_text(v->files->onnx), "model_out", v->files->model, "masks",
+                    pare_json_text(v->slim ? v->slim->output : v->files->onnx), "model_out", v->files->model, "masks",
                     v->files->masks);
+    if (all && v->slim)
+        json_object_set_new(all, "speedup", pare_slim_json(v->slim));
     if (all && v->history)
         json_object_set(all, "history", v->history);
     return pare_json_print(all, err);

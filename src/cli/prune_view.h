@@ -2,7 +2,7 @@
 #ifndef PARE_CLI_PRUNE_VIEW_H
 #define PARE_CLI_PRUNE_VIEW_H
 
-#include "cli.h"
+#include "slim.h"
 #include "../compress/run.h"
 
 /* A model judged on the validation set. */
@@ -17,6 +17,7 @@ struct pare_prune_view {
     struct pare_judged before, masked, after;
     bool trained;
     struct json_t *history; /* of the training, or NULL */
+    const struct pare_slim *slim; /* the smaller model, or NULL */
 };
 
 int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool quiet,
