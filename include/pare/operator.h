@@ -189,12 +189,12 @@ struct pare_op {
 
     /* For whoever takes channels out, see <pare/channels.h>.
      * linear: the node sums over channels; false: not in a way that can be said.
-     * even:   of input 0 (of all inputs for pare_even_same), index `channel` of an axis that a tie
-     *         connects with an output is the number x all over: what that index of the output is;
-     *         NAN when it is not one number.  NULL: nothing is known, unless there is map or map2.
+     * even:   a tie connects an axis of input 0 (of any input for pare_even_same) with `axis` of an
+     *         output, and what becomes its index `channel` is the number x all over: what it becomes;
+     *         NAN when that is not one number.  NULL: nothing is known, unless there is map or map2.
      * shrink: channels go: new attributes and constant inputs.  NULL: there are none. */
     bool (*linear)(const struct pare_node *n, struct pare_linear *l);
-    float (*even)(const struct pare_node *n, int64_t channel, float x);
+    float (*even)(const struct pare_node *n, int axis, int64_t channel, float x);
     void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);
 };
 

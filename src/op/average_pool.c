@@ -91,12 +91,12 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 /* A mean of equal numbers, unless padding counts among them. */
-static float even(const struct pare_node *n, int64_t channel, float x)
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     struct pare_window w;
     struct pare_err err;
 
-    (void)channel;
+    (void)axis, (void)channel;
     if (x == 0 || !pare_pool_counts_pad(n))
         return x;
     if (pare_pool_window(n, &w, &err))

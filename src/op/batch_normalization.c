@@ -304,7 +304,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-static float even(const struct pare_node *n, int64_t channel, float x)
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     const struct batch_norm *a = n->attr;
     double mean, var, scale, bias;
@@ -312,7 +312,7 @@ static float even(const struct pare_node *n, int64_t channel, float x)
     for (int i = 1; i < 5; i++)
         if (!n->in[i]->t.data || channel >= pare_numel(&n->in[i]->t))
             return NAN;
-    if (pare_bn_trains(n))
+    if (axis != 1 || pare_bn_trains(n))
         return NAN;
     scale = pare_get(&n->in[1]->t, channel);
     bias = pare_get(&n->in[2]->t, channel);

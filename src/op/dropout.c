@@ -168,9 +168,9 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_except(n, 0, t);
 }
 
-static float even(const struct pare_node *n, int64_t channel, float x)
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 {
-    (void)channel;
+    (void)axis, (void)channel;
     return n->n_out > 1 && n->out[1] ? NAN : x;
 }
 

@@ -94,10 +94,10 @@ static void axes(const struct pare_node *n, int *out, int *in)
 }
 
 /* A plane of equal numbers is its own mean: only the bias is left. */
-static float even(const struct pare_node *n, int64_t channel, float x)
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     (void)x;
-    if (!n->in[2]->t.data || channel >= pare_numel(&n->in[2]->t))
+    if (axis != 1 || !n->in[2]->t.data || channel >= pare_numel(&n->in[2]->t))
         return NAN;
     return (float)pare_get(&n->in[2]->t, channel);
 }

@@ -217,9 +217,9 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 /* What is looked for outside the input may be another number. */
-static float even(const struct pare_node *n, int64_t channel, float x)
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 {
-    (void)channel;
+    (void)axis, (void)channel;
     return strcmp(pare_attr_text(n, "coordinate_transformation_mode"), "tf_crop_and_resize") ? x
                                                                                              : NAN;
 }

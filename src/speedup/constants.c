@@ -179,7 +179,7 @@ struct landing {
 
 static void land(const struct pare_node *n, struct landing *to, int64_t i, float v)
 {
-    v = isnan(v) ? v : n->op->even(n, i, v);
+    v = isnan(v) ? v : n->op->even(n, to->axis, i, v);
     to->found[i] = to->set[i] && !same(to->found[i], v) ? NAN : v;
     to->set[i] = 1;
 }
