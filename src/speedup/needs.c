@@ -212,6 +212,15 @@ static bool need_products(struct pare_speedup *s, const struct pare_node *n)
     return grown;
 }
 
+/* An input that is there twice has its flags at the first place. */
+static bool seen_before(const struct pare_node *n, int k)
+{
+    for (int i = 0; i < k; i++)
+        if (n->in[i] == n->in[k])
+            return true;
+    return false;
+}
+
 /* Whatever a node does with an axis that leads to no output, it needs all of it. */
 static bool need_rest(struct pare_speedup *s, const struct pare_node *n)
 {
@@ -227,7 +236,7 @@ static bool need_rest(struct pare_speedup *s, const struct pare_node *n)
     for (int k = 0; k < n->n_in; k++) {
         const struct pare_value *v = n->in[k];
 
-        if (!v || v->flags & PARE_V_CONST)
+        if (!v || v->flags & PARE_V_CONST || seen_before(n, k))
             continue;
         for (int axis = 0; axis < v->t.rank; axis++)
             if (adds_up(s, n, v, axis))
