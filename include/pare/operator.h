@@ -5,6 +5,7 @@
 #ifndef PARE_OPERATOR_H
 #define PARE_OPERATOR_H
 
+#include <pare/channels.h>
 #include <pare/option.h>
 
 #ifdef __cplusplus
@@ -191,6 +192,16 @@ struct pare_op {
     /* Bit i: input i says which shape the output has or which range of input 0 it is, no more; so it
      * changes with the sizes of axes. */
     unsigned sizes;
+
+    /* For whoever takes channels out, see <pare/channels.h>.
+     * linear: the node sums over channels; false: not in a way that can be said.
+     * even:   a tie connects an axis of input 0 (of any input for pare_even_same) with `axis` of an
+     *         output, and what becomes its index `channel` is the number x all over: what it becomes;
+     *         NAN when that is not one number.  NULL: nothing is known, unless there is map or map2.
+     * shrink: channels go: new attributes and constant inputs.  NULL: there are none. */
+    bool (*linear)(const struct pare_node *n, struct pare_linear *l);
+    float (*even)(const struct pare_node *n, int axis, int64_t channel, float x);
+    void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */
