@@ -4,6 +4,13 @@
 #include "../base/simd.h"
 #include "quant_rows.h"
 
+float pare_scale_limit(float scale)
+{
+    if (!(scale >= PARE_SCALE_MIN)) /* nothing, or next to it, or NaN */
+        return PARE_SCALE_MIN;
+    return scale < PARE_SCALE_MAX ? scale : PARE_SCALE_MAX;
+}
+
 /* Symmetric: the larger of both ends is the end of half the range; without sign the zero point is
  * the middle, rounded down, as in NNI 2.x. */
 void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,
@@ -20,12 +27,8 @@ void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *sca
         s = (hi - lo) / steps;
         z = s > 0 ? (double)q->qmin - rint(lo / s) : (double)q->qmin;
     }
-    if (!(s >= (double)PARE_SCALE_MIN)) /* nothing, or next to it */
-        s = (double)PARE_SCALE_MIN;
-    if (s > 3e38)
-        s = 3e38;
     z = z < (double)q->qmin ? (double)q->qmin : z > (double)q->qmax ? (double)q->qmax : z;
-    *scale = (float)s;
+    *scale = pare_scale_limit(s < 1e38 ? (float)s : 1e38f);
     *zero_point = (float)z;
 }
 

@@ -64,9 +64,9 @@ static void set_scale(const struct pare_place *p, float *alpha)
 {
     float steps = (float)(p->q->qmax - p->q->qmin);
 
-    if (!(*alpha >= PARE_SCALE_MIN * steps))
-        *alpha = PARE_SCALE_MIN * steps;
-    *p->scale = *alpha / steps;
+    *p->scale = pare_scale_limit(*alpha / steps);
+    if (*p->scale != *alpha / steps)
+        *alpha = *p->scale * steps;
     *p->zero = (float)p->q->qmin;
 }
 
