@@ -14,7 +14,7 @@ struct prune {
     double sparsity;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool json, quiet;
+    bool json, quiet, dependency_aware;
 };
 
 #define TEXT(field, help)                                                                         \
@@ -38,6 +38,8 @@ static const struct pare_opt prune_opts[] = {
       offsetof(struct prune, input_shape), 0, 1, 1e12, NULL, NULL, false },
     { "plugin", "a shared object with more pruners", PARE_OPT_STRS, offsetof(struct prune, plugin),
       0, PARE_ANY, NULL, NULL, false },
+    { "dependency-aware", "remove the same channels in all layers that must have the same",
+      PARE_OPT_BOOL, offsetof(struct prune, dependency_aware), 0, 0, 1, NULL, NULL, false },
     TEXT(set, "settings of a plugin's pruner: \"name=value name=value\""),
     { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct prune, json), 0, 0, 1,
       NULL, NULL, false },
@@ -133,6 +135,10 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
         PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
     PARE_TRY(own_parts(c->arena, o->pruner, o->set, &own, err));
     PARE_TRY(pare_divide(c, &own, &j->teach, &settings, err));
+    if (o->dependency_aware)
+        settings = pare_sprintf(c->arena, "%s mode=dependency_aware", settings);
+    if (!settings)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
     j->teach.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "pruned");
     if (!j->teach.output)
         return pare_fail(err, PARE_ENOMEM, "no memory for a name");

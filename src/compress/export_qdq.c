@@ -241,6 +241,24 @@ static int export_site(struct qdq *x, const struct pare_node *n, struct pare_lay
 
 /* ---- weights ---------------------------------------------------------------------------------- */
 
+/* A DequantizeLinear and an Add. */
+static int add_shifted(struct qdq *x, const char *stored, const struct names *n, const char *name,
+                       const struct pare_qscale *g, struct pare_err *err)
+{
+    const char *part = pare_edit_name(x->e, name, "_shifted");
+    const char *offset = pare_edit_name(x->e, name, "_offset");
+    struct pare_tensor t = { .dtype = PARE_F32, .data = pare_alloc(x->a, 1, sizeof(float)) };
+    struct pare_edit_node add = { .type = "Add", .in = { part, offset }, .out = name, .axis = -1 };
+
+    add.name = pare_edit_name(x->e, name, "_Add");
+    if (!part || !offset || !t.data || !add.name)
+        return no_memory(err);
+    *pare_f32(&t) = g->offset;
+    PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
+    PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g->axis, err));
+    return pare_edit_insert(x->e, &add, err);
+}
+
 /* Initializers become integers with a DequantizeLinear of the old name behind. */
 static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
                    const struct pare_qscale *g, struct pare_err *err)
@@ -254,6 +272,8 @@ static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
     PARE_TRY(pare_edit_drop_constant(x->e, name, err));
     PARE_TRY(pare_edit_constant(x->e, stored, q, err));
     PARE_TRY(add_scale(x, name, g, &n, err));
+    if (g->offset != 0)
+        return add_shifted(x, stored, &n, name, g, err);
     return add_node(x, "DequantizeLinear", stored, &n, name, g->axis, err);
 }
 
@@ -348,7 +368,7 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
     struct pare_qscale g = { .dtype = PARE_I32, .n = w->n, .axis = w->axis >= 0 ? 0 : -1 };
     struct pare_tensor q;
 
-    if (!in || !fits(x, l, w))
+    if (!in || w->offset != 0 || !fits(x, l, w))
         return 0;
     q = l->bias->t;
     q.dtype = PARE_I32;

@@ -73,7 +73,8 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_
     set_type(l, site, g);
     if (!scale)
         return pare_fail(err, PARE_ECONFIG,
-                         "quantizer %s gives it no scale; files hold integers with scales",
+                         "quantizer %s gave it no scale, without which a file holds no integers; "
+                         "perhaps it has seen no data yet",
                          l->run->quantizer->base.name);
     g->n = pare_numel(scale);
     if (g->n < 1 || (zero && pare_numel(zero) != g->n))
@@ -109,18 +110,19 @@ static void put(struct pare_tensor *q, int64_t at, int64_t v)
         ((uint16_t *)q->data)[at] = (uint16_t)v;
 }
 
-/* q = w / scale + zero; the index of the first w that is not scale * (q - zero), or -1. */
+/* q = (w - offset) / scale + zero; the index of the first w that is not scale * (q - zero) + offset,
+ * or -1. */
 static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64_t n, int64_t at,
                    struct pare_tensor *q)
 {
-    double s = (double)g->scale[c];
+    double s = (double)g->scale[c], off = (double)g->offset;
     int lo, hi;
 
     pare_quant_range(g->dtype, &lo, &hi);
     for (int64_t i = 0; i < n; i++) {
-        double k = rint((double)w[i] / s);
+        double v = (double)w[i] - off, k = rint(v / s);
 
-        if (!(fabs((double)w[i] - k * s) <= EXACT * s) || k + (double)g->zero[c] < lo ||
+        if (!(fabs(v - k * s) <= EXACT * s) || k + (double)g->zero[c] < lo ||
             k + (double)g->zero[c] > hi)
             return at + i;
         put(q, at + i, (int64_t)k + g->zero[c]);
@@ -168,6 +170,26 @@ static bool find_scale(const struct pare_tensor *w, struct pare_qscale *g, struc
     return false;
 }
 
+/* Around a zero point z that is not whole: scale * (q - ceil(z)) + scale * (ceil(z) - z). */
+static bool halfway(const struct pare_layer *l, struct pare_qscale *g, struct pare_tensor *q)
+{
+    const struct pare_tensor *scale = buffer(l, PARE_WEIGHT, "scale");
+    const struct pare_tensor *zero = buffer(l, PARE_WEIGHT, "zero_point");
+    double z;
+
+    if (!scale || !zero || pare_numel(scale) != 1 || pare_numel(zero) != 1 ||
+        l->quant[PARE_WEIGHT].bits > 8)
+        return false;
+    z = (double)*pare_f32(zero);
+    g->scale[0] = *pare_f32(scale);
+    if (!(z > 0 && z < 255) || !(g->scale[0] > 0) || isinf(g->scale[0]))
+        return false;
+    g->dtype = q->dtype = PARE_U8;
+    g->zero[0] = (int64_t)ceil(z);
+    g->offset = (float)((double)g->scale[0] * (ceil(z) - z));
+    return integers(g, &l->weight->t, q) < 0;
+}
+
 static int only_values(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
                        struct pare_tensor *q, struct pare_err *err)
 {
@@ -177,7 +199,7 @@ static int only_values(const struct pare_layer *l, struct pare_arena *a, struct 
     q->dtype = PARE_I8;
     if (!g->scale || !g->zero)
         return no_memory(err);
-    if (find_scale(&l->weight->t, g, q))
+    if (find_scale(&l->weight->t, g, q) || halfway(l, g, q))
         return 0;
     return pare_fail(err, PARE_ECONFIG,
                      "the values that quantizer %s gave its weight in %d bits are not a scale "

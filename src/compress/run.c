@@ -16,8 +16,9 @@
 #define AT(field) offsetof(struct pare_run_settings, field)
 
 const struct pare_opt pare_run_table[] = {
-    { "mode", "rank each layer by itself, all together, or in tiles", PARE_OPT_STR, AT(mode), 0,
-      PARE_ANY, "default", "default|normal|global|balance", false },
+    { "mode", "rank each layer by itself, all together, in tiles, or channels that go together",
+      PARE_OPT_STR, AT(mode), 0, PARE_ANY, "default",
+      "default|normal|global|balance|dependency_aware", false },
     { "balance_gran", "of mode balance: the tiles' sizes along the last axes", PARE_OPT_INTS,
       AT(balance_gran), 0, 1, 1e12, NULL, NULL, false },
     { "base", "of agp and the like: the pruner that they work over", PARE_OPT_STR, AT(base), 0,

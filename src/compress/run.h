@@ -26,7 +26,7 @@ struct pare_goal {
 
 /* The settings that every pruner knows. */
 struct pare_run_settings {
-    const char *mode; /* default, normal, global, balance */
+    const char *mode; /* default, normal, global, balance, dependency_aware */
     struct pare_ints balance_gran;
     const char *base; /* of pruners with PARE_OVER */
 };
@@ -68,6 +68,8 @@ struct pare_learned_buffer {
     struct pare_learned_buffer *next;
 };
 
+struct pare_depend;
+
 struct pare_collector {
     int id;
     pare_collect_fn *fn;
@@ -79,6 +81,8 @@ struct pare_collector {
 struct pare_run {
     struct pare_arena *arena, *scratch;
     struct pare_model *model;
+    struct pare_graph *graph; /* a clone with the shapes of one item, to which layers refer */
+    const struct pare_depend *depend; /* which units go together, once asked for */
     const struct pare_pruner *pruner[PARE_RUN_PRUNERS]; /* [1]: the base, or NULL */
     const struct pare_quantizer *quantizer; /* pruner[0] is its base; NULL: this is a pruning */
     bool training;                          /* the forward that asks the quantizer */

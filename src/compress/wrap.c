@@ -226,6 +226,7 @@ static int find_layers(struct pare_run *r, struct pare_layer_info **list, int *n
     struct pare_graph *g;
 
     PARE_TRY(shapes(r->arena, r->model, &g, err));
+    r->graph = g;
     return (r->quantizer ? pare_layers_all : pare_layers)(r->arena, g, list, n, err);
 }
 

@@ -385,5 +385,9 @@ int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_
     PARE_TRY(make_sets(k, err));
     for (int i = 0; i < k->n_rel; i++)
         PARE_TRY(resolve(k, &k->rel[i], err));
-    return list_users(k, err);
+    PARE_TRY(list_users(k, err));
+    k->fresh = true;
+    PARE_TRY(pare_kept_solve(k, err));
+    k->fresh = false;
+    return 0;
 }

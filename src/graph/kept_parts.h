@@ -42,6 +42,7 @@ struct pare_kept {
     struct pare_kept_rel *rel;
     int n_rel, cap_rel;
     int *queue, head, waiting;
+    bool fresh; /* nothing has been put in yet: what is full is frozen */
 };
 
 /* Is it a value of this graph, with a known shape? */

@@ -190,6 +190,15 @@ static double apart(const struct job *j)
     return most;
 }
 
+static double largest(const struct job *j)
+{
+    double most = 0;
+
+    for (int i = 0; i < 20; i++)
+        most = fmax(most, fabs((double)j->out[0][i]));
+    return most;
+}
+
 static int count(const struct pare_model *m, const char *type)
 {
     int n = 0;
@@ -320,14 +329,11 @@ static void residual_networks(void **state)
         "{\"weight\": \"int\"}, \"quant_scheme\": {\"weight\": \"per_channel_symmetric\"}, "
         "\"op_types\": [\"Conv2d\", \"Linear\"]}]";
     struct job *j = open_job("resnet20", colour, "first", config);
-    double largest = 0;
 
     (void)state;
     j->reference = false;
     both(j, false);
-    for (int i = 0; i < 20; i++)
-        largest = fmax(largest, fabs((double)j->out[0][i]));
-    assert_true(apart(j) < 0.02 * largest);
+    assert_true(apart(j) < 0.02 * largest(j));
     assert_string_equal(j->file->out[0].name, j->model->out[0].name);
     assert_true(count(j->file, "QuantizeLinear") < pare_run_layers(j->run)); /* shortcuts share */
     close_job(j);
@@ -348,11 +354,24 @@ static void values_without_a_scale(void **state)
     assert_true(apart(j) < 1e-4);
     close_job(j);
 
+    for (int bits = 1; bits <= 8; bits++) { /* around a zero point that is not whole */
+        char config[128];
+
+        snprintf(config, sizeof(config),
+                 "[{\"quant_types\": [\"weight\"], \"quant_bits\": %d, "
+                 "\"op_types\": [\"default\"]}]",
+                 bits);
+        j = open_job("lenet", gray, "dorefa", config);
+        both(j, false);
+        assert_true(apart(j) < 1e-5 * largest(j));
+        close_job(j);
+    }
+
     j = open_job("lenet", gray, "signs", both_places);
     OK(pare_run_compress(j->run, &err));
     e.onnx = j->path;
     assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "quantizer signs gives it no scale"));
+    assert_non_null(strstr(err.msg, "quantizer signs gave it no scale"));
     close_job(j);
 
     j = open_job("lenet", gray, "odd",
