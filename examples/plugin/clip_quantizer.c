@@ -1,5 +1,5 @@
-/* clip_quantizer.c - a quantizer of one's own: rounds weights, inputs and outputs by their range, and
- * sends no gradient back through outputs that are large. */
+/* clip_quantizer.c - a quantizer of one's own: rounds numbers by their range, and sends no gradient
+ * back through outputs that are large. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static void find_range(const struct pare_quant *q, const struct pare_tensor *x, 
     pare_quant_fit(q, (double)lo, (double)hi, scale, zero);
 }
 
-/* While the model is judged, inputs and outputs are rounded by the range that training saw last; what
- * training never saw passes as it is. */
+/* While the model is judged, inputs and outputs are rounded by the range that training saw last;
+ * what training never saw passes as it is. */
 static int quantize(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)
 {

@@ -4,7 +4,7 @@
 
 #include "quant_rows.h"
 
-/* The scale never shrinks: it is what the largest weight ever seen needs.  Infinities are no weights,
+/* The scale never shrinks: it is what the largest weight ever seen needs.  Infinities do not count,
  * they are cut to the largest. */
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)

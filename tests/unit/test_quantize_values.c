@@ -136,7 +136,7 @@ static void test_schemes(void **state)
     }
 }
 
-/* ---- N26: rounded, then masked ----------------------------------------------------------------- */
+/* ---- N26: rounded, then masked --------------------------------------------------------------- */
 
 static int fixed_weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                         struct pare_err *err)
@@ -185,7 +185,7 @@ static void test_masked(void **state)
     pare_registry_free(g);
 }
 
-/* ---- dorefa, bnn ------------------------------------------------------------------------------- */
+/* ---- dorefa, bnn ----------------------------------------------------------------------------- */
 
 static void dorefa(int bits, const double *want)
 {
@@ -277,7 +277,7 @@ static void test_bnn(void **state)
     alone_close(&f);
 }
 
-/* ---- rounding, and hostile numbers --------------------------------------------------------------- */
+/* ---- rounding, and hostile numbers ----------------------------------------------------------- */
 
 static void test_half_to_even(void **state)
 {
