@@ -1,8 +1,8 @@
 /* quantizer.h - write a quantizer; included by <pare/plugin.h>.
  *
  * A quantizer rounds tensors to a few values: the weight of a layer, what goes into it, what comes
- * out.  It returns the rounded tensor as floats; the core puts it in the place of the other, in each
- * forward, sends gradients back through it, and writes integers when the model is exported.
+ * out.  It returns the rounded tensor as floats; the core puts it in the place of the other in
+ * each forward, sends gradients back through it, and writes integers when the model is exported.
  *
  * A quantized layer computes: input rounded, weight rounded, the operator, output rounded.  With
  * masks: first rounded, then masked.

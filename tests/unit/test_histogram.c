@@ -1,4 +1,4 @@
-/* test_histogram.c - histograms in bounded memory: nothing is lost as they grow, and ranges leave out
+/* test_histogram.c - histograms in bounded memory: nothing is lost as they grow, ranges leave out
  * what hardly occurs. */
 #include <setjmp.h>
 #include <stdarg.h>
