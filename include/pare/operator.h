@@ -118,9 +118,10 @@ enum pare_op_flag {
     PARE_OP_ALLOCS = 4, /* forward() makes its outputs itself; infer may be NULL */
     PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
     PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
-    PARE_OP_LINEAR = 32, /* dmap(), dmap2() and backward() read gradients only, no contents */
-    PARE_OP_LATE = 64,   /* of 8-bit integers: runs when its result is read, since kernels may read
+    PARE_OP_LINEAR = 32,  /* dmap(), dmap2() and backward() read gradients only, no contents */
+    PARE_OP_LATE = 64,    /* of 8-bit integers: runs when its result is read, since kernels may read
                             the integers instead */
+    PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
 };
 
 struct pare_op {
