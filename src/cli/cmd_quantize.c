@@ -8,14 +8,14 @@
 #include "../compress/export.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
-#include "../onnx/model.h"
+#include "../onnx/fold_norm.h"
 
 struct quantize {
     const char *quantizer, *config, *preset, *data, *valid, *output, *model_out, *format, *set;
     const char *calibration, *load_calibration;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool json, quiet;
+    bool fold, json, quiet;
 };
 
 #define OPTION(name, field, help, def, choices)                                                    \
@@ -42,6 +42,8 @@ static const struct pare_opt quantize_opts[] = {
            NULL),
     { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
       offsetof(struct quantize, input_shape), 0, 1, 1e12, NULL, NULL, false },
+    { "fold", "first fold batch normalizations into convolutions, as preset int8 does",
+      PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
     { "plugin", "a shared object with more quantizers", PARE_OPT_STRS,
       offsetof(struct quantize, plugin), 0, PARE_ANY, NULL, NULL, false },
     OPTION("set", set, "settings of a plugin's quantizer: \"name=value name=value\"", NULL, NULL),
@@ -60,6 +62,8 @@ struct job {
     struct pare_export files;
     struct pare_quantize_view view;
     const char *settings;
+    struct pare_model *unfolded; /* or NULL */
+    struct pare_arena *folding;  /* what the folded model refers to */
 };
 
 /* ---- before ----------------------------------------------------------------------------------- */
@@ -108,6 +112,38 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
     return o->calibration ? pare_check_output(c, o->calibration, err) : 0;
 }
 
+/* What the model's files hold, weights beside it included. */
+static double bytes_of(const struct pare_model *m)
+{
+    double n = 0;
+
+    for (const struct pare_pages *p = m->pages; p; p = p->next)
+        n += (double)p->len;
+    return n;
+}
+
+static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_model *folded;
+    int n;
+
+    PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
+    j->view.bytes_before = bytes_of(j->teach.model);
+    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")))
+        return 0;
+    j->folding = pare_arena_new(1 << 16);
+    if (!j->folding)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the model");
+    PARE_TRY(pare_at(err, pare_model_fold_norm(j->teach.model, j->folding, &folded, &n, err), "%s",
+                     c->arg[0]));
+    if (folded) {
+        j->unfolded = j->teach.model;
+        j->teach.model = folded;
+    }
+    return 0;
+}
+
 static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
@@ -122,8 +158,8 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_quantize_parts(c->arena, NULL, &own.part, &own.n, err));
     PARE_TRY(pare_divide(c, &own, &j->teach, &j->settings, err));
     PARE_TRY(check_files(c, j, err));
-    return o->data ? pare_teach_open(c, &j->teach, err)
-                   : pare_model_load(c->arg[0], &j->teach.model, err);
+    PARE_TRY(open_model(c, j, err));
+    return o->data ? pare_teach_open(c, &j->teach, err) : 0;
 }
 
 static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -157,16 +193,6 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
 
 /* ---- the work ------------------------------------------------------------------------------- */
 
-/* What the model's files hold, weights beside it included. */
-static double bytes_of(const struct pare_model *m)
-{
-    double n = 0;
-
-    for (const struct pare_pages *p = m->pages; p; p = p->next)
-        n += (double)p->len;
-    return n;
-}
-
 /* The rounded model; what rounding takes away is summed up on the way. */
 static int judge_rounded(struct job *j, struct pare_err *err)
 {
@@ -195,7 +221,6 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
 
-    j->view.bytes_before = bytes_of(j->teach.model);
     if (o->data)
         PARE_TRY(pare_judge(&j->teach, j->teach.model, &j->view.before, err));
     PARE_TRY(open_run(c, j, err));
@@ -229,6 +254,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
     }
     pare_run_free(j.run);
     pare_teach_close(&j.teach);
+    pare_model_free(j.unfolded);
+    pare_arena_free(j.folding);
     pare_registry_free(j.registry);
     return rc;
 }
