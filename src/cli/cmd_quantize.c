@@ -18,9 +18,10 @@ struct quantize {
     bool fold, json, quiet;
 };
 
-#define OPTION(name, field, help, def, choices)                                                    \
-    {                                                                                              \
-        name, help, PARE_OPT_STR, offsetof(struct quantize, field), 0, PARE_ANY, def, choices, false \
+#define OPTION(name, field, help, def, choices)                                                \
+    {                                                                                          \
+        name, help, PARE_OPT_STR, offsetof(struct quantize, field), 0, PARE_ANY, def, choices, \
+            false                                                                              \
     }
 
 static const struct pare_opt quantize_opts[] = {
@@ -28,15 +29,17 @@ static const struct pare_opt quantize_opts[] = {
            PARE_PRESETS),
     OPTION("quantizer", quantizer, "the algorithm, see 'pare list quantizers'", NULL, NULL),
     OPTION("config", config, "a config_list: a JSON file, or the text itself", NULL, NULL),
-    OPTION("data", data, "learn or calibrate with this set: digits, fashion-mnist, or a file or "
-                         "folder", NULL, NULL),
+    OPTION("data", data,
+           "learn or calibrate with this set: digits, fashion-mnist, or a file or "
+           "folder",
+           NULL, NULL),
     OPTION("valid", valid, "validate with this set; none: not at all", NULL, NULL),
     OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
            NULL, NULL),
     OPTION("format", format, "QuantizeLinear and DequantizeLinear, or QLinearConv and the like",
            "qdq", "qdq|qoperator"),
-    OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz",
-           NULL, NULL),
+    OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
+           NULL),
     OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
     OPTION("load-calibration", load_calibration, "take scales and ranges from this file", NULL,
            NULL),
@@ -66,7 +69,7 @@ struct job {
     struct pare_arena *folding;  /* what the folded model refers to */
 };
 
-/* ---- before ----------------------------------------------------------------------------------- */
+/* ---- before -------------------------------------------------------------------------------- */
 
 /* Options of training and of all quantizers. */
 static int quantize_parts(struct pare_arena *a, struct pare_part **part, int *n,
@@ -95,8 +98,7 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
 
-    j->teach.output = o->output ? o->output
-                                : pare_default_output(c->arena, c->arg[0], "quantized");
+    j->teach.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "quantized");
     if (!j->teach.output)
         return pare_fail(err, PARE_ENOMEM, "no memory for a name");
     j->files = (struct pare_export){ .onnx = j->teach.output,
@@ -191,7 +193,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
                    : 0;
 }
 
-/* ---- the work ------------------------------------------------------------------------------- */
+/* ---- the work ------------------------------------------------------------------------------ */
 
 /* The rounded model; what rounding takes away is summed up on the way. */
 static int judge_rounded(struct job *j, struct pare_err *err)
@@ -265,10 +267,11 @@ const struct pare_command pare_command_quantize = {
     .doc = "Turn numbers of a model into integers by any quantizer.",
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
-        "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers and\n"
-        "needs --data to see their ranges; int8-weights and w4 round only weights and need none.\n"
+        "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
-        "  [{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
+        "  [{\"quant_types\": [\"weight\", \"input\"],\n"
+        "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
         "    \"op_types\": [\"Conv2d\", \"Linear\"]},\n"
         "   {\"exclude\": true, \"op_names\": [\"fc\"]}]\n"
         "'pare inspect' prints names and types of layers, 'pare help quantizer NAME' the keys and\n"

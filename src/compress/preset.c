@@ -1,8 +1,8 @@
 /* preset.c - usual ways to quantize, by name.
  *
- * int8 rounds weights and inputs of convolutions and linear layers, and outputs where a runtime that
- * computes with integers ends a step: behind an activation where there is one, behind sums and
- * concatenations, and behind poolings that average.
+ * int8 rounds weights and inputs of convolutions and linear layers, and outputs where a runtime
+ * that computes with integers ends a step: behind an activation where there is one, behind sums
+ * and concatenations, and behind poolings that average.
  */
 #include "preset.h"
 

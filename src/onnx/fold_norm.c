@@ -40,8 +40,8 @@ static int uses(const struct pare_graph *g, const struct pare_value *v)
 /* An initializer of n floats. */
 static bool is_list(const struct pare_value *v, int64_t n)
 {
-    return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 &&
-           v->t.rank == 1 && v->t.dim[0] == n;
+    return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank == 1 &&
+           v->t.dim[0] == n;
 }
 
 static double attr(const struct pare_node *n, const char *name)
@@ -98,8 +98,7 @@ static int numbers(const struct fold *f, const struct pare_node *norm, struct pa
     for (int k = SCALE; k < NORM_INPUTS; k++)
         PARE_TRY(copy(f, norm->in[k], &p[k], err));
     for (int64_t c = 0; c < n; c++) {
-        double g = (double)pare_f32(&p[SCALE])[c] /
-                   sqrt((double)pare_f32(&p[VARIANCE])[c] + eps);
+        double g = (double)pare_f32(&p[SCALE])[c] / sqrt((double)pare_f32(&p[VARIANCE])[c] + eps);
 
         for (int64_t i = c * each; i < (c + 1) * each; i++)
             pare_f32(w)[i] = (float)((double)pare_f32(w)[i] * g);

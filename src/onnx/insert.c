@@ -139,12 +139,29 @@ static const struct change {
     const char *type;
     int version;
 } changes[] = {
-    { "BatchNormalization", 9 }, { "Upsample", 10 },   { "Dropout", 12 },    { "Slice", 10 },
-    { "TopK", 11 },              { "Resize", 11 },     { "Clip", 11 },       { "Pad", 11 },
-    { "Softmax", 13 },           { "LogSoftmax", 13 }, { "Hardmax", 13 },    { "Squeeze", 13 },
-    { "Unsqueeze", 13 },         { "Split", 13 },      { "ReduceSum", 13 },  { "Scatter", 11 },
-    { "Loop", 11 },              { "Scan", 9 },        { "ArgMax", 12 },     { "ArgMin", 12 },
-    { "OneHot", 11 },            { "Gather", 11 },     { "AveragePool", 10 },
+    { "BatchNormalization", 9 },
+    { "Upsample", 10 },
+    { "Dropout", 12 },
+    { "Slice", 10 },
+    { "TopK", 11 },
+    { "Resize", 11 },
+    { "Clip", 11 },
+    { "Pad", 11 },
+    { "Softmax", 13 },
+    { "LogSoftmax", 13 },
+    { "Hardmax", 13 },
+    { "Squeeze", 13 },
+    { "Unsqueeze", 13 },
+    { "Split", 13 },
+    { "ReduceSum", 13 },
+    { "Scatter", 11 },
+    { "Loop", 11 },
+    { "Scan", 9 },
+    { "ArgMax", 12 },
+    { "ArgMin", 12 },
+    { "OneHot", 11 },
+    { "Gather", 11 },
+    { "AveragePool", 10 },
 };
 
 static Onnx__OperatorSetIdProto **own_set(const struct pare_edit *e)

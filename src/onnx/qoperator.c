@@ -31,7 +31,7 @@ static int64_t axis_of(const Onnx__NodeProto *p)
     return 1;
 }
 
-/* ---- who uses what --------------------------------------------------------------------------- */
+/* ---- who uses what ------------------------------------------------------------------------- */
 
 /* The only node that uses a value; NULL: several, none, or somebody outside does too. */
 static struct pare_edit_slot *only_user(const struct pare_edit *e, const char *value)
@@ -73,7 +73,7 @@ static bool is_used(const struct pare_edit *e, const char *value)
     return false;
 }
 
-/* ---- the pattern ------------------------------------------------------------------------------ */
+/* ---- the pattern --------------------------------------------------------------------------- */
 
 struct match {
     struct pare_edit_slot *op, *x, *w, *bias, *act, *q; /* bias and act may be NULL */
@@ -117,12 +117,13 @@ static bool number(const struct pare_edit *e, const char *name, double *v)
     return true;
 }
 
-/* Relu and Clip are what the ends of the type do, when the numbers that it holds do not reach beyond
- * theirs: round(end / scale) + zero is the type's end, or behind it. */
+/* Relu and Clip are what the ends of the type do, when the numbers that it holds do not reach
+ * beyond theirs: round(end / scale) + zero is the type's end, or behind it. */
 static bool is_end(const struct pare_edit *e, const struct match *m)
 {
     const Onnx__TensorProto *z = constant(e, m->q->p->input[2]);
-    double lo = z->data_type == PARE_I8 ? -128 : 0, hi = lo + 255, scale, bound[2] = { 0, INFINITY };
+    double lo = z->data_type == PARE_I8 ? -128 : 0, hi = lo + 255, scale,
+           bound[2] = { 0, INFINITY };
     double zero = z->data_type == PARE_I8 ? (double)(int8_t)z->raw_data.data[0]
                                           : (double)z->raw_data.data[0];
 
@@ -174,7 +175,7 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
     return find_end(e, m);
 }
 
-/* ---- the change ------------------------------------------------------------------------------- */
+/* ---- the change ---------------------------------------------------------------------------- */
 
 /* In the place of the Conv, making what the QuantizeLinear made. */
 static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err)
