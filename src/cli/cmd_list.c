@@ -218,8 +218,8 @@ const struct pare_command pare_command_list = {
     .doc = "List operators, networks, data sets, optimizers and so on.",
     .usage = "[--json] WHAT",
     .more =
-        "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules, pruners or\n"
-        "quantizers.",
+        "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules, pruners\n"
+        "or quantizers.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,
