@@ -123,6 +123,51 @@ def scores(args, folder):
     pare.end()
 
 
+def torch_steps(rounds):
+    """Medians of optimizer steps on as many weights, plain and with the mask multiplied in."""
+    times = {}
+    for name, kind, options in (("sgd", torch.optim.SGD, {"momentum": 0.9}), ("adam", torch.optim.Adam, {})):
+        w = torch.zeros(WEIGHTS, requires_grad=True)
+        w.grad = torch.full((WEIGHTS,), 1e-3)
+        mask = (torch.rand(WEIGHTS) < 0.1).float()
+        step = kind([w], lr=0.01, **options).step
+        step()
+
+        def masked():
+            w.grad.mul_(mask)
+            step()
+            with torch.no_grad():
+                w.mul(mask)
+        for what, f in ((name, step), (name + "-masked", masked)):
+            times[what] = statistics.median(timed(f)[0] for _ in range(rounds))
+    return times
+
+
+def following(args):
+    """The optimizer with masks, the hooks of a run, and the whole command."""
+    build, torch_ms = args.build, torch_steps(args.rounds)
+    lines = subprocess.run([os.path.join(build, "bench", "bench_follow"), "1", str(args.rounds)], text=True,
+                           check=True, stdout=subprocess.PIPE).stdout.splitlines()
+    ms = {name: float(t) for name, t in (line.split() for line in lines)}
+    print("\nupdate of 25 M weights        Pare ms   PyTorch / Pare")
+    for name, title in (("sgd", "SGD with momentum"), ("sgd-masked", "... masked"), ("adam", "Adam"),
+                        ("adam-masked", "... masked")):
+        print(f"{title:28s} {ms[name]:8.1f} {torch_ms[name] / ms[name]:10.1f}")
+    print(f"\nLeNet, batch 64: a step {ms['step']:.3f} ms, followed by a run with masks {ms['step-masked']:.3f} ms; "
+          f"its hooks alone {100 * ms['hooks'] / ms['step']:.3f} % of a step")
+    model = os.path.join(build, "models", "resnet50.onnx")
+    if os.path.exists(model):
+        for pruner in ("level", "l1", "fpgm"):
+            out = os.path.join(build, "bench", "pruned.onnx")
+            run = ["/usr/bin/time", "-f", "%e %M", os.path.join(build, "pare"), "prune", model, "--pruner", pruner,
+                   "--sparsity", "0.5", "-q", "-o", out]
+            runs = [subprocess.run(run, text=True, check=True, stderr=subprocess.PIPE).stderr.split()[-2:]
+                    for _ in range(3)]
+            print(f"pare prune resnet50, {pruner}: {min(float(t) for t, _ in runs):.2f} s, "
+                  f"{max(int(m) for _, m in runs) / 1024:.0f} MB, file to file")
+            os.remove(out)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--build", default="build", help="where bench/bench_masks is")
@@ -132,6 +177,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         same = level(args, folder)
         scores(args, folder)
+    following(args)
     return 0 if same else 1
 
 

@@ -41,6 +41,7 @@ registry src/train/losses.def LOSS src/train pare_loss loss_
 registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_
 registry src/train/schedules.def SCHEDULE src/train pare_schedule schedule_
 registry src/compress/pruners.def PRUNER src/compress pare_pruner prune_
+registry src/compress/quantizers.def QUANTIZER src/compress pare_quantizer quantize_
 registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/commands.def COMMAND src/cli pare_command cmd_
 exit $bad

@@ -39,6 +39,7 @@ PARE_API int pare_plugin_load(struct pare_registry *g, const char *path, struct 
 
 struct pare_run_opts {
     const char *pruner;
+    const char *quantizer;        /* instead of a pruner */
     const struct pare_rule *rule; /* the config_list, from C ... */
     int n_rules;
     const char *config;                   /* ... or as JSON: text, or the name of a file */
@@ -59,6 +60,10 @@ PARE_API int pare_run_new(struct pare_model *model, const struct pare_run_opts *
  * no more with it. */
 PARE_API int pare_run_follow(struct pare_run *run, struct pare_learn *learn, struct pare_err *err);
 
+/* Scales and zero points from a file that pare_export.calibration (or NNI) wrote, instead of what
+ * the quantizer would find out.  Before pare_run_compress(). */
+PARE_API int pare_run_calibrate(struct pare_run *run, const char *path, struct pare_err *err);
+
 /* Start the pruner and make the masks that it can make now.  The model has them at once; a pruner
  * that needs training makes them later, as the learner goes on. */
 PARE_API int pare_run_compress(struct pare_run *run, struct pare_err *err);
@@ -69,11 +74,15 @@ PARE_API int pare_run_length(struct pare_run *run, int64_t *epochs, int64_t *ste
 
 /* What came of it.  Files may be NULL.  model: .onnx, or the whole state as .pth, .safetensors or
  * .npz, masked weights 0; masks: .pth, .safetensors, .npz.  input_shape (input_rank numbers) fixes
- * the first input's shape in the .onnx. */
+ * the first input's shape in the .onnx.  Of a quantizer, the .onnx has integers: QuantizeLinear and
+ * DequantizeLinear at the quantized places, or with qoperator QLinearConv and QLinearMatMul where
+ * these fit; calibration is the scales and ranges of the layers as JSON. */
 struct pare_export {
     const char *model, *onnx, *masks;
     const int64_t *input_shape;
     int input_rank;
+    bool qoperator;
+    const char *calibration;
 };
 PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
                              struct pare_err *err);

@@ -119,6 +119,8 @@ enum pare_op_flag {
     PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
     PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
     PARE_OP_LINEAR = 32, /* dmap(), dmap2() and backward() read gradients only, no contents */
+    PARE_OP_LATE = 64,   /* of 8-bit integers: runs when its result is read, since kernels may read
+                            the integers instead */
 };
 
 struct pare_op {
@@ -186,6 +188,10 @@ struct pare_op {
     /* Of an operator with weights: the weight's axis that counts output channels, and that of input
      * channels (of a group); -1: there is none.  NULL: neither. */
     void (*axes)(const struct pare_node *n, int *out, int *in);
+
+    /* Bit i: input i says which shape the output has or which range of input 0 it is, no more; so it
+     * changes with the sizes of axes. */
+    unsigned sizes;
 
     /* For whoever takes channels out, see <pare/channels.h>.
      * linear: the node sums over channels; false: not in a way that can be said.

@@ -1,4 +1,4 @@
-/* plugin.h - extend the library: pruners, operators, and the option tables of both.
+/* plugin.h - extend the library: pruners, quantizers, operators, and the option tables of all.
  *
  * Whatever can be added is one const descriptor at the bottom of one file: a name, a table of
  * options, a few sizes and a few callbacks.  The core parses, checks ranges, allocates and
@@ -11,6 +11,7 @@
 
 #include <pare/operator.h>
 #include <pare/pruner.h>
+#include <pare/quantizer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,9 @@ extern "C" {
 struct pare_registry;
 PARE_API int pare_add_pruner(struct pare_registry *g, const struct pare_pruner *p,
                              struct pare_err *err);
+
+PARE_API int pare_add_quantizer(struct pare_registry *g, const struct pare_quantizer *q,
+                                struct pare_err *err);
 
 /* The one function that a plugin's .so exports; called once, when `--plugin x.so` or
  * pare_plugin_load() opens it. */

@@ -59,7 +59,9 @@ bool pare_is_fixed(const struct pare_value *v)
 
 bool pare_is_made(const struct pare_view *v, const struct pare_value *val)
 {
-    return pare_is_fixed(val) || v->block[val->id] > 0;
+    if (pare_is_fixed(val) || v->block[val->id])
+        return true;
+    return val->maker && v->late[val->maker->id] && pare_is_made(v, val->maker->in[0]);
 }
 
 bool pare_is_f32(const struct pare_value *v)
@@ -69,14 +71,30 @@ bool pare_is_f32(const struct pare_value *v)
 
 int pare_block_of(const struct pare_view *v, const struct pare_value *val)
 {
-    return v->block[val->id] > 0 ? v->block[val->id] : 1;
+    int layout = pare_layout_of(v, val);
+
+    return layout > 0 ? layout : 1;
+}
+
+/* What is made late takes the layout that is asked for: blocked, when its integers are in some
+ * layout for convolutions. */
+int pare_layout_of(const struct pare_view *v, const struct pare_value *val)
+{
+    const struct pare_node *m = val->maker;
+
+    if (v->block[val->id])
+        return v->block[val->id];
+    if (!pare_is_fixed(val) && m && v->late[m->id] && val->t.rank > 2 &&
+        pare_same_shape(&m->in[0]->t, &val->t) && pare_layout_of(v, m->in[0]) != 1)
+        return v->backend->block;
+    return 1;
 }
 
 int64_t pare_block_numel(const struct pare_tensor *t, int block)
 {
     int64_t n = pare_numel(t);
 
-    if (block == 1 || t->rank < 2 || !t->dim[1])
+    if (block <= 1 || t->rank < 2 || !t->dim[1])
         return n;
     return n / t->dim[1] * ((t->dim[1] + block - 1) / block * block);
 }

@@ -7,8 +7,13 @@
  *
  * Layouts.  A value lives in one or more buffers.  block 1 is the ordinary row-major tensor; block
  * b (8 or 16, what the machine's convolutions want) is (N, ceil(C / b), spatial..., b), where the
- * lanes beyond C are zero, always.  match() states the block it wants of each input and the one it
- * makes; the plan puts conversions where they differ.
+ * lanes beyond C are zero, always.  PARE_LAST is (N, spatial..., C), what 8-bit convolutions want.
+ * match() states the layout it wants of each input and the one it makes; the plan puts conversions
+ * where they differ.
+ *
+ * Late nodes.  Real numbers that are only another face of 8-bit integers (DequantizeLinear, and a
+ * Reshape behind it) are made when the first step asks for them.  Kernels that compute with the
+ * integers ask for those instead (q8.h), and then nobody makes the real ones.
  *
  * To add a kernel: one file in backend/cpu/ or backend/onednn/, one line in kernels.def.
  */
@@ -20,10 +25,12 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
+#define PARE_LAST (-1) /* the layout with channels last */
+
 struct pare_buf {
     struct pare_value *value;
-    struct pare_tensor t; /* logical shape; t.data is set once memory is placed */
-    int block;             /* 0: a step's working memory */
+    struct pare_tensor t;  /* logical shape; t.data is set once memory is placed */
+    int block;             /* layout; 0: a step's working memory */
     struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
     struct pare_buf *next; /* another buffer of the same value, in another layout */
     int born, dies;        /* first and last step that needs its memory */
@@ -72,6 +79,8 @@ struct pare_view {
     } * use;      /* by value id */
     bool *taken;  /* by node id: in a step already, or not needed */
     int *block;   /* by value id: layout it was first made in; 0: not made yet */
+    bool *late;   /* by node id: runs when somebody reads its result */
+    int wanted;   /* while a late node is matched: the layout that is asked for; else 0 */
     bool train;   /* only kernels with back() are asked */
     bool *learns; /* training, by value id: its gradient is wanted */
 };
@@ -82,11 +91,13 @@ struct pare_backend {
     struct pare_arena *scratch; /* emptied after each init() */
     int threads;
     int block;                  /* the machine's channel block */
+    bool vnni;                  /* it sums products of 8-bit integers without saturating */
     struct pare_onednn *onednn; /* engine and stream */
 };
 
 struct pare_kernel {
     const char *name, *doc;
+    bool integers; /* reads the integers behind real constants, never those */
 
     /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
      * may look at the view, not change it. */
@@ -125,8 +136,11 @@ bool pare_is_const(const struct pare_value *v);
 bool pare_is_fixed(const struct pare_value *v); /* a constant or a trained parameter */
 bool pare_is_f32(const struct pare_value *v);   /* float32 of a known shape */
 
-/* The layout val exists in; 1 for constants and inputs. */
+/* The block of the layout val exists in; 1 for constants, inputs and channels last. */
 int pare_block_of(const struct pare_view *v, const struct pare_value *val);
+
+/* The same, but PARE_LAST where that is the layout. */
+int pare_layout_of(const struct pare_view *v, const struct pare_value *val);
 
 /* Elements of a value in a layout, padding lanes included. */
 int64_t pare_block_numel(const struct pare_tensor *t, int block);

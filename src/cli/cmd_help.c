@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "../compress/pruners.h"
+#include "../compress/quantized.h"
 #include "../compress/settings.h"
 #include "../base/arena.h"
 #include "../op/op.h"
@@ -269,6 +270,41 @@ static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *er
     return 0;
 }
 
+/* ---- quantizers -------------------------------------------------------------- */
+
+static int help_quantizer(struct pare_cli *c, const char *name, struct pare_err *err)
+{
+    const struct pare_quantizer *q;
+    struct pare_table *keys = pare_table_new(c->arena, "lllll");
+    struct pare_table *settings = pare_table_new(c->arena, "lllll");
+    int rc = pare_find_quantizer(NULL, name, &q, err);
+
+    c->usage = rc != 0;
+    if (rc)
+        return rc;
+    if (!keys || !settings)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+    printf("%s: %s\n\n", q->base.name, q->base.doc);
+    printf("layers: %s\n", q->base.types ? q->base.types : "any");
+    printf("places:%s%s%s\n", q->weight ? " weight" : "", q->input ? " input" : "",
+           q->output ? " output" : "");
+    printf("bits: %d to %d\n", q->min_bits ? q->min_bits : 1, q->max_bits ? q->max_bits : 16);
+    if (q->base.flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
+        printf("needs --data\n");
+    printf("\n");
+    pare_table_row(keys, "config key", "type", "default", "range", "");
+    option_rows(keys, q->base.keys);
+    option_rows(keys, pare_quant_keys);
+    pare_table_print(keys, stdout);
+    if (!q->base.opts)
+        return 0;
+    printf("\n");
+    pare_table_row(settings, "setting", "type", "default", "range", "");
+    option_rows(settings, q->base.opts);
+    pare_table_print(settings, stdout);
+    return 0;
+}
+
 /* ---- the command ----------------------------------------------------------- */
 
 static int run(struct pare_cli *c, struct pare_err *err)
@@ -292,6 +328,11 @@ static int run(struct pare_cli *c, struct pare_err *err)
             return pare_misuse(c, err, "which pruner? 'pare list pruners' lists them");
         return help_pruner(c, c->arg[1], err);
     }
+    if (!strcmp(c->arg[0], "quantizer")) {
+        if (c->n_args < 2)
+            return pare_misuse(c, err, "which quantizer? 'pare list quantizers' lists them");
+        return help_quantizer(c, c->arg[1], err);
+    }
     cmd = pare_find_command(c->arg[0]);
     if (cmd && c->n_args == 1)
         return pare_help_command(cmd, c->arena, err);
@@ -305,8 +346,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_help = {
     .name = "help",
-    .doc = "Explain a command, an operator or a pruner.",
-    .usage = "[COMMAND | op NAME | pruner NAME]",
+    .doc = "Explain a command, an operator, a pruner or a quantizer.",
+    .usage = "[COMMAND | op NAME | pruner NAME | quantizer NAME]",
     .max_args = 2,
     .run = run,
 };

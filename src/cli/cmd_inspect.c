@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "cli.h"
+#include "group_view.h"
 #include "input.h"
 #include "state_view.h"
 #include "../base/arena.h"
@@ -18,7 +19,7 @@
 #include "../tensor/tensor.h"
 
 struct inspect {
-    bool all, weights, json;
+    bool all, groups, weights, json;
     int64_t batch;
     struct pare_strs shape;
 };
@@ -26,6 +27,8 @@ struct inspect {
 static const struct pare_opt inspect_opts[] = {
     { "all", "list every node, not only layers", PARE_OPT_BOOL, offsetof(struct inspect, all), 0, 0,
       1, NULL, NULL, false },
+    { "groups", "list which layers share channels, that can only go from all of them",
+      PARE_OPT_BOOL, offsetof(struct inspect, groups), 0, 0, 1, NULL, NULL, false },
     { "weights", "read the weights and count their zeros", PARE_OPT_BOOL,
       offsetof(struct inspect, weights), 0, 0, 1, NULL, NULL, false },
     { "batch", "the batch, where the model leaves it free", PARE_OPT_INT,
@@ -47,6 +50,8 @@ struct look {
     struct pare_graph *g; /* shapes inferred */
     struct pare_layer_info *layer;
     int n_layers;
+    struct pare_group *group;
+    int n_groups;
     double *zeros;         /* per layer: share of zeros in its weight; -1: unread */
     int64_t params, loose; /* all; and those in no layer */
     double macs;
@@ -160,6 +165,9 @@ static int add_up(struct look *l, struct pare_err *err)
         if (l->o->weights)
             PARE_TRY(count_zeros(l->c->arena, l->layer[i].weight, &l->zeros[i], err));
     }
+    if (l->o->groups)
+        PARE_TRY(pare_groups_find(l->c->arena, l->g, l->layer, l->n_layers, &l->group, &l->n_groups,
+                                  err));
     for (int i = 0; i < l->g->n_nodes; i++) {
         double macs = pare_node_macs(l->g->node[i]);
 
@@ -461,6 +469,8 @@ static int print_json(const struct look *l, struct pare_err *err)
                                             (json_int_t)l->params, "parameters_in_no_layer",
                                             (json_int_t)l->loose, "macs", pare_json_whole(l->macs),
                                             "node_count", l->g->n_nodes, "cannot_run", bad));
+    if (j && l->o->groups)
+        json_object_set_new(j, "groups", pare_groups_json(l->group, l->n_groups));
     if (j && l->o->all)
         json_object_set_new(j, "nodes", json_nodes(l));
     return pare_json_print(j, err);
@@ -487,7 +497,9 @@ static int run(struct pare_cli *c, struct pare_err *err)
     } else if (!rc) {
         print_head(&l);
         print_ends(&l);
-        if (l.o->all)
+        if (l.o->groups)
+            pare_groups_print(c->arena, l.group, l.n_groups);
+        else if (l.o->all)
             print_nodes(&l);
         else
             print_layers(&l);

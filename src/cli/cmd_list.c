@@ -163,6 +163,16 @@ static int list_kernels(struct pare_cli *c, struct pare_err *err)
     }
 
 LIST(pruners, pare_pruners, "pruner")
+static int list_quantizers(struct pare_cli *c, struct pare_err *err)
+{
+    struct entry e[64];
+    int n = 0;
+
+    for (; n < 64 && pare_quantizers[n]; n++)
+        e[n] = (struct entry){ pare_quantizers[n]->base.name, pare_quantizers[n]->base.doc };
+    return print_entries(c, e, n, "quantizer", err);
+}
+
 LIST(networks, pare_networks, "network")
 LIST(optimizers, pare_optimizers, "optimizer")
 LIST(schedules, pare_schedules, "schedule")
@@ -187,7 +197,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
     } lists[] = { { "commands", list_commands },   { "kernels", list_kernels },
                   { "networks", list_networks },   { "data", list_data },
                   { "losses", list_losses },       { "optimizers", list_optimizers },
-                  { "schedules", list_schedules }, { "pruners", list_pruners } };
+                  { "schedules", list_schedules }, { "pruners", list_pruners },
+                  { "quantizers", list_quantizers } };
     const struct list *o = c->opts;
     const char *what = c->arg[0];
 
@@ -198,7 +209,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
             return lists[i].print(c, err);
     return pare_misuse(c, err,
                        "cannot list '%s', only ops, commands, kernels, networks, data, "
-                       "losses, optimizers, schedules and pruners",
+                       "losses, optimizers, schedules, pruners and quantizers",
                        what);
 }
 
@@ -206,7 +217,8 @@ const struct pare_command pare_command_list = {
     .name = "list",
     .doc = "List operators, networks, data sets, optimizers and so on.",
     .usage = "[--json] WHAT",
-    .more = "WHAT is ops, commands, kernels, networks, data, losses, optimizers or schedules.",
+    .more = "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules, pruners or\n"
+            "quantizers.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

@@ -5,7 +5,6 @@
 
 #include "prune_view.h"
 #include "slim.h"
-#include "teach.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
 #include "../compress/pruners.h"
@@ -17,7 +16,7 @@ struct prune {
     struct pare_strs plugin;
     struct pare_ints input_shape;
     int64_t round_to;
-    bool json, quiet, speedup;
+    bool json, quiet, speedup, dependency_aware;
 };
 
 #define TEXT(field, help)                                                                         \
@@ -45,6 +44,8 @@ static const struct pare_opt prune_opts[] = {
       offsetof(struct prune, round_to), 1, 1, 4096, NULL, NULL, false },
     { "plugin", "a shared object with more pruners", PARE_OPT_STRS, offsetof(struct prune, plugin),
       0, PARE_ANY, NULL, NULL, false },
+    { "dependency-aware", "remove the same channels in all layers that must have the same",
+      PARE_OPT_BOOL, offsetof(struct prune, dependency_aware), 0, 0, 1, NULL, NULL, false },
     TEXT(set, "settings of a plugin's pruner: \"name=value name=value\""),
     { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct prune, json), 0, 0, 1,
       NULL, NULL, false },
@@ -65,89 +66,23 @@ struct job {
 
 /* ---- whose options? ------------------------------------------------------------------------- */
 
+static int own_parts(struct pare_arena *a, const char *pruner, const char *set,
+                     struct pare_own *own, struct pare_err *err)
+{
+    *own = (struct pare_own){ .kind = "pruner", .set = set };
+    return pare_prune_parts(a, pruner, &own->part, &own->n, err);
+}
+
 /* Options of training and of all pruners. */
 static int prune_parts(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err)
 {
-    struct pare_part *train, *own;
-    int n_train, n_own;
+    struct pare_own own;
 
-    PARE_TRY(pare_prune_parts(a, NULL, &own, &n_own, err));
-    PARE_TRY(pare_setup_parts(a, &train, &n_train, err));
-    *n = n_own + n_train;
-    *part = pare_alloc(a, (size_t)*n, sizeof(**part));
-    if (!*part)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    memcpy(*part, own, (size_t)n_own * sizeof(*own));
-    memcpy(*part + n_own, train, (size_t)n_train * sizeof(*train));
-    return 0;
-}
-
-/* With `plain`, only under its own name: "training-epochs" is not epochs of the training. */
-static bool has(const struct pare_part *p, int n, const char *name, bool plain)
-{
-    for (int i = 0; i < n; i++) {
-        const struct pare_opt *o = pare_part_option(&p[i], name);
-
-        if (o && (!plain || strlen(o->name) == strlen(name)))
-            return true;
-    }
-    return false;
-}
-
-/* What pruners know goes to the run as text, the rest to training. */
-static int divide(struct pare_cli *c, struct job *j, const char **settings, struct pare_err *err)
-{
-    const struct prune *o = c->opts;
-    struct pare_given *train = pare_alloc(c->arena, (size_t)c->n_given + 1, sizeof(*train));
-    struct pare_part *own, *other;
-    int n_own, n_other;
-
-    PARE_TRY(pare_prune_parts(c->arena, o->pruner, &own, &n_own, err));
-    PARE_TRY(pare_setup_parts(c->arena, &other, &n_other, err));
-    *settings = o->set ? o->set : "";
-    if (!train)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    for (int i = 0; i < c->n_given; i++) {
-        const struct pare_given *g = &c->given[i];
-
-        if (!has(own, n_own, g->name, false))
-            train[j->teach.n_given++] = *g;
-        else if (has(own, n_own, g->name, true) && has(other, n_other, g->name, true))
-            return pare_misuse(c, err,
-                               "option '%s' is the pruner's and somebody else's; say "
-                               "'pruner-%s', or for example 'data-%s'",
-                               g->name, g->name, g->name);
-        else if (!(*settings = pare_sprintf(c->arena, "%s %s=%s", *settings, g->name, g->text)))
-            return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    }
-    j->teach.given = train;
-    if (j->teach.n_given && !o->data)
-        return pare_misuse(c, err, "option '%s' is for training, which needs --data",
-                           train[0].name);
-    return 0;
-}
-
-/* What was given under a name, the last time; NULL: nothing. */
-static const char *given_text(const struct pare_cli *c, const char *name)
-{
-    const char *text = NULL;
-
-    for (int i = 0; i < c->n_given; i++)
-        if (!strcmp(c->given[i].name, name))
-            text = c->given[i].text;
-    return text;
+    PARE_TRY(own_parts(a, NULL, NULL, &own, err));
+    return pare_own_parts(a, &own, part, n, err);
 }
 
 /* ---- before ----------------------------------------------------------------------------------- */
-
-static const char *default_output(struct pare_arena *a, const char *model)
-{
-    size_t n = strlen(model);
-
-    if (pare_ends_in(model, ".onnx"))
-        n -= 5;
-    return pare_sprintf(a, "%.*s-pruned.onnx", (int)n, model);
-}
 
 /* --sparsity alone: whatever the pruner can prune; of agp and the like, its base. */
 static int make_config(struct pare_cli *c, struct job *j, struct pare_run_opts *ro,
@@ -156,7 +91,7 @@ static int make_config(struct pare_cli *c, struct job *j, struct pare_run_opts *
     const struct prune *o = c->opts;
     const struct pare_pruner *p;
     struct pare_rules rules;
-    const char *base = given_text(c, "base");
+    const char *base = pare_given_text(c, "base");
 
     ro->config = o->config;
     if (o->config && o->sparsity >= 0)
@@ -198,14 +133,20 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
     const char *settings;
+    struct pare_own own;
 
     j->registry = pare_registry_new(err);
     if (!j->registry)
         return err->code;
     for (int i = 0; i < o->plugin.n; i++)
         PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
-    PARE_TRY(divide(c, j, &settings, err));
-    j->teach.output = o->output ? o->output : default_output(c->arena, c->arg[0]);
+    PARE_TRY(own_parts(c->arena, o->pruner, o->set, &own, err));
+    PARE_TRY(pare_divide(c, &own, &j->teach, &settings, err));
+    if (o->dependency_aware)
+        settings = pare_sprintf(c->arena, "%s mode=dependency_aware", settings);
+    if (!settings)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    j->teach.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "pruned");
     if (!j->teach.output)
         return pare_fail(err, PARE_ENOMEM, "no memory for a name");
     j->files = (struct pare_export){ .onnx = j->teach.output,
@@ -225,48 +166,6 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
 }
 
 /* ---- the work ------------------------------------------------------------------------------- */
-
-static int judge(struct job *j, struct pare_judged *to, struct pare_err *err)
-{
-    const struct pare_setup *s = j->teach.setup;
-    struct pare_eval_opts o = { .threads = (int)s->c.threads,
-                                .loss = s->trainer.loss,
-                                .loss_conf = s->trainer.loss_conf };
-    struct pare_arena *a;
-    struct pare_eval e;
-    int rc;
-
-    if (!j->teach.data[1])
-        return 0;
-    a = pare_arena_new(1 << 16);
-    if (!a)
-        return pare_fail(err, PARE_ENOMEM, "no memory to judge the model");
-    rc = pare_evaluate(j->teach.model, j->teach.data[1], &o, a, &e, err);
-    if (!rc)
-        *to = (struct pare_judged){ true, e.loss, e.n ? (double)e.top1 / (double)e.n : 0 };
-    pare_arena_free(a);
-    return rc;
-}
-
-/* The pruner's own training and fine-tuning are one run through the loop. */
-static int train(struct pare_cli *c, struct job *j, struct pare_err *err)
-{
-    struct pare_train_conf *t = &j->teach.setup->train;
-    int64_t epochs, steps;
-
-    PARE_TRY(pare_run_length(j->run, &epochs, &steps, err));
-    t->epochs = epochs + (given_text(c, "epochs") ? t->epochs : 0);
-    if (!t->epochs && steps) {
-        t->epochs = 1 << 20;
-        t->max_steps = steps;
-    }
-    if (!t->epochs)
-        return 0;
-    PARE_TRY(pare_teach_train(c, &j->teach, err));
-    pare_view_end(&j->teach.view);
-    j->view.trained = true;
-    return pare_teach_stopped(&j->teach, err);
-}
 
 /* The masked model, or the smaller one in its place. */
 static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -293,14 +192,14 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
     const struct prune *o = c->opts;
 
     if (o->data)
-        PARE_TRY(judge(j, &j->view.before, err));
+        PARE_TRY(pare_judge(&j->teach, j->teach.model, &j->view.before, err));
     PARE_TRY(pare_run_compress(j->run, err));
     if (o->data) {
         if (pare_run_zeros(j->run))
-            PARE_TRY(judge(j, &j->view.masked, err));
-        PARE_TRY(train(c, j, err));
+            PARE_TRY(pare_judge(&j->teach, j->teach.model, &j->view.masked, err));
+        PARE_TRY(pare_compress_train(c, &j->teach, j->run, &j->view.trained, err));
         if (j->view.trained)
-            PARE_TRY(judge(j, &j->view.after, err));
+            PARE_TRY(pare_judge(&j->teach, j->teach.model, &j->view.after, err));
     }
     if (!pare_run_zeros(j->run))
         return pare_fail(err, PARE_ECONFIG,

@@ -36,12 +36,6 @@ static void layer_row(struct pare_table *t, const struct pare_layer *l)
                    pare_whole_text(left, after, sizeof(after)));
 }
 
-static void judged(const char *when, const struct pare_judged *j)
-{
-    if (j->done)
-        printf("%-18s accuracy %.2f%%, loss %.4f\n", when, 100 * j->top1, j->loss);
-}
-
 int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool quiet,
                      struct pare_err *err)
 {
@@ -66,9 +60,9 @@ int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool
                pare_whole_text(left, after, sizeof(after)),
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
-        judged("before:", &v->before);
-        judged(v->trained ? "with first masks:" : "with masks:", &v->masked);
-        judged("after training:", &v->after);
+        pare_judged_print("before:", &v->before);
+        pare_judged_print(v->trained ? "with first masks:" : "with masks:", &v->masked);
+        pare_judged_print("after training:", &v->after);
     }
     for (int i = 0; i < 3 && !quiet; i++) {
         const char *path = i == 0 ? v->files->onnx : i == 1 ? v->files->model : v->files->masks;
@@ -81,13 +75,6 @@ int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool
 }
 
 /* ---- JSON --------------------------------------------------------------------------------------- */
-
-static json_t *judged_json(const struct pare_judged *j)
-{
-    return j->done ? json_pack("{s:o, s:o}", "accuracy", pare_json_real(j->top1), "loss",
-                               pare_json_real(j->loss))
-                   : json_null();
-}
 
 static json_t *layer_json(const struct pare_layer *l)
 {
@@ -108,8 +95,8 @@ int pare_prune_json(const struct pare_prune_view *v, struct pare_err *err)
     for (int i = 0; i < v->run->n_layers; i++)
         json_array_append_new(layers, layer_json(&v->run->layer[i]));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o?, s:s?, s:s?}", "pruner",
-                    v->run->pruner[0]->name, "layers", layers, "before", judged_json(&v->before),
-                    "masked", judged_json(&v->masked), "after", judged_json(&v->after), "output",
+                    v->run->pruner[0]->name, "layers", layers, "before", pare_judged_json(&v->before),
+                    "masked", pare_judged_json(&v->masked), "after", pare_judged_json(&v->after), "output",
                     pare_json_text(v->slim ? v->slim->output : v->files->onnx), "model_out", v->files->model, "masks",
                     v->files->masks);
     if (all && v->slim)

@@ -2,14 +2,8 @@
 #ifndef PARE_CLI_PRUNE_VIEW_H
 #define PARE_CLI_PRUNE_VIEW_H
 
+#include "compressing.h"
 #include "slim.h"
-#include "../compress/run.h"
-
-/* A model judged on the validation set. */
-struct pare_judged {
-    bool done;
-    double loss, top1;
-};
 
 struct pare_prune_view {
     struct pare_run *run;

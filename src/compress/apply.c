@@ -6,6 +6,7 @@
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
 #include "export.h"
+#include "wrap.h"
 
 struct apply {
     struct pare_model *m;
@@ -14,17 +15,6 @@ struct apply {
     int n_layers;
     struct pare_named *mask;
 };
-
-static int find_layers(struct apply *a, struct pare_err *err)
-{
-    struct pare_graph *g = pare_graph_clone(a->arena, a->m->graph, err);
-
-    if (!g)
-        return err->code;
-    pare_graph_bind(g, 1);
-    PARE_TRY(pare_graph_infer(g, true, err));
-    return pare_layers(a->arena, g, &a->layer, &a->n_layers, err);
-}
 
 /* Any number type, as floats between 0 and 1. */
 static int mask_values(struct apply *a, const struct pare_named *mask, struct pare_tensor *f,
@@ -122,8 +112,9 @@ int pare_apply_list(struct pare_model *m, const char *path, struct pare_arena *a
                     struct pare_applied **list, int *n, struct pare_err *err)
 {
     struct apply a = { .m = m, .arena = arena };
+    struct pare_graph *g;
 
-    PARE_TRY(find_layers(&a, err));
+    PARE_TRY(pare_model_layers(m, arena, &g, &a.layer, &a.n_layers, err));
     PARE_TRY(pare_masks_read(arena, path, &a.mask, n, err)); /* which says the file's name itself */
     return pare_at(err, apply(&a, list, *n, err), "%s", path);
 }

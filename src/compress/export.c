@@ -5,7 +5,9 @@
 #include "../io/state.h"
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
+#include "calibration.h"
 #include "export.h"
+#include "export_qdq.h"
 
 static int no_memory(struct pare_err *err)
 {
@@ -113,6 +115,8 @@ static int list_masks(struct pare_run *r, struct pare_arena *a, bool floats,
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
+        if (!l->weight)
+            continue;
         PARE_TRY(add_mask(a, l, "weight", &l->mask, &v[(*n)++], err));
         if (l->bias)
             PARE_TRY(add_mask(a, l, "bias", &l->bias_mask, &v[(*n)++], err));
@@ -147,19 +151,30 @@ int pare_export_check(const struct pare_export *e, struct pare_err *err)
     return e->masks ? pare_state_check(e->masks, err) : 0;
 }
 
+/* Integers, where there is a quantizer. */
+static int write_onnx(struct pare_run *r, const char *path, const struct pare_export *e,
+                      struct pare_err *err)
+{
+    return r->quantizer ? pare_qdq_save(r, path, e->qoperator, err)
+                        : pare_model_save(r->model, path, NULL, err);
+}
+
 int pare_run_export(struct pare_run *r, const struct pare_export *e, struct pare_err *err)
 {
     bool onnx = e->model && ends_in(e->model, ".onnx");
 
     PARE_TRY(pare_export_check(e, err));
-    if (!e->model && !e->onnx && !e->masks)
+    if (!e->model && !e->onnx && !e->masks && !e->calibration)
         return pare_fail(err, PARE_ECONFIG, "an export without a file to write");
     if (e->input_rank)
         PARE_TRY(pare_model_fix_input(r->model, e->input_shape, e->input_rank, err));
     if (e->masks)
         PARE_TRY(write_masks(r, e->masks, err));
+    if (e->calibration && !r->quantizer)
+        return pare_fail(err, PARE_ECONFIG, "only quantizers have a calibration");
+    if (e->calibration)
+        PARE_TRY(pare_calibration_write(r, e->calibration, err));
     if (e->model)
-        PARE_TRY(onnx ? pare_model_save(r->model, e->model, NULL, err)
-                      : write_state(r->model, e->model, err));
-    return e->onnx ? pare_model_save(r->model, e->onnx, NULL, err) : 0;
+        PARE_TRY(onnx ? write_onnx(r, e->model, e, err) : write_state(r->model, e->model, err));
+    return e->onnx ? write_onnx(r, e->onnx, e, err) : 0;
 }

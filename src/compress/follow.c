@@ -4,7 +4,7 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "../train/learn.h"
-#include "run.h"
+#include "quantized.h"
 
 static int at_epoch(void *run, struct pare_trainer *t, int64_t epoch, struct pare_err *err)
 {
@@ -12,7 +12,7 @@ static int at_epoch(void *run, struct pare_trainer *t, int64_t epoch, struct par
 
     (void)t;
     PARE_TRY(pare_run_on_epoch(r, epoch, err));
-    for (int i = 0; i < r->n_layers; i++)
+    for (int i = 0; i < r->n_layers && !r->quantizer; i++)
         if (r->layer[i].due)
             return pare_run_update_masks(r, err);
     return 0;
@@ -40,7 +40,9 @@ static int after_backward(void *run, struct pare_trainer *t, struct pare_err *er
 
     (void)t;
     r->in_step = true;
-    rc = pare_run_before_step(r, err);
+    rc = r->quantizer ? pare_quant_weight_grads(r, err) : 0;
+    if (!rc)
+        rc = pare_run_before_step(r, err);
     r->in_step = false;
     return rc;
 }
@@ -50,8 +52,17 @@ static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pa
     struct pare_run *r = run;
 
     (void)t;
+    if (r->quantizer)
+        PARE_TRY(pare_quant_learn_step(r, err));
     PARE_TRY(pare_run_on_step(r, step, err));
-    return pare_run_update_masks(r, err);
+    return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
+}
+
+static int keep(void *run, bool back, struct pare_err *err)
+{
+    struct pare_run *r = run;
+
+    return r->quantizer ? pare_quant_keep(r, back, err) : 0;
 }
 
 /* The weights that it trained go with it; what is left of them is in the model. */
@@ -100,7 +111,8 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
-        PARE_TRY(mask(t, l->weight, &l->mask, &l->w, &l->grad, err));
+        if (l->weight)
+            PARE_TRY(mask(t, l->weight, &l->mask, &l->w, &l->grad, err));
         if (l->bias)
             PARE_TRY(mask(t, l->bias, &l->bias_mask, &l->b, &l->bias_grad, err));
     }
@@ -115,6 +127,7 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
                                       .after_step = after_step,
                                       .save = pare_run_save,
                                       .load = pare_run_load,
+                                      .keep = keep,
                                       .gone = gone };
     PARE_TRY(pare_run_watched(r, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;

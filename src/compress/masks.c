@@ -4,6 +4,8 @@
 #include "../base/arena.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
+#include "calibration.h"
+#include "depend.h"
 #include "rank.h"
 #include "run.h"
 
@@ -38,6 +40,20 @@ static int put(struct pare_run *r, const struct pare_value *v, struct pare_tenso
     return 0;
 }
 
+/* The model's weight is the rounded one, then masked. */
+static int round_weight(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_tensor out = l->weight->t;
+    struct pare_turn t = pare_turn_begin(r, 0);
+    int rc = r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
+                            : r->quantizer->weight(l, &l->w, &out, err);
+
+    pare_turn_end(r, t);
+    if (!rc)
+        multiply(pare_f32(&out), l->mask.data, pare_f32(&out), pare_numel(&out));
+    return pare_at(err, rc, "weight of layer '%s'", l->info.name);
+}
+
 int pare_run_put(struct pare_run *r, struct pare_err *err)
 {
     if (r->trainer)
@@ -45,10 +61,14 @@ int pare_run_put(struct pare_run *r, struct pare_err *err)
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
+        if (!l->weight)
+            continue;
         if (!l->grad.data)
             PARE_TRY(put(r, l->weight, &l->w, &l->mask, err));
         if (l->bias && !l->bias_grad.data)
             PARE_TRY(put(r, l->bias, &l->b, &l->bias_mask, err));
+        if (l->quantized[PARE_WEIGHT])
+            PARE_TRY(round_weight(r, l, err));
     }
     return 0;
 }
@@ -84,6 +104,7 @@ static void mask_bias(struct pare_layer *l)
 struct job {
     struct pare_layer *layer;
     struct pare_ranked ranked;
+    uint8_t *next; /* of units that go together: the mask in the making */
 };
 
 /* What ranking needs of a layer; PARE_NOT_YET when the pruner has no scores yet. */
@@ -103,14 +124,14 @@ static int make_job(struct pare_run *r, struct pare_layer *l, struct job *j, str
         PARE_TRY(p->score(r, l, score, err));
     pare_units_shrink(&l->units, l->mask.data, keep);
     *j = (struct job){
-        l,
-        { .units = &l->units,
-          .score = score,
-          .weight = &l->w,
-          .keep = keep,
-          .sparsity = l->sparsity,
-          .max_sparsity = l->goal.max_sparsity_per_layer,
-          .regrow = (p->flags & PARE_REGROW) != 0 },
+        .layer = l,
+        .ranked = { .units = &l->units,
+                    .score = score,
+                    .weight = &l->w,
+                    .keep = keep,
+                    .sparsity = l->sparsity,
+                    .max_sparsity = l->goal.max_sparsity_per_layer,
+                    .regrow = (p->flags & PARE_REGROW) != 0 },
     };
     return 0;
 }
@@ -209,12 +230,94 @@ static bool first_of_entry(const struct pare_run *r, int i)
     return true;
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
-
 static bool is_due(const struct pare_run *r, const struct pare_layer *l)
 {
     return l->due || !(r->pruner[pare_run_ranker(r)]->flags & PARE_ONE_SHOT);
 }
+
+/* ---- units that go together ---------------------------------------------------------------- */
+
+/* Scores and sparsity of a bundle: the sum of its units', the least of its layers'.  What has lost a
+ * unit before goes first, unless it may come back. */
+static int rank_bundles(struct pare_run *r, const struct pare_bundles *b, struct job *j,
+                        struct pare_err *err)
+{
+    struct pare_units units = { .rank = 1, .block = { 1 }, .grid = { b->n }, .n = b->n };
+    float *score = pare_alloc(r->scratch, (size_t)b->n, sizeof(*score));
+    uint8_t *keep = pare_alloc_raw(r->scratch, (size_t)b->n, 1);
+    struct pare_ranked ranked = j[b->layer[0]].ranked;
+
+    if (!score || !keep)
+        return no_memory(err);
+    memset(keep, 1, (size_t)b->n);
+    for (int k = 0; k < b->n_layers; k++) {
+        const struct pare_ranked *one = &j[b->layer[k]].ranked;
+
+        ranked.sparsity = one->sparsity < ranked.sparsity ? one->sparsity : ranked.sparsity;
+        for (int64_t i = 0; i < b->n; i++) {
+            score[i] += one->score[b->unit[i * b->n_layers + k]];
+            keep[i] &= one->keep[b->unit[i * b->n_layers + k]];
+        }
+    }
+    ranked.units = &units;
+    ranked.score = score;
+    ranked.keep = keep;
+    PARE_TRY(pare_rank_local(&ranked, r->threads, r->scratch, err));
+    for (int64_t i = 0; i < b->n * b->n_layers; i++)
+        j[b->layer[i % b->n_layers]].next[b->unit[i]] = keep[i / b->n_layers];
+    return 0;
+}
+
+/* All layers at once; those whose units are no output channels each by itself. */
+static int dependent(struct pare_run *r, struct pare_err *err)
+{
+    struct job *j = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*j));
+    const struct pare_depend *d;
+
+    if (!j)
+        return no_memory(err);
+    PARE_TRY(pare_run_depend(r, &d, err));
+    for (int i = 0; i < r->n_layers; i++) {
+        int rc = make_job(r, &r->layer[i], &j[i], err);
+
+        if (rc)
+            return rc;
+        j[i].next = pare_alloc_raw(r->scratch, (size_t)r->layer[i].units.n, 1);
+        if (!j[i].next)
+            return no_memory(err);
+    }
+    for (int i = 0; i < d->n; i++)
+        PARE_TRY(rank_bundles(r, &d->list[i], j, err));
+    for (int i = 0; i < r->n_layers; i++) {
+        if (pare_layer_by_channels(&r->layer[i]))
+            j[i].ranked.keep = j[i].next;
+        else
+            PARE_TRY(pare_rank_local(&j[i].ranked, r->threads, r->scratch, err));
+        finish(&j[i]);
+    }
+    return 0;
+}
+
+static int masks_of_all(struct pare_run *r, bool *changed, struct pare_err *err)
+{
+    struct pare_turn t;
+    bool due = false;
+    int rc;
+
+    for (int i = 0; i < r->n_layers; i++)
+        due |= is_due(r, &r->layer[i]);
+    if (!due)
+        return 0;
+    t = pare_turn_begin(r, pare_run_ranker(r));
+    rc = dependent(r, err);
+    pare_turn_end(r, t);
+    if (rc == PARE_NOT_YET)
+        return 0;
+    *changed = !rc;
+    return rc;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
 
 static int masks_of(struct pare_run *r, bool global, int i, bool *changed, struct pare_err *err)
 {
@@ -236,11 +339,16 @@ int pare_run_update_masks(struct pare_run *r, struct pare_err *err)
 {
     const struct pare_pruner *p = r->pruner[pare_run_ranker(r)];
     bool global = !strcmp(r->settings.mode, "global"), changed = false;
+    bool aware = !strcmp(r->settings.mode, "dependency_aware");
 
-    if (global && p->calc_mask)
+    if ((global || aware) && p->calc_mask)
         return pare_fail(err, PARE_ECONFIG,
-                         "pruner %s makes its masks itself, so mode=global says nothing to it",
-                         p->name);
+                         "pruner %s makes its masks itself, so mode=%s says nothing to it", p->name,
+                         r->settings.mode);
+    if (aware) {
+        PARE_TRY(masks_of_all(r, &changed, err));
+        return changed ? pare_run_put(r, err) : 0;
+    }
     for (int i = 0; i < r->n_layers; i++)
         PARE_TRY(masks_of(r, global, i, &changed, err));
     return changed ? pare_run_put(r, err) : 0;

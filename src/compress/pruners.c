@@ -20,10 +20,23 @@ const struct pare_pruner *const pare_pruners[] = {
     NULL
 };
 
+#define QUANTIZER(name) extern const struct pare_quantizer pare_quantizer_##name;
+#include "quantizers.def"
+#undef QUANTIZER
+
+const struct pare_quantizer *const pare_quantizers[] = {
+#define QUANTIZER(name) &pare_quantizer_##name,
+#include "quantizers.def"
+#undef QUANTIZER
+    NULL
+};
+
 struct pare_registry {
     struct pare_arena *arena;
     const struct pare_pruner **pruner;
     int n, cap;
+    const struct pare_quantizer **quantizer;
+    int n_quantizers, cap_quantizers;
 };
 
 struct pare_registry *pare_registry_new(struct pare_err *err)
@@ -68,6 +81,28 @@ int pare_find_pruner(const struct pare_registry *g, const char *name, const stru
     return 0;
 }
 
+const struct pare_quantizer *pare_quantizer_at(const struct pare_registry *g, int i)
+{
+    const int built_in = (int)(sizeof(pare_quantizers) / sizeof(*pare_quantizers)) - 1;
+
+    if (i < built_in)
+        return pare_quantizers[i];
+    return g && i - built_in < g->n_quantizers ? g->quantizer[i - built_in] : NULL;
+}
+
+int pare_find_quantizer(const struct pare_registry *g, const char *name,
+                        const struct pare_quantizer **q, struct pare_err *err)
+{
+    const char *names[PARE_NAMED_MAX];
+    int n = 0, i;
+
+    for (; n < PARE_NAMED_MAX && pare_quantizer_at(g, n); n++)
+        names[n] = pare_quantizer_at(g, n)->base.name;
+    PARE_TRY(pare_find_named("quantizer", name, names, n, &i, err));
+    *q = pare_quantizer_at(g, i);
+    return 0;
+}
+
 /* ---- plugins ---------------------------------------------------------------------------- */
 
 static bool is_name(const char *s)
@@ -105,6 +140,36 @@ int pare_add_pruner(struct pare_registry *g, const struct pare_pruner *p, struct
     return 0;
 }
 
+int pare_add_quantizer(struct pare_registry *g, const struct pare_quantizer *q,
+                       struct pare_err *err)
+{
+    void *list;
+
+    if (q->base.abi != PARE_ABI)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "a quantizer was built for interface %u of plugins, this is %u: build it "
+                         "again",
+                         (unsigned)q->base.abi, (unsigned)PARE_ABI);
+    if (!is_name(q->base.name))
+        return pare_fail(err, PARE_ECONFIG,
+                         "a quantizer has no usable name: it must be of the letters a-z, digits "
+                         "and _");
+    for (int i = 0; pare_quantizer_at(g, i); i++)
+        if (!strcmp(pare_quantizer_at(g, i)->base.name, q->base.name))
+            return pare_fail(err, PARE_ECONFIG, "a quantizer '%s' is there already", q->base.name);
+    if (!q->weight && !q->input && !q->output)
+        return pare_fail(err, PARE_ECONFIG, "quantizer '%s' quantizes nothing", q->base.name);
+    if (pare_quantizer_at(g, PARE_NAMED_MAX - 1))
+        return pare_fail(err, PARE_ELIMIT, "there are %d quantizers already", PARE_NAMED_MAX);
+    list = pare_grow(g->arena, g->quantizer, g->n_quantizers, &g->cap_quantizers,
+                     sizeof(const struct pare_quantizer *));
+    if (!list)
+        return pare_fail(err, PARE_ENOMEM, "no memory for plugins");
+    g->quantizer = list;
+    g->quantizer[g->n_quantizers++] = q;
+    return 0;
+}
+
 static int check_file(struct pare_registry *g, const char *path, struct pare_err *err)
 {
     struct pare_mark m = pare_mark(g->arena);
@@ -122,7 +187,7 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
 {
     int (*init)(struct pare_registry *, struct pare_err *);
     char *name = pare_sprintf(g->arena, "%s%s", strchr(path, '/') ? "" : "./", path);
-    int before = g->n, rc;
+    int before = g->n, quantizers = g->n_quantizers, rc;
     void *handle, *symbol;
 
     if (!name)
@@ -143,9 +208,11 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
     if (rc && !err->msg[0])
         rc = pare_fail(err, PARE_ECONFIG, "the plugin refuses to start and does not say why");
     rc = pare_at(err, rc, "%s", path);
-    if (!rc && g->n == before)
+    if (!rc && g->n == before && g->n_quantizers == quantizers)
         rc = pare_fail(err, PARE_ECONFIG, "%s: the plugin adds nothing", path);
-    if (rc)
+    if (rc) {
         g->n = before;
+        g->n_quantizers = quantizers;
+    }
     return rc;
 }

@@ -9,7 +9,7 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "../train/checkpoint.h"
-#include "run.h"
+#include "quantized.h"
 
 static struct pare_tensor bytes(void *p, size_t n)
 {
@@ -56,7 +56,8 @@ static int pass_layer(const struct way *w, struct pare_layer *l, struct pare_err
 {
     const struct pare_run *r = l->run;
 
-    PARE_TRY(pass(w, "mask", l->info.name, &l->mask, err));
+    if (l->weight)
+        PARE_TRY(pass(w, "mask", l->info.name, &l->mask, err));
     if (l->bias)
         PARE_TRY(pass(w, "bias_mask", l->info.name, &l->bias_mask, err));
     PARE_TRY(pass_aim(w, l, err));
@@ -78,6 +79,25 @@ static int pass_layer(const struct way *w, struct pare_layer *l, struct pare_err
     return 0;
 }
 
+/* Of learned buffers: the optimizer's state, when there has been a step. */
+static int pass_optim(const struct way *w, struct pare_run *r, struct pare_err *err)
+{
+    struct pare_tensor step = { .dtype = PARE_I64, .rank = 1, .dim = { 1 } };
+    struct pare_named *slot;
+    int n;
+
+    if (w->load && pare_checkpoint_find(w->load, "learned", "step") && r->learned && !r->optim)
+        PARE_TRY(pare_quant_optim(r, err));
+    if (!r->optim)
+        return 0;
+    step.data = &r->optim->step;
+    PARE_TRY(pass(w, "learned", "step", &step, err));
+    PARE_TRY(pare_optim_state(r->optim, w->arena, &slot, &n, err));
+    for (int i = 0; i < n; i++)
+        PARE_TRY(pass(w, "learned", slot[i].name, &slot[i].t, err));
+    return 0;
+}
+
 static int pass_all(const struct way *w, struct pare_run *r, struct pare_err *err)
 {
     for (int i = 0; i < r->n_layers; i++)
@@ -90,6 +110,7 @@ static int pass_all(const struct way *w, struct pare_run *r, struct pare_err *er
         if (r->pruner[i]->run_size)
             PARE_TRY(pass(w, "run", name, &t, err));
     }
+    PARE_TRY(pass_optim(w, r, err));
     for (int i = 0; i < n_kept(r); i++) {
         char name[16];
 
@@ -133,5 +154,6 @@ int pare_run_load(void *run, const struct pare_checkpoint *k, struct pare_err *e
     for (int i = 0; i < r->n_layers; i++)
         PARE_TRY(make_buffers(&r->layer[i], k, err));
     PARE_TRY(pass_all(&w, r, err));
-    return pare_checkpoint_load_rng(k, "compress", &r->rng, err);
+    PARE_TRY(pare_checkpoint_load_rng(k, "compress", &r->rng, err));
+    return pare_run_put(r, err);
 }

@@ -6,7 +6,9 @@
 #include "../base/arena.h"
 #include "../base/parts.h"
 #include "../train/setup.h"
+#include "calibration.h"
 #include "pruners.h"
+#include "quantized.h"
 #include "wrap.h"
 
 #include "settings.h"
@@ -14,8 +16,9 @@
 #define AT(field) offsetof(struct pare_run_settings, field)
 
 const struct pare_opt pare_run_table[] = {
-    { "mode", "rank each layer by itself, all together, or in tiles", PARE_OPT_STR, AT(mode), 0,
-      PARE_ANY, "default", "default|normal|global|balance", false },
+    { "mode", "rank each layer by itself, all together, in tiles, or channels that go together",
+      PARE_OPT_STR, AT(mode), 0, PARE_ANY, "default",
+      "default|normal|global|balance|dependency_aware", false },
     { "balance_gran", "of mode balance: the tiles' sizes along the last axes", PARE_OPT_INTS,
       AT(balance_gran), 0, 1, 1e12, NULL, NULL, false },
     { "base", "of agp and the like: the pruner that they work over", PARE_OPT_STR, AT(base), 0,
@@ -26,6 +29,11 @@ const struct pare_opt pare_run_table[] = {
 static int no_memory(struct pare_err *err)
 {
     return pare_fail(err, PARE_ENOMEM, "no memory for a compression");
+}
+
+static const char *kind(const struct pare_run *r)
+{
+    return r->quantizer ? "quantizer" : "pruner";
 }
 
 /* ---- settings ---------------------------------------------------------------------------- */
@@ -46,6 +54,13 @@ static int find_pruners(struct pare_run *r, const struct pare_run_opts *o,
 {
     const char *base = text_of(g, n, "base");
 
+    if (!o->pruner == !o->quantizer)
+        return pare_fail(err, PARE_ECONFIG, "a run has either a pruner or a quantizer");
+    if (o->quantizer) {
+        PARE_TRY(pare_find_quantizer(o->registry, o->quantizer, &r->quantizer, err));
+        r->pruner[0] = &r->quantizer->base;
+        return 0;
+    }
     PARE_TRY(pare_find_pruner(o->registry, o->pruner, &r->pruner[0], err));
     if (!(r->pruner[0]->flags & PARE_OVER)) {
         if (base)
@@ -80,7 +95,7 @@ static int make_settings(struct pare_run *r, const struct pare_run_opts *o, stru
         if (!r->conf[i] || !r->state[i])
             return no_memory(err);
         if (p->opts)
-            part[n_parts++] = (struct pare_part){ "pruner", p->name, p->opts, r->conf[i] };
+            part[n_parts++] = (struct pare_part){ kind(r), p->name, p->opts, r->conf[i] };
     }
     PARE_TRY(pare_parts_check(part, n_parts, g, n, err));
     for (int i = 0; i < n_parts; i++)
@@ -104,7 +119,9 @@ static int make(struct pare_run *r, const struct pare_run_opts *o, struct pare_e
         PARE_TRY(pare_config_read(r->arena, o->config, &c, err));
     else
         PARE_TRY(pare_config_rules(r->arena, o->rule, o->n_rules, &c, err));
-    return pare_run_wrap(r, &c, err);
+    PARE_TRY(pare_run_wrap(r, &c, err));
+    r->in_graph = r->quantizer != NULL;
+    return r->quantizer ? pare_sites_insert(r, err) : 0;
 }
 
 int pare_run_new(struct pare_model *model, const struct pare_run_opts *o, struct pare_run **run,
@@ -146,6 +163,10 @@ void pare_run_free(struct pare_run *r)
     }
     if (r->trainer)
         r->trainer->o.hooks = (struct pare_hooks){ 0 };
+    if (r->in_graph)
+        pare_sites_remove(r);
+    if (r->in_graph && r->trainer)
+        r->trainer->stale = true; /* its plans have our nodes */
     pare_arena_free(r->scratch);
     pare_arena_free(r->arena);
 }
@@ -180,7 +201,7 @@ int pare_run_ranker(const struct pare_run *r)
                                                                    \
         pare_turn_end(r, turn);                                    \
         if (rc)                                                    \
-            return pare_at(err, rc, "pruner %s", p->name);         \
+            return pare_at(err, rc, "%s %s", kind(r), p->name);    \
     }                                                              \
     return 0
 
@@ -221,7 +242,7 @@ int pare_run_length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct 
 
         pare_turn_end(r, t);
         if (rc)
-            return pare_at(err, rc, "pruner %s", r->pruner[i]->name);
+            return pare_at(err, rc, "%s %s", kind(r), r->pruner[i]->name);
         *epochs = e > *epochs ? e : *epochs;
         *steps = s > *steps ? s : *steps;
     }
@@ -233,17 +254,23 @@ static int check_needs(const struct pare_run *r, struct pare_err *err)
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++)
         if (r->pruner[i]->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS) && !r->trainer)
             return pare_fail(err, PARE_ECONFIG,
-                             "pruner %s looks at data, give it some (--data, or follow a learner)",
-                             r->pruner[i]->name);
+                             "%s %s looks at data, give it some (--data, or follow a learner)",
+                             kind(r), r->pruner[i]->name);
     return 0;
 }
 
 int pare_run_compress(struct pare_run *r, struct pare_err *err)
 {
+    bool known = r->calibration && !r->trainer; /* then there is nothing to find out */
+
     if (r->started)
         return pare_fail(err, PARE_ECONFIG, "the compression has been started already");
-    PARE_TRY(check_needs(r, err));
+    if (!known)
+        PARE_TRY(check_needs(r, err));
     r->started = true;
-    PARE_TRY(on_start(r, err));
-    return pare_run_update_masks(r, err);
+    if (!known)
+        PARE_TRY(on_start(r, err));
+    if (r->calibration)
+        PARE_TRY(pare_calibration_apply(r, err));
+    return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
 }

@@ -26,7 +26,7 @@ struct pare_goal {
 
 /* The settings that every pruner knows. */
 struct pare_run_settings {
-    const char *mode; /* default, normal, global, balance */
+    const char *mode; /* default, normal, global, balance, dependency_aware */
     struct pare_ints balance_gran;
     const char *base; /* of pruners with PARE_OVER */
 };
@@ -53,7 +53,22 @@ struct pare_layer {
     const struct pare_entry *entry;
     void *conf[PARE_RUN_PRUNERS], *state[PARE_RUN_PRUNERS];
     struct pare_buffer *buffers;
+    struct pare_quant quant[PARE_SITES]; /* of quantizers: what the config says ... */
+    bool quantized[PARE_SITES];          /* ... about the places that it names */
+    int64_t start_step;
+    struct pare_noise {
+        double signal, noise; /* sums of x^2 and (x - rounded x)^2 */
+    } noise[PARE_SITES];
 };
+
+/* A buffer that is learned. */
+struct pare_learned_buffer {
+    struct pare_tensor value, grad;
+    const char *name; /* LAYER.BUFFER */
+    struct pare_learned_buffer *next;
+};
+
+struct pare_depend;
 
 struct pare_collector {
     int id;
@@ -66,7 +81,17 @@ struct pare_collector {
 struct pare_run {
     struct pare_arena *arena, *scratch;
     struct pare_model *model;
+    struct pare_graph *graph; /* a clone with the shapes of one item, to which layers refer */
+    const struct pare_depend *depend; /* which units go together, once asked for */
     const struct pare_pruner *pruner[PARE_RUN_PRUNERS]; /* [1]: the base, or NULL */
+    const struct pare_quantizer *quantizer; /* pruner[0] is its base; NULL: this is a pruning */
+    bool training;                          /* the forward that asks the quantizer */
+    bool in_graph;                          /* its nodes are in the model's graph */
+    const struct pare_json *calibration; /* scales of a file, or NULL */
+    const char *calibration_path;
+    bool measure; /* forwards add to pare_layer.noise */
+    struct pare_learned_buffer *learned;
+    struct pare_optim *optim; /* of those; made at the first step */
     void *conf[PARE_RUN_PRUNERS], *state[PARE_RUN_PRUNERS];
     struct pare_run_settings settings;
     int who; /* index of the pruner that is being called */

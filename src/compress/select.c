@@ -16,7 +16,7 @@
 #define SAMPLE 262144 /* at most so many are looked at first ... */
 #define RUN 4         /* ... so many in a row */
 #define SMALL 32768   /* of so few numbers all are looked at */
-#define ROOM 16       /* one of so many may be near the border */
+#define ROOM 8        /* one of so many may be near the border */
 #define BINS 65536    /* of a histogram: half of a key's bits */
 #define AHEAD 64      /* what is asked for before the first is needed */
 

@@ -5,6 +5,7 @@
 
 #include "../base/arena.h"
 #include "pruners.h"
+#include "wrap.h"
 
 int pare_prune_parts(struct pare_arena *a, const char *pruner, struct pare_part **part, int *n,
                      struct pare_err *err)
@@ -33,14 +34,24 @@ int pare_prune_parts(struct pare_arena *a, const char *pruner, struct pare_part 
     return 0;
 }
 
-static bool listed(const char *types, const char *type)
+int pare_quantize_parts(struct pare_arena *a, const char *quantizer, struct pare_part **part,
+                        int *n, struct pare_err *err)
 {
-    size_t n = strlen(type);
+    int all = 0;
 
-    for (const char *p = types; p; p = strchr(p, '|'), p = p ? p + 1 : NULL)
-        if (!strncmp(p, type, n) && (p[n] == '|' || !p[n]))
-            return true;
-    return false;
+    while (pare_quantizers[all])
+        all++;
+    *part = pare_alloc(a, (size_t)all + 1, sizeof(**part));
+    if (!*part)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    *n = 0;
+    for (int i = 0; i < all; i++) {
+        const struct pare_pruner *p = &pare_quantizers[i]->base;
+
+        if (p->opts && (!quantizer || !strcmp(p->name, quantizer)))
+            (*part)[(*n)++] = (struct pare_part){ "quantizer", p->name, p->opts, NULL };
+    }
+    return 0;
 }
 
 /* ---- the obvious config_list ------------------------------------------------------------------ */
@@ -111,7 +122,7 @@ static int make_rules(const struct simple *s, const struct pare_pruner *p, doubl
     for (int i = 0; i < s->n; i++) {
         const struct pare_layer_info *l = &s->layer[i];
 
-        if (!(p->types ? listed(p->types, l->torch) : pare_is_default_type(l->torch)))
+        if (!(p->types ? pare_type_listed(p->types, l->torch) : pare_is_default_type(l->torch)))
             continue;
         if (last[i] && channels)
             names[n_names++] = l->name;
@@ -128,13 +139,9 @@ static int make_rules(const struct simple *s, const struct pare_pruner *p, doubl
 int pare_simple_rules(struct pare_model *m, const struct pare_pruner *p, double sparsity,
                       struct pare_arena *a, struct pare_rules *r, struct pare_err *err)
 {
-    struct simple s = { .arena = a, .g = pare_graph_clone(a, m->graph, err) };
+    struct simple s = { .arena = a };
 
-    if (!s.g)
-        return err->code;
-    pare_graph_bind(s.g, 1);
-    PARE_TRY(pare_graph_infer(s.g, true, err));
-    PARE_TRY(pare_layers(a, s.g, &s.layer, &s.n, err));
+    PARE_TRY(pare_model_layers(m, a, &s.g, &s.layer, &s.n, err));
     if (make_rules(&s, p, sparsity, &r->rule, &r->n))
         return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
     if (!r->n)

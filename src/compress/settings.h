@@ -13,6 +13,10 @@ extern const struct pare_opt pare_goal_keys[]; /* of struct pare_goal: config_li
 int pare_prune_parts(struct pare_arena *a, const char *pruner, struct pare_part **part, int *n,
                      struct pare_err *err);
 
+/* The same of quantizers. */
+int pare_quantize_parts(struct pare_arena *a, const char *quantizer, struct pare_part **part,
+                        int *n, struct pare_err *err);
+
 /* A config_list for a sparsity alone: everything that the pruner can prune, but of those that
  * remove channels not the layers that make the model's outputs. */
 struct pare_rules {

@@ -194,9 +194,9 @@ static bool next(const struct loop *l, int n, struct place *p)
 
 /* ---- sums ---------------------------------------------------------------------------------- */
 
-/* Only sums over a row say "omp simd", which allows another order: it also fixes the width of
- * vectors before PARE_SIMD makes its clones. */
+/* No "omp simd" here: it fixes the width of vectors before PARE_SIMD makes its clones. */
 #define STRIP 1024 /* units summed side by side, in double: 8 kB */
+#define LANES 16   /* sums of a row side by side */
 #define SHORT 16   /* rows up to here are not worth a vector loop each */
 
 PARE_SIMD static void sum_elements(const float *x, int64_t n, int power, float *score)
@@ -271,24 +271,31 @@ PARE_SIMD static void add_short_rows(const float *x, int64_t rows, int64_t len, 
         add_short(x, rows, len, power, sum);
 }
 
+/* In LANES sums side by side: vectors of any width give the same result. */
+static inline double long_row(const float *row, int64_t len, int power)
+{
+    double s[LANES] = { 0 };
+    int64_t i = 0;
+
+    for (; i + LANES <= len; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            s[k] += size_of(row[i + k], power);
+    for (; i < len; i++)
+        s[0] += size_of(row[i], power);
+    for (int n = LANES / 2; n; n /= 2)
+        for (int k = 0; k < n; k++)
+            s[k] += s[k + n];
+    return s[0];
+}
+
 PARE_SIMD static void add_long_rows(const float *x, int64_t rows, int64_t len, int power,
                                     double *sum)
 {
-    for (int64_t j = 0; j < rows; j++) {
-        const float *row = x + j * len;
-        double s = 0;
-
-        if (power == 1) {
-#pragma omp simd reduction(+ : s)
-            for (int64_t i = 0; i < len; i++)
-                s += (double)fabsf(row[i]);
-        } else {
-#pragma omp simd reduction(+ : s)
-            for (int64_t i = 0; i < len; i++)
-                s += (double)row[i] * (double)row[i];
-        }
-        sum[j] += s;
-    }
+    for (int64_t j = 0; j < rows; j++)
+        if (power == 1)
+            sum[j] += long_row(x + j * len, len, 1);
+        else
+            sum[j] += long_row(x + j * len, len, 2);
 }
 
 /* So many rows of so many elements, one after the other. */

@@ -1,11 +1,13 @@
 /* wrap.c - layers of a model become layers of a run: settings, masks, state. */
 #include "wrap.h"
 
+#include "quantized.h"
 #include "settings.h"
 
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/opt.h"
 #include "../tensor/tensor.h"
 
 #define AT(field) offsetof(struct pare_goal, field)
@@ -109,8 +111,10 @@ static int set_units(struct pare_layer *l, struct pare_err *err)
 static int make_conf(struct pare_layer *l, struct pare_err *err)
 {
     struct pare_run *r = l->run;
-    const struct pare_opt *table[1 + PARE_RUN_PRUNERS] = { pare_goal_keys };
-    void *into[1 + PARE_RUN_PRUNERS] = { &l->goal };
+    struct pare_quant_conf quant = { .bits = 0 };
+    const struct pare_opt *table[1 + PARE_RUN_PRUNERS] = { r->quantizer ? pare_quant_keys
+                                                                        : pare_goal_keys };
+    void *into[1 + PARE_RUN_PRUNERS] = { r->quantizer ? (void *)&quant : &l->goal };
     int n = 1;
 
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
@@ -126,7 +130,8 @@ static int make_conf(struct pare_layer *l, struct pare_err *err)
         into[n++] = l->conf[i];
     }
     PARE_TRY(pare_entry_apply(l->entry, table, into, n, r->arena, err));
-    return pare_at(err, set_goal(l, err), "%s", l->entry->where);
+    return pare_at(err, r->quantizer ? pare_quant_make(l, &quant, err) : set_goal(l, err), "%s",
+                   l->entry->where);
 }
 
 /* ---- weights ----------------------------------------------------------------------------- */
@@ -160,19 +165,22 @@ static int wrap(struct pare_run *r, const struct pare_layer_info *info,
     l->info = *info;
     l->entry = entry;
     l->due = true;
-    PARE_TRY(take(r, info->weight, &l->weight, &l->w, &l->mask, err));
+    if (info->weight)
+        PARE_TRY(take(r, info->weight, &l->weight, &l->w, &l->mask, err));
     if (info->bias && pare_value_root(info->bias)->t.dtype == PARE_F32)
         PARE_TRY(take(r, info->bias, &l->bias, &l->b, &l->bias_mask, err));
-    find_axes(l);
+    if (info->weight)
+        find_axes(l);
     PARE_TRY(make_conf(l, err));
     l->sparsity = l->asked;
+    if (r->quantizer)
+        return 0;
     return pare_at(err, set_units(l, err), "%s", entry->where);
 }
 
 /* ---- which ------------------------------------------------------------------------------- */
 
-/* Is the type one of "Conv2d|Linear"? */
-static bool listed(const char *types, const char *type)
+bool pare_type_listed(const char *types, const char *type)
 {
     size_t n = strlen(type);
 
@@ -188,24 +196,38 @@ static int check_type(const struct pare_run *r, const struct pare_layer_info *l,
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
         const char *types = r->pruner[i]->types;
 
-        if (types && !listed(types, l->torch) && !listed(types, l->type))
-            return pare_fail(err, PARE_ECONFIG, "layer '%s' is %s, the pruner %s works on %s",
-                             l->name, l->torch, r->pruner[i]->name, types);
+        if (types && !pare_type_listed(types, l->torch) && !pare_type_listed(types, l->type))
+            return pare_fail(err, PARE_ECONFIG, "layer '%s' is %s, %s works on %s", l->name,
+                             l->torch, r->pruner[i]->name, types);
     }
     return 0;
 }
 
-/* Shapes as they are for one item; only types and the order of axes matter here. */
+static int shapes(struct pare_arena *a, const struct pare_model *m, struct pare_graph **g,
+                  struct pare_err *err)
+{
+    *g = pare_graph_clone(a, m->graph, err);
+    if (!*g)
+        return err->code;
+    pare_graph_bind(*g, 1);
+    return pare_graph_infer(*g, true, err);
+}
+
+int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
+                      struct pare_layer_info **list, int *n, struct pare_err *err)
+{
+    PARE_TRY(shapes(a, m, g, err));
+    return pare_layers(a, *g, list, n, err);
+}
+
 static int find_layers(struct pare_run *r, struct pare_layer_info **list, int *n,
                        struct pare_err *err)
 {
-    struct pare_graph *g = pare_graph_clone(r->arena, r->model->graph, err);
+    struct pare_graph *g;
 
-    if (!g)
-        return err->code;
-    pare_graph_bind(g, 1);
-    PARE_TRY(pare_graph_infer(g, true, err));
-    return pare_layers(r->arena, g, list, n, err);
+    PARE_TRY(shapes(r->arena, r->model, &g, err));
+    r->graph = g;
+    return (r->quantizer ? pare_layers_all : pare_layers)(r->arena, g, list, n, err);
 }
 
 int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_err *err)

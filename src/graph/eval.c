@@ -214,10 +214,28 @@ int pare_node_eval(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 /* ---- graphs -------------------------------------------------------------------- */
 
+/* A constant that inference left to be made when somebody wants it. */
+static int make_late(struct pare_arena *a, struct pare_value *v, struct pare_err *err)
+{
+    struct pare_arena *scratch = pare_arena_new(1 << 16);
+    struct pare_ctx c = { .scratch = scratch, .results = a, .threads = 1, .call = pare_graph_call };
+    int rc = scratch ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for '%s'", v->name);
+
+    for (int i = 0; i < v->maker->n_in && !rc; i++)
+        if (v->maker->in[i])
+            rc = pare_value_load(a, v->maker->in[i], err);
+    if (!rc)
+        rc = pare_node_eval(v->maker, &c, err);
+    pare_arena_free(scratch);
+    return rc;
+}
+
 int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err *err)
 {
     size_t bytes;
 
+    if (!v->t.data && !v->raw && v->flags & PARE_V_CONST && v->maker && v->maker->op)
+        return make_late(a, v, err);
     if (v->t.data || !v->raw)
         return 0;
     PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
@@ -229,7 +247,8 @@ int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err 
 bool pare_node_known(const struct pare_node *n)
 {
     for (int i = 0; i < n->n_out; i++)
-        if (n->out[i] && !n->out[i]->t.data && !n->out[i]->raw)
+        if (n->out[i] && !n->out[i]->t.data && !n->out[i]->raw &&
+            !(n->out[i]->flags & PARE_V_CONST))
             return false;
     return true;
 }

@@ -20,6 +20,7 @@ struct pare_graph {
     struct pare_value **value; /* value[i]->id == i */
     struct pare_value **in, **out;
     struct pare_map names; /* values by name */
+    bool late; /* large constants behind 8-bit integers are made by pare_value_load, if at all */
     int cap_nodes, cap_values;
 };
 
@@ -49,7 +50,7 @@ struct pare_graph *pare_graph_clone(struct pare_arena *a, const struct pare_grap
 /* Check the node against its operator's `in`: number of inputs, presence, element types. */
 int pare_node_check(const struct pare_node *n, struct pare_err *err);
 
-/* A constant's bytes, aligned: copied out of the file when they are not. */
+/* A constant's bytes, aligned: copied out of the file, or made, when they are not there. */
 int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err *err);
 
 /* Infer the shapes of all values, and compute all values that do not depend on the inputs.

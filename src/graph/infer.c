@@ -48,6 +48,13 @@ static int load_small(struct pare_graph *g, struct pare_node *n, struct pare_err
     return 0;
 }
 
+/* Four times as large as the integers, which may be all that anybody reads. */
+static bool is_late(const struct pare_graph *g, const struct pare_node *n)
+{
+    return g->late && n->op->flags & PARE_OP_LATE && n->n_out == 1 &&
+           pare_numel(&n->out[0]->t) > 1 << 16;
+}
+
 static int fold(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c, size_t *budget,
                 struct pare_err *err)
 {
@@ -61,6 +68,10 @@ static int fold(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c, s
     if (sum > *budget)
         return 0;
     *budget -= sum;
+    if (is_late(g, n)) {
+        n->out[0]->flags |= PARE_V_CONST;
+        return 0;
+    }
     if (!(n->op->flags & PARE_OP_SHAPES))
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i])

@@ -103,6 +103,18 @@ static void grow_digits(struct pare_kept *k, const struct pare_kept_rel *r)
     }
 }
 
+/* A set that is full because of others has their reason. */
+static void pass_reason(struct pare_kept *k, const struct pare_kept_rel *r, int set)
+{
+    struct pare_kept_axis *to = &k->axis[set];
+
+    for (int i = 0; i < r->n && !to->why && k->ones[set] == to->size; i++)
+        if (r->set[i] >= 0 && k->axis[r->set[i]].why) {
+            to->why = k->axis[r->set[i]].why;
+            to->node = k->axis[r->set[i]].node;
+        }
+}
+
 static void grow(struct pare_kept *k, struct pare_kept_rel *r)
 {
     int64_t before[1 + PARE_MOST_DIGITS] = { 0 };
@@ -119,8 +131,11 @@ static void grow(struct pare_kept *k, struct pare_kept_rel *r)
     else
         grow_pick(k, r);
     for (int i = 0; i < r->n; i++)
-        if (r->set[i] >= 0 && k->ones[r->set[i]] != before[i])
+        if (r->set[i] >= 0 && k->ones[r->set[i]] != before[i]) {
+            if (k->fresh)
+                pass_reason(k, r, r->set[i]);
             wake(k, r->set[i]);
+        }
 }
 
 int pare_kept_solve(struct pare_kept *k, struct pare_err *err)

@@ -14,8 +14,8 @@
 
 struct pare_kept;
 
-/* Asks every node for its ties.  All keep sets are empty; those of frozen axes, and of axes with one
- * index, are full.  The graph must outlive it. */
+/* Asks every node for its ties.  All keep sets are empty, but for frozen axes, axes with one index,
+ * and what those bring with them.  The graph must outlive it. */
 int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_kept **k,
                   struct pare_err *err);
 
@@ -32,7 +32,7 @@ int pare_kept_solve(struct pare_kept *k, struct pare_err *err);
 
 int64_t pare_kept_count(const struct pare_kept *k, const struct pare_value *v, int axis);
 
-/* Why an axis is frozen, itself or one of its coupled set: a few words, and the node that says so
+/* Why an axis is frozen, itself, one of its coupled set, or by what others bring with them: a few words, and the node that says so
  * (NULL: the model itself).  NULL when it is not frozen. */
 const char *pare_kept_why(const struct pare_kept *k, const struct pare_value *v, int axis,
                           const struct pare_node **node);

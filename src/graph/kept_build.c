@@ -241,6 +241,20 @@ static int ask(struct pare_kept *k, const struct pare_node *n, struct pare_err *
     return 0;
 }
 
+/* Sizes that Shape reads and that take part in the computation. */
+static int freeze_sizes(struct pare_kept *k, const struct pare_node *n, struct pare_err *err)
+{
+    struct pare_size_use use;
+
+    if (!may_ask(k, n) || strcmp(n->type, "Shape") != 0)
+        return 0;
+    PARE_TRY(pare_size_uses(k->arena, k->g, n, &use, err));
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        if (use.axes >> i & 1)
+            freeze(k, pare_kept_find(k, n->in[0], i), use.who[i], "its size is part of the result");
+    return 0;
+}
+
 static void freeze_all(struct pare_kept *k, struct pare_value *const *list, int n, const char *why)
 {
     for (int i = 0; i < n; i++)
@@ -364,10 +378,16 @@ int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_
     PARE_TRY(add_axes(k, err));
     for (int i = 0; i < g->n_nodes; i++)
         PARE_TRY(ask(k, g->node[i], err));
+    for (int i = 0; i < g->n_nodes; i++)
+        PARE_TRY(freeze_sizes(k, g->node[i], err));
     freeze_all(k, g->in, g->n_in, "the model's input");
     freeze_all(k, g->out, g->n_out, "the model's output");
     PARE_TRY(make_sets(k, err));
     for (int i = 0; i < k->n_rel; i++)
         PARE_TRY(resolve(k, &k->rel[i], err));
-    return list_users(k, err);
+    PARE_TRY(list_users(k, err));
+    k->fresh = true;
+    PARE_TRY(pare_kept_solve(k, err));
+    k->fresh = false;
+    return 0;
 }

@@ -42,6 +42,7 @@ struct pare_kept {
     struct pare_kept_rel *rel;
     int n_rel, cap_rel;
     int *queue, head, waiting;
+    bool fresh; /* nothing has been put in yet: what is full is frozen */
 };
 
 /* Is it a value of this graph, with a known shape? */
@@ -52,5 +53,14 @@ int pare_kept_find(const struct pare_kept *k, const struct pare_value *v, int ax
 
 /* The root of an axis's set. */
 int pare_kept_root(const struct pare_kept *k, int axis);
+
+/* What becomes of the sizes that a Shape node reads: the axes of its input, as bits, whose sizes take
+ * part in the computation, and the first node in which they do. */
+struct pare_size_use {
+    unsigned axes;
+    const struct pare_node *who[PARE_MAX_RANK];
+};
+int pare_size_uses(struct pare_arena *a, const struct pare_graph *g, const struct pare_node *shape,
+                   struct pare_size_use *use, struct pare_err *err);
 
 #endif

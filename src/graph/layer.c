@@ -163,8 +163,11 @@ static const char *scope_of(struct pare_arena *a, const char *name)
 
 static const char *base_name(const struct scan *s, const struct pare_layer_info *l, int index)
 {
-    const char *name = without(s->arena, pare_value_root(l->weight)->name, ".weight");
+    const char *root = pare_value_root(l->weight)->name;
+    const char *name = without(s->arena, root, ".weight");
 
+    if (!name) /* as quantized files call it */
+        name = without(s->arena, root, ".weight_quantized");
     if (!name && l->bias)
         name = without(s->arena, pare_value_root(l->bias)->name, ".bias");
     if (!name)
@@ -270,6 +273,78 @@ static int describe(struct scan *s, const struct kind *k, struct pare_layer_info
     return give_name(s, l, index, err);
 }
 
+/* ---- layers without weights ------------------------------------------------------ */
+
+/* PyTorch's names of nodes that are modules there; the rest answer to ONNX's alone. */
+static const char *plain_torch(struct pare_arena *a, const struct pare_node *n)
+{
+    static const char *const names[][2] = {
+        { "Relu", "ReLU" },
+        { "LeakyRelu", "LeakyReLU" },
+        { "Elu", "ELU" },
+        { "Selu", "SELU" },
+        { "Celu", "CELU" },
+        { "Gelu", "GELU" },
+        { "HardSwish", "Hardswish" },
+        { "HardSigmoid", "Hardsigmoid" },
+        { "Clip", "ReLU6" },
+        { "MaxPool", "MaxPool " },
+        { "AveragePool", "AvgPool " },
+        { "GlobalAveragePool", "AdaptiveAvgPool " },
+    };
+    size_t len;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        if (strcmp(n->type, names[i][0]) != 0)
+            continue;
+        len = strlen(names[i][1]);
+        if (names[i][1][len - 1] != ' ' || !n->in[0])
+            return names[i][1];
+        return pare_sprintf(a, "%.*s%dd", (int)len - 1, names[i][1], n->in[0]->t.rank - 2);
+    }
+    return n->type;
+}
+
+static const char *plain_name(const struct scan *s, const struct pare_node *n, int index)
+{
+    const char *name = scope_of(s->arena, n->name);
+
+    if (!name && *n->name)
+        name = n->name;
+    return name ? name : pare_sprintf(s->arena, "%s_%d", n->type, index);
+}
+
+/* A node that computes something of the input and has no weights. */
+static int describe_plain(struct scan *s, struct pare_layer_info *l, int index,
+                          struct pare_err *err)
+{
+    const char *base = plain_name(s, l->node, index);
+
+    l->type = l->node->type;
+    l->torch = plain_torch(s->arena, l->node);
+    l->macs = pare_node_macs(l->node);
+    l->out = l->node->out[0];
+    for (int i = 0; i < l->node->n_in && !l->in; i++)
+        if (l->node->in[i] && !is_const(l->node->in[i]))
+            l->in = l->node->in[i];
+    l->name = base;
+    for (int i = 2; l->name && pare_map_get(&s->names, l->name); i++)
+        l->name = pare_sprintf(s->arena, "%s_%d", base, i);
+    if (!l->name || !l->torch)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the layers");
+    return pare_map_set(&s->names, s->arena, l->name, l->node, err);
+}
+
+static bool is_plain(const struct scan *s, const struct pare_node *n)
+{
+    bool moves = false;
+
+    for (int i = 0; i < n->n_in; i++)
+        moves |= n->in[i] && !is_const(n->in[i]) && n->in[i]->t.dtype == PARE_F32;
+    return n->op && moves && n->n_out && is_own(s->g, n->out[0]) && !is_const(n->out[0]) &&
+           n->out[0]->t.dtype == PARE_F32;
+}
+
 /* ---- the graph ------------------------------------------------------------------ */
 
 static void count_uses(struct scan *s)
@@ -291,8 +366,28 @@ static void count_uses(struct scan *s)
             s->uses[s->g->out[i]->id]++;
 }
 
-int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
-                int *n, struct pare_err *err)
+/* Those with weights get their names first, so that the others change none of them. */
+static int add_plain(struct scan *s, struct pare_layer_info *list, int *n, struct pare_err *err)
+{
+    int weighted = *n;
+
+    for (int i = 0; i < s->g->n_nodes; i++) {
+        struct pare_node *node = s->g->node[i];
+        bool known = false;
+
+        for (int k = 0; k < weighted; k++)
+            known |= list[k].node == node || list[k].add == node;
+        if (known || !is_plain(s, node))
+            continue;
+        list[*n].node = node;
+        PARE_TRY(describe_plain(s, &list[*n], i, err));
+        ++*n;
+    }
+    return 0;
+}
+
+static int find_all(struct pare_arena *a, const struct pare_graph *g, bool plain,
+                    struct pare_layer_info **list, int *n, struct pare_err *err)
 {
     size_t values = (size_t)g->n_values;
     struct scan s = {
@@ -317,7 +412,19 @@ int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_la
         PARE_TRY(describe(&s, k, &(*list)[*n], i, err));
         ++*n;
     }
-    return 0;
+    return plain ? add_plain(&s, *list, n, err) : 0;
+}
+
+int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
+                int *n, struct pare_err *err)
+{
+    return find_all(a, g, false, list, n, err);
+}
+
+int pare_layers_all(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
+                    int *n, struct pare_err *err)
+{
+    return find_all(a, g, true, list, n, err);
 }
 
 int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,

@@ -31,6 +31,11 @@ struct pare_layer_info {
 int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
                 int *n, struct pare_err *err);
 
+/* The same, followed by the nodes that have no weights, such as activations: weight and bias are
+ * NULL.  Quantizers look at these too. */
+int pare_layers_all(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
+                    int *n, struct pare_err *err);
+
 /* By name; an error that names the nearest one when there is none. */
 int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
                     const struct pare_layer_info **layer, struct pare_err *err);

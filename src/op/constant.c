@@ -90,6 +90,13 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* Like an initializer: it is as its users want it. */
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    for (int i = 0; i < n->out[0]->t.rank; i++)
+        pare_tie(t, n->out[0], i, n->out[0], i);
+}
+
 const struct pare_op pare_op_constant = {
     .abi = PARE_ABI,
     .type = "Constant",
@@ -102,4 +109,5 @@ const struct pare_op pare_op_constant = {
     .attr_size = sizeof(struct constant),
     .infer = infer,
     .forward = forward,
+    .ties = ties,
 };

@@ -111,6 +111,7 @@ const struct pare_op pare_op_dequantize_linear = {
     .max_out = 1,
     .attrs = dequantize_attrs,
     .attr_size = sizeof(struct dequantize),
+    .flags = PARE_OP_LATE,
     .infer = infer,
     .forward = forward,
     .ties = ties,

@@ -89,6 +89,7 @@ const struct pare_op pare_op_expand = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .sizes = 0x2,
     .even = pare_even_same,
     .shrink = shrink,
 };

@@ -155,6 +155,9 @@ void pare_ties_reshape(const struct pare_node *n, struct pare_ties *t);
 
 /* ---- what plans ask; valid once the node has been inferred ----------------------- */
 
+/* The axis whose size is element 0 of a Shape's output. */
+int pare_shape_first(const struct pare_node *n);
+
 int pare_concat_axis(const struct pare_node *n);
 
 /* Axis i of the output is axis perm[i] of the input. */

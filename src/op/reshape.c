@@ -94,6 +94,7 @@ const struct pare_op pare_op_reshape = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = pare_ties_reshape,
+    .sizes = 0x2,
     .even = pare_even_same,
     .shrink = shrink,
 };

@@ -240,6 +240,7 @@ const struct pare_op pare_op_resize = {
     .backward = backward,
     .ties = ties,
     .settings = 0x6,
+    .sizes = 0x8,
     .even = even,
     .shrink = shrink,
 };

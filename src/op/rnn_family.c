@@ -333,7 +333,8 @@ static void tie_gates(const struct pare_value *v, int axis, int64_t gates, int64
     pare_tie_digits(t, v, axis, digit, 2);
 }
 
-/* States are the node's own axis 0, inputs those of X and W.  Directions stay. */
+/* States are the node's own axis 0, inputs those of X and W.  Directions stay, and steps, as each
+ * goes on from the one before. */
 void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_ties *t)
 {
     const struct pare_rnn *a = n->attr;
@@ -355,7 +356,6 @@ void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell, 
     }
     if (n->n_in > 7 && n->in[7])
         tie_gates(n->in[7], 1, n->in[7]->t.dim[1] / H, H, t);
-    pare_tie(t, n->out[0], a->layout ? 1 : 0, x, !batch);
     pare_tie(t, n->out[0], a->layout ? 0 : 2, x, batch);
     tie_gates(n->out[0], 3, 1, H, t);
     for (int i = 1; i < n->n_out; i++) {

@@ -21,6 +21,13 @@ static int bound(int64_t v, int rank)
     return v < 0 ? 0 : v > rank ? rank : (int)v;
 }
 
+int pare_shape_first(const struct pare_node *n)
+{
+    const struct shape *a = n->attr;
+
+    return bound(a->start, n->in[0]->t.rank);
+}
+
 static int infer(struct pare_node *n, struct pare_err *err)
 {
     const struct shape *a = n->attr;
@@ -42,6 +49,13 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+/* Any of its axes may shrink; whoever reads their sizes is another matter (graph/kept_sizes.c). */
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        pare_tie(t, n->in[0], i, n->in[0], i);
+}
+
 const struct pare_op pare_op_shape = {
     .abi = PARE_ABI,
     .type = "Shape",
@@ -55,4 +69,5 @@ const struct pare_op pare_op_shape = {
     .flags = PARE_OP_SHAPES,
     .infer = infer,
     .forward = forward,
+    .ties = ties,
 };

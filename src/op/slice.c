@@ -181,6 +181,7 @@ const struct pare_op pare_op_slice = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .sizes = 0x6,
     .even = pare_even_same,
     .shrink = shrink,
 };

@@ -147,12 +147,8 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
     for (int i = -1; i < p->n_kept; i++)
         for (struct pare_buf *b = p->buf[(i < 0 ? p->graph->out[0] : p->kept[i])->id]; b;
              b = b->next)
-            if (b->grad && b->block == 1)
+            if (b->grad && b->block == 1 && !b->grad->fixed)
                 root_of(b->grad)->written = true;
-    for (int i = 0; i < p->n_params; i++)
-        for (struct pare_buf *b = p->buf[p->param[i].value->id]; b; b = b->next)
-            if (b->grad && b->grad->fixed)
-                b->grad->written = true; /* zeroed at the start */
     for (int i = p->n_steps - 1; i >= 0; i--)
         for (int k = 0; k < p->step[i]->n_in; k++) {
             struct pare_buf *g = p->step[i]->in_buf[k]->grad;
@@ -162,6 +158,9 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
             root_of(g)->written = true;
             p->step[i]->first[k] = true;
         }
+    for (int i = 0; i < p->n_params; i++)
+        for (struct pare_buf *b = p->buf[p->param[i].value->id]; b; b = b->next)
+            p->param[i].assigned |= b->grad && b->grad->fixed && b->grad->written;
     return 0;
 }
 
@@ -226,7 +225,8 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
     int rc = 0, threads = omp_get_max_threads();
 
     for (int i = 0; i < p->n_params; i++)
-        memset(p->param[i].grad.data, 0, (size_t)pare_numel(&p->param[i].grad) * sizeof(float));
+        if (!p->param[i].assigned)
+            memset(p->param[i].grad.data, 0, (size_t)pare_numel(&p->param[i].grad) * sizeof(float));
     omp_set_num_threads(p->backend.threads);
     for (int i = p->n_steps - 1; i >= 0 && !rc; i--) {
         struct pare_step *s = p->step[i];

@@ -47,7 +47,7 @@ static bool has_back(const struct pare_step *s)
 }
 
 /* Does back() read what input or output k held? */
-static bool kept(unsigned dropped, int k)
+static bool reads(unsigned dropped, int k)
 {
     return k > 31 || !(dropped >> k & 1);
 }
@@ -65,10 +65,10 @@ static int last_use(const struct pare_plan *p, struct pare_buf *b)
         for (int k = 0; k < s->n_in; k++)
             if (root_of(s->in_buf[k]) == r) {
                 now = true;
-                later |= back && kept(s->drop_in, k);
+                later |= back && reads(s->drop_in, k);
             }
         for (int k = 0; k < s->n_out; k++)
-            later |= back && kept(s->drop_out, k) && root_of(s->out_buf[k]) == r;
+            later |= back && reads(s->drop_out, k) && root_of(s->out_buf[k]) == r;
         if (later && 2 * p->n_steps - i > last)
             last = 2 * p->n_steps - i;
         if (now && i > last)
@@ -334,13 +334,13 @@ static void step_lifetimes(struct pare_plan *p, int i)
     if (s->work[1])
         touch(s->work[1], back);
     for (int k = 0; k < s->n_in; k++) {
-        if (kept(s->drop_in, k))
+        if (reads(s->drop_in, k))
             touch(s->in_buf[k], back);
         if (s->in_buf[k]->grad)
             touch(s->in_buf[k]->grad, back);
     }
     for (int k = 0; k < s->n_out; k++) {
-        if (kept(s->drop_out, k))
+        if (reads(s->drop_out, k))
             touch(s->out_buf[k], back);
         if (s->out_buf[k]->grad)
             touch(s->out_buf[k]->grad, back);

@@ -120,19 +120,39 @@ static void release_weights(const struct pare_model *m, const struct pare_step *
     }
 }
 
+/* Real constants behind integers exist from here on, where the kernel reads them. */
+static int load_late(struct pare_plan *p, const struct pare_node *n, struct pare_err *err)
+{
+    for (int i = 0; n && i < n->n_in; i++)
+        if (n->in[i] && pare_is_const(n->in[i]) && !n->in[i]->raw)
+            PARE_TRY(pare_value_load(p->arena, n->in[i], err));
+    return 0;
+}
+
+static int load_step(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+{
+    for (int k = 0; k < s->n_in; k++)
+        if (s->in_buf[k]->fixed) { /* a constant read as a tensor */
+            PARE_TRY(pare_value_load(p->arena, s->in[k], err));
+            s->in_buf[k]->t.data = s->in[k]->t.data;
+        }
+    if (s->kernel->integers)
+        return 0;
+    PARE_TRY(load_late(p, s->node, err));
+    for (int k = 0; k < s->n_fused; k++)
+        PARE_TRY(load_late(p, s->fused[k], err));
+    return 0;
+}
+
 static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
         struct pare_mark mark = pare_mark(p->scratch);
-        int rc;
+        int rc = load_step(p, s, err);
 
-        for (int k = 0; k < s->n_in; k++)
-            if (s->in_buf[k]->fixed) { /* a constant read as a tensor */
-                PARE_TRY(pare_value_load(p->arena, s->in[k], err));
-                s->in_buf[k]->t.data = s->in[k]->t.data;
-            }
-        rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
+        if (!rc)
+            rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
         pare_reset(p->scratch, mark);
         release_weights(m, s);
         if (rc)
@@ -158,6 +178,7 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     if (!p->graph)
         return err->code;
     p->reference = o->reference;
+    p->graph->late = !o->reference && !t;
     PARE_TRY(bind_inputs(p, o, err));
     PARE_TRY(pare_plan_keep(p, x->keep, err));
     if (t)

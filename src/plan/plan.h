@@ -35,8 +35,9 @@ struct pare_plan {
 /* A parameter of a training plan. */
 struct pare_param {
     struct pare_value *value; /* of the plan's graph; its data is the model's */
-    struct pare_tensor grad;  /* zeroed by pare_plan_backward, then summed into */
+    struct pare_tensor grad;  /* made anew by pare_plan_backward */
     bool reached;             /* false: no gradient ever reaches it */
+    bool assigned;            /* a step assigns it; else it is zeroed */
 };
 
 /* Training plans: compile the model with gradients for `names` (initializers, which must be owned,

@@ -67,6 +67,26 @@ static int count_uses(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
+/* Real numbers behind 8-bit integers, and those under another shape. */
+static bool is_late(const struct pare_view *v, const struct pare_node *n)
+{
+    const struct pare_value *x = n->n_in ? n->in[0] : NULL;
+
+    if (!n->op || !x || pare_is_fixed(x) || n->n_out != 1 || unknown(x) || unknown(n->out[0]) ||
+        n->out[0]->t.rank < 0)
+        return false;
+    if (n->op->flags & PARE_OP_LATE)
+        return x->t.dtype == PARE_U8 || x->t.dtype == PARE_I8;
+    return n->op->flags & PARE_OP_VIEW && x->maker && v->late[x->maker->id];
+}
+
+static void mark_late(struct pare_plan *p)
+{
+    for (int i = 0; i < p->graph->n_nodes && !p->train && !p->reference; i++)
+        if (!p->view.taken[i])
+            p->view.late[i] = is_late(&p->view, p->graph->node[i]);
+}
+
 static int make_view(struct pare_plan *p, struct pare_err *err)
 {
     size_t values = (size_t)p->graph->n_values;
@@ -80,11 +100,13 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
         .use = pare_alloc(p->arena, values, sizeof(struct pare_uses)),
         .taken = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
         .block = pare_alloc(p->arena, values, sizeof(int)),
+        .late = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
     };
     p->buf = pare_alloc(p->arena, values, sizeof(*p->buf));
-    if (!need || !p->view.use || !p->view.taken || !p->view.block || !p->buf)
+    if (!need || !p->view.use || !p->view.taken || !p->view.block || !p->view.late || !p->buf)
         return no_memory(err);
     mark_needed(p, need);
+    mark_late(p);
     return count_uses(p, err);
 }
 
@@ -137,13 +159,32 @@ static bool same_bytes(const struct pare_tensor *t, int a, int b)
            pare_numel(t) == t->dim[0] * t->dim[1] && t->dim[1] % block == 0;
 }
 
+static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err);
+
+/* Run a node that has waited for somebody to ask for its result. */
+static int add_late(struct pare_plan *p, struct pare_value *v, int block, struct pare_err *err)
+{
+    struct pare_node *n = v->maker;
+    int rc;
+
+    if (pare_is_fixed(v) || !n || !p->view.late[n->id] || p->view.taken[n->id])
+        return 0;
+    p->view.wanted = block;
+    rc = add_node(p, n, err);
+    p->view.wanted = 0;
+    return rc;
+}
+
 /* The value's buffer in that layout, converted if it exists only in another. */
 static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int block,
                              struct pare_err *err)
 {
-    struct pare_buf *b, *from = p->buf[v->id];
+    struct pare_buf *b, *from;
     struct pare_step *s;
 
+    if (!p->buf[v->id] && add_late(p, v, block, err))
+        return NULL;
+    from = p->buf[v->id];
     for (b = from; b; b = b->next)
         if (b->block == block)
             return b;
@@ -303,7 +344,7 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
             return err->code;
     }
     for (int i = 0; i < g->n_nodes; i++)
-        if (!p->view.taken[i]) {
+        if (!p->view.taken[i] && !p->view.late[i]) {
             PARE_TRY(add_node(p, g->node[i], err));
             PARE_TRY(keep_values(p, false, err));
         }

@@ -57,7 +57,7 @@ static const struct pare_tensor *all_value(const struct run *r, int i)
 }
 
 /* The model itself has what is learned times its mask; the two parts of it are kept apart. */
-static void copy_all(const struct run *r, bool back)
+static int copy_all(const struct run *r, bool back, struct pare_err *err)
 {
     for (int i = 0; i < n_all(r); i++) {
         const struct pare_tensor *v = all_value(r, i);
@@ -70,6 +70,7 @@ static void copy_all(const struct run *r, bool back)
     }
     if (back)
         pare_trainer_refresh(r->t);
+    return r->t->o.hooks.keep ? r->t->o.hooks.keep(r->t->o.hooks.user, back, err) : 0;
 }
 
 static int make_kept(struct run *r, struct pare_err *err)
@@ -82,8 +83,7 @@ static int make_kept(struct run *r, struct pare_err *err)
 
         PARE_TRY(pare_tensor_new(r->arena, &r->kept[i], PARE_F32, v->rank, v->dim, err));
     }
-    copy_all(r, false);
-    return 0;
+    return copy_all(r, false, err);
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------- */
@@ -184,9 +184,9 @@ static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
     PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
     for (int i = 0; i < n; i++)
         PARE_TRY(pare_checkpoint_load(k, "optim", slot[i].name, &slot[i].t, err));
+    pare_trainer_refresh(r->t); /* first: a compression may change what the model has */
     if (r->t->o.hooks.load)
         PARE_TRY(r->t->o.hooks.load(r->t->o.hooks.user, k, err));
-    pare_trainer_refresh(r->t);
     return pare_checkpoint_load_rng(k, "train", &r->t->rng, err);
 }
 
@@ -299,13 +299,15 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
     e->top1 = v.n ? (double)v.top1 / (double)v.n : 0;
     e->top5 = v.n ? (double)v.top5 / (double)v.n : 0;
     score = v.classes ? e->top1 : 1 / (1 + v.loss); /* without classes, by loss */
+    if (r->epoch < r->c->best_from)
+        return 0;
     e->best = score > r->best;
     r->waited = e->best ? 0 : r->waited + 1;
     if (e->best) {
         r->best = score;
         r->best_epoch = r->epoch;
         if (r->kept)
-            copy_all(r, false);
+            PARE_TRY(copy_all(r, false, err));
     }
     return 0;
 }
@@ -369,9 +371,7 @@ static int loop(struct run *r, struct pare_err *err)
     /* What waits for the last epoch's end, such as a pruner, is told as at any other's. */
     if (r->epoch >= r->c->epochs && r->t->o.hooks.at_epoch)
         PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
-    if (r->kept && r->best >= 0)
-        copy_all(r, true);
-    return 0;
+    return r->kept && r->best >= 0 ? copy_all(r, true, err) : 0;
 }
 
 int pare_train(struct pare_trainer *t, const struct pare_data *train, const struct pare_data *valid,

@@ -55,10 +55,11 @@ struct pare_train_conf {
     int64_t max_steps; /* end after so many updates; 0: only epochs count */
     int64_t warmup;    /* steps */
     double warmup_factor;
-    int64_t batch;            /* 0: the set's */
-    int64_t patience;         /* epochs without a better validation before stopping; 0: off */
-    bool keep_best;           /* end with the parameters that validated best */
-    const char *checkpoint;   /* file to write, or NULL */
+    int64_t batch;          /* 0: the set's */
+    int64_t patience;       /* epochs without a better validation before stopping; 0: off */
+    int64_t best_from;      /* epochs before this one count neither for patience nor as the best */
+    bool keep_best;         /* end with the parameters that validated best */
+    const char *checkpoint; /* file to write, or NULL */
     int64_t checkpoint_steps; /* write it every so many updates as well; 0: each epoch only */
     bool only_stopped;        /* ... but write it only when stopped */
     bool resume;              /* go on from that file when it is there */

@@ -376,6 +376,7 @@ int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
 
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err)
 {
+    t->lr = lr;
     PARE_TRY(pare_optim_step(t->optim, lr, err));
     return pare_trainer_step(t, err);
 }

@@ -37,6 +37,10 @@ struct pare_hooks {
     int (*save)(void *user, struct pare_checkpoint *k, struct pare_err *err);
     int (*load)(void *user, const struct pare_checkpoint *k, struct pare_err *err);
 
+    /* The parameters are the best so far, keep what belongs to them; back: they are again what was
+     * kept last. */
+    int (*keep)(void *user, bool back, struct pare_err *err);
+
     void (*gone)(void *user); /* the trainer is about to be freed */
 };
 
@@ -83,6 +87,7 @@ struct pare_trainer {
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
     int64_t batch[PARE_TRAINER_PLANS];
     int n_plans;
+    double lr;              /* of the last update */
     int64_t schedule_start; /* the step at which the learning rate's schedule (re)started */
     bool stale;             /* plans keep other values than they should */
     struct pare_distill_layers layers;

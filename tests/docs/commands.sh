@@ -1,8 +1,9 @@
 #!/bin/sh
-# commands.sh - run the commands of a document: commands.sh PARE DOCUMENT
+# commands.sh - run the commands of a document: commands.sh PARE DOCUMENT [PYTHON]
 #
 # The blocks marked sh are one script, run in an empty folder where `pare` is the command.  Each
 # command must succeed.  One thread, as tests run side by side.
+# With PYTHON, the blocks marked python are run afterwards.
 set -eu
 pare=$(realpath "$1")
 doc=$(realpath "$2")
@@ -11,7 +12,9 @@ trap 'rm -rf "$tmp"' EXIT
 
 mkdir "$tmp/bin" "$tmp/in"
 ln -s "$pare" "$tmp/bin/pare"
-sed -n '/^```sh$/,/^```$/p' "$doc" | sed '/^```/d' >"$tmp/script"
+blocks() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" "$doc" | sed '/^```/d'; }
+blocks sh >"$tmp/script"
 [ -s "$tmp/script" ] || { echo "$doc: no commands in it"; exit 1; }
 cd "$tmp/in"
 PATH="$tmp/bin:$PATH" LC_ALL=C OMP_NUM_THREADS=1 sh -eux "$tmp/script" </dev/null
+[ -z "${3:-}" ] || blocks python | "$3" -

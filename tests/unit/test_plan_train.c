@@ -176,6 +176,15 @@ static struct pare_flow maps(struct pare_net *n, struct pare_flow x)
     y = pare_net_apply(n, pare_net_apply(n, y, "Neg", "b.neg"), "Softplus", "c");
     x = pare_net_sum(n, y, pare_net_apply(n, x, "Sigmoid", "d"), "d.sum");
     x = pare_net_apply(n, x, "Exp", "e");
+    y.value = pare_make_node(n->make, "Div", "e.div", pare_make_number(n->make, "two", 2), x.value,
+                             NULL);
+    y.value = pare_make_node(n->make, "Sub", "e.sub", y.value, pare_make_number(n->make, "one", 1),
+                             NULL);
+    for (int i = 0; i < 2; i++) { /* there and back, to where the sum has been already */
+        y = pare_net_apply(n, y, "Transpose", i ? "e.back" : "e.there");
+        pare_make_ints(n->make, "perm", 4, (int64_t[]){ 3, 2, 1, 0 });
+    }
+    x = pare_net_sum(n, x, y, "e.sum");
     x = pare_net_relu(n, pare_net_conv(n, x, "f", c), "f.relu");
     x = pare_net_apply(n, pare_net_apply(n, x, "Identity", "g"), "Relu", "h");
     y = pare_net_apply(n, pare_net_flatten(n, x, "flatten"), "Sigmoid", "i");

@@ -203,7 +203,7 @@ static void large(void **state)
 /* Heaps of equal numbers on, beside and inside what the sample points at. */
 static void heaps(void **state)
 {
-    int64_t n = 1 << 20;
+    int64_t n = 1 << 17;
     float *x = pare_alloc(arena, (size_t)n, sizeof(*x));
     struct pare_select s = { .x = x, .n = n, .magnitude = true, .threads = 1 };
     struct pare_rng r;

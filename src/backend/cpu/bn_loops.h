@@ -1,8 +1,8 @@
 /* bn_loops.h - the passes over memory of a BatchNormalization that trains.
  *
- * One block of channels of one image is `len` floats, channel after channel.  Lane k of all vectors
- * is the same channel: there are 16 in a block, or 8, and then each comes twice, or one that has all
- * lanes.  Outputs may be the inputs of the same elements.
+ * One block of channels of one image is `len` floats.  Lane k of all vectors is the same channel:
+ * there are 16 in a block, or 8, of which each has two lanes, or one that has them all.  Outputs
+ * may be the inputs of the same elements.
  */
 #ifndef PARE_BACKEND_CPU_BN_LOOPS_H
 #define PARE_BACKEND_CPU_BN_LOOPS_H

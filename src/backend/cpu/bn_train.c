@@ -314,6 +314,11 @@ static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn
     }
 }
 
+static void put(float *grad, double v, bool first)
+{
+    *grad = first ? (float)v : *grad + (float)v;
+}
+
 static void back_block(const struct bn *c, struct pare_step *s, int64_t block)
 {
     struct part p = part_of(c, block);
@@ -329,9 +334,9 @@ static void back_block(const struct bn *c, struct pare_step *s, int64_t block)
         double inv = (double)c->inv[p.first + k], g = (double)pare_f32(&s->in[1]->t)[p.first + k];
 
         if (gb)
-            pare_f32(&gb->t)[p.first + k] += (float)total[k];
+            put(pare_f32(&gb->t) + p.first + k, total[k], s->first[2]);
         if (gg)
-            pare_f32(&gg->t)[p.first + k] += (float)(dots[k] * inv);
+            put(pare_f32(&gg->t) + p.first + k, dots[k] * inv, s->first[1]);
         pqr[0][k] = (float)(g * inv);
         pqr[1][k] = (float)(-g * inv * inv * inv * dots[k] / n);
         pqr[2][k] = (float)(-g * inv * total[k] / n -

@@ -1,7 +1,7 @@
 /* map_train.c - elementwise operators with their gradients, in any layout, in threads.
  *
- * One operand, or two of the same shape; both directions go through the operator's map and dmap,
- * chunk by chunk.
+ * One operand, or two of the same shape, or one and a constant number; both directions go through
+ * the operator's map and dmap, chunk by chunk.
  */
 #include "../backend.h"
 
@@ -11,6 +11,8 @@ struct map {
     int64_t count; /* elements, padding lanes included */
     int64_t channels, rows, length;
     int block;
+    const float *number; /* the operand of two that is one constant; NULL: none, else ... */
+    int number_at;       /* ... its place */
 };
 
 static bool small_settings(const struct pare_node *n)
@@ -21,27 +23,41 @@ static bool small_settings(const struct pare_node *n)
     return true;
 }
 
+/* Operands have the shape of the result, but for one constant number. */
+static bool operands(const struct pare_view *v, struct pare_node *n, bool two, struct map *c)
+{
+    c->block = 1;
+    for (int i = 0; i < (two ? 2 : 1); i++) {
+        const struct pare_value *x = n->in[i];
+
+        if (two && !c->number && pare_is_f32(x) && pare_is_const(x) && x->t.data &&
+            pare_numel(&x->t) == 1) {
+            c->number = pare_f32(&x->t);
+            c->number_at = i;
+            continue;
+        }
+        if (!pare_is_f32(x) || !pare_same_shape(&x->t, &n->out[0]->t) || pare_is_fixed(x))
+            return false;
+        if (pare_block_of(v, x) > c->block)
+            c->block = pare_block_of(v, x);
+    }
+    return true;
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     bool one = n->op->map && n->op->dmap && small_settings(n);
     bool two = n->op->map2 && n->op->dmap2 && n->n_in == 2 && n->version >= 7;
     struct map *c;
-    int block = 1;
+    int block;
 
     if (!v->train || (!one && !two) || n->n_out != 1 || !pare_is_f32(n->out[0]) ||
         !pare_numel(&n->out[0]->t))
         return false;
-    for (int i = 0; i < (two ? 2 : 1); i++) {
-        if (!pare_is_f32(n->in[i]) || !pare_same_shape(&n->in[i]->t, &n->out[0]->t) ||
-            pare_is_fixed(n->in[i]))
-            return false;
-        if (pare_block_of(v, n->in[i]) > block)
-            block = pare_block_of(v, n->in[i]);
-    }
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_step_lists(s, v, two ? 2 : 1, 1, 0))
+    if (!c || !operands(v, n, two, c) || !pare_step_lists(s, v, two && !c->number ? 2 : 1, 1, 0))
         return false;
-    c->block = block;
+    block = c->block;
     c->count = pare_block_numel(&n->out[0]->t, block);
     if (block > 1) {
         c->channels = n->out[0]->t.dim[1];
@@ -49,7 +65,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         c->length = c->count / c->rows;
     }
     for (int i = 0; i < s->n_in; i++) {
-        s->in[i] = n->in[i];
+        s->in[i] = n->in[c->number && c->number_at == 0 ? 1 : i];
         s->in_block[i] = block;
     }
     s->out[0] = n->out[0];
@@ -89,7 +105,11 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     for (int64_t i = 0; i < c->count; i += CHUNK) {
         int64_t n = c->count - i < CHUNK ? c->count - i : CHUNK;
 
-        if (z)
+        if (c->number && c->number_at)
+            s->node->op->map2(s->node, x + i, 1, c->number, 0, y + i, n);
+        else if (c->number)
+            s->node->op->map2(s->node, c->number, 0, x + i, 1, y + i, n);
+        else if (z)
             s->node->op->map2(s->node, x + i, 1, z + i, 1, y + i, n);
         else
             s->node->op->map(s->node, x + i, y + i, n);
@@ -121,6 +141,18 @@ static void back_two(struct pare_step *s, int64_t i, int64_t n)
         give(pare_f32(&gz->t) + i, pz, n, s->first[1]);
 }
 
+static void back_number(struct pare_step *s, const struct map *c, int64_t i, int64_t n)
+{
+    const float *x = pare_f32(&s->in_buf[0]->t) + i, *gy = pare_f32(&s->out_buf[0]->grad->t) + i;
+    float part[CHUNK];
+
+    if (c->number_at)
+        s->node->op->dmap2(s->node, x, 1, c->number, 0, gy, part, NULL, n);
+    else
+        s->node->op->dmap2(s->node, c->number, 0, x, 1, gy, NULL, part, n);
+    give(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->first[0]);
+}
+
 static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct map *c = s->state;
@@ -132,7 +164,9 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     for (int64_t i = 0; i < c->count; i += CHUNK) {
         int64_t n = c->count - i < CHUNK ? c->count - i : CHUNK;
 
-        if (s->n_in > 1) {
+        if (c->number) {
+            back_number(s, c, i, n);
+        } else if (s->n_in > 1) {
             back_two(s, i, n);
         } else {
             float *gx = pare_f32(&s->in_buf[0]->grad->t) + i, part[CHUNK];

@@ -1,4 +1,7 @@
-/* softmax_rows.c - Softmax along the last axis, a row at a time. */
+/* softmax_rows.c - Softmax along the last axis, a row at a time.
+ *
+ *     dx = y (dy - sum of y dy)
+ */
 #include "../backend.h"
 
 #include <math.h>
@@ -36,7 +39,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->state = c;
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
-    s->inplace = 1;
+    s->inplace = s->grad_inplace = 1;
+    s->drop_in = 1;
     return true;
 }
 
@@ -77,9 +81,41 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
+PARE_SIMD static void row_back(const float *y, const float *gy, float *gx, int64_t n, bool first)
+{
+    float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += y[i] * gy[i];
+    if (first)
+        for (int64_t i = 0; i < n; i++)
+            gx[i] = y[i] * (gy[i] - sum);
+    else
+        for (int64_t i = 0; i < n; i++)
+            gx[i] += y[i] * (gy[i] - sum);
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct softmax *c = s->state;
+    const float *y = pare_f32(&s->out_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
+    float *gx = pare_f32(&s->in_buf[0]->grad->t);
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
+    for (int64_t i = 0; i < c->rows; i++) {
+        int64_t at = i * c->length;
+
+        row_back(y + at, gy + at, gx + at, c->length, s->first[0]);
+    }
+    return 0;
+}
+
 const struct pare_kernel pare_kernel_softmax_rows = {
     .name = "softmax_rows",
     .doc = "Softmax along the last axis.",
     .match = match,
     .run = run,
+    .back = back,
 };

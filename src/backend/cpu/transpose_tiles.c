@@ -19,6 +19,7 @@ struct transpose {
     int64_t from[PARE_MAX_RANK]; /* the input's stride along each */
     int from_block, to_block;    /* >1: channels-last from or to the blocked layout */
     int64_t images, channels, space;
+    struct transpose *back; /* training: the gradient's way */
 };
 
 /* Join output axes whose input axes are neighbours in the same order. */
@@ -86,6 +87,21 @@ static bool channels_last(const struct pare_view *v, const struct pare_node *n, 
     return true;
 }
 
+/* Training stays row-major: the gradient goes by the inverse order of axes. */
+static void both_ways(const struct pare_view *v, const struct pare_node *n, const int *perm,
+                      struct transpose *t)
+{
+    int inverse[PARE_MAX_RANK];
+
+    t->from_block = t->to_block = 1;
+    t->back = pare_alloc(v->backend->arena, 1, sizeof(*t->back));
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        inverse[perm[i]] = i;
+    if (t->back)
+        join(t->back, &n->out[0]->t, inverse);
+    join(t, &n->in[0]->t, perm);
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     int perm[PARE_MAX_RANK];
@@ -98,9 +114,15 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (!t || !pare_step_lists(s, v, 1, 1, 0))
         return false;
     pare_transpose_perm(n, perm);
-    if (!channels_last(v, n, perm, t))
+    if (v->train)
+        both_ways(v, n, perm, t);
+    else if (!channels_last(v, n, perm, t))
         join(t, &n->in[0]->t, perm);
+    if (v->train && !t->back)
+        return false;
     s->state = t;
+    s->drop_in = s->drop_out = 1;
+    s->add_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->in_block[0] = t->from_block;
@@ -198,9 +220,29 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
+PARE_SIMD static void add(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct transpose *t = s->state;
+    float *gx = pare_f32(&s->in_buf[0]->grad->t);
+    float *to = s->first[0] ? gx : pare_f32(&s->work[1]->t);
+
+    (void)err;
+    run_plain(t->back, pare_f32(&s->out_buf[0]->grad->t), to, b->threads);
+    if (to != gx)
+        add(gx, to, pare_numel(&s->in[0]->t));
+    return 0;
+}
+
 const struct pare_kernel pare_kernel_transpose_tiles = {
     .name = "transpose_tiles",
     .doc = "Transpose by tiles, also from and to the blocked layout.",
     .match = match,
     .run = run,
+    .back = back,
 };

@@ -12,7 +12,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->out[0] = n->out[0];
     /* An unchanged shape may stay in any layout; else only row-major order has meaning. */
     if (pare_same_shape(&n->in[0]->t, &n->out[0]->t))
-        s->in_block[0] = s->out_block[0] = pare_block_of(v, n->in[0]);
+        s->in_block[0] = s->out_block[0] = pare_layout_of(v, n->in[0]);
     s->inplace = s->grad_inplace = 1;
     s->drop_in = s->drop_out = ~0u;
     return true;

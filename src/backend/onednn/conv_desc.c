@@ -39,7 +39,10 @@ int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_
 
     for (int i = 0; i < t.rank; i++)
         dims[i] = t.dim[i];
-    return pare_dnnl(err, dnnl_memory_desc_init_by_tag(md, t.rank, dims, dnnl_f32, tags[t.rank]),
+    return pare_dnnl(err,
+                     dnnl_memory_desc_init_by_tag(md, t.rank, dims,
+                                                  w->dtype == PARE_I8 ? dnnl_s8 : dnnl_f32,
+                                                  tags[t.rank]),
                      "weights");
 }
 

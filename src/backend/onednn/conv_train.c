@@ -24,7 +24,7 @@ struct conv {
     int n_mem;
     size_t side; /* of back()'s work memory: packed W or its gradient; then X's gradient */
     float *gx;   /* X's gradient when it has to be added */
-    float *gb; /* the bias's */
+    float *gb;   /* the bias's */
     bool want_x, want_w;
 };
 
@@ -232,8 +232,7 @@ static int init_forward(struct pare_step *s, struct pare_backend *b, dnnl_memory
     dnnl_memory_t x, w, y, bias;
 
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
-    PARE_TRY(
-        memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 0), s->work[0]->t.data, &w, err));
+    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 0), s->work[0]->t.data, &w, err));
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->t.data, &y, err));
     PARE_TRY(reorder(&c->pack, b, plain, w, false, err));
     argument(&c->fwd, DNNL_ARG_SRC, x);
@@ -257,8 +256,7 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
         c->gx = (float *)((unsigned char *)s->work[1]->t.data + c->side);
     PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_diff_src_md, 0),
                     c->gx ? (void *)c->gx : s->in_buf[0]->grad->t.data, &gx, err));
-    PARE_TRY(
-        memory(c, b, md_of(&c->data, dnnl_query_weights_md, 0), s->work[1]->t.data, &w, err));
+    PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_weights_md, 0), s->work[1]->t.data, &w, err));
     PARE_TRY(reorder(&c->pack_back, b, plain, w, false, err));
     argument(&c->data, DNNL_ARG_DIFF_DST, gy);
     argument(&c->data, DNNL_ARG_WEIGHTS, w);
@@ -287,7 +285,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
     }
     if (s->in_buf[1]->grad) {
         PARE_TRY(memory(c, b, plain, s->in_buf[1]->grad->t.data, &to, err));
-        PARE_TRY(reorder(&c->unpack, b, gw, to, true, err));
+        PARE_TRY(reorder(&c->unpack, b, gw, to, !s->first[1], err));
     }
     return finish(&c->weights, err);
 }
@@ -332,6 +330,16 @@ PARE_SIMD static void add(float *y, const float *x, int64_t n)
         y[i] += x[i];
 }
 
+static void add_bias(struct pare_step *s, const float *gb)
+{
+    float *to = pare_f32(&s->in_buf[2]->grad->t);
+
+    if (s->first[2])
+        memcpy(to, gb, s->in_buf[2]->bytes);
+    else
+        add(to, gb, s->in[2]->t.dim[0]);
+}
+
 static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
@@ -341,7 +349,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         if (s->in_buf[1]->grad)
             PARE_TRY(execute(&c->unpack, b, err));
         if (c->gb && s->in_buf[2]->grad)
-            add(pare_f32(&s->in_buf[2]->grad->t), c->gb, s->in[2]->t.dim[0]);
+            add_bias(s, c->gb);
     }
     if (c->want_x) {
         PARE_TRY(execute(&c->pack_back, b, err));

@@ -1,4 +1,4 @@
-/* conv_winograd.c - Conv with 3x3 filters and stride 1, with its gradients, by Winograd's algorithm.
+/* conv_winograd.c - Conv with 3x3 filters and its gradients, by Winograd's algorithm.
  *
  * The filters are transformed anew in each direction, so that no layer needs memory for them while
  * others run.
@@ -146,7 +146,7 @@ PARE_SIMD static void sums(const float *y, int64_t len, int block, double *sum)
     }
 }
 
-static void bias_grad(const struct conv *c, const float *gy, float *gb)
+static void bias_grad(const struct conv *c, const float *gy, bool first, float *gb)
 {
     const struct pare_wino *g = &c->there;
     int64_t blocks = g->to.channels / g->block, len = g->to.h * g->to.w * g->block;
@@ -158,7 +158,7 @@ static void bias_grad(const struct conv *c, const float *gy, float *gb)
         for (int64_t n = 0; n < g->N; n++)
             sums(gy + (n * blocks + i) * len, len, g->block, sum);
         for (int k = 0; k < g->block && i * g->block + k < c->filters.O; k++)
-            gb[i * g->block + k] += (float)sum[k];
+            gb[i * g->block + k] = (float)sum[k] + (first ? 0 : gb[i * g->block + k]);
     }
 }
 
@@ -170,10 +170,10 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
     (void)b;
     if (s->n_in > 2 && s->in_buf[2]->grad)
-        bias_grad(c, gy, pare_f32(&s->in_buf[2]->grad->t));
+        bias_grad(c, gy, s->first[2], pare_f32(&s->in_buf[2]->grad->t));
     if (c->want_w) {
         PARE_TRY(pare_wino_weights(&c->there, pare_f32(&s->in_buf[0]->t), gy, u, u + c->u, err));
-        pare_wino_unfilter(&c->filters, u, pare_f32(&s->in_buf[1]->grad->t));
+        pare_wino_unfilter(&c->filters, u, !s->first[1], pare_f32(&s->in_buf[1]->grad->t));
     }
     if (c->want_x) {
         struct pare_wino_run r = {

@@ -17,6 +17,12 @@ int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what)
                      (size_t)s < sizeof(text) / sizeof(*text) ? text[s] : "unknown");
 }
 
+/* Instruction sets are sets of bits. */
+static bool has_isa(dnnl_cpu_isa_t isa)
+{
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
+}
+
 int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
 {
     struct pare_onednn *o = pare_alloc(b->arena, 1, sizeof(*o));
@@ -24,7 +30,8 @@ int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
     if (!o)
         return pare_fail(err, PARE_ENOMEM, "no memory for the engine");
     b->onednn = o;
-    b->block = dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core ? 16 : 8;
+    b->block = has_isa(dnnl_cpu_isa_avx512_core) ? 16 : 8;
+    b->vnni = has_isa(dnnl_cpu_isa_avx512_core_vnni) || has_isa(dnnl_cpu_isa_avx2_vnni);
     PARE_TRY(pare_dnnl(err, dnnl_engine_create(&o->engine, dnnl_cpu, 0), "engine"));
     return pare_dnnl(err, dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags),
                      "stream");
@@ -41,6 +48,18 @@ void pare_onednn_close(struct pare_backend *b)
     b->onednn = NULL;
 }
 
+static dnnl_data_type_t type_of(enum pare_dtype d)
+{
+    switch ((int)d) {
+    case PARE_U8: return dnnl_u8;
+    case PARE_I8: return dnnl_s8;
+    case PARE_I32: return dnnl_s32;
+    case PARE_NONE: /* shapes made by hand have no type */
+    case PARE_F32: return dnnl_f32;
+    default: return dnnl_data_type_undef;
+    }
+}
+
 bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block)
 {
     static const dnnl_format_tag_t plain[] = {
@@ -48,16 +67,18 @@ bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block
     };
     static const dnnl_format_tag_t by8[] = { 0, 0, 0, dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b };
     static const dnnl_format_tag_t by16[] = { 0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b };
+    static const dnnl_format_tag_t last[] = { 0, 0, 0, dnnl_acb, dnnl_acdb, dnnl_acdeb };
     dnnl_dims_t dims = { 0 };
 
-    if (t->rank < 1 || t->rank > 5 || (block > 1 && t->rank < 3))
+    if (t->rank < 1 || t->rank > 5 || (block != 1 && t->rank < 3))
         return false;
     for (int i = 0; i < t->rank; i++)
         dims[i] = t->dim[i];
-    return dnnl_memory_desc_init_by_tag(md, t->rank, dims, dnnl_f32,
-                                        block == 16  ? by16[t->rank]
-                                        : block == 8 ? by8[t->rank]
-                                                     : plain[t->rank]) == dnnl_success;
+    return dnnl_memory_desc_init_by_tag(md, t->rank, dims, type_of(t->dtype),
+                                        block == 16          ? by16[t->rank]
+                                        : block == 8         ? by8[t->rank]
+                                        : block == PARE_LAST ? last[t->rank]
+                                                             : plain[t->rank]) == dnnl_success;
 }
 
 int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t)

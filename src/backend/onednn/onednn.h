@@ -14,7 +14,7 @@ struct pare_onednn {
 /* A oneDNN status as an error; 0 stays 0. */
 int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what);
 
-/* Row-major or blocked memory of a float32 tensor of rank 1 to 5. */
+/* Memory of a tensor of rank 1 to 5 in one of the plan's layouts: float32, int32 or 8 bits. */
 bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block);
 
 /* Which block a descriptor is: 1, 8 or 16; 0 when it is something else. */

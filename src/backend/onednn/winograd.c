@@ -8,7 +8,7 @@
 #define CHUNK 64              /* tiles that one thread has at a time */
 #define MOST_BYTES (8u << 20) /* of the tiles that wait for the filters' gradient */
 
-/* ---- the one-dimensional transforms --------------------------------------------------------- */
+/* ---- the one-dimensional transforms ---------------------------------------- */
 
 /* o = B' d, six from six; sd and so are the distances of their elements. */
 static inline void input6(const pare_v8 *d, int sd, pare_v8 *o, int so)
@@ -76,7 +76,7 @@ static inline void unfilter3(const pare_v8 *u, int su, pare_v8 *o, int so)
     o[2 * so] = f + (q - p) * (1.0f / 6);
 }
 
-/* ---- filters ---------------------------------------------------------------------------------- */
+/* ---- filters --------------------------------------------------------------- */
 
 PARE_SIMD static void filters_of(const struct pare_wino_filters *f, const float *w, int64_t o,
                                  bool turned, float *u)
@@ -109,7 +109,7 @@ void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool t
 }
 
 PARE_SIMD static void unfilter_of(const struct pare_wino_filters *f, const float *u, int64_t o,
-                                  float *w)
+                                  bool add, float *w)
 {
     const int64_t step = pare_wino_step(f->o, f->i);
 
@@ -126,19 +126,22 @@ PARE_SIMD static void unfilter_of(const struct pare_wino_filters *f, const float
         for (int j = 0; j < 9; j++)
             PARE_PUT8(part[j], t[j]);
         for (int64_t k = 0; k < 8 && c + k < f->I; k++)
-            for (int j = 0; j < 9; j++)
-                w[(o * f->I + c + k) * 9 + j] += part[j][k];
+            for (int j = 0; j < 9; j++) {
+                float *to = w + (o * f->I + c + k) * 9 + j;
+
+                *to = add ? *to + part[j][k] : part[j][k];
+            }
     }
 }
 
-void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, float *w)
+void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w)
 {
 #pragma omp parallel for num_threads(f->threads)
     for (int64_t o = 0; o < f->O; o++)
-        unfilter_of(f, u, o, w);
+        unfilter_of(f, u, o, add, w);
 }
 
-/* ---- tiles -------------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------- */
 
 int64_t pare_wino_tiles(const struct pare_wino *g)
 {
@@ -257,9 +260,10 @@ PARE_SIMD static void give_output(const struct pare_wino *g, const struct tile *
     }
 }
 
-/* ---- convolutions --------------------------------------------------------------------------------- */
+/* ---- convolutions ---------------------------------------------------------- */
 
-/* Rows and places apart by no power of two, which would put them all in a few lines of the cache. */
+/* Rows and places are no power of two apart, which would put them all into a few lines of the
+ * cache. */
 static int64_t row_of(int64_t channels)
 {
     return channels + 16;

@@ -1,8 +1,8 @@
 /* winograd.h - convolutions with 3x3 filters and stride 1 by Winograd's F(4x4, 3x3).
  *
  * Lavin, Gray, "Fast algorithms for convolutional neural networks", 2015.  A tile of 4x4 results
- * comes from 6x6 inputs d by  A' [ (G w G') . (B' d B) ] A,  where the sum over the input channels
- * makes of the product a matrix product for each of the 36 places: a quarter of the multiplications.
+ * comes from 6x6 inputs d by  A' [ (G w G') . (B' d B) ] A,  where the sum over input channels
+ * makes of the product a matrix product for each of the 36 places: a quarter of the work.
  * Gradients have the same form.  Tensors are channel-blocked; channels are counted with padding.
  */
 #ifndef PARE_BACKEND_ONEDNN_WINOGRAD_H
@@ -34,16 +34,16 @@ struct pare_wino {
 /* The tiles of `to`, all images. */
 int64_t pare_wino_tiles(const struct pare_wino *g);
 
-/* Filters w (O, I, 3, 3), row-major, to u (36, o, i), pare_wino_step() apart, with zeros beyond O and I; `turned` by half a
- * turn, as the gradient of the input needs them. */
+/* Filters w (O, I, 3, 3), row-major, to u (36, o, i), whose places are pare_wino_step() apart, with
+ * zeros beyond O and I; `turned` by half a turn, as the gradient of the input needs them. */
 struct pare_wino_filters {
     int64_t O, I, o, i;
     int threads;
 };
 void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool turned, float *u);
 
-/* The way back: w += what the filters' gradient is when u's is given. */
-void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, float *w);
+/* The way back: w = or, `add`, += what the filters' gradient is when u's is given. */
+void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w);
 
 /* Floats of working memory that the next two need. */
 size_t pare_wino_work(const struct pare_wino *g);

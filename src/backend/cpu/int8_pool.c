@@ -1,0 +1,253 @@
+/* int8_pool.c - pools over quantized tensors whose channels are last.
+ *
+ * The largest of integers stands for the largest of the numbers, so MaxPool between equal scales
+ * needs no real numbers.  Means are sums in 32 bits, and then
+ *     y = round((sum - count zero) x_scale / (divisor y_scale)) + y_zero.
+ */
+#include "../q8.h"
+
+#include "../../base/simd.h"
+#include "../../op/reduce_family.h"
+#include "../../op/window.h"
+
+#define CHUNK 256 /* channels at a time */
+
+struct pool8 {
+    struct pare_window w; /* over three axes */
+    bool max, global, count_pad, is_signed;
+    struct pare_q8 x;
+    struct pare_q8_end end;
+    struct pare_value *out; /* real when nobody quantizes the mean */
+    struct pare_ncs d;
+    int64_t out_space;
+};
+
+/* ---- reading nodes ------------------------------------------------------------------- */
+
+static bool spatial_mean(const struct pare_node *n)
+{
+    unsigned gone, space = (1u << n->in[0]->t.rank) - 4;
+    struct pare_err err;
+
+    if (!strcmp(n->type, "GlobalAveragePool"))
+        return true;
+    return !strcmp(n->type, "ReduceMean") && !pare_reduce_axes(n, &gone, &err) && gone == space;
+}
+
+static bool read_window(const struct pare_node *n, struct pool8 *p)
+{
+    struct pare_err err;
+
+    p->max = !strcmp(n->type, "MaxPool");
+    if ((!p->max && strcmp(n->type, "AveragePool")) || pare_pool_window(n, &p->w, &err) ||
+        !pare_window_meets(&p->w))
+        return false;
+    p->count_pad = !p->max && pare_pool_counts_pad(n);
+    pare_window_3d(&p->w);
+    return true;
+}
+
+/* Of integers themselves, or between DequantizeLinear and QuantizeLinear. */
+static bool read_ends(const struct pare_view *v, struct pare_node *n, struct pool8 *p)
+{
+    if (!pare_is_f32(n->in[0])) {
+        p->x = (struct pare_q8){ .v = n->in[0] };
+        p->out = n->out[0];
+        return p->max && (n->in[0]->t.dtype == PARE_U8 || n->in[0]->t.dtype == PARE_I8);
+    }
+    if (!pare_q8_source(v, n->in[0], &p->x) || p->x.viewed)
+        return false;
+    if (pare_q8_end(v, n->out[0], &p->end)) {
+        p->out = p->end.q.v;
+        return !p->max || (p->end.n == 1 && pare_q8_same(&p->x, &p->end.q));
+    }
+    p->end = (struct pare_q8_end){ 0 };
+    p->out = n->out[0];
+    return !p->max;
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pool8 p = { 0 }, *keep;
+    const struct pare_tensor *x;
+
+    if (n->op->domain || n->n_in < 1 || n->n_out != 1 || !n->in[0])
+        return false;
+    x = &n->in[0]->t;
+    if (x->rank < 4 || x->rank > 5 || !pare_numel(x) || !pare_numel(&n->out[0]->t) ||
+        pare_is_const(n->in[0]))
+        return false;
+    p.global = spatial_mean(n);
+    if ((!p.global && !read_window(n, &p)) || !read_ends(v, n, &p))
+        return false;
+    p.d = pare_ncs(x);
+    p.out_space = p.global ? 1 : p.w.out[0] * p.w.out[1] * p.w.out[2];
+    p.is_signed = p.x.v->t.dtype == PARE_I8;
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, p.end.n))
+        return false;
+    *keep = p;
+    s->state = keep;
+    s->in[0] = p.x.v;
+    s->out[0] = p.out;
+    s->in_block[0] = PARE_LAST;
+    s->out_block[0] = p.out->t.rank == 2 ? 1 : PARE_LAST;
+    for (int i = 0; i < p.end.n; i++)
+        s->fused[i] = p.end.node[i];
+    return true;
+}
+
+/* ---- running ------------------------------------------------------------------------- */
+
+/* The taps [lo, hi) of the window that starts at `start`. */
+struct taps {
+    int64_t lo[3], hi[3], start[3];
+};
+
+static void set_taps(const struct pare_window *w, int axis, int64_t o, struct taps *t)
+{
+    int64_t d = w->dilation[axis], start = o * w->stride[axis] - w->pad_begin[axis];
+    int64_t hi = (w->in[axis] - start + d - 1) / d;
+
+    t->start[axis] = start;
+    t->lo[axis] = start < 0 ? (-start + d - 1) / d : 0;
+    t->hi[axis] = hi < w->kernel[axis] ? hi : w->kernel[axis];
+}
+
+static int64_t place(const struct pare_window *w, const struct taps *t, const int64_t *k)
+{
+    return ((t->start[0] + k[0] * w->dilation[0]) * w->in[1] + t->start[1] +
+            k[1] * w->dilation[1]) *
+               w->in[2] +
+           t->start[2] + k[2] * w->dilation[2];
+}
+
+/* As many as averages divide by: padding counts up to the declared pads. */
+static double divisor(const struct pool8 *p, const struct taps *t, int64_t met)
+{
+    const struct pare_window *w = &p->w;
+    double n = 1;
+
+    for (int i = 0; i < 3 && p->count_pad; i++) {
+        int64_t end = w->in[i] + w->pad_end[i];
+        int64_t taps = (end - t->start[i] + w->dilation[i] - 1) / w->dilation[i];
+
+        n *= (double)(taps < w->kernel[i] ? taps : w->kernel[i]);
+    }
+    return p->count_pad ? n : (double)met;
+}
+
+/* int8 and uint8 have the same order once the sign bit is turned. */
+PARE_SIMD static void max_into(uint8_t *restrict y, const uint8_t *restrict x, int64_t n,
+                               bool is_signed)
+{
+    if (is_signed)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (int8_t)x[i] > (int8_t)y[i] ? x[i] : y[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] > y[i] ? x[i] : y[i];
+}
+
+PARE_SIMD static void add_into(int32_t *restrict sum, const uint8_t *restrict x, int64_t n,
+                               bool is_signed)
+{
+    if (is_signed)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (int8_t)x[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += x[i];
+}
+
+/* Means of n channels from their sums over `count` taps. */
+static void finish(const struct pool8 *p, const int32_t *sum, int64_t count, double by, char *y,
+                   int64_t at, int64_t n)
+{
+    float scale = (float)((double)p->x.scale / by), real[CHUNK];
+    int64_t zeros = count * p->x.zero;
+
+    for (int64_t i = 0; i < n; i++)
+        real[i] = (float)(sum[i] - zeros) * scale;
+    if (pare_is_f32(p->out))
+        memcpy(y + (size_t)at * sizeof(*real), real, (size_t)n * sizeof(*real));
+    else
+        pare_q8_store(&p->end, real, y, at, n);
+}
+
+static void global_mean(const struct pool8 *p, const uint8_t *x, char *y, int64_t image)
+{
+    int64_t C = p->d.c;
+
+    for (int64_t c = 0; c < C; c += CHUNK) {
+        int64_t n = C - c < CHUNK ? C - c : CHUNK;
+        int32_t sum[CHUNK] = { 0 };
+
+        for (int64_t s = 0; s < p->d.s; s++)
+            add_into(sum, x + s * C + c, n, p->is_signed);
+        finish(p, sum, p->d.s, (double)p->d.s, y, image * C + c, n);
+    }
+}
+
+/* One output of n channels from c on. */
+static void window(const struct pool8 *p, const struct taps *t, const uint8_t *x, char *y,
+                   int64_t at, int64_t n)
+{
+    int64_t k[3], met = 0, C = p->d.c;
+    int32_t sum[CHUNK] = { 0 };
+
+    for (k[0] = t->lo[0]; k[0] < t->hi[0]; k[0]++)
+        for (k[1] = t->lo[1]; k[1] < t->hi[1]; k[1]++)
+            for (k[2] = t->lo[2]; k[2] < t->hi[2]; k[2]++, met++) {
+                const uint8_t *from = x + place(&p->w, t, k) * C;
+
+                if (!p->max)
+                    add_into(sum, from, n, p->is_signed);
+                else if (!met)
+                    memcpy(y + at, from, (size_t)n);
+                else
+                    max_into((uint8_t *)y + at, from, n, p->is_signed);
+            }
+    if (!p->max)
+        finish(p, sum, met, divisor(p, t, met), y, at, n);
+}
+
+static void run_row(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t row)
+{
+    int64_t C = p->d.c, at = (image * p->out_space + row * p->w.out[2]) * C;
+    struct taps t;
+
+    set_taps(&p->w, 0, row / p->w.out[1], &t);
+    set_taps(&p->w, 1, row % p->w.out[1], &t);
+    for (int64_t q = 0; q < p->w.out[2]; q++) {
+        set_taps(&p->w, 2, q, &t);
+        for (int64_t c = 0; c < C; c += CHUNK)
+            window(p, &t, x + c, y, at + q * C + c, C - c < CHUNK ? C - c : CHUNK);
+    }
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct pool8 *p = s->state;
+    const uint8_t *x = s->in_buf[0]->t.data;
+    char *y = s->out_buf[0]->t.data;
+    int64_t image = p->d.c * p->d.s, rows = p->global ? 1 : p->w.out[0] * p->w.out[1];
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) collapse(2) if (p->d.n * image > 16384)
+    for (int64_t n = 0; n < p->d.n; n++)
+        for (int64_t r = 0; r < rows; r++) {
+            if (p->global)
+                global_mean(p, x + n * image, y, n);
+            else
+                run_row(p, x + n * image, y, n, r);
+        }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_int8_pool = {
+    .name = "int8_pool",
+    .doc = "Pools over quantized tensors.",
+    .match = match,
+    .run = run,
+};

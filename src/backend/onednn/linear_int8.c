@@ -1,0 +1,298 @@
+/* linear_int8.c - products of 8-bit integers with constant weights, requantized in one step.
+ *
+ *     y (M, N) = round(f ((x - x_zero) w + b)) + y_zero,   x (M, K), w (K, N) or (N, K),
+ *
+ * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul and of
+ * MatMulInteger.  Few rows are bound by reading w once: a plain loop does that, in products of 16
+ * bits, whose pairs fit in 32; so do all rows where the machine's 8-bit products are not exact.
+ */
+#include "onednn.h"
+
+#include <math.h>
+
+#include "../../base/simd.h"
+#include "../../op/matrix.h"
+#include "../q8.h"
+
+#define FEW 4             /* rows for which the plain loop is as good */
+#define LONGEST (1 << 16) /* sums of as many products fit in 32 bits */
+
+struct linear8 {
+    int64_t M, N, K;
+    bool tb;   /* w is (N, K) */
+    bool gemm; /* by oneDNN */
+    struct pare_q8 x;
+    struct pare_q8_weight w;
+    struct pare_value *bias; /* a row of real numbers, or NULL */
+    struct pare_node *add;   /* that adds it, or NULL */
+    struct pare_q8_end end;
+    struct pare_value *out;
+    const int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
+    float *f, *b;          /* factor of the sum; what is added then */
+    float lo, hi;          /* bounds of the result by its scale */
+};
+
+static bool quantized(const struct linear8 *l)
+{
+    return l->out->t.dtype == PARE_U8 || l->out->t.dtype == PARE_I8;
+}
+
+/* ---- reading nodes ------------------------------------------------------------------- */
+
+/* A constant of N real numbers along the last axis. */
+static bool is_row(const struct pare_value *v, int64_t N)
+{
+    const struct pare_tensor *t = &v->t;
+
+    return pare_is_const(v) && pare_is_f32(v) && t->data && t->rank >= 1 &&
+           t->dim[t->rank - 1] == N && pare_numel(t) == N;
+}
+
+static bool read_gemm(const struct pare_node *n, struct linear8 *l)
+{
+    struct pare_gemm_attrs a = pare_gemm_get(n);
+
+    l->tb = a.tb;
+    l->bias = n->n_in > 2 ? n->in[2] : NULL;
+    return a.alpha == 1 && !a.ta &&
+           (!l->bias || (a.beta == 1 && is_row(l->bias, n->out[0]->t.dim[1])));
+}
+
+/* MatMul's bias is an Add behind it. */
+static struct pare_value *follow_bias(const struct pare_view *v, struct linear8 *l,
+                                      struct pare_value *y, int64_t N)
+{
+    struct pare_node *add = l->bias ? NULL : pare_only_use(v, y);
+    struct pare_value *other;
+
+    if (!add || strcmp(add->type, "Add") || add->op->domain || add->in[0] == add->in[1])
+        return y;
+    other = add->in[add->in[0] == y];
+    if (!is_row(other, N) || !pare_same_shape(&add->out[0]->t, &y->t))
+        return y;
+    l->bias = other;
+    l->add = add;
+    return add->out[0];
+}
+
+static bool read_real(const struct pare_view *v, struct pare_node *n, struct linear8 *l)
+{
+    struct pare_value *y = n->out[0];
+
+    if (!strcmp(n->type, "Gemm") ? !read_gemm(n, l) : strcmp(n->type, "MatMul") != 0)
+        return false;
+    if (!pare_q8_source(v, n->in[0], &l->x) || n->in[1]->t.rank != 2 ||
+        !pare_q8_weight(n->in[1], l->tb ? 0 : 1, &l->w))
+        return false;
+    y = follow_bias(v, l, y, l->w.channels);
+    if (!pare_q8_end(v, y, &l->end))
+        l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = y } };
+    l->out = l->end.q.v;
+    return true;
+}
+
+static bool read_qlinear(struct pare_node *n, struct linear8 *l)
+{
+    enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO };
+
+    l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY };
+    l->out = n->out[0];
+    return !strcmp(n->type, "QLinearMatMul") && n->in[B]->t.rank == 2 &&
+           pare_q8_read(&l->x, n->in[A], n->in[A_SCALE], n->in[A_ZERO]) &&
+           pare_q8_read(&l->end.q, n->out[0], n->in[Y_SCALE], n->in[Y_ZERO]) &&
+           pare_q8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], 1);
+}
+
+static bool read_integer(struct pare_node *n, struct linear8 *l)
+{
+    enum { A, B, A_ZERO, B_ZERO };
+    const struct pare_value *zero = n->n_in > A_ZERO ? n->in[A_ZERO] : NULL;
+
+    if (strcmp(n->type, "MatMulInteger") || n->in[B]->t.rank != 2 ||
+        (zero && (!pare_is_const(zero) || !zero->t.data || pare_numel(&zero->t) != 1)))
+        return false;
+    l->x = (struct pare_q8){ .v = n->in[A], .scale = 1 };
+    l->x.zero = zero ? (int)pare_get_int(&zero->t, 0) : 0;
+    l->out = n->out[0];
+    return pare_q8_weight_read(&l->w, n->in[B], NULL, n->n_in > B_ZERO ? n->in[B_ZERO] : NULL, 1);
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
+    int fused = 0;
+
+    if (!l || n->op->domain || n->n_in < 2 || n->in[0]->t.rank < 2 || !pare_numel(&n->in[0]->t) ||
+        !(read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
+        return false;
+    l->N = l->w.channels;
+    l->K = pare_numel(&l->w.v->t) / l->N;
+    if (l->K > LONGEST)
+        return false;
+    l->M = pare_numel(&n->in[0]->t) / l->K;
+    l->gemm = l->M > FEW && pare_q8_exact(v->backend, &l->x, &l->w);
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, (l->add != NULL) + l->end.n))
+        return false;
+    *keep = *l;
+    s->state = keep;
+    s->in[0] = l->x.v;
+    s->out[0] = l->out;
+    s->work_bytes[0] = l->gemm ? (size_t)(l->M * l->N) * 4 : (size_t)(l->M * l->K) * 2;
+    if (l->add)
+        s->fused[fused++] = l->add;
+    for (int i = 0; i < l->end.n; i++)
+        s->fused[fused++] = l->end.node[i];
+    return true;
+}
+
+/* ---- running ------------------------------------------------------------------------- */
+
+static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
+{
+    double y = quantized(l) ? (double)l->end.q.scale : 1;
+
+    l->f = pare_alloc(b->arena, (size_t)l->N, sizeof(*l->f));
+    l->b = pare_alloc(b->arena, (size_t)l->N, sizeof(*l->b));
+    if (!l->f || !l->b)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
+    l->lo = (float)((double)l->end.lo / y);
+    l->hi = (float)((double)l->end.hi / y);
+    for (int64_t i = 0; i < l->N; i++) {
+        l->f[i] = l->x.scale * pare_q8_scale(&l->w, i) / (float)y;
+        l->b[i] = l->bias ? (float)(pare_get(&l->bias->t, i) / y) : 0;
+    }
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct linear8 *l = s->state;
+    const int8_t *w;
+    int8_t *turned;
+
+    PARE_TRY(init_rows(l, b, err));
+    w = pare_q8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
+    if (!w)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    l->weights = w;
+    if (l->tb || l->gemm)
+        return 0;
+    turned = pare_alloc_raw(b->arena, (size_t)(l->N * l->K), 1);
+    if (!turned)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    for (int64_t i = 0; i < l->N; i++)
+        for (int64_t k = 0; k < l->K; k++)
+            turned[i * l->K + k] = w[k * l->N + i];
+    l->weights = turned;
+    return 0;
+}
+
+PARE_SIMD static void widen(const struct pare_q8 *q, const void *x, int16_t *y, int64_t n)
+{
+    if (q->v->t.dtype == PARE_U8)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (int16_t)(((const uint8_t *)x)[i] - q->zero);
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (int16_t)(((const int8_t *)x)[i] - q->zero);
+}
+
+PARE_SIMD static int32_t dot(const int16_t *restrict x, const int8_t *restrict w, int64_t n)
+{
+    int32_t sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * w[i];
+    return sum;
+}
+
+/* From n sums to results. */
+PARE_SIMD static void finish(const struct linear8 *l, const int32_t *acc, int64_t from, int64_t n,
+                             void *y)
+{
+    const float *f = l->f + from, *b = l->b + from;
+    float lo = l->lo, hi = l->hi;
+    struct pare_q8 q = l->end.q;
+
+    if (l->out->t.dtype == PARE_I32) {
+        memcpy(y, acc, (size_t)n * sizeof(*acc));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)acc[i] * f[i] + b[i];
+
+        v = v > lo ? v : lo;
+        v = v < hi ? v : hi;
+        if (l->out->t.dtype == PARE_F32)
+            ((float *)y)[i] = v;
+        else if (l->out->t.dtype == PARE_U8)
+            ((uint8_t *)y)[i] = (uint8_t)(int)pare_q8_round(&q, v);
+        else
+            ((int8_t *)y)[i] = (int8_t)(int)pare_q8_round(&q, v);
+    }
+}
+
+#define STRIP 32
+
+static void run_strip(const struct linear8 *l, const int16_t *x, int64_t m, int64_t from, char *y)
+{
+    size_t size = pare_dtype_size(l->out->t.dtype);
+    int64_t n = l->N - from < STRIP ? l->N - from : STRIP;
+    int32_t acc[STRIP];
+
+    for (int64_t i = 0; i < n; i++)
+        acc[i] = dot(x + m * l->K, l->weights + (from + i) * l->K, l->K);
+    finish(l, acc, from, n, y + (size_t)(m * l->N + from) * size);
+}
+
+static int run_gemm(const struct linear8 *l, const void *x, int32_t *acc, struct pare_err *err)
+{
+    char tb = l->tb ? 'T' : 'N';
+    int64_t ldb = l->tb ? l->K : l->N;
+    int32_t none = 0;
+
+    if (l->x.v->t.dtype == PARE_U8)
+        return pare_dnnl(err,
+                         dnnl_gemm_u8s8s32('N', tb, 'F', l->M, l->N, l->K, 1, x, l->K,
+                                           (uint8_t)l->x.zero, l->weights, ldb, 0, 0, acc, l->N,
+                                           &none),
+                         "product");
+    return pare_dnnl(err,
+                     dnnl_gemm_s8s8s32('N', tb, 'F', l->M, l->N, l->K, 1, x, l->K,
+                                       (int8_t)l->x.zero, l->weights, ldb, 0, 0, acc, l->N, &none),
+                     "product");
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct linear8 *l = s->state;
+    const void *x = s->in_buf[0]->t.data;
+    void *work = s->work[0]->t.data;
+    char *y = s->out_buf[0]->t.data;
+    int64_t strips = (l->N + STRIP - 1) / STRIP;
+    size_t row = (size_t)l->N * pare_dtype_size(l->out->t.dtype);
+
+    if (l->gemm) {
+        PARE_TRY(run_gemm(l, x, work, err));
+#pragma omp parallel for num_threads(b->threads) if (l->M * l->N > 16384)
+        for (int64_t m = 0; m < l->M; m++)
+            finish(l, (const int32_t *)work + m * l->N, 0, l->N, y + (size_t)m * row);
+        return 0;
+    }
+    widen(&l->x, x, work, l->M * l->K);
+#pragma omp parallel for num_threads(b->threads) if (l->K * l->N > 16384)
+    for (int64_t i = 0; i < strips; i++)
+        for (int64_t m = 0; m < l->M; m++)
+            run_strip(l, work, m, i * STRIP, y);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_linear_int8 = {
+    .name = "linear_int8",
+    .doc = "Products of 8-bit integers with constant weights, requantized.",
+    .integers = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

@@ -1,0 +1,285 @@
+/* q8.c - integers behind real operands, and what is behind real results. */
+#include "q8.h"
+
+#include <math.h>
+
+#include "../base/simd.h"
+#include "../op/op.h"
+#include "../op/quant.h"
+
+static bool is_8bit(const struct pare_value *v)
+{
+    return v && (v->t.dtype == PARE_U8 || v->t.dtype == PARE_I8);
+}
+
+static bool is_known(const struct pare_value *v)
+{
+    return v && pare_is_const(v) && v->t.data;
+}
+
+bool pare_q8_read(struct pare_q8 *q, struct pare_value *x, const struct pare_value *scale,
+                  const struct pare_value *zero)
+{
+    *q = (struct pare_q8){ .v = x };
+    if (!is_8bit(x) || !is_known(scale) || pare_numel(&scale->t) != 1 ||
+        scale->t.dtype != PARE_F32 || (zero && (!is_known(zero) || pare_numel(&zero->t) != 1)))
+        return false;
+    q->scale = (float)pare_get(&scale->t, 0);
+    q->zero = zero ? (int)pare_get_int(&zero->t, 0) : 0;
+    pare_quant_range(x->t.dtype, &q->lo, &q->hi);
+    return q->scale > 0 && isfinite(q->scale);
+}
+
+bool pare_q8_same(const struct pare_q8 *a, const struct pare_q8 *b)
+{
+    return a->scale == b->scale && a->zero == b->zero && a->v->t.dtype == b->v->t.dtype;
+}
+
+static bool is_standard(const struct pare_node *n, const char *type)
+{
+    return n && n->op && !n->op->domain && !strcmp(n->type, type);
+}
+
+static const struct pare_value *zero_of(const struct pare_node *n)
+{
+    return n->n_in > 2 ? n->in[2] : NULL;
+}
+
+bool pare_q8_source(const struct pare_view *v, const struct pare_value *real, struct pare_q8 *q)
+{
+    const struct pare_value *x = real;
+    bool viewed = false;
+
+    if (pare_is_fixed(real) || !pare_is_f32(real))
+        return false;
+    while (x->maker && v->late[x->maker->id] && x->maker->op->flags & PARE_OP_VIEW) {
+        x = x->maker->in[0];
+        viewed |= !pare_same_shape(&x->t, &real->t);
+    }
+    if (!is_standard(x->maker, "DequantizeLinear") || !v->late[x->maker->id] ||
+        pare_attr(x->maker, "block_size") != 0 ||
+        !pare_q8_read(q, x->maker->in[0], x->maker->in[1], zero_of(x->maker)))
+        return false;
+    q->viewed = viewed;
+    return true;
+}
+
+/* Relu and Clip with known bounds narrow [lo, hi]. */
+static bool bounds(const struct pare_node *n, float *lo, float *hi)
+{
+    double l = -INFINITY, h = INFINITY;
+
+    if (is_standard(n, "Relu")) {
+        l = 0;
+    } else if (!is_standard(n, "Clip")) {
+        return false;
+    } else if (n->version < 11) {
+        l = pare_attr(n, "min");
+        h = pare_attr(n, "max");
+    } else {
+        for (int i = 1; i < n->n_in; i++)
+            if (n->in[i]) {
+                if (!is_known(n->in[i]) || pare_numel(&n->in[i]->t) != 1)
+                    return false;
+                *(i == 1 ? &l : &h) = pare_get(&n->in[i]->t, 0);
+            }
+    }
+    *lo = fmaxf(*lo, (float)l);
+    *hi = fminf(*hi, (float)h);
+    return *lo <= *hi;
+}
+
+bool pare_q8_end(const struct pare_view *v, struct pare_value *real, struct pare_q8_end *e)
+{
+    struct pare_node *n = pare_only_use(v, real);
+
+    *e = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY };
+    for (; n && e->n < PARE_Q8_NODES - 1 && bounds(n, &e->lo, &e->hi); e->n++) {
+        e->node[e->n] = n;
+        n = pare_only_use(v, n->out[0]);
+    }
+    if (!is_standard(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
+        n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) || pare_attr(n, "block_size") != 0 ||
+        !pare_q8_read(&e->q, n->out[0], n->in[1], zero_of(n)))
+        return false;
+    e->node[e->n++] = n;
+    return true;
+}
+
+/* ---- weights ---------------------------------------------------------------------- */
+
+static int at(const struct pare_q8_weight *q, const void *raw, int64_t i)
+{
+    return q->v->t.dtype == PARE_U8 ? ((const uint8_t *)raw)[i] : ((const int8_t *)raw)[i];
+}
+
+/* Index along the axis of element i is i / inner % channels. */
+static int64_t inner_of(const struct pare_q8_weight *q)
+{
+    int64_t inner = 1;
+
+    for (int k = q->axis + 1; k < q->v->t.rank; k++)
+        inner *= q->v->t.dim[k];
+    return inner;
+}
+
+static int zero_at(const struct pare_q8_weight *q, int64_t channel)
+{
+    if (!q->zero)
+        return 0;
+    return (int)pare_get_int(&q->zero->t, pare_numel(&q->zero->t) == 1 ? 0 : channel);
+}
+
+float pare_q8_scale(const struct pare_q8_weight *q, int64_t channel)
+{
+    if (!q->scale)
+        return 1;
+    return (float)pare_get(&q->scale->t, pare_numel(&q->scale->t) == 1 ? 0 : channel);
+}
+
+/* Lowest and highest of w - zero. */
+static bool reach(struct pare_q8_weight *q)
+{
+    int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
+    const void *raw = pare_const_raw(q->v);
+    int lo = 0, hi = 0;
+
+    for (int64_t i = 0; i < n; i += inner) {
+        int zero = zero_at(q, i / inner % q->channels);
+
+        for (int64_t k = i; k < i + inner; k++) {
+            int w = at(q, raw, k) - zero;
+
+            lo = w < lo ? w : lo;
+            hi = w > hi ? w : hi;
+        }
+    }
+    q->reach = -lo > hi ? -lo : hi;
+    return lo >= INT8_MIN && hi <= INT8_MAX;
+}
+
+static bool all_zero(const struct pare_tensor *t)
+{
+    for (int64_t i = 0; i < pare_numel(t); i++)
+        if (pare_get_int(t, i))
+            return false;
+    return true;
+}
+
+static bool fits(const struct pare_value *v, int64_t channels)
+{
+    int64_t n = v ? pare_numel(&v->t) : 1;
+
+    return !v || (is_known(v) && (n == 1 || (n == channels && v->t.rank == 1)));
+}
+
+bool pare_q8_weight_read(struct pare_q8_weight *q, const struct pare_value *w,
+                         const struct pare_value *scale, const struct pare_value *zero, int axis)
+{
+    *q = (struct pare_q8_weight){ .v = w, .scale = scale, .zero = zero, .axis = axis };
+    if (!is_8bit(w) || !pare_is_const(w) || !pare_const_raw(w) || axis >= w->t.rank ||
+        !pare_numel(&w->t))
+        return false;
+    q->channels = w->t.dim[axis];
+    if (!fits(scale, q->channels) || !fits(zero, q->channels) || !reach(q))
+        return false;
+    if (zero && all_zero(&zero->t))
+        q->zero = NULL;
+    for (int64_t i = 0; scale && i < pare_numel(&scale->t); i++)
+        if (!(pare_get(&scale->t, i) > 0) || !isfinite(pare_get(&scale->t, i)))
+            return false;
+    return true;
+}
+
+bool pare_q8_weight(const struct pare_value *w, int axis, struct pare_q8_weight *q)
+{
+    const struct pare_node *n = w->maker;
+    int along;
+
+    if (!is_standard(n, "DequantizeLinear") || !pare_is_const(w) || !pare_is_f32(w) ||
+        pare_attr(n, "block_size") != 0)
+        return false;
+    along = (int)pare_attr(n, "axis");
+    along += along < 0 ? w->t.rank : 0;
+    if (pare_numel(&n->in[1]->t) != 1 && along != axis)
+        return false;
+    return pare_q8_weight_read(q, n->in[0], n->in[1], zero_of(n), axis);
+}
+
+const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a)
+{
+    int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
+    const void *raw = pare_const_raw(q->v);
+    int8_t *w;
+
+    if (!q->zero)
+        return raw;
+    w = pare_alloc_raw(a, (size_t)n, 1);
+    for (int64_t i = 0; w && i < n; i += inner) {
+        int zero = zero_at(q, i / inner % q->channels);
+
+        for (int64_t k = i; k < i + inner; k++)
+            w[k] = (int8_t)(at(q, raw, k) - zero);
+    }
+    return w;
+}
+
+bool pare_q8_exact(const struct pare_backend *b, const struct pare_q8 *x,
+                   const struct pare_q8_weight *w)
+{
+    return b->vnni || (x->v->t.dtype == PARE_U8 && w->reach <= 64);
+}
+
+struct pare_ncs pare_ncs(const struct pare_tensor *t)
+{
+    struct pare_ncs d = { t->rank > 0 ? t->dim[0] : 1, t->rank > 1 ? t->dim[1] : 1, 1 };
+
+    for (int i = 2; i < t->rank; i++)
+        d.s *= t->dim[i];
+    return d;
+}
+
+int pare_q8_keep(const struct pare_view *v, const struct pare_q8 *q)
+{
+    return q->viewed || pare_layout_of(v, q->v) != PARE_LAST ? 1 : PARE_LAST;
+}
+
+/* ---- loops ------------------------------------------------------------------------ */
+
+PARE_SIMD void pare_q8_real(const struct pare_q8 *q, const void *x, int64_t from, float *real,
+                            int64_t n)
+{
+    const uint8_t *u = (const uint8_t *)x + from;
+    const int8_t *i8 = (const int8_t *)x + from;
+    float scale = q->scale;
+    int zero = q->zero;
+
+    if (q->v->t.dtype == PARE_U8)
+        for (int64_t i = 0; i < n; i++)
+            real[i] = (float)(u[i] - zero) * scale;
+    else
+        for (int64_t i = 0; i < n; i++)
+            real[i] = (float)(i8[i] - zero) * scale;
+}
+
+PARE_SIMD void pare_q8_store(const struct pare_q8_end *e, const float *real, void *y, int64_t from,
+                             int64_t n)
+{
+    const struct pare_q8 q = e->q;
+    uint8_t *u = (uint8_t *)y + from;
+    int8_t *i8 = (int8_t *)y + from;
+    float lo = e->lo, hi = e->hi, scale = q.scale;
+
+    if (q.v->t.dtype == PARE_U8)
+        for (int64_t i = 0; i < n; i++) {
+            float v = real[i] > lo ? real[i] : lo;
+
+            u[i] = (uint8_t)(int)pare_q8_round(&q, (v < hi ? v : hi) / scale);
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            float v = real[i] > lo ? real[i] : lo;
+
+            i8[i] = (int8_t)(int)pare_q8_round(&q, (v < hi ? v : hi) / scale);
+        }
+}

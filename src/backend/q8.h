@@ -1,0 +1,107 @@
+/* q8.h - computing with 8-bit integers where the graph speaks of real numbers.
+ *
+ * A quantized tensor is uint8 or int8 numbers q that stand for (q - zero) * scale.  Graphs write
+ *     DequantizeLinear -> Conv -> Relu -> QuantizeLinear
+ * and kernels take all four as one step on integers.  Here is how they find the integers behind a
+ * real operand, and the QuantizeLinear behind a real result.
+ */
+#ifndef PARE_BACKEND_Q8_H
+#define PARE_BACKEND_Q8_H
+
+#include "backend.h"
+
+struct pare_q8 {
+    struct pare_value *v; /* the integers */
+    float scale;
+    int zero, lo, hi; /* zero point; the type's lowest and highest */
+    bool viewed;      /* its shape is not the real value's: only row-major order has meaning */
+};
+
+/* The integers behind a real value that DequantizeLinear makes (late) from one scale. */
+bool pare_q8_source(const struct pare_view *v, const struct pare_value *real, struct pare_q8 *q);
+
+/* From a scale and a zero point among a node's inputs (constants of one element; zero may be
+ * NULL) for integers x. */
+bool pare_q8_read(struct pare_q8 *q, struct pare_value *x, const struct pare_value *scale,
+                  const struct pare_value *zero);
+
+/* Equal scale, zero point and type: the same integers stand for the same numbers. */
+bool pare_q8_same(const struct pare_q8 *a, const struct pare_q8 *b);
+
+#define PARE_Q8_NODES 6
+
+/* What is behind a real result: held between bounds (Relu, Clip), then quantized. */
+struct pare_q8_end {
+    struct pare_node *node[PARE_Q8_NODES]; /* those that are fused */
+    int n;
+    float lo, hi;     /* bounds of the real result; infinite: none */
+    struct pare_q8 q; /* q.v is the last node's result */
+};
+
+/* false when it does not end in a QuantizeLinear of one scale. */
+bool pare_q8_end(const struct pare_view *v, struct pare_value *real, struct pare_q8_end *e);
+
+/* y = the real number as an integer: round half to even, add the zero point, stay in the type. */
+static inline float pare_q8_round(const struct pare_q8 *q, float real_by_scale)
+{
+    /* 1.5 * 2^23 has no room for a fraction: adding it rounds. */
+    const float magic = 12582912.0f, far = 1 << 20;
+    float r = real_by_scale > -far ? real_by_scale : -far, y;
+
+    r = r < far ? r : far;
+    y = r + magic - magic + (float)q->zero;
+    y = y > (float)q->lo ? y : (float)q->lo;
+    return y < (float)q->hi ? y : (float)q->hi;
+}
+
+/* Integer weights. */
+struct pare_q8_weight {
+    const struct pare_value *v, *scale, *zero; /* zero is NULL where all are 0 */
+    int axis;                                  /* of v, along which scales and zeros run */
+    int64_t channels;                          /* its length; scales are as many, or one */
+    int reach;                                 /* the largest |w - zero|; 128 only by -128 */
+};
+
+/* Those that a folded DequantizeLinear made the real constant w from, one scale for each index of
+ * `axis` or for all. */
+bool pare_q8_weight(const struct pare_value *w, int axis, struct pare_q8_weight *q);
+
+/* The same, of w itself.  Fails when w - zero does not fit in int8. */
+bool pare_q8_weight_read(struct pare_q8_weight *q, const struct pare_value *w,
+                         const struct pare_value *scale, const struct pare_value *zero, int axis);
+
+float pare_q8_scale(const struct pare_q8_weight *q, int64_t channel);
+
+/* w - zero, in w's shape: w itself where zero is 0, else a copy; NULL when out of memory. */
+const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a);
+
+/* Would oneDNN's sums of x w be right?  Without VNNI it adds two products uint8 * int8 in 16 bits,
+ * which is enough for weights of 7 bits, and int8 * int8 it gets wrong. */
+bool pare_q8_exact(const struct pare_backend *b, const struct pare_q8 *x,
+                   const struct pare_q8_weight *w);
+
+/* A shape as (N, C, space). */
+struct pare_ncs {
+    int64_t n, c, s;
+};
+struct pare_ncs pare_ncs(const struct pare_tensor *t);
+
+/* The layout for integers of this shape: pictures have their channels last. */
+static inline int pare_q8_layout(const struct pare_tensor *t)
+{
+    return t->rank == 4 || t->rank == 5 ? PARE_LAST : 1;
+}
+
+/* The layout that a step on these integers keeps. */
+int pare_q8_keep(const struct pare_view *v, const struct pare_q8 *q);
+
+/* ---- loops, for run() --------------------------------------------------------------- */
+
+/* real[i] = (x[i] - zero) * scale, for n elements from `from` on. */
+void pare_q8_real(const struct pare_q8 *q, const void *x, int64_t from, float *real, int64_t n);
+
+/* y[i] = the integer of real[i], held between lo and hi first. */
+void pare_q8_store(const struct pare_q8_end *e, const float *real, void *y, int64_t from,
+                   int64_t n);
+
+#endif

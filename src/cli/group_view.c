@@ -1,0 +1,142 @@
+/* group_view.c - which channels of a model belong together. */
+#include "group_view.h"
+
+#include "../base/arena.h"
+#include "../graph/kept.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to look at the channels");
+}
+
+/* The sets of a layer's output and input channels; -1: it has none. */
+static void sets_of(const struct pare_kept *k, const struct pare_layer_info *l, int *out, int *in)
+{
+    *out = *in = -1;
+    if (l->node->op && l->node->op->axes)
+        l->node->op->axes(l->node, out, in);
+    if (*out >= 0)
+        *out = pare_kept_set(k, l->weight, *out);
+    if (*in >= 0)
+        *in = pare_kept_set(k, l->weight, *in);
+}
+
+/* Layers that neither mix nor make channels, such as normalisations, say nothing of interest. */
+static bool counts(const struct pare_layer_info *l)
+{
+    int out = -1, in = -1;
+
+    if (l->node->op && l->node->op->axes)
+        l->node->op->axes(l->node, &out, &in);
+    return out >= 0 && (in >= 0 || l->weight->t.rank > 1);
+}
+
+/* The set of the output channels of layer `first`. */
+static int fill(struct pare_arena *a, const struct pare_kept *k, struct pare_group *g,
+                const struct pare_layer_info *layer, int n_layers, int first)
+{
+    int out, in, set;
+
+    g->maker = pare_alloc(a, (size_t)n_layers, sizeof(*g->maker));
+    g->user = pare_alloc(a, (size_t)n_layers, sizeof(*g->user));
+    if (!g->maker || !g->user)
+        return PARE_ENOMEM;
+    layer[first].node->op->axes(layer[first].node, &out, &in);
+    g->channels = layer[first].weight->t.dim[out];
+    g->why = pare_kept_why(k, layer[first].weight, out, &g->node);
+    set = pare_kept_set(k, layer[first].weight, out);
+    for (int i = 0; i < n_layers; i++) {
+        if (!counts(&layer[i]))
+            continue;
+        sets_of(k, &layer[i], &out, &in);
+        if (out == set)
+            g->maker[g->n_makers++] = &layer[i];
+        if (in == set)
+            g->user[g->n_users++] = &layer[i];
+    }
+    return 0;
+}
+
+int pare_groups_find(struct pare_arena *a, const struct pare_graph *g,
+                     const struct pare_layer_info *layer, int n_layers, struct pare_group **list,
+                     int *n, struct pare_err *err)
+{
+    struct pare_kept *k;
+    bool *seen;
+
+    *n = 0;
+    *list = pare_alloc(a, (size_t)n_layers, sizeof(**list));
+    PARE_TRY(pare_kept_new(a, g, &k, err));
+    seen = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*seen));
+    if (!*list || !seen)
+        return no_memory(err);
+    for (int i = 0; i < n_layers; i++) {
+        int out, in;
+
+        sets_of(k, &layer[i], &out, &in);
+        if (!counts(&layer[i]) || out < 0 || seen[out])
+            continue;
+        seen[out] = true;
+        if (fill(a, k, &(*list)[(*n)++], layer, n_layers, i))
+            return no_memory(err);
+    }
+    return 0;
+}
+
+/* ---- text and JSON ---------------------------------------------------------------- */
+
+static const char *names(struct pare_arena *a, const struct pare_layer_info *const *list, int n)
+{
+    const char *text = "";
+
+    for (int i = 0; i < n && text; i++)
+        text = pare_sprintf(a, "%s%s%s", text, i ? " " : "", list[i]->name);
+    return text ? text : "?";
+}
+
+static const char *reason(struct pare_arena *a, const struct pare_group *g)
+{
+    const char *text;
+
+    if (!g->why)
+        return "";
+    text = g->node ? pare_sprintf(a, "%s (%s)", g->why, g->node->name) : g->why;
+    return text ? text : "?";
+}
+
+void pare_groups_print(struct pare_arena *a, const struct pare_group *list, int n)
+{
+    struct pare_table *t = pare_table_new(a, "rlll");
+    char buf[PARE_NUM_TEXT];
+
+    pare_table_row(t, "channels", "made by", "used by", "all stay because of");
+    for (int i = 0; i < n; i++)
+        pare_table_row(t, pare_whole_text(list[i].channels, buf, sizeof(buf)),
+                       names(a, list[i].maker, list[i].n_makers),
+                       names(a, list[i].user, list[i].n_users), reason(a, &list[i]));
+    pare_table_print(t, stdout);
+    printf("\n");
+}
+
+static json_t *json_names(const struct pare_layer_info *const *list, int n)
+{
+    json_t *j = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(j, pare_json_text(list[i]->name));
+    return j;
+}
+
+json_t *pare_groups_json(const struct pare_group *list, int n)
+{
+    json_t *j = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(
+            j, json_pack("{s:I, s:o, s:o, s:o, s:o}", "channels", (json_int_t)list[i].channels,
+                         "made_by", json_names(list[i].maker, list[i].n_makers), "used_by",
+                         json_names(list[i].user, list[i].n_users), "frozen",
+                         list[i].why ? pare_json_text(list[i].why) : json_null(), "node",
+                         list[i].node ? pare_json_text(list[i].node->name) : json_null()));
+    return j;
+}

@@ -1,0 +1,163 @@
+/* quantize_view.c - what people see of a quantization: places, ranges, noise, sizes, accuracy. */
+#include "quantize_view.h"
+
+#include <math.h>
+
+#include <jansson.h>
+
+#include "../base/arena.h"
+#include "../compress/grid.h"
+#include "../tensor/tensor.h"
+
+/* What is shown of a place. */
+struct place {
+    int bits;
+    char type[PARE_NUM_TEXT]; /* "int8", "int4" */
+    int64_t scales;           /* 0: the quantizer has none */
+    double lo, hi;            /* what the scales hold */
+    double db;                /* signal to noise; NaN: not known */
+};
+
+/* 10 log10(sum of x^2 / sum of (x - rounded x)^2); exact is infinite. */
+static double decibels(const struct pare_noise *n)
+{
+    return n->signal > 0 ? 10 * log10(n->signal / n->noise) : NAN;
+}
+
+static void look(struct pare_layer *l, enum pare_site site, struct pare_arena *a, struct place *p)
+{
+    const struct pare_quant *q = &l->quant[site];
+    struct pare_noise n = l->noise[site];
+    struct pare_qscale g;
+    struct pare_err err;
+
+    *p = (struct place){ .bits = q->bits };
+    snprintf(p->type, sizeof(p->type), "%s%d", q->has_sign ? "int" : "uint", q->bits);
+    if (site == PARE_WEIGHT) {
+        n = (struct pare_noise){ 0, 0 };
+        for (int64_t i = 0; i < pare_numel(&l->w); i++) {
+            double v = (double)pare_f32(&l->w)[i], d = v - (double)pare_f32(&l->weight->t)[i];
+
+            n.signal += v * v;
+            n.noise += d * d;
+        }
+    }
+    p->db = decibels(&n);
+    if (pare_qscale_of(l, site, a, &g, &err))
+        return;
+    p->scales = g.n;
+    for (int64_t i = 0; i < g.n; i++) {
+        double lo = (double)g.scale[i] * (double)(g.qmin - g.zero[i]);
+        double hi = (double)g.scale[i] * (double)(g.qmax - g.zero[i]);
+
+        p->lo = !i || lo < p->lo ? lo : p->lo;
+        p->hi = !i || hi > p->hi ? hi : p->hi;
+    }
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void place_row(struct pare_table *t, struct pare_layer *l, enum pare_site site, bool first,
+                      struct pare_arena *a)
+{
+    char range[64] = "-", scales[PARE_NUM_TEXT] = "-", db[PARE_NUM_TEXT] = "-";
+    struct place p;
+
+    look(l, site, a, &p);
+    if (p.scales) {
+        snprintf(range, sizeof(range), "%.4g to %.4g", p.lo, p.hi);
+        pare_whole_text(p.scales, scales, sizeof(scales));
+    }
+    if (isinf(p.db))
+        snprintf(db, sizeof(db), "exact");
+    else if (!isnan(p.db))
+        snprintf(db, sizeof(db), "%.1f dB", p.db);
+    pare_table_row(t, first ? l->info.name : "", first ? l->info.torch : "", pare_site_name(site),
+                   p.type, scales, range, db);
+}
+
+static void print_end(const struct pare_quantize_view *v)
+{
+    const struct pare_export *f = v->files;
+    char before[PARE_NUM_TEXT], after[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
+
+    printf("\n%d layers; %s instead of %s (%s)\n", v->run->n_layers,
+           pare_bytes_text(v->bytes_after, after, sizeof(after)),
+           pare_bytes_text(v->bytes_before, before, sizeof(before)),
+           pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
+    pare_judged_print("float:", &v->before);
+    pare_judged_print("rounded:", &v->rounded);
+    pare_judged_print("integers:", &v->after);
+    printf("%s: quantized model\n", f->onnx);
+    if (f->model)
+        printf("%s: its state\n", f->model);
+    if (f->calibration)
+        printf("%s: scales and ranges\n", f->calibration);
+}
+
+int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a, bool quiet,
+                        struct pare_err *err)
+{
+    struct pare_table *t = pare_table_new(a, "llllrlr");
+
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+    if (quiet)
+        return 0;
+    pare_table_row(t, "layer", "type", "place", "integers", "scales", "range", "signal/noise");
+    for (int i = 0; i < v->run->n_layers; i++) {
+        bool first = true;
+
+        for (int k = 0; k < PARE_SITES; k++)
+            if (v->run->layer[i].quantized[k]) {
+                place_row(t, &v->run->layer[i], (enum pare_site)k, first, a);
+                first = false;
+            }
+    }
+    pare_table_print(t, stdout);
+    print_end(v);
+    return 0;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------- */
+
+static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
+{
+    json_t *o = json_pack("{s:o, s:s}", "name", pare_json_text(l->info.name), "type",
+                          l->info.torch);
+
+    for (int k = 0; k < PARE_SITES && o; k++) {
+        struct place p;
+
+        if (!l->quantized[k])
+            continue;
+        look(l, (enum pare_site)k, a, &p);
+        json_object_set_new(
+            o, pare_site_name((enum pare_site)k),
+            json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p.bits, "integers", p.type,
+                      "scales", (json_int_t)p.scales, "min",
+                      p.scales ? pare_json_real(p.lo) : json_null(), "max",
+                      p.scales ? pare_json_real(p.hi) : json_null(), "signal_to_noise_db",
+                      pare_json_real(p.db)));
+    }
+    return o;
+}
+
+int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
+                       struct pare_err *err)
+{
+    json_t *layers = json_array(), *all;
+
+    for (int i = 0; i < v->run->n_layers; i++)
+        json_array_append_new(layers, layer_json(&v->run->layer[i], a));
+    all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?}", "quantizer",
+                    v->run->quantizer->base.name, "layers", layers, "before",
+                    pare_judged_json(&v->before), "rounded", pare_judged_json(&v->rounded),
+                    "integers", pare_judged_json(&v->after), "bytes_before",
+                    pare_json_whole(v->bytes_before), "bytes_after",
+                    pare_json_whole(v->bytes_after), "output", pare_json_text(v->files->onnx),
+                    "model_out", v->files->model, "calibration", v->files->calibration);
+    if (all && v->history)
+        json_object_set(all, "history", v->history);
+    return pare_json_print(all, err);
+}

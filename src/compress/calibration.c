@@ -1,0 +1,303 @@
+/* calibration.c - scales and ranges of a quantized model as JSON: written, read, put back. */
+#include "calibration.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "../base/arena.h"
+#include "../base/json.h"
+#include "../io/file.h"
+#include "../tensor/tensor.h"
+#include "grid.h"
+
+#define KEY 64
+
+/* ---- to a file ------------------------------------------------------------------------------- */
+
+/* One number, or a list. */
+static json_t *numbers(const double *v, int64_t n)
+{
+    json_t *list;
+
+    if (n == 1)
+        return json_real(v[0]);
+    list = json_array();
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list, json_real(v[i]));
+    return list;
+}
+
+static void set(json_t *o, const char *fmt, enum pare_site site, json_t *value)
+{
+    char key[KEY];
+
+    snprintf(key, sizeof(key), fmt, pare_site_name(site));
+    json_object_set_new(o, key, value);
+}
+
+/* The four lists of a place: scale, zero point, and the ends of what they hold. */
+static int write_scales(json_t *o, enum pare_site site, const struct pare_qscale *g,
+                        struct pare_arena *a)
+{
+    double *v = pare_alloc(a, 4 * (size_t)g->n, sizeof(*v));
+
+    if (!v)
+        return -1;
+    for (int64_t i = 0; i < g->n; i++) {
+        double s = (double)g->scale[i];
+
+        v[i] = s;
+        v[g->n + i] = (double)g->zero[i];
+        v[2 * g->n + i] = s * (double)(g->qmin - g->zero[i]);
+        v[3 * g->n + i] = s * (double)(g->qmax - g->zero[i]);
+    }
+    set(o, "%s_scale", site, numbers(v, g->n));
+    set(o, "%s_zero_point", site, numbers(v + g->n, g->n));
+    if (site != PARE_WEIGHT) {
+        set(o, "tracked_min_%s", site, numbers(v + 2 * g->n, g->n));
+        set(o, "tracked_max_%s", site, numbers(v + 3 * g->n, g->n));
+    }
+    return 0;
+}
+
+static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
+{
+    json_t *o = json_object();
+
+    for (int i = 0; i < PARE_SITES && o; i++) {
+        enum pare_site site = (enum pare_site)i;
+        struct pare_qscale g;
+        struct pare_err err;
+
+        if (!l->quantized[i])
+            continue;
+        set(o, "%s_bits", site, json_integer(l->quant[i].bits));
+        if (!pare_qscale_of(l, site, a, &g, &err) && write_scales(o, site, &g, a)) {
+            json_decref(o);
+            return NULL;
+        }
+    }
+    return o;
+}
+
+static int dump(const json_t *root, struct pare_arena *a, const char *path, struct pare_err *err)
+{
+    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9);
+    size_t len = root ? json_dumpb(root, NULL, 0, flags) : 0;
+    char *text = len ? pare_alloc_raw(a, len + 1, 1) : NULL;
+
+    if (!text || json_dumpb(root, text, len, flags) != len)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the calibration");
+    text[len] = '\n';
+    return pare_file_write(path, text, len + 1, err);
+}
+
+int pare_calibration_write(struct pare_run *r, const char *path, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    json_t *root = a ? json_object() : NULL;
+    bool good = root != NULL;
+    int rc;
+
+    for (int i = 0; i < r->n_layers && good; i++)
+        good = !json_object_set_new_nocheck(root, r->layer[i].info.name,
+                                            layer_json(&r->layer[i], a));
+    rc = good ? dump(root, a, path, err)
+              : pare_fail(err, PARE_ENOMEM, "no memory for the calibration");
+    json_decref(root);
+    pare_arena_free(a);
+    return pare_at(err, rc, "%s", path);
+}
+
+/* ---- from a file ------------------------------------------------------------------------------ */
+
+static const struct pare_json *member(const struct pare_json *o, const char *fmt,
+                                      enum pare_site site)
+{
+    char key[KEY];
+
+    snprintf(key, sizeof(key), fmt, pare_site_name(site));
+    for (int i = 0; i < o->n; i++)
+        if (!strcmp(o->item[i].key, key))
+            return &o->item[i];
+    return NULL;
+}
+
+static bool is_number(const struct pare_json *j)
+{
+    return j->kind == PARE_JSON_INT || j->kind == PARE_JSON_REAL;
+}
+
+/* Channels of the place; of inputs and outputs the file itself is believed. */
+static int count_of(const struct pare_layer *l, enum pare_site site, const struct pare_json *j,
+                    int64_t *n, struct pare_err *err)
+{
+    const struct pare_quant *q = &l->quant[site];
+    int64_t want = q->axis < 0           ? 1
+                   : site == PARE_WEIGHT ? l->w.dim[q->axis]
+                   : j->kind == PARE_JSON_LIST ? j->n
+                                               : 1;
+
+    *n = j->kind == PARE_JSON_LIST ? j->n : 1;
+    if (*n != want || *n < 1)
+        return pare_fail(err, PARE_ECONFIG, "line %d: '%s' has %lld numbers, the layer needs %lld",
+                         j->line, j->key, (long long)*n, (long long)want);
+    return 0;
+}
+
+static int read_numbers(const struct pare_json *j, int64_t n, float *v, struct pare_err *err)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const struct pare_json *one = j->kind == PARE_JSON_LIST ? &j->item[i] : j;
+
+        if (!is_number(one))
+            return pare_fail(err, PARE_ECONFIG, "line %d: '%s' is %s, must be numbers", j->line,
+                             j->key, pare_json_kind_name(one->kind));
+        v[i] = (float)one->num;
+    }
+    return 0;
+}
+
+/* NNI's files have only the ends of a range. */
+static int from_range(struct pare_layer *l, enum pare_site site, const struct pare_json *o,
+                      struct pare_err *err)
+{
+    const struct pare_json *min = member(o, "tracked_min_%s", site);
+    const struct pare_json *max = member(o, "tracked_max_%s", site);
+    struct pare_tensor *s, *z;
+
+    if (!min || !max || !is_number(min) || !is_number(max) || l->quant[site].axis >= 0)
+        return pare_fail(err, PARE_ECONFIG, "line %d: no scale for its %s", o->line,
+                         pare_site_name(site));
+    s = pare_layer_scale(l, site, 1, err);
+    z = s ? pare_layer_zero_point(l, site, 1, err) : NULL;
+    if (!z)
+        return err->code;
+    pare_quant_fit(&l->quant[site], min->num, max->num, pare_f32(s), pare_f32(z));
+    return 0;
+}
+
+/* ... and perhaps nothing about weights, whose ends are there to see. */
+static int fit_weight(struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_quant *q = &l->quant[PARE_WEIGHT];
+    int64_t n = q->axis < 0 ? 1 : l->w.dim[q->axis], inner = 1;
+    struct pare_tensor *s = pare_layer_scale(l, PARE_WEIGHT, n, err);
+    struct pare_tensor *z = s ? pare_layer_zero_point(l, PARE_WEIGHT, n, err) : NULL;
+    double *end = pare_alloc(l->run->arena, 2 * (size_t)n, sizeof(*end));
+
+    if (!z)
+        return err->code;
+    if (!end)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
+    for (int i = q->axis + 1; i < l->w.rank && q->axis >= 0; i++)
+        inner *= l->w.dim[i];
+    for (int64_t i = 0; i < pare_numel(&l->w); i++) {
+        double v = (double)pare_f32(&l->w)[i], *e = end + 2 * (i / inner % n);
+
+        e[0] = v < e[0] ? v : e[0];
+        e[1] = v > e[1] ? v : e[1];
+    }
+    for (int64_t c = 0; c < n; c++)
+        pare_quant_fit(q, end[2 * c], end[2 * c + 1], pare_f32(s) + c, pare_f32(z) + c);
+    return 0;
+}
+
+static int apply_site(struct pare_layer *l, enum pare_site site, const struct pare_json *o,
+                      struct pare_err *err)
+{
+    const struct pare_json *bits = member(o, "%s_bits", site);
+    const struct pare_json *scale = member(o, "%s_scale", site);
+    const struct pare_json *zero = member(o, "%s_zero_point", site);
+    struct pare_tensor *s, *z;
+    int64_t n, m;
+
+    if (!bits || bits->kind != PARE_JSON_INT || bits->whole != l->quant[site].bits)
+        return pare_fail(err, PARE_ECONFIG, "line %d: %s_bits is %lld, the config says %d",
+                         bits ? bits->line : o->line, pare_site_name(site),
+                         bits && is_number(bits) ? (long long)bits->num : 0, l->quant[site].bits);
+    if (!scale && site == PARE_WEIGHT)
+        return fit_weight(l, err);
+    if (!scale || !zero)
+        return from_range(l, site, o, err);
+    PARE_TRY(count_of(l, site, scale, &n, err));
+    PARE_TRY(count_of(l, site, zero, &m, err));
+    if (n != m)
+        return pare_fail(err, PARE_ECONFIG, "line %d: %lld scales and %lld zero points",
+                         scale->line, (long long)n, (long long)m);
+    s = pare_layer_scale(l, site, n, err);
+    z = s ? pare_layer_zero_point(l, site, n, err) : NULL;
+    if (!z)
+        return err->code;
+    PARE_TRY(read_numbers(scale, n, pare_f32(s), err));
+    return read_numbers(zero, n, pare_f32(z), err);
+}
+
+static const struct pare_json *find_layer(const struct pare_json *root, const char *name)
+{
+    for (int i = 0; i < root->n; i++)
+        if (!strcmp(root->item[i].key, name))
+            return &root->item[i];
+    return NULL;
+}
+
+int pare_calibration_apply(struct pare_run *r, struct pare_err *err)
+{
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+        const struct pare_json *o = find_layer(r->calibration, l->info.name);
+
+        if (!o || o->kind != PARE_JSON_OBJECT)
+            return pare_fail(err, PARE_ECONFIG, "%s: says nothing about layer '%s'",
+                             r->calibration_path, l->info.name);
+        for (int k = 0; k < PARE_SITES; k++)
+            if (l->quantized[k])
+                PARE_TRY(pare_at(err, apply_site(l, (enum pare_site)k, o, err), "%s: layer '%s'",
+                                 r->calibration_path, l->info.name));
+    }
+    return 0;
+}
+
+int pare_run_calibrate(struct pare_run *r, const char *path, struct pare_err *err)
+{
+    struct pare_json *root = pare_alloc(r->arena, 1, sizeof(*root));
+    const void *text;
+    size_t len;
+
+    if (!r->quantizer || r->started)
+        return pare_fail(err, PARE_ECONFIG,
+                         "scales are loaded into a run with a quantizer, before it is started");
+    r->calibration_path = pare_strdup(r->arena, path);
+    if (!root || !r->calibration_path)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
+    PARE_TRY(pare_file_read(r->arena, path, &text, &len, err));
+    PARE_TRY(pare_at(err, pare_json_parse(r->arena, text, len, root, err), "%s", path));
+    if (root->kind != PARE_JSON_OBJECT)
+        return pare_fail(err, PARE_ECONFIG, "%s: is %s, must be an object of layers", path,
+                         pare_json_kind_name(root->kind));
+    r->calibration = root;
+    return pare_calibration_apply(r, err);
+}
+
+/* ---- at work ---------------------------------------------------------------------------------- */
+
+int pare_calibrated(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    struct pare_tensor *y, struct pare_err *err)
+{
+    const struct pare_quant *q = &l->quant[site];
+    int64_t n = q->axis < 0 ? 1 : x->dim[q->axis];
+    struct pare_tensor *s = pare_layer_scale(l, site, n, err);
+    struct pare_tensor *z = s ? pare_layer_zero_point(l, site, n, err) : NULL;
+
+    if (!z)
+        return err->code;
+    for (int64_t i = 0; i < n; i++)
+        if (!(pare_f32(s)[i] > 0))
+            return pare_fail(err, PARE_ECONFIG, "a scale of the calibration is %g",
+                             (double)pare_f32(s)[i]);
+    pare_quant_apply(q, x, pare_f32(s), pare_f32(z), y);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* depend.h - which units of which layers go together, for dependency-aware pruning.
+ *
+ * Channels that one addition, depthwise convolution, grouped convolution or reshape ties together
+ * can only be taken out of a model together (graph/atoms.h).  Ranked by themselves, layers would
+ * each lose others.
+ */
+#ifndef PARE_COMPRESS_DEPEND_H
+#define PARE_COMPRESS_DEPEND_H
+
+#include "rank.h"
+#include "run.h"
+
+/* Units of several layers that go together, and such bundles that are in the same layers: these are
+ * ranked among themselves. */
+struct pare_bundles {
+    int n_layers; /* the same unit of a layer may be there more than once: a channel in each group */
+    int *layer;   /* n_layers indices in the run, rising */
+    int64_t *unit; /* (n, n_layers) */
+    int64_t n;
+};
+
+struct pare_depend {
+    struct pare_bundles *list;
+    int n;
+};
+
+/* Of all layers of the run whose units are output channels.  Made once, from r->graph. */
+int pare_run_depend(struct pare_run *r, const struct pare_depend **d, struct pare_err *err);
+
+/* Are its units its output channels? */
+bool pare_layer_by_channels(const struct pare_layer *l);
+
+#endif

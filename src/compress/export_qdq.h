@@ -1,0 +1,12 @@
+/* export_qdq.h - a quantized model as a file of integers. */
+#ifndef PARE_COMPRESS_EXPORT_QDQ_H
+#define PARE_COMPRESS_EXPORT_QDQ_H
+
+#include "run.h"
+
+/* Weights as integers before a DequantizeLinear, QuantizeLinear and DequantizeLinear at quantized
+ * places, biases as int32 where input and weight are integers.  With qoperator, QLinearConv and
+ * QLinearMatMul where these fit. */
+int pare_qdq_save(struct pare_run *r, const char *path, bool qoperator, struct pare_err *err);
+
+#endif

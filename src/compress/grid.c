@@ -1,0 +1,241 @@
+/* grid.c - the integers behind rounded numbers: from scales in buffers, or found in the values. */
+#include "grid.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../op/quant.h"
+#include "../tensor/tensor.h"
+
+#define EXACT 1e-3 /* of a step: what a float32 product may be away from the true value */
+#define PROBES 64
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the integers of a layer");
+}
+
+/* ---- buffers -------------------------------------------------------------------------------- */
+
+static const struct pare_tensor *buffer(const struct pare_layer *l, enum pare_site site,
+                                        const char *what)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s_%s", pare_site_name(site), what);
+    for (const struct pare_buffer *b = l->buffers; b; b = b->next)
+        if (!strcmp(b->name, name))
+            return b->t.dtype == PARE_F32 ? &b->t : NULL;
+    return NULL;
+}
+
+static int set_type(const struct pare_layer *l, enum pare_site site, struct pare_qscale *g)
+{
+    const struct pare_quant *q = &l->quant[site];
+
+    g->dtype = q->bits <= 8 ? (q->has_sign ? PARE_I8 : PARE_U8)
+                            : (q->has_sign ? PARE_I16 : PARE_U16);
+    g->qmin = q->qmin;
+    g->qmax = q->qmax;
+    return 0;
+}
+
+/* Symmetric numbers around a middle that unsigned integers do not say, such as 127.5: none. */
+static int check_numbers(const struct pare_qscale *g, const float *zero, struct pare_err *err)
+{
+    int lo, hi;
+
+    pare_quant_range(g->dtype, &lo, &hi);
+    for (int64_t i = 0; i < g->n; i++) {
+        double z = zero ? (double)zero[i] : 0;
+
+        if (!(g->scale[i] > 0) || isinf(g->scale[i]))
+            return pare_fail(err, PARE_ECONFIG, "its scale is %g, which is no step size",
+                             (double)g->scale[i]);
+        if (!(z >= lo && z <= hi) || z != rint(z))
+            return pare_fail(err, PARE_ECONFIG,
+                             "its zero point is %g, a whole number from %d to %d is needed", z, lo,
+                             hi);
+        g->zero[i] = (int64_t)z;
+    }
+    return 0;
+}
+
+int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_arena *a,
+                   struct pare_qscale *g, struct pare_err *err)
+{
+    const struct pare_tensor *scale = buffer(l, site, "scale");
+    const struct pare_tensor *zero = buffer(l, site, "zero_point");
+
+    *g = (struct pare_qscale){ .axis = -1 };
+    set_type(l, site, g);
+    if (!scale)
+        return pare_fail(err, PARE_ECONFIG,
+                         "quantizer %s gives it no scale; files hold integers with scales",
+                         l->run->quantizer->base.name);
+    g->n = pare_numel(scale);
+    if (g->n < 1 || (zero && pare_numel(zero) != g->n))
+        return pare_fail(err, PARE_ECONFIG, "it has %lld scales and %lld zero points",
+                         (long long)g->n, (long long)(zero ? pare_numel(zero) : 0));
+    if (g->n > 1 || l->quant[site].axis >= 0)
+        g->axis = l->quant[site].axis;
+    if (g->n > 1 && g->axis < 0)
+        return pare_fail(err, PARE_ECONFIG, "it has %lld scales and no channels",
+                         (long long)g->n);
+    g->scale = pare_alloc(a, (size_t)g->n, sizeof(*g->scale));
+    g->zero = pare_alloc(a, (size_t)g->n, sizeof(*g->zero));
+    if (!g->scale || !g->zero)
+        return no_memory(err);
+    memcpy(g->scale, scale->data, (size_t)g->n * sizeof(float));
+    return check_numbers(g, zero ? pare_f32(zero) : NULL, err);
+}
+
+bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
+{
+    return a->dtype == b->dtype && a->n == b->n && a->axis == b->axis && a->qmin == b->qmin &&
+           a->qmax == b->qmax && !memcmp(a->scale, b->scale, (size_t)a->n * sizeof(float)) &&
+           !memcmp(a->zero, b->zero, (size_t)a->n * sizeof(int64_t));
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+static void put(struct pare_tensor *q, int64_t at, int64_t v)
+{
+    if (q->dtype == PARE_I8 || q->dtype == PARE_U8)
+        ((uint8_t *)q->data)[at] = (uint8_t)v;
+    else
+        ((uint16_t *)q->data)[at] = (uint16_t)v;
+}
+
+/* q = w / scale + zero; the index of the first w that is not scale * (q - zero), or -1. */
+static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64_t n, int64_t at,
+                   struct pare_tensor *q)
+{
+    double s = (double)g->scale[c];
+    int lo, hi;
+
+    pare_quant_range(g->dtype, &lo, &hi);
+    for (int64_t i = 0; i < n; i++) {
+        double k = rint((double)w[i] / s);
+
+        if (!(fabs((double)w[i] - k * s) <= EXACT * s) || k + (double)g->zero[c] < lo ||
+            k + (double)g->zero[c] > hi)
+            return at + i;
+        put(q, at + i, (int64_t)k + g->zero[c]);
+    }
+    return -1;
+}
+
+static int64_t integers(const struct pare_qscale *g, const struct pare_tensor *w,
+                        struct pare_tensor *q)
+{
+    int64_t size[3] = { 1, 1, 1 };
+
+    for (int i = 0; i < w->rank; i++)
+        size[g->axis < 0 ? 2 : i < g->axis ? 0 : i == g->axis ? 1 : 2] *= w->dim[i];
+    for (int64_t o = 0; o < size[0]; o++)
+        for (int64_t c = 0; c < size[1]; c++) {
+            int64_t at = (o * size[1] + c) * size[2];
+            int64_t bad = row(g, g->n > 1 ? c : 0, pare_f32(w) + at, size[2], at, q);
+
+            if (bad >= 0)
+                return bad;
+        }
+    return -1;
+}
+
+/* Numbers without a scale, such as signs or DoReFa's odd multiples of 1 / (2^bits - 1): the
+ * largest is 1, 2, ... or 127 steps. */
+static bool find_scale(const struct pare_tensor *w, struct pare_qscale *g, struct pare_tensor *q)
+{
+    int64_t n = pare_numel(w);
+    float largest = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        float v = fabsf(pare_f32(w)[i]);
+
+        if (!(v <= 3e38f))
+            return false;
+        largest = v > largest ? v : largest;
+    }
+    for (int steps = 1; steps <= 127 && largest > 0; steps++) {
+        g->scale[0] = largest / (float)steps;
+        if (integers(g, w, q) < 0)
+            return true;
+    }
+    return false;
+}
+
+static int only_values(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
+                       struct pare_tensor *q, struct pare_err *err)
+{
+    *g = (struct pare_qscale){ .dtype = PARE_I8, .qmin = -128, .qmax = 127, .axis = -1, .n = 1 };
+    g->scale = pare_alloc(a, 1, sizeof(*g->scale));
+    g->zero = pare_alloc(a, 1, sizeof(*g->zero));
+    q->dtype = PARE_I8;
+    if (!g->scale || !g->zero)
+        return no_memory(err);
+    if (find_scale(&l->weight->t, g, q))
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "the values that quantizer %s gave its weight in %d bits are not a scale "
+                     "times integers that a file could hold (or it is not rounded yet, see "
+                     "quant_start_step)",
+                     l->run->quantizer->base.name, l->quant[PARE_WEIGHT].bits);
+}
+
+int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
+                 struct pare_tensor *q, struct pare_err *err)
+{
+    const struct pare_tensor *w = &l->weight->t;
+    struct pare_err why;
+    bool known = !pare_qscale_of(l, PARE_WEIGHT, a, g, &why);
+
+    *q = *w;
+    q->dtype = known ? g->dtype : PARE_I8;
+    PARE_TRY(pare_tensor_alloc(a, q, err));
+    if (known && g->n > 1 && w->dim[g->axis] != g->n)
+        return pare_fail(err, PARE_ECONFIG, "its weight has %lld channels and %lld scales",
+                         (long long)w->dim[g->axis], (long long)g->n);
+    if (known && integers(g, w, q) < 0)
+        return 0;
+    return only_values(l, a, g, q, err);
+}
+
+/* ---- is it so? ------------------------------------------------------------------------------- */
+
+int pare_qscale_probe(struct pare_layer *l, enum pare_site site, const struct pare_qscale *g,
+                      struct pare_err *err)
+{
+    const struct pare_quantizer *z = l->run->quantizer;
+    float x[PROBES], y[PROBES];
+    struct pare_tensor in = { .dtype = PARE_F32, .rank = 2, .dim = { 1, PROBES }, .data = x };
+    struct pare_tensor out = in;
+    double s = (double)g->scale[0], span = (double)(g->qmax - g->qmin);
+    struct pare_turn turn;
+    int rc;
+
+    if (g->n > 1 || g->axis >= 0 || l->run->calibration)
+        return 0;
+    out.data = y;
+    for (int i = 0; i < PROBES; i++) /* off the ties, a quarter of the range beyond both ends */
+        x[i] = (float)(s * ((double)(g->qmin - g->zero[0]) - span / 4 + 0.3 +
+                            rint(span * 1.5 * i / (PROBES - 1))));
+    l->run->training = false;
+    turn = pare_turn_begin(l->run, 0);
+    rc = (site == PARE_INPUT ? z->input : z->output)(l, &in, &out, err);
+    pare_turn_end(l->run, turn);
+    for (int i = 0; i < PROBES && !rc; i++) {
+        double q = rint((double)x[i] / s) + (double)g->zero[0];
+
+        q = q < (double)g->qmin ? (double)g->qmin : q > (double)g->qmax ? (double)g->qmax : q;
+        if (!(fabs((double)y[i] - s * (q - (double)g->zero[0])) <= 0.01 * s))
+            return pare_fail(err, PARE_ECONFIG,
+                             "quantizer %s makes %g of %g, which is not what its scale %g and zero "
+                             "point %lld say; no file could hold it",
+                             z->base.name, (double)y[i], (double)x[i], s, (long long)g->zero[0]);
+    }
+    return rc;
+}

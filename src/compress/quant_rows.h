@@ -1,0 +1,58 @@
+/* quant_rows.h - loops over tensors that are quantized: in rows of one channel, on several threads.
+ *
+ * Also what quantizers share: a place of a layer with its scales, and the range of its numbers.
+ */
+#ifndef PARE_COMPRESS_QUANT_ROWS_H
+#define PARE_COMPRESS_QUANT_ROWS_H
+
+#include <pare/plugin.h>
+
+#define PARE_SCALE_MIN 1.1920929e-07f /* PyTorch's float32 eps: no scale is smaller */
+
+/* Numbers at..at+n-1 of the tensor are of one channel.  Who runs is `thread`: each has a part of the
+ * rows, in order, so that sums kept for each thread come out the same in every run. */
+struct pare_row {
+    int64_t channel, at, n;
+    int thread;
+};
+typedef void pare_row_fn(const struct pare_row *row, void *user);
+void pare_rows_each(const struct pare_quant *q, const struct pare_tensor *x, pare_row_fn *fn,
+                    void *user);
+int pare_rows_threads(const struct pare_quant *q, const struct pare_tensor *x);
+int64_t pare_rows_channels(const struct pare_quant *q, const struct pare_tensor *x);
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+struct pare_place {
+    struct pare_layer *layer;
+    enum pare_site site;
+    const struct pare_quant *q;
+    int64_t n; /* channels, or 1 */
+    float *scale, *zero;
+};
+
+/* The place of x in its layer, with its buffers; the first time they are 0. */
+int pare_place_open(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    struct pare_place *p, struct pare_err *err);
+
+/* The smallest and the largest number of each channel; NaN and infinities do not count, and a
+ * channel without others has 0 and 0. */
+int pare_place_range(const struct pare_place *p, const struct pare_tensor *x, float *lo, float *hi,
+                     struct pare_err *err);
+
+/* Scales and zero points for the numbers of x as they are. */
+int pare_place_fit(const struct pare_place *p, const struct pare_tensor *x, struct pare_err *err);
+
+/* quant_start_step is still to come: numbers pass as they are. */
+bool pare_layer_waits(const struct pare_layer *l);
+
+void pare_copy(const struct pare_tensor *x, struct pare_tensor *y); /* y = x */
+
+/* "tracked_min_input" and the like. */
+struct pare_tensor *pare_place_buffer(const struct pare_place *p, const char *what,
+                                      struct pare_err *err);
+
+/* For quantizers without scales for each channel: per_channel is an error. */
+int pare_place_whole(const struct pare_place *p, const char *quantizer, struct pare_err *err);
+
+#endif

@@ -1,0 +1,99 @@
+/* quantize_lsq.c - learned scales: Esser et al., "Learned step size quantization", 2020.
+ *
+ *     y = S * (round(clamp(x / S + z, qmin, qmax)) - z),   S learned
+ *
+ * The zero point is fixed: 0 with sign.  Without sign it is the middle of the range, so that 8 bits
+ * hold -128 to 127; of inputs and outputs whose first batch has nothing below 0 it is 0.  quant_lsq.h
+ * has where S begins and its gradient.
+ */
+#include "quant_lsq.h"
+
+static int start(struct pare_run *r, struct pare_err *err)
+{
+    return pare_lsq_start(r, NULL, err);
+}
+
+static int begin(struct pare_place *p, const struct pare_tensor *x, struct pare_err *err)
+{
+    float middle = p->q->has_sign ? 0 : (float)((p->q->qmin + p->q->qmax + 1) / 2);
+    float lo = -1, hi;
+
+    if (p->site != PARE_WEIGHT)
+        PARE_TRY(pare_place_range(p, x, &lo, &hi, err));
+    for (int64_t c = 0; c < p->n; c++)
+        p->zero[c] = lo < 0 ? middle : 0;
+    return pare_lsq_init(p, x, err);
+}
+
+/* Activations begin with a batch of training; until then they pass. */
+static int round_to_scale(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                          struct pare_tensor *y, struct pare_err *err)
+{
+    const struct pare_lsq_state *s = pare_layer_state(l);
+    struct pare_place p;
+
+    PARE_TRY(pare_place_open(l, site, x, &p, err));
+    if (!s->ready[site] &&
+        (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) && !pare_layer_waits(l))))
+        PARE_TRY(begin(&p, x, err));
+    if (!s->ready[site] || pare_layer_waits(l))
+        pare_copy(x, y);
+    else
+        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    return 0;
+}
+
+static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    return round_to_scale(l, PARE_WEIGHT, x, y, err);
+}
+
+static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                 struct pare_err *err)
+{
+    return round_to_scale(l, PARE_INPUT, x, y, err);
+}
+
+static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    return round_to_scale(l, PARE_OUTPUT, x, y, err);
+}
+
+static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
+{
+    static const char *const names[PARE_SITES] = { "weight_scale", "input_scale", "output_scale" };
+    const struct pare_lsq_state *s = pare_layer_state(l);
+    struct pare_lsq_grad g = { .gy = gy, .gx = gx };
+    struct pare_tensor *ds = pare_layer_learn(l, names[site], err);
+    struct pare_place p;
+
+    if (!ds)
+        return err->code;
+    PARE_TRY(pare_place_open(l, site, x, &p, err));
+    if (!s->ready[site] || pare_layer_waits(l)) {
+        pare_copy(gy, gx);
+        return 0;
+    }
+    g.ds = pare_f32(ds);
+    return pare_lsq_backward(&p, x, &g, err);
+}
+
+const struct pare_quantizer pare_quantizer_lsq = {
+    .base = {
+        .abi = PARE_ABI,
+        .name = "lsq",
+        .doc = "Scales are learned with the weights; the zero point is fixed.",
+        .layer_size = sizeof(struct pare_lsq_state),
+        .start = start,
+        .on_step = pare_lsq_on_step,
+    },
+    .weight = weight,
+    .input = input,
+    .output = output,
+    .backward = backward,
+    .min_bits = 2,
+    .max_bits = 16,
+};

@@ -1,0 +1,296 @@
+/* quantize_ptq.c - without training: a few batches are looked at, and then all scales are fixed.
+ *
+ * Ranges of inputs and outputs, by the setting `observer`:
+ *     minmax          all that was seen
+ *     moving_average  range = a * range + (1 - a) * range of the batch
+ *     percentile      without the outermost numbers
+ *     mse             the least squared error of what is rounded
+ *     entropy         the least divergence between the numbers and the rounded ones
+ * The last three keep a histogram for each place (histogram.h).  Weights: by their range, or mse.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "histogram.h"
+#include "quant_mse.h"
+#include "quant_rows.h"
+
+struct opts {
+    const char *observer, *weight_observer;
+    int64_t calibration_steps;
+    double percentile, averaging;
+};
+
+/* What start() has on its hands while it looks at batches; NULL at all other times, in checkpoints
+ * too. */
+struct state {
+    struct place *place; /* (layers, PARE_SITES) */
+    uint32_t *part;      /* counts of threads */
+};
+
+struct place {
+    bool seen;
+    int64_t n;                /* channels */
+    struct pare_histogram *h; /* or NULL */
+};
+
+/* clang-format off */
+static const struct pare_opt opts[] = {
+    { .name = "observer", .help = "how ranges of inputs and outputs are found",
+      .type = PARE_OPT_STR, .offset = offsetof(struct opts, observer), .min = -1e300, .max = 1e300,
+      .str = "minmax", .choices = "minmax|moving_average|percentile|mse|entropy" },
+    { .name = "weight_observer", .help = "how ranges of weights are found",
+      .type = PARE_OPT_STR, .offset = offsetof(struct opts, weight_observer), .min = -1e300,
+      .max = 1e300, .str = "minmax", .choices = "minmax|mse" },
+    { .name = "calibration_steps", .help = "batches to look at",
+      .type = PARE_OPT_INT, .offset = offsetof(struct opts, calibration_steps), .def = 8, .min = 1,
+      .max = 1e9 },
+    { .name = "percentile", .help = "of observer percentile: part of the numbers to keep, in %",
+      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, percentile), .def = 99.99, .min = 50,
+      .max = 100 },
+    { .name = "averaging", .help = "of observer moving_average: what stays at each batch",
+      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, averaging), .def = 0.9, .min = 0,
+      .max = 1 },
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for observers");
+}
+
+static bool counts(const struct opts *o)
+{
+    return strcmp(o->observer, "minmax") != 0 && strcmp(o->observer, "moving_average") != 0;
+}
+
+/* ---- looking ----------------------------------------------------------------------------------- */
+
+/* The range so far, in the buffers tracked_min_* and tracked_max_*. */
+static int track(const struct pare_place *p, bool first, const float *lo, const float *hi,
+                 struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(pare_layer_run(p->layer));
+    float keep = (float)o->averaging;
+    struct pare_tensor *tmin = pare_place_buffer(p, "tracked_min", err);
+    struct pare_tensor *tmax = tmin ? pare_place_buffer(p, "tracked_max", err) : NULL;
+
+    if (!tmax)
+        return err->code;
+    for (int64_t c = 0; c < p->n; c++) {
+        float *a = pare_f32(tmin) + c, *b = pare_f32(tmax) + c;
+
+        if (first) {
+            *a = lo[c];
+            *b = hi[c];
+        } else if (!strcmp(o->observer, "moving_average")) {
+            *a = keep * *a + (1 - keep) * lo[c];
+            *b = keep * *b + (1 - keep) * hi[c];
+        } else {
+            *a = lo[c] < *a ? lo[c] : *a;
+            *b = hi[c] > *b ? hi[c] : *b;
+        }
+    }
+    return 0;
+}
+
+static int look(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                struct pare_err *err)
+{
+    struct pare_run *r = pare_layer_run(l);
+    struct state *s = pare_run_state(r);
+    struct place *at = &s->place[pare_layer_index(l) * PARE_SITES + (int)site];
+    struct pare_place p;
+    float *lo;
+
+    PARE_TRY(pare_place_open(l, site, x, &p, err));
+    lo = pare_alloc_raw(pare_run_scratch(r), 2 * (size_t)p.n, sizeof(*lo));
+    if (!lo)
+        return no_memory(err);
+    PARE_TRY(pare_place_range(&p, x, lo, lo + p.n, err));
+    PARE_TRY(track(&p, !at->seen, lo, lo + p.n, err));
+    if (at->h)
+        pare_histogram_add(at->h, &(struct pare_hist_batch){ .x = pare_f32(x),
+                                                             .n = pare_numel(x),
+                                                             .lo = lo[0],
+                                                             .hi = lo[1],
+                                                             .threads = p.q->threads,
+                                                             .part = s->part });
+    at->seen = true;
+    at->n = p.n;
+    return 0;
+}
+
+/* ---- deciding ---------------------------------------------------------------------------------- */
+
+static void narrow(const struct opts *o, const struct pare_quant *q, struct pare_histogram *h,
+                   float *tmin, float *tmax)
+{
+    double lo, hi;
+
+    h->lo = (double)*tmin;
+    h->hi = (double)*tmax;
+    if (!strcmp(o->observer, "percentile"))
+        pare_histogram_percentile(h, o->percentile / 100, &lo, &hi);
+    else if (!strcmp(o->observer, "mse"))
+        pare_histogram_mse(h, q, &lo, &hi);
+    else
+        pare_histogram_entropy(h, q, &lo, &hi);
+    *tmin = (float)lo;
+    *tmax = (float)hi;
+}
+
+static int decide(struct pare_layer *l, enum pare_site site, const struct place *at,
+                  struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(pare_layer_run(l));
+    struct pare_place p = { .layer = l, .site = site, .n = at->n };
+    struct pare_tensor *scale, *zero, *tmin, *tmax;
+
+    p.q = pare_layer_quant(l, site);
+    tmin = pare_place_buffer(&p, "tracked_min", err);
+    tmax = tmin ? pare_place_buffer(&p, "tracked_max", err) : NULL;
+    scale = tmax ? pare_layer_scale(l, site, p.n, err) : NULL;
+    zero = scale ? pare_layer_zero_point(l, site, p.n, err) : NULL;
+    if (!zero)
+        return err->code;
+    if (at->h)
+        narrow(o, p.q, at->h, pare_f32(tmin), pare_f32(tmax));
+    for (int64_t c = 0; c < p.n; c++)
+        pare_quant_fit(p.q, (double)pare_f32(tmin)[c], (double)pare_f32(tmax)[c],
+                       pare_f32(scale) + c, pare_f32(zero) + c);
+    return 0;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------- */
+
+/* How many inputs and outputs there are to look at, with what that needs. */
+static int prepare(struct pare_run *r, struct state *s, int *n, struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(r);
+    struct pare_arena *a = pare_run_scratch(r);
+    int threads = 1;
+
+    *n = 0;
+    s->place = pare_alloc(a, (size_t)pare_run_layers(r) * PARE_SITES, sizeof(*s->place));
+    for (int i = 0; i < pare_run_layers(r) * PARE_SITES && s->place; i++) {
+        struct pare_layer *l = pare_run_layer(r, i / PARE_SITES);
+        const struct pare_quant *q = pare_layer_quant(l, (enum pare_site)(i % PARE_SITES));
+
+        if (!q || i % PARE_SITES == PARE_WEIGHT)
+            continue;
+        ++*n;
+        threads = q->threads > threads ? q->threads : threads;
+        if (!counts(o))
+            continue;
+        if (q->axis >= 0)
+            return pare_fail(err, PARE_ECONFIG,
+                             "layer '%s': observer %s looks at all numbers together, so it is not "
+                             "for per_channel; minmax and moving_average are",
+                             pare_layer_name(l), o->observer);
+        s->place[i].h = pare_alloc(a, 1, sizeof(*s->place[i].h));
+        if (!s->place[i].h)
+            return no_memory(err);
+    }
+    s->part = pare_alloc_raw(a, (size_t)threads * 2 * PARE_BINS, sizeof(*s->part));
+    return s->place && s->part ? 0 : no_memory(err);
+}
+
+static int calibrate(struct pare_run *r, struct state *s, struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(r);
+    int n;
+
+    PARE_TRY(prepare(r, s, &n, err));
+    if (!n)
+        return 0; /* only weights: no data is needed */
+    PARE_TRY(pare_at(err, pare_run_forward(r, o->calibration_steps, err), "calibration"));
+    for (int i = 0; i < pare_run_layers(r) * PARE_SITES; i++)
+        if (s->place[i].seen)
+            PARE_TRY(decide(pare_run_layer(r, i / PARE_SITES), (enum pare_site)(i % PARE_SITES),
+                            &s->place[i], err));
+    return 0;
+}
+
+static int start(struct pare_run *r, struct pare_err *err)
+{
+    struct state *s = pare_run_state(r);
+    int rc = calibrate(r, s, err);
+
+    *s = (struct state){ NULL, NULL };
+    return rc;
+}
+
+static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(pare_layer_run(l));
+    struct pare_place p;
+
+    PARE_TRY(pare_place_open(l, PARE_WEIGHT, x, &p, err));
+    PARE_TRY(strcmp(o->weight_observer, "mse") ? pare_place_fit(&p, x, err)
+                                               : pare_place_fit_mse(&p, x, err));
+    pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    return 0;
+}
+
+static int activation(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                      struct pare_tensor *y, struct pare_err *err)
+{
+    const struct state *s = pare_run_state(pare_layer_run(l));
+    struct pare_place p;
+
+    if (s->place) {
+        pare_copy(x, y);
+        return look(l, site, x, err);
+    }
+    PARE_TRY(pare_place_open(l, site, x, &p, err));
+    if (p.scale[0] > 0)
+        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    else
+        pare_copy(x, y);
+    return 0;
+}
+
+static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                 struct pare_err *err)
+{
+    return activation(l, PARE_INPUT, x, y, err);
+}
+
+static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    return activation(l, PARE_OUTPUT, x, y, err);
+}
+
+/* Who trains after all: gradients stop at the ends of ranges. */
+static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
+{
+    struct pare_place p;
+
+    PARE_TRY(pare_place_open(l, site, x, &p, err));
+    if (p.scale[0] > 0)
+        pare_quant_clip_grad(p.q, x, p.scale, p.zero, gy, gx);
+    else
+        pare_copy(gy, gx);
+    return 0;
+}
+
+const struct pare_quantizer pare_quantizer_ptq = {
+    .base = {
+        .abi = PARE_ABI,
+        .name = "ptq",
+        .doc = "Without training: scales from a few batches.",
+        .opts = opts,
+        .opts_size = sizeof(struct opts),
+        .run_size = sizeof(struct state),
+        .start = start,
+    },
+    .weight = weight,
+    .input = input,
+    .output = output,
+    .backward = backward,
+};

@@ -1,0 +1,41 @@
+/* quantized.h - how places of layers are quantized, and the nodes that do it in plans. */
+#ifndef PARE_COMPRESS_QUANTIZED_H
+#define PARE_COMPRESS_QUANTIZED_H
+
+#include "run.h"
+
+/* The keys that every quantizer knows. */
+struct pare_quant_conf {
+    struct pare_strs types;
+    int64_t bits, bits_of[PARE_SITES]; /* 0: not given */
+    const char *dtype, *dtype_of[PARE_SITES];
+    const char *scheme, *scheme_of[PARE_SITES];
+    int64_t start_step;
+};
+
+extern const struct pare_opt pare_quant_keys[]; /* of struct pare_quant_conf */
+
+/* l->quant from the keys; what the quantizer cannot do, or the layer has not, is an error. */
+int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struct pare_err *err);
+
+const char *pare_site_name(enum pare_site site); /* "weight", ... */
+
+/* Put a node behind every quantized output and before every quantized input of the model's graph,
+ * and take them out again.  The file does not see them. */
+int pare_sites_insert(struct pare_run *r, struct pare_err *err);
+void pare_sites_remove(struct pare_run *r);
+
+/* Whose place the node rounds, and which; NULL: it is none of ours. */
+struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site);
+
+/* What rounding x to y takes away, added to the layer's sums. */
+void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *y);
+
+/* Gradients of rounded weights become those of the weights; learned buffers are updated. */
+int pare_quant_weight_grads(struct pare_run *r, struct pare_err *err);
+int pare_quant_optim(struct pare_run *r, struct pare_err *err); /* makes their optimizer */
+int pare_quant_keep(struct pare_run *r, bool back, struct pare_err *err); /* see pare_hooks */
+int pare_quant_learn_step(struct pare_run *r, struct pare_err *err);
+
+#endif

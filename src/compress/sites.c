@@ -1,0 +1,235 @@
+/* sites.c - quantized inputs and outputs: a node of our own in the model's graph for each, which asks
+ * the quantizer in every forward and on the way back. */
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/simd.h"
+#include "../op/op.h"
+#include "../tensor/tensor.h"
+#include "calibration.h"
+#include "quantized.h"
+
+/* The node's attribute: whose place it is. */
+struct site {
+    struct pare_layer *layer;
+    enum pare_site site;
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    (void)err;
+    n->out[0]->t.dtype = n->in[0]->t.dtype;
+    n->out[0]->t.rank = n->in[0]->t.rank;
+    memcpy(n->out[0]->t.dim, n->in[0]->t.dim, sizeof(n->in[0]->t.dim));
+    return 0;
+}
+
+void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *y)
+{
+    struct pare_noise *s = &l->noise[site];
+
+    for (int64_t i = 0, n = pare_numel(x); i < n; i++) {
+        double v = (double)pare_f32(x)[i], d = v - (double)pare_f32(y)[i];
+
+        s->signal += v * v;
+        s->noise += d * d;
+    }
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct site *s = n->attr;
+    struct pare_run *r = s->layer->run;
+    const struct pare_quantizer *q = r->quantizer;
+    struct pare_turn turn = pare_turn_begin(r, 0);
+    int rc;
+
+    r->training = c->train;
+    rc = r->calibration ? pare_calibrated(s->layer, s->site, &n->in[0]->t, &n->out[0]->t, err)
+                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, &n->in[0]->t,
+                                                                         &n->out[0]->t, err);
+    if (!rc && r->measure)
+        pare_noise_add(s->layer, s->site, &n->in[0]->t, &n->out[0]->t);
+    pare_turn_end(r, turn);
+    return pare_at(err, rc, "%s of layer '%s'", pare_site_name(s->site), s->layer->info.name);
+}
+
+PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void add_up(float *y, const float *x, int64_t n, int threads)
+{
+    threads = threads > 1 && n > 32768 ? threads : 1;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int t = 0; t < threads; t++)
+        add_row(y + n * t / threads, x + n * t / threads, n * (t + 1) / threads - n * t / threads);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct site *s = n->attr;
+    struct pare_run *r = s->layer->run;
+    const struct pare_tensor *gy = &n->out[0]->grad;
+    struct pare_tensor *gx = &n->in[0]->grad, own = n->in[0]->t;
+    int64_t count = pare_numel(&own);
+    struct pare_turn turn;
+    int rc;
+
+    if (!gx->data || !gy->data)
+        return 0;
+    own.data = gy->data;
+    if (r->quantizer->backward) {
+        own.data = pare_alloc_raw(c->scratch, (size_t)count, sizeof(float));
+        if (!own.data)
+            return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
+        turn = pare_turn_begin(r, 0);
+        rc = r->quantizer->backward(s->layer, s->site, &n->in[0]->t, gy, &own, err);
+        pare_turn_end(r, turn);
+        if (rc)
+            return rc;
+    }
+    add_up(pare_f32(gx), pare_f32(&own), count, c->threads);
+    return 0;
+}
+
+/* Not in ops.def: no file has it. */
+static const struct pare_op site_op = {
+    .abi = PARE_ABI,
+    .type = "Quantizer",
+    .doc = "A place that a quantizer rounds while a model is compressed.",
+    .domain = "ai.pare",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .flags = PARE_OP_RANDOM, /* it may change from run to run */
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
+
+struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site)
+{
+    const struct site *s = n->attr;
+
+    if (n->op != &site_op)
+        return NULL;
+    *site = s->site;
+    return s->layer;
+}
+
+/* ---- in and out of the graph ------------------------------------------------------------------ */
+
+/* The node and value of the model's graph that a layer's description, made on a copy, is about. */
+static struct pare_value *original(const struct pare_run *r, const struct pare_value *v)
+{
+    return v ? pare_graph_find(r->model->graph, v->name) : NULL;
+}
+
+static struct pare_value *add(struct pare_run *r, struct pare_layer *l, enum pare_site site,
+                              struct pare_value *from, struct pare_err *err)
+{
+    struct pare_graph *g = r->model->graph;
+    struct site *s = pare_alloc(r->arena, 1, sizeof(*s));
+    const char *name = pare_sprintf(g->arena, "%s:%s:%s", l->info.name, pare_site_name(site),
+                                    from->name);
+    struct pare_value *to = name ? pare_graph_value(g, name, err) : NULL;
+    struct pare_node *n = to ? pare_graph_add(g, 1, 1, err) : NULL;
+
+    if (!s || !n) {
+        pare_fail(err, PARE_ENOMEM, "no memory for quantized layers");
+        return NULL;
+    }
+    *s = (struct site){ l, site };
+    n->op = &site_op;
+    n->name = name;
+    n->type = site_op.type;
+    n->domain = site_op.domain;
+    n->version = 1;
+    n->attr = s;
+    n->in[0] = from;
+    n->out[0] = to;
+    to->maker = n;
+    return to;
+}
+
+/* Whoever used `from` uses `to`, but for our own nodes. */
+static void redirect(struct pare_graph *g, const struct pare_value *from, struct pare_value *to)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i]->n_in && g->node[i] != to->maker; k++)
+            if (g->node[i]->in[k] == from)
+                g->node[i]->in[k] = to;
+    for (int i = 0; i < g->n_out; i++)
+        if (g->out[i] == from)
+            g->out[i] = to;
+}
+
+/* Several inputs, as those of an Add, share the layer's numbers. */
+static int insert_input(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_value *out = original(r, l->info.node->out[0]);
+    struct pare_node *n = out ? out->maker : NULL;
+
+    while (n && n->op == &site_op) /* its output is quantized already */
+        n = n->in[0]->maker;
+    for (int k = 0; n && k < n->n_in; k++) {
+        struct pare_value *to;
+
+        if (!n->in[k] || n->in[k]->flags & PARE_V_CONST || n->in[k]->t.dtype > PARE_F32)
+            continue;
+        to = add(r, l, PARE_INPUT, n->in[k], err);
+        if (!to)
+            return err->code;
+        n->in[k] = to;
+    }
+    return 0;
+}
+
+static int insert_output(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_value *from = original(r, l->info.out), *to;
+
+    if (!from)
+        return pare_fail(err, PARE_EUNSUPPORTED, "layer '%s' has no output to quantize",
+                         l->info.name);
+    to = add(r, l, PARE_OUTPUT, from, err);
+    if (!to)
+        return err->code;
+    redirect(r->model->graph, from, to);
+    return 0;
+}
+
+int pare_sites_insert(struct pare_run *r, struct pare_err *err)
+{
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_INPUT])
+            PARE_TRY(insert_input(r, &r->layer[i], err));
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_OUTPUT])
+            PARE_TRY(insert_output(r, &r->layer[i], err));
+    return pare_graph_order(r->model->graph, err);
+}
+
+void pare_sites_remove(struct pare_run *r)
+{
+    struct pare_graph *g = r->model->graph;
+    int kept = 0;
+
+    for (int i = g->n_nodes - 1; i >= 0; i--)
+        if (g->node[i]->op == &site_op)
+            redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->node[i]->op != &site_op) {
+            g->node[kept] = g->node[i];
+            g->node[kept]->id = kept;
+            kept++;
+        }
+    g->n_nodes = kept;
+}

@@ -1,0 +1,452 @@
+/* test_export_qdq.c - quantized models as files: the integers are the rounded numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "compress/grid.h"
+#include "compress/pruners.h"
+#include "onnx/model.h"
+
+static struct pare_err err;
+
+#define OK(call)                     \
+    do {                             \
+        if (call)                    \
+            fail_msg("%s", err.msg); \
+    } while (0)
+
+/* ---- a quantizer whose range is that of the first batch -------------------------------------- */
+
+static int by_range(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    struct pare_tensor *y, bool again, struct pare_err *e)
+{
+    const struct pare_quant *q = pare_layer_quant(l, site);
+    int64_t n = q->axis < 0 ? 1 : x->dim[q->axis], inner = 1;
+    struct pare_tensor *s = pare_layer_scale(l, site, n, e);
+    struct pare_tensor *z = pare_layer_zero_point(l, site, n, e);
+
+    if (!s || !z)
+        return e->code;
+    for (int i = q->axis + 1; i < x->rank && q->axis >= 0; i++)
+        inner *= x->dim[i];
+    for (int64_t c = 0; c < n && (again || pare_f32(s)[c] == 0); c++) {
+        double lo = 0, hi = 0;
+
+        for (int64_t i = 0; i < pare_numel(x); i++)
+            if (q->axis < 0 || i / inner % n == c) {
+                lo = fmin(lo, (double)pare_f32(x)[i]);
+                hi = fmax(hi, (double)pare_f32(x)[i]);
+            }
+        pare_quant_fit(q, lo, hi, pare_f32(s) + c, pare_f32(z) + c);
+    }
+    pare_quant_apply(q, x, pare_f32(s), pare_f32(z), y);
+    return 0;
+}
+
+static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *e)
+{
+    return by_range(l, PARE_WEIGHT, x, y, true, e);
+}
+
+static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                 struct pare_err *e)
+{
+    return by_range(l, PARE_INPUT, x, y, false, e);
+}
+
+static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *e)
+{
+    return by_range(l, PARE_OUTPUT, x, y, false, e);
+}
+
+static const struct pare_quantizer first = {
+    .base = { .abi = PARE_ABI, .name = "first", .doc = "For this test." },
+    .weight = weight,
+    .input = input,
+    .output = output,
+};
+
+/* Signs, without a scale. */
+static int sign(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                struct pare_err *e)
+{
+    (void)l;
+    (void)e;
+    for (int64_t i = 0; i < pare_numel(x); i++)
+        pare_f32(y)[i] = pare_f32(x)[i] < 0 ? -0.7f : 0.7f;
+    return 0;
+}
+
+static int cubes(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                 struct pare_err *e)
+{
+    (void)l;
+    (void)e;
+    for (int64_t i = 0; i < pare_numel(x); i++)
+        pare_f32(y)[i] = powf(pare_f32(x)[i], 3);
+    return 0;
+}
+
+static const struct pare_quantizer signs = {
+    .base = { .abi = PARE_ABI, .name = "signs", .doc = "For this test." },
+    .weight = sign,
+    .output = sign,
+};
+static const struct pare_quantizer odd = {
+    .base = { .abi = PARE_ABI, .name = "odd", .doc = "For this test." },
+    .weight = cubes,
+};
+
+/* ---- a model, its run, its file ---------------------------------------------------------------- */
+
+struct job {
+    struct pare_registry *registry;
+    struct pare_model *model, *file;
+    struct pare_run *run;
+    char path[64];
+    float in[3 * 32 * 32 * 2], out[2][64];
+    const int64_t *shape;
+    bool reference;
+};
+
+static struct job *open_job(const char *net, const int64_t *shape, const char *quantizer,
+                            const char *config)
+{
+    struct job *j = calloc(1, sizeof(*j));
+    struct pare_run_opts o = { .quantizer = quantizer, .config = config };
+    struct pare_rng rng;
+
+    j->registry = pare_registry_new(&err);
+    j->shape = shape;
+    j->reference = true;
+    o.registry = j->registry;
+    snprintf(j->path, sizeof(j->path), "/tmp/pare-qdq-%ld.onnx", (long)getpid());
+    OK(pare_add_quantizer(j->registry, &first, &err));
+    OK(pare_add_quantizer(j->registry, &signs, &err));
+    OK(pare_add_quantizer(j->registry, &odd, &err));
+    OK(pare_model_new(net, shape, 10, 1, &j->model, &err));
+    OK(pare_run_new(j->model, &o, &j->run, &err));
+    pare_rng_init(&rng, 7);
+    for (size_t i = 0; i < sizeof(j->in) / sizeof(*j->in); i++)
+        j->in[i] = (float)(pare_rng_uniform(&rng) * 2 - 1);
+    return j;
+}
+
+static void forward(const struct job *j, const struct pare_model *m, float *out)
+{
+    struct pare_tensor x = { .dtype = PARE_F32, .rank = 4, .data = (void *)(uintptr_t)j->in };
+    struct pare_plan_opts o = { .batch = 2, .threads = 1, .reference = j->reference };
+    struct pare_plan *p;
+    struct pare_tensor y;
+
+    x.dim[0] = 2;
+    memcpy(x.dim + 1, j->shape, 3 * sizeof(int64_t));
+    OK(pare_plan_new(m, &o, &p, &err));
+    OK(pare_plan_run(p, &x, &y, &err));
+    assert_int_equal(pare_numel(&y), 20);
+    memcpy(out, y.data, 20 * sizeof(float));
+    pare_plan_free(p);
+}
+
+/* The rounded model's outputs in out[0], the file's in out[1]. */
+static void both(struct job *j, bool qoperator)
+{
+    struct pare_export e = { .onnx = j->path, .qoperator = qoperator };
+
+    OK(pare_run_compress(j->run, &err));
+    forward(j, j->model, j->out[0]); /* which finds the ranges */
+    forward(j, j->model, j->out[0]);
+    OK(pare_run_export(j->run, &e, &err));
+    pare_model_free(j->file);
+    OK(pare_model_load(j->path, &j->file, &err));
+    forward(j, j->file, j->out[1]);
+}
+
+static void close_job(struct job *j)
+{
+    unlink(j->path);
+    pare_run_free(j->run);
+    pare_model_free(j->model);
+    pare_model_free(j->file);
+    pare_registry_free(j->registry);
+    free(j);
+}
+
+static double apart(const struct job *j)
+{
+    double most = 0;
+
+    for (int i = 0; i < 20; i++)
+        most = fmax(most, fabs((double)(j->out[0][i] - j->out[1][i])));
+    return most;
+}
+
+static int count(const struct pare_model *m, const char *type)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->graph->n_nodes; i++)
+        n += !strcmp(m->graph->node[i]->type, type);
+    return n;
+}
+
+static double step_of(struct job *j, const char *layer)
+{
+    for (int i = 0; i < pare_run_layers(j->run); i++)
+        if (!strcmp(pare_layer_name(pare_run_layer(j->run, i)), layer)) {
+            struct pare_tensor *s = pare_layer_scale(pare_run_layer(j->run, i), PARE_OUTPUT, 1,
+                                                     &err);
+            return (double)pare_f32(s)[0];
+        }
+    return 0;
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static const int64_t gray[3] = { 1, 28, 28 }, colour[3] = { 3, 32, 32 };
+
+static void weights_alone_are_a_quarter(void **state)
+{
+    struct job *j = open_job("lenet", gray, "naive",
+                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
+                             "\"op_types\": [\"default\"]}]");
+    const struct pare_value *w;
+    struct stat file;
+    int64_t params = 0;
+
+    (void)state;
+    both(j, false);
+    assert_true(apart(j) == 0);
+    assert_int_equal(count(j->file, "DequantizeLinear"), pare_run_layers(j->run));
+    w = pare_graph_find(j->file->graph, "conv1.weight_quantized");
+    assert_non_null(w);
+    assert_int_equal(w->t.dtype, PARE_I8);
+    assert_int_equal(stat(j->path, &file), 0);
+    for (int i = 0; i < pare_run_layers(j->run); i++)
+        params += pare_numel(pare_layer_weight(pare_run_layer(j->run, i)));
+    assert_in_range(file.st_size, params, params * 108 / 100);
+    close_job(j);
+}
+
+#define ALL(scheme)                                                                            \
+    "[{\"quant_types\": [\"weight\", \"input\", \"output\"], \"quant_bits\": 8, "              \
+    "\"quant_dtype\": {\"weight\": \"int\", \"input\": \"uint\", \"output\": \"uint\"}, "      \
+    "\"quant_scheme\": {\"weight\": \"" scheme "\"}, \"op_types\": [\"Conv2d\", \"Linear\"]}]"
+
+/* Without biases, whose rounding is new in the file, all is the same to the bit. */
+static void all_places_equal_the_rounded_model(void **state)
+{
+    static const char *const configs[] = {
+        ALL("per_channel_symmetric"),
+        ALL("per_tensor_symmetric"),
+        "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": {\"weight\": 4, "
+        "\"input\": 5}, \"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_affine\", "
+        "\"op_types\": [\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
+        "\"quant_bits\": 3, \"op_types\": [\"ReLU\"]}]",
+        "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"quant_scheme\": "
+        "\"per_channel_affine\", \"op_types\": [\"Conv2d\"]}]",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(configs) / sizeof(*configs); i++) {
+        struct job *j = open_job("lenet", gray, "first", configs[i]);
+
+        for (int k = 0; k < pare_run_layers(j->run); k++) {
+            struct pare_layer *l = pare_run_layer(j->run, k);
+
+            if (l->bias)
+                memset(l->bias->t.data, 0, (size_t)pare_numel(&l->bias->t) * sizeof(float));
+        }
+        both(j, false);
+        assert_true(apart(j) == 0);
+        close_job(j);
+    }
+}
+
+static void biases_are_int32(void **state)
+{
+    struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
+    const struct pare_value *b, *s, *w, *x;
+
+    (void)state;
+    both(j, false);
+    b = pare_graph_find(j->file->graph, "conv2.bias_quantized");
+    s = pare_graph_find(j->file->graph, "conv2.bias_scale");
+    w = pare_graph_find(j->file->graph, "conv2.weight_scale");
+    assert_non_null(b);
+    assert_int_equal(b->t.dtype, PARE_I32);
+    x = pare_graph_find(j->file->graph, "conv2.weight");
+    assert_non_null(x);
+    assert_int_equal(pare_numel(&s->t), pare_numel(&w->t));
+    for (int64_t i = 0; i < pare_numel(&b->t); i++) {
+        double v = (double)pare_f32(&s->t)[i] * ((const int32_t *)b->t.data)[i];
+        const struct pare_layer *l = pare_run_layer(j->run, 1);
+
+        assert_true(fabs(v - (double)pare_f32(&l->bias->t)[i]) <= (double)pare_f32(&s->t)[i]);
+    }
+    assert_true(apart(j) <= 1.001 * step_of(j, pare_layer_name(pare_run_layer(
+                                                   j->run, pare_run_layers(j->run) - 1))));
+    close_job(j);
+}
+
+static void qoperators_where_they_fit(void **state)
+{
+    struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
+    int last = pare_run_layers(j->run) - 1;
+
+    (void)state;
+    both(j, true);
+    assert_int_equal(count(j->file, "QLinearConv"), 2);
+    assert_int_equal(count(j->file, "Conv"), 0);
+    assert_null(pare_graph_find(j->file->graph, "conv1.weight")); /* nobody wants it as floats */
+    assert_true(apart(j) <= 1.001 * step_of(j, pare_layer_name(pare_run_layer(j->run, last))));
+    close_job(j);
+}
+
+/* Residual sums share what they round; names of inputs and outputs stay. */
+static void residual_networks(void **state)
+{
+    static const char *const config =
+        "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"quant_dtype\": "
+        "{\"weight\": \"int\"}, \"quant_scheme\": {\"weight\": \"per_channel_symmetric\"}, "
+        "\"op_types\": [\"Conv2d\", \"Linear\"]}]";
+    struct job *j = open_job("resnet20", colour, "first", config);
+    double largest = 0;
+
+    (void)state;
+    j->reference = false;
+    both(j, false);
+    for (int i = 0; i < 20; i++)
+        largest = fmax(largest, fabs((double)j->out[0][i]));
+    assert_true(apart(j) < 0.02 * largest);
+    assert_string_equal(j->file->out[0].name, j->model->out[0].name);
+    assert_true(count(j->file, "QuantizeLinear") < pare_run_layers(j->run)); /* shortcuts share */
+    close_job(j);
+}
+
+static void values_without_a_scale(void **state)
+{
+    static const char *const both_places =
+        "[{\"quant_types\": [\"weight\", \"output\"], \"quant_bits\": 1, "
+        "\"op_types\": [\"default\"]}]";
+    struct pare_export e = { 0 };
+    struct job *j = open_job("lenet", gray, "signs",
+                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, "
+                             "\"op_types\": [\"default\"]}]");
+
+    (void)state;
+    both(j, false); /* 0.7 times -1 and 1 */
+    assert_true(apart(j) < 1e-4);
+    close_job(j);
+
+    j = open_job("lenet", gray, "signs", both_places);
+    OK(pare_run_compress(j->run, &err));
+    e.onnx = j->path;
+    assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, "quantizer signs gives it no scale"));
+    close_job(j);
+
+    j = open_job("lenet", gray, "odd",
+                 "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
+                 "\"op_types\": [\"default\"]}]");
+    OK(pare_run_compress(j->run, &err));
+    assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, "layer 'conv1': the values that quantizer odd gave"));
+    assert_int_not_equal(access(j->path, F_OK), 0);
+    close_job(j);
+}
+
+/* Scales of one run give another the same file. */
+static void calibration_comes_back(void **state)
+{
+    struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
+    struct job *k = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
+    struct job *m = open_job("lenet", gray, "first", ALL("per_tensor_symmetric"));
+    struct pare_export e = { .onnx = j->path };
+    char path[64];
+
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/pare-qdq-%ld.json", (long)getpid());
+    both(j, false);
+    e.calibration = path;
+    OK(pare_run_export(j->run, &e, &err));
+    OK(pare_run_calibrate(k->run, path, &err));
+    memcpy(k->in, j->in, sizeof(k->in));
+    OK(pare_run_compress(k->run, &err));
+    forward(k, k->model, k->out[0]);
+    assert_memory_equal(k->out[0], j->out[0], 20 * sizeof(float));
+    OK(pare_run_export(k->run, &e, &err));
+
+    assert_int_equal(pare_run_calibrate(m->run, path, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, "numbers, the layer needs 1"));
+    unlink(path);
+    close_job(m);
+    close_job(k);
+    close_job(j);
+}
+
+/* As NNI writes it: ranges of inputs and outputs. */
+static void ranges_are_scales(void **state)
+{
+    static const char text[] = "{\"conv1\": {\"weight_bits\": 8, \"input_bits\": 8, "
+                               "\"tracked_min_input\": -1.0, \"tracked_max_input\": 1.55}}";
+    struct job *j = open_job("lenet", gray, "first",
+                             "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, "
+                             "\"op_names\": [\"conv1\"]}]");
+    char path[64];
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/pare-qdq-%ld.json", (long)getpid());
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    OK(pare_run_calibrate(j->run, path, &err));
+    assert_true(fabsf(*pare_f32(pare_layer_scale(pare_run_layer(j->run, 0), PARE_INPUT, 1, &err)) -
+                      0.01f) < 1e-7f);
+    assert_true(*pare_f32(pare_layer_zero_point(pare_run_layer(j->run, 0), PARE_INPUT, 1, &err)) ==
+                100);
+    unlink(path);
+    close_job(j);
+}
+
+static void sixteen_bits_need_a_new_file(void **state)
+{
+    struct job *j = open_job("lenet", gray, "first",
+                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 12, "
+                             "\"op_types\": [\"default\"]}]");
+    struct pare_export e = { .onnx = j->path };
+
+    (void)state;
+    OK(pare_run_compress(j->run, &err));
+    assert_int_equal(pare_run_export(j->run, &e, &err), PARE_EUNSUPPORTED);
+    assert_non_null(strstr(err.msg, "has operator set 17, the integers need 21"));
+    close_job(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_alone_are_a_quarter),
+        cmocka_unit_test(all_places_equal_the_rounded_model),
+        cmocka_unit_test(biases_are_int32),
+        cmocka_unit_test(qoperators_where_they_fit),
+        cmocka_unit_test(residual_networks),
+        cmocka_unit_test(values_without_a_scale),
+        cmocka_unit_test(calibration_comes_back),
+        cmocka_unit_test(ranges_are_scales),
+        cmocka_unit_test(sixteen_bits_need_a_new_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

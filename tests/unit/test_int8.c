@@ -1,0 +1,488 @@
+/* test_int8.c - quantized graphs on integer kernels against the plain ones. */
+#include "make_model.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "plan/plan.h"
+
+enum { TRIALS = 400 };
+
+struct rig {
+    struct build b;
+    struct pare_rng r;
+    struct pare_tensor x;
+    const char *xs, *xz; /* scale and zero point of the input */
+    float x_scale;
+};
+
+static int64_t between(struct rig *g, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)pare_rng_below(&g->r, (uint64_t)(hi - lo + 1));
+}
+
+static void begin(struct rig *g, uint64_t seed)
+{
+    memset(g, 0, sizeof(*g));
+    g->b.opset = 13;
+    pare_rng_init(&g->r, seed);
+}
+
+/* One 8-bit constant of a type. */
+static const char *zero_point(struct rig *g, int dtype, int zero)
+{
+    uint8_t byte = (uint8_t)zero;
+
+    return build_const(&g->b, dtype, 0, NULL, &byte);
+}
+
+/* Random bytes as the graph's input, with scale and zero point; the real numbers. */
+static const char *real_input(struct rig *g, int dtype, int zero, int rank, const int64_t *dim)
+{
+    const char *x = build_input(&g->b, dtype, rank, dim);
+
+    g->x = build_tensor(dtype, rank, dim);
+    for (int64_t i = 0; i < pare_numel(&g->x); i++)
+        ((uint8_t *)g->x.data)[i] = (uint8_t)pare_rng_next(&g->r);
+    g->x_scale = (float)(0.01 + 0.1 * pare_rng_uniform(&g->r));
+    g->xs = build_scalar(&g->b, g->x_scale);
+    g->xz = zero_point(g, dtype, zero);
+    return build_node(&g->b, "DequantizeLinear", NAMES(x, g->xs, g->xz), NOTHING);
+}
+
+static const char *quantize(struct rig *g, const char *x, float scale, int dtype, int zero)
+{
+    return build_node(&g->b, "QuantizeLinear",
+                      NAMES(x, build_scalar(&g->b, scale), zero_point(g, dtype, zero)), NOTHING);
+}
+
+static const char *dequantize(struct rig *g, const char *x, float scale, int dtype, int zero)
+{
+    return build_node(&g->b, "DequantizeLinear",
+                      NAMES(x, build_scalar(&g->b, scale), zero_point(g, dtype, zero)), NOTHING);
+}
+
+/* int8 weights whose output channels are axis `axis`, and a bias of int32 or real numbers; both
+ * as real numbers.  Scales are one, or one for each channel. */
+static const char *weights(struct rig *g, int rank, const int64_t *dim, int axis, const char **bias)
+{
+    int64_t n = 1, O = dim[axis];
+    bool each = between(g, 0, 1);
+    int8_t *w, *zero = pare_alloc(pool, (size_t)O, 1);
+    float *s = pare_alloc(pool, (size_t)O, sizeof(*s)), *xs = pare_alloc(pool, (size_t)O, 4);
+    int32_t *b = pare_alloc(pool, (size_t)O, 4), *none = pare_alloc(pool, (size_t)O, 4);
+    const char *q, *scale;
+
+    for (int i = 0; i < rank; i++)
+        n *= dim[i];
+    w = pare_alloc(pool, (size_t)n, 1);
+    for (int64_t i = 0; i < n; i++)
+        w[i] = (int8_t)between(g, -128, 127);
+    for (int64_t i = 0; i < O; i++) {
+        s[i] = each || !i ? (float)(0.001 + 0.01 * pare_rng_uniform(&g->r)) : s[0];
+        xs[i] = g->x_scale * s[i];
+        b[i] = (int32_t)between(g, -20000, 20000);
+    }
+    q = build_const(&g->b, PARE_I8, rank, dim, w);
+    scale = build_floats(&g->b, each, &O, s);
+    if (bias && between(g, 0, 1))
+        *bias = build_node(&g->b, "DequantizeLinear",
+                           NAMES(build_const(&g->b, PARE_I32, 1, &O, b),
+                                 build_floats(&g->b, 1, &O, xs),
+                                 build_const(&g->b, PARE_I32, 1, &O, none)),
+                           at_int("axis", 0));
+    else if (bias) {
+        for (int64_t i = 0; i < O; i++)
+            xs[i] *= (float)b[i];
+        *bias = build_floats(&g->b, 1, &O, xs);
+    }
+    return build_node(&g->b, "DequantizeLinear",
+                      NAMES(q, scale, build_const(&g->b, PARE_I8, each, &O, zero)),
+                      at_int("axis", axis));
+}
+
+/* ---- comparing ------------------------------------------------------------------------- */
+
+static struct {
+    int64_t same, all;
+    double worst;
+} seen;
+
+static bool runs(const struct pare_plan *p, const char *kernel)
+{
+    for (int i = 0; i < p->n_steps; i++)
+        if (!strcmp(p->step[i]->kernel->name, kernel))
+            return true;
+    return false;
+}
+
+static struct pare_tensor result(const struct pare_model *m, const struct rig *g, bool reference,
+                                 int threads, const char *kernel)
+{
+    struct pare_plan_opts o = { .reference = reference, .threads = threads };
+    struct pare_tensor out, copy;
+    struct pare_plan *p;
+    struct pare_err err;
+
+    if (pare_plan_new(m, &o, &p, &err))
+        fail_msg("%s", err.msg);
+    if (kernel && p->backend.vnni && !runs(p, kernel))
+        fail_msg("%s is not used", kernel);
+    memset(p->memory, 0xff, p->memory_bytes);
+    if (pare_plan_run(p, &g->x, &out, &err))
+        fail_msg("%s", err.msg);
+    copy = build_copy(&out);
+    pare_plan_free(p);
+    return copy;
+}
+
+/* No element further than `step` from the plain kernels' result. */
+static void check(struct rig *g, const char *kernel, uint64_t seed, double step)
+{
+    struct pare_model *m = build_model(&g->b);
+    struct pare_tensor want = result(m, g, true, 1, NULL);
+
+    for (int threads = 1; threads <= 2; threads++) {
+        struct pare_tensor got = result(m, g, false, threads, kernel);
+
+        for (int64_t i = 0; i < pare_numel(&want); i++) {
+            double d = fabs(pare_get(&got, i) - pare_get(&want, i));
+
+            if (!(d <= step))
+                fail_msg("seed %llu: element %lld is %g, not %g", (unsigned long long)seed,
+                         (long long)i, pare_get(&got, i), pare_get(&want, i));
+            seen.same += d == 0;
+            seen.all++;
+        }
+    }
+    pare_model_free(m);
+}
+
+static void report(const char *what, double least)
+{
+    print_message("%s: %.4f %% of %lld elements equal\n", what,
+                  100.0 * (double)seen.same / (double)seen.all, (long long)seen.all);
+    assert_true((double)seen.same >= least * (double)seen.all);
+    memset(&seen, 0, sizeof(seen));
+}
+
+/* ---- convolutions ------------------------------------------------------------------------ */
+
+struct geometry {
+    int64_t N, C, H, W, O, k, stride, dilation, pad[4], group;
+};
+
+static struct geometry geometry(struct rig *g)
+{
+    struct geometry c = { .N = between(g, 1, 2),
+                          .H = between(g, 5, 14),
+                          .W = between(g, 5, 14),
+                          .k = between(g, 0, 1) ? 1 : 3,
+                          .stride = between(g, 1, 2),
+                          .dilation = 1,
+                          .group = 1 };
+
+    c.C = between(g, 1, 40);
+    c.O = between(g, 1, 40);
+    if (between(g, 0, 3) == 0)
+        c.dilation = 2;
+    if (between(g, 0, 3) == 0)
+        c.group = c.O = c.C;
+    else if (between(g, 0, 3) == 0) {
+        c.group = 2;
+        c.C *= 2;
+        c.O *= 2;
+    }
+    for (int i = 0; i < 4; i++)
+        c.pad[i] = between(g, 0, c.k > 1 ? 2 : 1);
+    return c;
+}
+
+static struct bin conv_attrs(const struct geometry *c)
+{
+    return CAT(at_int("group", c->group),
+               at_ints("strides", 2, (int64_t[]){ c->stride, c->stride }),
+               at_ints("dilations", 2, (int64_t[]){ c->dilation, c->dilation }),
+               at_ints("pads", 4, c->pad));
+}
+
+/* A scale under which most results stay in the type. */
+static float y_scale(const struct rig *g, double products)
+{
+    return (float)((double)g->x_scale * 0.006 * 74 * 74 * sqrt(products) / 40);
+}
+
+static void conv(uint64_t seed)
+{
+    struct rig g;
+    struct geometry c;
+    int xt, yt, xz, yz;
+    const char *x, *w, *b = "", *y;
+    bool biased;
+
+    begin(&g, seed);
+    c = geometry(&g);
+    xt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    yt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    xz = (int)(xt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
+    yz = (int)(yt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
+    xz = between(&g, 0, 2) ? xz : 0;
+    yz = between(&g, 0, 2) ? yz : 0;
+    x = real_input(&g, xt, xz, 4, (int64_t[]){ c.N, c.C, c.H, c.W });
+    biased = between(&g, 0, 1);
+    w = weights(&g, 4, (int64_t[]){ c.O, c.C / c.group, c.k, c.k }, 0, biased ? &b : NULL);
+    y = build_node(&g.b, "Conv", 2 + biased, (const char *[]){ x, w, b }, conv_attrs(&c));
+    if (between(&g, 0, 2) == 0)
+        y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+    else if (between(&g, 0, 2) == 0)
+        y = build_node(&g.b, "Clip",
+                       NAMES(y, build_scalar(&g.b, -1), build_scalar(&g.b, 30 * g.x_scale)),
+                       NOTHING);
+    y = quantize(&g, y, y_scale(&g, (double)(c.C / c.group * c.k * c.k)), yt, yz);
+    build_output(&g.b, y);
+    check(&g, "conv_int8", seed, 1);
+}
+
+static void convolutions(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        conv(seed);
+        pare_reset(pool, m);
+    }
+    report("Conv", 0.999);
+}
+
+/* ---- products ------------------------------------------------------------------------------ */
+
+static void product(uint64_t seed)
+{
+    struct rig g;
+    int64_t M, K, N;
+    const char *x, *w, *b = NULL, *y;
+    int kind, xz;
+
+    begin(&g, seed);
+    M = between(&g, 1, 9);
+    K = between(&g, 1, 200);
+    N = between(&g, 1, 60);
+    kind = (int)between(&g, 0, 2);
+    xz = (int)between(&g, 0, 100);
+    x = real_input(&g, between(&g, 0, 1) ? PARE_U8 : PARE_I8, xz, 2, (int64_t[]){ M, K });
+    if (kind == 2) { /* W is (N, K) */
+        w = weights(&g, 2, (int64_t[]){ N, K }, 0, &b);
+        y = build_node(&g.b, "Gemm", NAMES(x, w, b), at_int("transB", 1));
+    } else if (kind == 1) {
+        w = weights(&g, 2, (int64_t[]){ K, N }, 1, &b);
+        y = build_node(&g.b, "MatMul", NAMES(x, w), NOTHING);
+        y = build_node(&g.b, "Add", NAMES(y, b), NOTHING);
+    } else {
+        w = weights(&g, 2, (int64_t[]){ K, N }, 1, NULL);
+        y = build_node(&g.b, "MatMul", NAMES(x, w), NOTHING);
+    }
+    if (between(&g, 0, 1))
+        y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+    build_output(&g.b, quantize(&g, y, y_scale(&g, (double)K), PARE_U8, 90));
+    check(&g, "linear_int8", seed, 1);
+}
+
+static void products(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        product(seed);
+        pare_reset(pool, m);
+    }
+    report("Gemm and MatMul", 0.999);
+}
+
+/* ---- what is between them: exact -------------------------------------------------------------- */
+
+static void by_elements(uint64_t seed, int kind)
+{
+    static const char *const kernel[] = { "int8_add",    "int8_pool", "int8_pool", "int8_pool",
+                                          "int8_concat", "int8_map",  "int8_map" };
+    const int64_t two[] = { 2, 2 }, three[] = { 3, 3 }, ones[] = { 1, 1, 1, 1 };
+    struct bin window = CAT(at_ints("kernel_shape", 2, three), at_ints("strides", 2, two),
+                            at_ints("pads", 4, ones));
+    int t = seed & 1 ? PARE_U8 : PARE_I8, z;
+    const char *x, *y, *half;
+    struct rig g;
+
+    begin(&g, seed);
+    z = (int)between(&g, 0, 100);
+    x = real_input(&g, t, z, 4,
+                   (int64_t[]){ between(&g, 1, 2), between(&g, 1, 300), between(&g, 3, 9),
+                                between(&g, 3, 9) });
+    half = build_node(&g.b, "Mul", NAMES(x, build_scalar(&g.b, 0.5f)), NOTHING);
+    half = dequantize(&g, quantize(&g, half, 0.02f, PARE_I8, -5), 0.02f, PARE_I8, -5);
+    switch (kind) {
+    case 0:
+        y = build_node(&g.b, "Add", NAMES(x, half), NOTHING);
+        y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+        break;
+    case 1: y = build_node(&g.b, "MaxPool", NAMES(x), window); break;
+    case 2: y = build_node(&g.b, "AveragePool", NAMES(x), window); break;
+    case 3: y = build_node(&g.b, "GlobalAveragePool", NAMES(x), NOTHING); break;
+    case 4: y = build_node(&g.b, "Concat", NAMES(x, half), at_int("axis", 1)); break;
+    case 5: y = build_node(&g.b, "HardSwish", NAMES(x), NOTHING); break;
+    default: y = build_node(&g.b, "Flatten", NAMES(x), NOTHING); break;
+    }
+    y = quantize(&g, y, kind == 0 ? 0.07f : g.x_scale, t, z);
+    build_output(&g.b, dequantize(&g, y, 1, t, z));
+    g.b.opset = 14;
+    check(&g, kernel[kind], seed, kind == 2 || kind == 3);
+}
+
+static void elements(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 140; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        by_elements(seed, (int)(seed % 7));
+        pare_reset(pool, m);
+    }
+    report("between convolutions", 0.99); /* means fall on halves, where rounding is a coin */
+}
+
+/* ---- a network --------------------------------------------------------------------------------- */
+
+static const char *block(struct rig *g, const char *x, int64_t C, float scale, bool relu)
+{
+    const char *b = NULL, *w, *y;
+
+    g->x_scale = scale;
+    w = weights(g, 4, (int64_t[]){ C, C, 3, 3 }, 0, &b);
+    y = build_node(&g->b, "Conv", NAMES(x, w, b), at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 }));
+    if (relu)
+        y = build_node(&g->b, "Relu", NAMES(y), NOTHING);
+    y = quantize(g, y, 30 * scale, PARE_U8, relu ? 0 : 128);
+    return dequantize(g, y, scale, PARE_U8, relu ? 0 : 128);
+}
+
+/* A residual block, pools, a depthwise convolution and a classifier, from real to real numbers;
+ * scales chosen so that a step at the beginning is less than a step at the end. */
+static void network(void **state)
+{
+    const int64_t dim[] = { 1, 3, 12, 12 };
+    struct rig g;
+    const char *x, *y, *z, *w, *b = NULL;
+
+    (void)state;
+    begin(&g, 5);
+    x = build_input(&g.b, PARE_F32, 4, dim);
+    g.x = build_tensor(PARE_F32, 4, dim);
+    for (int64_t i = 0; i < pare_numel(&g.x); i++)
+        pare_f32(&g.x)[i] = (float)pare_rng_normal(&g.r);
+    x = dequantize(&g, quantize(&g, x, 0.03f, PARE_U8, 120), 0.03f, PARE_U8, 120);
+    x = build_node(&g.b, "Concat", NAMES(x, x, x, x, x, x), at_int("axis", 1));
+    x = dequantize(&g, quantize(&g, x, 0.03f, PARE_U8, 120), 0.03f, PARE_U8, 120);
+    y = block(&g, x, 18, 0.03f, true);
+    y = block(&g, y, 18, 0.03f, false);
+    z = build_node(&g.b, "Relu", NAMES(build_node(&g.b, "Add", NAMES(x, y), NOTHING)), NOTHING);
+    z = dequantize(&g, quantize(&g, z, 0.04f, PARE_U8, 0), 0.04f, PARE_U8, 0);
+    z = build_node(&g.b, "MaxPool", NAMES(z),
+                   CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
+                       at_ints("strides", 2, (int64_t[]){ 2, 2 })));
+    z = dequantize(&g, quantize(&g, z, 0.04f, PARE_U8, 0), 0.04f, PARE_U8, 0);
+    z = build_node(&g.b, "Sigmoid", NAMES(z), NOTHING); /* no integers behind it */
+    z = build_node(&g.b, "Mul", NAMES(z, z), NOTHING);
+    z = dequantize(&g, quantize(&g, z, 0.005f, PARE_I8, -128), 0.005f, PARE_I8, -128);
+    z = build_node(&g.b, "GlobalAveragePool", NAMES(z), NOTHING);
+    z = dequantize(&g, quantize(&g, z, 0.005f, PARE_I8, -128), 0.005f, PARE_I8, -128);
+    z = build_node(&g.b, "Flatten", NAMES(z), NOTHING);
+    g.x_scale = 0.005f;
+    w = weights(&g, 2, (int64_t[]){ 10, 18 }, 0, &b);
+    build_output(&g.b, build_node(&g.b, "Gemm", NAMES(z, w, b), at_int("transB", 1)));
+    check(&g, "linear_int8", 0, 0.01);
+    memset(&seen, 0, sizeof(seen));
+}
+
+/* ---- integer operators, and the largest sums ---------------------------------------------------- */
+
+/* All inputs `x`, all weights `w`: sums of 255 * 127 are where 16 bits are not enough. */
+static void extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)
+{
+    int t = is_u8 ? PARE_U8 : PARE_I8;
+    int64_t dim[] = { 1, C, 6, 6 }, wdim[] = { 20, C, 3, 3 };
+    struct bin pads = at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 });
+    int8_t *wq = pare_alloc(pool, (size_t)(20 * C * 9), 1);
+    const char *xn, *wn, *y, *one, *big, *none, *wz;
+    struct rig g;
+
+    begin(&g, 1);
+    xn = build_input(&g.b, t, 4, dim);
+    g.x = build_tensor(t, 4, dim);
+    memset(g.x.data, x, (size_t)pare_numel(&g.x));
+    memset(wq, w, (size_t)(20 * C * 9));
+    wn = build_const(&g.b, PARE_I8, 4, wdim, wq);
+    one = build_scalar(&g.b, 1);
+    big = build_scalar(&g.b, (float)C * 9 * 255 * 127 / 100);
+    none = zero_point(&g, t, 0);
+    wz = zero_point(&g, PARE_I8, 0);
+    if (!strcmp(type, "QLinearConv"))
+        y = build_node(&g.b, type,
+                       NAMES(xn, one, none, wn, one, wz, big, zero_point(&g, PARE_U8, 128)), pads);
+    else
+        y = build_node(&g.b, type, NAMES(xn, wn, none, wz), pads);
+    build_output(&g.b, y);
+    check(&g, !strcmp(type, "QLinearConv") || C < 50 ? "conv_int8" : NULL, (uint64_t)C, 0);
+}
+
+static void extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
+{
+    int t = is_u8 ? PARE_U8 : PARE_I8;
+    int64_t dim[] = { M, K }, wdim[] = { K, 40 };
+    int8_t *wq = pare_alloc(pool, (size_t)(40 * K), 1);
+    const char *xn, *y;
+    struct rig g;
+
+    begin(&g, 1);
+    xn = build_input(&g.b, t, 2, dim);
+    g.x = build_tensor(t, 2, dim);
+    memset(g.x.data, x, (size_t)pare_numel(&g.x));
+    memset(wq, w, (size_t)(40 * K));
+    y = build_node(&g.b, "MatMulInteger",
+                   NAMES(xn, build_const(&g.b, PARE_I8, 2, wdim, wq), zero_point(&g, t, 3),
+                         zero_point(&g, PARE_I8, 0)),
+                   NOTHING);
+    build_output(&g.b, y);
+    check(&g, "linear_int8", (uint64_t)K, 0);
+}
+
+static void largest_sums(void **state)
+{
+    static const int edge[][3] = { { 255, 127, 1 }, { 255, -128, 1 },  { 1, -128, 1 },
+                                   { 127, 127, 0 }, { -128, -128, 0 }, { -128, 127, 0 },
+                                   { 100, 1, 0 },   { 255, -65, 1 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(edge) / sizeof(*edge); i++)
+        for (int64_t C = 1; C < 70; C += 17) {
+            extreme_conv("QLinearConv", C, edge[i][0], edge[i][1], edge[i][2]);
+            extreme_conv("ConvInteger", C, edge[i][0], edge[i][1], edge[i][2]);
+            extreme_matmul(1, C * 16, edge[i][0], edge[i][1], edge[i][2]);
+            extreme_matmul(7, C * 16, edge[i][0], edge[i][1], edge[i][2]);
+            extreme_matmul(20, 3000, edge[i][0], edge[i][1], edge[i][2]);
+        }
+    report("largest sums", 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(convolutions, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(products, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(elements, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(network, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(largest_sums, make_pool, drop_pool),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
