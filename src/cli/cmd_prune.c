@@ -178,8 +178,8 @@ static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)
     if (j->files.model || j->files.masks)
         PARE_TRY(pare_run_export(j->run, &j->files, err));
     else if (j->files.input_rank)
-        PARE_TRY(pare_model_fix_input(j->teach.model, j->files.input_shape, j->files.input_rank,
-                                      err));
+        PARE_TRY(
+            pare_model_fix_input(j->teach.model, j->files.input_shape, j->files.input_rank, err));
     j->slim = (struct pare_slim){ .masked = j->teach.model,
                                   .output = j->teach.output,
                                   .seconds = 1,

@@ -22,10 +22,10 @@ bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v)
 
 /* The indices that stay, of each axis up to the last that loses any. */
 struct picks {
-    int axes;                      /* behind these all stays */
-    int64_t *at[PARE_MAX_RANK];    /* offsets in bytes */
+    int axes;                   /* behind these all stays */
+    int64_t *at[PARE_MAX_RANK]; /* offsets in bytes */
     int64_t n[PARE_MAX_RANK];
-    size_t run;                    /* bytes behind the axes */
+    size_t run; /* bytes behind the axes */
 };
 
 static int pick(struct pare_shrink *k, const struct pare_value *v, struct pare_arena *a,

@@ -105,8 +105,8 @@ static bool need_carrier(struct pare_speedup *s, const struct pare_sum *m, int64
             best = i;
         }
     }
-    if (best < 0 || (have >= 0 && fabsf(pare_even(s, m->x, m->l.x_axis, have)) >=
-                                      SMALLEST_CARRIER * most))
+    if (best < 0 ||
+        (have >= 0 && fabsf(pare_even(s, m->x, m->l.x_axis, have)) >= SMALLEST_CARRIER * most))
         return false;
     in[best] = 1;
     return true;
