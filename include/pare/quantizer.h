@@ -50,7 +50,7 @@ PARE_API bool pare_run_is_training(const struct pare_run *r); /* else the model 
 /* From a range to scale and zero point: the range is widened to hold 0; a range of nothing gets the
  * smallest scale, not a division by 0. */
 PARE_API void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,
-                             float *zero_point);
+                               float *zero_point);
 
 /* y = x rounded as q says, half to even, with the scales and zero points given (1 of each, or one
  * for each index of q->axis). */
