@@ -14,7 +14,7 @@
 #define WARM_UP 2
 #define MAX_RUNS 1000
 
-/* ---- measuring -------------------------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------------------------- */
 
 struct race {
     struct pare_plan *plan[2];
@@ -90,7 +90,7 @@ static int measure(struct pare_cli *c, struct pare_slim *s, const struct pare_mo
     return rc;
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------- */
 
 static double file_size(struct pare_arena *a, const char *path)
 {
@@ -126,7 +126,7 @@ int pare_slim_run(struct pare_cli *c, struct pare_slim *s, struct pare_err *err)
     return rc;
 }
 
-/* ---- showing ----------------------------------------------------------------------------------- */
+/* ---- showing ------------------------------------------------------------------------------- */
 
 static const char *channels(struct pare_arena *a, int64_t was, int64_t left, bool gone)
 {

@@ -161,7 +161,7 @@ struct pare_arena *pare_change_arena(struct pare_change *c)
     return c->m->arena;
 }
 
-/* ---- constants -------------------------------------------------------------------------------- */
+/* ---- constants ----------------------------------------------------------------------------- */
 
 static int fill(struct pare_change *c, Onnx__TensorProto *p, const struct pare_tensor *t,
                 struct pare_err *err)

@@ -90,7 +90,8 @@ static void differ(const struct pare_tensor *a, const struct pare_tensor *b, dou
     }
 }
 
-/* Outputs that are almost 0 are the rest of sums of larger numbers: their last digits say nothing. */
+/* Outputs that are almost 0 are the rest of sums of larger numbers: their last digits say
+ * nothing. */
 static double relative(double abs, double most)
 {
     return abs / (most > SMALL ? most : SMALL);

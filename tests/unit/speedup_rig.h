@@ -1,7 +1,7 @@
 /* speedup_rig.h - small networks with channels of zeros, made smaller and compared.
  *
- * All biases and statistics are random and not 0, masked channels' too, unless a test says otherwise:
- * what is left of a channel must not get lost.
+ * All biases and statistics are random and not 0, masked channels' too, unless a test says
+ * otherwise: what is left of a channel must not get lost.
  */
 #ifndef PARE_TEST_SPEEDUP_RIG_H
 #define PARE_TEST_SPEEDUP_RIG_H
@@ -143,7 +143,7 @@ static inline const char *net_image(struct net *n)
     return build_input(&n->b, PARE_F32, INTS(2, 3, 9, 8));
 }
 
-/* ---- what comes of it ------------------------------------------------------------------------- */
+/* ---- what comes of it ---------------------------------------------------------------------- */
 
 struct slim {
     struct pare_model *was, *is;

@@ -6,7 +6,8 @@ static const char *apply(struct net *n, const char *type, const char *x)
     return build_node(&n->b, type, NAMES(x), NOTHING);
 }
 
-/* MatMul with a constant on the right, and an Add behind it; `which` of the outputs have weights. */
+/* MatMul with a constant on the right, and an Add behind it; `which` of the outputs have weights.
+ * */
 static const char *linear(struct net *n, const char *x, int which, int64_t I, int64_t O)
 {
     const char *w = WEIGHT(n, which, 1, I, O), *b = net_bias(n, which, O);
@@ -272,7 +273,7 @@ static void tied_embedding(void **state)
     EXPECT(&n, x, 8, 6, 20);
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ----------------------------------------------------------------------------- */
 
 enum { S = 5, HEADS = 4, DIM = 3, E = HEADS * DIM };
 
