@@ -196,9 +196,9 @@ struct pare_op {
 
     /* For whoever takes channels out, see <pare/channels.h>.
      * linear: the node sums over channels; false: not in a way that can be said.
-     * even:   a tie connects an axis of input 0 (of any input for pare_even_same) with `axis` of an
-     *         output, and what becomes its index `channel` is the number x all over: what it becomes;
-     *         NAN when that is not one number.  NULL: nothing is known, unless there is map or map2.
+     * even:   a tie connects an axis of input 0 (of any input for pare_even_same) with `axis` of
+     *         an output, and what becomes its index `channel` is the number x all over: what it
+     *         becomes, NAN when that is not one number.  NULL: not known, but for map and map2.
      * shrink: channels go: new attributes and constant inputs.  NULL: there are none. */
     bool (*linear)(const struct pare_node *n, struct pare_linear *l);
     float (*even)(const struct pare_node *n, int axis, int64_t channel, float x);

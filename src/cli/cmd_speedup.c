@@ -90,11 +90,12 @@ const struct pare_command pare_command_speedup = {
     .name = "speedup",
     .doc = "Take masked channels out of a model, so that it is smaller and faster.",
     .usage = "[options] MODEL [--masks FILE] [-o OUTPUT]",
-    .more = "Channels whose weights are all 0 go, in all layers that they belong to; what is left\n"
-            "of them, such as a bias behind an activation, moves into the next layers.  Both models\n"
-            "are then run on the same inputs: when they differ by more than 1e-4 of the largest\n"
-            "output, nothing is written.  The table says which layers keep channels that are 0, and\n"
-            "why.",
+    .more =
+        "Channels whose weights are all 0 go, in all layers that they belong to; what is left\n"
+        "of them, such as a bias behind an activation, moves into the next layers.  Both models\n"
+        "are then run on the same inputs: when they differ by more than 1e-4 of the largest\n"
+        "output, nothing is written.  The table says which layers keep channels that are 0, and\n"
+        "why.",
     .opts = speedup_opts,
     .size = sizeof(struct speedup),
     .min_args = 1,

@@ -10,7 +10,7 @@ struct pare_prune_view {
     const struct pare_export *files;
     struct pare_judged before, masked, after;
     bool trained;
-    struct json_t *history; /* of the training, or NULL */
+    struct json_t *history;       /* of the training, or NULL */
     const struct pare_slim *slim; /* the smaller model, or NULL */
 };
 

@@ -14,7 +14,7 @@
 #define WARM_UP 2
 #define MAX_RUNS 1000
 
-/* ---- measuring -------------------------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------------------------- */
 
 struct race {
     struct pare_plan *plan[2];
@@ -90,7 +90,7 @@ static int measure(struct pare_cli *c, struct pare_slim *s, const struct pare_mo
     return rc;
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------- */
 
 static double file_size(struct pare_arena *a, const char *path)
 {
@@ -126,7 +126,7 @@ int pare_slim_run(struct pare_cli *c, struct pare_slim *s, struct pare_err *err)
     return rc;
 }
 
-/* ---- showing ----------------------------------------------------------------------------------- */
+/* ---- showing ------------------------------------------------------------------------------- */
 
 static const char *channels(struct pare_arena *a, int64_t was, int64_t left, bool gone)
 {
@@ -172,10 +172,10 @@ static int print_sums(struct pare_cli *c, const struct pare_slim *s, struct pare
     if (!t)
         return pare_fail(err, PARE_ENOMEM, "no memory for a table");
     pare_table_row(t, "", "before", "after", "left");
-    pare_table_row(
-        t, "parameters", pare_count_text((double)s->r.params, was, sizeof(was)),
-        pare_count_text((double)s->r.params_left, left, sizeof(left)),
-        pare_percent_text((double)s->r.params_left, (double)s->r.params, part, sizeof(part)));
+    pare_table_row(t, "parameters", pare_count_text((double)s->r.params, was, sizeof(was)),
+                   pare_count_text((double)s->r.params_left, left, sizeof(left)),
+                   pare_percent_text((double)s->r.params_left, (double)s->r.params, part,
+                                     sizeof(part)));
     pare_table_row(t, "MACs", pare_count_text(s->r.macs, was, sizeof(was)),
                    pare_count_text(s->r.macs_left, left, sizeof(left)),
                    pare_percent_text(s->r.macs_left, s->r.macs, part, sizeof(part)));
@@ -228,8 +228,8 @@ json_t *pare_slim_json(const struct pare_slim *s)
     j = json_pack("{s:o, s:I, s:I, s:o, s:o, s:i, s:i, s:o, s:o, s:b, s:o, s:o, s:o}", "output",
                   pare_json_text(s->output), "parameters", (json_int_t)s->r.params,
                   "parameters_left", (json_int_t)s->r.params_left, "macs",
-                  pare_json_whole(s->r.macs), "macs_left", pare_json_whole(s->r.macs_left),
-                  "nodes", s->r.nodes, "nodes_left", s->r.nodes_left, "file_bytes",
+                  pare_json_whole(s->r.macs), "macs_left", pare_json_whole(s->r.macs_left), "nodes",
+                  s->r.nodes, "nodes_left", s->r.nodes_left, "file_bytes",
                   pare_json_whole(s->bytes), "file_bytes_left", pare_json_whole(s->bytes_left),
                   "verified", s->r.verified, "max_abs", pare_json_real(s->r.max_abs), "max_rel",
                   pare_json_real(s->r.max_rel), "layers", layers);

@@ -15,10 +15,10 @@ struct pare_change {
     struct pare_model *m; /* the new one */
     const struct pare_model *from;
     Onnx__GraphProto *g;
-    struct pare_map weight;  /* initializers by name */
-    struct pare_map node;    /* new NodeProto by the old one's address, as text */
-    struct pare_map maker;   /* new NodeProto by the names of its outputs */
-    struct pare_map forget;  /* names of values whose declared shapes do not hold */
+    struct pare_map weight;   /* initializers by name */
+    struct pare_map node;     /* new NodeProto by the old one's address, as text */
+    struct pare_map maker;    /* new NodeProto by the names of its outputs */
+    struct pare_map forget;   /* names of values whose declared shapes do not hold */
     struct pare_map constant; /* outputs of nodes that became initializers */
     int cap_weight, cap_node;
     int64_t made; /* names so far */
@@ -93,8 +93,8 @@ static int copy_weight(struct pare_change *c, size_t i, struct pare_err *err)
     if (pare_is_external(p) && v && (v->t.data || v->raw)) {
         PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
         p->has_raw_data = true;
-        p->raw_data = (ProtobufCBinaryData){ bytes, v->t.data ? v->t.data
-                                                              : (uint8_t *)(uintptr_t)v->raw };
+        p->raw_data = (ProtobufCBinaryData){ bytes,
+                                             v->t.data ? v->t.data : (uint8_t *)(uintptr_t)v->raw };
         p->n_external_data = 0;
         p->has_data_location = false;
     }
@@ -161,7 +161,7 @@ struct pare_arena *pare_change_arena(struct pare_change *c)
     return c->m->arena;
 }
 
-/* ---- constants -------------------------------------------------------------------------------- */
+/* ---- constants ----------------------------------------------------------------------------- */
 
 static int fill(struct pare_change *c, Onnx__TensorProto *p, const struct pare_tensor *t,
                 struct pare_err *err)

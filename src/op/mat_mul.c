@@ -45,9 +45,12 @@ static bool linear(const struct pare_node *n, struct pare_linear *l)
     bool left = n->in[0]->flags & PARE_V_CONST && !(n->in[1]->flags & PARE_V_CONST);
     const struct pare_tensor *w = &n->in[!left]->t, *x = &n->in[left]->t;
 
-    *l = (struct pare_linear){
-        .x = left, .w = !left, .bias = -1, .groups = 1, .scale = 1, .outer = 1
-    };
+    *l = (struct pare_linear){ .x = left,
+                               .w = !left,
+                               .bias = -1,
+                               .groups = 1,
+                               .scale = 1,
+                               .outer = 1 };
     if (w->rank < 2 || x->rank < 2 || pare_numel(w) != w->dim[w->rank - 1] * w->dim[w->rank - 2])
         return false;
     l->x_axis = x->rank - (left ? 2 : 1);

@@ -51,7 +51,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
-/* Numbers become those of what stays.  Of two axes that nobody can say a number for, one is lost. */
+/* Numbers become those of what stays.  Of two axes that nobody can say a number for, one is lost.
+ * */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct reshape *a = n->attr;

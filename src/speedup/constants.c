@@ -1,8 +1,8 @@
 /* constants.c - which channels are one number all over, at every position, of every sample.
  *
- * A filter of zeros leaves its bias; from there a batch normalisation, an activation or a sum of two
- * such channels leads to another number.  One pass forward in node order finds them all.  Whatever is
- * said here holds for all inputs: nothing is measured.
+ * A filter of zeros leaves its bias; from there a batch normalisation, an activation or a sum of
+ * two such channels leads to another number.  One pass forward in node order finds them all.
+ * Whatever is said here holds for all inputs: nothing is measured.
  */
 #include <math.h>
 #include <string.h>
@@ -256,7 +256,8 @@ static void carry(const struct pare_speedup *s, const struct pare_tied *t,
     }
 }
 
-/* Input k goes to the outputs: not a scale or a list of sizes.  One that is there twice counts once. */
+/* Input k goes to the outputs: not a scale or a list of sizes.  One that is there twice counts
+ * once. */
 static bool carries(const struct pare_node *n, int k)
 {
     for (int i = 0; i < k; i++)
@@ -372,8 +373,8 @@ static int sum_all(struct pare_speedup *s, const struct pare_node *n, struct par
     return 0;
 }
 
-/* Two operands that both change: what is 0 in one is 0 in the product, along the axes that lead from
- * the operand to the result. */
+/* Two operands that both change: what is 0 in one is 0 in the product, along the axes that lead
+ * from the operand to the result. */
 static int product_zeros(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
 {
     const struct pare_ties *ties = pare_kept_ties(s->kept);

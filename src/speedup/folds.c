@@ -1,4 +1,5 @@
-/* folds.c - what sums take over from channels that go: into their bias, or into a carrier's weights. */
+/* folds.c - what sums take over from channels that go: into their bias, or into a carrier's
+ * weights. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -10,7 +11,7 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory for smaller weights");
 }
 
-/* ---- gathering -------------------------------------------------------------------------------- */
+/* ---- gathering ----------------------------------------------------------------------------- */
 
 bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v)
 {
@@ -22,10 +23,10 @@ bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v)
 
 /* The indices that stay, of each axis up to the last that loses any. */
 struct picks {
-    int axes;                      /* behind these all stays */
-    int64_t *at[PARE_MAX_RANK];    /* offsets in bytes */
+    int axes;                   /* behind these all stays */
+    int64_t *at[PARE_MAX_RANK]; /* offsets in bytes */
     int64_t n[PARE_MAX_RANK];
-    size_t run;                    /* bytes behind the axes */
+    size_t run; /* bytes behind the axes */
 };
 
 static int pick(struct pare_shrink *k, const struct pare_value *v, struct pare_arena *a,
@@ -88,7 +89,7 @@ int pare_shrink_gather(struct pare_shrink *k, const struct pare_value *v,
     return 0;
 }
 
-/* ---- carriers --------------------------------------------------------------------------------- */
+/* ---- carriers ------------------------------------------------------------------------------ */
 
 /* A copy of the value's contents that is used in its place, to be changed. */
 static int own(struct pare_shrink *k, const struct pare_value *v, float **data,
@@ -126,7 +127,7 @@ static int carry(struct pare_shrink *k, const struct pare_sum *m, int64_t i, str
     return 0;
 }
 
-/* ---- biases ----------------------------------------------------------------------------------- */
+/* ---- biases -------------------------------------------------------------------------------- */
 
 /* "conv1.weight" has a "conv1.bias". */
 static const char *bias_name(struct pare_arena *a, const struct pare_sum *m)

@@ -1,11 +1,13 @@
 /* needs.c - which channels are needed.
  *
  * All starts empty but for axes that must stay.  A sum needs a channel of x when one of its outputs
- * that stays has a weight for it, unless the channel is a number that the sum can take over.  What one
- * sum needs its makers keep, so sums are asked from the last to the first, until nothing is new.
+ * that stays has a weight for it, unless the channel is a number that the sum can take over.
+ * What one sum needs its makers keep, so sums are asked from the last to the first, until nothing
+ * is new.
  *
- * Where there is padding, a channel of one number is not the same at the borders as a bias.  There one
- * such channel stays, the carrier, and gets the weights of the others in proportion to their numbers:
+ * Where there is padding, a channel of one number is not the same at the borders as a bias.
+ * There one such channel stays, the carrier, and gets the weights of the others in proportion to
+ * their numbers:
  *     sum over i of w_i c_i  =  (sum over i of w_i c_i / c) c
  */
 #include <math.h>
@@ -105,14 +107,14 @@ static bool need_carrier(struct pare_speedup *s, const struct pare_sum *m, int64
             best = i;
         }
     }
-    if (best < 0 || (have >= 0 && fabsf(pare_even(s, m->x, m->l.x_axis, have)) >=
-                                      SMALLEST_CARRIER * most))
+    if (best < 0 ||
+        (have >= 0 && fabsf(pare_even(s, m->x, m->l.x_axis, have)) >= SMALLEST_CARRIER * most))
         return false;
     in[best] = 1;
     return true;
 }
 
-/* ---- other nodes ------------------------------------------------------------------------------ */
+/* ---- other nodes --------------------------------------------------------------------------- */
 
 static bool fill(struct pare_speedup *s, const struct pare_value *v, int axis)
 {

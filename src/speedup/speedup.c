@@ -67,7 +67,7 @@ static int infer_more(struct pare_speedup *s, struct pare_err *err)
     return 0;
 }
 
-/* ---- who is there ------------------------------------------------------------------------------ */
+/* ---- who is there -------------------------------------------------------------------------- */
 
 static bool is_const(const struct pare_node *n)
 {

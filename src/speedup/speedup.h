@@ -1,15 +1,15 @@
 /* speedup.h - taking channels out of a model: what the files of this folder share.
  *
- * A channel is an index of an axis of a value.  It may go when nobody needs what is there: it is one
- * number all over, which whoever sums over it can add to a bias instead, or its weights are 0 in all
- * that do.
+ * A channel is an index of an axis of a value.  It may go when nobody needs what is there: it is
+ * one number all over, which whoever sums over it can add to a bias instead, or its weights are 0
+ * in all that do.
  *
  *     constants.c   which channels are one number all over
  *     sums.c        weights of nodes that sum over channels, and their bias
  *     needs.c       which channels are needed
  *     folds.c       what sums take over from channels that go
  *     asks.c        what nodes change: attributes, lists of sizes
- *     shrink.c      the smaller model
+ *     smaller.c      the smaller model
  *     verify.c      ... computes the same
  */
 #ifndef PARE_SPEEDUP_SPEEDUP_H
@@ -100,7 +100,7 @@ bool pare_speedup_folds(const struct pare_speedup *s, const struct pare_sum *m, 
  * number other than 0.  -1: none. */
 int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_sum *m, int64_t group);
 
-/* ---- folds.c, asks.c, shrink.c ---------------------------------------------------------------- */
+/* ---- folds.c, asks.c, smaller.c ------------------------------------------------------------ */
 
 /* New contents of a constant input, as its node asks for. */
 struct pare_request {

@@ -90,8 +90,7 @@ enum pare_bias_kind pare_sum_bias(const struct pare_speedup *s, const struct par
             return PARE_BIAS_INPUT;
         return (*b)->flags & PARE_V_CONST && (*b)->t.dtype == PARE_F32 && (*b)->t.data &&
                        (pare_numel(&(*b)->t) == 1 ||
-                        (pare_numel(&(*b)->t) == m->O &&
-                         (*b)->t.dim[(*b)->t.rank - 1] == m->O))
+                        (pare_numel(&(*b)->t) == m->O && (*b)->t.dim[(*b)->t.rank - 1] == m->O))
                    ? PARE_BIAS_INPUT
                    : PARE_BIAS_NONE;
     }

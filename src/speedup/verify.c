@@ -65,8 +65,8 @@ static int fill_inputs(struct pair *p, uint64_t seed, struct pare_err *err)
         for (int64_t k = 0; !p->given[i] && k < pare_numel(t); k++) {
             float v = real ? (float)pare_rng_normal(&rng) : (float)pare_rng_below(&rng, 2);
 
-            PARE_TRY(pare_convert(t->dtype, (char *)t->data + (size_t)k * size, PARE_F32, &v, 1,
-                                  err));
+            PARE_TRY(
+                pare_convert(t->dtype, (char *)t->data + (size_t)k * size, PARE_F32, &v, 1, err));
         }
     }
     return 0;
@@ -90,7 +90,8 @@ static void differ(const struct pare_tensor *a, const struct pare_tensor *b, dou
     }
 }
 
-/* Outputs that are almost 0 are the rest of sums of larger numbers: their last digits say nothing. */
+/* Outputs that are almost 0 are the rest of sums of larger numbers: their last digits say
+ * nothing. */
 static double relative(double abs, double most)
 {
     return abs / (most > SMALL ? most : SMALL);

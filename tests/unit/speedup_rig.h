@@ -1,7 +1,7 @@
 /* speedup_rig.h - small networks with channels of zeros, made smaller and compared.
  *
- * All biases and statistics are random and not 0, masked channels' too, unless a test says otherwise:
- * what is left of a channel must not get lost.
+ * All biases and statistics are random and not 0, masked channels' too, unless a test says
+ * otherwise: what is left of a channel must not get lost.
  */
 #ifndef PARE_TEST_SPEEDUP_RIG_H
 #define PARE_TEST_SPEEDUP_RIG_H
@@ -12,7 +12,13 @@
 
 #include "base/rng.h"
 
-enum { ALL, HALF, FRONT, NONE, BACK }; /* which output channels have weights: all, the even ones, the
+enum {
+    ALL,
+    HALF,
+    FRONT,
+    NONE,
+    BACK
+}; /* which output channels have weights: all, the even ones, the
                                           first half, none, the second half */
 
 struct net {
@@ -91,8 +97,8 @@ static inline const char *net_conv(struct net *n, const char *x, int which, int6
     return build_node(&n->b, "Conv", NAMES(x, w, b), at_ints("pads", INTS(p, p, p, p)));
 }
 
-static inline const char *net_group(struct net *n, const char *x, int which, int64_t C, int64_t each,
-                                    int64_t K)
+static inline const char *net_group(struct net *n, const char *x, int which, int64_t C,
+                                    int64_t each, int64_t K)
 {
     const char *w = WEIGHT(n, which, 0, C, each, K, K), *b = net_bias(n, which, C);
     int64_t p = n->plain ? 0 : K / 2;
@@ -137,7 +143,7 @@ static inline const char *net_image(struct net *n)
     return build_input(&n->b, PARE_F32, INTS(2, 3, 9, 8));
 }
 
-/* ---- what comes of it ------------------------------------------------------------------------- */
+/* ---- what comes of it ---------------------------------------------------------------------- */
 
 struct slim {
     struct pare_model *was, *is;

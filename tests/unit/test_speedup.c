@@ -367,18 +367,12 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(blocks),       T(no_borders),
-        T(new_bias),     T(residual),
-        T(concat),       T(residual_conflict),
-        T(depthwise),    T(concat_with_itself),
-        T(groups),       T(concat_into_residual),
-        T(transposed),   T(depthwise_unbalanced),
-        T(pools),        T(squeeze_excite),
-        T(constant_pad), T(pool_counts_padding),
-        T(down_to_zero), T(sum_over_channels),
-        T(u_net),        T(mean_over_channels),
-        T(unread),       T(detection_heads),
-        T(shared),       T(lenet),
+        T(blocks),       T(no_borders),           T(new_bias),     T(residual),
+        T(concat),       T(residual_conflict),    T(depthwise),    T(concat_with_itself),
+        T(groups),       T(concat_into_residual), T(transposed),   T(depthwise_unbalanced),
+        T(pools),        T(squeeze_excite),       T(constant_pad), T(pool_counts_padding),
+        T(down_to_zero), T(sum_over_channels),    T(u_net),        T(mean_over_channels),
+        T(unread),       T(detection_heads),      T(shared),       T(lenet),
         T(rounded),
     };
 

@@ -1,8 +1,9 @@
-/* shrink.c - the smaller model: written, inferred again, and compared with what was expected.
+/* smaller.c - the smaller model: written, inferred again, and compared with what was expected.
  *
- * Constants of the file are gathered.  A constant that nodes compute, often a shape, may come out right
- * by itself from smaller parts; where it does not, it is written down, and the model is made once more.
- * A node whose result has another size than expected is stuck: its channels stay, and all starts again.
+ * Constants of the file are gathered.  A constant that nodes compute, often a shape, may come out
+ * right by itself from smaller parts; where it does not, it is written down, and the model is
+ * made once more. A node whose result has another size than expected is stuck: its channels stay,
+ * and all starts again.
  */
 #include <string.h>
 
@@ -22,7 +23,7 @@ int pare_speedup_stick(struct pare_speedup *s, const struct pare_node *n, const 
     return 0;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 /* What was computed lives only as long as we do. */
 static int copy_data(struct pare_shrink *k, struct pare_tensor *t, struct pare_err *err)
@@ -100,7 +101,7 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
     return forget_shapes(k, err);
 }
 
-/* ---- looking again ----------------------------------------------------------------------------- */
+/* ---- looking again ------------------------------------------------------------------------- */
 
 static int infer_again(const struct pare_speedup *s, const struct pare_model *m,
                        struct pare_arena *a, struct pare_graph **g, struct pare_err *err)
