@@ -45,4 +45,10 @@ int pare_kept_sets(const struct pare_kept *k); /* how many there are */
 /* All that was said, by nodes of the graph whose shapes are known. */
 const struct pare_ties *pare_kept_ties(const struct pare_kept *k);
 
+/* In a clone: a list (a bias, a scale) that several nodes read becomes one for each of them, so
+ * that it couples nothing, but for those in `but`.  Whoever shrinks the model must write them
+ * apart, too; copies have the name of what they are copied from. */
+int pare_graph_unshare(struct pare_graph *g, const struct pare_value *const *but, int n_but,
+                       struct pare_err *err);
+
 #endif
