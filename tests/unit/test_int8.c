@@ -350,7 +350,7 @@ static void products(void **state)
     report("Gemm and MatMul", 0.999);
 }
 
-/* ---- what is between them: exact -------------------------------------------------------------- */
+/* ---- what is between them: exact --------------------------------------------------- */
 
 static void by_elements(uint64_t seed, int kind)
 {
@@ -421,7 +421,7 @@ static void rounding_rises(void **state)
     report("behind a pool", 0.99);
 }
 
-/* ---- a network --------------------------------------------------------------------------------- */
+/* ---- a network --------------------------------------------------------------------- */
 
 static const char *block(struct rig *g, const char *x, int64_t C, float scale, bool relu)
 {
@@ -474,7 +474,7 @@ static void network(void **state)
     memset(&seen, 0, sizeof(seen));
 }
 
-/* ---- integer operators, and the largest sums ---------------------------------------------------- */
+/* ---- integer operators, and the largest sums --------------------------------------- */
 
 /* All inputs `x`, all weights `w`: sums of 255 * 127 are where 16 bits are not enough. */
 static void extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)
