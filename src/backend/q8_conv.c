@@ -61,7 +61,7 @@ bool pare_q8_conv(const struct pare_view *v, struct pare_node *n, struct pare_q8
 {
     bool yes;
 
-    if (n->op->domain || !pare_numel(&n->out[0]->t))
+    if (n->op->domain)
         return false;
     if (!strcmp(n->type, "Conv"))
         yes = read_conv(v, n, c);
@@ -69,7 +69,8 @@ bool pare_q8_conv(const struct pare_view *v, struct pare_node *n, struct pare_q8
         yes = read_qlinear(n, c);
     else
         yes = !strcmp(n->type, "ConvInteger") && read_integer(n, c);
-    return yes && pare_numel(&c->x.v->t) && !pare_is_const(c->x.v) && good_numbers(c);
+    return yes && pare_numel(&n->out[0]->t) && pare_numel(&c->x.v->t) && !pare_is_const(c->x.v) &&
+           good_numbers(c);
 }
 
 bool pare_q8_conv_below(const struct pare_q8_conv *c, double most)

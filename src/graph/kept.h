@@ -19,8 +19,8 @@ struct pare_kept;
 int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_kept **k,
                   struct pare_err *err);
 
-/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL when the value's shape is
- * not known. */
+/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL when the value's
+ * shape is not known. */
 uint8_t *pare_kept_axis(struct pare_kept *k, const struct pare_value *v, int axis);
 
 /* ... of a node's own axis, such as the groups of a convolution; NULL when it has none of the
@@ -32,8 +32,8 @@ int pare_kept_solve(struct pare_kept *k, struct pare_err *err);
 
 int64_t pare_kept_count(const struct pare_kept *k, const struct pare_value *v, int axis);
 
-/* Why an axis is frozen, itself, one of its coupled set, or by what others bring with them: a few words, and the node that says so
- * (NULL: the model itself).  NULL when it is not frozen. */
+/* Why an axis is frozen, itself, one of its coupled set, or by what others bring with them: a
+ * few words, and the node that says so (NULL: the model itself).  NULL when it is not frozen. */
 const char *pare_kept_why(const struct pare_kept *k, const struct pare_value *v, int axis,
                           const struct pare_node **node);
 

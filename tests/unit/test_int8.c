@@ -400,6 +400,27 @@ static void elements(void **state)
     report("between convolutions", 0.99); /* means fall on halves, where rounding is a coin */
 }
 
+/* QuantizeLinear behind a pool and a view rises to the convolution. */
+static void rounding_rises(void **state)
+{
+    struct bin window = CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
+                            at_ints("strides", 2, (int64_t[]){ 2, 2 }));
+    const char *x, *w, *y;
+    struct rig g;
+
+    (void)state;
+    begin(&g, 3);
+    x = real_input(&g, PARE_U8, 7, 4, (int64_t[]){ 2, 5, 9, 9 });
+    w = weights(&g, 4, (int64_t[]){ 11, 5, 3, 3 }, 0, NULL);
+    y = build_node(&g.b, "Conv", NAMES(x, w), NOTHING);
+    y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+    y = build_node(&g.b, "MaxPool", NAMES(y), window);
+    y = build_node(&g.b, "Flatten", NAMES(y), NOTHING);
+    build_output(&g.b, quantize(&g, y, y_scale(&g, 45), PARE_I8, -100));
+    check(&g, "int8_pool", 3, 1);
+    report("behind a pool", 0.99);
+}
+
 /* ---- a network --------------------------------------------------------------------------------- */
 
 static const char *block(struct rig *g, const char *x, int64_t C, float scale, bool relu)
@@ -529,6 +550,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(convolutions, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(products, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(elements, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(rounding_rises, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(network, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(largest_sums, make_pool, drop_pool),
     };

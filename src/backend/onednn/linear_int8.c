@@ -121,7 +121,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     int fused = 0;
 
-    if (!l || n->op->domain || n->n_in < 2 || n->in[0]->t.rank < 2 || !pare_numel(&n->in[0]->t) ||
+    if (!l || n->op->domain || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2 ||
+        !pare_numel(&n->in[0]->t) ||
         !(read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
         return false;
     l->N = l->w.channels;
