@@ -92,6 +92,49 @@ PARE_API int pare_apply_masks(struct pare_model *model, const char *masks, struc
 
 PARE_API void pare_run_free(struct pare_run *run); /* NULL is fine; the model keeps its weights */
 
+/* ---- smaller models ------------------------------------------------------------------------ */
+
+/* Take the channels out of a model whose weights are 0 there, so that it is really smaller and
+ * computes the same.  All may be left 0. */
+struct pare_speedup_opts {
+    int64_t round_to;             /* keep channels as multiples of this, by keeping more */
+    const struct pare_tensor *in; /* shapes of the inputs, and what to verify with where there is
+                                     data; NULL: as the model declares, a batch of 1 */
+    bool unverified;              /* do not run both models to compare them */
+    double tolerance;             /* largest difference, relative to the largest output; 0: 1e-4 */
+    int threads;                  /* 0: all cores */
+    uint64_t seed;                /* of random inputs */
+};
+
+/* A layer before and after.  Of a layer that stays as it is though some of its channels could be
+ * missed, `why` says who wants them; else it is NULL. */
+struct pare_speedup_layer {
+    const char *name, *type;
+    int64_t in, in_left, out, out_left; /* channels; -1: it has none */
+    int64_t empty;                      /* output channels whose weights are all 0 */
+    int64_t params, params_left;
+    double macs, macs_left; /* -1: not known */
+    const char *why;
+    bool gone; /* nothing depends on it any more */
+};
+
+struct pare_speedup_report {
+    int n_layers;
+    struct pare_speedup_layer *layer;
+    int64_t params, params_left;
+    double macs, macs_left;
+    int nodes, nodes_left;
+    bool verified;
+    double max_abs, max_rel; /* of all outputs, the second relative to the largest of each */
+};
+
+/* `masked` must outlive *smaller, which shares what did not change.  The report's memory comes
+ * from the arena; r may not be NULL.  When the two models differ, that is an error, which names the
+ * first value that does, and *smaller is NULL. */
+PARE_API int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts *opts,
+                          struct pare_arena *a, struct pare_model **smaller,
+                          struct pare_speedup_report *r, struct pare_err *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,7 @@
 #ifndef PARE_OPERATOR_H
 #define PARE_OPERATOR_H
 
+#include <pare/channels.h>
 #include <pare/option.h>
 
 #ifdef __cplusplus
@@ -81,9 +82,9 @@ PARE_API void pare_tie_part(struct pare_ties *t, const struct pare_value *whole,
 PARE_API void pare_tie_pick(struct pare_ties *t, const struct pare_value *a, int ax,
                             const int64_t *index, const struct pare_value *b, int bx);
 
-/* An index of axis wx of `whole` is a number whose digits, the first counting most, are indices of
- * other axes: Flatten makes (C, H, W) one, Reshape takes one apart, a grouped convolution's channels
- * are (group, channel in it).  It stays exactly when all its digits stay. */
+/* An index of axis wx of `whole` is a number whose digits, the first counting most, are indices
+ * of other axes: Flatten makes (C, H, W) one, Reshape takes one apart, a grouped convolution's
+ * channels are (group, channel in it).  It stays exactly when all its digits stay. */
 struct pare_digit {
     const struct pare_value *v; /* NULL: no axis of a value, but ... */
     int axis;                   /* ... number `axis` of the node's own; -1: a frozen one */
@@ -117,9 +118,10 @@ enum pare_op_flag {
     PARE_OP_ALLOCS = 4, /* forward() makes its outputs itself; infer may be NULL */
     PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
     PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
-    PARE_OP_LINEAR = 32, /* dmap(), dmap2() and backward() read gradients only, no contents */
-    PARE_OP_LATE = 64,   /* of 8-bit integers: runs when its result is read, since kernels may read
+    PARE_OP_LINEAR = 32,  /* dmap(), dmap2() and backward() read gradients only, no contents */
+    PARE_OP_LATE = 64,    /* of 8-bit integers: runs when its result is read, since kernels may read
                             the integers instead */
+    PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
 };
 
 struct pare_op {
@@ -188,9 +190,19 @@ struct pare_op {
      * channels (of a group); -1: there is none.  NULL: neither. */
     void (*axes)(const struct pare_node *n, int *out, int *in);
 
-    /* Bit i: input i says which shape the output has or which range of input 0 it is, no more; so it
-     * changes with the sizes of axes. */
+    /* Bit i: input i says which shape the output has or which range of input 0 it is, no more;
+     * so it changes with the sizes of axes. */
     unsigned sizes;
+
+    /* For whoever takes channels out, see <pare/channels.h>.
+     * linear: the node sums over channels; false: not in a way that can be said.
+     * even:   a tie connects an axis of input 0 (of any input for pare_even_same) with `axis` of
+     *         an output, and what becomes its index `channel` is the number x all over: what it
+     *         becomes, NAN when that is not one number.  NULL: not known, but for map and map2.
+     * shrink: channels go: new attributes and constant inputs.  NULL: there are none. */
+    bool (*linear)(const struct pare_node *n, struct pare_linear *l);
+    float (*even)(const struct pare_node *n, int axis, int64_t channel, float x);
+    void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "prune_view.h"
+#include "slim.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
 #include "../compress/pruners.h"
@@ -14,7 +15,8 @@ struct prune {
     double sparsity;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool json, quiet, dependency_aware;
+    int64_t round_to;
+    bool json, quiet, dependency_aware, speedup;
 };
 
 #define TEXT(field, help)                                                                         \
@@ -36,6 +38,10 @@ static const struct pare_opt prune_opts[] = {
     TEXT(masks, "write the masks here: .pth as NNI's, .safetensors or .npz"),
     { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
       offsetof(struct prune, input_shape), 0, 1, 1e12, NULL, NULL, false },
+    { "speedup", "write the model without the channels that are masked, see 'pare speedup'",
+      PARE_OPT_BOOL, offsetof(struct prune, speedup), 0, 0, 1, NULL, NULL, false },
+    { "round-to", "with --speedup: keep channels as multiples of this", PARE_OPT_INT,
+      offsetof(struct prune, round_to), 1, 1, 4096, NULL, NULL, false },
     { "plugin", "a shared object with more pruners", PARE_OPT_STRS, offsetof(struct prune, plugin),
       0, PARE_ANY, NULL, NULL, false },
     { "dependency-aware", "remove the same channels in all layers that must have the same",
@@ -55,9 +61,10 @@ struct job {
     struct pare_run *run;
     struct pare_export files;
     struct pare_prune_view view;
+    struct pare_slim slim; /* with --speedup */
 };
 
-/* ---- whose options? ------------------------------------------------------------------------- */
+/* ---- whose options? ------------------------------------------------------------------------ */
 
 static int own_parts(struct pare_arena *a, const char *pruner, const char *set,
                      struct pare_own *own, struct pare_err *err)
@@ -75,7 +82,7 @@ static int prune_parts(struct pare_arena *a, struct pare_part **part, int *n, st
     return pare_own_parts(a, &own, part, n, err);
 }
 
-/* ---- before ----------------------------------------------------------------------------------- */
+/* ---- before -------------------------------------------------------------------------------- */
 
 /* --sparsity alone: whatever the pruner can prune; of agp and the like, its base. */
 static int make_config(struct pare_cli *c, struct job *j, struct pare_run_opts *ro,
@@ -158,7 +165,27 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     return open_run(c, j, settings, err);
 }
 
-/* ---- the work ------------------------------------------------------------------------------- */
+/* ---- the work ------------------------------------------------------------------------------ */
+
+/* The masked model, or the smaller one in its place. */
+static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+
+    if (!o->speedup)
+        return pare_run_export(j->run, &j->files, err);
+    j->files.onnx = NULL;
+    if (j->files.model || j->files.masks)
+        PARE_TRY(pare_run_export(j->run, &j->files, err));
+    else if (j->files.input_rank)
+        PARE_TRY(
+            pare_model_fix_input(j->teach.model, j->files.input_shape, j->files.input_rank, err));
+    j->slim = (struct pare_slim){ .masked = j->teach.model,
+                                  .output = j->teach.output,
+                                  .seconds = 1,
+                                  .opts = { .round_to = o->round_to } };
+    return pare_slim_run(c, &j->slim, err);
+}
 
 static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
@@ -178,7 +205,21 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG,
                          "no weight was removed, so nothing is written: the sparsity is too small "
                          "for these layers, or the pruner has not seen enough steps");
-    return pare_run_export(j->run, &j->files, err);
+    return write_files(c, j, err);
+}
+
+static int show(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+
+    j->view.run = j->run;
+    j->view.files = &j->files;
+    j->view.history = j->teach.view.history;
+    j->view.slim = o->speedup ? &j->slim : NULL;
+    if (o->json)
+        return pare_prune_json(&j->view, err);
+    PARE_TRY(pare_prune_print(&j->view, c->arena, o->quiet, err));
+    return o->speedup ? pare_slim_print(c, &j->slim, o->quiet, err) : 0;
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
@@ -193,13 +234,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = work(c, &j, err);
     pare_view_end(&j.teach.view);
-    if (!rc) {
-        j.view.run = j.run;
-        j.view.files = &j.files;
-        j.view.history = j.teach.view.history;
-        rc = o->json ? pare_prune_json(&j.view, err)
-                     : pare_prune_print(&j.view, c->arena, o->quiet, err);
-    }
+    if (!rc)
+        rc = show(c, &j, err);
     pare_run_free(j.run);
     pare_teach_close(&j.teach);
     pare_registry_free(j.registry);
@@ -220,7 +256,9 @@ const struct pare_command pare_command_prune = {
         "types of layers, 'pare help pruner NAME' the keys and settings of a pruner.\n"
         "With --data the model is judged before and after; --epochs N trains it on with its\n"
         "masks, after what the pruner itself needs.  The options of training are those of\n"
-        "'pare train'.",
+        "'pare train'.\n"
+        "With --speedup, OUTPUT is the model without the masked channels, as 'pare speedup' makes\n"
+        "it; pruners of channels are l1, l2, fpgm, slim and the like.",
     .opts = prune_opts,
     .size = sizeof(struct prune),
     .min_args = 1,

@@ -19,7 +19,7 @@ static double reached(const struct pare_layer *l)
     return (double)pare_mask_zeros(&l->mask) / (double)pare_numel(&l->w);
 }
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------- */
 
 static void layer_row(struct pare_table *t, const struct pare_layer *l)
 {
@@ -74,7 +74,7 @@ int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool
     return 0;
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------- */
 
 static json_t *layer_json(const struct pare_layer *l)
 {
@@ -95,10 +95,13 @@ int pare_prune_json(const struct pare_prune_view *v, struct pare_err *err)
     for (int i = 0; i < v->run->n_layers; i++)
         json_array_append_new(layers, layer_json(&v->run->layer[i]));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o?, s:s?, s:s?}", "pruner",
-                    v->run->pruner[0]->name, "layers", layers, "before", pare_judged_json(&v->before),
-                    "masked", pare_judged_json(&v->masked), "after", pare_judged_json(&v->after), "output",
-                    pare_json_text(v->files->onnx), "model_out", v->files->model, "masks",
-                    v->files->masks);
+                    v->run->pruner[0]->name, "layers", layers, "before",
+                    pare_judged_json(&v->before), "masked", pare_judged_json(&v->masked), "after",
+                    pare_judged_json(&v->after), "output",
+                    pare_json_text(v->slim ? v->slim->output : v->files->onnx), "model_out",
+                    v->files->model, "masks", v->files->masks);
+    if (all && v->slim)
+        json_object_set_new(all, "speedup", pare_slim_json(v->slim));
     if (all && v->history)
         json_object_set(all, "history", v->history);
     return pare_json_print(all, err);

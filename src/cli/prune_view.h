@@ -3,13 +3,15 @@
 #define PARE_CLI_PRUNE_VIEW_H
 
 #include "compressing.h"
+#include "slim.h"
 
 struct pare_prune_view {
     struct pare_run *run;
     const struct pare_export *files;
     struct pare_judged before, masked, after;
     bool trained;
-    struct json_t *history; /* of the training, or NULL */
+    struct json_t *history;       /* of the training, or NULL */
+    const struct pare_slim *slim; /* the smaller model, or NULL */
 };
 
 int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool quiet,

@@ -73,7 +73,7 @@ static void look(struct pare_layer *l, enum pare_site site, struct pare_arena *a
         range(&g, p);
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- text ---------------------------------------------------------------------------------- */
 
 static void place_row(struct pare_table *t, struct pare_layer *l, enum pare_site site, bool first,
                       struct pare_arena *a)
@@ -137,7 +137,7 @@ int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a
     return 0;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------- */
 
 static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
 {
@@ -150,13 +150,12 @@ static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
         if (!l->quantized[k])
             continue;
         look(l, (enum pare_site)k, a, &p);
-        json_object_set_new(
-            o, pare_site_name((enum pare_site)k),
-            json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p.bits, "integers", p.type,
-                      "scales", (json_int_t)p.scales, "min",
-                      p.scales ? pare_json_real(p.lo) : json_null(), "max",
-                      p.scales ? pare_json_real(p.hi) : json_null(), "signal_to_noise_db",
-                      pare_json_real(p.db)));
+        json_object_set_new(o, pare_site_name((enum pare_site)k),
+                            json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p.bits, "integers",
+                                      p.type, "scales", (json_int_t)p.scales, "min",
+                                      p.scales ? pare_json_real(p.lo) : json_null(), "max",
+                                      p.scales ? pare_json_real(p.hi) : json_null(),
+                                      "signal_to_noise_db", pare_json_real(p.db)));
     }
     return o;
 }

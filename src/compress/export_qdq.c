@@ -40,7 +40,7 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory to write a quantized model");
 }
 
-/* ---- scales ---------------------------------------------------------------------------------- */
+/* ---- scales -------------------------------------------------------------------------------- */
 
 /* A scalar, or (n): along an axis. */
 static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d, void *data)
@@ -51,8 +51,8 @@ static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d,
     return t;
 }
 
-static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *g,
-                     struct names *n, struct pare_err *err)
+static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *g, struct names *n,
+                     struct pare_err *err)
 {
     struct pare_tensor zero = shaped(g, g->dtype, NULL), scale = shaped(g, PARE_F32, g->scale);
 
@@ -79,7 +79,7 @@ static int add_node(struct qdq *x, const char *type, const char *in, const struc
     return node.name ? pare_edit_insert(x->e, &node, err) : no_memory(err);
 }
 
-/* ---- places ----------------------------------------------------------------------------------- */
+/* ---- places -------------------------------------------------------------------------------- */
 
 /* q of QuantizeLinear reaches over its whole type.  Where the range is smaller, x is held within
  *     scale * (qmin - zero) ... scale * (qmax - zero)   before. */
@@ -239,7 +239,7 @@ static int export_site(struct qdq *x, const struct pare_node *n, struct pare_lay
     return pare_at(err, rc, "%s of layer '%s'", pare_site_name(site), l->info.name);
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------- */
 
 /* A DequantizeLinear and an Add. */
 static int add_shifted(struct qdq *x, const char *stored, const struct names *n, const char *name,
@@ -393,7 +393,7 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
     return replace(x, l->weight->name, &q, &g, err);
 }
 
-/* ---- all --------------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------- */
 
 static int export_all(struct qdq *x, const char *path, bool qoperator, struct pare_err *err)
 {

@@ -17,7 +17,7 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory for the integers of a layer");
 }
 
-/* ---- buffers -------------------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------------------------- */
 
 static const struct pare_tensor *buffer(const struct pare_layer *l, enum pare_site site,
                                         const char *what)
@@ -83,8 +83,7 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_
     if (g->n > 1 || l->quant[site].axis >= 0)
         g->axis = l->quant[site].axis;
     if (g->n > 1 && g->axis < 0)
-        return pare_fail(err, PARE_ECONFIG, "it has %lld scales and no channels",
-                         (long long)g->n);
+        return pare_fail(err, PARE_ECONFIG, "it has %lld scales and no channels", (long long)g->n);
     g->scale = pare_alloc(a, (size_t)g->n, sizeof(*g->scale));
     g->zero = pare_alloc(a, (size_t)g->n, sizeof(*g->zero));
     if (!g->scale || !g->zero)
@@ -100,7 +99,7 @@ bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
            !memcmp(a->zero, b->zero, (size_t)a->n * sizeof(int64_t));
 }
 
-/* ---- weights -------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------- */
 
 static void put(struct pare_tensor *q, int64_t at, int64_t v)
 {
@@ -110,8 +109,8 @@ static void put(struct pare_tensor *q, int64_t at, int64_t v)
         ((uint16_t *)q->data)[at] = (uint16_t)v;
 }
 
-/* q = (w - offset) / scale + zero; the index of the first w that is not scale * (q - zero) + offset,
- * or -1. */
+/* q = (w - offset) / scale + zero; the index of the first w that is not scale * (q - zero) +
+ * offset, or -1. */
 static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64_t n, int64_t at,
                    struct pare_tensor *q)
 {
@@ -226,7 +225,7 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
     return only_values(l, a, g, q, err);
 }
 
-/* ---- is it so? ------------------------------------------------------------------------------- */
+/* ---- is it so? ----------------------------------------------------------------------------- */
 
 int pare_qscale_probe(struct pare_layer *l, enum pare_site site, const struct pare_qscale *g,
                       struct pare_err *err)

@@ -44,9 +44,9 @@ struct work {
     float *out;
 };
 
-/* round(clamp(x / S + z)) as NNI has it, while z is being learned.  A whole z is taken out of it: then
- * this is clamp(round(x / S) + z), what QuantizeLinear computes, to the bit.  NaN stays; x and y may
- * be the same. */
+/* round(clamp(x / S + z)) as NNI has it, where z is not whole.  A whole z is taken out of it: then
+ * this is clamp(round(x / S) + z), what QuantizeLinear computes, to the bit.  NaN stays; x and y
+ * may be the same. */
 PARE_SIMD static void apply_row(const float *x, float *y, int64_t n, const float k[4])
 {
     float scale = k[0], zero = k[1], lo = k[2], hi = k[3];

@@ -10,8 +10,8 @@
 #define PARE_SCALE_MIN 1.1920929e-07f /* PyTorch's float32 eps: no scale is smaller, ... */
 #define PARE_SCALE_MAX 5e33f          /* ... or larger: times 65535 it is still a float */
 
-/* Numbers at..at+n-1 of the tensor are of one channel.  Who runs is `thread`: each has a part of the
- * rows, in order, so that sums kept for each thread come out the same in every run. */
+/* Numbers at..at+n-1 of the tensor are of one channel.  Who runs is `thread`: each has a part of
+ * the rows, in order, so that sums kept for each thread come out the same in every run. */
 struct pare_row {
     int64_t channel, at, n;
     int thread;

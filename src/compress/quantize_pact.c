@@ -218,6 +218,7 @@ const struct pare_quantizer pare_quantizer_pact = {
         .doc = "Activations from 0 to an end that is learned.",
         .opts = opts,
         .opts_size = sizeof(struct opts),
+        .flags = PARE_LEARNS,
         .layer_size = sizeof(struct state),
         .start = start,
         .on_step = on_step,

@@ -3,6 +3,8 @@
  * The divisor counts the taps inside the input or, with count_include_pad, those inside the
  * padded input; what ceil_mode adds beyond the padding never counts.
  */
+#include <math.h>
+
 #include "window.h"
 
 static const struct pare_opt attrs[] = {
@@ -88,6 +90,23 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
+/* A mean of equal numbers, unless padding counts among them. */
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    struct pare_window w;
+    struct pare_err err;
+
+    (void)axis, (void)channel;
+    if (x == 0 || !pare_pool_counts_pad(n))
+        return x;
+    if (pare_pool_window(n, &w, &err))
+        return NAN;
+    for (int i = 0; i < w.nd; i++)
+        if (w.pad_begin[i] || w.pad_end[i])
+            return NAN;
+    return x;
+}
+
 const struct pare_op pare_op_average_pool = {
     .abi = PARE_ABI,
     .type = "AveragePool",
@@ -103,4 +122,5 @@ const struct pare_op pare_op_average_pool = {
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
+    .even = even,
 };

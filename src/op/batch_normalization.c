@@ -304,6 +304,23 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    const struct batch_norm *a = n->attr;
+    double mean, var, scale, bias;
+
+    for (int i = 1; i < 5; i++)
+        if (!n->in[i]->t.data || channel >= pare_numel(&n->in[i]->t))
+            return NAN;
+    if (axis != 1 || pare_bn_trains(n))
+        return NAN;
+    scale = pare_get(&n->in[1]->t, channel);
+    bias = pare_get(&n->in[2]->t, channel);
+    mean = pare_get(&n->in[3]->t, channel);
+    var = pare_get(&n->in[4]->t, channel);
+    return (float)(((double)x - mean) * (scale / sqrt(var + a->epsilon)) + bias);
+}
+
 const struct pare_op pare_op_batch_normalization = {
     .abi = PARE_ABI,
     .type = "BatchNormalization",
@@ -322,4 +339,5 @@ const struct pare_op pare_op_batch_normalization = {
     .save = save,
     .settings = 0x18,
     .axes = axes,
+    .even = even,
 };

@@ -103,4 +103,5 @@ const struct pare_op pare_op_concat = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .even = pare_even_same,
 };

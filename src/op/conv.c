@@ -89,6 +89,38 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = 1;
 }
 
+static bool linear(const struct pare_node *n, struct pare_linear *l)
+{
+    struct pare_window w;
+    struct pare_err err;
+
+    *l = (struct pare_linear){ .x = 0,
+                               .w = 1,
+                               .bias = 2,
+                               .x_axis = 1,
+                               .w_in = 1,
+                               .w_out = 0,
+                               .y_axis = 1,
+                               .scale = 1,
+                               .outer = 1 };
+    if (pare_conv_window(n, &w, &err))
+        return false;
+    l->groups = w.group;
+    for (int i = 0; i < w.nd; i++)
+        l->borders |= w.pad_begin[i] || w.pad_end[i];
+    return true;
+}
+
+/* Each group keeps as many inputs as W has. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct pare_window_attr *a = n->attr;
+    int64_t each = pare_shrunk_dim(s, n->in[1], 1);
+
+    if (a->group > 1 && each)
+        pare_shrunk_int(s, "group", pare_shrunk_dim(s, n->in[0], 1) / each);
+}
+
 const struct pare_op pare_op_conv = {
     .abi = PARE_ABI,
     .type = "Conv",
@@ -106,4 +138,6 @@ const struct pare_op pare_op_conv = {
     .ties = ties,
     .macs = macs,
     .axes = axes,
+    .linear = linear,
+    .shrink = shrink,
 };

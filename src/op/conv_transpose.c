@@ -116,6 +116,34 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = 0;
 }
 
+/* Not all outputs get contributions of the same taps, padding or not. */
+static bool linear(const struct pare_node *n, struct pare_linear *l)
+{
+    const struct pare_window_attr *a = n->attr;
+
+    *l = (struct pare_linear){ .x = 0,
+                               .w = 1,
+                               .bias = 2,
+                               .x_axis = 1,
+                               .w_in = 0,
+                               .w_out = 1,
+                               .y_axis = 1,
+                               .groups = a->group,
+                               .scale = 1,
+                               .outer = 1,
+                               .borders = true };
+    return true;
+}
+
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct pare_window_attr *a = n->attr;
+    int64_t each = pare_shrunk_dim(s, n->in[1], 1);
+
+    if (a->group > 1 && each)
+        pare_shrunk_int(s, "group", pare_shrunk_dim(s, n->out[0], 1) / each);
+}
+
 const struct pare_op pare_op_conv_transpose = {
     .abi = PARE_ABI,
     .type = "ConvTranspose",
@@ -133,4 +161,6 @@ const struct pare_op pare_op_conv_transpose = {
     .ties = ties,
     .macs = macs,
     .axes = axes,
+    .linear = linear,
+    .shrink = shrink,
 };

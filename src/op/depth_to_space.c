@@ -84,4 +84,5 @@ const struct pare_op pare_op_depth_to_space = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .even = pare_even_same,
 };

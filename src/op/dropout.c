@@ -4,6 +4,8 @@
  * opset 12, and opset 6 trains unless is_test.  The mask says which elements were kept, as bool
  * from opset 10 on.
  */
+#include <math.h>
+
 #include "norm.h"
 #include "../base/mt19937.h"
 #include "../base/rng.h"
@@ -166,6 +168,12 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_except(n, 0, t);
 }
 
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    (void)axis, (void)channel;
+    return n->n_out > 1 && n->out[1] ? NAN : x;
+}
+
 const struct pare_op pare_op_dropout = {
     .abi = PARE_ABI,
     .type = "Dropout",
@@ -184,4 +192,5 @@ const struct pare_op pare_op_dropout = {
     .ties = ties,
     .save = save,
     .settings = 0x2,
+    .even = even,
 };

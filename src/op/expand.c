@@ -54,6 +54,29 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie(t, n->in[0], i - shift, n->out[0], i);
 }
 
+/* A 1 is repeated nowhere else, so it can stand for what the input has. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    static const struct pare_ints none = { NULL, 0 };
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    struct pare_list list;
+    struct pare_err err;
+
+    if (pare_list_read(n, 1, none, &list, &err)) {
+        pare_shrunk_fail(s, "its shape is not known");
+        return;
+    }
+    for (int k = 0; k < list.n; k++) {
+        int i = k + y->rank - list.n, from = i - (y->rank - x->rank);
+        bool same = from >= 0 && x->dim[from] == y->dim[i];
+
+        if (list.v[k] != 1 && pare_shrunk_free(s, n->out[0], i) && !same)
+            pare_shrunk_fail(s, "an axis of its result follows the batch");
+        list.v[k] = list.v[k] == 1 || same ? 1 : pare_shrunk_dim(s, n->out[0], i);
+    }
+    pare_shrunk_list(s, 1, list.v, list.n);
+}
+
 const struct pare_op pare_op_expand = {
     .abi = PARE_ABI,
     .type = "Expand",
@@ -67,4 +90,6 @@ const struct pare_op pare_op_expand = {
     .backward = backward,
     .ties = ties,
     .sizes = 0x2,
+    .even = pare_even_same,
+    .shrink = shrink,
 };

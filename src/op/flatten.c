@@ -51,4 +51,5 @@ const struct pare_op pare_op_flatten = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = pare_ties_reshape,
+    .even = pare_even_same,
 };

@@ -4,6 +4,8 @@
  */
 #include "movement.h"
 
+#define MAX_PICKED 4096 /* constant indices that may choose among fewer channels */
+
 struct gather {
     int64_t axis;
 };
@@ -84,6 +86,40 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
+/* Those indices that stay, counted among those that stay. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct pare_value *x = n->in[0], *at = n->in[1], *y = n->out[0];
+    int axis = axis_of(n);
+    const uint8_t *from, *to;
+    int64_t v[MAX_PICKED], count = 0;
+
+    if (pare_shrunk_dim(s, x, axis) == x->t.dim[axis] &&
+        (at->t.rank != 1 || pare_shrunk_dim(s, y, axis) == y->t.dim[axis]))
+        return;
+    if (!at->t.data || at->t.rank > 1 || pare_numel(&at->t) > MAX_PICKED) {
+        pare_shrunk_fail(s, "its indices are not a short list");
+        return;
+    }
+    from = pare_shrunk_keep(s, x, axis);
+    to = at->t.rank ? pare_shrunk_keep(s, y, axis) : NULL;
+    for (int64_t i = 0; i < pare_numel(&at->t); i++) {
+        int64_t k = pare_get_int(&at->t, i), before = 0;
+
+        k += k < 0 ? x->t.dim[axis] : 0;
+        if (to && !to[i])
+            continue;
+        if (k < 0 || k >= x->t.dim[axis] || !from[k]) {
+            pare_shrunk_fail(s, "an index that stays has nothing to choose");
+            return;
+        }
+        for (int64_t j = 0; j < k; j++)
+            before += from[j];
+        v[count++] = before;
+    }
+    pare_shrunk_list(s, 1, v, count);
+}
+
 const struct pare_op pare_op_gather = {
     .abi = PARE_ABI,
     .type = "Gather",
@@ -99,4 +135,6 @@ const struct pare_op pare_op_gather = {
     .backward = backward,
     .ties = ties,
     .axes = axes,
+    .even = pare_even_same,
+    .shrink = shrink,
 };

@@ -289,6 +289,24 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = transposed ? 1 : 0;
 }
 
+/* The factors of both terms: y = beta (C + alpha / beta A B). */
+static bool linear(const struct pare_node *n, struct pare_linear *l)
+{
+    struct pare_gemm_attrs g = pare_gemm_get(n);
+
+    *l = (struct pare_linear){ .x = A,
+                               .w = B,
+                               .bias = C,
+                               .x_axis = !g.ta,
+                               .w_in = g.tb,
+                               .w_out = !g.tb,
+                               .y_axis = 1,
+                               .groups = 1,
+                               .scale = (float)(g.alpha / g.beta),
+                               .outer = (float)g.beta };
+    return g.beta != 0;
+}
+
 const struct pare_op pare_op_gemm = {
     .abi = PARE_ABI,
     .type = "Gemm",
@@ -306,4 +324,5 @@ const struct pare_op pare_op_gemm = {
     .ties = ties,
     .macs = macs,
     .axes = axes,
+    .linear = linear,
 };

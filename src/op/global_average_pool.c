@@ -50,4 +50,5 @@ const struct pare_op pare_op_global_average_pool = {
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
+    .even = pare_even_same,
 };

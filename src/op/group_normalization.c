@@ -135,6 +135,15 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
+/* Whole groups go. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    int64_t C = n->in[0]->t.dim[1], G = pare_group_norm_groups(n);
+
+    if (C)
+        pare_shrunk_int(s, "num_groups", pare_shrunk_dim(s, n->in[0], 1) / (C / G));
+}
+
 const struct pare_op pare_op_group_normalization = {
     .abi = PARE_ABI,
     .type = "GroupNormalization",
@@ -151,4 +160,5 @@ const struct pare_op pare_op_group_normalization = {
     .backward = backward,
     .ties = ties,
     .axes = axes,
+    .shrink = shrink,
 };

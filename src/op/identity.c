@@ -14,4 +14,5 @@ const struct pare_op pare_op_identity = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
+    .even = pare_even_same,
 };

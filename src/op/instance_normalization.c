@@ -93,6 +93,15 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
+/* A plane of equal numbers is its own mean: only the bias is left. */
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    (void)x;
+    if (axis != 1 || !n->in[2]->t.data || channel >= pare_numel(&n->in[2]->t))
+        return NAN;
+    return (float)pare_get(&n->in[2]->t, channel);
+}
+
 const struct pare_op pare_op_instance_normalization = {
     .abi = PARE_ABI,
     .type = "InstanceNormalization",
@@ -109,4 +118,5 @@ const struct pare_op pare_op_instance_normalization = {
     .backward = backward,
     .ties = ties,
     .axes = axes,
+    .even = even,
 };

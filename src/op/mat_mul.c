@@ -39,6 +39,27 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = rank > 1 ? rank - 2 : 0;
 }
 
+/* The operand that is a constant is the weight; a matrix, perhaps with axes of size 1 in front. */
+static bool linear(const struct pare_node *n, struct pare_linear *l)
+{
+    bool left = n->in[0]->flags & PARE_V_CONST && !(n->in[1]->flags & PARE_V_CONST);
+    const struct pare_tensor *w = &n->in[!left]->t, *x = &n->in[left]->t;
+
+    *l = (struct pare_linear){ .x = left,
+                               .w = !left,
+                               .bias = -1,
+                               .groups = 1,
+                               .scale = 1,
+                               .outer = 1 };
+    if (w->rank < 2 || x->rank < 2 || pare_numel(w) != w->dim[w->rank - 1] * w->dim[w->rank - 2])
+        return false;
+    l->x_axis = x->rank - (left ? 2 : 1);
+    l->w_in = w->rank - (left ? 1 : 2);
+    l->w_out = w->rank - (left ? 2 : 1);
+    l->y_axis = n->out[0]->t.rank - (left ? 2 : 1);
+    return true;
+}
+
 const struct pare_op pare_op_mat_mul = {
     .abi = PARE_ABI,
     .type = "MatMul",
@@ -54,4 +75,5 @@ const struct pare_op pare_op_mat_mul = {
     .ties = ties,
     .macs = macs,
     .axes = axes,
+    .linear = linear,
 };

@@ -138,4 +138,5 @@ const struct pare_op pare_op_max_pool = {
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
+    .even = pare_even_same,
 };

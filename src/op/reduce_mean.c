@@ -52,4 +52,5 @@ const struct pare_op pare_op_reduce_mean = {
     .forward = forward,
     .backward = backward,
     .ties = pare_reduce_ties,
+    .even = pare_even_same,
 };

@@ -51,6 +51,35 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
+/* Numbers become those of what stays.  Of two axes that nobody can say a number for, one is lost.
+ * */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct reshape *a = n->attr;
+    const struct pare_value *y = n->out[0];
+    int64_t was[PARE_MAX_RANK], v[PARE_MAX_RANK] = { 0 };
+    int rank, unknown = 0;
+    struct pare_err err;
+
+    if (pare_int_list(&n->in[1]->t, was, PARE_MAX_RANK, &rank, &err) || rank != y->t.rank) {
+        pare_shrunk_fail(s, "its shape is not known");
+        return;
+    }
+    for (int i = 0; i < rank; i++) {
+        bool copies = !was[i] && !a->allowzero, follows = pare_shrunk_free(s, y, i);
+
+        v[i] = copies ? 0 : follows ? -1 : pare_shrunk_dim(s, y, i);
+        unknown += v[i] == -1;
+    }
+    for (int i = 0; i < rank && !unknown; i++)
+        if (was[i] == -1)
+            v[i] = -1;
+    if (unknown > 1)
+        pare_shrunk_fail(s, "two axes of its result follow the batch");
+    else
+        pare_shrunk_list(s, 1, v, rank);
+}
+
 const struct pare_op pare_op_reshape = {
     .abi = PARE_ABI,
     .type = "Reshape",
@@ -67,4 +96,6 @@ const struct pare_op pare_op_reshape = {
     .backward = pare_backward_copy,
     .ties = pare_ties_reshape,
     .sizes = 0x2,
+    .even = pare_even_same,
+    .shrink = shrink,
 };

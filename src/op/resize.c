@@ -198,6 +198,32 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie(t, n->in[0], i, n->out[0], i);
 }
 
+/* Sizes of axes that keep their number; scales stay what they are. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct pare_tensor *sizes;
+    int64_t v[PARE_MAX_RANK];
+    struct pare_err err;
+    int count;
+
+    if (n->version < 11 || contents(n, SIZES, &sizes, &err) || !sizes)
+        return;
+    if (pare_int_list(sizes, v, PARE_MAX_RANK, &count, &err) || count != n->out[0]->t.rank)
+        return;
+    for (int i = 0; i < count; i++)
+        if (pare_shrunk_dim(s, n->out[0], i) != n->out[0]->t.dim[i])
+            v[i] = pare_shrunk_dim(s, n->out[0], i);
+    pare_shrunk_list(s, SIZES, v, count);
+}
+
+/* What is looked for outside the input may be another number. */
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    (void)axis, (void)channel;
+    return strcmp(pare_attr_text(n, "coordinate_transformation_mode"), "tf_crop_and_resize") ? x
+                                                                                             : NAN;
+}
+
 const struct pare_op pare_op_resize = {
     .abi = PARE_ABI,
     .type = "Resize",
@@ -215,4 +241,6 @@ const struct pare_op pare_op_resize = {
     .ties = ties,
     .settings = 0x6,
     .sizes = 0x8,
+    .even = even,
+    .shrink = shrink,
 };

@@ -121,6 +121,52 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie_part(t, n->in[0], i, s.start[i], n->out[0], i);
 }
 
+/* How many of the first `end` indices stay. */
+static int64_t kept_before(const uint8_t *keep, int64_t end)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < end; i++)
+        n += keep[i];
+    return n;
+}
+
+/* Bounds move by what goes before them.  With steps, what stays must still be evenly apart: that is
+ * only so when nothing goes. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct slice *a = n->attr;
+    const struct pare_value *x = n->in[0];
+    struct pare_list start, end, axes;
+    struct pare_slice at;
+    struct pare_err err;
+
+    if (pare_slice_ranges(n, &at, &err) || pare_list_read(n, 1, a->starts, &start, &err) ||
+        pare_list_read(n, 2, a->ends, &end, &err) ||
+        pare_axes_read(n, 3, a->axes, x->t.rank, &axes, &err)) {
+        pare_shrunk_fail(s, "its bounds are not known");
+        return;
+    }
+    for (int k = 0; k < start.n; k++) {
+        int i = axes.n < 0 ? k : (int)axes.v[k];
+        const uint8_t *keep = pare_shrunk_keep(s, x, i);
+
+        if (pare_shrunk_dim(s, x, i) == x->t.dim[i])
+            continue;
+        if (at.step[i] != 1)
+            pare_shrunk_fail(s, "it takes channels with steps");
+        start.v[k] = kept_before(keep, at.start[i]);
+        end.v[k] = kept_before(keep, at.start[i] + at.count[i]);
+    }
+    if (n->version < 10) {
+        pare_shrunk_ints(s, "starts", start.v, start.n);
+        pare_shrunk_ints(s, "ends", end.v, end.n);
+    } else {
+        pare_shrunk_list(s, 1, start.v, start.n);
+        pare_shrunk_list(s, 2, end.v, end.n);
+    }
+}
+
 const struct pare_op pare_op_slice = {
     .abi = PARE_ABI,
     .type = "Slice",
@@ -136,4 +182,6 @@ const struct pare_op pare_op_slice = {
     .backward = backward,
     .ties = ties,
     .sizes = 0x6,
+    .even = pare_even_same,
+    .shrink = shrink,
 };

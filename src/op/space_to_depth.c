@@ -75,4 +75,5 @@ const struct pare_op pare_op_space_to_depth = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .even = pare_even_same,
 };

@@ -5,6 +5,8 @@
  */
 #include "movement.h"
 
+#define MAX_PARTS 64 /* parts of an axis that may lose channels */
+
 struct split {
     int64_t axis, num_outputs;
     struct pare_ints split;
@@ -133,6 +135,28 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     }
 }
 
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    int64_t v[MAX_PARTS];
+    int axis = pare_split_axis(n);
+
+    if (n->n_out > MAX_PARTS) {
+        pare_shrunk_fail(s, "it has too many parts");
+        return;
+    }
+    for (int k = 0; k < n->n_out; k++) {
+        if (!n->out[k]) {
+            pare_shrunk_fail(s, "not all of its parts have a name");
+            return;
+        }
+        v[k] = pare_shrunk_dim(s, n->out[k], axis);
+    }
+    if (n->version < 13)
+        pare_shrunk_ints(s, "split", v, n->n_out);
+    else
+        pare_shrunk_list(s, 1, v, n->n_out);
+}
+
 const struct pare_op pare_op_split = {
     .abi = PARE_ABI,
     .type = "Split",
@@ -149,4 +173,6 @@ const struct pare_op pare_op_split = {
     .backward = backward,
     .ties = ties,
     .sizes = 0x2,
+    .even = pare_even_same,
+    .shrink = shrink,
 };

@@ -74,4 +74,5 @@ const struct pare_op pare_op_squeeze = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = ties,
+    .even = pare_even_same,
 };

@@ -88,4 +88,5 @@ const struct pare_op pare_op_transpose = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .even = pare_even_same,
 };

@@ -75,4 +75,5 @@ const struct pare_op pare_op_unsqueeze = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = ties,
+    .even = pare_even_same,
 };

@@ -1,6 +1,6 @@
 /* rise.c - round before a pool or a view instead of behind it.
  *
- * Rounding to integers keeps order, so QuantizeLinear(MaxPool(x)) is MaxPool(QuantizeLinear(x));
+ * Rounding keeps order, so QuantizeLinear(MaxPool(x)) is MaxPool(QuantizeLinear(x)), and
  * views move no number at all.  With QuantizeLinear right behind the convolution its step writes
  * integers, and the pool reads a quarter of the memory.
  */

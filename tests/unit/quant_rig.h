@@ -111,7 +111,7 @@ static inline double value(struct alone *f, const char *name, int64_t i)
 
 #define VECTOR(values, n) ((struct pare_tensor){ PARE_F32, 1, { n }, values })
 
-/* ---- runs on the digits ------------------------------------------------------------------------ */
+/* ---- runs on the digits ---------------------------------------------------------------------- */
 
 struct job {
     struct pare_model *model;

@@ -102,7 +102,7 @@ static const char *weights(struct rig *g, int rank, const int64_t *dim, int axis
                       at_int("axis", axis));
 }
 
-/* ---- comparing -------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------- */
 
 static struct {
     int64_t same, all;
@@ -169,7 +169,7 @@ static void report(const char *what, double least)
     memset(&seen, 0, sizeof(seen));
 }
 
-/* ---- convolutions ----------------------------------------------------------------------- */
+/* ---- convolutions ------------------------------------------------------------------------ */
 
 struct geometry {
     int64_t N, C, H, W, O, k, stride, dilation, pad[4], group;
@@ -305,7 +305,7 @@ static void convolutions(void **state)
     report("Conv", 0.999);
 }
 
-/* ---- products --------------------------------------------------------------------------- */
+/* ---- products ------------------------------------------------------------------------------ */
 
 static void product(uint64_t seed)
 {
@@ -350,7 +350,7 @@ static void products(void **state)
     report("Gemm and MatMul", 0.999);
 }
 
-/* ---- what is between them: exact -------------------------------------------------------- */
+/* ---- what is between them: exact --------------------------------------------------- */
 
 static void by_elements(uint64_t seed, int kind)
 {
@@ -421,7 +421,7 @@ static void rounding_rises(void **state)
     report("behind a pool", 0.99);
 }
 
-/* ---- a network -------------------------------------------------------------------------- */
+/* ---- a network --------------------------------------------------------------------- */
 
 static const char *block(struct rig *g, const char *x, int64_t C, float scale, bool relu)
 {
@@ -474,7 +474,7 @@ static void network(void **state)
     memset(&seen, 0, sizeof(seen));
 }
 
-/* ---- integer operators, and the largest sums -------------------------------------------- */
+/* ---- integer operators, and the largest sums --------------------------------------- */
 
 /* All inputs `x`, all weights `w`: sums of 255 * 127 are where 16 bits are not enough. */
 static void extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)

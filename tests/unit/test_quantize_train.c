@@ -155,6 +155,30 @@ static void test_observers(void **state)
                         "weight_observer=mse", 0) > float_accuracy - 0.05);
 }
 
+/* Scales of the model's own input learn too, though nothing before them does. */
+static void test_first_input(void **state)
+{
+    struct job j = open_trained("lsq", CONFIG("\"quant_bits\": 4"), NULL,
+                                LEARN "epochs=1 limit=64");
+    struct pare_layer *l = pare_run_layer(j.run, 0);
+    struct pare_tensor x, y, out;
+    double loss;
+    float before;
+
+    (void)state;
+    ok(pare_learn_next(j.learn, &x, &y, &rig_err));
+    ok(pare_learn_forward(j.learn, &x, &out, &rig_err));
+    before = *pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err));
+    assert_true(before > 0);
+    ok(pare_learn_loss(j.learn, &y, &loss, &rig_err));
+    ok(pare_learn_backward(j.learn, &rig_err));
+    assert_true(*pare_f32(pare_layer_learn(l, "input_scale", &rig_err)) != 0);
+    ok(pare_learn_optimize(j.learn, &rig_err));
+    ok(pare_learn_step(j.learn, &rig_err));
+    assert_true(*pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err)) != before);
+    job_close(&j);
+}
+
 /* N15: what calibration leaves of a weight is within half a step of it. */
 static void test_half_a_step(void **state)
 {
@@ -236,7 +260,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_8_bits),         cmocka_unit_test(test_few_bits),
         cmocka_unit_test(test_signs_and_tanh), cmocka_unit_test(test_observers),
-        cmocka_unit_test(test_half_a_step),    cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_half_a_step),    cmocka_unit_test(test_first_input),
+        cmocka_unit_test(test_resume),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,30 @@
+/* slim.h - a model with masked channels becomes a smaller one: made, written, measured, shown. */
+#ifndef PARE_CLI_SLIM_H
+#define PARE_CLI_SLIM_H
+
+#include <pare/compress.h>
+
+#include "input.h"
+
+struct pare_slim {
+    const struct pare_model *masked;
+    const char *output;
+    struct pare_speedup_opts opts;
+    double seconds; /* to measure each model; 0: not at all */
+
+    /* What came of it. */
+    struct pare_speedup_report r;
+    double bytes, bytes_left; /* of the files */
+    double took;              /* seconds, without verifying */
+    int runs;
+    double median, median_left; /* seconds */
+};
+
+/* Make the model, write it, measure both in turn. */
+int pare_slim_run(struct pare_cli *c, struct pare_slim *s, struct pare_err *err);
+
+int pare_slim_print(struct pare_cli *c, const struct pare_slim *s, bool quiet,
+                    struct pare_err *err);
+struct json_t *pare_slim_json(const struct pare_slim *s); /* NULL: no memory */
+
+#endif

@@ -1,0 +1,154 @@
+/* speedup.h - taking channels out of a model: what the files of this folder share.
+ *
+ * A channel is an index of an axis of a value.  It may go when nobody needs what is there: it is
+ * one number all over, which whoever sums over it can add to a bias instead, or its weights are 0
+ * in all that do.
+ *
+ *     constants.c   which channels are one number all over
+ *     sums.c        weights of nodes that sum over channels, and their bias
+ *     needs.c       which channels are needed
+ *     folds.c       what sums take over from channels that go
+ *     asks.c        what nodes change: attributes, lists of sizes
+ *     smaller.c      the smaller model
+ *     verify.c      ... computes the same
+ */
+#ifndef PARE_SPEEDUP_SPEEDUP_H
+#define PARE_SPEEDUP_SPEEDUP_H
+
+#include <pare/compress.h>
+
+#include "../graph/kept.h"
+#include "../onnx/change.h"
+
+/* A node that could not be said with fewer channels: those of all it touches stay. */
+struct pare_stuck {
+    int node; /* its number */
+    const char *why;
+    struct pare_stuck *next;
+};
+
+struct pare_speedup {
+    struct pare_arena *arena;
+    const struct pare_model *from;
+    const struct pare_speedup_opts *opts;
+    struct pare_graph *g;    /* of the model, shapes inferred for a batch of 1 */
+    struct pare_graph *more; /* for a batch of 2, or NULL: tells which axes follow the batch */
+    struct pare_kept *kept;
+    int *first_tie; /* by node: its ties are first_tie[id] .. first_tie[id + 1] - 1 */
+    int *uses;      /* by value: how many live nodes and outputs use it */
+    bool *live;     /* by node: an output depends on it, and it is no constant */
+    float ***even;  /* by value and axis: the numbers, NAN: none; NULL: none anywhere */
+    struct pare_stuck *stuck;
+    bool *must;       /* by value: a computed constant that has to be written down */
+    uint64_t *forced; /* by node: inputs that have to be written down for it alone, as bits */
+};
+
+/* ---- constants.c ------------------------------------------------------------------------ */
+
+/* Fill s->even. */
+int pare_speedup_constants(struct pare_speedup *s, struct pare_err *err);
+
+/* Index i of the axis is this number all over; NAN: it is not, or not known. */
+float pare_even(const struct pare_speedup *s, const struct pare_value *v, int axis, int64_t i);
+
+/* ---- sums.c ----------------------------------------------------------------------------- */
+
+struct pare_sum {
+    struct pare_linear l;
+    const struct pare_node *n;
+    const struct pare_value *x, *y, *w;
+    int64_t C, O;              /* channels of x and y */
+    int64_t Ig, Og;            /* ... of one group */
+    int64_t in_step, out_step; /* in w, from one channel to the next */
+    int64_t taps;              /* elements of w for one pair of channels, one after the other */
+    bool in_all, out_all;      /* w's axis counts the channels of all groups */
+    const float *data;
+};
+
+/* False when the node is none whose weights are known float32. */
+bool pare_sum_open(const struct pare_node *n, struct pare_sum *sum);
+
+/* Where the weights between channel i of x and channel o of y, which are of one group, start. */
+static inline int64_t pare_sum_at(const struct pare_sum *m, int64_t o, int64_t i)
+{
+    return (m->out_all ? o : o % m->Og) * m->out_step + (m->in_all ? i : i % m->Ig) * m->in_step;
+}
+
+/* Are they all 0?  And their sum. */
+bool pare_sum_zero(const struct pare_sum *m, int64_t o, int64_t i);
+double pare_sum_total(const struct pare_sum *m, int64_t o, int64_t i);
+
+/* Where a number can be added for each output channel. */
+enum pare_bias_kind {
+    PARE_BIAS_NONE,   /* nowhere */
+    PARE_BIAS_INPUT,  /* input l.bias of the node, which may be absent: *b is NULL */
+    PARE_BIAS_ADD,    /* *b, the constant operand of the Add behind it */
+    PARE_BIAS_BEHIND, /* an Add to be put behind it */
+};
+enum pare_bias_kind pare_sum_bias(const struct pare_speedup *s, const struct pare_sum *m,
+                                  const struct pare_value **b);
+
+/* ---- needs.c ------------------------------------------------------------------------------ */
+
+/* Fill in s->kept. */
+int pare_speedup_needs(struct pare_speedup *s, struct pare_err *err);
+
+/* Channel i of x goes and is not 0, so the sum has to take it over. */
+bool pare_speedup_folds(const struct pare_speedup *s, const struct pare_sum *m, int64_t i);
+
+/* The channel of a group that carries those that go, where there are borders: it stays, and is a
+ * number other than 0.  -1: none. */
+int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_sum *m, int64_t group);
+
+/* ---- folds.c, asks.c, smaller.c ------------------------------------------------------------ */
+
+/* New contents of a constant input, as its node asks for. */
+struct pare_request {
+    const struct pare_node *n;
+    int input;
+    struct pare_tensor t;
+    struct pare_request *next;
+};
+
+/* A model in the making. */
+struct pare_shrink {
+    struct pare_speedup *s;
+    struct pare_change *c;
+    struct pare_arena *arena;    /* for contents: the new model's */
+    struct pare_tensor *instead; /* by value: contents in place of its own; data NULL: none */
+    struct pare_request *request;
+};
+
+/* Put what goes from x of a sum into its bias or a carrier. */
+int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct pare_err *err);
+
+/* What stays of a tensor with the axes of v; memory from k->arena. */
+int pare_shrink_gather(struct pare_shrink *k, const struct pare_value *v,
+                       const struct pare_tensor *t, struct pare_tensor *to, struct pare_err *err);
+
+/* Does a value lose anything? */
+bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v);
+
+/* Let the node say its new attributes and constants. */
+int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct pare_err *err);
+
+/* Is the constant computed by nodes, not written in the file? */
+bool pare_shrink_computed(const struct pare_value *v);
+
+/* The smaller model.  When a node turned out to be stuck, *out is NULL and s->stuck has it. */
+int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct pare_err *err);
+
+/* Remember the node. */
+int pare_speedup_stick(struct pare_speedup *s, const struct pare_node *n, const char *why,
+                       struct pare_err *err);
+
+/* ---- verify.c and report.c ------------------------------------------------------------------- */
+
+int pare_speedup_verify(const struct pare_model *a, const struct pare_model *b,
+                        const struct pare_speedup_opts *o, struct pare_speedup_report *r,
+                        struct pare_err *err);
+
+int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struct pare_arena *a,
+                      struct pare_speedup_report *r, struct pare_err *err);
+
+#endif

@@ -1,0 +1,213 @@
+/* speedup_rig.h - small networks with channels of zeros, made smaller and compared.
+ *
+ * All biases and statistics are random and not 0, masked channels' too, unless a test says
+ * otherwise: what is left of a channel must not get lost.
+ */
+#ifndef PARE_TEST_SPEEDUP_RIG_H
+#define PARE_TEST_SPEEDUP_RIG_H
+
+#include "make_model.h"
+
+#include <pare/compress.h>
+
+#include "base/rng.h"
+
+enum {
+    ALL,
+    HALF,
+    FRONT,
+    NONE,
+    BACK
+}; /* which output channels have weights: all, the even ones, the
+                                          first half, none, the second half */
+
+struct net {
+    struct build b;
+    struct pare_rng r;
+    bool plain; /* no border: convolutions are not padded */
+    bool bare;  /* masked biases are 0, too */
+};
+
+static inline struct net net_new(uint64_t seed)
+{
+    struct net n = { .b = { .opset = 17 } };
+
+    pare_rng_init(&n.r, seed);
+    return n;
+}
+
+static inline bool net_has(int which, int64_t i, int64_t n)
+{
+    return which == ALL || (which == HALF && i % 2 == 0) || (which == FRONT && i < n / 2) ||
+           (which == BACK && i >= n / 2);
+}
+
+static inline struct pare_tensor net_random(struct net *n, float mid, float scale, int rank,
+                                            const int64_t *dim)
+{
+    struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32(&t)[i] = mid + scale * (float)(2 * pare_rng_uniform(&n->r) - 1);
+    return t;
+}
+
+static inline const char *net_const(struct net *n, float mid, float scale, int rank,
+                                    const int64_t *dim)
+{
+    struct pare_tensor t = net_random(n, mid, scale, rank, dim);
+
+    return build_floats(&n->b, rank, dim, pare_f32(&t));
+}
+#define CONST(n, mid, scale, ...) net_const(n, mid, scale, INTS(__VA_ARGS__))
+
+/* Weights whose axis has only the channels that `which` says. */
+static inline const char *net_weight(struct net *n, int which, int axis, int rank,
+                                     const int64_t *dim)
+{
+    struct pare_tensor t = net_random(n, 0, 0.6f, rank, dim);
+    int64_t inner = 1;
+
+    for (int i = axis + 1; i < rank; i++)
+        inner *= dim[i];
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        if (!net_has(which, i / inner % dim[axis], dim[axis]))
+            pare_f32(&t)[i] = 0;
+    return build_floats(&n->b, rank, dim, pare_f32(&t));
+}
+#define WEIGHT(n, which, axis, ...) net_weight(n, which, axis, INTS(__VA_ARGS__))
+
+static inline const char *net_bias(struct net *n, int which, int64_t O)
+{
+    struct pare_tensor t = net_random(n, 0.2f, 0.5f, 1, &O);
+
+    for (int64_t i = 0; i < O && n->bare; i++)
+        if (!net_has(which, i, O))
+            pare_f32(&t)[i] = 0;
+    return build_floats(&n->b, 1, &O, pare_f32(&t));
+}
+
+/* A convolution from I to O channels, kernel K, with a bias. */
+static inline const char *net_conv(struct net *n, const char *x, int which, int64_t I, int64_t O,
+                                   int64_t K)
+{
+    const char *w = WEIGHT(n, which, 0, O, I, K, K), *b = net_bias(n, which, O);
+    int64_t p = n->plain ? 0 : K / 2;
+
+    return build_node(&n->b, "Conv", NAMES(x, w, b), at_ints("pads", INTS(p, p, p, p)));
+}
+
+static inline const char *net_group(struct net *n, const char *x, int which, int64_t C,
+                                    int64_t each, int64_t K)
+{
+    const char *w = WEIGHT(n, which, 0, C, each, K, K), *b = net_bias(n, which, C);
+    int64_t p = n->plain ? 0 : K / 2;
+
+    return build_node(&n->b, "Conv", NAMES(x, w, b),
+                      CAT(at_ints("pads", INTS(p, p, p, p)), at_int("group", C / each)));
+}
+
+static inline const char *net_bn(struct net *n, const char *x, int64_t C)
+{
+    const char *scale = CONST(n, 1, 0.4f, C), *bias = CONST(n, 0.1f, 0.5f, C);
+    const char *mean = CONST(n, 0, 0.5f, C), *var = CONST(n, 1, 0.5f, C);
+
+    return build_node(&n->b, "BatchNormalization", NAMES(x, scale, bias, mean, var), NOTHING);
+}
+
+static inline const char *net_relu(struct net *n, const char *x)
+{
+    return build_node(&n->b, "Relu", NAMES(x), NOTHING);
+}
+
+static inline const char *net_add(struct net *n, const char *x, const char *y)
+{
+    return build_node(&n->b, "Add", NAMES(x, y), NOTHING);
+}
+
+/* Convolution, normalisation, activation. */
+static inline const char *net_block(struct net *n, const char *x, int which, int64_t I, int64_t O)
+{
+    return net_relu(n, net_bn(n, net_conv(n, x, which, I, O, 3), O));
+}
+
+static inline const char *net_gemm(struct net *n, const char *x, int which, int64_t I, int64_t O)
+{
+    const char *w = WEIGHT(n, which, 0, O, I), *b = net_bias(n, which, O);
+
+    return build_node(&n->b, "Gemm", NAMES(x, w, b), at_int("transB", 1));
+}
+
+static inline const char *net_image(struct net *n)
+{
+    return build_input(&n->b, PARE_F32, INTS(2, 3, 9, 8));
+}
+
+/* ---- what comes of it ---------------------------------------------------------------------- */
+
+struct slim {
+    struct pare_model *was, *is;
+    struct pare_speedup_report r;
+};
+
+static inline struct slim net_slim_with(struct net *n, const struct pare_speedup_opts *o)
+{
+    struct slim s;
+    struct pare_err err;
+
+    s.was = build_model(&n->b);
+    if (pare_speedup(s.was, o, pool, &s.is, &s.r, &err))
+        fail_msg("%s", err.msg);
+    assert_true(s.r.verified || o->unverified);
+    return s;
+}
+
+/* Make it smaller: fails when it does not compute the same. */
+static inline struct slim net_slim(struct net *n)
+{
+    struct pare_speedup_opts o = { .threads = 1 };
+
+    return net_slim_with(n, &o);
+}
+
+static inline void slim_drop(struct slim *s)
+{
+    pare_model_free(s->is);
+    pare_model_free(s->was);
+}
+
+/* Channels that are left of layer i: those that sum over channels are counted, in order. */
+static inline int64_t slim_out(const struct slim *s, int i)
+{
+    for (int k = 0; k < s->r.n_layers; k++)
+        if (s->r.layer[k].out >= 0 && i-- == 0)
+            return s->r.layer[k].gone ? 0 : s->r.layer[k].out_left;
+    fail_msg("there is no such layer");
+    return -1;
+}
+
+static inline int64_t slim_in(const struct slim *s, int i)
+{
+    for (int k = 0; k < s->r.n_layers; k++)
+        if (s->r.layer[k].out >= 0 && i-- == 0)
+            return s->r.layer[k].gone ? 0 : s->r.layer[k].in_left;
+    fail_msg("there is no such layer");
+    return -1;
+}
+
+/* Make it smaller, see what is left of the layers' outputs, and drop it.  -1: whatever. */
+static inline void net_expect(struct net *n, const char *y, int count, const int64_t *out)
+{
+    struct slim s;
+
+    build_output(&n->b, y);
+    s = net_slim(n);
+    for (int i = 0; i < count; i++)
+        if (out[i] >= 0 && slim_out(&s, i) != out[i])
+            fail_msg("layer %d has %lld channels left, expected %lld", i,
+                     (long long)slim_out(&s, i), (long long)out[i]);
+    slim_drop(&s);
+}
+#define EXPECT(n, y, ...) net_expect(n, y, INTS(__VA_ARGS__))
+
+#endif

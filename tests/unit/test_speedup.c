@@ -1,0 +1,380 @@
+/* test_speedup.c - networks of convolutions lose channels and compute the same. */
+#include "speedup_rig.h"
+
+/* Three plain blocks: padding, so a carrier stays beside the half that does. */
+static void blocks(void **state)
+{
+    struct net n = net_new(1);
+    const char *x = net_image(&n);
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 16);
+    x = net_block(&n, x, HALF, 16, 12);
+    x = net_block(&n, x, ALL, 12, 8);
+    EXPECT(&n, x, 9, 7, 8);
+}
+
+/* Without borders all goes into biases. */
+static void no_borders(void **state)
+{
+    struct net n = net_new(2);
+    const char *x = net_image(&n);
+
+    (void)state;
+    n.plain = true;
+    x = net_block(&n, x, HALF, 3, 16);
+    x = net_block(&n, x, HALF, 16, 12);
+    x = net_conv(&n, x, ALL, 12, 8, 1);
+    EXPECT(&n, x, 8, 6, 8);
+}
+
+/* A convolution without a bias gets one. */
+static void new_bias(void **state)
+{
+    struct net n = net_new(3);
+    const char *x = net_image(&n), *w;
+
+    (void)state;
+    x = net_relu(&n, net_bn(&n, net_conv(&n, x, HALF, 3, 16, 3), 16));
+    w = WEIGHT(&n, ALL, 0, 5, 16, 1, 1);
+    x = build_node(&n.b, "Conv", NAMES(x, w), NOTHING);
+    EXPECT(&n, x, 8, 5);
+}
+
+static void residual(void **state)
+{
+    struct net n = net_new(4);
+    const char *x = net_image(&n), *y;
+
+    (void)state;
+    n.plain = true;
+    x = net_block(&n, x, HALF, 3, 16);
+    n.plain = false;
+    y = net_block(&n, x, HALF, 16, 10);
+    y = net_bn(&n, net_conv(&n, y, HALF, 10, 16, 3), 16);
+    x = net_relu(&n, net_add(&n, x, y));
+    x = net_conv(&n, x, ALL, 16, 4, 1);
+    EXPECT(&n, x, -1, 6, -1, 4);
+}
+
+/* Other channels in the two summands: none can go. */
+static void residual_conflict(void **state)
+{
+    struct net n = net_new(5);
+    const char *x = net_image(&n), *a, *b;
+
+    (void)state;
+    a = net_conv(&n, x, FRONT, 3, 16, 3);
+    b = net_conv(&n, x, BACK, 3, 16, 3);
+    x = net_conv(&n, net_add(&n, a, b), ALL, 16, 4, 1);
+    EXPECT(&n, x, 16, 16, 4);
+}
+
+static void concat(void **state)
+{
+    struct net n = net_new(6);
+    const char *x = net_image(&n), *a, *b;
+
+    (void)state;
+    a = net_block(&n, x, HALF, 3, 8);
+    b = net_block(&n, x, FRONT, 3, 6);
+    x = build_node(&n.b, "Concat", NAMES(a, b), at_int("axis", 1));
+    x = net_conv(&n, x, ALL, 14, 4, 1);
+    EXPECT(&n, x, 4, 3, 4);
+}
+
+static void concat_with_itself(void **state)
+{
+    struct net n = net_new(7);
+    const char *x = net_image(&n);
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 8);
+    x = build_node(&n.b, "Concat", NAMES(x, x), at_int("axis", 1));
+    x = net_conv(&n, x, ALL, 16, 4, 1);
+    EXPECT(&n, x, 4, 4);
+}
+
+/* Branches side by side, added to what is one piece. */
+static void concat_into_residual(void **state)
+{
+    struct net n = net_new(8);
+    const char *x = net_image(&n), *a, *b, *c;
+
+    (void)state;
+    a = net_block(&n, x, HALF, 3, 8);
+    b = net_block(&n, x, HALF, 3, 8);
+    c = net_block(&n, x, HALF, 3, 16);
+    x = build_node(&n.b, "Concat", NAMES(a, b), at_int("axis", 1));
+    x = net_conv(&n, net_add(&n, x, c), ALL, 16, 4, 1);
+    EXPECT(&n, x, 4, 4, 8, 4);
+}
+
+/* What goes into a depthwise convolution and what leaves it are the same channels. */
+static void depthwise(void **state)
+{
+    struct net n = net_new(9);
+    const char *x = net_image(&n);
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 16);
+    x = net_relu(&n, net_bn(&n, net_group(&n, x, HALF, 16, 1, 3), 16));
+    x = net_conv(&n, x, ALL, 16, 4, 1);
+    EXPECT(&n, x, 8, 8, 4);
+}
+
+/* Masked before and behind are others: only where both agree, or what goes in is 0. */
+static void depthwise_unbalanced(void **state)
+{
+    struct net n = net_new(10);
+    const char *x = net_image(&n);
+
+    (void)state;
+    n.bare = true;
+    x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
+    x = net_relu(&n, net_group(&n, x, FRONT, 16, 1, 3));
+    x = net_conv(&n, x, ALL, 16, 4, 1);
+    EXPECT(&n, x, 4, 4, 4);
+}
+
+/* A group goes as a whole, or the same channel of every group. */
+static void groups(void **state)
+{
+    struct net n = net_new(11);
+    const char *x = net_image(&n);
+
+    (void)state;
+    n.plain = true;
+    x = net_block(&n, x, FRONT, 3, 16);
+    x = net_relu(&n, net_group(&n, x, FRONT, 16, 4, 3));
+    x = net_conv(&n, x, ALL, 16, 4, 1);
+    EXPECT(&n, x, 8, 8, 4);
+}
+
+static void transposed(void **state)
+{
+    struct net n = net_new(12);
+    const char *x = net_image(&n), *w, *b;
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 12);
+    w = WEIGHT(&n, HALF, 1, 12, 10, 2, 2);
+    b = net_bias(&n, HALF, 10);
+    x = build_node(&n.b, "ConvTranspose", NAMES(x, w, b), at_ints("strides", INTS(2, 2)));
+    x = net_conv(&n, net_relu(&n, x), ALL, 10, 4, 1);
+    EXPECT(&n, x, 7, 5, 4);
+}
+
+/* x * sigmoid(f(mean of x)): the gate has the channels of what it opens. */
+static void squeeze_excite(void **state)
+{
+    struct net n = net_new(13);
+    const char *x = net_image(&n), *g;
+
+    (void)state;
+    n.bare = true;
+    x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
+    g = build_node(&n.b, "GlobalAveragePool", NAMES(x), NOTHING);
+    g = net_relu(&n, net_conv(&n, g, HALF, 16, 6, 1));
+    g = build_node(&n.b, "HardSigmoid", NAMES(net_conv(&n, g, ALL, 6, 16, 1)), NOTHING);
+    x = build_node(&n.b, "Mul", NAMES(x, g), NOTHING);
+    x = net_conv(&n, x, ALL, 16, 4, 3);
+    EXPECT(&n, x, 8, 3, 8, 4);
+}
+
+static void pools(void **state)
+{
+    struct net n = net_new(14);
+    const char *x = net_image(&n);
+    struct bin window = CAT(at_ints("kernel_shape", INTS(3, 3)), at_ints("pads", INTS(1, 1, 1, 1)));
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 16);
+    x = build_node(&n.b, "MaxPool", NAMES(x), window);
+    x = build_node(&n.b, "AveragePool", NAMES(x), window);
+    x = net_conv(&n, x, ALL, 16, 4, 1);
+    EXPECT(&n, x, 8, 4);
+}
+
+/* Padding that counts makes a constant uneven at the borders: the channels that are not 0 stay. */
+static void pool_counts_padding(void **state)
+{
+    struct net n = net_new(15);
+    const char *x = net_image(&n);
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 16);
+    x = build_node(&n.b, "AveragePool", NAMES(x),
+                   CAT(at_ints("kernel_shape", INTS(3, 3)), at_ints("pads", INTS(1, 1, 1, 1)),
+                       at_int("count_include_pad", 1)));
+    x = net_conv(&n, x, ALL, 16, 4, 1);
+    EXPECT(&n, x, -1, 4);
+}
+
+static void constant_pad(void **state)
+{
+    struct net n = net_new(16);
+    const char *x = net_image(&n), *pads, *v;
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 16);
+    pads = build_ints(&n.b, INTS(0, 0, 1, 2, 0, 0, 2, 1));
+    v = build_scalar(&n.b, 0.7f);
+    x = build_node(&n.b, "Pad", NAMES(x, pads, v), NOTHING);
+    x = net_conv(&n, x, ALL, 16, 4, 3);
+    EXPECT(&n, x, -1, 4);
+}
+
+static void sum_over_channels(void **state)
+{
+    struct net n = net_new(17);
+    const char *x = net_image(&n), *axes;
+
+    (void)state;
+    n.bare = true;
+    x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
+    axes = build_ints(&n.b, INTS(1));
+    x = build_node(&n.b, "ReduceSum", NAMES(x, axes), NOTHING);
+    EXPECT(&n, x, 8);
+}
+
+static void mean_over_channels(void **state)
+{
+    struct net n = net_new(18);
+    const char *x = net_image(&n);
+
+    (void)state;
+    n.bare = true;
+    x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
+    x = build_node(&n.b, "ReduceMean", NAMES(x), at_ints("axes", INTS(1)));
+    EXPECT(&n, x, 16);
+}
+
+/* All channels of a layer are masked: one stays, and the model still runs. */
+static void down_to_zero(void **state)
+{
+    struct net n = net_new(19);
+    const char *x = net_image(&n);
+
+    (void)state;
+    x = net_block(&n, x, ALL, 3, 8);
+    x = net_block(&n, x, NONE, 8, 8);
+    x = net_block(&n, x, HALF, 8, 8);
+    x = net_conv(&n, x, ALL, 8, 4, 1);
+    EXPECT(&n, x, 1, 1, -1, 4);
+}
+
+static void u_net(void **state)
+{
+    struct net n = net_new(20);
+    const char *x = build_input(&n.b, PARE_F32, INTS(1, 3, 8, 8)), *skip, *scales, *roi;
+
+    (void)state;
+    x = skip = net_block(&n, x, HALF, 3, 8);
+    x = build_node(&n.b, "MaxPool", NAMES(x),
+                   CAT(at_ints("kernel_shape", INTS(2, 2)), at_ints("strides", INTS(2, 2))));
+    x = net_block(&n, x, HALF, 8, 16);
+    roi = build_floats(&n.b, 1, (int64_t[]){ 0 }, NULL);
+    scales = build_floats(&n.b, 1, (int64_t[]){ 4 }, (float[]){ 1, 1, 2, 2 });
+    x = build_node(&n.b, "Resize", NAMES(x, roi, scales), at_text("mode", "nearest"));
+    x = build_node(&n.b, "Concat", NAMES(x, skip), at_int("axis", 1));
+    x = net_block(&n, x, HALF, 24, 8);
+    x = net_conv(&n, x, ALL, 8, 2, 1);
+    EXPECT(&n, x, -1, -1, 4, 2);
+}
+
+/* Boxes and classes from two scales. */
+static void detection_heads(void **state)
+{
+    struct net n = net_new(21);
+    const char *x = net_image(&n), *y;
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 16);
+    y = net_block(&n, x, HALF, 16, 16);
+    build_output(&n.b, net_conv(&n, x, ALL, 16, 6, 3));
+    build_output(&n.b, net_conv(&n, y, ALL, 16, 6, 3));
+    build_output(&n.b, net_conv(&n, y, ALL, 16, 4, 1));
+    EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 1), 9, 9, 6, 6, 4, 4);
+}
+
+/* A channel that nobody reads, though its filter is not 0. */
+static void unread(void **state)
+{
+    struct net n = net_new(22);
+    const char *x = net_image(&n), *w;
+
+    (void)state;
+    x = net_block(&n, x, ALL, 3, 16);
+    w = WEIGHT(&n, HALF, 1, 5, 16, 3, 3);
+    x = build_node(&n.b, "Conv", NAMES(x, w), NOTHING);
+    EXPECT(&n, x, 8, 5);
+}
+
+/* One weight, two layers. */
+static void shared(void **state)
+{
+    struct net n = net_new(23);
+    const char *x = net_image(&n), *w, *a, *b;
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 8);
+    w = WEIGHT(&n, HALF, 0, 8, 8, 3, 3);
+    a = build_node(&n.b, "Conv", NAMES(x, w), at_ints("pads", INTS(1, 1, 1, 1)));
+    b = build_node(&n.b, "Conv", NAMES(net_relu(&n, a), w), at_ints("pads", INTS(1, 1, 1, 1)));
+    x = net_conv(&n, b, ALL, 8, 4, 1);
+    EXPECT(&n, x, -1, -1, -1, 4);
+}
+
+/* NNI's N31: LeNet at 50 % except its last layer. */
+static void lenet(void **state)
+{
+    struct net n = net_new(24);
+    const char *x = build_input(&n.b, PARE_F32, INTS(1, 1, 28, 28));
+    struct bin pool2 = CAT(at_ints("kernel_shape", INTS(2, 2)), at_ints("strides", INTS(2, 2)));
+
+    (void)state;
+    n.bare = n.plain = true;
+    x = net_relu(&n, net_conv(&n, x, HALF, 1, 6, 5));
+    x = build_node(&n.b, "MaxPool", NAMES(x), pool2);
+    x = net_relu(&n, net_conv(&n, x, HALF, 6, 16, 5));
+    x = build_node(&n.b, "MaxPool", NAMES(x), pool2);
+    x = build_node(&n.b, "Flatten", NAMES(x), NOTHING);
+    x = net_relu(&n, net_gemm(&n, x, HALF, 256, 120));
+    x = net_relu(&n, net_gemm(&n, x, HALF, 120, 84));
+    x = net_gemm(&n, x, ALL, 84, 10);
+    EXPECT(&n, x, 3, 8, 60, 42, 10);
+}
+
+static void rounded(void **state)
+{
+    struct net n = net_new(25);
+    const char *x = net_image(&n);
+    struct pare_speedup_opts o = { .round_to = 8, .threads = 1 };
+    struct slim s;
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 20);
+    x = net_block(&n, x, FRONT, 20, 12);
+    build_output(&n.b, net_conv(&n, x, ALL, 12, 4, 1));
+    s = net_slim_with(&n, &o);
+    assert_int_equal(slim_out(&s, 0), 16);
+    assert_int_equal(slim_out(&s, 1), 8);
+    slim_drop(&s);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
+    const struct CMUnitTest tests[] = {
+        T(blocks),       T(no_borders),           T(new_bias),     T(residual),
+        T(concat),       T(residual_conflict),    T(depthwise),    T(concat_with_itself),
+        T(groups),       T(concat_into_residual), T(transposed),   T(depthwise_unbalanced),
+        T(pools),        T(squeeze_excite),       T(constant_pad), T(pool_counts_padding),
+        T(down_to_zero), T(sum_over_channels),    T(u_net),        T(mean_over_channels),
+        T(unread),       T(detection_heads),      T(shared),       T(lenet),
+        T(rounded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,141 @@
+/* test_speedup_random.c - random networks with random channels of zeros: the smaller model computes
+ * the same.
+ *
+ * PARE_GRAPHS says how many, PARE_SEED the first; PARE_DUMP a file for the last masked model.
+ */
+#include "random_graph_more.h"
+
+#include <pare/compress.h>
+
+#include "onnx/model.h"
+
+static struct {
+    int smaller, folded;
+    double parameters, left;
+} seen;
+
+static uint64_t setting(const char *name, uint64_t absent)
+{
+    const char *s = getenv(name);
+
+    return s ? strtoull(s, NULL, 10) : absent;
+}
+
+/* More convolutions than elsewhere, and something behind every loose end that can lose channels. */
+static void make(struct rg *g, uint64_t seed)
+{
+    static void (*const piece[])(struct rg *) = {
+        rg_conv,      rg_conv,     rg_conv,           rg_conv,       rg_conv,        rg_residual,
+        rg_residual,  rg_residual, rg_squeeze_excite, rg_activation, rg_norm,        rg_norm,
+        rg_pool,      rg_pad_pool, rg_reduce,         rg_view,       rg_transpose,   rg_shuffle,
+        rg_slice,     rg_split,    rg_concat,         rg_concat,     rg_shape_chain, rg_resize,
+        rg_pad,       rg_linear,   rg_linear,         rg_matmul,     rg_softmax,     rg_layer_norm,
+        rg_broadcast, rg_combine,
+    };
+    int count, n;
+
+    memset(g, 0, sizeof(*g));
+    pare_rng_init(&g->r, seed);
+    g->b.opset = (int)(int64_t[]){ 13, 17, 18 }[rg_int(g, 0, 2)];
+    rg_inputs(g);
+    count = (int)rg_int(g, 2, 16);
+    for (int i = 0; i < count && g->n < RG_VALUES - 40; i++)
+        piece[rg_int(g, 0, (int)(sizeof(piece) / sizeof(*piece)) - 1)](g);
+    n = g->n;
+    for (int i = g->n_in; i < n && g->n < RG_VALUES - 24; i++)
+        if (!g->v[i].uses && g->v[i].rank >= 3 && g->v[i].rank <= 5 && rg_numel(&g->v[i]) &&
+            rg_chance(g, 80))
+            rg_conv_to(g, i, rg_int(g, 1, 4), true);
+    rg_outputs(g);
+}
+
+/* Zero index i of an axis. */
+static void clear(const struct pare_tensor *t, int axis, int64_t i)
+{
+    int64_t inner = 1, n = pare_numel(t);
+
+    for (int k = axis + 1; k < t->rank; k++)
+        inner *= t->dim[k];
+    for (int64_t at = 0; at < n; at++)
+        if (at / inner % t->dim[axis] == i)
+            pare_f32(t)[at] = 0;
+}
+
+/* Channels of one axis: the same of every layer, or some of this one; its bias perhaps, too. */
+static void mask(struct rg *g, struct pare_model *m, struct pare_node *n, int pattern)
+{
+    struct pare_value *w = n->in[1], *b = n->n_in > 2 ? n->in[2] : NULL;
+    struct pare_err err;
+    int axis[2];
+
+    n->op->axes(n, &axis[0], &axis[1]);
+    axis[0] = axis[rg_chance(g, 20)];
+    if (axis[0] < 0 || w->t.rank < 2 || !(w->flags & PARE_V_CONST) || w->t.dtype != PARE_F32 ||
+        w->maker || rg_chance(g, 25))
+        return;
+    assert_int_equal(pare_model_own(m, w, &err), 0);
+    for (int64_t i = 0; i < w->t.dim[axis[0]]; i++) {
+        if (pattern ? i % 3 >= pattern : rg_chance(g, 50))
+            continue;
+        clear(&w->t, axis[0], i);
+        if (!b || b->t.rank != 1 || b->t.dim[0] != w->t.dim[axis[0]] || b->maker ||
+            rg_chance(g, 50) || !(b->flags & PARE_V_CONST))
+            continue;
+        assert_int_equal(pare_model_own(m, b, &err), 0);
+        clear(&b->t, 0, i);
+    }
+}
+
+static void check(uint64_t seed)
+{
+    static struct rg g;
+    struct pare_mark mark = pare_mark(pool);
+    struct pare_speedup_opts o = { .threads = 1, .seed = seed };
+    struct pare_speedup_report r;
+    struct pare_model *m, *small;
+    struct pare_err err;
+    int pattern;
+
+    make(&g, seed);
+    m = build_model(&g.b);
+    pattern = (int)rg_int(&g, 0, 2);
+    for (int i = 0; i < m->graph->n_nodes; i++) {
+        struct pare_node *n = m->graph->node[i];
+
+        if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
+            mask(&g, m, n, pattern);
+    }
+    o.round_to = rg_chance(&g, 10) ? 4 : 1;
+    if (getenv("PARE_DUMP"))
+        pare_model_save(m, getenv("PARE_DUMP"), NULL, &err);
+    if (pare_speedup(m, &o, pool, &small, &r, &err))
+        fail_msg("seed %llu: %s", (unsigned long long)seed, err.msg);
+    seen.smaller += r.params_left < r.params;
+    seen.parameters += (double)r.params;
+    seen.left += (double)r.params_left;
+    pare_model_free(small);
+    pare_model_free(m);
+    pare_reset(pool, mark);
+}
+
+static void random_graphs(void **state)
+{
+    uint64_t first = setting("PARE_SEED", 1), count = setting("PARE_GRAPHS", 2000);
+
+    (void)state;
+    for (uint64_t seed = first; seed < first + count; seed++)
+        check(seed);
+    print_message("%d of %llu graphs got smaller; %.0f%% of all parameters are left\n",
+                  seen.smaller, (unsigned long long)count, 100 * seen.left / seen.parameters);
+    if (count >= 1000)
+        assert_true(seen.smaller > (int)count / 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(random_graphs, make_pool, drop_pool),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
