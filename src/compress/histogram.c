@@ -33,7 +33,7 @@ PARE_SIMD static void find_bins(const float *x, int64_t n, float per_bin, int32_
 
         v = v < 0 ? 0 : v;
         v = v > PARE_BINS - 1 ? PARE_BINS - 1 : v;
-        bin[i] = (x[i] - x[i] == 0) & (x[i] != 0) ? (int32_t)v : PARE_BINS;
+        bin[i] = ((x[i] - x[i] == 0) & (x[i] != 0)) ? (int32_t)v : PARE_BINS;
     }
 }
 

@@ -87,7 +87,7 @@ PARE_SIMD static void clip_row(const float *x, const float *gy, float *gx, int64
     for (int64_t i = 0; i < n; i++) {
         float v = x[i] / scale + zero + ROUNDER - ROUNDER, g = gy[i];
 
-        gx[i] = (v >= lo) & (v <= hi) ? g : 0;
+        gx[i] = ((v >= lo) & (v <= hi)) ? g : 0;
     }
 }
 
@@ -100,7 +100,7 @@ PARE_SIMD static void clip_columns(const struct work *w, int64_t at, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         float v = x[i] / scale[i] + zero[i] + ROUNDER - ROUNDER, g = gy[i];
 
-        gx[i] = (v >= lo) & (v <= hi) ? g : 0;
+        gx[i] = ((v >= lo) & (v <= hi)) ? g : 0;
     }
 }
 
