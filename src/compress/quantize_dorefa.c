@@ -52,7 +52,7 @@ PARE_SIMD static void clip_row(const float *x, const float *gy, float *gx, int64
     for (int64_t i = 0; i < n; i++) {
         float v = x[i], g = gy[i];
 
-        gx[i] = (v >= 0) & (v <= 1) ? g : 0;
+        gx[i] = ((v >= 0) & (v <= 1)) ? g : 0;
     }
 }
 

@@ -139,7 +139,7 @@ PARE_SIMD static double pact_row(const float *x, const float *gy, float *gx, int
         for (int64_t i = 0; i < m; i++) {
             float v = x[at + i], g = gy[at + i];
 
-            gx[at + i] = (v >= 0) & (v < alpha) ? g : 0;
+            gx[at + i] = ((v >= 0) & (v < alpha)) ? g : 0;
             part += v >= alpha ? g : 0;
         }
         sum += (double)part;
