@@ -31,10 +31,10 @@ test: ## build and run the tests: unit, official ONNX cases, command line, insta
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE interop
 
-test-interop: ## compare with PyTorch and ONNX Runtime on whole networks
+test-interop: ## compare with PyTorch and ONNX Runtime on whole networks; ALL=1: on all of them
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
-	@ctest --test-dir $(BUILD) --output-on-failure -L interop
+	@ctest --test-dir $(BUILD) --output-on-failure -L '$(if $(ALL),interop|all,interop)'
 
 bench: ## time Pare, ONNX Runtime and PyTorch, then training; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
 	@BUILD=$(BUILD) tools/deps.sh build test interop

@@ -40,7 +40,7 @@ static double median(double *t, int n)
     return t[n / 2] * 1e3;
 }
 
-/* ---- the optimizer ---------------------------------------------------------------------------- */
+/* ---- the optimizer ----------------------------------------------------------------- */
 
 static struct pare_optim *make_optim(struct pare_arena *a, const char *name, int threads,
                                      const uint8_t *mask)
@@ -95,7 +95,7 @@ static void optimizer(const char *name, int threads, int rounds)
     pare_arena_free(a);
 }
 
-/* ---- a run that follows ------------------------------------------------------------------------- */
+/* ---- a run that follows ------------------------------------------------------------ */
 
 struct job {
     struct pare_model *model;

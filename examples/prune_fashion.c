@@ -48,7 +48,7 @@ static void print_layers(struct pare_run *run)
 /* The model as it is run, with a batch of one, whatever its input is. */
 static int export(struct pare_model *model, struct pare_run *run, struct pare_err *err)
 {
-    struct pare_export files = { "model.pth", "model.onnx", "mask.pth", NULL, 0 };
+    struct pare_export files = { .model = "model.pth", .onnx = "model.onnx", .masks = "mask.pth" };
     int64_t shape[PARE_MAX_RANK];
     const struct pare_io *in;
 

@@ -128,7 +128,7 @@ struct pare_speedup_report {
     double max_abs, max_rel; /* of all outputs, the second relative to the largest of each */
 };
 
-/* `masked` must outlive *smaller, which shares with it what did not change.  The report's memory comes
+/* `masked` must outlive *smaller, which shares what did not change.  The report's memory comes
  * from the arena; r may not be NULL.  When the two models differ, that is an error, which names the
  * first value that does, and *smaller is NULL. */
 PARE_API int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts *opts,

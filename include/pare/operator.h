@@ -82,8 +82,8 @@ PARE_API void pare_tie_part(struct pare_ties *t, const struct pare_value *whole,
 PARE_API void pare_tie_pick(struct pare_ties *t, const struct pare_value *a, int ax,
                             const int64_t *index, const struct pare_value *b, int bx);
 
-/* An index of axis wx of `whole` is a number whose digits, the first counting most, are indices of
- * other axes: Flatten makes (C, H, W) one, Reshape takes one apart, a grouped convolution's
+/* An index of axis wx of `whole` is a number whose digits, the first counting most, are indices
+ * of other axes: Flatten makes (C, H, W) one, Reshape takes one apart, a grouped convolution's
  * channels are (group, channel in it).  It stays exactly when all its digits stay. */
 struct pare_digit {
     const struct pare_value *v; /* NULL: no axis of a value, but ... */
@@ -118,9 +118,10 @@ enum pare_op_flag {
     PARE_OP_ALLOCS = 4, /* forward() makes its outputs itself; infer may be NULL */
     PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
     PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
-    PARE_OP_LINEAR = 32, /* dmap(), dmap2() and backward() read gradients only, no contents */
-    PARE_OP_LATE = 64,   /* of 8-bit integers: runs when its result is read, since kernels may read
+    PARE_OP_LINEAR = 32,  /* dmap(), dmap2() and backward() read gradients only, no contents */
+    PARE_OP_LATE = 64,    /* of 8-bit integers: runs when its result is read, since kernels may read
                             the integers instead */
+    PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
 };
 
 struct pare_op {
@@ -189,8 +190,8 @@ struct pare_op {
      * channels (of a group); -1: there is none.  NULL: neither. */
     void (*axes)(const struct pare_node *n, int *out, int *in);
 
-    /* Bit i: input i says which shape the output has or which range of input 0 it is, no more; so
-     * it changes with the sizes of axes. */
+    /* Bit i: input i says which shape the output has or which range of input 0 it is, no more;
+     * so it changes with the sizes of axes. */
     unsigned sizes;
 
     /* For whoever takes channels out, see <pare/channels.h>.

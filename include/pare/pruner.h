@@ -135,6 +135,7 @@ enum pare_pruner_flag {
     PARE_OVER = 8,         /* works over another pruner, named by the setting `base` */
     PARE_NEEDS_DATA = 16,  /* cannot work without data ... */
     PARE_NEEDS_STEPS = 32, /* ... or without training steps */
+    PARE_LEARNS = 64, /* of quantizers: backward() for inputs of the model too, to learn scales */
 };
 
 struct pare_pruner {

@@ -1,8 +1,8 @@
 /* quantizer.h - write a quantizer; included by <pare/plugin.h>.
  *
  * A quantizer rounds tensors to a few values: the weight of a layer, what goes into it, what comes
- * out.  It returns the rounded tensor as floats; the core puts it in the place of the other in every
- * forward, sends gradients back through it, and writes integers when the model is exported.
+ * out.  It returns the rounded tensor as floats; the core puts it in the place of the other in
+ * each forward, sends gradients back through it, and writes integers when the model is exported.
  *
  * A quantized layer computes: input rounded, weight rounded, the operator, output rounded.  With
  * masks: first rounded, then masked.
@@ -50,7 +50,7 @@ PARE_API bool pare_run_is_training(const struct pare_run *r); /* else the model 
 /* From a range to scale and zero point: the range is widened to hold 0; a range of nothing gets the
  * smallest scale, not a division by 0. */
 PARE_API void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,
-                               float *zero_point);
+                             float *zero_point);
 
 /* y = x rounded as q says, half to even, with the scales and zero points given (1 of each, or one
  * for each index of q->axis). */
@@ -63,7 +63,7 @@ PARE_API void pare_quant_clip_grad(const struct pare_quant *q, const struct pare
                                    const struct pare_tensor *gy, struct pare_tensor *gx);
 
 /* Make a float32 buffer of the layer a parameter: it is updated with the model's optimizer at each
- * step, with what is in the tensor returned as its gradient, which is then zeroed.  NULL on error. */
+ * step, with what is in the tensor returned as its gradient, then zeroed.  NULL on error. */
 PARE_API struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer,
                                               struct pare_err *err);
 
@@ -78,12 +78,12 @@ struct pare_quantizer {
      * (masks, scores, granularity) is not looked at. */
     struct pare_pruner base;
 
-    /* y = x rounded, same shape, row-major.  NULL: this place cannot be quantized, and a config that
+    /* y = x rounded, same shape, row-major.  NULL: this place cannot be quantized; a config that
      * asks for it is refused. */
     pare_quantize_fn *weight, *input, *output;
 
-    /* gx = d loss / d x, given gy = d loss / d y and x as it was before rounding.  NULL: gx = gy, as
-     * if nothing had been rounded. */
+    /* gx = d loss / d x, given gy = d loss / d y and x as it was before rounding.  NULL: gx = gy,
+     * as if nothing had been rounded. */
     pare_qgrad_fn *backward;
 
     int min_bits, max_bits; /* what quant_bits may be; 0: 1 to 16 */

@@ -283,3 +283,29 @@ PARE_SIMD void pare_q8_store(const struct pare_q8_end *e, const float *real, voi
             i8[i] = (int8_t)(int)pare_q8_round(&q, (v < hi ? v : hi) / scale);
         }
 }
+
+PARE_SIMD void pare_q8_finish(const struct pare_q8_out *o, const int32_t *acc, int64_t channel,
+                              int64_t n, void *y)
+{
+    const float *f = o->f + channel, *b = o->b + channel;
+    float lo = o->lo, hi = o->hi;
+    enum pare_dtype type = o->out->t.dtype;
+    struct pare_q8 q = o->q;
+
+    if (type == PARE_I32) {
+        memcpy(y, acc, (size_t)n * sizeof(*acc));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)acc[i] * f[i] + b[i];
+
+        v = v > lo ? v : lo;
+        v = v < hi ? v : hi;
+        if (type == PARE_F32)
+            ((float *)y)[i] = v;
+        else if (type == PARE_U8)
+            ((uint8_t *)y)[i] = (uint8_t)(int)pare_q8_round(&q, v);
+        else
+            ((int8_t *)y)[i] = (int8_t)(int)pare_q8_round(&q, v);
+    }
+}

@@ -104,4 +104,14 @@ void pare_q8_real(const struct pare_q8 *q, const void *x, int64_t from, float *r
 void pare_q8_store(const struct pare_q8_end *e, const float *real, void *y, int64_t from,
                    int64_t n);
 
+/* From sums to results: y = held(f acc + b), by channel, in the type of `out`; quantized to q, or
+ * (int32) the sums themselves. */
+struct pare_q8_out {
+    const struct pare_value *out;
+    struct pare_q8 q;
+    float *f, *b, lo, hi; /* all by q's scale */
+};
+void pare_q8_finish(const struct pare_q8_out *o, const int32_t *acc, int64_t channel, int64_t n,
+                    void *y);
+
 #endif

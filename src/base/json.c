@@ -164,3 +164,17 @@ int pare_json_parse(struct pare_arena *a, const char *text, size_t len, struct p
     json_decref(j);
     return rc;
 }
+
+const char *pare_json_quoted(struct pare_arena *a, const char *text)
+{
+    json_t *j = json_string(text);
+    size_t len = j ? json_dumpb(j, NULL, 0, JSON_ENCODE_ANY) : 3;
+    char *to = pare_alloc(a, len + 1, 1);
+
+    if (to && j)
+        json_dumpb(j, to, len, JSON_ENCODE_ANY);
+    else if (to)
+        memcpy(to, "\"?\"", 3);
+    json_decref(j);
+    return to;
+}

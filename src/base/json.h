@@ -33,6 +33,9 @@ struct pare_json {
 int pare_json_parse(struct pare_arena *a, const char *text, size_t len, struct pare_json *root,
                     struct pare_err *err);
 
+/* A text as JSON has it, in quotes; NULL: no memory.  What is not UTF-8 becomes "?". */
+const char *pare_json_quoted(struct pare_arena *a, const char *text);
+
 const char *pare_json_kind_name(enum pare_json_kind k); /* "a list", "an object", ... */
 
 #endif

@@ -194,10 +194,10 @@ static int run(struct pare_cli *c, struct pare_err *err)
     static const struct {
         const char *what;
         int (*print)(struct pare_cli *c, struct pare_err *err);
-    } lists[] = { { "commands", list_commands },   { "kernels", list_kernels },
-                  { "networks", list_networks },   { "data", list_data },
-                  { "losses", list_losses },       { "optimizers", list_optimizers },
-                  { "schedules", list_schedules }, { "pruners", list_pruners },
+    } lists[] = { { "commands", list_commands },    { "kernels", list_kernels },
+                  { "networks", list_networks },    { "data", list_data },
+                  { "losses", list_losses },        { "optimizers", list_optimizers },
+                  { "schedules", list_schedules },  { "pruners", list_pruners },
                   { "quantizers", list_quantizers } };
     const struct list *o = c->opts;
     const char *what = c->arg[0];
@@ -217,8 +217,9 @@ const struct pare_command pare_command_list = {
     .name = "list",
     .doc = "List operators, networks, data sets, optimizers and so on.",
     .usage = "[--json] WHAT",
-    .more = "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules, pruners or\n"
-            "quantizers.",
+    .more =
+        "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules, pruners\n"
+        "or quantizers.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

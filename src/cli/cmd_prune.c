@@ -16,7 +16,7 @@ struct prune {
     struct pare_strs plugin;
     struct pare_ints input_shape;
     int64_t round_to;
-    bool json, quiet, speedup, dependency_aware;
+    bool json, quiet, dependency_aware, speedup;
 };
 
 #define TEXT(field, help)                                                                         \
@@ -64,7 +64,7 @@ struct job {
     struct pare_slim slim; /* with --speedup */
 };
 
-/* ---- whose options? ------------------------------------------------------------------------- */
+/* ---- whose options? ------------------------------------------------------------------------ */
 
 static int own_parts(struct pare_arena *a, const char *pruner, const char *set,
                      struct pare_own *own, struct pare_err *err)
@@ -82,7 +82,7 @@ static int prune_parts(struct pare_arena *a, struct pare_part **part, int *n, st
     return pare_own_parts(a, &own, part, n, err);
 }
 
-/* ---- before ----------------------------------------------------------------------------------- */
+/* ---- before -------------------------------------------------------------------------------- */
 
 /* --sparsity alone: whatever the pruner can prune; of agp and the like, its base. */
 static int make_config(struct pare_cli *c, struct job *j, struct pare_run_opts *ro,
@@ -165,7 +165,7 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     return open_run(c, j, settings, err);
 }
 
-/* ---- the work ------------------------------------------------------------------------------- */
+/* ---- the work ------------------------------------------------------------------------------ */
 
 /* The masked model, or the smaller one in its place. */
 static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)

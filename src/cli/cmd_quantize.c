@@ -8,19 +8,20 @@
 #include "../compress/export.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
-#include "../onnx/model.h"
+#include "../onnx/fold_norm.h"
 
 struct quantize {
     const char *quantizer, *config, *preset, *data, *valid, *output, *model_out, *format, *set;
     const char *calibration, *load_calibration;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool json, quiet;
+    bool fold, json, quiet;
 };
 
-#define OPTION(name, field, help, def, choices)                                                    \
-    {                                                                                              \
-        name, help, PARE_OPT_STR, offsetof(struct quantize, field), 0, PARE_ANY, def, choices, false \
+#define OPTION(name, field, help, def, choices)                                                \
+    {                                                                                          \
+        name, help, PARE_OPT_STR, offsetof(struct quantize, field), 0, PARE_ANY, def, choices, \
+            false                                                                              \
     }
 
 static const struct pare_opt quantize_opts[] = {
@@ -28,20 +29,24 @@ static const struct pare_opt quantize_opts[] = {
            PARE_PRESETS),
     OPTION("quantizer", quantizer, "the algorithm, see 'pare list quantizers'", NULL, NULL),
     OPTION("config", config, "a config_list: a JSON file, or the text itself", NULL, NULL),
-    OPTION("data", data, "learn or calibrate with this set: digits, fashion-mnist, or a file or "
-                         "folder", NULL, NULL),
+    OPTION("data", data,
+           "learn or calibrate with this set: digits, fashion-mnist, or a file or "
+           "folder",
+           NULL, NULL),
     OPTION("valid", valid, "validate with this set; none: not at all", NULL, NULL),
     OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
            NULL, NULL),
     OPTION("format", format, "QuantizeLinear and DequantizeLinear, or QLinearConv and the like",
            "qdq", "qdq|qoperator"),
-    OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz",
-           NULL, NULL),
+    OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
+           NULL),
     OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
     OPTION("load-calibration", load_calibration, "take scales and ranges from this file", NULL,
            NULL),
     { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
       offsetof(struct quantize, input_shape), 0, 1, 1e12, NULL, NULL, false },
+    { "fold", "first fold batch normalizations into convolutions, as preset int8 does",
+      PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
     { "plugin", "a shared object with more quantizers", PARE_OPT_STRS,
       offsetof(struct quantize, plugin), 0, PARE_ANY, NULL, NULL, false },
     OPTION("set", set, "settings of a plugin's quantizer: \"name=value name=value\"", NULL, NULL),
@@ -60,9 +65,11 @@ struct job {
     struct pare_export files;
     struct pare_quantize_view view;
     const char *settings;
+    struct pare_model *unfolded; /* or NULL */
+    struct pare_arena *folding;  /* what the folded model refers to */
 };
 
-/* ---- before ----------------------------------------------------------------------------------- */
+/* ---- before -------------------------------------------------------------------------------- */
 
 /* Options of training and of all quantizers. */
 static int quantize_parts(struct pare_arena *a, struct pare_part **part, int *n,
@@ -91,8 +98,7 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
 
-    j->teach.output = o->output ? o->output
-                                : pare_default_output(c->arena, c->arg[0], "quantized");
+    j->teach.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "quantized");
     if (!j->teach.output)
         return pare_fail(err, PARE_ENOMEM, "no memory for a name");
     j->files = (struct pare_export){ .onnx = j->teach.output,
@@ -106,6 +112,38 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
     if (o->model_out)
         PARE_TRY(pare_check_output(c, o->model_out, err));
     return o->calibration ? pare_check_output(c, o->calibration, err) : 0;
+}
+
+/* What the model's files hold, weights beside it included. */
+static double bytes_of(const struct pare_model *m)
+{
+    double n = 0;
+
+    for (const struct pare_pages *p = m->pages; p; p = p->next)
+        n += (double)p->len;
+    return n;
+}
+
+static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_model *folded;
+    int n;
+
+    PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
+    j->view.bytes_before = bytes_of(j->teach.model);
+    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")))
+        return 0;
+    j->folding = pare_arena_new(1 << 16);
+    if (!j->folding)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the model");
+    PARE_TRY(pare_at(err, pare_model_fold_norm(j->teach.model, j->folding, &folded, &n, err), "%s",
+                     c->arg[0]));
+    if (folded) {
+        j->unfolded = j->teach.model;
+        j->teach.model = folded;
+    }
+    return 0;
 }
 
 static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -122,8 +160,8 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_quantize_parts(c->arena, NULL, &own.part, &own.n, err));
     PARE_TRY(pare_divide(c, &own, &j->teach, &j->settings, err));
     PARE_TRY(check_files(c, j, err));
-    return o->data ? pare_teach_open(c, &j->teach, err)
-                   : pare_model_load(c->arg[0], &j->teach.model, err);
+    PARE_TRY(open_model(c, j, err));
+    return o->data ? pare_teach_open(c, &j->teach, err) : 0;
 }
 
 static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -155,17 +193,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
                    : 0;
 }
 
-/* ---- the work ------------------------------------------------------------------------------- */
-
-/* What the model's files hold, weights beside it included. */
-static double bytes_of(const struct pare_model *m)
-{
-    double n = 0;
-
-    for (const struct pare_pages *p = m->pages; p; p = p->next)
-        n += (double)p->len;
-    return n;
-}
+/* ---- the work ------------------------------------------------------------------------------ */
 
 /* The rounded model; what rounding takes away is summed up on the way. */
 static int judge_rounded(struct job *j, struct pare_err *err)
@@ -195,7 +223,6 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
 
-    j->view.bytes_before = bytes_of(j->teach.model);
     if (o->data)
         PARE_TRY(pare_judge(&j->teach, j->teach.model, &j->view.before, err));
     PARE_TRY(open_run(c, j, err));
@@ -229,6 +256,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
     }
     pare_run_free(j.run);
     pare_teach_close(&j.teach);
+    pare_model_free(j.unfolded);
+    pare_arena_free(j.folding);
     pare_registry_free(j.registry);
     return rc;
 }
@@ -238,10 +267,11 @@ const struct pare_command pare_command_quantize = {
     .doc = "Turn numbers of a model into integers by any quantizer.",
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
-        "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers and\n"
-        "needs --data to see their ranges; int8-weights and w4 round only weights and need none.\n"
+        "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
-        "  [{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
+        "  [{\"quant_types\": [\"weight\", \"input\"],\n"
+        "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
         "    \"op_types\": [\"Conv2d\", \"Linear\"]},\n"
         "   {\"exclude\": true, \"op_names\": [\"fc\"]}]\n"
         "'pare inspect' prints names and types of layers, 'pare help quantizer NAME' the keys and\n"

@@ -38,7 +38,7 @@ const char *pare_given_text(const struct pare_cli *c, const char *name);
 const char *pare_default_output(struct pare_arena *a, const char *model, const char *ending);
 
 /* The algorithm's own training and fine-tuning are one run through the loop. */
-int pare_compress_train(struct pare_cli *c, struct pare_teach *t, struct pare_run *r,
-                        bool *trained, struct pare_err *err);
+int pare_compress_train(struct pare_cli *c, struct pare_teach *t, struct pare_run *r, bool *trained,
+                        struct pare_err *err);
 
 #endif

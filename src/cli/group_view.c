@@ -57,7 +57,7 @@ static int fill(struct pare_arena *a, const struct pare_kept *k, struct pare_gro
     return 0;
 }
 
-int pare_groups_find(struct pare_arena *a, const struct pare_graph *g,
+int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
                      const struct pare_layer_info *layer, int n_layers, struct pare_group **list,
                      int *n, struct pare_err *err)
 {
@@ -66,6 +66,7 @@ int pare_groups_find(struct pare_arena *a, const struct pare_graph *g,
 
     *n = 0;
     *list = pare_alloc(a, (size_t)n_layers, sizeof(**list));
+    PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     PARE_TRY(pare_kept_new(a, g, &k, err));
     seen = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*seen));
     if (!*list || !seen)

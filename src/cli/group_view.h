@@ -16,8 +16,9 @@ struct pare_group {
     const struct pare_node *node; /* who says so, or NULL: the model itself */
 };
 
-/* Sets in which a layer has its output channels, in the order of the first such layer. */
-int pare_groups_find(struct pare_arena *a, const struct pare_graph *g,
+/* Sets in which a layer has its output channels, in the order of the first such layer.  Constants
+ * that nodes of g share are taken apart. */
+int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
                      const struct pare_layer_info *layer, int n_layers, struct pare_group **list,
                      int *n, struct pare_err *err);
 

@@ -19,7 +19,7 @@ static double reached(const struct pare_layer *l)
     return (double)pare_mask_zeros(&l->mask) / (double)pare_numel(&l->w);
 }
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------- */
 
 static void layer_row(struct pare_table *t, const struct pare_layer *l)
 {
@@ -74,7 +74,7 @@ int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool
     return 0;
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------- */
 
 static json_t *layer_json(const struct pare_layer *l)
 {

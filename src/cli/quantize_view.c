@@ -24,38 +24,56 @@ static double decibels(const struct pare_noise *n)
     return n->signal > 0 ? 10 * log10(n->signal / n->noise) : NAN;
 }
 
-static void look(struct pare_layer *l, enum pare_site site, struct pare_arena *a, struct place *p)
+static void range(const struct pare_qscale *g, struct place *p)
 {
-    const struct pare_quant *q = &l->quant[site];
-    struct pare_noise n = l->noise[site];
-    struct pare_qscale g;
-    struct pare_err err;
-
-    *p = (struct place){ .bits = q->bits };
-    snprintf(p->type, sizeof(p->type), "%s%d", q->has_sign ? "int" : "uint", q->bits);
-    if (site == PARE_WEIGHT) {
-        n = (struct pare_noise){ 0, 0 };
-        for (int64_t i = 0; i < pare_numel(&l->w); i++) {
-            double v = (double)pare_f32(&l->w)[i], d = v - (double)pare_f32(&l->weight->t)[i];
-
-            n.signal += v * v;
-            n.noise += d * d;
-        }
-    }
-    p->db = decibels(&n);
-    if (pare_qscale_of(l, site, a, &g, &err))
-        return;
-    p->scales = g.n;
-    for (int64_t i = 0; i < g.n; i++) {
-        double lo = (double)g.scale[i] * (double)(g.qmin - g.zero[i]);
-        double hi = (double)g.scale[i] * (double)(g.qmax - g.zero[i]);
+    p->scales = g->n;
+    for (int64_t i = 0; i < g->n; i++) {
+        double lo = (double)g->scale[i] * (double)(g->qmin - g->zero[i]) + (double)g->offset;
+        double hi = (double)g->scale[i] * (double)(g->qmax - g->zero[i]) + (double)g->offset;
 
         p->lo = !i || lo < p->lo ? lo : p->lo;
         p->hi = !i || hi > p->hi ? hi : p->hi;
     }
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
+static void look_weight(const struct pare_layer *l, struct place *p)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_noise n = { 0, 0 };
+    struct pare_qscale g;
+    struct pare_tensor q;
+    struct pare_err err;
+
+    for (int64_t i = 0; i < pare_numel(&l->w); i++) {
+        double v = (double)pare_f32(&l->w)[i], d = v - (double)pare_f32(&l->weight->t)[i];
+
+        n.signal += v * v;
+        n.noise += d * d;
+    }
+    p->db = decibels(&n);
+    if (a && !pare_qweight(l, a, &g, &q, &err)) {
+        range(&g, p);
+        snprintf(p->type, sizeof(p->type), "%s%d",
+                 g.dtype == PARE_I8 || g.dtype == PARE_I16 ? "int" : "uint", p->bits);
+    }
+    pare_arena_free(a);
+}
+
+static void look(struct pare_layer *l, enum pare_site site, struct pare_arena *a, struct place *p)
+{
+    const struct pare_quant *q = &l->quant[site];
+    struct pare_qscale g;
+    struct pare_err err;
+
+    *p = (struct place){ .bits = q->bits, .db = decibels(&l->noise[site]) };
+    snprintf(p->type, sizeof(p->type), "%s%d", q->has_sign ? "int" : "uint", q->bits);
+    if (site == PARE_WEIGHT)
+        look_weight(l, p);
+    else if (!pare_qscale_of(l, site, a, &g, &err))
+        range(&g, p);
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
 
 static void place_row(struct pare_table *t, struct pare_layer *l, enum pare_site site, bool first,
                       struct pare_arena *a)
@@ -119,7 +137,7 @@ int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a
     return 0;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------- */
 
 static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
 {
@@ -132,13 +150,12 @@ static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
         if (!l->quantized[k])
             continue;
         look(l, (enum pare_site)k, a, &p);
-        json_object_set_new(
-            o, pare_site_name((enum pare_site)k),
-            json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p.bits, "integers", p.type,
-                      "scales", (json_int_t)p.scales, "min",
-                      p.scales ? pare_json_real(p.lo) : json_null(), "max",
-                      p.scales ? pare_json_real(p.hi) : json_null(), "signal_to_noise_db",
-                      pare_json_real(p.db)));
+        json_object_set_new(o, pare_site_name((enum pare_site)k),
+                            json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p.bits, "integers",
+                                      p.type, "scales", (json_int_t)p.scales, "min",
+                                      p.scales ? pare_json_real(p.lo) : json_null(), "max",
+                                      p.scales ? pare_json_real(p.hi) : json_null(),
+                                      "signal_to_noise_db", pare_json_real(p.db)));
     }
     return o;
 }

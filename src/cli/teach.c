@@ -88,7 +88,8 @@ int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *e
     if (rc)
         return rc;
     PARE_TRY(check_files(c, j, err));
-    PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
+    if (!j->model)
+        PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
     if (j->setup->c.teacher)
         PARE_TRY(pare_model_load(j->setup->c.teacher, &j->teacher, err));
     j->setup->trainer.teacher = j->teacher;

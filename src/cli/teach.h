@@ -14,8 +14,8 @@ struct pare_teach {
     int n_given;
     bool json, quiet;
     struct pare_setup *setup;
-    struct pare_model *model, *teacher;
-    struct pare_data *data[2]; /* to train, to validate or NULL */
+    struct pare_model *model, *teacher; /* model: loaded unless it is there already */
+    struct pare_data *data[2];          /* to train, to validate or NULL */
     struct pare_trainer *trainer;
     struct pare_view_train view;
     struct pare_train_result result;

@@ -2,10 +2,7 @@
 #include "calibration.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <jansson.h>
 
 #include "../base/arena.h"
 #include "../base/json.h"
@@ -15,38 +12,52 @@
 
 #define KEY 64
 
-/* ---- to a file ------------------------------------------------------------------------------- */
+/* The keys of a place: input_scale, tracked_min_input, ... */
+enum what { BITS, SCALE, ZERO, MIN, MAX };
+static const char *const before[] = { "", "", "", "tracked_min_", "tracked_max_" };
+static const char *const after[] = { "_bits", "_scale", "_zero_point", "", "" };
 
-/* One number, or a list. */
-static json_t *numbers(const double *v, int64_t n)
+/* ---- to a file ----------------------------------------------------------------------------- */
+
+/* The text in pieces; after an error all else does nothing. */
+struct out {
+    struct pare_arena *a;
+    struct pare_bytes *part;
+    int n, cap;
+    bool failed;
+};
+
+static void add(struct out *o, const char *text)
 {
-    json_t *list;
+    void *list = text ? pare_grow(o->a, o->part, o->n, &o->cap, sizeof(*o->part)) : NULL;
 
-    if (n == 1)
-        return json_real(v[0]);
-    list = json_array();
-    for (int64_t i = 0; i < n; i++)
-        json_array_append_new(list, json_real(v[i]));
-    return list;
+    if (!list) {
+        o->failed = true;
+        return;
+    }
+    o->part = list;
+    o->part[o->n++] = (struct pare_bytes){ text, strlen(text) };
 }
 
-static void set(json_t *o, const char *fmt, enum pare_site site, json_t *value)
+/* One number, or a list, under a key with the name of the place. */
+static void add_numbers(struct out *o, enum pare_site site, enum what what, const double *v,
+                        int64_t n)
 {
-    char key[KEY];
-
-    snprintf(key, sizeof(key), fmt, pare_site_name(site));
-    json_object_set_new(o, key, value);
+    add(o, ",\n    \"");
+    add(o, pare_sprintf(o->a, "%s%s%s", before[what], pare_site_name(site), after[what]));
+    add(o, n == 1 ? "\": " : "\": [");
+    for (int64_t i = 0; i < n; i++)
+        add(o, pare_sprintf(o->a, "%s%.9g", i ? ", " : "", v[i]));
+    add(o, n == 1 ? "" : "]");
 }
 
 /* The four lists of a place: scale, zero point, and the ends of what they hold. */
-static int write_scales(json_t *o, enum pare_site site, const struct pare_qscale *g,
-                        struct pare_arena *a)
+static void add_scales(struct out *o, enum pare_site site, const struct pare_qscale *g)
 {
-    double *v = pare_alloc(a, 4 * (size_t)g->n, sizeof(*v));
+    double *v = pare_alloc(o->a, 4 * (size_t)g->n, sizeof(*v));
 
-    if (!v)
-        return -1;
-    for (int64_t i = 0; i < g->n; i++) {
+    o->failed |= !v;
+    for (int64_t i = 0; i < g->n && v; i++) {
         double s = (double)g->scale[i];
 
         v[i] = s;
@@ -54,72 +65,64 @@ static int write_scales(json_t *o, enum pare_site site, const struct pare_qscale
         v[2 * g->n + i] = s * (double)(g->qmin - g->zero[i]);
         v[3 * g->n + i] = s * (double)(g->qmax - g->zero[i]);
     }
-    set(o, "%s_scale", site, numbers(v, g->n));
-    set(o, "%s_zero_point", site, numbers(v + g->n, g->n));
+    if (!v)
+        return;
+    add_numbers(o, site, SCALE, v, g->n);
+    add_numbers(o, site, ZERO, v + g->n, g->n);
     if (site != PARE_WEIGHT) {
-        set(o, "tracked_min_%s", site, numbers(v + 2 * g->n, g->n));
-        set(o, "tracked_max_%s", site, numbers(v + 3 * g->n, g->n));
+        add_numbers(o, site, MIN, v + 2 * g->n, g->n);
+        add_numbers(o, site, MAX, v + 3 * g->n, g->n);
     }
-    return 0;
 }
 
-static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
+static void add_layer(struct out *o, const struct pare_layer *l)
 {
-    json_t *o = json_object();
+    bool first = true;
 
-    for (int i = 0; i < PARE_SITES && o; i++) {
+    add(o, l->index ? ",\n  " : "\n  ");
+    add(o, pare_json_quoted(o->a, l->info.name));
+    add(o, ": {");
+    for (int i = 0; i < PARE_SITES; i++) {
         enum pare_site site = (enum pare_site)i;
         struct pare_qscale g;
         struct pare_err err;
 
         if (!l->quantized[i])
             continue;
-        set(o, "%s_bits", site, json_integer(l->quant[i].bits));
-        if (!pare_qscale_of(l, site, a, &g, &err) && write_scales(o, site, &g, a)) {
-            json_decref(o);
-            return NULL;
-        }
+        add(o, pare_sprintf(o->a, "%s\n    \"%s_bits\": %d", first ? "" : ",", pare_site_name(site),
+                            l->quant[i].bits));
+        first = false;
+        if (!pare_qscale_of(l, site, o->a, &g, &err))
+            add_scales(o, site, &g);
     }
-    return o;
-}
-
-static int dump(const json_t *root, struct pare_arena *a, const char *path, struct pare_err *err)
-{
-    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9);
-    size_t len = root ? json_dumpb(root, NULL, 0, flags) : 0;
-    char *text = len ? pare_alloc_raw(a, len + 1, 1) : NULL;
-
-    if (!text || json_dumpb(root, text, len, flags) != len)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the calibration");
-    text[len] = '\n';
-    return pare_file_write(path, text, len + 1, err);
+    add(o, "\n  }");
 }
 
 int pare_calibration_write(struct pare_run *r, const char *path, struct pare_err *err)
 {
-    struct pare_arena *a = pare_arena_new(1 << 16);
-    json_t *root = a ? json_object() : NULL;
-    bool good = root != NULL;
+    struct out o = { .a = pare_arena_new(1 << 16) };
     int rc;
 
-    for (int i = 0; i < r->n_layers && good; i++)
-        good = !json_object_set_new_nocheck(root, r->layer[i].info.name,
-                                            layer_json(&r->layer[i], a));
-    rc = good ? dump(root, a, path, err)
-              : pare_fail(err, PARE_ENOMEM, "no memory for the calibration");
-    json_decref(root);
-    pare_arena_free(a);
+    if (!o.a)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the calibration");
+    add(&o, "{");
+    for (int i = 0; i < r->n_layers; i++)
+        add_layer(&o, &r->layer[i]);
+    add(&o, "\n}\n");
+    rc = o.failed ? pare_fail(err, PARE_ENOMEM, "no memory for the calibration")
+                  : pare_file_write_parts(path, o.part, o.n, err);
+    pare_arena_free(o.a);
     return pare_at(err, rc, "%s", path);
 }
 
-/* ---- from a file ------------------------------------------------------------------------------ */
+/* ---- from a file --------------------------------------------------------------------------- */
 
-static const struct pare_json *member(const struct pare_json *o, const char *fmt,
-                                      enum pare_site site)
+static const struct pare_json *member(const struct pare_json *o, enum pare_site site,
+                                      enum what what)
 {
     char key[KEY];
 
-    snprintf(key, sizeof(key), fmt, pare_site_name(site));
+    snprintf(key, sizeof(key), "%s%s%s", before[what], pare_site_name(site), after[what]);
     for (int i = 0; i < o->n; i++)
         if (!strcmp(o->item[i].key, key))
             return &o->item[i];
@@ -136,8 +139,8 @@ static int count_of(const struct pare_layer *l, enum pare_site site, const struc
                     int64_t *n, struct pare_err *err)
 {
     const struct pare_quant *q = &l->quant[site];
-    int64_t want = q->axis < 0           ? 1
-                   : site == PARE_WEIGHT ? l->w.dim[q->axis]
+    int64_t want = q->axis < 0                 ? 1
+                   : site == PARE_WEIGHT       ? l->w.dim[q->axis]
                    : j->kind == PARE_JSON_LIST ? j->n
                                                : 1;
 
@@ -165,8 +168,8 @@ static int read_numbers(const struct pare_json *j, int64_t n, float *v, struct p
 static int from_range(struct pare_layer *l, enum pare_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
-    const struct pare_json *min = member(o, "tracked_min_%s", site);
-    const struct pare_json *max = member(o, "tracked_max_%s", site);
+    const struct pare_json *min = member(o, site, MIN);
+    const struct pare_json *max = member(o, site, MAX);
     struct pare_tensor *s, *z;
 
     if (!min || !max || !is_number(min) || !is_number(max) || l->quant[site].axis >= 0)
@@ -209,9 +212,9 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
 static int apply_site(struct pare_layer *l, enum pare_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
-    const struct pare_json *bits = member(o, "%s_bits", site);
-    const struct pare_json *scale = member(o, "%s_scale", site);
-    const struct pare_json *zero = member(o, "%s_zero_point", site);
+    const struct pare_json *bits = member(o, site, BITS);
+    const struct pare_json *scale = member(o, site, SCALE);
+    const struct pare_json *zero = member(o, site, ZERO);
     struct pare_tensor *s, *z;
     int64_t n, m;
 
@@ -273,7 +276,7 @@ int pare_run_calibrate(struct pare_run *r, const char *path, struct pare_err *er
     r->calibration_path = pare_strdup(r->arena, path);
     if (!root || !r->calibration_path)
         return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
-    PARE_TRY(pare_file_read(r->arena, path, &text, &len, err));
+    PARE_TRY(pare_at(err, pare_file_read(r->arena, path, &text, &len, err), "%s", path));
     PARE_TRY(pare_at(err, pare_json_parse(r->arena, text, len, root, err), "%s", path));
     if (root->kind != PARE_JSON_OBJECT)
         return pare_fail(err, PARE_ECONFIG, "%s: is %s, must be an object of layers", path,
@@ -282,7 +285,7 @@ int pare_run_calibrate(struct pare_run *r, const char *path, struct pare_err *er
     return pare_calibration_apply(r, err);
 }
 
-/* ---- at work ---------------------------------------------------------------------------------- */
+/* ---- at work ------------------------------------------------------------------------------- */
 
 int pare_calibrated(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)

@@ -119,6 +119,18 @@ static int fill(struct pare_arena *a, const struct bundle *b, int64_t n, struct 
     return 0;
 }
 
+/* Constants that are shared by chance couple nothing; those with masks do. */
+static int take_apart(struct pare_run *r, struct pare_err *err)
+{
+    const struct pare_value **weight = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*weight));
+
+    if (!weight)
+        return no_memory(err);
+    for (int i = 0; i < r->n_layers; i++)
+        weight[i] = pare_value_root(r->layer[i].info.weight);
+    return pare_graph_unshare(r->graph, weight, r->n_layers, err);
+}
+
 static int divide(struct pare_run *r, struct pare_depend *d, struct pare_err *err)
 {
     struct pare_kept *kept;
@@ -127,6 +139,7 @@ static int divide(struct pare_run *r, struct pare_depend *d, struct pare_err *er
     struct bundle *b;
     int64_t n_members, n, from = 0;
 
+    PARE_TRY(take_apart(r, err));
     PARE_TRY(pare_kept_new(r->scratch, r->graph, &kept, err));
     PARE_TRY(pare_atoms_new(r->scratch, kept, &atoms, err));
     PARE_TRY(list_members(r, atoms, &m, &n_members, err));

@@ -13,8 +13,8 @@
 /* Units of several layers that go together, and such bundles that are in the same layers: these are
  * ranked among themselves. */
 struct pare_bundles {
-    int n_layers; /* the same unit of a layer may be there more than once: a channel in each group */
-    int *layer;   /* n_layers indices in the run, rising */
+    int n_layers;  /* a layer is there more than once when it has a channel in each group */
+    int *layer;    /* n_layers indices in the run, rising */
     int64_t *unit; /* (n, n_layers) */
     int64_t n;
 };

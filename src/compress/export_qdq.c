@@ -40,7 +40,7 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory to write a quantized model");
 }
 
-/* ---- scales ---------------------------------------------------------------------------------- */
+/* ---- scales -------------------------------------------------------------------------------- */
 
 /* A scalar, or (n): along an axis. */
 static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d, void *data)
@@ -51,8 +51,8 @@ static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d,
     return t;
 }
 
-static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *g,
-                     struct names *n, struct pare_err *err)
+static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *g, struct names *n,
+                     struct pare_err *err)
 {
     struct pare_tensor zero = shaped(g, g->dtype, NULL), scale = shaped(g, PARE_F32, g->scale);
 
@@ -79,7 +79,7 @@ static int add_node(struct qdq *x, const char *type, const char *in, const struc
     return node.name ? pare_edit_insert(x->e, &node, err) : no_memory(err);
 }
 
-/* ---- places ----------------------------------------------------------------------------------- */
+/* ---- places -------------------------------------------------------------------------------- */
 
 /* q of QuantizeLinear reaches over its whole type.  Where the range is smaller, x is held within
  *     scale * (qmin - zero) ... scale * (qmax - zero)   before. */
@@ -239,7 +239,25 @@ static int export_site(struct qdq *x, const struct pare_node *n, struct pare_lay
     return pare_at(err, rc, "%s of layer '%s'", pare_site_name(site), l->info.name);
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------- */
+
+/* A DequantizeLinear and an Add. */
+static int add_shifted(struct qdq *x, const char *stored, const struct names *n, const char *name,
+                       const struct pare_qscale *g, struct pare_err *err)
+{
+    const char *part = pare_edit_name(x->e, name, "_shifted");
+    const char *offset = pare_edit_name(x->e, name, "_offset");
+    struct pare_tensor t = { .dtype = PARE_F32, .data = pare_alloc(x->a, 1, sizeof(float)) };
+    struct pare_edit_node add = { .type = "Add", .in = { part, offset }, .out = name, .axis = -1 };
+
+    add.name = pare_edit_name(x->e, name, "_Add");
+    if (!part || !offset || !t.data || !add.name)
+        return no_memory(err);
+    *pare_f32(&t) = g->offset;
+    PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
+    PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g->axis, err));
+    return pare_edit_insert(x->e, &add, err);
+}
 
 /* Initializers become integers with a DequantizeLinear of the old name behind. */
 static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
@@ -254,6 +272,8 @@ static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
     PARE_TRY(pare_edit_drop_constant(x->e, name, err));
     PARE_TRY(pare_edit_constant(x->e, stored, q, err));
     PARE_TRY(add_scale(x, name, g, &n, err));
+    if (g->offset != 0)
+        return add_shifted(x, stored, &n, name, g, err);
     return add_node(x, "DequantizeLinear", stored, &n, name, g->axis, err);
 }
 
@@ -348,7 +368,7 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
     struct pare_qscale g = { .dtype = PARE_I32, .n = w->n, .axis = w->axis >= 0 ? 0 : -1 };
     struct pare_tensor q;
 
-    if (!in || !fits(x, l, w))
+    if (!in || w->offset != 0 || !fits(x, l, w))
         return 0;
     q = l->bias->t;
     q.dtype = PARE_I32;
@@ -373,7 +393,7 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
     return replace(x, l->weight->name, &q, &g, err);
 }
 
-/* ---- all --------------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------- */
 
 static int export_all(struct qdq *x, const char *path, bool qoperator, struct pare_err *err)
 {

@@ -17,7 +17,7 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory for the integers of a layer");
 }
 
-/* ---- buffers -------------------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------------------------- */
 
 static const struct pare_tensor *buffer(const struct pare_layer *l, enum pare_site site,
                                         const char *what)
@@ -73,7 +73,8 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_
     set_type(l, site, g);
     if (!scale)
         return pare_fail(err, PARE_ECONFIG,
-                         "quantizer %s gives it no scale; files hold integers with scales",
+                         "quantizer %s gave it no scale, without which a file holds no integers; "
+                         "perhaps it has seen no data yet",
                          l->run->quantizer->base.name);
     g->n = pare_numel(scale);
     if (g->n < 1 || (zero && pare_numel(zero) != g->n))
@@ -82,8 +83,7 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_
     if (g->n > 1 || l->quant[site].axis >= 0)
         g->axis = l->quant[site].axis;
     if (g->n > 1 && g->axis < 0)
-        return pare_fail(err, PARE_ECONFIG, "it has %lld scales and no channels",
-                         (long long)g->n);
+        return pare_fail(err, PARE_ECONFIG, "it has %lld scales and no channels", (long long)g->n);
     g->scale = pare_alloc(a, (size_t)g->n, sizeof(*g->scale));
     g->zero = pare_alloc(a, (size_t)g->n, sizeof(*g->zero));
     if (!g->scale || !g->zero)
@@ -99,7 +99,7 @@ bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
            !memcmp(a->zero, b->zero, (size_t)a->n * sizeof(int64_t));
 }
 
-/* ---- weights -------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------- */
 
 static void put(struct pare_tensor *q, int64_t at, int64_t v)
 {
@@ -109,18 +109,19 @@ static void put(struct pare_tensor *q, int64_t at, int64_t v)
         ((uint16_t *)q->data)[at] = (uint16_t)v;
 }
 
-/* q = w / scale + zero; the index of the first w that is not scale * (q - zero), or -1. */
+/* q = (w - offset) / scale + zero; the index of the first w that is not scale * (q - zero) +
+ * offset, or -1. */
 static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64_t n, int64_t at,
                    struct pare_tensor *q)
 {
-    double s = (double)g->scale[c];
+    double s = (double)g->scale[c], off = (double)g->offset;
     int lo, hi;
 
     pare_quant_range(g->dtype, &lo, &hi);
     for (int64_t i = 0; i < n; i++) {
-        double k = rint((double)w[i] / s);
+        double v = (double)w[i] - off, k = rint(v / s);
 
-        if (!(fabs((double)w[i] - k * s) <= EXACT * s) || k + (double)g->zero[c] < lo ||
+        if (!(fabs(v - k * s) <= EXACT * s) || k + (double)g->zero[c] < lo ||
             k + (double)g->zero[c] > hi)
             return at + i;
         put(q, at + i, (int64_t)k + g->zero[c]);
@@ -168,6 +169,26 @@ static bool find_scale(const struct pare_tensor *w, struct pare_qscale *g, struc
     return false;
 }
 
+/* Around a zero point z that is not whole: scale * (q - ceil(z)) + scale * (ceil(z) - z). */
+static bool halfway(const struct pare_layer *l, struct pare_qscale *g, struct pare_tensor *q)
+{
+    const struct pare_tensor *scale = buffer(l, PARE_WEIGHT, "scale");
+    const struct pare_tensor *zero = buffer(l, PARE_WEIGHT, "zero_point");
+    double z;
+
+    if (!scale || !zero || pare_numel(scale) != 1 || pare_numel(zero) != 1 ||
+        l->quant[PARE_WEIGHT].bits > 8)
+        return false;
+    z = (double)*pare_f32(zero);
+    g->scale[0] = *pare_f32(scale);
+    if (!(z > 0 && z < 255) || !(g->scale[0] > 0) || isinf(g->scale[0]))
+        return false;
+    g->dtype = q->dtype = PARE_U8;
+    g->zero[0] = (int64_t)ceil(z);
+    g->offset = (float)((double)g->scale[0] * (ceil(z) - z));
+    return integers(g, &l->weight->t, q) < 0;
+}
+
 static int only_values(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
                        struct pare_tensor *q, struct pare_err *err)
 {
@@ -177,7 +198,7 @@ static int only_values(const struct pare_layer *l, struct pare_arena *a, struct 
     q->dtype = PARE_I8;
     if (!g->scale || !g->zero)
         return no_memory(err);
-    if (find_scale(&l->weight->t, g, q))
+    if (find_scale(&l->weight->t, g, q) || halfway(l, g, q))
         return 0;
     return pare_fail(err, PARE_ECONFIG,
                      "the values that quantizer %s gave its weight in %d bits are not a scale "
@@ -204,7 +225,7 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
     return only_values(l, a, g, q, err);
 }
 
-/* ---- is it so? ------------------------------------------------------------------------------- */
+/* ---- is it so? ----------------------------------------------------------------------------- */
 
 int pare_qscale_probe(struct pare_layer *l, enum pare_site site, const struct pare_qscale *g,
                       struct pare_err *err)

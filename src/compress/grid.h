@@ -4,7 +4,7 @@
 
 #include "quantized.h"
 
-/* x = scale * (q - zero), with one scale or one for each index of an axis. */
+/* x = scale * (q - zero) + offset, with one scale or one for each index of an axis. */
 struct pare_qscale {
     enum pare_dtype dtype; /* of q, as it is stored */
     int64_t qmin, qmax;    /* what q may be; within the type */
@@ -12,6 +12,7 @@ struct pare_qscale {
     int64_t n;             /* scales */
     float *scale;
     int64_t *zero;
+    float offset; /* of weights around a zero point that is not whole, as DoReFa's; mostly 0 */
 };
 
 /* What the quantizer's buffers say about a place; copies in the arena.  An error when they are not

@@ -9,7 +9,7 @@
 #define HALF (PARE_BINS / 2)
 #define BLOCK 512
 
-/* ---- counting --------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 /* Bins 2i and 2i+1, seen from the middle, become one: the middle stays. */
 static void widen(struct pare_histogram *h)
@@ -92,7 +92,7 @@ static double edge(const struct pare_histogram *h, int bin)
     return h->reach * (double)(bin - HALF) / HALF;
 }
 
-/* ---- ranges ------------------------------------------------------------------------------------ */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static void within(const struct pare_histogram *h, double reach, double *lo, double *hi)
 {
@@ -167,7 +167,7 @@ void pare_histogram_mse(const struct pare_histogram *h, const struct pare_quant 
     within(h, search(h, q, error_of), lo, hi);
 }
 
-/* ---- entropy ------------------------------------------------------------------------------------ */
+/* ---- entropy --------------------------------------------------------------------------------- */
 
 static int bin_at(const struct pare_histogram *h, double x)
 {

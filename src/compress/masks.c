@@ -237,8 +237,8 @@ static bool is_due(const struct pare_run *r, const struct pare_layer *l)
 
 /* ---- units that go together ---------------------------------------------------------------- */
 
-/* Scores and sparsity of a bundle: the sum of its units', the least of its layers'.  What has lost a
- * unit before goes first, unless it may come back. */
+/* Scores and sparsity of a bundle: the sum of its units', the least of its layers'.  What has
+ * lost a unit before goes first, unless it may come back. */
 static int rank_bundles(struct pare_run *r, const struct pare_bundles *b, struct job *j,
                         struct pare_err *err)
 {

@@ -1,8 +1,8 @@
 /* preset.c - usual ways to quantize, by name.
  *
- * Of an output that goes, through activations, poolings and the like, only into inputs that are
- * rounded themselves, nothing is gained by rounding it: a runtime computes convolution, activation
- * and rounding in one.
+ * int8 rounds weights and inputs of convolutions and linear layers, and outputs where a runtime
+ * that computes with integers ends a step: behind an activation where there is one, behind sums
+ * and concatenations, and behind poolings that average.
  */
 #include "preset.h"
 
@@ -12,69 +12,79 @@
 
 static const struct preset {
     const char *name, *quantizer, *keys;
-    bool outputs; /* are rounded where `keys` alone would leave them as they are */
+    const char *outputs; /* keys of outputs, or NULL */
 } presets[] = {
     { "int8", "ptq",
       "quant_bits=8 quant_dtype.weight=int quant_scheme.weight=per_channel_symmetric "
       "quant_dtype.input=uint quant_scheme.input=per_tensor_affine "
       "quant_dtype.output=uint quant_scheme.output=per_tensor_affine quant_types=weight,input",
-      true },
+      "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output" },
     { "int8-weights", "qat",
-      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", false },
+      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL },
     { "w4", "qat",
-      "quant_bits=4 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", false },
+      "quant_bits=4 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL },
 };
 
-/* Nodes with one input that matters, behind which the same numbers, or some of them, come out. */
-static bool passes_on(const struct pare_node *n)
+static bool listed(const char *const *types, const char *type)
 {
-    static const char *const types[] = { "Relu",      "Clip",    "LeakyRelu",
-                                         "MaxPool",   "Flatten", "BatchNormalization",
-                                         "Reshape",   "Squeeze", "Unsqueeze",
-                                         "Transpose", "Dropout", "Identity" };
-
-    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-        if (!strcmp(n->type, types[i]))
-            return true;
-    return false;
+    while (*types && strcmp(*types, type) != 0)
+        types++;
+    return *types != NULL;
 }
+
+static const char *const activations[] = { "Relu", "Clip", "LeakyRelu", NULL };
+static const char *const joints[] = { "Add", "Concat", "GlobalAveragePool", "AveragePool", NULL };
 
 struct scan {
     const struct pare_graph *g;
     const struct pare_layer_info *layer;
     int n;
-    const bool *chosen;
+    bool *chosen;  /* by layer: weight and input are rounded ... */
+    bool *rounded; /* ... and the output */
 };
 
-static bool is_chosen(const struct scan *s, const struct pare_node *n)
+/* The one node that uses v; NULL: none or several, or v is an output of the model. */
+static const struct pare_node *only_user(const struct scan *s, const struct pare_value *v)
 {
-    for (int i = 0; i < s->n; i++)
-        if (s->chosen[i] && s->layer[i].node == n)
-            return true;
-    return false;
-}
-
-/* Is all that v is used for rounded anyway?  Only forward, so depth is the length of a chain. */
-static bool rounded_later(const struct scan *s, const struct pare_value *v, int depth)
-{
-    int users = 0;
+    const struct pare_node *found = NULL;
 
     for (int i = 0; i < s->g->n_out; i++)
         if (s->g->out[i] == v)
-            return false;
+            return NULL;
     for (int i = 0; i < s->g->n_nodes; i++)
-        for (int k = 0; k < s->g->node[i]->n_in; k++) {
-            const struct pare_node *n = s->g->node[i];
+        for (int k = 0; k < s->g->node[i]->n_in; k++)
+            if (s->g->node[i]->in[k] == v) {
+                if (found && found != s->g->node[i])
+                    return NULL;
+                found = s->g->node[i];
+            }
+    return found;
+}
 
-            if (n->in[k] != v)
-                continue;
-            users++;
-            if (k == 0 && is_chosen(s, n))
-                continue;
-            if (k || !passes_on(n) || depth == 0 || !rounded_later(s, n->out[0], depth - 1))
-                return false;
-        }
-    return users > 0;
+/* Sums and the like, of pictures: what transformers add up reaches too far for 8 bits. */
+static bool is_joint(const struct pare_layer_info *l)
+{
+    return !l->weight && listed(joints, l->type) && l->out && l->out->t.dtype == PARE_F32 &&
+           l->out->t.rank == 4 && l->in;
+}
+
+/* Where an activation follows, that one's output is rounded. */
+static void mark_outputs(const struct scan *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct pare_layer_info *l = &s->layer[i];
+        const struct pare_node *u;
+
+        if (!s->chosen[i] && !is_joint(l))
+            continue;
+        u = only_user(s, l->out);
+        s->rounded[i] = true;
+        for (int k = 0; k < s->n && u && listed(activations, u->type); k++)
+            if (s->layer[k].node == u) {
+                s->rounded[i] = false;
+                s->rounded[k] = true;
+            }
+    }
 }
 
 static int find_layers(const struct pare_model *m, struct pare_arena *a, struct scan *s,
@@ -82,51 +92,52 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
 {
     struct pare_graph *g = pare_graph_clone(a, m->graph, err);
     struct pare_layer_info *list;
-    bool *chosen;
 
     if (!g)
         return err->code;
     pare_graph_bind(g, 1);
     PARE_TRY(pare_graph_infer(g, true, err));
-    PARE_TRY(pare_layers(a, g, &list, &s->n, err));
-    chosen = pare_alloc(a, (size_t)s->n + 1, sizeof(*chosen));
-    if (!chosen)
+    PARE_TRY(pare_layers_all(a, g, &list, &s->n, err));
+    s->chosen = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->chosen));
+    s->rounded = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->rounded));
+    if (!s->chosen || !s->rounded)
         return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
     for (int i = 0; i < s->n; i++)
-        chosen[i] = (!strncmp(list[i].torch, "Conv", 4) || !strcmp(list[i].torch, "Linear")) &&
-                    pare_value_root(list[i].weight)->t.dtype == PARE_F32 &&
-                    !pare_value_root(list[i].weight)->maker && list[i].in;
+        s->chosen[i] = list[i].weight && list[i].in &&
+                       (!strncmp(list[i].torch, "Conv", 4) || !strcmp(list[i].torch, "Linear")) &&
+                       pare_value_root(list[i].weight)->t.dtype == PARE_F32 &&
+                       !pare_value_root(list[i].weight)->maker;
     s->g = g;
     s->layer = list;
-    s->chosen = chosen;
     return 0;
 }
 
 static int make_rules(const struct preset *p, const struct scan *s, struct pare_arena *a,
                       struct pare_rules *r, struct pare_err *err)
 {
-    const char **name[2];
-    int n[2] = { 0, 0 };
+    /* Weight and input; these and the output; the output alone. */
+    const char *keys[3] = { p->keys, pare_sprintf(a, "%s,output", p->keys), p->outputs };
+    const char **name[3];
+    int n[3] = { 0, 0, 0 };
 
-    r->rule = pare_alloc(a, 2, sizeof(*r->rule));
-    for (int k = 0; k < 2; k++) {
+    r->rule = pare_alloc(a, 3, sizeof(*r->rule));
+    for (int k = 0; k < 3; k++) {
         name[k] = pare_alloc(a, (size_t)s->n + 1, sizeof(**name));
-        if (!name[k] || !r->rule)
+        if (!name[k] || !r->rule || !keys[1])
             return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
     }
+    if (p->outputs)
+        mark_outputs(s);
     for (int i = 0; i < s->n; i++)
-        if (s->chosen[i]) {
-            int k = p->outputs && !rounded_later(s, s->layer[i].out, 64);
+        if (s->chosen[i] || s->rounded[i]) {
+            int k = !s->chosen[i] ? 2 : s->rounded[i];
 
             name[k][n[k]++] = s->layer[i].name;
         }
     r->n = 0;
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 3; k++)
         if (n[k])
-            r->rule[r->n++] = (struct pare_rule){
-                .op_names = name[k],
-                .keys = k ? pare_sprintf(a, "%s,output", p->keys) : p->keys,
-            };
+            r->rule[r->n++] = (struct pare_rule){ .op_names = name[k], .keys = keys[k] };
     if (!r->n)
         return pare_fail(err, PARE_ECONFIG,
                          "the model has no convolution or linear layer with float32 weights");

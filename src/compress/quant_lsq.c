@@ -96,8 +96,7 @@ int pare_lsq_init(const struct pare_place *p, const struct pare_tensor *x, struc
 
         s->ready[p->site] |= m.sum[c] > 0;
         p->scale[c] = count > 0 ? (float)(2 * m.sum[c] / count / sqrt(top > 1 ? top : 1)) : 0;
-        if (!(p->scale[c] >= PARE_SCALE_MIN))
-            p->scale[c] = PARE_SCALE_MIN;
+        p->scale[c] = pare_scale_limit(p->scale[c]);
     }
     return 0;
 }
@@ -189,8 +188,7 @@ int pare_lsq_on_step(struct pare_run *r, int64_t step, struct pare_err *err)
             if (!scale)
                 return err->code;
             for (int64_t c = 0; c < pare_numel(scale); c++)
-                if (!(pare_f32(scale)[c] >= PARE_SCALE_MIN))
-                    pare_f32(scale)[c] = PARE_SCALE_MIN;
+                pare_f32(scale)[c] = pare_scale_limit(pare_f32(scale)[c]);
         }
     return 0;
 }

@@ -19,7 +19,8 @@ int pare_lsq_init(const struct pare_place *p, const struct pare_tensor *x, struc
 
 /* With v = x / S + z:
  *     gx = gy where qmin <= v <= qmax, else 0
- *     ds += 1 / sqrt((qmax - z) numel) * sum of gy * (round(v) - v inside, qmin - z or qmax - z outside)
+ *     ds += 1 / sqrt((qmax - z) numel) * sum of gy * (round(v) - v),
+ *           outside of gy * (qmin - z) or gy * (qmax - z)
  *     dz += sum of gy * -S outside; not asked for when NULL
  * numel counts the numbers of a channel. */
 struct pare_lsq_grad {

@@ -4,6 +4,13 @@
 #include "../base/simd.h"
 #include "quant_rows.h"
 
+float pare_scale_limit(float scale)
+{
+    if (!(scale >= PARE_SCALE_MIN)) /* nothing, or next to it, or NaN */
+        return PARE_SCALE_MIN;
+    return scale < PARE_SCALE_MAX ? scale : PARE_SCALE_MAX;
+}
+
 /* Symmetric: the larger of both ends is the end of half the range; without sign the zero point is
  * the middle, rounded down, as in NNI 2.x. */
 void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,
@@ -20,12 +27,8 @@ void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *sca
         s = (hi - lo) / steps;
         z = s > 0 ? (double)q->qmin - rint(lo / s) : (double)q->qmin;
     }
-    if (!(s >= (double)PARE_SCALE_MIN)) /* nothing, or next to it */
-        s = (double)PARE_SCALE_MIN;
-    if (s > 3e38)
-        s = 3e38;
     z = z < (double)q->qmin ? (double)q->qmin : z > (double)q->qmax ? (double)q->qmax : z;
-    *scale = (float)s;
+    *scale = pare_scale_limit(s < 1e38 ? (float)s : 1e38f);
     *zero_point = (float)z;
 }
 
@@ -41,9 +44,9 @@ struct work {
     float *out;
 };
 
-/* round(clamp(x / S + z)) as NNI has it, while z is being learned.  A whole z is taken out of it: then
- * this is clamp(round(x / S) + z), what QuantizeLinear computes, to the bit.  NaN stays; x and y may
- * be the same. */
+/* round(clamp(x / S + z)) as NNI has it, where z is not whole.  A whole z is taken out of it: then
+ * this is clamp(round(x / S) + z), what QuantizeLinear computes, to the bit.  NaN stays; x and y
+ * may be the same. */
 PARE_SIMD static void apply_row(const float *x, float *y, int64_t n, const float k[4])
 {
     float scale = k[0], zero = k[1], lo = k[2], hi = k[3];

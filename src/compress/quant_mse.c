@@ -1,4 +1,4 @@
-/* quant_mse.c - scales of a weight with the least squared error: some parts of its range are tried. */
+/* quant_mse.c - scales of a weight with the least squared error, by trying some. */
 #include "quant_mse.h"
 
 #include "../base/simd.h"

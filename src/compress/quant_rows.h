@@ -7,10 +7,11 @@
 
 #include <pare/plugin.h>
 
-#define PARE_SCALE_MIN 1.1920929e-07f /* PyTorch's float32 eps: no scale is smaller */
+#define PARE_SCALE_MIN 1.1920929e-07f /* PyTorch's float32 eps: no scale is smaller, ... */
+#define PARE_SCALE_MAX 5e33f          /* ... or larger: times 65535 it is still a float */
 
-/* Numbers at..at+n-1 of the tensor are of one channel.  Who runs is `thread`: each has a part of the
- * rows, in order, so that sums kept for each thread come out the same in every run. */
+/* Numbers at..at+n-1 of the tensor are of one channel.  Who runs is `thread`: each has a part of
+ * the rows, in order, so that sums kept for each thread come out the same in every run. */
 struct pare_row {
     int64_t channel, at, n;
     int thread;
@@ -39,6 +40,9 @@ int pare_place_open(struct pare_layer *l, enum pare_site site, const struct pare
  * channel without others has 0 and 0. */
 int pare_place_range(const struct pare_place *p, const struct pare_tensor *x, float *lo, float *hi,
                      struct pare_err *err);
+
+/* The scale, or the nearest one that can be used. */
+float pare_scale_limit(float scale);
 
 /* Scales and zero points for the numbers of x as they are. */
 int pare_place_fit(const struct pare_place *p, const struct pare_tensor *x, struct pare_err *err);

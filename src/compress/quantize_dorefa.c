@@ -3,9 +3,11 @@
  *
  *     with n = 2^bits - 1 steps:
  *     weights:      r = tanh(w) / (2 max |tanh(w)|) + 1/2,   y = 2 round(r n) / n - 1
- *     activations:  y = round(clamp(x, 0, 1) n) / n,  d loss / d x = d loss / d y within [0, 1], else 0
- *     gradients:    g' = 2 m (round(clamp(g / (2 m) + 1/2 + noise, 0, 1) k) / k - 1/2) for each sample,
- *                   with m = max |g|, k = 2^gradient_bits - 1 and noise within half a step
+ *     activations:  y = round(clamp(x, 0, 1) n) / n,
+ *                   d loss / d x = d loss / d y within [0, 1], else 0
+ *     gradients:    g' = 2 m (round(clamp(g / (2 m) + 1/2 + noise, 0, 1) k) / k - 1/2)
+ *                   for each sample, with m = max |g|, k = 2^gradient_bits - 1 and noise within
+ *                   half a step
  *
  * Weights have no 0, so their zero point is the middle, n / 2, which is not whole.
  */

@@ -3,8 +3,8 @@
  *     y = S * (round(clamp(x / S + z, qmin, qmax)) - z),   S learned
  *
  * The zero point is fixed: 0 with sign.  Without sign it is the middle of the range, so that 8 bits
- * hold -128 to 127; of inputs and outputs whose first batch has nothing below 0 it is 0.  quant_lsq.h
- * has where S begins and its gradient.
+ * hold -128 to 127; of inputs and outputs whose first batch has nothing below 0 it is 0.  Where S
+ * begins and its gradient: quant_lsq.h.
  */
 #include "quant_lsq.h"
 
@@ -86,6 +86,7 @@ const struct pare_quantizer pare_quantizer_lsq = {
         .abi = PARE_ABI,
         .name = "lsq",
         .doc = "Scales are learned with the weights; the zero point is fixed.",
+        .flags = PARE_LEARNS,
         .layer_size = sizeof(struct pare_lsq_state),
         .start = start,
         .on_step = pare_lsq_on_step,

@@ -141,6 +141,7 @@ const struct pare_quantizer pare_quantizer_lsq_plus = {
         .abi = PARE_ABI,
         .name = "lsq_plus",
         .doc = "Scales and zero points are learned with the weights.",
+        .flags = PARE_LEARNS,
         .layer_size = sizeof(struct pare_lsq_state),
         .start = start,
         .on_step = on_step,

@@ -64,9 +64,9 @@ static void set_scale(const struct pare_place *p, float *alpha)
 {
     float steps = (float)(p->q->qmax - p->q->qmin);
 
-    if (!(*alpha >= PARE_SCALE_MIN * steps))
-        *alpha = PARE_SCALE_MIN * steps;
-    *p->scale = *alpha / steps;
+    *p->scale = pare_scale_limit(*alpha / steps);
+    if (*p->scale != *alpha / steps)
+        *alpha = *p->scale * steps;
     *p->zero = (float)p->q->qmin;
 }
 
@@ -218,6 +218,7 @@ const struct pare_quantizer pare_quantizer_pact = {
         .doc = "Activations from 0 to an end that is learned.",
         .opts = opts,
         .opts_size = sizeof(struct opts),
+        .flags = PARE_LEARNS,
         .layer_size = sizeof(struct state),
         .start = start,
         .on_step = on_step,

@@ -65,7 +65,7 @@ static bool counts(const struct opts *o)
     return strcmp(o->observer, "minmax") != 0 && strcmp(o->observer, "moving_average") != 0;
 }
 
-/* ---- looking ----------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 /* The range so far, in the buffers tracked_min_* and tracked_max_*. */
 static int track(const struct pare_place *p, bool first, const float *lo, const float *hi,
@@ -122,7 +122,7 @@ static int look(struct pare_layer *l, enum pare_site site, const struct pare_ten
     return 0;
 }
 
-/* ---- deciding ---------------------------------------------------------------------------------- */
+/* ---- deciding -------------------------------------------------------------------------------- */
 
 static void narrow(const struct opts *o, const struct pare_quant *q, struct pare_histogram *h,
                    float *tmin, float *tmax)
@@ -163,7 +163,7 @@ static int decide(struct pare_layer *l, enum pare_site site, const struct place 
     return 0;
 }
 
-/* ---- a run ------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 /* How many inputs and outputs there are to look at, with what that needs. */
 static int prepare(struct pare_run *r, struct state *s, int *n, struct pare_err *err)

@@ -87,7 +87,7 @@ struct pare_run {
     const struct pare_quantizer *quantizer; /* pruner[0] is its base; NULL: this is a pruning */
     bool training;                          /* the forward that asks the quantizer */
     bool in_graph;                          /* its nodes are in the model's graph */
-    const struct pare_json *calibration; /* scales of a file, or NULL */
+    const struct pare_json *calibration;    /* scales of a file, or NULL */
     const char *calibration_path;
     bool measure; /* forwards add to pare_layer.noise */
     struct pare_learned_buffer *learned;

@@ -54,7 +54,7 @@ int pare_quantize_parts(struct pare_arena *a, const char *quantizer, struct pare
     return 0;
 }
 
-/* ---- the obvious config_list ------------------------------------------------------------------ */
+/* ---- the obvious config_list ------------------------------------------------------- */
 
 struct simple {
     struct pare_arena *arena;
@@ -152,7 +152,7 @@ int pare_simple_rules(struct pare_model *m, const struct pare_pruner *p, double 
     return 0;
 }
 
-/* ---- counts -------------------------------------------------------------------------------------- */
+/* ---- counts ------------------------------------------------------------------------ */
 
 int64_t pare_mask_zeros(const struct pare_tensor *mask)
 {

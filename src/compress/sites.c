@@ -1,4 +1,4 @@
-/* sites.c - quantized inputs and outputs: a node of our own in the model's graph for each, which asks
+/* sites.c - quantized inputs and outputs: a node of our own in the model's graph for each, asking
  * the quantizer in every forward and on the way back. */
 #include <string.h>
 
@@ -114,17 +114,39 @@ static const struct pare_op site_op = {
     .backward = backward,
 };
 
+/* The same, of quantizers that learn. */
+static const struct pare_op learning_op = {
+    .abi = PARE_ABI,
+    .type = "Quantizer",
+    .doc = "A place that a quantizer rounds by what it learns while a model is compressed.",
+    .domain = "ai.pare",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .flags = PARE_OP_RANDOM | PARE_OP_LEARNS,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
+
+static bool is_site(const struct pare_node *n)
+{
+    return n->op == &site_op || n->op == &learning_op;
+}
+
 struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site)
 {
     const struct site *s = n->attr;
 
-    if (n->op != &site_op)
+    if (!is_site(n))
         return NULL;
     *site = s->site;
     return s->layer;
 }
 
-/* ---- in and out of the graph ------------------------------------------------------------------ */
+/* ---- in and out of the graph ----------------------------------------------------------------- */
 
 /* The node and value of the model's graph that a layer's description, made on a copy, is about. */
 static struct pare_value *original(const struct pare_run *r, const struct pare_value *v)
@@ -147,7 +169,7 @@ static struct pare_value *add(struct pare_run *r, struct pare_layer *l, enum par
         return NULL;
     }
     *s = (struct site){ l, site };
-    n->op = &site_op;
+    n->op = r->quantizer->base.flags & PARE_LEARNS ? &learning_op : &site_op;
     n->name = name;
     n->type = site_op.type;
     n->domain = site_op.domain;
@@ -177,7 +199,7 @@ static int insert_input(struct pare_run *r, struct pare_layer *l, struct pare_er
     struct pare_value *out = original(r, l->info.node->out[0]);
     struct pare_node *n = out ? out->maker : NULL;
 
-    while (n && n->op == &site_op) /* its output is quantized already */
+    while (n && is_site(n)) /* its output is quantized already */
         n = n->in[0]->maker;
     for (int k = 0; n && k < n->n_in; k++) {
         struct pare_value *to;
@@ -223,10 +245,10 @@ void pare_sites_remove(struct pare_run *r)
     int kept = 0;
 
     for (int i = g->n_nodes - 1; i >= 0; i--)
-        if (g->node[i]->op == &site_op)
+        if (is_site(g->node[i]))
             redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
     for (int i = 0; i < g->n_nodes; i++)
-        if (g->node[i]->op != &site_op) {
+        if (!is_site(g->node[i])) {
             g->node[kept] = g->node[i];
             g->node[kept]->id = kept;
             kept++;

@@ -7,7 +7,7 @@
 /* Fill r->layer with the layers that the config chooses. */
 int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_err *err);
 
-/* The layers of a model, and the copy of its graph that they are of: shapes are those of one item. */
+/* The layers of a model, and the copy of its graph that they are of, shaped for one item. */
 int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                       struct pare_layer_info **list, int *n, struct pare_err *err);
 

@@ -1,8 +1,9 @@
 /* atoms.h - what must go together: indices of axes, joined by all that operators say.
  *
- * Keep sets (kept.h) say what must stay when something stays; atoms are the other way round.  An atom
- * is the least that can be removed: of a residual block channel i of all convolutions that are added
- * up, of a grouped convolution channel i of every group, of a group normalisation a whole group.
+ * Keep sets (kept.h) say what must stay when something stays; atoms are the other way round.  An
+ * atom is the least that can be removed: of a residual block channel i of all convolutions that
+ * are added up, of a grouped convolution channel i of every group, of a group normalisation a
+ * whole group.
  */
 #ifndef PARE_GRAPH_ATOMS_H
 #define PARE_GRAPH_ATOMS_H

@@ -82,8 +82,8 @@ static void count_up(int64_t *digit, const struct pare_digit *of, int n)
         digit[n] = 0;
 }
 
-/* A number stays exactly when all its digits do: first its digits because it stays, then all numbers
- * that have only such digits. */
+/* A number stays exactly when all its digits do: first its digits because it stays, then all
+ * numbers that have only such digits. */
 static void grow_digits(struct pare_kept *k, const struct pare_kept_rel *r)
 {
     const struct pare_digit *of = r->tie.digit;

@@ -19,8 +19,8 @@ struct pare_kept;
 int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_kept **k,
                   struct pare_err *err);
 
-/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL when the value's shape is
- * not known. */
+/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL when the value's
+ * shape is not known. */
 uint8_t *pare_kept_axis(struct pare_kept *k, const struct pare_value *v, int axis);
 
 /* ... of a node's own axis, such as the groups of a convolution; NULL when it has none of the
@@ -32,8 +32,8 @@ int pare_kept_solve(struct pare_kept *k, struct pare_err *err);
 
 int64_t pare_kept_count(const struct pare_kept *k, const struct pare_value *v, int axis);
 
-/* Why an axis is frozen, itself, one of its coupled set, or by what others bring with them: a few words, and the node that says so
- * (NULL: the model itself).  NULL when it is not frozen. */
+/* Why an axis is frozen, itself, one of its coupled set, or by what others bring with them: a
+ * few words, and the node that says so (NULL: the model itself).  NULL when it is not frozen. */
 const char *pare_kept_why(const struct pare_kept *k, const struct pare_value *v, int axis,
                           const struct pare_node **node);
 
@@ -44,5 +44,11 @@ int pare_kept_sets(const struct pare_kept *k); /* how many there are */
 
 /* All that was said, by nodes of the graph whose shapes are known. */
 const struct pare_ties *pare_kept_ties(const struct pare_kept *k);
+
+/* In a clone: a list (a bias, a scale) that several nodes read becomes one for each of them, so
+ * that it couples nothing, but for those in `but`.  Whoever shrinks the model must write them
+ * apart, too; copies have the name of what they are copied from. */
+int pare_graph_unshare(struct pare_graph *g, const struct pare_value *const *but, int n_but,
+                       struct pare_err *err);
 
 #endif

@@ -129,8 +129,8 @@ static int relate(struct pare_kept *k, const struct pare_tied *t, struct pare_er
     return 0;
 }
 
-/* Digits may say no more than that two axes are the same, or that one is frozen: those with one value
- * do not count. */
+/* Digits may say no more than that two axes are the same, or that one is frozen: those with one
+ * value do not count. */
 static int hear_digits(struct pare_kept *k, const struct pare_tied *t, int a, struct pare_err *err)
 {
     int only = -1, n = 0, open = 0;

@@ -54,8 +54,8 @@ int pare_kept_find(const struct pare_kept *k, const struct pare_value *v, int ax
 /* The root of an axis's set. */
 int pare_kept_root(const struct pare_kept *k, int axis);
 
-/* What becomes of the sizes that a Shape node reads: the axes of its input, as bits, whose sizes take
- * part in the computation, and the first node in which they do. */
+/* What becomes of the sizes that a Shape node reads: the axes of its input, as bits, whose sizes
+ * take part in the computation, and the first node in which they do. */
 struct pare_size_use {
     unsigned axes;
     const struct pare_node *who[PARE_MAX_RANK];

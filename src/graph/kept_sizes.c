@@ -1,9 +1,9 @@
 /* kept_sizes.c - where a graph uses the sizes that a Shape node reads.
  *
- * Exporters compute shapes in the graph: Shape, Gather, Div, Concat, Reshape.  As long as a size only
- * becomes part of a new shape or a range, its axis may shrink, for the axes of the result have
- * relations of their own.  A size that takes part in the computation, as in x / sqrt(d), must not
- * change.
+ * Exporters compute shapes in the graph: Shape, Gather, Div, Concat, Reshape.  As long as a
+ * size only becomes part of a new shape or a range, its axis may shrink, for the axes of the
+ * result have relations of their own.  A size that takes part in the computation, as in x /
+ * sqrt(d), must not change.
  */
 #include <string.h>
 

@@ -139,12 +139,29 @@ static const struct change {
     const char *type;
     int version;
 } changes[] = {
-    { "BatchNormalization", 9 }, { "Upsample", 10 },   { "Dropout", 12 },    { "Slice", 10 },
-    { "TopK", 11 },              { "Resize", 11 },     { "Clip", 11 },       { "Pad", 11 },
-    { "Softmax", 13 },           { "LogSoftmax", 13 }, { "Hardmax", 13 },    { "Squeeze", 13 },
-    { "Unsqueeze", 13 },         { "Split", 13 },      { "ReduceSum", 13 },  { "Scatter", 11 },
-    { "Loop", 11 },              { "Scan", 9 },        { "ArgMax", 12 },     { "ArgMin", 12 },
-    { "OneHot", 11 },            { "Gather", 11 },     { "AveragePool", 10 },
+    { "BatchNormalization", 9 },
+    { "Upsample", 10 },
+    { "Dropout", 12 },
+    { "Slice", 10 },
+    { "TopK", 11 },
+    { "Resize", 11 },
+    { "Clip", 11 },
+    { "Pad", 11 },
+    { "Softmax", 13 },
+    { "LogSoftmax", 13 },
+    { "Hardmax", 13 },
+    { "Squeeze", 13 },
+    { "Unsqueeze", 13 },
+    { "Split", 13 },
+    { "ReduceSum", 13 },
+    { "Scatter", 11 },
+    { "Loop", 11 },
+    { "Scan", 9 },
+    { "ArgMax", 12 },
+    { "ArgMin", 12 },
+    { "OneHot", 11 },
+    { "Gather", 11 },
+    { "AveragePool", 10 },
 };
 
 static Onnx__OperatorSetIdProto **own_set(const struct pare_edit *e)
@@ -339,10 +356,10 @@ static int own(struct pare_edit *e, const char *value, struct pare_edit_slot **s
     *p = *s->p;
     for (size_t k = 0; k < p->n_input; k++)
         io[k] = s->p->input[k];
-    for (size_t k = 0; k < p->n_output; k++)
-        io[p->n_input + k] = s->p->output[k];
     p->input = io;
-    p->output = io + p->n_input;
+    p->output = io + p->n_input + 1; /* room for one more input */
+    for (size_t k = 0; k < p->n_output; k++)
+        p->output[k] = s->p->output[k];
     s->p = p;
     s->own = true;
     return 0;
@@ -359,15 +376,31 @@ int pare_edit_rename(struct pare_edit *e, const char *value, const char *name, s
     return set_maker(e, name, (int)(s - e->slot), err);
 }
 
+/* The last input that a node could have: copies have a place behind theirs until it is taken. */
+static size_t room(const Onnx__NodeProto *p)
+{
+    return p->input + p->n_input < p->output ? p->n_input : p->n_input - 1;
+}
+
 int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *name,
                      struct pare_err *err)
 {
     struct pare_edit_slot *s;
 
     PARE_TRY(own(e, value, &s, err));
-    if (k < 0 || (size_t)k >= s->p->n_input)
+    if (k < 0 || (size_t)k > room(s->p))
         return pare_fail(err, PARE_EUNSUPPORTED, "the node of '%s' has no input %d", value, k);
+    s->p->n_input += (size_t)k == s->p->n_input;
     s->p->input[k] = text(name);
+    return 0;
+}
+
+int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *err)
+{
+    struct pare_edit_slot *s;
+
+    PARE_TRY(own(e, value, &s, err));
+    s->p = NULL;
     return 0;
 }
 
@@ -397,6 +430,18 @@ static int order(struct pare_edit *e, struct pare_err *err)
     e->graph.node = list;
     e->graph.n_node = (size_t)at;
     return 0;
+}
+
+int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err)
+{
+    struct pare_model changed = *e->m;
+    void *bytes;
+    size_t len;
+
+    PARE_TRY(order(e, err));
+    changed.proto = &e->model;
+    PARE_TRY(pare_model_pack(&changed, e->a, &bytes, &len, err));
+    return pare_model_parse(bytes, len, NULL, model, err);
 }
 
 int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err)

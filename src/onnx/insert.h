@@ -49,13 +49,19 @@ int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct
 int pare_edit_rename(struct pare_edit *e, const char *value, const char *name,
                      struct pare_err *err);
 
-/* Input k of the node that makes `value`. */
+/* Input k of the node that makes `value`; one behind the last is added. */
 int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *name,
                      struct pare_err *err);
+
+/* The node that makes `value` is gone. */
+int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *err);
 
 /* Conv and MatMul between integers become QLinearConv and QLinearMatMul, where the pattern is
  * there (qoperator.c).  *n: how many. */
 int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err);
+
+/* What save() would write, loaded; it refers to memory in the edit's arena. */
+int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err);
 
 int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err);
 

@@ -1,5 +1,6 @@
 /* qoperator.c - Conv and MatMul between DequantizeLinear and QuantizeLinear become one node of
  * integers. */
+#include <math.h>
 #include <string.h>
 
 #include "insert_parts.h"
@@ -30,7 +31,7 @@ static int64_t axis_of(const Onnx__NodeProto *p)
     return 1;
 }
 
-/* ---- who uses what --------------------------------------------------------------------------- */
+/* ---- who uses what ------------------------------------------------------------------------- */
 
 /* The only node that uses a value; NULL: several, none, or somebody outside does too. */
 static struct pare_edit_slot *only_user(const struct pare_edit *e, const char *value)
@@ -72,7 +73,7 @@ static bool is_used(const struct pare_edit *e, const char *value)
     return false;
 }
 
-/* ---- the pattern ------------------------------------------------------------------------------ */
+/* ---- the pattern --------------------------------------------------------------------------- */
 
 struct match {
     struct pare_edit_slot *op, *x, *w, *bias, *act, *q; /* bias and act may be NULL */
@@ -86,34 +87,69 @@ static bool good_scale(const struct pare_edit *e, const struct pare_edit_slot *s
     return s->p->n_input == 3 && t && (t->n_dims == 0 || (axis >= 0 && axis_of(s->p) == axis));
 }
 
-/* int8 or uint8, by its zero point; the lowest value of the type in *lowest. */
-static bool small_type(const struct pare_edit *e, const struct pare_edit_slot *s, bool *lowest)
+/* int8 or uint8, by its zero point. */
+static bool small_type(const struct pare_edit *e, const struct pare_edit_slot *s)
 {
     const Onnx__TensorProto *z = constant(e, s->p->input[2]);
 
-    if (!z || (z->data_type != PARE_I8 && z->data_type != PARE_U8) || !z->raw_data.len)
+    return z && (z->data_type == PARE_I8 || z->data_type == PARE_U8) && z->raw_data.len > 0;
+}
+
+/* A float of one element: an initializer, or a Constant. */
+static bool number(const struct pare_edit *e, const char *name, double *v)
+{
+    const struct pare_edit_slot *s = pare_edit_maker(e, name);
+    const Onnx__TensorProto *t = constant(e, name);
+    float f;
+
+    for (size_t i = 0; !t && is(s, "Constant") && i < s->p->n_attribute; i++)
+        if (!strcmp(s->p->attribute[i]->name, "value"))
+            t = s->p->attribute[i]->t;
+    if (!t || t->data_type != PARE_F32)
         return false;
-    *lowest = z->raw_data.data[0] == (z->data_type == PARE_I8 ? 0x80 : 0);
+    if (t->has_raw_data && t->raw_data.len == sizeof(f))
+        memcpy(&f, t->raw_data.data, sizeof(f));
+    else if (t->n_float_data == 1)
+        f = t->float_data[0];
+    else
+        return false;
+    *v = (double)f;
     return true;
+}
+
+/* Relu and Clip are what the ends of the type do, when the numbers that it holds do not reach
+ * beyond theirs: round(end / scale) + zero is the type's end, or behind it. */
+static bool is_end(const struct pare_edit *e, const struct match *m)
+{
+    const Onnx__TensorProto *z = constant(e, m->q->p->input[2]);
+    double lo = z->data_type == PARE_I8 ? -128 : 0, hi = lo + 255, scale,
+           bound[2] = { 0, INFINITY };
+    double zero = z->data_type == PARE_I8 ? (double)(int8_t)z->raw_data.data[0]
+                                          : (double)z->raw_data.data[0];
+
+    if (!number(e, m->q->p->input[1], &scale) || !(scale > 0))
+        return false;
+    if (is(m->act, "Clip"))
+        for (size_t k = 0; k < 2; k++)
+            if (m->act->p->n_input <= k + 1 || !number(e, m->act->p->input[k + 1], &bound[k]))
+                return false;
+    return rint(bound[0] / scale) + zero <= lo && rint(bound[1] / scale) + zero >= hi;
 }
 
 static bool find_end(const struct pare_edit *e, struct match *m)
 {
-    bool lowest;
-
     m->q = only_user(e, m->op->p->output[0]);
-    if (is(m->q, "Relu")) {
+    if (is(m->q, "Relu") || is(m->q, "Clip")) {
         m->act = m->q;
         m->q = only_user(e, m->act->p->output[0]);
     }
-    /* Relu is what the type's end does, when 0 is the lowest value. */
-    return is(m->q, "QuantizeLinear") && good_scale(e, m->q, -1) && small_type(e, m->q, &lowest) &&
-           (lowest || !m->act);
+    return is(m->q, "QuantizeLinear") && good_scale(e, m->q, -1) && small_type(e, m->q) &&
+           (!m->act || is_end(e, m));
 }
 
 static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct match *m)
 {
-    bool conv = is(s, "Conv"), any;
+    bool conv = is(s, "Conv");
     const Onnx__TensorProto *w;
 
     if ((!conv && !is(s, "MatMul")) || s->p->n_input < 2)
@@ -122,10 +158,10 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
     m->x = pare_edit_maker(e, s->p->input[0]);
     m->w = pare_edit_maker(e, s->p->input[1]);
     if (!is(m->x, "DequantizeLinear") || !is(m->w, "DequantizeLinear") ||
-        !good_scale(e, m->x, -1) || !small_type(e, m->x, &any))
+        !good_scale(e, m->x, -1) || !small_type(e, m->x))
         return false;
     w = constant(e, m->w->p->input[0]);
-    if (!w || !small_type(e, m->w, &any) || (!conv && w->n_dims != 2) ||
+    if (!w || !small_type(e, m->w) || (!conv && w->n_dims != 2) ||
         !good_scale(e, m->w, conv ? 0 : 1))
         return false;
     if (conv && s->p->n_input > 2 && *s->p->input[2]) {
@@ -139,7 +175,7 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
     return find_end(e, m);
 }
 
-/* ---- the change ------------------------------------------------------------------------------- */
+/* ---- the change ---------------------------------------------------------------------------- */
 
 /* In the place of the Conv, making what the QuantizeLinear made. */
 static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err)

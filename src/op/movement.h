@@ -149,8 +149,8 @@ void pare_flow_pick(const struct pare_flow *f, const struct pare_pick *p);
  * that of input 0, where `changed` (may be NULL) is false. */
 void pare_ties_kept(const struct pare_node *n, struct pare_ties *t, const bool *changed);
 
-/* Ties of a new shape for the same elements in the same order: the shapes are cut into pieces of equal
- * size, and in each piece axes become digits of each other. */
+/* Ties of a new shape for the same elements in the same order: the shapes are cut into pieces of
+ * equal size, and in each piece axes become digits of each other. */
 void pare_ties_reshape(const struct pare_node *n, struct pare_ties *t);
 
 /* ---- what plans ask; valid once the node has been inferred ----------------------- */

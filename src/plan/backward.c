@@ -54,7 +54,10 @@ int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
         bool any = false;
 
         for (int k = 0; k < n->n_in; k++)
-            any |= n->in[k] && p->learns[n->in[k]->id] && is_float(n->in[k]);
+            if (n->in[k] && is_float(n->in[k])) {
+                p->learns[n->in[k]->id] |= n->op && n->op->flags & PARE_OP_LEARNS;
+                any |= p->learns[n->in[k]->id];
+            }
         for (int k = 0; k < n->n_out; k++)
             if (any && n->op && n->op->backward && is_float(n->out[k]))
                 p->learns[n->out[k]->id] = true;

@@ -90,6 +90,9 @@ float *pare_plan_value_grad(const struct pare_plan *p, int i);
 int pare_plan_keep(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
 void pare_plan_kept_zero(const struct pare_plan *p);
 
+/* Bring QuantizeLinear in front of what keeps the order of numbers (rise.c). */
+void pare_plan_rise(struct pare_plan *p);
+
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
 

@@ -191,7 +191,8 @@ int pare_learn_optimize(struct pare_learn *l, struct pare_err *err)
     lr.epoch_steps = pare_loader_batches(l->loader);
     lr.epoch_steps = lr.epoch_steps > 0 ? lr.epoch_steps : 1;
     lr.total_steps = lr.epoch_steps * c->epochs;
-    return pare_optim_step(l->trainer->optim, pare_lr(&lr, l->trainer->optim->step), err);
+    l->trainer->lr = pare_lr(&lr, l->trainer->optim->step); /* scales are learned with it, too */
+    return pare_optim_step(l->trainer->optim, l->trainer->lr, err);
 }
 
 int pare_learn_step(struct pare_learn *l, struct pare_err *err)

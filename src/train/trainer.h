@@ -116,13 +116,13 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
                       struct pare_err *err);
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
 
-/* From now on parameter `name` is trained in memory of its own, with masked gradients, and the model
+/* From now on parameter `name` is trained in memory of its own, with masked gradients; the model
  * has it times the mask, which may change: then refresh.  value becomes a view of that memory. */
 int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *mask,
                       struct pare_tensor *value, struct pare_err *err);
 void pare_trainer_refresh(struct pare_trainer *t);
 
-/* Keep the values of these names visible in plans made from now on, instead of those before; after a
+/* Keep the values of these names visible in plans made from now on, not those before; after a
  * forward, pare_plan_value(t->plan[t->at], i) is the i-th of them. */
 int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pare_err *err);
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# plugins.sh - build pruners outside the tree against the installed package, and prune with them.
+# plugins.sh - build pruners and a quantizer outside the tree against the installed package, and use
+# them.
 #
 # usage: plugins.sh BUILD_FOLDER SOURCE_FOLDER
 # The good ones are those of examples/plugin.  Bad ones must be refused in one sentence, with exit
@@ -59,6 +60,27 @@ echo "ok: quiet_channels"
 layers 80.0 conv1 conv2 fc1 fc2
 [ "$(grep -c ^epoch log)" = 3 ] || fail "not 3 epochs"
 echo "ok: stairs"
+
+# 8 bits lose next to nothing.
+clip='[{"quant_types": ["weight", "input"], "quant_bits": 8, "op_types": ["Conv2d", "Linear"]},
+       {"quant_types": ["output"], "quant_bits": 8, "op_types": ["ReLU"]}]'
+"$pare" quantize t.onnx --plugin ./clip_quantizer.so --quantizer clip --config "$clip" $digits \
+    --epochs 2 -o clip.onnx >log
+[ "$("$pare" eval clip.onnx --data digits --json | sed -n 's/.*"top1": *0*\.\([0-9][0-9]\).*/\1/p')" -ge 90 ] ||
+    fail "clip has forgotten its digits"
+echo "ok: clip_quantizer"
+
+# No gradient comes back through the last layer when every output is too large: the weights stay as
+# they are, however long one trains.  Without its backward() they would change.
+last='[{"quant_types": ["output"], "quant_bits": 8, "op_names": ["fc2"]}]'
+for how in "0 1" "0 2" "1e6 1"; do
+    "$pare" quantize t.onnx --plugin ./clip_quantizer.so --quantizer clip --set limit=${how% *} \
+        --config "$last" --data digits --optimizer sgd --lr 0.1 --threads 1 --seed 1 \
+        --epochs ${how#* } --model-out "clip $how.npz" -o "clip $how.onnx" >log
+done
+cmp "clip 0 1.npz" "clip 0 2.npz" || fail "gradients came through"
+! cmp -s "clip 0 1.npz" "clip 1e6 1.npz" || fail "no gradients came through"
+echo "ok: clip_quantizer's backward"
 
 # Two plugins at a time.
 "$pare" prune t.onnx --plugin ./once.so --plugin ./stairs.so --pruner once --sparsity 0.5 \

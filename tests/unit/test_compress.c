@@ -1,4 +1,4 @@
-/* test_compress.c - a run in training: masks follow steps, nothing is lost, it resumes to the bit. */
+/* test_compress.c - a run in training: masks follow steps, nothing is lost, it resumes exactly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -105,7 +105,7 @@ static void test_regrow(void **state)
     close_job(&j);
 }
 
-/* ---- collectors ------------------------------------------------------------------------------- */
+/* ---- collectors -------------------------------------------------------------------- */
 
 struct seen {
     int calls;
@@ -189,7 +189,7 @@ static void test_forward_only(void **state)
     close_job(&j);
 }
 
-/* ---- buffers and state --------------------------------------------------------------------------- */
+/* ---- buffers and state ------------------------------------------------------------- */
 
 static void test_buffers(void **state)
 {
@@ -230,7 +230,7 @@ static void test_adam(void **state)
     close_job(&j);
 }
 
-/* ---- to the bit ------------------------------------------------------------------------------------ */
+/* ---- to the bit -------------------------------------------------------------------- */
 
 static bool stop_after_two(void *user, const struct pare_learned *r)
 {
@@ -283,7 +283,7 @@ static void test_resume(void **state)
     resume_with("lottery_ticket", "prune_iterations=3");
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------- */
+/* ---- what is refused --------------------------------------------------------------- */
 
 static void refuse(const char *pruner, const char *config, const char *settings, const char *says)
 {

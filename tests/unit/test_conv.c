@@ -373,39 +373,6 @@ static void huge_sizes(void **state)
     end(&f);
 }
 
-static bool tied(const struct pare_ties *t, const struct pare_value *a, int ax,
-                 const struct pare_value *b, int bx)
-{
-    for (int i = 0; i < t->n; i++)
-        if ((t->tie[i].a == a && t->tie[i].ax == ax && t->tie[i].b == b && t->tie[i].bx == bx) ||
-            (t->tie[i].a == b && t->tie[i].ax == bx && t->tie[i].b == a && t->tie[i].bx == ax))
-            return true;
-    return false;
-}
-
-static void conv_ties(void **state)
-{
-    (void)state;
-    for (int depthwise = 0; depthwise < 2; depthwise++) {
-        struct pare_ties t = { 0 };
-        struct fixture f;
-
-        begin(&f, "Conv", 11);
-        in(&f, 1, 1, 4, 3, 3, -1);
-        in(&f, 1, 4, depthwise ? 1 : 4, 1, 1, -1);
-        in(&f, 1, 4, -1);
-        attr(&f, "group", depthwise ? "4" : "1");
-        assert_int_equal(run(&f, 1), 0);
-        t.arena = f.arena;
-        f.node.op->ties(&f.node, &t);
-        assert_true(tied(&t, f.in[0], 1, f.in[1], depthwise ? 0 : 1));
-        assert_false(tied(&t, f.in[0], 1, f.in[1], depthwise ? 1 : 0));
-        assert_true(tied(&t, f.in[1], 0, f.out[0], 1));
-        assert_true(tied(&t, f.in[2], 0, f.in[1], 0));
-        end(&f);
-    }
-}
-
 /* By hand: one channel with mean 1 and variance 1; a tenth of the batch's moments is new. */
 static void batch_norm_trains(void **state)
 {
@@ -437,8 +404,7 @@ int main(void)
         cmocka_unit_test(conv_same),         cmocka_unit_test(conv_transpose),
         cmocka_unit_test(max_pool),          cmocka_unit_test(average_pool),
         cmocka_unit_test(window_in_padding), cmocka_unit_test(says_what_is_wrong),
-        cmocka_unit_test(huge_sizes),        cmocka_unit_test(conv_ties),
-        cmocka_unit_test(batch_norm_trains),
+        cmocka_unit_test(huge_sizes),        cmocka_unit_test(batch_norm_trains),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #define ALL(s) "[{\"sparsity\": " s ", \"op_types\": [\"Conv2d\"]}]"
 
-/* ---- networks ---------------------------------------------------------------------------------- */
+/* ---- networks ------------------------------------------------------------------------------- */
 
 static struct pare_flow conv(struct pare_net *n, struct pare_flow x, const char *name, int64_t out,
                              int64_t group)
@@ -58,8 +58,8 @@ static struct pare_flow simple(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, x, "fc2", n->classes);
 }
 
-/* N29: along the batch the channels are the same, and so they are in the sum (where NNI takes the two
- * concatenations for independent); side by side they are not. */
+/* N29: along the batch the channels are the same, and so they are in the sum (where NNI takes
+ * the two concatenations for independent); side by side they are not. */
 static struct pare_flow cat_batch(struct pare_net *n, struct pare_flow x)
 {
     struct pare_flow a = TWO(n, x, 8, 8, 0, "conv1", "conv2", "cat1"),
@@ -128,7 +128,7 @@ static void close_all(struct pare_run *r, struct pare_model *m)
     pare_model_free(m);
 }
 
-/* ---- sets --------------------------------------------------------------------------------------- */
+/* ---- sets ----------------------------------------------------------------------------------- */
 
 /* "a b, c d": the layers that share channels, as far as more than one does. */
 static void check_sets(struct pare_run *r, const char *want)
@@ -205,7 +205,7 @@ static void zoo_sets(void **state)
     }
 }
 
-/* ---- masks ------------------------------------------------------------------------------------- */
+/* ---- masks ---------------------------------------------------------------------------------- */
 
 /* How many channels would be left of a value, when all that the masks need stays. */
 static int64_t left(struct pare_run *r, const char *layer)

@@ -11,8 +11,9 @@
 
 #include "base/rng.h"
 #include "compress/grid.h"
+#include "compress/preset.h"
 #include "compress/pruners.h"
-#include "onnx/model.h"
+#include "onnx/fold_norm.h"
 
 static struct pare_err err;
 
@@ -22,7 +23,7 @@ static struct pare_err err;
             fail_msg("%s", err.msg); \
     } while (0)
 
-/* ---- a quantizer whose range is that of the first batch -------------------------------------- */
+/* ---- a quantizer whose range is that of the first batch ------------------------------------ */
 
 static int by_range(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, bool again, struct pare_err *e)
@@ -106,7 +107,7 @@ static const struct pare_quantizer odd = {
     .weight = cubes,
 };
 
-/* ---- a model, its run, its file ---------------------------------------------------------------- */
+/* ---- a model, its run, its file ------------------------------------------------------------ */
 
 struct job {
     struct pare_registry *registry;
@@ -190,6 +191,15 @@ static double apart(const struct job *j)
     return most;
 }
 
+static double largest(const struct job *j)
+{
+    double most = 0;
+
+    for (int i = 0; i < 20; i++)
+        most = fmax(most, fabs((double)j->out[0][i]));
+    return most;
+}
+
 static int count(const struct pare_model *m, const char *type)
 {
     int n = 0;
@@ -210,7 +220,7 @@ static double step_of(struct job *j, const char *layer)
     return 0;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------- */
+/* ---- tests --------------------------------------------------------------------------------- */
 
 static const int64_t gray[3] = { 1, 28, 28 }, colour[3] = { 3, 32, 32 };
 
@@ -237,9 +247,9 @@ static void weights_alone_are_a_quarter(void **state)
     close_job(j);
 }
 
-#define ALL(scheme)                                                                            \
-    "[{\"quant_types\": [\"weight\", \"input\", \"output\"], \"quant_bits\": 8, "              \
-    "\"quant_dtype\": {\"weight\": \"int\", \"input\": \"uint\", \"output\": \"uint\"}, "      \
+#define ALL(scheme)                                                                       \
+    "[{\"quant_types\": [\"weight\", \"input\", \"output\"], \"quant_bits\": 8, "         \
+    "\"quant_dtype\": {\"weight\": \"int\", \"input\": \"uint\", \"output\": \"uint\"}, " \
     "\"quant_scheme\": {\"weight\": \"" scheme "\"}, \"op_types\": [\"Conv2d\", \"Linear\"]}]"
 
 /* Without biases, whose rounding is new in the file, all is the same to the bit. */
@@ -293,8 +303,9 @@ static void biases_are_int32(void **state)
 
         assert_true(fabs(v - (double)pare_f32(&l->bias->t)[i]) <= (double)pare_f32(&s->t)[i]);
     }
-    assert_true(apart(j) <= 1.001 * step_of(j, pare_layer_name(pare_run_layer(
-                                                   j->run, pare_run_layers(j->run) - 1))));
+    assert_true(
+        apart(j) <=
+        1.001 * step_of(j, pare_layer_name(pare_run_layer(j->run, pare_run_layers(j->run) - 1))));
     close_job(j);
 }
 
@@ -320,14 +331,11 @@ static void residual_networks(void **state)
         "{\"weight\": \"int\"}, \"quant_scheme\": {\"weight\": \"per_channel_symmetric\"}, "
         "\"op_types\": [\"Conv2d\", \"Linear\"]}]";
     struct job *j = open_job("resnet20", colour, "first", config);
-    double largest = 0;
 
     (void)state;
     j->reference = false;
     both(j, false);
-    for (int i = 0; i < 20; i++)
-        largest = fmax(largest, fabs((double)j->out[0][i]));
-    assert_true(apart(j) < 0.02 * largest);
+    assert_true(apart(j) < 0.02 * largest(j));
     assert_string_equal(j->file->out[0].name, j->model->out[0].name);
     assert_true(count(j->file, "QuantizeLinear") < pare_run_layers(j->run)); /* shortcuts share */
     close_job(j);
@@ -348,11 +356,24 @@ static void values_without_a_scale(void **state)
     assert_true(apart(j) < 1e-4);
     close_job(j);
 
+    for (int bits = 1; bits <= 8; bits++) { /* around a zero point that is not whole */
+        char config[128];
+
+        snprintf(config, sizeof(config),
+                 "[{\"quant_types\": [\"weight\"], \"quant_bits\": %d, "
+                 "\"op_types\": [\"default\"]}]",
+                 bits);
+        j = open_job("lenet", gray, "dorefa", config);
+        both(j, false);
+        assert_true(apart(j) < 1e-5 * largest(j));
+        close_job(j);
+    }
+
     j = open_job("lenet", gray, "signs", both_places);
     OK(pare_run_compress(j->run, &err));
     e.onnx = j->path;
     assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "quantizer signs gives it no scale"));
+    assert_non_null(strstr(err.msg, "quantizer signs gave it no scale"));
     close_job(j);
 
     j = open_job("lenet", gray, "odd",
@@ -420,6 +441,58 @@ static void ranges_are_scales(void **state)
     close_job(j);
 }
 
+/* The same outputs with 20 nodes less, and biases where there were none. */
+static void normalizations_are_folded(void **state)
+{
+    struct job *j = open_job("resnet20", colour, "naive",
+                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
+                             "\"op_types\": [\"Conv2d\"]}]");
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_model *folded = NULL;
+    int norms = count(j->model, "BatchNormalization"), n;
+
+    (void)state;
+    for (int i = 0; i < j->model->graph->n_values; i++) { /* statistics that matter */
+        struct pare_value *v = j->model->graph->value[i];
+
+        if (strstr(v->name, "running_") && v->t.data && !pare_model_own(j->model, v, &err))
+            for (int64_t k = 0; k < pare_numel(&v->t); k++)
+                pare_f32(&v->t)[k] = 0.5f + 0.01f * (float)(k % 7);
+    }
+    OK(pare_model_fold_norm(j->model, a, &folded, &n, &err));
+    assert_true(n > 0 && n == norms);
+    assert_int_equal(count(folded, "BatchNormalization"), 0);
+    assert_non_null(pare_graph_find(folded->graph, "conv1.bias"));
+    forward(j, j->model, j->out[0]);
+    forward(j, folded, j->out[1]);
+    assert_true(apart(j) < 1e-5 * largest(j));
+    pare_model_free(folded);
+    pare_arena_free(a);
+    close_job(j);
+}
+
+/* The config that the preset stands for rounds outputs behind activations, and all fuses. */
+static void preset_ends_steps(void **state)
+{
+    struct job *j = open_job("lenet", gray, "naive",
+                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
+                             "\"op_types\": [\"Conv2d\"]}]");
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_rules rules;
+    const char *quantizer;
+
+    (void)state;
+    OK(pare_preset("int8", j->model, a, &quantizer, &rules, &err));
+    assert_string_equal(quantizer, "ptq");
+    assert_int_equal(rules.n, 3);
+    assert_string_equal(rules.rule[0].op_names[0], "conv1"); /* followed by a ReLU */
+    assert_string_equal(rules.rule[1].op_names[0], "fc2");
+    assert_string_equal(rules.rule[2].op_names[0], "relu1");
+    assert_int_equal(pare_preset("int7", j->model, a, &quantizer, &rules, &err), PARE_ECONFIG);
+    pare_arena_free(a);
+    close_job(j);
+}
+
 static void sixteen_bits_need_a_new_file(void **state)
 {
     struct job *j = open_job("lenet", gray, "first",
@@ -445,6 +518,8 @@ int main(void)
         cmocka_unit_test(values_without_a_scale),
         cmocka_unit_test(calibration_comes_back),
         cmocka_unit_test(ranges_are_scales),
+        cmocka_unit_test(normalizations_are_folded),
+        cmocka_unit_test(preset_ends_steps),
         cmocka_unit_test(sixteen_bits_need_a_new_file),
     };
 

@@ -253,56 +253,6 @@ static void concat_that_overflows(void **state)
 
 /* ---- ties -------------------------------------------------------------------------- */
 
-static bool tied(const struct pare_ties *t, const struct pare_value *a, int ax,
-                 const struct pare_value *b, int bx)
-{
-    for (int i = 0; i < t->n; i++)
-        if (t->tie[i].a == a && t->tie[i].ax == ax && t->tie[i].b == b && t->tie[i].bx == bx)
-            return true;
-    return false;
-}
-
-static void channels_are_tied(void **state)
-{
-    struct pare_ties t = { 0 };
-    struct rig r;
-
-    (void)state;
-    begin(&r, "Transpose", 13);
-    t.arena = r.arena;
-    attr(&r, "perm", "0,2,1");
-    SHAPED(&r, 1, 2, 3);
-    run_ok(&r, 1);
-    r.node.op->ties(&r.node, &t);
-    assert_true(tied(&t, r.in[0], 1, r.out[0], 2));
-    assert_int_equal(t.n, 3);
-    end(&r);
-    slice(&r, 1, 3, 1, 1);
-    t = (struct pare_ties){ .arena = r.arena };
-    run_ok(&r, 1);
-    r.node.op->ties(&r.node, &t);
-    assert_true(tied(&t, r.in[0], 0, r.out[0], 0));
-    assert_int_equal(t.n, 1);
-    end(&r);
-    begin(&r, "Flatten", 13);
-    t = (struct pare_ties){ .arena = r.arena };
-    SHAPED(&r, 2, 3, 1, 1);
-    run_ok(&r, 1);
-    r.node.op->ties(&r.node, &t);
-    assert_true(tied(&t, r.in[0], 1, r.out[0], 1));
-    end(&r);
-    begin(&r, "Gather", 13);
-    t = (struct pare_ties){ .arena = r.arena };
-    attr(&r, "axis", "1");
-    SHAPED(&r, 2, 3, 4);
-    input(&r, PARE_I64, 2, INTS(1, 5), NULL);
-    run_ok(&r, 1);
-    r.node.op->ties(&r.node, &t);
-    assert_true(tied(&t, r.in[0], 2, r.out[0], 3));
-    assert_false(tied(&t, r.in[0], 1, r.out[0], 1));
-    end(&r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,7 +260,7 @@ int main(void)
         cmocka_unit_test(slice_refuses),           cmocka_unit_test(slice_of_attributes),
         cmocka_unit_test(pad_of_small_sizes),      cmocka_unit_test(pad_refuses),
         cmocka_unit_test(transpose_of_every_size), cmocka_unit_test(empty_tensors_pass),
-        cmocka_unit_test(concat_that_overflows),   cmocka_unit_test(channels_are_tied),
+        cmocka_unit_test(concat_that_overflows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,9 +205,15 @@ static void check_ties(struct round *r)
     for (int i = 0; i < t.n; i++) {
         const struct pare_tied *p = &t.tie[i];
 
-        if (p->ax < 0 || p->ax >= p->a->t.rank || p->bx < 0 || p->bx >= p->b->t.rank ||
-            p->a->t.dim[p->ax] != p->b->t.dim[p->bx])
+        if (p->ax < 0 || p->ax >= p->a->t.rank)
+            fail_msg("%s speaks of axis %d, which is not there", r->node.type, p->ax);
+        if (p->b && (p->bx < 0 || p->bx >= p->b->t.rank))
+            fail_msg("%s speaks of axis %d, which is not there", r->node.type, p->bx);
+        if (p->kind == PARE_TIE_SAME && p->a->t.dim[p->ax] != p->b->t.dim[p->bx])
             fail_msg("%s ties axes %d and %d, which differ", r->node.type, p->ax, p->bx);
+        if (p->kind == PARE_TIE_PART &&
+            (p->from < 0 || p->from > p->a->t.dim[p->ax] - p->b->t.dim[p->bx]))
+            fail_msg("%s ties axis %d to a part that it has not", r->node.type, p->ax);
     }
 }
 

@@ -1,4 +1,4 @@
-/* test_quantizer.c - places that are quantized: in every forward, on the way back, and gone after. */
+/* test_quantizer.c - places that are quantized: forward, on the way back, and gone after. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -213,7 +213,7 @@ static void test_naive(void **state)
     close_job(&j);
 }
 
-/* ---- ranges: N9, N10, N14 ------------------------------------------------------------------------ */
+/* ---- ranges: N9, N10, N14 -------------------------------------------------------------------- */
 
 static void fit(int bits, bool has_sign, bool symmetric, double lo, double hi, double s, double z)
 {

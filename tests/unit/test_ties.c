@@ -1,8 +1,8 @@
 /* test_ties.c - what operators say about their axes: a smaller input gives the smaller output.
  *
- * For a random choice of indices that the ties allow, what is not chosen is set to 0 in all inputs,
- * the operator runs, and runs again on inputs that have only what is chosen.  The second result must
- * be what is chosen of the first.  Zeros make up for the sums along axes that go.
+ * For a random choice of indices that the ties allow, what is not chosen is set to 0 in all
+ * inputs, the operator runs, and runs again on inputs that have only what is chosen.  The second
+ * result must be what is chosen of the first.  Zeros make up for the sums along axes that go.
  */
 #include "grad_rows.h"
 
@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "graph/kept.h"
 
-/* ---- a row's graph ---------------------------------------------------------------------------- */
+/* ---- a row's graph -------------------------------------------------------------------------- */
 
 struct rig {
     struct one_op f;
@@ -95,7 +95,7 @@ static void choose(struct rig *r)
     }
 }
 
-/* ---- smaller tensors --------------------------------------------------------------------------- */
+/* ---- smaller tensors ------------------------------------------------------------------------ */
 
 /* Calls for each element of t: where it is in the smaller one, or -1 when it is not. */
 static int64_t place(struct rig *r, const struct pare_value *v, int64_t i)
@@ -146,7 +146,7 @@ static struct pare_value *smaller(struct rig *r, const struct pare_value *v)
     return s;
 }
 
-/* ---- settings that go with it -------------------------------------------------------------------- */
+/* ---- settings that go with it --------------------------------------------------------------- */
 
 static void set_int(struct rig *r, struct pare_node *m, const char *name)
 {
@@ -245,7 +245,7 @@ static void check_row(const struct row *row, uint64_t seed, int *open)
     op_end(&r.f);
 }
 
-/* ---- the operators --------------------------------------------------------------------------------- */
+/* ---- the operators -------------------------------------------------------------------------- */
 
 /* A row, and how many sets of its axes are open. */
 static const struct {
@@ -379,7 +379,7 @@ static void operators(void **state)
         }
 }
 
-/* ---- operators without a rule ------------------------------------------------------------------------- */
+/* ---- operators without a rule --------------------------------------------------------------- */
 
 static const char *const without[] = {
     /* what they make is drawn or counted */

@@ -28,8 +28,7 @@ struct linear8 {
     struct pare_q8_end end;
     struct pare_value *out;
     const int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
-    float *f, *b;          /* factor of the sum; what is added then */
-    float lo, hi;          /* bounds of the result by its scale */
+    struct pare_q8_out finish;
 };
 
 static bool quantized(const struct linear8 *l)
@@ -122,7 +121,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     int fused = 0;
 
-    if (!l || n->op->domain || n->n_in < 2 || n->in[0]->t.rank < 2 || !pare_numel(&n->in[0]->t) ||
+    if (!l || n->op->domain || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2 ||
+        !pare_numel(&n->in[0]->t) ||
         !(read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
         return false;
     l->N = l->w.channels;
@@ -151,16 +151,19 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
 {
     double y = quantized(l) ? (double)l->end.q.scale : 1;
+    struct pare_q8_out *o = &l->finish;
 
-    l->f = pare_alloc(b->arena, (size_t)l->N, sizeof(*l->f));
-    l->b = pare_alloc(b->arena, (size_t)l->N, sizeof(*l->b));
-    if (!l->f || !l->b)
+    *o = (struct pare_q8_out){ .out = l->out,
+                               .q = l->end.q,
+                               .lo = (float)((double)l->end.lo / y),
+                               .hi = (float)((double)l->end.hi / y) };
+    o->f = pare_alloc(b->arena, (size_t)l->N, sizeof(*o->f));
+    o->b = pare_alloc(b->arena, (size_t)l->N, sizeof(*o->b));
+    if (!o->f || !o->b)
         return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
-    l->lo = (float)((double)l->end.lo / y);
-    l->hi = (float)((double)l->end.hi / y);
     for (int64_t i = 0; i < l->N; i++) {
-        l->f[i] = l->x.scale * pare_q8_scale(&l->w, i) / (float)y;
-        l->b[i] = l->bias ? (float)(pare_get(&l->bias->t, i) / y) : 0;
+        o->f[i] = l->x.scale * pare_q8_scale(&l->w, i) / (float)y;
+        o->b[i] = l->bias ? (float)(pare_get(&l->bias->t, i) / y) : 0;
     }
     return 0;
 }
@@ -207,32 +210,6 @@ PARE_SIMD static int32_t dot(const int16_t *restrict x, const int8_t *restrict w
     return sum;
 }
 
-/* From n sums to results. */
-PARE_SIMD static void finish(const struct linear8 *l, const int32_t *acc, int64_t from, int64_t n,
-                             void *y)
-{
-    const float *f = l->f + from, *b = l->b + from;
-    float lo = l->lo, hi = l->hi;
-    struct pare_q8 q = l->end.q;
-
-    if (l->out->t.dtype == PARE_I32) {
-        memcpy(y, acc, (size_t)n * sizeof(*acc));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        float v = (float)acc[i] * f[i] + b[i];
-
-        v = v > lo ? v : lo;
-        v = v < hi ? v : hi;
-        if (l->out->t.dtype == PARE_F32)
-            ((float *)y)[i] = v;
-        else if (l->out->t.dtype == PARE_U8)
-            ((uint8_t *)y)[i] = (uint8_t)(int)pare_q8_round(&q, v);
-        else
-            ((int8_t *)y)[i] = (int8_t)(int)pare_q8_round(&q, v);
-    }
-}
-
 #define STRIP 32
 
 static void run_strip(const struct linear8 *l, const int16_t *x, int64_t m, int64_t from, char *y)
@@ -243,7 +220,7 @@ static void run_strip(const struct linear8 *l, const int16_t *x, int64_t m, int6
 
     for (int64_t i = 0; i < n; i++)
         acc[i] = dot(x + m * l->K, l->weights + (from + i) * l->K, l->K);
-    finish(l, acc, from, n, y + (size_t)(m * l->N + from) * size);
+    pare_q8_finish(&l->finish, acc, from, n, y + (size_t)(m * l->N + from) * size);
 }
 
 static int run_gemm(const struct linear8 *l, const void *x, int32_t *acc, struct pare_err *err)
@@ -277,7 +254,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         PARE_TRY(run_gemm(l, x, work, err));
 #pragma omp parallel for num_threads(b->threads) if (l->M * l->N > 16384)
         for (int64_t m = 0; m < l->M; m++)
-            finish(l, (const int32_t *)work + m * l->N, 0, l->N, y + (size_t)m * row);
+            pare_q8_finish(&l->finish, (const int32_t *)work + m * l->N, 0, l->N,
+                           y + (size_t)m * row);
         return 0;
     }
     widen(&l->x, x, work, l->M * l->K);

@@ -1,0 +1,110 @@
+/* clip_quantizer.c - a quantizer of one's own: rounds numbers by their range, and sends no gradient
+ * back through outputs that are large. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <pare/plugin.h>
+
+struct opts {
+    double limit;
+};
+static const struct pare_opt opts[] = {
+    { .name = "limit",
+      .help = "outputs of a larger magnitude send no gradient back",
+      .type = PARE_OPT_FLOAT,
+      .offset = offsetof(struct opts, limit),
+      .def = 1,
+      .min = 0,
+      .max = 1e6 },
+    PARE_OPT_END,
+};
+
+/* Scale and zero point of a place from the numbers in it. */
+static void find_range(const struct pare_quant *q, const struct pare_tensor *x, float *scale,
+                       float *zero)
+{
+    float lo = 0, hi = 0;
+
+    for (int64_t i = 0; i < pare_numel(x); i++) {
+        lo = fminf(lo, pare_f32(x)[i]);
+        hi = fmaxf(hi, pare_f32(x)[i]);
+    }
+    pare_quant_fit(q, (double)lo, (double)hi, scale, zero);
+}
+
+/* While the model is judged, inputs and outputs are rounded by the range that training saw last;
+ * what training never saw passes as it is. */
+static int quantize(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    struct pare_tensor *y, struct pare_err *err)
+{
+    const struct pare_quant *q = pare_layer_quant(l, site);
+    struct pare_tensor *scale = pare_layer_scale(l, site, 1, err);
+    struct pare_tensor *zero = scale ? pare_layer_zero_point(l, site, 1, err) : NULL;
+
+    if (!zero)
+        return err->code;
+    if (q->per_channel)
+        return pare_fail(err, PARE_ECONFIG, "clip has one scale for all channels");
+    if (site == PARE_WEIGHT || pare_run_is_training(pare_layer_run(l)))
+        find_range(q, x, pare_f32(scale), pare_f32(zero));
+    if (*pare_f32(scale) > 0)
+        pare_quant_apply(q, x, pare_f32(scale), pare_f32(zero), y);
+    else
+        memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
+    return 0;
+}
+
+static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    return quantize(l, PARE_WEIGHT, x, y, err);
+}
+
+static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                 struct pare_err *err)
+{
+    return quantize(l, PARE_INPUT, x, y, err);
+}
+
+static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    return quantize(l, PARE_OUTPUT, x, y, err);
+}
+
+/* x is what was rounded, gy the gradient by what it was rounded to. */
+static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(pare_layer_run(l));
+
+    (void)err;
+    for (int64_t i = 0; i < pare_numel(x); i++) {
+        bool stops = site == PARE_OUTPUT && fabs((double)pare_f32(x)[i]) > o->limit;
+
+        pare_f32(gx)[i] = stops ? 0 : pare_f32(gy)[i];
+    }
+    return 0;
+}
+
+static const struct pare_quantizer clip = {
+    .base = {
+        .abi = PARE_ABI,
+        .name = "clip",
+        .doc = "Round by range; large outputs send no gradient back.",
+        .opts = opts,
+        .opts_size = sizeof(struct opts),
+    },
+    .weight = weight,
+    .input = input,
+    .output = output,
+    .backward = backward,
+    .min_bits = 2,
+    .max_bits = 8,
+};
+
+int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
+{
+    return pare_add_quantizer(g, &clip, err);
+}

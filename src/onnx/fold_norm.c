@@ -1,0 +1,171 @@
+/* fold_norm.c - batch normalizations become part of the convolutions before them. */
+#include "fold_norm.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../tensor/tensor.h"
+#include "insert_parts.h"
+
+enum { X, SCALE, SHIFT, MEAN, VARIANCE, NORM_INPUTS };
+
+struct fold {
+    const struct pare_graph *g;
+    struct pare_arena *a;
+    struct pare_edit *e;
+};
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to fold normalizations");
+}
+
+static int uses(const struct pare_graph *g, const struct pare_value *v)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *u = g->node[i];
+
+        for (int k = 0; k < u->n_in; k++)
+            n += u->in[k] == v;
+        for (int k = 0; k < u->n_cap; k++) /* subgraphs */
+            n += u->cap[k] == v;
+    }
+    for (int i = 0; i < g->n_out; i++)
+        n += g->out[i] == v;
+    return n;
+}
+
+/* An initializer of n floats. */
+static bool is_list(const struct pare_value *v, int64_t n)
+{
+    return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank == 1 &&
+           v->t.dim[0] == n;
+}
+
+static double attr(const struct pare_node *n, const char *name)
+{
+    const struct pare_opt *o = n->op ? pare_opt_find(n->op->attrs, name) : NULL;
+    const void *at = o ? (const char *)n->attr + o->offset : NULL;
+
+    if (!o)
+        return 0;
+    return o->type == PARE_OPT_FLOAT ? *(const double *)at : (double)*(const int64_t *)at;
+}
+
+static bool fits(const struct fold *f, const struct pare_node *norm)
+{
+    const struct pare_node *conv = norm->n_in == NORM_INPUTS && norm->in[X] ? norm->in[X]->maker
+                                                                            : NULL;
+    const struct pare_value *w = conv && conv->n_in > 1 ? conv->in[1] : NULL;
+    const struct pare_value *b = conv && conv->n_in > 2 ? conv->in[2] : NULL;
+    int64_t n = w && w->t.rank > 0 ? w->t.dim[0] : 0;
+
+    if (strcmp(norm->type, "BatchNormalization") || !conv || strcmp(conv->type, "Conv") ||
+        !conv->op || !norm->op || uses(f->g, conv->out[0]) != 1 || attr(norm, "training_mode") != 0)
+        return false;
+    if (!(w->flags & PARE_V_CONST) || w->maker || w->t.dtype != PARE_F32 || uses(f->g, w) != 1)
+        return false;
+    if (b && (!is_list(b, n) || uses(f->g, b) != 1))
+        return false;
+    for (int k = SCALE; k < NORM_INPUTS; k++)
+        if (!is_list(norm->in[k], n))
+            return false;
+    return n > 0;
+}
+
+/* The numbers of a constant, in memory that may be changed. */
+static int copy(const struct fold *f, const struct pare_value *from, struct pare_tensor *t,
+                struct pare_err *err)
+{
+    struct pare_value v = *from;
+
+    PARE_TRY(pare_value_load(f->a, &v, err));
+    *t = v.t;
+    PARE_TRY(pare_tensor_alloc(f->a, t, err));
+    memcpy(t->data, v.t.data, (size_t)pare_numel(t) * sizeof(float));
+    return 0;
+}
+
+static int numbers(const struct fold *f, const struct pare_node *norm, struct pare_tensor *w,
+                   struct pare_tensor *b, struct pare_err *err)
+{
+    double eps = attr(norm, "epsilon");
+    struct pare_tensor p[NORM_INPUTS];
+    int64_t n = w->dim[0], each = pare_numel(w) / n;
+
+    for (int k = SCALE; k < NORM_INPUTS; k++)
+        PARE_TRY(copy(f, norm->in[k], &p[k], err));
+    for (int64_t c = 0; c < n; c++) {
+        double g = (double)pare_f32(&p[SCALE])[c] / sqrt((double)pare_f32(&p[VARIANCE])[c] + eps);
+
+        for (int64_t i = c * each; i < (c + 1) * each; i++)
+            pare_f32(w)[i] = (float)((double)pare_f32(w)[i] * g);
+        pare_f32(b)[c] = (float)((double)pare_f32(&p[SHIFT])[c] +
+                                 ((double)pare_f32(b)[c] - (double)pare_f32(&p[MEAN])[c]) * g);
+    }
+    return 0;
+}
+
+/* "conv1.bias" for "conv1.weight". */
+static const char *bias_name(const struct fold *f, const char *weight)
+{
+    size_t n = strlen(weight);
+    char *base;
+
+    if (n < 8 || strcmp(weight + n - 7, ".weight") != 0)
+        return pare_edit_name(f->e, weight, "_bias");
+    base = pare_strndup(f->a, weight, n - 7);
+    return base ? pare_edit_name(f->e, base, ".bias") : NULL;
+}
+
+static int fold(const struct fold *f, const struct pare_node *norm, struct pare_err *err)
+{
+    const struct pare_node *conv = norm->in[X]->maker;
+    const struct pare_value *old = conv->n_in > 2 ? conv->in[2] : NULL;
+    const char *name = old ? old->name : bias_name(f, conv->in[1]->name);
+    struct pare_tensor w, b;
+
+    if (!name)
+        return no_memory(err);
+    PARE_TRY(copy(f, conv->in[1], &w, err));
+    if (old)
+        PARE_TRY(copy(f, old, &b, err));
+    else
+        PARE_TRY(pare_tensor_new(f->a, &b, PARE_F32, 1, w.dim, err));
+    PARE_TRY(numbers(f, norm, &w, &b, err));
+    PARE_TRY(pare_edit_drop_constant(f->e, conv->in[1]->name, err));
+    PARE_TRY(pare_edit_constant(f->e, conv->in[1]->name, &w, err));
+    if (old)
+        PARE_TRY(pare_edit_drop_constant(f->e, name, err));
+    PARE_TRY(pare_edit_constant(f->e, name, &b, err));
+    if (!old)
+        PARE_TRY(pare_edit_rewire(f->e, conv->out[0]->name, 2, name, err));
+    PARE_TRY(pare_edit_remove(f->e, norm->out[0]->name, err));
+    PARE_TRY(pare_edit_rename(f->e, conv->out[0]->name, norm->out[0]->name, err));
+    for (int k = SCALE; k < NORM_INPUTS; k++)
+        if (uses(f->g, norm->in[k]) == 1)
+            PARE_TRY(pare_edit_drop_constant(f->e, norm->in[k]->name, err));
+    return 0;
+}
+
+int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
+                         struct pare_model **folded, int *n, struct pare_err *err)
+{
+    struct fold f = { .g = m->graph, .a = a };
+
+    *n = 0;
+    *folded = NULL;
+    PARE_TRY(pare_edit_new(m, a, &f.e, err));
+    for (int i = 0; i < f.g->n_nodes; i++) {
+        const struct pare_node *norm = f.g->node[i];
+
+        if (!fits(&f, norm) || !pare_edit_maker(f.e, norm->out[0]->name) ||
+            !pare_edit_maker(f.e, norm->in[X]->name))
+            continue;
+        PARE_TRY(fold(&f, norm, err));
+        ++*n;
+    }
+    return *n ? pare_edit_model(f.e, folded, err) : 0;
+}

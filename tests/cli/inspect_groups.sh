@@ -1,0 +1,1 @@
+pare inspect --groups models/tiny_cnn.onnx

@@ -1,0 +1,24 @@
+# With data: accuracy of floats, of rounded floats and of the file of integers.
+pare new mlp --input 1,8,8 --seed 1 -o m.onnx >/dev/null
+pare train m.onnx --data digits --epochs 6 --optimizer adam --threads 1 --seed 1 -q -o t.onnx
+config='[{"quant_types": ["weight", "input", "output"], "quant_bits": 8, "quant_dtype": {"weight":
+    "int"}, "op_types": ["Linear"]}]'
+for format in qdq qoperator; do
+    pare quantize t.onnx --quantizer qat --config "$config" --data digits --epochs 2 --lr 0.001 \
+        --threads 1 --seed 1 --format $format --calibration $format.json -q --json -o $format.onnx \
+        >$format.out || exit 1
+    python3 - $format <<'PY' 2>/dev/null || echo "python3 is not there"
+import json, sys
+r = json.load(open(sys.argv[1] + ".out"))
+print("float at least 95 %:", r["before"]["accuracy"] >= 0.95)
+print("integers lose at most a point:", r["integers"]["accuracy"] >= r["before"]["accuracy"] - 0.01)
+print("the file is what was rounded:", abs(r["integers"]["accuracy"] - r["rounded"]["accuracy"]) < 0.005)
+print("a third or less:", r["bytes_after"] < r["bytes_before"] / 3)
+place = r["layers"][0]["input"]
+print("input of", r["layers"][0]["name"] + ":", place["bits"], "bits, noise 30 to 60 dB below:",
+      30 < place["signal_to_noise_db"] < 60)
+PY
+done
+grep -c tracked_max_input qdq.json
+pare quantize t.onnx --quantizer qat --config "$config" --load-calibration qdq.json --data digits \
+    --threads 1 -q --json -o loaded.onnx | grep -c '"accuracy": 0.9'

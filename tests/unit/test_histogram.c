@@ -1,0 +1,130 @@
+/* test_histogram.c - histograms in bounded memory: nothing is lost as they grow, ranges leave out
+ * what hardly occurs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "compress/histogram.h"
+
+#define N 100000
+
+static struct pare_histogram h;
+static uint32_t part[2 * 2 * PARE_BINS];
+static float x[N];
+
+static void add(float lo, float hi)
+{
+    pare_histogram_add(&h, &(struct pare_hist_batch){ x, N, lo, hi, 2, part });
+    h.lo = fmin(h.lo, (double)lo);
+    h.hi = fmax(h.hi, (double)hi);
+}
+
+static int64_t total(void)
+{
+    int64_t sum = h.zeros;
+
+    for (int i = 0; i < PARE_BINS; i++)
+        sum += h.count[i];
+    return sum;
+}
+
+/* Something like a normal distribution: the sum of four uniform ones, by a fixed generator. */
+static void bell(float outlier)
+{
+    uint32_t s = 12345;
+
+    for (int i = 0; i < N; i++) {
+        x[i] = 0;
+        for (int k = 0; k < 4; k++) {
+            s = s * 1664525u + 1013904223u;
+            x[i] += (float)(s >> 8) / 16777216.0f - 0.5f;
+        }
+    }
+    x[77] = outlier;
+}
+
+static void begin(float outlier)
+{
+    memset(&h, 0, sizeof(h));
+    bell(outlier);
+    add(-2, fmaxf(2, outlier));
+}
+
+/* What comes later and is larger by any factor is in it, and what was there is where it was. */
+static void test_grows(void **state)
+{
+    int64_t below = 0, all;
+
+    (void)state;
+    begin(0);
+    all = total();
+    assert_int_equal(all, N);
+    add(-2, 1000);
+    assert_int_equal(total(), 2 * N);
+    assert_true(h.reach >= 1000 && h.reach < 2100);
+    for (int i = 0; i < PARE_BINS / 2; i++)
+        below += h.count[i];
+    assert_true(below > 0.98 * N && below < 1.02 * N); /* half of 2 N */
+    x[3] = NAN;
+    x[4] = INFINITY;
+    add(-2, 2);
+    assert_int_equal(total(), 3 * N);
+    memset(x, 0, sizeof(x));
+    add(0, 0);
+    assert_int_equal(total(), 4 * N);
+}
+
+/* One number far away: the whole range is 50 times that of the others, and a good one is not. */
+static void test_outlier(void **state)
+{
+    struct pare_quant q = { .bits = 8, .axis = -1, .qmin = 0, .qmax = 255 };
+    double lo, hi;
+
+    (void)state;
+    begin(20);
+    pare_histogram_percentile(&h, 0.9999, &lo, &hi);
+    assert_true(lo > -2.1 && lo < -1.5 && hi > 1.5 && hi < 2.1);
+    pare_histogram_percentile(&h, 1, &lo, &hi);
+    assert_true(lo < -1.8 && fabs(hi - 20) < 1e-6);
+    pare_histogram_mse(&h, &q, &lo, &hi); /* 20 is too far to be cut off for so many steps, ... */
+    assert_true(lo < -1.5 && hi > 15 && hi < 20);
+    q.qmax = 15;
+    pare_histogram_mse(&h, &q, &lo, &hi); /* ... and not for so few */
+    assert_true(lo < -1.2 && hi > 1.2 && hi < 5);
+    q.qmax = 255;
+    pare_histogram_entropy(&h, &q, &lo, &hi);
+    assert_true(lo < -1.5 && hi > 1.5 && hi < 8);
+}
+
+static void test_nothing(void **state)
+{
+    struct pare_quant q = { .bits = 8, .axis = -1, .qmin = 0, .qmax = 255 };
+    double lo, hi;
+
+    (void)state;
+    memset(&h, 0, sizeof(h));
+    memset(x, 0, sizeof(x));
+    add(0, 0);
+    pare_histogram_percentile(&h, 0.999, &lo, &hi);
+    assert_true(lo == 0 && hi == 0);
+    pare_histogram_mse(&h, &q, &lo, &hi);
+    assert_true(lo == 0 && hi == 0);
+    pare_histogram_entropy(&h, &q, &lo, &hi);
+    assert_true(lo == 0 && hi == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grows),
+        cmocka_unit_test(test_outlier),
+        cmocka_unit_test(test_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,173 @@
+/* test_quantize_grads.c - rounding and gradients of quantizers against PyTorch's autograd
+ * (tools/golden_quant.py). */
+#include "quant_rig.h"
+
+#include "io/npz.h"
+#include "tensor/tensor.h"
+
+static const char *const sites[PARE_SITES] = { "weight", "input", "output" };
+
+struct golden {
+    struct pare_arena *arena;
+    struct pare_named *file;
+    int n;
+};
+
+static struct pare_tensor *find(struct golden *g, const char *prefix, const char *name)
+{
+    char full[128];
+
+    snprintf(full, sizeof(full), "%s|%s", prefix, name);
+    for (int i = 0; i < g->n; i++)
+        if (!strcmp(g->file[i].name, full))
+            return &g->file[i].t;
+    return NULL;
+}
+
+static void same(const char *what, const struct pare_tensor *got, const struct pare_tensor *want)
+{
+    double most = 0;
+
+    assert_int_equal(pare_numel(got), pare_numel(want));
+    for (int64_t i = 0; i < pare_numel(want); i++)
+        most = fmax(most, fabs((double)pare_f32(want)[i]));
+    for (int64_t i = 0; i < pare_numel(want); i++)
+        if (!(fabs((double)pare_f32(got)[i] - (double)pare_f32(want)[i]) <= 1e-5 * most))
+            fail_msg("%s: element %lld is %.9g, expected %.9g", what, (long long)i,
+                     (double)pare_f32(got)[i], (double)pare_f32(want)[i]);
+}
+
+/* The buffer SITE_what gets these numbers. */
+static void give(struct alone *f, enum pare_site site, const char *what,
+                 const struct pare_tensor *from)
+{
+    char name[64];
+    int64_t n = pare_numel(from);
+    struct pare_tensor *t;
+
+    snprintf(name, sizeof(name), "%s_%s", sites[site], what);
+    t = pare_layer_buffer(&f->layer, name, PARE_F32, 1, &n, &rig_err);
+    assert_non_null(t);
+    memcpy(t->data, from->data, (size_t)n * sizeof(float));
+}
+
+static struct pare_tensor *learned(struct alone *f, enum pare_site site, const char *what)
+{
+    char name[64];
+    struct pare_tensor *t;
+
+    snprintf(name, sizeof(name), "%s_%s", sites[site], what);
+    t = pare_layer_learn(&f->layer, name, &rig_err);
+    assert_non_null(t);
+    return t;
+}
+
+/* lsq and qat begin with scales of their own; those of the file take their place. */
+static void set_state(struct golden *g, struct alone *f, const char *name, enum pare_site site)
+{
+    struct pare_tensor *x = find(g, name, "x"), y;
+
+    ok(pare_tensor_new(g->arena, &y, PARE_F32, x->rank, x->dim, &rig_err));
+    ok(alone_round(f, site, x, &y));
+    if (find(g, name, "alpha")) {
+        give(f, site, "alpha", find(g, name, "alpha"));
+        return;
+    }
+    give(f, site, "scale", find(g, name, "scale"));
+    give(f, site, "zero_point", find(g, name, "zero"));
+    if (find(g, name, "dz"))
+        give(f, site, "offset", find(g, name, "zero"));
+}
+
+static void check(struct golden *g, const char *quantizer, const char *name)
+{
+    const int64_t *how = pare_i64(find(g, name, "how"));
+    enum pare_site site = (enum pare_site)how[3];
+    struct pare_tensor *x = find(g, name, "x"), y, gx;
+    struct alone f;
+
+    alone_open(&f, quantizer, NULL, x, 1u << site,
+               make_quant((int)how[0], how[1] != 0, false, (int)how[2]));
+    ok(pare_tensor_new(g->arena, &y, PARE_F32, x->rank, x->dim, &rig_err));
+    ok(pare_tensor_new(g->arena, &gx, PARE_F32, x->rank, x->dim, &rig_err));
+    set_state(g, &f, name, site);
+    f.run.training = strcmp(quantizer, "qat") != 0;
+    if (site == PARE_WEIGHT && !strcmp(quantizer, "qat")) /* which would find its own range */
+        pare_quant_apply(&f.layer.quant[site], x, pare_f32(find(g, name, "scale")),
+                         pare_f32(find(g, name, "zero")), &y);
+    else
+        ok(alone_round(&f, site, x, &y));
+    same(name, &y, find(g, name, "y"));
+    ok(f.z->backward(&f.layer, site, x, find(g, name, "gy"), &gx, &rig_err));
+    same(name, &gx, find(g, name, "gx"));
+    if (find(g, name, "ds"))
+        same(name, learned(&f, site, "scale"), find(g, name, "ds"));
+    if (find(g, name, "dz"))
+        same(name, learned(&f, site, "offset"), find(g, name, "dz"));
+    if (find(g, name, "da"))
+        same(name, learned(&f, site, "alpha"), find(g, name, "da"));
+    alone_close(&f);
+}
+
+static void test_golden(void **state)
+{
+    struct golden g = { .arena = pare_arena_new(1 << 16) };
+    int cases = 0;
+
+    (void)state;
+    ok(pare_npz_read(g.arena, "golden/quant.npz", &g.file, &g.n, &rig_err));
+    for (int i = 0; i < g.n; i++) {
+        char name[128], quantizer[32];
+        const char *end = strstr(g.file[i].name, "|how");
+
+        if (!end)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(end - g.file[i].name), g.file[i].name);
+        snprintf(quantizer, sizeof(quantizer), "%.*s", (int)strcspn(name, "|"), name);
+        check(&g, quantizer, name);
+        cases++;
+    }
+    assert_int_equal(cases, 24);
+    pare_arena_free(g.arena);
+}
+
+/* Threads and rows of any length give what one number at a time gives. */
+static void test_large(void **state)
+{
+    static float x[70000], gy[70000], gx[70000], y[70000];
+    struct pare_tensor tx = VECTOR(x, 70000), tg = VECTOR(gy, 70000);
+    struct pare_tensor ty = VECTOR(y, 70000), to = VECTOR(gx, 70000);
+    double ds = 0, scale = 0.02;
+    struct alone f;
+
+    (void)state;
+    for (int i = 0; i < 70000; i++) {
+        x[i] = (float)((i * 7919) % 10007 - 5003) / 1000;
+        gy[i] = (float)((i % 1009 * 523) % 1009 - 504) / 504;
+    }
+    alone_open(&f, "lsq", NULL, NULL, 1u << PARE_OUTPUT, make_quant(8, true, true, -1));
+    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    *pare_f32(alone_buffer(&f, "output_scale")) = (float)scale;
+    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
+    for (int i = 0; i < 70000; i++) {
+        float v = x[i] / (float)scale, c = fminf(fmaxf(v, -127), 127);
+
+        assert_true(y[i] == rintf(c) * (float)scale);
+        assert_true(gx[i] == (v == c ? gy[i] : 0));
+        ds += (double)gy[i] * (double)(v == c ? rintf(c) - v : c);
+    }
+    ds /= sqrt(127 * 70000.0);
+    near((double)*pare_f32(learned(&f, PARE_OUTPUT, "scale")), ds, 1e-4 * fabs(ds) + 1e-6);
+    alone_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_large),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

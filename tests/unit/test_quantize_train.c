@@ -1,0 +1,268 @@
+/* test_quantize_train.c - quantizers on the digits: trained, calibrated, resumed to the bit. */
+#include "quant_rig.h"
+
+#include <unistd.h>
+
+#define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 "
+#define CONFIG(more)                                                                       \
+    "[{\"quant_types\": [\"weight\", \"input\"], \"op_types\": [\"Conv2d\", \"Linear\"], " \
+    "\"quant_dtype\": {\"weight\": \"int\"}, "                                             \
+    "\"quant_scheme\": {\"weight\": \"per_tensor_symmetric\"}, " more "}]"
+
+/* A trained network, as a file in memory. */
+static struct pare_arena *arena;
+static void *bytes;
+static size_t len;
+static double float_accuracy;
+
+static double accuracy(struct job *j)
+{
+    struct pare_learned r;
+
+    ok(pare_learn_validate(j->learn, &r, &rig_err));
+    return r.valid_accuracy;
+}
+
+static int setup(void **state)
+{
+    struct job j = job_open(rig_model("small"), NULL, NULL, NULL, LEARN "epochs=6");
+
+    (void)state;
+    arena = pare_arena_new(1 << 16);
+    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    float_accuracy = accuracy(&j);
+    ok(pare_model_pack(j.model, arena, &bytes, &len, &rig_err));
+    job_close(&j);
+    return float_accuracy > 0.93 ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_arena_free(arena);
+    return 0;
+}
+
+static struct job open_trained(const char *quantizer, const char *config, const char *settings,
+                               const char *train)
+{
+    struct pare_model *m;
+
+    ok(pare_model_parse(bytes, len, NULL, &m, &rig_err));
+    return job_open(m, quantizer, config, settings, train);
+}
+
+/* Every quantized place has scales and zero points, and every weight of the model is one of its
+ * integers. */
+static void check_places(struct job *j)
+{
+    for (int i = 0; i < pare_run_layers(j->run); i++)
+        for (int site = 0; site < PARE_SITES; site++) {
+            struct pare_layer *l = pare_run_layer(j->run, i);
+            const struct pare_quant *q = pare_layer_quant(l, (enum pare_site)site);
+            int64_t n = site == PARE_WEIGHT && q && q->axis >= 0 ? l->w.dim[q->axis] : 1;
+            struct pare_tensor *s, *z;
+
+            if (!q)
+                continue;
+            s = pare_layer_scale(l, (enum pare_site)site, n, &rig_err);
+            z = pare_layer_zero_point(l, (enum pare_site)site, n, &rig_err);
+            assert_true(s && z);
+            for (int64_t c = 0; c < n; c++)
+                assert_true(pare_f32(s)[c] > 0 && isfinite(pare_f32(s)[c]));
+            for (int64_t k = 0; site == PARE_WEIGHT && k < pare_numel(&l->w); k++) {
+                int64_t c = n > 1 ? k / (pare_numel(&l->w) / n) : 0;
+                float v = pare_f32(&l->weight->t)[k] / pare_f32(s)[c] + pare_f32(z)[c];
+
+                near((double)v, rint((double)v), 1e-3);
+                assert_true(v > (float)q->qmin - 0.01f && v < (float)q->qmax + 0.01f);
+            }
+        }
+}
+
+static double trained(const char *quantizer, const char *config, const char *settings, int epochs)
+{
+    char train[128];
+    struct job j;
+    double a;
+
+    snprintf(train, sizeof(train), LEARN "epochs=%d", epochs);
+    j = open_trained(quantizer, config, settings, train);
+    if (epochs)
+        ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    if (strcmp(quantizer, "bnn") != 0)
+        check_places(&j);
+    a = accuracy(&j);
+    job_close(&j);
+    return a;
+}
+
+static void test_8_bits(void **state)
+{
+    (void)state;
+    assert_true(trained("qat", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
+    assert_true(trained("qat", CONFIG("\"quant_bits\": 8, \"quant_start_step\": 20"), NULL, 2) >
+                float_accuracy - 0.01);
+    assert_true(trained("lsq", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
+    assert_true(trained("lsq_plus", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
+    assert_true(trained("naive",
+                        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": "
+                        "[\"Conv2d\", \"Linear\"], \"quant_dtype\": \"int\"}]",
+                        NULL, 1) > float_accuracy - 0.02);
+}
+
+static void test_few_bits(void **state)
+{
+    const char *relu = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": "
+                       "[\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
+                       "\"quant_bits\": 4, \"op_types\": [\"ReLU\"]}]";
+
+    (void)state;
+    assert_true(trained("lsq", CONFIG("\"quant_bits\": 4"), NULL, 3) > float_accuracy - 0.03);
+    assert_true(trained("lsq_plus", CONFIG("\"quant_bits\": 4"), NULL, 3) > float_accuracy - 0.03);
+    assert_true(trained("pact", relu, NULL, 3) > float_accuracy - 0.03);
+}
+
+/* What these make of weights has little to do with them, so they take longer. */
+static void test_signs_and_tanh(void **state)
+{
+    const char *w = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 2, \"op_types\": "
+                    "[\"Linear\"]}, {\"quant_types\": [\"output\"], \"quant_bits\": 4, "
+                    "\"op_types\": [\"ReLU\"]}]";
+    const char *b = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": "
+                    "[\"conv2\", \"fc1\"]}]";
+
+    (void)state;
+    assert_true(trained("dorefa", w, NULL, 6) > 0.85);
+    assert_true(trained("dorefa", w, "gradient_bits=8", 6) > 0.85);
+    assert_true(trained("bnn", b, NULL, 6) > 0.85);
+}
+
+static void test_observers(void **state)
+{
+    static const char *const how[] = {
+        "observer=minmax", "observer=moving_average", "observer=percentile",
+        "observer=mse",    "observer=entropy",        "weight_observer=mse calibration_steps=2"
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(how) / sizeof(*how); i++)
+        assert_true(trained("ptq", CONFIG("\"quant_bits\": 8"), how[i], 0) > float_accuracy - 0.02);
+    assert_true(trained("ptq",
+                        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": "
+                        "[\"Conv2d\", \"Linear\"], \"quant_scheme\": \"per_channel_symmetric\", "
+                        "\"quant_dtype\": \"int\"}]",
+                        "weight_observer=mse", 0) > float_accuracy - 0.05);
+}
+
+/* Scales of the model's own input learn too, though nothing before them does. */
+static void test_first_input(void **state)
+{
+    struct job j = open_trained("lsq", CONFIG("\"quant_bits\": 4"), NULL,
+                                LEARN "epochs=1 limit=64");
+    struct pare_layer *l = pare_run_layer(j.run, 0);
+    struct pare_tensor x, y, out;
+    double loss;
+    float before;
+
+    (void)state;
+    ok(pare_learn_next(j.learn, &x, &y, &rig_err));
+    ok(pare_learn_forward(j.learn, &x, &out, &rig_err));
+    before = *pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err));
+    assert_true(before > 0);
+    ok(pare_learn_loss(j.learn, &y, &loss, &rig_err));
+    ok(pare_learn_backward(j.learn, &rig_err));
+    assert_true(*pare_f32(pare_layer_learn(l, "input_scale", &rig_err)) != 0);
+    ok(pare_learn_optimize(j.learn, &rig_err));
+    ok(pare_learn_step(j.learn, &rig_err));
+    assert_true(*pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err)) != before);
+    job_close(&j);
+}
+
+/* N15: what calibration leaves of a weight is within half a step of it. */
+static void test_half_a_step(void **state)
+{
+    struct job j = open_trained("ptq", CONFIG("\"quant_bits\": 8"), NULL, LEARN);
+
+    (void)state;
+    assert_int_equal(pare_run_layers(j.run), 4);
+    for (int i = 0; i < 4; i++) {
+        struct pare_layer *l = pare_run_layer(j.run, i);
+        float s = *pare_f32(pare_layer_scale(l, PARE_WEIGHT, 1, &rig_err));
+
+        for (int64_t k = 0; k < pare_numel(&l->w); k++)
+            near((double)pare_f32(&l->weight->t)[k], (double)pare_f32(&l->w)[k],
+                 0.5001 * (double)s);
+    }
+    job_close(&j);
+}
+
+/* ---- to the bit ------------------------------------------------------------------------------ */
+
+static bool stop_after_two(void *user, const struct pare_learned *r)
+{
+    (void)user;
+    return r->epoch < 1;
+}
+
+static void same_buffers(const struct pare_layer *x, const struct pare_layer *y)
+{
+    for (const struct pare_buffer *a = x->buffers; a; a = a->next) {
+        const struct pare_buffer *b = y->buffers;
+
+        while (b && strcmp(a->name, b->name) != 0)
+            b = b->next;
+        assert_non_null(b);
+        assert_memory_equal(a->t.data, b->t.data, (size_t)pare_numel(&a->t) * sizeof(float));
+    }
+}
+
+static void resume_with(const char *quantizer, const char *more)
+{
+    const char *config = CONFIG("\"quant_bits\": 4");
+    char path[64], train[256];
+    struct job a, b;
+
+    snprintf(path, sizeof(path), "/tmp/pare-quantize-%d.safetensors", (int)getpid());
+    snprintf(train, sizeof(train), LEARN "epochs=4 limit=256 checkpoint=%s resume %s", path, more);
+    a = open_trained(quantizer, config, NULL, train);
+    ok(pare_learn_run(a.learn, NULL, NULL, &rig_err));
+    unlink(path);
+    b = open_trained(quantizer, config, NULL, train);
+    ok(pare_learn_run(b.learn, stop_after_two, NULL, &rig_err));
+    job_close(&b);
+    b = open_trained(quantizer, config, NULL, train);
+    ok(pare_learn_run(b.learn, NULL, NULL, &rig_err));
+    for (int i = 0; i < pare_run_layers(a.run); i++) {
+        struct pare_layer *x = pare_run_layer(a.run, i), *y = pare_run_layer(b.run, i);
+        size_t n = (size_t)pare_numel(&x->w) * sizeof(float);
+
+        assert_memory_equal(x->weight->t.data, y->weight->t.data, n);
+        assert_memory_equal(x->w.data, y->w.data, n);
+        same_buffers(x, y);
+    }
+    check_places(&a); /* also after the best weights came back */
+    unlink(path);
+    job_close(&a);
+    job_close(&b);
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    resume_with("lsq", "valid=none");
+    resume_with("lsq_plus", "keep_best");
+    resume_with("qat", "keep_best");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_8_bits),         cmocka_unit_test(test_few_bits),
+        cmocka_unit_test(test_signs_and_tanh), cmocka_unit_test(test_observers),
+        cmocka_unit_test(test_half_a_step),    cmocka_unit_test(test_first_input),
+        cmocka_unit_test(test_resume),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

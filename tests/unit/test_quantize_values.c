@@ -1,0 +1,358 @@
+/* test_quantize_values.c - what quantizers make of numbers that are known: NNI's cases, and ranges
+ * that are nothing or too much. */
+#include "quant_rig.h"
+
+#include <float.h>
+
+#include "tensor/tensor.h"
+
+static void give(float *to, const double *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = (float)from[i];
+}
+
+/* n weights as (n / 2, 2), 8 bits affine uint, as NNI's tests have it. */
+static void qat_weight(const double *w, double scale, double zero, const double *want)
+{
+    float x[4], y[4];
+    struct pare_tensor tx = { PARE_F32, 2, { 2, 2 }, x }, ty = { PARE_F32, 2, { 2, 2 }, y };
+    struct alone f;
+
+    give(x, w, 4);
+    alone_open(&f, "qat", NULL, &tx, 1u << PARE_WEIGHT, make_quant(8, false, false, -1));
+    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
+    near(value(&f, "weight_scale", 0), scale, 1e-7);
+    near(value(&f, "weight_zero_point", 0), zero, 0);
+    for (int i = 0; i < 4 && want; i++)
+        near((double)y[i], want[i], 1e-4 * fabs(want[i]));
+    alone_close(&f);
+}
+
+/* N9, N10, N11. */
+static void test_qat_weights(void **state)
+{
+    const double a[] = { 1, 2, 3, 5 }, b[] = { -1, 2, 3, 5 };
+    const double c[] = { 1.1287, 2.3456, 3.7814, 5.9723 }, d[] = { 1.1242, 2.3421, 3.7707, 5.9723 };
+
+    (void)state;
+    qat_weight(a, 5.0 / 255, 0, NULL);
+    qat_weight(b, 6.0 / 255, 42, NULL);
+    qat_weight(c, 5.9723 / 255, 0, d);
+}
+
+/* N12, N13: ranges of activations while training, and then as they are. */
+static void test_qat_tracks(void **state)
+{
+    float first[] = { 0, 0, 0.1f, 0.2f }, next[] = { 0.2f, 0.4f, 0.6f, 0.8f }, y[4];
+    float in[] = { 1, 4, 2, 1 }, far[] = { -9, 9, 0.1f, 0 };
+    struct pare_tensor x = VECTOR(first, 4), out = VECTOR(y, 4);
+    struct alone f;
+
+    (void)state;
+    alone_open(&f, "qat", NULL, NULL, 1u << PARE_OUTPUT, make_quant(8, false, false, -1));
+    ok(alone_round(&f, PARE_OUTPUT, &x, &out));
+    near(value(&f, "tracked_min_output", 0), 0, 0);
+    near(value(&f, "tracked_max_output", 0), 0.2, 1e-7);
+    x.data = next;
+    ok(alone_round(&f, PARE_OUTPUT, &x, &out));
+    near(value(&f, "tracked_min_output", 0), 0.002, 1e-7);
+    near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
+    f.run.training = false; /* judged: the range stays, and numbers beyond it are clamped */
+    x.data = far;
+    ok(alone_round(&f, PARE_OUTPUT, &x, &out));
+    near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
+    near((double)y[0], 0, 0);
+    near((double)y[1], 0.2060, 1e-6);
+    alone_close(&f);
+    alone_open(&f, "qat", NULL, NULL, 1u << PARE_INPUT, make_quant(8, false, false, -1));
+    x.data = in;
+    ok(alone_round(&f, PARE_INPUT, &x, &out));
+    near(value(&f, "input_scale", 0), 4.0 / 255, 1e-7);
+    near(value(&f, "input_zero_point", 0), 0, 0);
+    alone_close(&f);
+}
+
+/* Until quant_start_step numbers pass, but are tracked; judged before anything was seen they pass
+ * too, where NNI divides by 0. */
+static void test_qat_waits(void **state)
+{
+    float x[] = { 0.111f, 0.222f, -0.333f, 1 }, y[4], g[4] = { 1, 1, 1, 1 }, gx[4];
+    struct pare_tensor tx = VECTOR(x, 4), ty = VECTOR(y, 4), tg = VECTOR(g, 4), to = VECTOR(gx, 4);
+    struct alone f;
+
+    (void)state;
+    alone_open(&f, "qat", NULL, &tx, 7, make_quant(2, false, false, -1));
+    f.layer.start_step = 3;
+    f.run.training = false;
+    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    assert_memory_equal(x, y, sizeof(x));
+    f.run.training = true;
+    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    assert_memory_equal(x, y, sizeof(x));
+    near(value(&f, "tracked_min_output", 0), -0.333, 1e-7);
+    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
+    assert_memory_equal(x, y, sizeof(x));
+    ok(f.z->backward(&f.layer, PARE_INPUT, &tx, &tg, &to, &rig_err));
+    assert_memory_equal(g, gx, sizeof(g));
+    f.optim.step = 3;
+    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    assert_memory_not_equal(x, y, sizeof(x));
+    alone_close(&f);
+}
+
+/* N14: 1 to 18 as (2, 1, 3, 3); and 0 to 15 as an input (1, 1, 4, 4). */
+static void scheme(bool has_sign, bool symmetric, bool per_channel, double steps, double zero)
+{
+    float w[18], in[16], y[18];
+    struct pare_tensor tw = { PARE_F32, 4, { 2, 1, 3, 3 }, w }, ty = tw;
+    struct pare_tensor ti = { PARE_F32, 4, { 1, 1, 4, 4 }, in }, to = ti;
+    struct alone f;
+
+    for (int i = 0; i < 18; i++)
+        w[i] = (float)(i + 1), in[i % 16] = (float)(i % 16);
+    ty.data = to.data = y;
+    alone_open(&f, "qat", NULL, &tw, 3, make_quant(8, has_sign, symmetric, per_channel ? 0 : -1));
+    f.layer.quant[PARE_INPUT].axis = per_channel ? 1 : -1;
+    ok(alone_round(&f, PARE_WEIGHT, &tw, &ty));
+    ok(alone_round(&f, PARE_INPUT, &ti, &to));
+    near(value(&f, "weight_scale", 0), (per_channel ? 9 : 18) / steps, 1e-6);
+    if (per_channel)
+        near(value(&f, "weight_scale", 1), 18 / steps, 1e-6);
+    near(value(&f, "weight_zero_point", per_channel ? 1 : 0), zero, 0);
+    near(value(&f, "input_scale", 0), 15 / steps, 1e-6);
+    near(value(&f, "input_zero_point", 0), zero, 0);
+    alone_close(&f);
+}
+
+static void test_schemes(void **state)
+{
+    (void)state;
+    for (int per_channel = 0; per_channel < 2; per_channel++) {
+        scheme(true, true, per_channel, 127, 0);
+        scheme(false, true, per_channel, 127.5, 127);
+        scheme(true, false, per_channel, 254, -127);
+        scheme(false, false, per_channel, 255, 0);
+    }
+}
+
+/* ---- N26: rounded, then masked --------------------------------------------------------------- */
+
+static int fixed_weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                        struct pare_err *err)
+{
+    const float scale = 0.5f, zero = 10;
+
+    (void)err;
+    pare_quant_apply(pare_layer_quant(l, PARE_WEIGHT), x, &scale, &zero, y);
+    return 0;
+}
+
+static void test_masked(void **state)
+{
+    static const struct pare_quantizer fixed = {
+        .base = { .abi = PARE_ABI, .name = "fixed", .doc = "For this test." },
+        .weight = fixed_weight,
+    };
+    struct pare_registry *g = pare_registry_new(&rig_err);
+    struct pare_run_opts o = { .quantizer = "fixed", .registry = g };
+    struct pare_model *m = rig_model("small");
+    struct pare_layer *l;
+    struct pare_run *r;
+    uint8_t *mask;
+
+    (void)state;
+    o.config = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"quant_dtype\": \"int\", "
+               "\"op_names\": [\"conv1\"]}]";
+    ok(pare_add_quantizer(g, &fixed, &rig_err));
+    for (int i = 0; i < 72; i++) /* beyond the range on one side, as 127 - 10 steps of 0.5 */
+        pare_f32(rig_weight(m, "conv1.weight"))[i] = (float)(i - 36) * 2.3f;
+    ok(pare_run_new(m, &o, &r, &rig_err));
+    l = pare_run_layer(r, 0);
+    mask = l->mask.data;
+    for (int i = 0; i < 72; i++)
+        mask[i] = i % 3 != 0;
+    ok(pare_run_compress(r, &rig_err));
+    for (int i = 0; i < 72; i++) {
+        float v = (float)(i - 36) * 2.3f / 0.5f + 10, want;
+
+        v = v < -127 ? -127 : v > 127 ? 127 : v;
+        want = (rintf(v) - 10) * 0.5f;
+        assert_true(pare_f32(&l->weight->t)[i] == (i % 3 ? want : 0));
+    }
+    pare_run_free(r);
+    pare_model_free(m);
+    pare_registry_free(g);
+}
+
+/* ---- dorefa, bnn ----------------------------------------------------------------------------- */
+
+static void dorefa(int bits, const double *want)
+{
+    float x[] = { -1, -0.5f, 0, 0.5f, 1 }, y[5];
+    struct pare_tensor tx = VECTOR(x, 5), ty = VECTOR(y, 5);
+    struct alone f;
+
+    alone_open(&f, "dorefa", NULL, &tx, 1, make_quant(bits, false, false, -1));
+    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
+    for (int i = 0; i < 5; i++) {
+        double s = value(&f, "weight_scale", 0), z = value(&f, "weight_zero_point", 0);
+
+        near((double)y[i], want[i], 1e-6);
+        near((double)y[i] / s + z, rint((double)y[i] / s + z), 1e-4); /* an integer of it */
+    }
+    alone_close(&f);
+}
+
+static void test_dorefa(void **state)
+{
+    const double b8[] = { -1, -0.607843, 0.003922, 0.607843, 1 };
+    const double b2[] = { -1, -1.0 / 3, 1.0 / 3, 1.0 / 3, 1 }, b1[] = { -1, -1, -1, 1, 1 };
+    float x[] = { -0.3f, 0, 0.5f, 0.7f, 1, 1.5f }, y[6], g[] = { 1, 2, 3, 4, 5, 6 }, gx[6];
+    const float want[] = { 0, 0, 2, 2, 3, 3 }, grad[] = { 0, 2, 3, 4, 5, 0 };
+    struct pare_tensor tx = VECTOR(x, 6), ty = VECTOR(y, 6), tg = VECTOR(g, 6), to = VECTOR(gx, 6);
+    struct alone f;
+
+    (void)state;
+    dorefa(8, b8);
+    dorefa(2, b2);
+    dorefa(1, b1);
+    alone_open(&f, "dorefa", NULL, NULL, 1u << PARE_OUTPUT, make_quant(2, false, false, -1));
+    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
+    for (int i = 0; i < 6; i++) {
+        near((double)y[i], (double)want[i] / 3, 1e-7);
+        near((double)gx[i], (double)grad[i], 0);
+    }
+    alone_close(&f);
+}
+
+/* Gradients of 2 bits: -m, -m/3, m/3 or m, on average what they were. */
+static void test_dorefa_gradients(void **state)
+{
+    static float x[4000], g[4000], gx[4000];
+    struct pare_tensor tx = { PARE_F32, 2, { 2, 2000 }, x }, tg = tx, to = tx;
+    double sum[2] = { 0, 0 };
+    struct alone f;
+
+    (void)state;
+    for (int i = 0; i < 4000; i++) {
+        x[i] = 0.5f;
+        g[i] = (i < 2000 ? 1.0f : 10.0f) * (i % 2000 ? 0.2f : 1);
+    }
+    tg.data = g;
+    to.data = gx;
+    alone_open(&f, "dorefa", "gradient_bits=2", NULL, 4, make_quant(8, false, false, -1));
+    pare_rng_init(&f.run.rng, 1);
+    ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
+    for (int i = 0; i < 4000; i++) {
+        double m = i < 2000 ? 1 : 10, v = ((double)gx[i] / m + 1) * 1.5;
+
+        near(v, rint(v), 1e-5);
+        sum[i / 2000] += (double)gx[i] / m / 2000;
+    }
+    near(sum[0], 0.2, 0.03);
+    near(sum[1], 0.2, 0.03);
+    alone_close(&f);
+}
+
+static void test_bnn(void **state)
+{
+    float x[] = { -2, -1, -0.1f, 0, 0.3f, 1, 1.1f }, y[7], g[] = { 1, 2, 3, 4, 5, 6, 7 }, gx[7];
+    const float want[] = { -1, -1, -1, 1, 1, 1, 1 }, grad[] = { 0, 2, 3, 4, 5, 6, 0 };
+    struct pare_tensor tx = VECTOR(x, 7), ty = VECTOR(y, 7), tg = VECTOR(g, 7), to = VECTOR(gx, 7);
+    struct alone f;
+
+    (void)state;
+    alone_open(&f, "bnn", NULL, &tx, 5, make_quant(1, true, true, -1));
+    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
+    assert_memory_equal(y, want, sizeof(want));
+    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    assert_memory_equal(y, want, sizeof(want));
+    ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
+    assert_memory_equal(gx, grad, sizeof(grad));
+    ok(f.z->backward(&f.layer, PARE_WEIGHT, &tx, &tg, &to, &rig_err));
+    assert_memory_equal(gx, g, sizeof(g));
+    near(value(&f, "weight_scale", 0), 1, 0);
+    alone_close(&f);
+}
+
+/* ---- rounding, and hostile numbers ----------------------------------------------------------- */
+
+static void test_half_to_even(void **state)
+{
+    float x[] = { 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 300, -300, 7 }, y[8], one = 1, zero = 0;
+    const float want[] = { 0, 2, 2, -0.0f, -2, 127, -127, 7 };
+    struct pare_tensor tx = VECTOR(x, 8), ty = VECTOR(y, 8);
+    struct pare_quant q = make_quant(8, true, true, -1);
+
+    (void)state;
+    pare_quant_apply(&q, &tx, &one, &zero, &ty);
+    for (int i = 0; i < 8; i++)
+        assert_true(y[i] == want[i]);
+}
+
+/* Every quantizer, place and range: nothing is divided by 0, and what is finite stays so. */
+static void hostile(const char *quantizer, enum pare_site site, const float *values)
+{
+    float x[40], y[40], g[40], gx[40];
+    struct pare_tensor tx = { PARE_F32, 2, { 4, 10 }, x }, ty = tx, tg = tx, to = tx;
+    bool per_channel = site == PARE_WEIGHT && strcmp(quantizer, "dorefa") != 0;
+    struct alone f;
+
+    for (int i = 0; i < 40; i++) {
+        x[i] = values[i % 4];
+        g[i] = gx[i] = 1;
+    }
+    ty.data = y, tg.data = g, to.data = gx;
+    for (int sign = 0; sign < 2; sign++)
+        for (int axis = -1; axis <= (per_channel ? 1 : -1); axis++) {
+            alone_open(&f, quantizer, NULL, &tx, 1u << site, make_quant(4, sign, sign, axis));
+            for (int step = 0; step < 2; step++, f.optim.step++) {
+                ok(alone_round(&f, site, &tx, &ty));
+                if (f.z->backward)
+                    ok(f.z->backward(&f.layer, site, &tx, &tg, &to, &rig_err));
+                for (int i = 0; i < 40; i++)
+                    assert_true(!isfinite(x[i]) || (isfinite(y[i]) && isfinite(gx[i])));
+                if (f.z->base.on_step)
+                    ok(f.z->base.on_step(&f.run, 1, &rig_err));
+            }
+            alone_close(&f);
+        }
+}
+
+static void test_hostile(void **state)
+{
+    static const float values[][4] = { { 0, 0, 0, 0 },
+                                       { 7, 7, 7, 7 },
+                                       { -7, -7, -7, -7 },
+                                       { INFINITY, 1, -1, 0 },
+                                       { -INFINITY, NAN, 2, 0 },
+                                       { NAN, NAN, NAN, NAN },
+                                       { INFINITY, -INFINITY, INFINITY, INFINITY },
+                                       { 1e-42f, -1e-42f, 0, 0 },
+                                       { FLT_MAX, -FLT_MAX, 1, 0 } };
+    static const char *const names[] = { "qat", "lsq", "lsq_plus", "pact", "dorefa" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
+        for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
+            for (int site = 0; site < PARE_SITES; site++)
+                hostile(names[k], (enum pare_site)site, values[i]);
+        hostile("ptq", PARE_WEIGHT, values[i]);
+        hostile("naive", PARE_WEIGHT, values[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_qat_weights),      cmocka_unit_test(test_qat_tracks),
+        cmocka_unit_test(test_qat_waits),        cmocka_unit_test(test_schemes),
+        cmocka_unit_test(test_masked),           cmocka_unit_test(test_dorefa),
+        cmocka_unit_test(test_dorefa_gradients), cmocka_unit_test(test_bnn),
+        cmocka_unit_test(test_half_to_even),     cmocka_unit_test(test_hostile),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
