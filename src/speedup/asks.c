@@ -125,7 +125,7 @@ int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct par
 {
     struct pare_shrunk s = { .k = k, .n = n, .err = err };
 
-    if (!touches(k->s, n))
+    if (!touches(k->s, n) && !k->s->forced[n->id])
         return 0;
     if (!pare_change_can(k->c, n))
         return pare_speedup_stick(k->s, n, "it is part of a function", err);

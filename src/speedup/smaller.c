@@ -177,6 +177,10 @@ static int check_const(struct pare_shrink *k, const struct pare_graph *g, const 
     if (v && same_contents(v, &t))
         return 0;
     *good = false;
+    if (follows_batch(k->s, was) && n->op->shrink) { /* which can say it without the batch */
+        k->s->forced[n->id] |= (uint64_t)1 << input;
+        return 0;
+    }
     if (follows_batch(k->s, was))
         return pare_speedup_stick(k->s, n, "a constant follows the batch and the channels", err);
     k->s->must[was->id] = true;

@@ -160,9 +160,11 @@ static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err
         PARE_TRY(pare_speedup_needs(s, err));
         PARE_TRY(pare_speedup_shrink(s, out, err));
     }
-    return *out ? 0
-                : pare_fail(err, PARE_EUNSUPPORTED,
-                            "too many nodes cannot be said with fewer channels");
+    if (*out)
+        return 0;
+    return pare_fail(err, PARE_EUNSUPPORTED,
+                     "%d nodes cannot be said with fewer channels, such as '%s': %s", MOST_TURNS,
+                     s->g->node[s->stuck->node]->name, s->stuck->why);
 }
 
 int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts *opts,
