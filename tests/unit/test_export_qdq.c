@@ -380,6 +380,7 @@ static void values_without_a_scale(void **state)
                  "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
                  "\"op_types\": [\"default\"]}]");
     OK(pare_run_compress(j->run, &err));
+    e.onnx = j->path;
     assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "layer 'conv1': the values that quantizer odd gave"));
     assert_int_not_equal(access(j->path, F_OK), 0);
