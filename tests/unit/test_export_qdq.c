@@ -255,6 +255,9 @@ static void weights_alone_are_a_quarter(void **state)
 /* Without biases, whose rounding is new in the file, all is the same to the bit. */
 static void all_places_equal_the_rounded_model(void **state)
 {
+    static const char outputs[] = "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, "
+                                  "\"quant_scheme\": \"per_channel_affine\", "
+                                  "\"op_types\": [\"Conv2d\"]}]";
     static const char *const configs[] = {
         ALL("per_channel_symmetric"),
         ALL("per_tensor_symmetric"),
@@ -262,8 +265,7 @@ static void all_places_equal_the_rounded_model(void **state)
         "\"input\": 5}, \"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_affine\", "
         "\"op_types\": [\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
         "\"quant_bits\": 3, \"op_types\": [\"ReLU\"]}]",
-        "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"quant_scheme\": "
-        "\"per_channel_affine\", \"op_types\": [\"Conv2d\"]}]",
+        outputs,
     };
 
     (void)state;
