@@ -69,7 +69,7 @@ static void test_grows(void **state)
     assert_true(h.reach >= 1000 && h.reach < 2100);
     for (int i = 0; i < PARE_BINS / 2; i++)
         below += h.count[i];
-    assert_true(below > 0.98 * N && below < 1.02 * N); /* half of 2 N */
+    assert_true((double)below > 0.98 * N && (double)below < 1.02 * N); /* half of 2 N */
     x[3] = NAN;
     x[4] = INFINITY;
     add(-2, 2);
