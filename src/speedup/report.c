@@ -66,6 +66,8 @@ static const char *reason(const struct pare_speedup *s, const struct pare_sum *m
     stuck = stuck_of(s, m->y, m->l.y_axis, a);
     if (stuck)
         return stuck;
+    if (s->opts->round_to > 1)
+        return "their number is rounded up, or other layers need them";
     if (l->out - l->out_left + 1 == l->empty)
         return "one channel carries the constants of those that went";
     return "layers that are added to it or read it need them";
