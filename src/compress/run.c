@@ -259,6 +259,23 @@ static int check_needs(const struct pare_run *r, struct pare_err *err)
     return 0;
 }
 
+int pare_run_restart(struct pare_run *r, struct pare_err *err)
+{
+    bool *was = pare_alloc(r->arena, (size_t)r->n_layers, sizeof(*was));
+    int rc;
+
+    if (!was)
+        return no_memory(err);
+    for (int i = 0; i < r->n_layers; i++) {
+        was[i] = r->layer[i].quantized[PARE_WEIGHT];
+        r->layer[i].quantized[PARE_WEIGHT] = false;
+    }
+    rc = pare_run_put(r, err);
+    for (int i = 0; i < r->n_layers; i++)
+        r->layer[i].quantized[PARE_WEIGHT] = was[i];
+    return rc ? rc : on_start(r, err);
+}
+
 int pare_run_compress(struct pare_run *r, struct pare_err *err)
 {
     bool known = r->calibration && !r->trainer; /* then there is nothing to find out */

@@ -133,6 +133,10 @@ int pare_run_on_step(struct pare_run *r, int64_t step, struct pare_err *err);
 int pare_run_before_step(struct pare_run *r, struct pare_err *err);
 int pare_run_loss(struct pare_run *r, double *loss, struct pare_err *err);
 
+/* Start a quantizer once more, on the model with float weights: places are rounded in another way
+ * now (run.c).  The weights are not rounded again, see pare_run_put. */
+int pare_run_restart(struct pare_run *r, struct pare_err *err);
+
 /* What checkpoints keep of a run (resume.c). */
 int pare_run_save(void *run, struct pare_checkpoint *k, struct pare_err *err);
 int pare_run_load(void *run, const struct pare_checkpoint *k, struct pare_err *err);
