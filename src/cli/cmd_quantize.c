@@ -8,6 +8,7 @@
 #include "../compress/export.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
+#include "../compress/settings.h"
 #include "../onnx/fold_norm.h"
 
 struct quantize {
@@ -46,7 +47,9 @@ static const struct pare_opt quantize_opts[] = {
            NULL),
     { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
       offsetof(struct quantize, input_shape), 0, 1, 1e12, NULL, NULL, false },
-    { "fold", "first fold batch normalizations into convolutions, as preset int8 does",
+    { "fold",
+      "first fold batch normalizations into convolutions, as preset int8 does, and equalize "
+      "and bias_correction",
       PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
     { "accuracy-drop",
       "points of accuracy that may be lost: layers that cost more get more bits, or stay float",
@@ -130,15 +133,19 @@ static double bytes_of(const struct pare_model *m)
     return n;
 }
 
+/* Equalization needs layers side by side, and corrections need biases: both fold. */
 static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
+    struct pare_quant_settings q;
+    struct pare_part shared = { "quantization", NULL, pare_quant_table, &q };
     struct pare_model *folded;
     int n;
 
     PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
     j->view.bytes_before = bytes_of(j->teach.model);
-    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")))
+    PARE_TRY(pare_part_fill(&shared, c->given, c->n_given, c->arena, err));
+    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")) && !q.equalize && !q.bias_correction)
         return 0;
     j->folding = pare_arena_new(1 << 16);
     if (!j->folding)

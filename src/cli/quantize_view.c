@@ -202,6 +202,8 @@ static void print_end(const struct pare_quantize_view *v)
            pare_bytes_text(v->bytes_after, after, sizeof(after)),
            pare_bytes_text(v->bytes_before, before, sizeof(before)),
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
+    if (v->run->quant.equalize)
+        printf("%d pairs of layers equalized\n", v->run->equalized);
     pare_judged_print("float:", &v->before);
     pare_judged_print("rounded:", &v->rounded);
     pare_judged_print("integers:", &v->after);
@@ -274,6 +276,8 @@ int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
                     pare_json_whole(v->bytes_before), "bytes_after",
                     pare_json_whole(v->bytes_after), "output", pare_json_text(v->files->onnx),
                     "model_out", v->files->model, "calibration", v->files->calibration);
+    if (all && v->run->quant.equalize)
+        json_object_set_new(all, "equalized_pairs", json_integer(v->run->equalized));
     if (all && v->drop >= 0)
         json_object_set_new(all, "budget", budget_json(v));
     if (all && v->history)

@@ -14,6 +14,7 @@
 
 #include "../base/arena.h"
 #include "../data/data.h"
+#include "bias_correct.h"
 #include "quantized.h"
 
 #define MOST_BITS 8 /* then float: a file of 16 bits is not run faster, nor by many */
@@ -244,6 +245,8 @@ static int measure(struct climb *c, struct pare_layer *l, double *noise, struct 
 static int measure_all(struct climb *c, struct pare_err *err)
 {
     PARE_TRY(load_batch(c, err));
+    if (pare_run_steps(c->r) == 0)
+        pare_bias_restore(c->r); /* what was made for all layers does not fit one */
     PARE_TRY(measure(c, NULL, NULL, err));
     for (int i = 0; i < c->r->n_layers; i++) {
         PARE_TRY(measure(c, &c->r->layer[i], &c->noise[i], err));
@@ -300,6 +303,8 @@ static int settle(struct climb *c, struct pare_err *err)
         pare_run_steps(r) == 0)
         PARE_TRY(pare_run_restart(r, err));
     c->ranges = false;
+    if (r->quant.bias_correction && pare_run_steps(r) == 0)
+        return pare_bias_correct(r, r->quant.correction_steps, err);
     return pare_run_put(r, err);
 }
 
