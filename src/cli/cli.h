@@ -37,6 +37,10 @@ struct pare_command {
 
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
     int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
+
+    /* What the first argument may be, for completion: the i-th word, NULL past the last.  NULL
+     * itself: a file. */
+    const char *(*word)(int i);
 };
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */

@@ -265,6 +265,11 @@ static const struct what {
     { "quantization", false, true, quantization },
 };
 
+static const char *word(int i)
+{
+    return i < (int)(sizeof(whats) / sizeof(*whats)) ? whats[i].name : NULL;
+}
+
 static int find_what(struct pare_cli *c, const struct what **what, struct pare_err *err)
 {
     const struct analyze *o = c->opts;
@@ -336,4 +341,5 @@ const struct pare_command pare_command_analyze = {
     .max_args = 2,
     .run = run,
     .parts = pare_setup_eval_parts,
+    .word = word,
 };
