@@ -6,6 +6,7 @@
 #include "quantize_view.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
+#include "../compress/folded.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
 #include "../onnx/fold_norm.h"
@@ -15,7 +16,7 @@ struct quantize {
     const char *calibration, *load_calibration;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool fold, json, quiet;
+    bool fold, keep_zeros, json, quiet;
 };
 
 #define OPTION(name, field, help, def, choices)                                                \
@@ -47,6 +48,8 @@ static const struct pare_opt quantize_opts[] = {
       offsetof(struct quantize, input_shape), 0, 1, 1e12, NULL, NULL, false },
     { "fold", "first fold batch normalizations into convolutions, as preset int8 does",
       PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
+    { "keep-zeros", "weights that are 0 stay 0, so that a pruned model stays pruned", PARE_OPT_BOOL,
+      offsetof(struct quantize, keep_zeros), 0, 0, 1, NULL, NULL, false },
     { "plugin", "a shared object with more quantizers", PARE_OPT_STRS,
       offsetof(struct quantize, plugin), 0, PARE_ANY, NULL, NULL, false },
     OPTION("set", set, "settings of a plugin's quantizer: \"name=value name=value\"", NULL, NULL),
@@ -124,6 +127,19 @@ static double bytes_of(const struct pare_model *m)
     return n;
 }
 
+/* Normalizations go before all else: as asked for, or with preset int8 unless the quantizer folds
+ * them itself while it trains. */
+static bool folds_first(const struct quantize *o, const struct job *j)
+{
+    const struct pare_quantizer *q;
+    struct pare_err err;
+
+    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
+        return o->fold;
+    return !o->quantizer || pare_find_quantizer(j->registry, o->quantizer, &q, &err) ||
+           !pare_folds(q, j->settings);
+}
+
 static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
@@ -132,7 +148,7 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 
     PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
     j->view.bytes_before = bytes_of(j->teach.model);
-    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")))
+    if (!folds_first(o, j))
         return 0;
     j->folding = pare_arena_new(1 << 16);
     if (!j->folding)
@@ -173,6 +189,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
         .config = o->config,
         .settings = j->settings,
         .registry = j->registry,
+        .keep_zeros = o->keep_zeros,
         .seed = o->data ? (uint64_t)t->setup->c.seed : 0,
         .threads = o->data ? (int)t->setup->c.threads : 0,
     };
