@@ -86,6 +86,7 @@ struct pare_table;
 struct pare_table *pare_table_new(struct pare_arena *a, const char *align);
 /* One text per column, copied; NULL is empty. */
 void pare_table_row(struct pare_table *t, const char *cell, ...);
+void pare_table_cells(struct pare_table *t, const char *const *cell);
 void pare_table_print(const struct pare_table *t, FILE *f);
 void pare_table_plain(const struct pare_table *t, FILE *f); /* one without a heading */
 

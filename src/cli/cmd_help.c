@@ -296,11 +296,10 @@ static int help_quantizer(struct pare_cli *c, const char *name, struct pare_err 
     option_rows(keys, q->base.keys);
     option_rows(keys, pare_quant_keys);
     pare_table_print(keys, stdout);
-    if (!q->base.opts)
-        return 0;
     printf("\n");
     pare_table_row(settings, "setting", "type", "default", "range", "");
     option_rows(settings, q->base.opts);
+    option_rows(settings, pare_quant_table);
     pare_table_print(settings, stdout);
     return 0;
 }

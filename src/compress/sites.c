@@ -41,9 +41,14 @@ static int round_site(const struct site *s, const struct pare_tensor *x, struct 
 {
     struct pare_run *r = s->layer->run;
     const struct pare_quantizer *q = r->quantizer;
-    struct pare_turn turn = pare_turn_begin(r, 0);
+    struct pare_turn turn;
     int rc;
 
+    if (!s->layer->quantized[s->site]) { /* it stays float after all */
+        memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
+        return 0;
+    }
+    turn = pare_turn_begin(r, 0);
     r->training = train;
     rc = r->calibration ? pare_calibrated(s->layer, s->site, x, y, err)
                         : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, x, y, err);
@@ -61,7 +66,7 @@ static int back_site(const struct site *s, const struct pare_tensor *x,
     struct pare_turn turn;
     int rc;
 
-    if (!r->quantizer->backward) {
+    if (!r->quantizer->backward || !s->layer->quantized[s->site]) {
         if (gx->data != gy->data)
             memcpy(gx->data, gy->data, (size_t)pare_numel(x) * sizeof(float));
         return 0;
