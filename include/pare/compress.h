@@ -47,8 +47,9 @@ struct pare_run_opts {
     const char *settings;                 /* of the pruner, as words "name=value"; or NULL */
     const struct pare_registry *registry; /* or NULL: only what is built in */
     uint64_t seed;
-    int threads; /* 0: all cores */
-    bool final;  /* masks go into the weights for good: no copy of those is kept */
+    int threads;     /* 0: all cores */
+    bool final;      /* masks go into the weights for good: no copy of those is kept */
+    bool keep_zeros; /* of quantizers: weights that are 0 now stay 0, as in a pruned model */
 };
 
 /* Wrap the layers that the config_list chooses.  'pare help pruner NAME' lists the keys and

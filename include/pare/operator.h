@@ -122,6 +122,7 @@ enum pare_op_flag {
     PARE_OP_LATE = 64,    /* of 8-bit integers: runs when its result is read, since kernels may read
                             the integers instead */
     PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
+    PARE_OP_WHOLE = 256,  /* whole() and dwhole() are there */
 };
 
 struct pare_op {
@@ -203,6 +204,16 @@ struct pare_op {
     bool (*linear)(const struct pare_node *n, struct pare_linear *l);
     float (*even)(const struct pare_node *n, int axis, int64_t channel, float x);
     void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);
+
+    /* With PARE_OP_WHOLE: operators that look at all elements of a tensor before they change each
+     * (a range, then rounding), in whatever order, give their float32 function here, so that plans
+     * can hand over tensors in any layout.  The shape is that of in[0].
+     * whole:  y = f(x), in training or not.
+     * dwhole: gx = d loss / d x, assigned; gx may be gy. */
+    int (*whole)(const struct pare_node *n, const float *x, float *y, bool train,
+                 struct pare_err *err);
+    int (*dwhole)(const struct pare_node *n, const float *x, const float *gy, float *gx,
+                  struct pare_err *err);
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */
