@@ -21,7 +21,7 @@ struct pare_goal {
     double max_sparsity_per_layer;
     const char *granularity;
     struct pare_ints block;
-    int64_t heads;
+    int64_t heads, parts;
 };
 
 /* The settings that every pruner knows. */
