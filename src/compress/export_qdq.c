@@ -296,6 +296,10 @@ static const struct pare_qscale *input_scale(struct qdq *x, const struct pare_la
     struct pare_err err;
 
     of = in && in->maker ? pare_site_of(in->maker, &site) : NULL;
+    while (of && !of->quantized[site]) { /* a place that stays float: what is before it? */
+        in = in->maker->in[0];
+        of = in->maker ? pare_site_of(in->maker, &site) : NULL;
+    }
     if (of && !pare_qscale_of(of, site, x->a, &g, &err))
         p = find_pair(x, file_name(in), &g);
     return p && p->g.axis < 0 ? &p->g : NULL;
@@ -406,7 +410,7 @@ static int export_all(struct qdq *x, const char *path, bool qoperator, struct pa
         enum pare_site site;
         struct pare_layer *l = pare_site_of(g->node[i], &site);
 
-        if (l)
+        if (l && l->quantized[site])
             PARE_TRY(export_site(x, g->node[i], l, site, err));
     }
     for (int i = 0; i < r->n_layers; i++)

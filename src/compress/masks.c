@@ -73,6 +73,18 @@ int pare_run_put(struct pare_run *r, struct pare_err *err)
     return 0;
 }
 
+void pare_run_restore(struct pare_run *r)
+{
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        if (l->weight && l->w.data != l->weight->t.data)
+            memcpy(l->weight->t.data, l->w.data, (size_t)pare_numel(&l->w) * sizeof(float));
+        if (l->bias && l->b.data != l->bias->t.data)
+            memcpy(l->bias->t.data, l->b.data, (size_t)pare_numel(&l->b) * sizeof(float));
+    }
+}
+
 /* ---- the bias ------------------------------------------------------------------------------ */
 
 /* any[o] = 1 when a weight of output o stays; the axis is in the middle of (a, o, b). */

@@ -42,9 +42,15 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     const struct site *s = n->attr;
     struct pare_run *r = s->layer->run;
     const struct pare_quantizer *q = r->quantizer;
-    struct pare_turn turn = pare_turn_begin(r, 0);
+    struct pare_turn turn;
     int rc;
 
+    if (!s->layer->quantized[s->site]) { /* it stays float after all */
+        memcpy(n->out[0]->t.data, n->in[0]->t.data,
+               (size_t)pare_numel(&n->in[0]->t) * sizeof(float));
+        return 0;
+    }
+    turn = pare_turn_begin(r, 0);
     r->training = c->train;
     rc = r->calibration ? pare_calibrated(s->layer, s->site, &n->in[0]->t, &n->out[0]->t, err)
                         : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, &n->in[0]->t,
@@ -83,7 +89,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     if (!gx->data || !gy->data)
         return 0;
     own.data = gy->data;
-    if (r->quantizer->backward) {
+    if (r->quantizer->backward && s->layer->quantized[s->site]) {
         own.data = pare_alloc_raw(c->scratch, (size_t)count, sizeof(float));
         if (!own.data)
             return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");

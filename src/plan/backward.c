@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "../base/arena.h"
 #include "../base/clock.h"
 
 static int no_memory(struct pare_err *err)
@@ -246,11 +247,13 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
     omp_set_num_threads(p->backend.threads);
     for (int i = p->n_steps - 1; i >= 0 && !rc; i--) {
         struct pare_step *s = p->step[i];
+        struct pare_mark mark = pare_mark(p->scratch);
         double start = p->profile ? pare_now() : 0;
 
         if (!has_work(s))
             continue;
         rc = s->kernel->back(s, &p->backend, err);
+        pare_rewind(p->scratch, mark);
         if (p->profile)
             s->back_seconds += pare_now() - start;
         if (rc)
