@@ -48,6 +48,8 @@ struct pare_node {
     void *save;        /* op->save() bytes from forward to backward; else NULL */
 };
 
+struct pare_dist; /* several processes that work as one */
+
 /* What a running operator may use. */
 struct pare_ctx {
     struct pare_arena *scratch; /* emptied when the callback returns */
@@ -62,6 +64,10 @@ struct pare_ctx {
      * (inputs 3 and 4) in place, Dropout drops. */
     bool train;
     struct pare_rng *rng; /* for operators that draw; NULL outside training */
+
+    /* Training with several processes: statistics of a batch are of all its parts; NULL: each part
+     * has its own. */
+    struct pare_dist *sync;
 };
 
 /* What an operator says about its axes, for whoever wants to remove channels.  An axis of an input

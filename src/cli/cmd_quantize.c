@@ -366,4 +366,5 @@ const struct pare_command pare_command_quantize = {
     .max_args = 1,
     .run = run,
     .parts = quantize_parts,
+    .shared = true,
 };
