@@ -122,7 +122,7 @@ static int feed(struct pare_run *r, struct pare_loader *loader, int64_t batches,
 
 int pare_run_forward(struct pare_run *r, int64_t batches, struct pare_err *err)
 {
-    struct pare_loader_opts o = { .train = true, .batch = r->batch, .seed = r->trainer ? 1 : 0 };
+    struct pare_loader_opts o = { .train = true, .batch = r->batch, .seed = 1 };
     struct pare_loader *loader = NULL;
     struct pare_plan *plan = NULL;
     const struct pare_io *io;
