@@ -39,8 +39,9 @@ static const struct pare_opt quantize_opts[] = {
     OPTION("valid", valid, "validate with this set; none: not at all", NULL, NULL),
     OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
            NULL, NULL),
-    OPTION("format", format, "QuantizeLinear and DequantizeLinear, or QLinearConv and the like",
-           "qdq", "qdq|qoperator"),
+    OPTION("format", format,
+           "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits",
+           "qdq", "qdq|qoperator|nbits"),
     OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
            NULL),
     OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
@@ -117,6 +118,7 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
                                      .model = o->model_out,
                                      .calibration = o->calibration,
                                      .qoperator = !strcmp(o->format, "qoperator"),
+                                     .nbits = !strcmp(o->format, "nbits"),
                                      .input_shape = o->input_shape.v,
                                      .input_rank = o->input_shape.n };
     PARE_TRY(pare_export_check(&j->files, err));
@@ -349,7 +351,8 @@ const struct pare_command pare_command_quantize = {
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
         "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
-        "it needs --data to see their ranges.  int8-weights and w4 round only weights.\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights; w4 has 4 bits\n"
+        "for linear layers, a scale for each group of 64 inputs (--group-size), and 8 for the rest.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
         "  [{\"quant_types\": [\"weight\", \"input\"],\n"
         "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"

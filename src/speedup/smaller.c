@@ -184,6 +184,12 @@ static bool same_contents(const struct pare_value *v, const struct pare_tensor *
 
     if (v->t.dtype != t->dtype || !data || !pare_same_shape(&v->t, t))
         return false;
+    if (pare_is_4bit(t->dtype) && !v->t.data) {
+        for (int64_t i = 0; i < pare_numel(t); i++)
+            if (pare_nibble(t->dtype, data, i) != (int)pare_get_int(t, i))
+                return false;
+        return true;
+    }
     return !bytes || !memcmp(data, t->data, bytes);
 }
 
