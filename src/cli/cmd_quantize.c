@@ -6,6 +6,7 @@
 #include "quantize_view.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
+#include "../compress/folded.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
 #include "../compress/settings.h"
@@ -17,7 +18,7 @@ struct quantize {
     struct pare_strs plugin;
     struct pare_ints input_shape;
     double accuracy_drop; /* below 0: not given */
-    bool fold, json, quiet;
+    bool fold, keep_zeros, json, quiet;
 };
 
 #define OPTION(name, field, help, def, choices)                                                \
@@ -51,6 +52,8 @@ static const struct pare_opt quantize_opts[] = {
       "first fold batch normalizations into convolutions, as preset int8 does, and equalize "
       "and bias_correction",
       PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
+    { "keep-zeros", "weights that are 0 stay 0, so that a pruned model stays pruned", PARE_OPT_BOOL,
+      offsetof(struct quantize, keep_zeros), 0, 0, 1, NULL, NULL, false },
     { "accuracy-drop",
       "points of accuracy that may be lost: layers that cost more get more bits, or stay float",
       PARE_OPT_FLOAT, offsetof(struct quantize, accuracy_drop), -1, 0, 100, NULL, NULL, false },
@@ -133,6 +136,19 @@ static double bytes_of(const struct pare_model *m)
     return n;
 }
 
+/* Normalizations go before all else: as asked for, or with preset int8 unless the quantizer folds
+ * them itself while it trains. */
+static bool folds_first(const struct quantize *o, const struct job *j)
+{
+    const struct pare_quantizer *q;
+    struct pare_err err;
+
+    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
+        return o->fold;
+    return !o->quantizer || pare_find_quantizer(j->registry, o->quantizer, &q, &err) ||
+           !pare_folds(q, j->settings);
+}
+
 /* Equalization needs layers side by side, and corrections need biases: both fold. */
 static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
@@ -145,7 +161,7 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
     j->view.bytes_before = bytes_of(j->teach.model);
     PARE_TRY(pare_part_fill(&shared, c->given, c->n_given, c->arena, err));
-    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")) && !q.equalize && !q.bias_correction)
+    if (!folds_first(o, j) && !q.equalize && !q.bias_correction)
         return 0;
     j->folding = pare_arena_new(1 << 16);
     if (!j->folding)
@@ -186,6 +202,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
         .config = o->config,
         .settings = j->settings,
         .registry = j->registry,
+        .keep_zeros = o->keep_zeros,
         .seed = o->data ? (uint64_t)t->setup->c.seed : 0,
         .threads = o->data ? (int)t->setup->c.threads : 0,
     };
@@ -349,4 +366,5 @@ const struct pare_command pare_command_quantize = {
     .max_args = 1,
     .run = run,
     .parts = quantize_parts,
+    .shared = true,
 };
