@@ -221,6 +221,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_run_new(t->model, &ro, &j->run, err));
     if (o->load_calibration)
         PARE_TRY(pare_run_calibrate(j->run, o->load_calibration, err));
+    j->run->dist = c->dist;
     return o->data ? pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
                    : 0;
 }
@@ -235,7 +236,7 @@ static int judge_rounded(struct job *j, struct pare_err *err)
     j->run->measure = true;
     rc = pare_judge(&j->teach, j->teach.model, &j->view.rounded, err);
     j->run->measure = false;
-    return rc;
+    return rc ? rc : pare_run_merge_noise(j->run, err);
 }
 
 /* The file of integers, as anybody would read it. */
@@ -313,7 +314,9 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
             PARE_TRY(meet_budget(c, j, err));
         PARE_TRY(judge_rounded(j, err));
     }
-    PARE_TRY(pare_run_export(j->run, &j->files, err));
+    if (!pare_dist_rank(c->dist))
+        PARE_TRY(pare_run_export(j->run, &j->files, err));
+    PARE_TRY(pare_dist_wait(c->dist, err));
     return judge_file(j, err);
 }
 
@@ -330,7 +333,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = work(c, &j, err);
     pare_view_end(&j.teach.view);
-    if (!rc) {
+    if (!rc && !pare_dist_rank(c->dist)) {
         j.view.run = j.run;
         j.view.files = &j.files;
         j.view.history = j.teach.view.history;
