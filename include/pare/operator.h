@@ -48,6 +48,8 @@ struct pare_node {
     void *save;        /* op->save() bytes from forward to backward; else NULL */
 };
 
+struct pare_dist; /* several processes that work as one */
+
 /* What a running operator may use. */
 struct pare_ctx {
     struct pare_arena *scratch; /* emptied when the callback returns */
@@ -62,6 +64,10 @@ struct pare_ctx {
      * (inputs 3 and 4) in place, Dropout drops. */
     bool train;
     struct pare_rng *rng; /* for operators that draw; NULL outside training */
+
+    /* Training with several processes: statistics of a batch are of all its parts; NULL: each part
+     * has its own. */
+    struct pare_dist *sync;
 };
 
 /* What an operator says about its axes, for whoever wants to remove channels.  An axis of an input
@@ -131,6 +137,7 @@ enum pare_op_flag {
     PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
     PARE_OP_JOINS = 256,  /* puts its inputs side by side: an empty one may be left out */
     PARE_OP_PRODUCT = 512, /* with two inputs: products of their elements, and sums of those */
+    PARE_OP_WHOLE = 1024, /* whole() and dwhole() are there */
 };
 
 struct pare_op {
@@ -219,6 +226,16 @@ struct pare_op {
     float (*made)(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
                   int64_t i);
     void (*needs)(const struct pare_node *n, struct pare_needed *s);
+
+    /* With PARE_OP_WHOLE: operators that look at all elements of a tensor before they change each
+     * (a range, then rounding), in whatever order, give their float32 function here, so that plans
+     * can hand over tensors in any layout.  The shape is that of in[0].
+     * whole:  y = f(x), in training or not.
+     * dwhole: gx = d loss / d x, assigned; gx may be gy. */
+    int (*whole)(const struct pare_node *n, const float *x, float *y, bool train,
+                 struct pare_err *err);
+    int (*dwhole)(const struct pare_node *n, const float *x, const float *gy, float *gx,
+                  struct pare_err *err);
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

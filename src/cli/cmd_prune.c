@@ -265,4 +265,5 @@ const struct pare_command pare_command_prune = {
     .max_args = 1,
     .run = run,
     .parts = prune_parts,
+    .shared = true,
 };

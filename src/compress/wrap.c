@@ -171,6 +171,8 @@ static int wrap(struct pare_run *r, const struct pare_layer_info *info,
     l->due = true;
     if (info->weight)
         PARE_TRY(take(r, info->weight, &l->weight, &l->w, &l->mask, err));
+    for (int64_t i = 0; info->weight && r->keep_zeros && i < pare_numel(&l->w); i++)
+        ((uint8_t *)l->mask.data)[i] = pare_f32(&l->w)[i] != 0;
     if (info->bias && pare_value_root(info->bias)->t.dtype == PARE_F32)
         PARE_TRY(take(r, info->bias, &l->bias, &l->b, &l->bias_mask, err));
     if (info->weight)
