@@ -420,21 +420,23 @@ static int fold_norm(struct qdq *x, const struct pare_layer *l, struct pare_laye
 
 static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_layer view;
+    struct pare_layer folded;
     struct pare_qscale g;
     struct pare_tensor q;
     bool done = false;
 
-    PARE_TRY(pare_folded_view(l, x->a, &view, err));
-    if (l->norm)
-        PARE_TRY(fold_norm(x, l, &view, err));
-    PARE_TRY(pare_qweight(&view, x->a, &g, &q, err));
+    if (l->norm) {
+        PARE_TRY(pare_folded_view(l, x->a, &folded, err));
+        PARE_TRY(fold_norm(x, l, &folded, err));
+        l = &folded;
+    }
+    PARE_TRY(pare_qweight(l, x->a, &g, &q, err));
     if (x->n_nbits >= 0)
-        PARE_TRY(pare_nbits_export(x->e, x->a, &view, &g, &q, &done, err));
+        PARE_TRY(pare_nbits_export(x->e, x->a, l, &g, &q, &done, err));
     x->n_nbits += done;
     if (done)
         return 0;
-    PARE_TRY(export_bias(x, &view, &g, err)); /* which may change scales of empty channels */
+    PARE_TRY(export_bias(x, l, &g, err)); /* which may change scales of channels without weights */
     return replace(x, l->weight->name, &q, &g, err);
 }
 

@@ -65,6 +65,7 @@ struct pare_layer {
     bool quantized[PARE_SITES];          /* ... about the places that it names */
     int64_t start_step;
     struct pare_node *norm; /* the BatchNormalization it is rounded with (folded.h), or NULL */
+    double *factor;         /* ... and by what it was multiplied when it was rounded last */
     struct pare_noise {
         double signal, noise; /* sums of x^2 and (x - rounded x)^2 */
     } noise[PARE_SITES];
