@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks lint fmt asan fuzz install clean
+.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks lint fmt asan fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -85,6 +85,17 @@ fuzz: ## run the fuzzers for FUZZ_SECONDS (60) each
 
 install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: ## make a Debian package: build/deb/pare_VERSION_ARCHITECTURE.deb
+	@tools/deps.sh build deb
+	@$(call compile,$(BUILD)/deb,-DPARE_TESTS=OFF -DPARE_MPI=OFF -DCMAKE_INSTALL_PREFIX=/usr \
+	    -DPARE_ZSH_DIR=share/zsh/vendor-completions)
+	@cd $(BUILD)/deb && cpack -G DEB >cpack.log || { cat cpack.log; exit 1; }
+	@ls $(BUILD)/deb/*.deb
+
+test-deb: deb ## as root: install that package on a new Debian 12, and use it there
+	@tools/deps.sh build deb root
+	@tests/install/deb.sh $(BUILD)/deb/*.deb
 
 clean: ## remove the build folder
 	@rm -rf $(BUILD)
