@@ -15,7 +15,7 @@ struct pare_quantize_view {
 
 int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a, bool quiet,
                         struct pare_err *err);
-int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
+int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_view *v,
                        struct pare_err *err);
 
 #endif
