@@ -31,8 +31,9 @@ struct pare_cli {
     bool usage;               /* the error is the user's: exit code 2 */
     struct pare_given *given; /* options that belong to the command's parts */
     int n_given;
-    struct json_t **keep; /* who called wants the result itself, not printed: here; else NULL */
-    const char *journal;  /* file that has the history of a training so far, or NULL */
+    struct json_t **keep;   /* who called wants the result itself, not printed: here; else NULL */
+    const char *journal;    /* file that has the history of a training so far, or NULL */
+    struct pare_dist *dist; /* the processes that work on it, see dist/dist.h; NULL: only this */
 };
 
 struct pare_command {
@@ -53,6 +54,13 @@ struct pare_command {
 
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
     int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
+
+    /* Several processes (mpirun) can share the work; else the first one does it. */
+    bool shared;
+
+    /* What the first argument may be, for completion: the i-th word, NULL past the last.  NULL
+     * itself: a file. */
+    const char *(*word)(int i);
 };
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */
@@ -117,6 +125,7 @@ struct pare_table;
 struct pare_table *pare_table_new(struct pare_arena *a, const char *align);
 /* One text per column, copied; NULL is empty. */
 void pare_table_row(struct pare_table *t, const char *cell, ...);
+void pare_table_cells(struct pare_table *t, const char *const *cell);
 void pare_table_print(const struct pare_table *t, FILE *f);
 void pare_table_plain(const struct pare_table *t, FILE *f); /* one without a heading */
 

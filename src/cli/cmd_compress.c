@@ -510,9 +510,10 @@ const struct pare_command pare_command_compress = {
     .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL",
     .more =
         "A recipe is JSON: \"model\", \"data\", \"valid\", \"output\", \"run\", \"seed\",\n"
-        "\"threads\", \"seconds\", and \"steps\", a list of objects with \"step\": prune, finetune, distil,\n"
-        "speedup, quantize, export, evaluate.  A step's other keys are the options of its\n"
-        "command: 'pare help prune', train, speedup, quantize, export, eval.\n"
+        "\"threads\", \"seconds\", and \"steps\", a list of objects with \"step\":\n"
+        "prune, finetune, distil, speedup, quantize, export, evaluate, sensitivity.\n"
+        "A step's other keys are the options of its command: 'pare help prune', train,\n"
+        "speedup, quantize, export, eval, analyze.\n"
         "  {\"model\": \"net.onnx\", \"data\": \"digits\", \"output\": \"small.onnx\",\n"
         "   \"steps\": [{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.5},\n"
         "             {\"step\": \"speedup\"},\n"

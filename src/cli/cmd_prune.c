@@ -340,4 +340,5 @@ const struct pare_command pare_command_prune = {
     .check = check,
     .guess = guess,
     .parts = prune_parts,
+    .shared = true,
 };

@@ -6,8 +6,10 @@
 #include "quantize_view.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
+#include "../compress/folded.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
+#include "../compress/settings.h"
 #include "../onnx/fold_norm.h"
 
 struct quantize {
@@ -15,7 +17,8 @@ struct quantize {
     const char *calibration, *load_calibration;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool fold, json, quiet;
+    double accuracy_drop; /* below 0: not given */
+    bool fold, keep_zeros, json, quiet;
 };
 
 #define OPTION(name, field, help, def, choices)                                                \
@@ -45,8 +48,15 @@ static const struct pare_opt quantize_opts[] = {
            NULL),
     { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
       offsetof(struct quantize, input_shape), 0, 1, 1e12, NULL, NULL, false },
-    { "fold", "first fold batch normalizations into convolutions, as preset int8 does",
+    { "fold",
+      "first fold batch normalizations into convolutions, as preset int8 does, and equalize "
+      "and bias_correction",
       PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
+    { "keep-zeros", "weights that are 0 stay 0, so that a pruned model stays pruned", PARE_OPT_BOOL,
+      offsetof(struct quantize, keep_zeros), 0, 0, 1, NULL, NULL, false },
+    { "accuracy-drop",
+      "points of accuracy that may be lost: layers that cost more get more bits, or stay float",
+      PARE_OPT_FLOAT, offsetof(struct quantize, accuracy_drop), -1, 0, 100, NULL, NULL, false },
     { "plugin", "a shared object with more quantizers", PARE_OPT_STRS,
       offsetof(struct quantize, plugin), 0, PARE_ANY, NULL, NULL, false },
     OPTION("set", set, "settings of a plugin's quantizer: \"name=value name=value\"", NULL, NULL),
@@ -91,6 +101,8 @@ static int check_choice(struct pare_cli *c, struct pare_err *err)
         return pare_misuse(c, err, "say how: --preset int8, or a --config");
     if (!o->preset && !o->quantizer)
         return pare_misuse(c, err, "which --quantizer? 'pare list quantizers' lists them");
+    if (o->accuracy_drop >= 0 && !o->data)
+        return pare_misuse(c, err, "--accuracy-drop needs --data, to see what is lost");
     return 0;
 }
 
@@ -124,15 +136,32 @@ static double bytes_of(const struct pare_model *m)
     return n;
 }
 
+/* Normalizations go before all else: as asked for, or with preset int8 unless the quantizer folds
+ * them itself while it trains. */
+static bool folds_first(const struct quantize *o, const struct job *j)
+{
+    const struct pare_quantizer *q;
+    struct pare_err err;
+
+    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
+        return o->fold;
+    return !o->quantizer || pare_find_quantizer(j->registry, o->quantizer, &q, &err) ||
+           !pare_folds(q, j->settings);
+}
+
+/* Equalization needs layers side by side, and corrections need biases: both fold. */
 static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
+    struct pare_quant_settings q;
+    struct pare_part shared = { "quantization", NULL, pare_quant_table, &q };
     struct pare_model *folded;
     int n;
 
     PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
     j->view.bytes_before = bytes_of(j->teach.model);
-    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")))
+    PARE_TRY(pare_part_fill(&shared, c->given, c->n_given, c->arena, err));
+    if (!folds_first(o, j) && !q.equalize && !q.bias_correction)
         return 0;
     j->folding = pare_arena_new(1 << 16);
     if (!j->folding)
@@ -173,6 +202,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
         .config = o->config,
         .settings = j->settings,
         .registry = j->registry,
+        .keep_zeros = o->keep_zeros,
         .seed = o->data ? (uint64_t)t->setup->c.seed : 0,
         .threads = o->data ? (int)t->setup->c.threads : 0,
     };
@@ -219,6 +249,54 @@ static int judge_file(struct job *j, struct pare_err *err)
     return rc;
 }
 
+/* Of the rounded model; when that is good enough, of the file of integers, which may be another. */
+static int accuracy(void *user, double *value, struct pare_err *err)
+{
+    struct job *j = user;
+    struct pare_export only = { .onnx = j->files.onnx, .qoperator = j->files.qoperator };
+    struct pare_judged r = { .done = false };
+
+    PARE_TRY(pare_judge(&j->teach, j->teach.model, &r, err));
+    *value = r.top1;
+    if (r.top1 < j->view.least)
+        return 0;
+    PARE_TRY(pare_run_export(j->run, &only, err));
+    PARE_TRY(judge_file(j, err));
+    *value = j->view.after.top1 < r.top1 ? j->view.after.top1 : r.top1;
+    return 0;
+}
+
+static void say_step(void *user, const struct pare_budget_step *s)
+{
+    const struct job *j = user;
+
+    if (!j->teach.quiet)
+        pare_budget_say(&j->view, s, j->teach.json ? stderr : stdout);
+}
+
+static int meet_budget(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_budget b = { .judge = accuracy, .say = say_step, .user = j };
+    struct pare_budget_report *p = &j->view.budget;
+
+    if (!j->view.before.done)
+        return pare_fail(err, PARE_ECONFIG,
+                         "--accuracy-drop needs data to validate with, give a --valid");
+    /* Counts are divided, so that what is just at the bound may differ in its last bit. */
+    j->view.drop = o->accuracy_drop;
+    b.least = j->view.least = j->view.before.top1 - o->accuracy_drop / 100 - 1e-12;
+    PARE_TRY(pare_run_budget(j->run, &b, p, err));
+    if (p->met)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "accuracy is %.2f%% even with all layers float, that is %.2f points below "
+                     "%.2f%%; --accuracy-drop allows %g, so nothing is written",
+                     100 * p->step[p->n_steps - 1].accuracy,
+                     100 * (j->view.before.top1 - p->step[p->n_steps - 1].accuracy),
+                     100 * j->view.before.top1, o->accuracy_drop);
+}
+
 static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
@@ -229,6 +307,8 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_run_compress(j->run, err));
     if (o->data) {
         PARE_TRY(pare_compress_train(c, &j->teach, j->run, &j->view.trained, err));
+        if (o->accuracy_drop >= 0)
+            PARE_TRY(meet_budget(c, j, err));
         PARE_TRY(judge_rounded(j, err));
     }
     PARE_TRY(pare_run_export(j->run, &j->files, err));
@@ -237,7 +317,8 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
 
 static struct job job_of(const struct quantize *o)
 {
-    return (struct job){ .teach = { .data_name = o->data,
+    return (struct job){ .view = { .drop = -1 },
+                         .teach = { .data_name = o->data,
                                     .valid_name = o->valid,
                                     .json = o->json,
                                     .quiet = o->quiet } };
@@ -322,7 +403,9 @@ const struct pare_command pare_command_quantize = {
         "   {\"exclude\": true, \"op_names\": [\"fc\"]}]\n"
         "'pare inspect' prints names and types of layers, 'pare help quantizer NAME' the keys and\n"
         "settings of a quantizer.  With --data the model is judged before and after; --epochs N\n"
-        "trains it with rounded numbers.  The options of training are those of 'pare train'.",
+        "trains it with rounded numbers.  --accuracy-drop 0.5 then looks for the layers that cost\n"
+        "most and gives them more bits, or leaves them float, until what is lost is no more.  The\n"
+        "options of training are those of 'pare train'.",
     .opts = quantize_opts,
     .size = sizeof(struct quantize),
     .min_args = 1,
@@ -331,4 +414,5 @@ const struct pare_command pare_command_quantize = {
     .check = check,
     .guess = guess,
     .parts = quantize_parts,
+    .shared = true,
 };

@@ -55,7 +55,7 @@ static int finish(struct pare_cli *c, struct pare_teach *j, struct pare_err *err
     const struct train *o = c->opts;
     const struct pare_train_result *r = &j->result;
 
-    if (!r->stopped)
+    if (!r->stopped && !pare_dist_rank(c->dist))
         PARE_TRY(pare_model_save(j->model, j->output, NULL, err));
     if (o->json)
         PARE_TRY(print_json(c, j, err));
@@ -125,4 +125,5 @@ const struct pare_command pare_command_train = {
     .run = run,
     .check = check,
     .parts = pare_setup_parts,
+    .shared = true,
 };

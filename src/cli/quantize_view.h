@@ -11,7 +11,12 @@ struct pare_quantize_view {
     double bytes_before, bytes_after;          /* of the files */
     bool trained;
     struct json_t *history; /* of the training, or NULL */
+    double drop, least;     /* points that may be lost, below 0: any; the accuracy that must stay */
+    struct pare_budget_report budget;
 };
+
+/* A line for what was tried. */
+void pare_budget_say(const struct pare_quantize_view *v, const struct pare_budget_step *s, FILE *f);
 
 int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a, bool quiet,
                         struct pare_err *err);

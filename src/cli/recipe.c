@@ -30,14 +30,14 @@ const struct pare_opt pare_recipe_keys[] = {
 };
 
 const struct pare_step_kind pare_step_kinds[] = {
-    { "prune", "prune", "remove weights" },
-    { "finetune", "train", "train; weights that were pruned stay 0" },
-    { "distil", "train", "the same with a teacher: the recipe's model, if none is named" },
-    { "speedup", "speedup", "take pruned channels out" },
-    { "quantize", "quantize", "turn numbers into integers" },
-    { "export", "export", "write the model in other forms" },
-    { "evaluate", "eval", "judge the model" },
-    { "analyze", "analyze", "look at each layer" },
+    { "prune", "prune", NULL },
+    { "finetune", "train", NULL }, /* weights that were pruned stay 0 */
+    { "distil", "train", NULL }, /* the same; the teacher is the recipe's model, if none is named */
+    { "speedup", "speedup", NULL },
+    { "quantize", "quantize", NULL },
+    { "export", "export", NULL },
+    { "evaluate", "eval", NULL },
+    { "sensitivity", "analyze", "sensitivity" },
     { NULL, NULL, NULL },
 };
 
@@ -99,6 +99,7 @@ static int find_kind(const struct pare_json *j, const char *name, struct pare_re
         if (!strcmp(k->name, name)) {
             s->name = k->name;
             s->cmd = cmd;
+            s->word = k->word;
             return 0;
         }
         names[n++] = k->name;
@@ -312,7 +313,8 @@ int pare_recipe_bind(const struct pare_recipe *r, int i, const struct pare_step_
                      struct pare_cli *c, struct pare_err *err)
 {
     struct binding b = { .r = r, .s = &r->step[i], .c = c };
-    struct pare_call k = { .cmd = b.s->cmd, .arg = &f->model, .n_args = 1 };
+    const char *arg[] = { b.s->word ? b.s->word : f->model, f->model };
+    struct pare_call k = { .cmd = b.s->cmd, .arg = arg, .n_args = b.s->word ? 2 : 1 };
 
     b.given = pare_alloc(c->arena, (size_t)b.s->n_given + MOST_ADDED, sizeof(*b.given));
     if (!b.given)

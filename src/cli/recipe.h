@@ -17,6 +17,7 @@
 
 struct pare_recipe_step {
     const char *name; /* "distil" */
+    const char *word; /* what stands before the model, or NULL */
     const struct pare_command *cmd;
     int line; /* in the recipe's text */
     struct pare_given *given;
@@ -39,7 +40,8 @@ extern const struct pare_opt pare_recipe_keys[]; /* of struct pare_recipe */
 
 /* What steps are called, with their commands; ends with NULL. */
 struct pare_step_kind {
-    const char *name, *command, *doc;
+    const char *name, *command;
+    const char *word; /* the command's first argument, before the model; or NULL */
 };
 extern const struct pare_step_kind pare_step_kinds[];
 

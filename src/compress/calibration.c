@@ -8,6 +8,7 @@
 #include "../base/json.h"
 #include "../io/file.h"
 #include "../tensor/tensor.h"
+#include "folded.h"
 #include "grid.h"
 
 #define KEY 64
@@ -191,15 +192,17 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
     struct pare_tensor *s = pare_layer_scale(l, PARE_WEIGHT, n, err);
     struct pare_tensor *z = s ? pare_layer_zero_point(l, PARE_WEIGHT, n, err) : NULL;
     double *end = pare_alloc(l->run->arena, 2 * (size_t)n, sizeof(*end));
+    struct pare_tensor w;
 
     if (!z)
         return err->code;
     if (!end)
         return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
+    PARE_TRY(pare_folded_weight(l, &l->w, l->run->arena, &w, err));
     for (int i = q->axis + 1; i < l->w.rank && q->axis >= 0; i++)
         inner *= l->w.dim[i];
     for (int64_t i = 0; i < pare_numel(&l->w); i++) {
-        double v = (double)pare_f32(&l->w)[i], *e = end + 2 * (i / inner % n);
+        double v = (double)pare_f32(&w)[i], *e = end + 2 * (i / inner % n);
 
         e[0] = v < e[0] ? v : e[0];
         e[1] = v > e[1] ? v : e[1];

@@ -10,9 +10,11 @@
 
 #include "../base/arena.h"
 #include "../base/opt.h"
+#include "../onnx/fold_norm.h"
 #include "../onnx/insert.h"
 #include "../op/quant.h"
 #include "../tensor/tensor.h"
+#include "folded.h"
 #include "grid.h"
 
 /* Names of the constants of a scale. */
@@ -33,6 +35,7 @@ struct qdq {
     struct pare_edit *e;
     struct pair *pairs;
     struct pare_map done; /* names of biases that are integers already */
+    struct pare_map raw;  /* values that are rounded where they are made: the names before that */
 };
 
 static int no_memory(struct pare_err *err)
@@ -163,6 +166,8 @@ static int export_output(struct qdq *x, const struct pare_node *n, const struct 
     if (!raw)
         return no_memory(err);
     PARE_TRY(pare_edit_rename(x->e, name, raw, err));
+    if (!pare_map_get(&x->raw, name))
+        PARE_TRY(pare_map_set(&x->raw, x->a, name, pare_strdup(x->a, raw), err));
     PARE_TRY(add_pair(x, name, raw, name, g, err));
     return remember(x, name, name, g, err); /* rounded twice is rounded once */
 }
@@ -296,6 +301,10 @@ static const struct pare_qscale *input_scale(struct qdq *x, const struct pare_la
     struct pare_err err;
 
     of = in && in->maker ? pare_site_of(in->maker, &site) : NULL;
+    while (of && !of->quantized[site]) { /* a place that stays float: what is before it? */
+        in = in->maker->in[0];
+        of = in->maker ? pare_site_of(in->maker, &site) : NULL;
+    }
     if (of && !pare_qscale_of(of, site, x->a, &g, &err))
         p = find_pair(x, file_name(in), &g);
     return p && p->g.axis < 0 ? &p->g : NULL;
@@ -383,13 +392,33 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
     return replace(x, l->bias->name, &q, &g, err);
 }
 
+/* The normalization that the layer was rounded with leaves the file. */
+static int fold_norm(struct qdq *x, const struct pare_layer *l, struct pare_layer *view,
+                     struct pare_err *err)
+{
+    const char *raw = pare_map_get(&x->raw, l->norm->out[0]->name);
+    struct pare_norm_fold f = { .g = x->r->model->graph,
+                                .norm = l->norm,
+                                .made = raw ? raw : l->norm->out[0]->name,
+                                .w = view->weight->t,
+                                .b = view->bias->t };
+
+    PARE_TRY(pare_edit_fold_norm(x->e, &f, err));
+    view->bias->name = f.bias;
+    return 0;
+}
+
 static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *err)
 {
+    struct pare_layer view;
     struct pare_qscale g;
     struct pare_tensor q;
 
-    PARE_TRY(pare_qweight(l, x->a, &g, &q, err));
-    PARE_TRY(export_bias(x, l, &g, err)); /* which may change scales of channels without weights */
+    PARE_TRY(pare_folded_view(l, x->a, &view, err));
+    if (l->norm)
+        PARE_TRY(fold_norm(x, l, &view, err));
+    PARE_TRY(pare_qweight(&view, x->a, &g, &q, err));
+    PARE_TRY(export_bias(x, &view, &g, err)); /* which may change scales of empty channels */
     return replace(x, l->weight->name, &q, &g, err);
 }
 
@@ -406,7 +435,7 @@ static int export_all(struct qdq *x, const char *path, bool qoperator, struct pa
         enum pare_site site;
         struct pare_layer *l = pare_site_of(g->node[i], &site);
 
-        if (l)
+        if (l && l->quantized[site])
             PARE_TRY(export_site(x, g->node[i], l, site, err));
     }
     for (int i = 0; i < r->n_layers; i++)

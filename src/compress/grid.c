@@ -8,8 +8,10 @@
 #include "../base/arena.h"
 #include "../op/quant.h"
 #include "../tensor/tensor.h"
+#include "folded.h"
 
-#define EXACT 1e-3 /* of a step: what a float32 product may be away from the true value */
+#define EXACT 1e-3   /* of a step: what a float32 product may be away from the true value, ... */
+#define TWICE 2.4e-7 /* ... and for its own size after two roundings */
 #define PROBES 64
 
 static int no_memory(struct pare_err *err)
@@ -121,7 +123,7 @@ static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64
     for (int64_t i = 0; i < n; i++) {
         double v = (double)w[i] - off, k = rint(v / s);
 
-        if (!(fabs(v - k * s) <= EXACT * s) || k + (double)g->zero[c] < lo ||
+        if (!(fabs(v - k * s) <= EXACT * s + TWICE * fabs(v)) || k + (double)g->zero[c] < lo ||
             k + (double)g->zero[c] > hi)
             return at + i;
         put(q, at + i, (int64_t)k + g->zero[c]);
@@ -210,10 +212,13 @@ static int only_values(const struct pare_layer *l, struct pare_arena *a, struct 
 int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
                  struct pare_tensor *q, struct pare_err *err)
 {
-    const struct pare_tensor *w = &l->weight->t;
+    const struct pare_tensor *w;
+    struct pare_layer view;
     struct pare_err why;
     bool known = !pare_qscale_of(l, PARE_WEIGHT, a, g, &why);
 
+    PARE_TRY(pare_folded_view(l, a, &view, err));
+    w = &view.weight->t;
     *q = *w;
     q->dtype = known ? g->dtype : PARE_I8;
     PARE_TRY(pare_tensor_alloc(a, q, err));
@@ -222,7 +227,7 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
                          (long long)w->dim[g->axis], (long long)g->n);
     if (known && integers(g, w, q) < 0)
         return 0;
-    return only_values(l, a, g, q, err);
+    return only_values(&view, a, g, q, err);
 }
 
 /* ---- is it so? ----------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "../tensor/tensor.h"
 #include "calibration.h"
 #include "depend.h"
+#include "folded.h"
 #include "rank.h"
 #include "run.h"
 
@@ -45,11 +46,12 @@ static int round_weight(struct pare_run *r, struct pare_layer *l, struct pare_er
 {
     struct pare_tensor out = l->weight->t;
     struct pare_turn t = pare_turn_begin(r, 0);
-    int rc = r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
-                            : r->quantizer->weight(l, &l->w, &out, err);
+    int rc = l->norm          ? pare_folded_round(l, err)
+             : r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
+                              : r->quantizer->weight(l, &l->w, &out, err);
 
     pare_turn_end(r, t);
-    if (!rc)
+    if (!rc && !l->norm)
         multiply(pare_f32(&out), l->mask.data, pare_f32(&out), pare_numel(&out));
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
 }
@@ -71,6 +73,18 @@ int pare_run_put(struct pare_run *r, struct pare_err *err)
             PARE_TRY(round_weight(r, l, err));
     }
     return 0;
+}
+
+void pare_run_restore(struct pare_run *r)
+{
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        if (l->weight && l->w.data != l->weight->t.data)
+            memcpy(l->weight->t.data, l->w.data, (size_t)pare_numel(&l->w) * sizeof(float));
+        if (l->bias && l->b.data != l->bias->t.data)
+            memcpy(l->bias->t.data, l->b.data, (size_t)pare_numel(&l->b) * sizeof(float));
+    }
 }
 
 /* ---- the bias ------------------------------------------------------------------------------ */

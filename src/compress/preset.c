@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../onnx/fold_norm.h"
 
 static const struct preset {
     const char *name, *quantizer, *keys;
@@ -68,6 +69,14 @@ static bool is_joint(const struct pare_layer_info *l)
            l->out->t.rank == 4 && l->in;
 }
 
+/* The user of a layer's output, or of the normalization that is folded into the layer. */
+static const struct pare_node *next_of(const struct scan *s, const struct pare_layer_info *l)
+{
+    const struct pare_node *u = only_user(s, l->out);
+
+    return u && pare_norm_folds(s->g, u) ? only_user(s, u->out[0]) : u;
+}
+
 /* Where an activation follows, that one's output is rounded. */
 static void mark_outputs(const struct scan *s)
 {
@@ -77,7 +86,7 @@ static void mark_outputs(const struct scan *s)
 
         if (!s->chosen[i] && !is_joint(l))
             continue;
-        u = only_user(s, l->out);
+        u = next_of(s, l);
         s->rounded[i] = true;
         for (int k = 0; k < s->n && u && listed(activations, u->type); k++)
             if (s->layer[k].node == u) {

@@ -294,6 +294,16 @@ bool pare_change_can(const struct pare_change *c, const struct pare_node *n)
     return find(c, n) != NULL;
 }
 
+bool pare_change_has(const struct pare_model *m, const struct pare_node *n)
+{
+    const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;
+
+    for (size_t i = 0; g && i < g->n_node; i++)
+        if (g->node[i] == n->proto)
+            return true;
+    return false;
+}
+
 static int wanted(const struct pare_change *c, const struct pare_node *n, Onnx__NodeProto **p,
                   struct pare_err *err)
 {
@@ -320,6 +330,20 @@ int pare_change_input(struct pare_change *c, const struct pare_node *n, int i, c
         p->n_input = (size_t)i + 1;
     }
     p->input[i] = (char *)(uintptr_t)name;
+    return 0;
+}
+
+int pare_change_leave_out(struct pare_change *c, const struct pare_node *n, int i,
+                          struct pare_err *err)
+{
+    Onnx__NodeProto *p;
+
+    PARE_TRY(wanted(c, n, &p, err));
+    if (i < 0 || (size_t)i >= p->n_input)
+        return 0;
+    for (size_t k = (size_t)i + 1; k < p->n_input; k++)
+        p->input[k - 1] = p->input[k];
+    p->n_input--;
     return 0;
 }
 

@@ -146,6 +146,17 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_rnn_ties(n, &cell, t);
 }
 
+static float made(const struct pare_node *n, const struct pare_needed *s, int k, int64_t i)
+{
+    (void)k;
+    return pare_rnn_made(n, &cell, s, i);
+}
+
+static void needs(const struct pare_node *n, struct pare_needed *s)
+{
+    pare_rnn_needs(n, &cell, s);
+}
+
 const struct pare_op pare_op_lstm = {
     .abi = PARE_ABI,
     .type = "LSTM",
@@ -162,4 +173,7 @@ const struct pare_op pare_op_lstm = {
     .save = save,
     .macs = macs,
     .ties = ties,
+    .shrink = pare_rnn_shrink,
+    .made = made,
+    .needs = needs,
 };

@@ -60,6 +60,17 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_rnn_ties(n, &cell, t);
 }
 
+static float made(const struct pare_node *n, const struct pare_needed *s, int k, int64_t i)
+{
+    (void)k;
+    return pare_rnn_made(n, &cell, s, i);
+}
+
+static void needs(const struct pare_node *n, struct pare_needed *s)
+{
+    pare_rnn_needs(n, &cell, s);
+}
+
 const struct pare_op pare_op_rnn = {
     .abi = PARE_ABI,
     .type = "RNN",
@@ -76,4 +87,7 @@ const struct pare_op pare_op_rnn = {
     .save = save,
     .macs = macs,
     .ties = ties,
+    .shrink = pare_rnn_shrink,
+    .made = made,
+    .needs = needs,
 };

@@ -287,6 +287,9 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
     p->train = p->ctx.train = true;
     p->ctx.rng = o->rng;
     rc = compile(p, model, &opts, &(struct extra){ .train = o, .keep = o->keep }, err);
+    p->ctx.sync = p->backend.sync = o->sync;
+    p->on_back = o->on_back;
+    p->user = o->user;
     if (rc)
         pare_plan_free(p);
     else

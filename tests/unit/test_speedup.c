@@ -151,6 +151,50 @@ static void groups(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
+/* Each group keeps as many channels, but others: the first group's first two, the second's last two.
+ */
+static void groups_of_their_own(void **state)
+{
+    for (int back = 0; back < 2; back++) {
+        struct net n = net_new(31);
+        const char *x = net_image(&n), *w;
+        struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(8, 3, 3, 3));
+
+        (void)state;
+        n.plain = n.bare = true;
+        for (int64_t i = 0; i < pare_numel(&t); i++)
+            if (i / 27 / 2 == 1 || i / 27 / 2 == 2)
+                pare_f32(&t)[i] = 0;
+        w = build_floats(&n.b, 4, t.dim, pare_f32(&t));
+        x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
+        if (back)
+            x = build_node(&n.b, "ConvTranspose", NAMES(x, WEIGHT(&n, ALL, 0, 8, 3, 2, 2)),
+                           at_int("group", 2));
+        else
+            x = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, ALL, 0, 6, 4, 3, 3)),
+                           at_int("group", 2));
+        EXPECT(&n, net_conv(&n, x, ALL, 6, 4, 1), 4, 6, 4);
+    }
+}
+
+/* Three of one group and one of the other are needed: the other gets two more, which are dead. */
+static void groups_unbalanced(void **state)
+{
+    struct net n = net_new(32);
+    const char *x = net_image(&n), *w;
+    struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(8, 3, 3, 3));
+
+    (void)state;
+    n.plain = n.bare = true;
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        if (i / 27 == 1 || i / 27 >= 5)
+            pare_f32(&t)[i] = 0;
+    w = build_floats(&n.b, 4, t.dim, pare_f32(&t));
+    x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
+    x = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 6, 4, 3, 3)), at_int("group", 2));
+    EXPECT(&n, net_conv(&n, x, ALL, 6, 4, 1), 6, 4, 4);
+}
+
 static void transposed(void **state)
 {
     struct net n = net_new(12);
@@ -373,7 +417,7 @@ int main(void)
         T(pools),        T(squeeze_excite),       T(constant_pad), T(pool_counts_padding),
         T(down_to_zero), T(sum_over_channels),    T(u_net),        T(mean_over_channels),
         T(unread),       T(detection_heads),      T(shared),       T(lenet),
-        T(rounded),
+        T(rounded),      T(groups_of_their_own),  T(groups_unbalanced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
