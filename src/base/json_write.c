@@ -1,4 +1,6 @@
 /* json_write.c - a JSON tree as text again. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arena.h"
@@ -36,6 +38,18 @@ static void put(struct writer *w, const char *s)
     w->text[w->len] = '\0';
 }
 
+/* As short as it can be and still be the same number. */
+static const char *real_text(struct pare_arena *a, double v)
+{
+    char buf[40];
+    int digits = 15;
+
+    do
+        snprintf(buf, sizeof(buf), "%.*g", digits, v);
+    while (strtod(buf, NULL) != v && ++digits < 18);
+    return pare_strdup(a, buf);
+}
+
 static void write_value(struct writer *w, const struct pare_json *v)
 {
     bool object = v->kind == PARE_JSON_OBJECT;
@@ -44,7 +58,7 @@ static void write_value(struct writer *w, const struct pare_json *v)
     case PARE_JSON_NULL: put(w, "null"); return;
     case PARE_JSON_BOOL: put(w, v->yes ? "true" : "false"); return;
     case PARE_JSON_INT: put(w, pare_sprintf(w->arena, "%lld", (long long)v->whole)); return;
-    case PARE_JSON_REAL: put(w, pare_sprintf(w->arena, "%.17g", v->num)); return;
+    case PARE_JSON_REAL: put(w, real_text(w->arena, v->num)); return;
     case PARE_JSON_STR: put(w, pare_json_quoted(w->arena, v->str)); return;
     case PARE_JSON_LIST:
     case PARE_JSON_OBJECT: break;

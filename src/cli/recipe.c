@@ -47,7 +47,6 @@ static const char *scalar_text(struct pare_arena *a, const struct pare_json *v)
 {
     switch (v->kind) {
     case PARE_JSON_STR: return v->str;
-    case PARE_JSON_REAL: return pare_sprintf(a, "%.17g", v->num);
     default: return pare_json_write(a, v);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "../data/embedded.h"
 
-/* The style, the script, Chart.js's licence, and Chart.js itself, or PARE_NO_CHARTS in its place. */
+/* The style, the script, Chart.js's licence, and Chart.js itself or a few bytes in its place. */
 enum { PARE_STYLE, PARE_SCRIPT, PARE_LICENCE, PARE_CHARTS, PARE_REPORT_FILES };
 extern const struct pare_embedded pare_report_files[PARE_REPORT_FILES];
 

@@ -29,12 +29,12 @@ static void change_cell(struct pare_page *p, double was, double is, enum pare_un
 }
 
 /* "8 / 8": of weights and of what goes in. */
-static void bits_cell(struct pare_page *p, const struct pare_json *l)
+static void bits_cell(struct pare_page *p, const struct pare_json *l, bool gone)
 {
     double w = pare_number(l, "quantized.weight.bits"), x = pare_number(l, "quantized.input.bits");
 
     if (isnan(w) && isnan(x))
-        pare_page_raw(p, "<td class=\"n\">float</td>");
+        pare_page_put(p, "<td class=\"n\">%s</td>", gone ? "\xe2\x80\x93" : "float");
     else if (isnan(x))
         pare_page_put(p, "<td class=\"n\">%.0f / float</td>", w);
     else if (isnan(w))
@@ -71,11 +71,9 @@ static void layer_row(struct pare_page *p, const struct pare_json *l)
                 PARE_COUNT);
     change_cell(p, pare_number(was, "macs"), gone ? 0 : pare_number(is, "macs"), PARE_COUNT);
     pare_page_cell(p, pare_number(l, "sparsity"), PARE_SHARE);
-    bits_cell(p, l);
+    bits_cell(p, l, gone);
     pare_page_cell(p, pare_number(l, "quantized.weight.signal_to_noise_db"), PARE_DB);
-    pare_page_text_cell(p, gone  ? "no layer of its own any more: folded, or nothing needs it"
-                           : why ? why
-                                 : "");
+    pare_page_text_cell(p, gone ? "gone: folded, or nothing needs it" : why ? why : "");
     pare_page_raw(p, "</tr>\n");
 }
 

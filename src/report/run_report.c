@@ -1,4 +1,4 @@
-/* report.c - what a compression did, as one page that needs nothing else. */
+/* run_report.c - what a compression did, as one page that needs nothing else. */
 #include "report.h"
 
 #include <math.h>
@@ -35,10 +35,11 @@ static void gain_cell(struct pare_page *p, double was, double is, enum pare_unit
     if (isnan(was) || isnan(is) || (u != PARE_SHARE && is <= 0))
         pare_page_raw(p, "<td class=\"n\"></td>");
     else if (u == PARE_SHARE)
-        pare_page_put(p, "<td class=\"n gain\">%+.2f points</td>", 100 * (is - was));
+        pare_page_put(p, "<td class=\"n gain%s\">%+.2f<span class=\"word\"> points</span></td>",
+                      is < was ? " lost" : "", 100 * (is - was));
     else
-        pare_page_put(p, "<td class=\"n gain\">%.*f\xc3\x97 %s</td>", was / is < 9.95 ? 2 : 1,
-                      was / is, u == PARE_SECONDS ? "faster" : "smaller");
+        pare_page_put(p, "<td class=\"n gain\">%.*f\xc3\x97<span class=\"word\"> %s</span></td>",
+                      was / is < 9.95 ? 2 : 1, was / is, u == PARE_SECONDS ? "faster" : "smaller");
 }
 
 static void put_headline(struct pare_page *p, const struct pare_run_file *r, int n)
@@ -155,7 +156,7 @@ static void put_pretty(struct pare_page *p, const struct pare_json *v, int depth
 {
     bool object = v->kind == PARE_JSON_OBJECT;
 
-    if ((v->kind != PARE_JSON_LIST && !object) || !v->n || depth > 2) {
+    if ((v->kind != PARE_JSON_LIST && !object) || !v->n || depth > 1) {
         const char *text = pare_json_write(p->arena, v);
 
         p->failed |= !text;
