@@ -120,6 +120,7 @@ struct pare_export {
     int input_rank;
     bool qoperator;
     const char *calibration;
+    bool nbits; /* MatMulNBits (of com.microsoft) for weights by group, see quantizer group */
 };
 PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
                              struct pare_err *err);

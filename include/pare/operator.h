@@ -216,14 +216,15 @@ struct pare_op {
      *         an output, and what becomes its index `channel` is the number x all over: what it
      *         becomes, NAN when that is not one number.  NULL: not known, but for map and map2.
      * shrink: channels go: new attributes and constant inputs.  NULL: there are none.
-     * made:   index i of the last axis of output k is this number all over because of the node's
-     *         weights; NAN: it is not.  NULL: nothing is known.
+     * made:   index i of an axis of output k is this number all over, because of the node's own
+     *         weights or of several channels of its inputs; NAN: it is not.  NULL: nothing is known.
      * needs:  given what stays of its outputs, what the node needs of its inputs, beside what ties
      *         say.  NULL: see linear and ties. */
     bool (*linear)(const struct pare_node *n, struct pare_linear *l);
     float (*even)(const struct pare_node *n, int axis, int64_t channel, float x);
     void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);
-    float (*made)(const struct pare_node *n, const struct pare_needed *s, int k, int64_t i);
+    float (*made)(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
+                  int64_t i);
     void (*needs)(const struct pare_node *n, struct pare_needed *s);
 
     /* With PARE_OP_WHOLE: operators that look at all elements of a tensor before they change each

@@ -85,7 +85,6 @@ int pare_folded_find(struct pare_run *r, struct pare_err *err)
 {
     const struct pare_graph *g = r->model->graph;
 
-    (void)err;
     if (!asked(r->quantizer, r->conf[0]))
         return 0;
     for (int i = 0; i < g->n_nodes; i++) {
@@ -93,10 +92,16 @@ int pare_folded_find(struct pare_run *r, struct pare_err *err)
 
         if (!pare_norm_folds(g, norm) || is_quantized(r, norm))
             continue;
-        for (int k = 0; k < r->n_layers; k++)
-            if (r->layer[k].quantized[PARE_WEIGHT] &&
-                r->layer[k].weight == norm->in[X]->maker->in[1])
-                r->layer[k].norm = norm;
+        for (int k = 0; k < r->n_layers; k++) {
+            struct pare_layer *l = &r->layer[k];
+
+            if (!l->quantized[PARE_WEIGHT] || l->weight != norm->in[X]->maker->in[1])
+                continue;
+            l->norm = norm;
+            l->factor = pare_alloc(r->arena, 2 * (size_t)l->w.dim[0], sizeof(*l->factor));
+            if (!l->factor)
+                return no_memory(err);
+        }
     }
     return 0;
 }
@@ -111,13 +116,20 @@ struct factors {
     int threads;
 };
 
+static void start(const struct pare_layer *l, struct factors *f)
+{
+    *f = (struct factors){ .n = l->weight->t.dim[0], .threads = l->quant[PARE_WEIGHT].threads };
+    f->each = pare_numel(&l->weight->t) / f->n;
+    if (f->n * f->each < 32768)
+        f->threads = 1;
+}
+
 static int load(const struct pare_layer *l, struct pare_arena *a, struct factors *f,
                 struct pare_err *err)
 {
     double eps = pare_bn_epsilon(l->norm);
 
-    *f = (struct factors){ .n = l->weight->t.dim[0], .threads = l->quant[PARE_WEIGHT].threads };
-    f->each = pare_numel(&l->weight->t) / f->n;
+    start(l, f);
     f->s = pare_alloc(a, 2 * (size_t)f->n, sizeof(*f->s));
     if (!f->s)
         return no_memory(err);
@@ -135,8 +147,6 @@ static int load(const struct pare_layer *l, struct pare_arena *a, struct factors
         s = (double)f->at[GAMMA][c] / f->deviation[c];
         f->s[c] = fabs(s) >= LEAST && fabs(s) <= 1 / LEAST ? s : 0;
     }
-    if (f->n * f->each < 32768)
-        f->threads = 1;
     return 0;
 }
 
@@ -177,7 +187,8 @@ PARE_SIMD static void masked_times(const float *x, const uint8_t *mask, float fa
         y[i] = mask[i] ? x[i] * factor : 0;
 }
 
-/* Before quant_start_step nothing is rounded, and what passes, passes to the bit. */
+/* Before quant_start_step nothing is rounded, and what passes, passes to the bit.  The factors are
+ * kept for the way back: until then a batch changes the running variance. */
 int pare_folded_round(struct pare_layer *l, struct pare_err *err)
 {
     struct pare_run *r = l->run;
@@ -185,7 +196,10 @@ int pare_folded_round(struct pare_layer *l, struct pare_err *err)
     struct factors f;
 
     PARE_TRY(load(l, r->scratch, &f, err));
-    PARE_TRY(pare_folded_weight(l, &l->w, r->scratch, &product, err));
+    memcpy(l->factor, f.s, 2 * (size_t)f.n * sizeof(*f.s));
+    product = l->w;
+    PARE_TRY(pare_tensor_alloc(r->scratch, &product, err));
+    multiply(&f, &l->w, &product);
     PARE_TRY(r->calibration ? pare_calibrated(l, PARE_WEIGHT, &product, &out, err)
                             : r->quantizer->weight(l, &product, &out, err));
 #pragma omp parallel for num_threads(f.threads) if (f.threads > 1)
@@ -243,15 +257,17 @@ PARE_SIMD static double leave(const float *p, const float *w, float factor, floa
 }
 
 /* From h to p; a quantizer without backward() leaves it as it is. */
-static int ask(struct pare_layer *l, struct pare_tensor *p, struct pare_err *err)
+static int ask(struct pare_layer *l, const struct factors *f, struct pare_tensor *p,
+               struct pare_err *err)
 {
     struct pare_run *r = l->run;
-    struct pare_tensor product;
+    struct pare_tensor product = l->w;
 
     *p = l->grad;
     if (!r->quantizer->backward)
         return 0;
-    PARE_TRY(pare_folded_weight(l, &l->w, r->scratch, &product, err));
+    PARE_TRY(pare_tensor_alloc(r->scratch, &product, err));
+    multiply(f, &l->w, &product);
     if (!(r->quantizer->base.flags & PARE_ANY_ORDER))
         PARE_TRY(pare_tensor_alloc(r->scratch, p, err));
     return r->quantizer->backward(l, PARE_WEIGHT, &product, &l->grad, p, err);
@@ -266,7 +282,9 @@ int pare_folded_grad(struct pare_layer *l, struct pare_err *err)
     struct factors f;
     double *hw;
 
-    PARE_TRY(load(l, r->scratch, &f, err));
+    start(l, &f);
+    f.s = l->factor;
+    f.deviation = l->factor + f.n;
     hw = pare_alloc(r->scratch, (size_t)f.n, sizeof(*hw));
     if (!hw)
         return no_memory(err);
@@ -277,7 +295,7 @@ int pare_folded_grad(struct pare_layer *l, struct pare_err *err)
         hw[c] = enter(g + at, (const uint8_t *)l->mask.data + at, pare_f32(&l->weight->t) + at,
                       f.s[c] != 0 ? (float)(1 / f.s[c]) : 1, f.each);
     }
-    PARE_TRY(ask(l, &p, err));
+    PARE_TRY(ask(l, &f, &p, err));
 #pragma omp parallel for num_threads(f.threads) if (f.threads > 1)
     for (int64_t c = 0; c < f.n; c++) {
         int64_t at = c * f.each;

@@ -13,7 +13,7 @@
 static struct pare_value *origin(struct pare_value *v)
 {
     while (v && v->maker && v->maker->n_in == 1 && v->maker->in[0] &&
-           v->maker->in[0]->flags & PARE_V_CONST && !strcmp(v->maker->type, "Identity"))
+           !strcmp(v->maker->type, "Identity"))
         v = v->maker->in[0];
     return v;
 }

@@ -5,6 +5,8 @@
  *     n = g(x Wc' + h Rc' + b)            c = f c + i n
  *     o = f(x Wo' + h Ro' + po c + b)     h = o h(c)
  */
+#include <math.h>
+
 #include "rnn_family.h"
 
 static const struct pare_opt lstm_attrs[] = {
@@ -146,10 +148,10 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_rnn_ties(n, &cell, t);
 }
 
-static float made(const struct pare_node *n, const struct pare_needed *s, int k, int64_t i)
+static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
+                  int64_t i)
 {
-    (void)k;
-    return pare_rnn_made(n, &cell, s, i);
+    return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &cell, s, i) : NAN;
 }
 
 static void needs(const struct pare_node *n, struct pare_needed *s)

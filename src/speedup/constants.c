@@ -407,26 +407,35 @@ static int product_zeros(struct pare_speedup *s, const struct pare_node *n, stru
     return 0;
 }
 
+static int made_axis(struct pare_speedup *s, const struct pare_node *n, int k, int axis,
+                     struct pare_err *err)
+{
+    const struct pare_value *y = n->out[k];
+    struct pare_needed about = { .s = s };
+
+    for (int64_t i = 0; i < y->t.dim[axis]; i++) {
+        float v = n->op->made(n, &about, k, axis, i);
+        float *list = isnan(v) ? NULL : list_of(s, y, axis);
+
+        if (!isnan(v) && !list)
+            return no_memory(err);
+        if (list)
+            list[i] = v;
+    }
+    return 0;
+}
+
 /* What a node's own weights make of it. */
 static int made_all(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
 {
-    struct pare_needed about = { .s = s };
-
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] && n->in[k]->flags & PARE_V_CONST)
             PARE_TRY(scan(s, n->in[k], err));
     for (int k = 0; k < n->n_out; k++) {
         const struct pare_value *y = n->out[k];
 
-        for (int64_t i = 0; is_float(y) && y->t.rank && i < y->t.dim[y->t.rank - 1]; i++) {
-            float v = n->op->made(n, &about, k, i);
-            float *list = isnan(v) ? NULL : list_of(s, y, y->t.rank - 1);
-
-            if (!isnan(v) && !list)
-                return no_memory(err);
-            if (list)
-                list[i] = v;
-        }
+        for (int axis = 0; is_float(y) && axis < y->t.rank; axis++)
+            PARE_TRY(made_axis(s, n, k, axis, err));
     }
     return 0;
 }

@@ -224,25 +224,43 @@ static int put_bias(struct pare_shrink *k, const struct pare_sum *m, float *add,
     return pare_change_input(k->c, m->n, m->l.bias, name, err);
 }
 
+/* What the channels in the list, of which list[i] says the number, are in each sum: rows of
+ * weights one after the other, as they lie in memory. */
+static void sum_up(const struct pare_sum *m, const int64_t *list, const double *c, int64_t n,
+                   float *add)
+{
+    bool one = m->l.groups == 1;
+
+    for (int64_t o = 0; o < m->O; o++) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < n; k++)
+            if (one || list[k] / m->Ig == o / m->Og)
+                sum += c[k] * pare_sum_total(m, o, list[k]);
+        add[o] = (float)((double)m->l.scale * sum);
+    }
+}
+
 int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct pare_err *err)
 {
-    float *add = NULL;
+    int64_t *list = pare_alloc(k->s->arena, (size_t)m->C + 1, sizeof(*list)), n = 0;
+    double *c = pare_alloc(k->s->arena, (size_t)m->C + 1, sizeof(*c));
+    float *add = pare_alloc(k->s->arena, (size_t)m->O + 1, sizeof(*add));
 
+    if (!list || !c || !add)
+        return no_memory(err);
     for (int64_t i = 0; i < m->C; i++) {
-        double c = (double)pare_even(k->s, m->x, m->l.x_axis, i);
-
         if (!pare_speedup_folds(k->s, m, i))
             continue;
         if (m->l.borders) {
             PARE_TRY(carry(k, m, i, err));
             continue;
         }
-        if (!add)
-            add = pare_alloc(k->s->arena, (size_t)m->O, sizeof(*add));
-        if (!add)
-            return no_memory(err);
-        for (int64_t o = i / m->Ig * m->Og; o < (i / m->Ig + 1) * m->Og; o++)
-            add[o] += (float)((double)m->l.scale * c * pare_sum_total(m, o, i));
+        list[n] = i;
+        c[n++] = (double)pare_even(k->s, m->x, m->l.x_axis, i);
     }
-    return add ? put_bias(k, m, add, err) : 0;
+    if (!n)
+        return 0;
+    sum_up(m, list, c, n, add);
+    return put_bias(k, m, add, err);
 }

@@ -83,7 +83,7 @@ static void tell_own(const struct pare_speedup *s, const struct pare_node *n,
     const struct pare_node *who;
     const char *why;
 
-    if (!n->op || !n->op->made || !y || !pare_kept_asked(s->kept, n))
+    if (!n->op || !n->op->needs || !y || !pare_kept_asked(s->kept, n))
         return;
     l->in = x->t.dim[x->t.rank - 1];
     l->out = y->t.dim[y->t.rank - 1];
@@ -168,30 +168,14 @@ static int count_nodes(const struct pare_graph *g)
     return n;
 }
 
-/* With the shapes of the inputs as they were looked at. */
-static int infer(const struct pare_speedup *s, const struct pare_model *m, struct pare_graph **g,
-                 struct pare_err *err)
-{
-    *g = pare_graph_clone(s->arena, m->graph, err);
-    if (!*g)
-        return err->code;
-    for (int i = 0; i < (*g)->n_in; i++) {
-        const struct pare_value *v = pare_graph_find(s->g, (*g)->in[i]->name);
-
-        if (v)
-            (*g)->in[i]->t = v->t;
-    }
-    return pare_graph_infer(*g, true, err);
-}
-
 int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struct pare_arena *a,
                       struct pare_speedup_report *r, struct pare_err *err)
 {
     struct telling t = { .s = s, .arena = a };
     struct pare_layer_info *was;
 
-    PARE_TRY(infer(s, s->from, &t.was, err));
-    PARE_TRY(infer(s, to, &t.g, err));
+    PARE_TRY(pare_speedup_infer(s, s->from, &t.was, err));
+    PARE_TRY(pare_speedup_infer(s, to, &t.g, err));
     PARE_TRY(pare_layers(s->arena, t.g, &t.layer, &t.n, err));
     PARE_TRY(pare_layers(s->arena, t.was, &was, &r->n_layers, err));
     r->layer = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(*r->layer));

@@ -162,17 +162,17 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
 
 /* ---- looking again ------------------------------------------------------------------------- */
 
-static int infer_again(const struct pare_speedup *s, const struct pare_model *m,
-                       struct pare_arena *a, struct pare_graph **g, struct pare_err *err)
+int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
+                       struct pare_graph **g, struct pare_err *err)
 {
-    *g = pare_graph_clone(a, m->graph, err);
+    *g = pare_graph_clone(s->arena, m->graph, err);
     if (!*g)
         return err->code;
     for (int i = 0; i < (*g)->n_in; i++) {
         const struct pare_value *was = pare_graph_find(s->g, (*g)->in[i]->name);
 
         if (was)
-            (*g)->in[i]->t = was->t;
+            (*g)->in[i]->t = *pare_speedup_file(s, was);
     }
     return pare_graph_infer(*g, true, err);
 }
@@ -184,6 +184,12 @@ static bool same_contents(const struct pare_value *v, const struct pare_tensor *
 
     if (v->t.dtype != t->dtype || !data || !pare_same_shape(&v->t, t))
         return false;
+    if (pare_is_4bit(t->dtype) && !v->t.data) {
+        for (int64_t i = 0; i < pare_numel(t); i++)
+            if (pare_nibble(t->dtype, data, i) != (int)pare_get_int(t, i))
+                return false;
+        return true;
+    }
     return !bytes || !memcmp(data, t->data, bytes);
 }
 
@@ -305,7 +311,7 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
         return rc;
     }
     PARE_TRY(pare_change_done(k.c, out, err));
-    rc = infer_again(s, *out, s->arena, &g, err);
+    rc = pare_speedup_infer(s, *out, &g, err);
     k.c = NULL;
     k.arena = s->arena;
     if (!rc)

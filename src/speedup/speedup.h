@@ -187,6 +187,10 @@ int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct par
 /* Is the constant computed by nodes, not written in the file? */
 bool pare_shrink_computed(const struct pare_value *v);
 
+/* A model's graph with the shapes of the inputs that all was looked at with. */
+int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
+                       struct pare_graph **g, struct pare_err *err);
+
 /* The smaller model.  When a node turned out to be stuck, *out is NULL and s->stuck has it. */
 int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct pare_err *err);
 

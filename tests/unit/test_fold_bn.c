@@ -198,7 +198,7 @@ static void test_moments_are_the_convolutions(void **state)
  * drifts. */
 static void test_moments_do_not_drift(void **state)
 {
-    const char *train = "optimizer=sgd lr=0.05 batch=32 threads=1 seed=1 valid=none epochs=3";
+    const char *train = "optimizer=sgd lr=0.01 batch=32 threads=1 seed=1 valid=none epochs=1";
     struct job q = job_open(rig_model("small"), "qat", WEIGHTS("16", ""), NULL, train);
     struct job f = job_open(rig_model("small"), NULL, NULL, NULL, train);
 

@@ -128,7 +128,7 @@ static void group_norm(void **state)
     a = CONST(&n, 1, 0.4f, 4);
     b = CONST(&n, 0.2f, 0.4f, 4);
     x = build_node(&n.b, "GroupNormalization", NAMES(x, a, b), at_int("num_groups", 4));
-    EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), -1, 4);
+    EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 6, 4);
 }
 
 static void splits(void **state)
@@ -169,7 +169,7 @@ static void slices(void **state)
     end = build_ints(&n.b, INTS(-1));
     axes = build_ints(&n.b, INTS(1));
     x = build_node(&n.b, "Slice", NAMES(x, start, end, axes), NOTHING);
-    EXPECT(&n, net_conv(&n, x, ALL, 8, 2, 1), -1, 2);
+    EXPECT(&n, net_conv(&n, x, ALL, 8, 2, 1), 4, 2);
 }
 
 static void gathers(void **state)
@@ -181,7 +181,7 @@ static void gathers(void **state)
     x = net_block(&n, x, HALF, 3, 8);
     index = build_ints(&n.b, INTS(7, 6, 0, 1, -4, 2, 0));
     x = build_node(&n.b, "Gather", NAMES(x, index), at_int("axis", 1));
-    EXPECT(&n, net_conv(&n, x, ALL, 7, 2, 1), -1, 2);
+    EXPECT(&n, net_conv(&n, x, ALL, 7, 2, 1), 4, 2);
 }
 
 /* Channel shuffle: of each pair that is interleaved both go. */
@@ -198,15 +198,21 @@ static void shuffle(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 6, 4);
 }
 
+/* Channels of four pixels each: half of them go where they lie together; in the other order every
+ * channel has a pixel in the first half. */
 static void depth_to_space(void **state)
 {
     struct net n = net_new(13);
     const char *x = net_image(&n);
 
     (void)state;
-    x = net_block(&n, x, FRONT, 3, 16);
+    n.bare = true;
+    x = net_relu(&n, net_conv(&n, x, FRONT, 3, 16, 3));
+    x = build_node(&n.b, "DepthToSpace", NAMES(x),
+                   CAT(at_int("blocksize", 2), at_text("mode", "CRD")));
+    x = net_relu(&n, net_conv(&n, x, FRONT, 4, 16, 3));
     x = build_node(&n.b, "DepthToSpace", NAMES(x), at_int("blocksize", 2));
-    EXPECT(&n, net_conv(&n, x, ALL, 4, 4, 3), -1, 4);
+    EXPECT(&n, net_conv(&n, x, ALL, 4, 4, 3), 8, 16, 4);
 }
 
 static void squeezes(void **state)
@@ -255,7 +261,7 @@ static void counts_channels(void **state)
                    NOTHING);
     s = build_node(&n.b, "Cast", NAMES(s), at_int("to", PARE_F32));
     x = build_node(&n.b, "Div", NAMES(x, s), NOTHING);
-    EXPECT(&n, net_conv(&n, x, ALL, 12, 3, 1), -1, 3);
+    EXPECT(&n, net_conv(&n, x, ALL, 12, 3, 1), 12, 3);
 }
 
 /* An embedding whose table is also the last layer's weight, transposed. */

@@ -54,6 +54,34 @@ static void piece_rnn(struct rg *g)
     rg_add(g, out[0], 4, (int64_t[]){ v.dim[0], D, v.dim[1], H });
 }
 
+/* A convolution or its transpose in 2 to 4 groups, of which masks need not be the same. */
+static void piece_groups(struct rg *g)
+{
+    int x = rg_pick(g, 3, 4);
+    int64_t G, M, C, one[4] = { 1, 1, 1, 1 };
+    bool back = rg_chance(g, 30);
+    struct rg_value v;
+    const char *w;
+
+    if (x < 0)
+        return;
+    v = g->v[x];
+    C = v.dim[1];
+    for (G = rg_int(g, 2, 4); G > 1 && C % G; G--)
+        ;
+    M = G * rg_int(g, 2, 6);
+    v.dim[1] = M;
+    if (G < 2 || rg_numel(&v) > g->limit)
+        return;
+    one[0] = back ? C : M;
+    one[1] = back ? M / G : C / G;
+    w = rg_const(g, v.rank, one, 0, 1.5f / sqrtf((float)(C / G)));
+    rg_add(g,
+           build_node(&g->b, back ? "ConvTranspose" : "Conv",
+                      NAMES(rg_name(g, x), w, rg_const(g, 1, &M, 0, 1)), at_int("group", G)),
+           v.rank, v.dim);
+}
+
 /* x times a constant matrix, as a sum over labels. */
 static void piece_einsum(struct rg *g)
 {
@@ -88,7 +116,8 @@ static void make(struct rg *g, uint64_t seed)
         rg_pool,      rg_pad_pool, rg_reduce,         rg_view,       rg_transpose,   rg_shuffle,
         rg_slice,     rg_split,    rg_concat,         rg_concat,     rg_shape_chain, rg_resize,
         rg_pad,       rg_linear,   rg_linear,         rg_matmul,     rg_softmax,     rg_layer_norm,
-        rg_broadcast, rg_combine,  piece_rnn,         piece_rnn,     piece_einsum,
+        rg_broadcast, rg_combine,  piece_rnn,         piece_rnn,     piece_einsum,   piece_groups,
+        piece_groups,
     };
     int count, n;
 
@@ -203,7 +232,7 @@ static void check(uint64_t seed)
 
         if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
             mask(&g, m, n, pattern);
-        else if (n->op && n->op->made && rg_chance(&g, 70))
+        else if (n->op && n->op->needs && rg_chance(&g, 70))
             mask_states(&g, m, n);
     }
     o.round_to = rg_chance(&g, 10) ? 4 : 1;
