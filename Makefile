@@ -23,7 +23,7 @@ help: ## list these targets
 deps: ## install all that any target needs
 	@tools/deps.sh build test interop lint fuzz
 
-demo: all ## build, then look at, run and time a small digit classifier
+demo: all ## build, then prune, train, shrink and quantize a network that reads digits
 	@tools/demo.sh $(BUILD)
 
 test: ## build and run the tests: unit, official ONNX cases, command line, install

@@ -40,8 +40,8 @@ static const struct pare_opt quantize_opts[] = {
     OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
            NULL, NULL),
     OPTION("format", format,
-           "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits",
-           "qdq", "qdq|qoperator|nbits"),
+           "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits", "qdq",
+           "qdq|qoperator|nbits"),
     OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
            NULL),
     OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
@@ -320,14 +320,64 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
     return judge_file(j, err);
 }
 
+static struct job job_of(const struct quantize *o)
+{
+    return (struct job){ .view = { .drop = -1 },
+                         .teach = { .data_name = o->data,
+                                    .valid_name = o->valid,
+                                    .json = o->json,
+                                    .quiet = o->quiet } };
+}
+
+static void close_job(struct job *j)
+{
+    pare_run_free(j->run);
+    pare_teach_close(&j->teach);
+    pare_model_free(j->unfolded);
+    pare_arena_free(j->folding);
+    pare_registry_free(j->registry);
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j = job_of(c->opts);
+    int rc = open_job(c, &j, err);
+
+    if (!rc)
+        rc = open_run(c, &j, err);
+    close_job(&j);
+    return rc;
+}
+
+/* Weights of so many bits instead of floats. */
+static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_run_opts ro = { .quantizer = o->quantizer, .config = o->config };
+    struct pare_rules rules;
+    const char *usual;
+    struct pare_run *r;
+
+    PARE_TRY(check_choice(c, err));
+    if (o->preset) {
+        PARE_TRY(pare_preset(o->preset, g->model, c->arena, &usual, &rules, err));
+        ro.quantizer = o->quantizer ? o->quantizer : usual;
+        ro.rule = rules.rule;
+        ro.n_rules = rules.n;
+    }
+    PARE_TRY(pare_run_new(g->model, &ro, &r, err));
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_WEIGHT])
+            g->bytes -= (double)pare_numel(&r->layer[i].w) *
+                        (4 - (double)r->layer[i].quant[PARE_WEIGHT].bits / 8);
+    pare_run_free(r);
+    return 0;
+}
+
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
-    struct job j = { .view = { .drop = -1 },
-                     .teach = { .data_name = o->data,
-                                .valid_name = o->valid,
-                                .json = o->json,
-                                .quiet = o->quiet } };
+    struct job j = job_of(o);
     int rc = open_job(c, &j, err);
 
     if (!rc)
@@ -337,14 +387,10 @@ static int run(struct pare_cli *c, struct pare_err *err)
         j.view.run = j.run;
         j.view.files = &j.files;
         j.view.history = j.teach.view.history;
-        rc = o->json ? pare_quantize_json(&j.view, c->arena, err)
+        rc = o->json ? pare_quantize_json(c, &j.view, err)
                      : pare_quantize_print(&j.view, c->arena, o->quiet, err);
     }
-    pare_run_free(j.run);
-    pare_teach_close(&j.teach);
-    pare_model_free(j.unfolded);
-    pare_arena_free(j.folding);
-    pare_registry_free(j.registry);
+    close_job(&j);
     return rc;
 }
 
@@ -371,6 +417,8 @@ const struct pare_command pare_command_quantize = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .check = check,
+    .guess = guess,
     .parts = quantize_parts,
     .shared = true,
 };
