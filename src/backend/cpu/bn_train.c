@@ -426,6 +426,8 @@ static int back_synced(const struct bn *c, struct pare_step *s, struct pare_back
         put_sums(&p, s, total + p.first, dots + p.first);
     }
     PARE_TRY(pare_dist_merge_batch(b->sync, PARE_MERGE_SUM, PARE_F64, c->sums, 2 * c->C, err));
+    if (!(pare_dist_part(b->sync) > 0)) /* what is here is not of the batch: no gradient */
+        memset(c->sums, 0, 2 * (size_t)c->C * sizeof(*c->sums));
 #pragma omp parallel for num_threads(b->threads)
     for (int64_t i = 0; i < c->blocks; i++) {
         struct part p = part_of(c, i);
