@@ -31,10 +31,10 @@ int pare_dist_rank(const struct pare_dist *d);    /* 0 .. size - 1 */
 int pare_dist_size(const struct pare_dist *d);    /* 1: alone */
 int pare_dist_threads(const struct pare_dist *d); /* a fair part of this machine's; 0: all */
 
-/* End all processes, now, with this exit code.  Call it when pare_dist_speaks() has returned and
- * the reason was printed: a process waits there for those before it to print theirs, since what
- * went wrong here mostly went wrong everywhere. */
-void pare_dist_speaks(const struct pare_dist *d);
+/* After an error: is it this process that says so?  What went wrong here mostly went wrong
+ * everywhere, so the first process has a second's advantage, and only one gets true.  Then end all
+ * processes with this exit code; who has not spoken leaves that to the one who has. */
+bool pare_dist_speaks(struct pare_dist *d);
 void pare_dist_end_all(struct pare_dist *d, int code);
 
 /* For a while, merge nothing: this process alone does what the others do not. */
