@@ -83,7 +83,7 @@ struct pare_moments {
 };
 int pare_dist_moments(struct pare_dist *d, struct pare_moments *m, struct pare_err *err);
 
-/* ---- work that can be done anywhere ----------------------------------------------------------- */
+/* ---- work that can be done anywhere ---------------------------------------------------------- */
 
 /* Do things 0 .. n - 1, each in one process, whichever is free: fn(user, i, results + i * size).
  * Afterwards every process has all results.  results are zeroed here. */
@@ -96,10 +96,10 @@ struct pare_work {
 };
 int pare_dist_work(struct pare_dist *d, const struct pare_work *w, struct pare_err *err);
 
-/* ---- for dist.c only: what dist_mpi.c does ---------------------------------------------------- */
+/* ---- for dist.c only: what dist_mpi.c does --------------------------------------------------- */
 
 int pare_dist_next(struct pare_dist *d, int64_t *i, struct pare_err *err); /* the next thing */
-int pare_dist_rewind(struct pare_dist *d, struct pare_err *err);          /* ... from 0 again */
+int pare_dist_rewind(struct pare_dist *d, struct pare_err *err);           /* ... from 0 again */
 int pare_dist_gather(struct pare_dist *d, void *bytes, size_t n, struct pare_err *err);
 
 #endif

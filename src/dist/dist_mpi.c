@@ -15,7 +15,7 @@
 #include "dist.h"
 
 #define PENDING 64
-#define SILENCE 10 /* seconds that the process that speaks has to end the others */
+#define SILENCE 10               /* seconds that the process that speaks has to end the others */
 #define PIECE ((int64_t)1 << 26) /* elements of one call: counts are ints */
 
 enum { NEXT, SPOKEN, COUNTERS }; /* the next thing to do; who has spoken */
@@ -206,13 +206,14 @@ void pare_dist_alone(struct pare_dist *d, bool alone)
         d->alone = alone;
 }
 
-/* ---- numbers of all of them ------------------------------------------------------------------- */
+/* ---- numbers of all of them ------------------------------------------------------------------ */
 
 static MPI_Datatype type_of(enum pare_dtype dtype)
 {
-    return dtype == PARE_F32 ? MPI_FLOAT : dtype == PARE_F64 ? MPI_DOUBLE
-           : dtype == PARE_I64                               ? MPI_INT64_T
-                                                             : MPI_UINT8_T;
+    return dtype == PARE_F32   ? MPI_FLOAT
+           : dtype == PARE_F64 ? MPI_DOUBLE
+           : dtype == PARE_I64 ? MPI_INT64_T
+                               : MPI_UINT8_T;
 }
 
 static MPI_Op op_of(enum pare_merge how)
@@ -236,10 +237,11 @@ int pare_dist_merge(struct pare_dist *d, enum pare_merge how, enum pare_dtype dt
         return 0;
     PARE_TRY(check(how, dtype, err));
     for (int64_t at = 0; at < n; at += PIECE)
-        PARE_TRY(fail(MPI_Allreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
-                                    (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype),
-                                    op_of(how), d->main),
-                      "merge their numbers", err));
+        PARE_TRY(
+            fail(MPI_Allreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
+                               (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype), op_of(how),
+                               d->main),
+                 "merge their numbers", err));
     return 0;
 }
 
@@ -252,11 +254,11 @@ int pare_dist_start(struct pare_dist *d, enum pare_dtype dtype, void *data, int6
     for (int64_t at = 0; at < n; at += PIECE) {
         if (d->n_pending == PENDING)
             PARE_TRY(pare_dist_finish(d, err));
-        PARE_TRY(fail(MPI_Iallreduce(MPI_IN_PLACE,
-                                     (char *)data + (size_t)at * pare_dtype_size(dtype),
-                                     (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype),
-                                     MPI_SUM, d->beside, &d->pending[d->n_pending]),
-                      "merge their numbers", err));
+        PARE_TRY(
+            fail(MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
+                                (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype), MPI_SUM,
+                                d->beside, &d->pending[d->n_pending]),
+                 "merge their numbers", err));
         d->n_pending++;
     }
     return 0;
@@ -327,7 +329,7 @@ int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t
     return rc;
 }
 
-/* ---- the batch at work ------------------------------------------------------------------------ */
+/* ---- the batch at work ----------------------------------------------------------------------- */
 
 void pare_dist_batch(struct pare_dist *d, int64_t own, int64_t whole)
 {
@@ -342,7 +344,7 @@ double pare_dist_part(const struct pare_dist *d)
     return d && d->whole > 0 ? (double)d->own / (double)d->whole : 1;
 }
 
-/* ---- work that can be done anywhere ----------------------------------------------------------- */
+/* ---- work that can be done anywhere ---------------------------------------------------------- */
 
 int pare_dist_rewind(struct pare_dist *d, struct pare_err *err)
 {

@@ -245,7 +245,8 @@ static void settle(const struct part *p, const struct pare_step *s, const double
                    const double *var)
 {
     const struct bn *c = p->c;
-    float *run_mean = pare_f32(&s->in[3]->t) + p->first, *run_var = pare_f32(&s->in[4]->t) + p->first;
+    float *run_mean = pare_f32(&s->in[3]->t) + p->first,
+          *run_var = pare_f32(&s->in[4]->t) + p->first;
 
     for (int k = 0; k < p->used; k++) {
         double unbiased = c->n > 1 ? var[k] * c->n / (c->n - 1) : var[k];
