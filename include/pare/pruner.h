@@ -152,6 +152,8 @@ enum pare_pruner_flag {
     PARE_NEEDS_DATA = 16,  /* cannot work without data ... */
     PARE_NEEDS_STEPS = 32, /* ... or without training steps */
     PARE_LEARNS = 64, /* of quantizers: backward() for inputs of the model too, to learn scales */
+    PARE_ANY_ORDER = 128, /* of quantizers: numbers of one scale are treated alike wherever they
+                             are, so they may come in another order, and gx may be gy */
 };
 
 struct pare_pruner {

@@ -6,6 +6,7 @@
 #include "quantize_view.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
+#include "../compress/folded.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
 #include "../compress/settings.h"
@@ -17,7 +18,7 @@ struct quantize {
     struct pare_strs plugin;
     struct pare_ints input_shape;
     double accuracy_drop; /* below 0: not given */
-    bool fold, json, quiet;
+    bool fold, keep_zeros, json, quiet;
 };
 
 #define OPTION(name, field, help, def, choices)                                                \
@@ -38,8 +39,9 @@ static const struct pare_opt quantize_opts[] = {
     OPTION("valid", valid, "validate with this set; none: not at all", NULL, NULL),
     OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
            NULL, NULL),
-    OPTION("format", format, "QuantizeLinear and DequantizeLinear, or QLinearConv and the like",
-           "qdq", "qdq|qoperator"),
+    OPTION("format", format,
+           "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits",
+           "qdq", "qdq|qoperator|nbits"),
     OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
            NULL),
     OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
@@ -51,6 +53,8 @@ static const struct pare_opt quantize_opts[] = {
       "first fold batch normalizations into convolutions, as preset int8 does, and equalize "
       "and bias_correction",
       PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
+    { "keep-zeros", "weights that are 0 stay 0, so that a pruned model stays pruned", PARE_OPT_BOOL,
+      offsetof(struct quantize, keep_zeros), 0, 0, 1, NULL, NULL, false },
     { "accuracy-drop",
       "points of accuracy that may be lost: layers that cost more get more bits, or stay float",
       PARE_OPT_FLOAT, offsetof(struct quantize, accuracy_drop), -1, 0, 100, NULL, NULL, false },
@@ -114,6 +118,7 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
                                      .model = o->model_out,
                                      .calibration = o->calibration,
                                      .qoperator = !strcmp(o->format, "qoperator"),
+                                     .nbits = !strcmp(o->format, "nbits"),
                                      .input_shape = o->input_shape.v,
                                      .input_rank = o->input_shape.n };
     PARE_TRY(pare_export_check(&j->files, err));
@@ -133,6 +138,19 @@ static double bytes_of(const struct pare_model *m)
     return n;
 }
 
+/* Normalizations go before all else: as asked for, or with preset int8 unless the quantizer folds
+ * them itself while it trains. */
+static bool folds_first(const struct quantize *o, const struct job *j)
+{
+    const struct pare_quantizer *q;
+    struct pare_err err;
+
+    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
+        return o->fold;
+    return !o->quantizer || pare_find_quantizer(j->registry, o->quantizer, &q, &err) ||
+           !pare_folds(q, j->settings);
+}
+
 /* Equalization needs layers side by side, and corrections need biases: both fold. */
 static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
@@ -145,7 +163,7 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
     j->view.bytes_before = bytes_of(j->teach.model);
     PARE_TRY(pare_part_fill(&shared, c->given, c->n_given, c->arena, err));
-    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")) && !q.equalize && !q.bias_correction)
+    if (!folds_first(o, j) && !q.equalize && !q.bias_correction)
         return 0;
     j->folding = pare_arena_new(1 << 16);
     if (!j->folding)
@@ -186,6 +204,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
         .config = o->config,
         .settings = j->settings,
         .registry = j->registry,
+        .keep_zeros = o->keep_zeros,
         .seed = o->data ? (uint64_t)t->setup->c.seed : 0,
         .threads = o->data ? (int)t->setup->c.threads : 0,
     };
@@ -335,7 +354,8 @@ const struct pare_command pare_command_quantize = {
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
         "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
-        "it needs --data to see their ranges.  int8-weights and w4 round only weights.\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights; w4 has 4 bits\n"
+        "for linear layers, a scale for each group of 64 inputs (--group-size), and 8 for the rest.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
         "  [{\"quant_types\": [\"weight\", \"input\"],\n"
         "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"

@@ -6,6 +6,7 @@
 #include "../tensor/tensor.h"
 #include "calibration.h"
 #include "depend.h"
+#include "folded.h"
 #include "rank.h"
 #include "run.h"
 
@@ -45,11 +46,12 @@ static int round_weight(struct pare_run *r, struct pare_layer *l, struct pare_er
 {
     struct pare_tensor out = l->weight->t;
     struct pare_turn t = pare_turn_begin(r, 0);
-    int rc = r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
-                            : r->quantizer->weight(l, &l->w, &out, err);
+    int rc = l->norm          ? pare_folded_round(l, err)
+             : r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
+                              : r->quantizer->weight(l, &l->w, &out, err);
 
     pare_turn_end(r, t);
-    if (!rc)
+    if (!rc && !l->norm)
         multiply(pare_f32(&out), l->mask.data, pare_f32(&out), pare_numel(&out));
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
 }

@@ -2,10 +2,13 @@
 #include "quant_lsq.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../base/simd.h"
+
+const struct pare_opt pare_lsq_table[] = { PARE_FOLD_BN(pare_lsq_opts), PARE_OPT_END };
 
 static const char *const names[PARE_SITES] = { "weight", "input", "output" };
 

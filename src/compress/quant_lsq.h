@@ -4,6 +4,11 @@
 
 #include "quant_rows.h"
 
+struct pare_lsq_opts {
+    bool fold_bn;
+};
+extern const struct pare_opt pare_lsq_table[]; /* of those */
+
 /* For each place of a layer: its scale has begun. */
 struct pare_lsq_state {
     bool ready[PARE_SITES];

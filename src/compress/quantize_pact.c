@@ -14,6 +14,7 @@
 
 struct opts {
     double alpha;
+    bool fold_bn;
 };
 
 struct state {
@@ -25,6 +26,7 @@ static const struct pare_opt opts[] = {
     { .name = "alpha", .help = "where clipping begins; 0: at the largest number of the first batch",
       .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, alpha), .def = 0, .min = 0,
       .max = 1e6 },
+    PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -218,7 +220,7 @@ const struct pare_quantizer pare_quantizer_pact = {
         .doc = "Activations from 0 to an end that is learned.",
         .opts = opts,
         .opts_size = sizeof(struct opts),
-        .flags = PARE_LEARNS,
+        .flags = PARE_LEARNS | PARE_ANY_ORDER,
         .layer_size = sizeof(struct state),
         .start = start,
         .on_step = on_step,

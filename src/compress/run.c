@@ -9,6 +9,7 @@
 #include "bias_correct.h"
 #include "calibration.h"
 #include "equalize.h"
+#include "folded.h"
 #include "pruners.h"
 #include "quantized.h"
 #include "wrap.h"
@@ -141,8 +142,11 @@ static int make(struct pare_run *r, const struct pare_run_opts *o, struct pare_e
     if (r->quant.equalize)
         PARE_TRY(pare_model_equalize(r->model, &r->equalized, err));
     PARE_TRY(pare_run_wrap(r, &c, err));
-    r->in_graph = r->quantizer != NULL;
-    return r->quantizer ? pare_sites_insert(r, err) : 0;
+    if (!r->quantizer)
+        return 0;
+    r->in_graph = true;
+    PARE_TRY(pare_folded_find(r, err));
+    return pare_sites_insert(r, err);
 }
 
 int pare_run_new(struct pare_model *model, const struct pare_run_opts *o, struct pare_run **run,
@@ -162,6 +166,7 @@ int pare_run_new(struct pare_model *model, const struct pare_run_opts *o, struct
     r->model = model;
     r->threads = o->threads;
     r->final = o->final;
+    r->keep_zeros = o->quantizer && o->keep_zeros;
     pare_rng_init(&r->rng, o->seed);
     rc = r->scratch ? make(r, o, err) : no_memory(err);
     if (rc)

@@ -21,7 +21,7 @@ struct pare_goal {
     double max_sparsity_per_layer;
     const char *granularity;
     struct pare_ints block;
-    int64_t heads;
+    int64_t heads, parts;
 };
 
 /* The settings that every pruner knows. */
@@ -64,6 +64,8 @@ struct pare_layer {
     struct pare_quant quant[PARE_SITES]; /* of quantizers: what the config says ... */
     bool quantized[PARE_SITES];          /* ... about the places that it names */
     int64_t start_step;
+    struct pare_node *norm; /* the BatchNormalization it is rounded with (folded.h), or NULL */
+    double *factor;         /* ... and by what it was multiplied when it was rounded last */
     struct pare_noise {
         double signal, noise; /* sums of x^2 and (x - rounded x)^2 */
     } noise[PARE_SITES];
@@ -97,7 +99,8 @@ struct pare_run {
     bool in_graph;                          /* its nodes are in the model's graph */
     const struct pare_json *calibration;    /* scales of a file, or NULL */
     const char *calibration_path;
-    bool measure; /* forwards add to pare_layer.noise */
+    bool keep_zeros; /* weights that were 0 are masked */
+    bool measure;    /* forwards add to pare_layer.noise */
     struct pare_learned_buffer *learned;
     struct pare_optim *optim; /* of those; made at the first step */
     void *conf[PARE_RUN_PRUNERS], *state[PARE_RUN_PRUNERS];

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "compress/folded.h"
+
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 "
 #define CONFIG(more)                                                                       \
     "[{\"quant_types\": [\"weight\", \"input\"], \"op_types\": [\"Conv2d\", \"Linear\"], " \
@@ -61,10 +63,12 @@ static void check_places(struct job *j)
             struct pare_layer *l = pare_run_layer(j->run, i);
             const struct pare_quant *q = pare_layer_quant(l, (enum pare_site)site);
             int64_t n = site == PARE_WEIGHT && q && q->axis >= 0 ? l->w.dim[q->axis] : 1;
+            struct pare_layer view; /* with the normalization behind a convolution in its weight */
             struct pare_tensor *s, *z;
 
             if (!q)
                 continue;
+            ok(pare_folded_view(l, arena, &view, &rig_err));
             s = pare_layer_scale(l, (enum pare_site)site, n, &rig_err);
             z = pare_layer_zero_point(l, (enum pare_site)site, n, &rig_err);
             assert_true(s && z);
@@ -72,7 +76,7 @@ static void check_places(struct job *j)
                 assert_true(pare_f32(s)[c] > 0 && isfinite(pare_f32(s)[c]));
             for (int64_t k = 0; site == PARE_WEIGHT && k < pare_numel(&l->w); k++) {
                 int64_t c = n > 1 ? k / (pare_numel(&l->w) / n) : 0;
-                float v = pare_f32(&l->weight->t)[k] / pare_f32(s)[c] + pare_f32(z)[c];
+                float v = pare_f32(&view.weight->t)[k] / pare_f32(s)[c] + pare_f32(z)[c];
 
                 near((double)v, rint((double)v), 1e-3);
                 assert_true(v > (float)q->qmin - 0.01f && v < (float)q->qmax + 0.01f);
