@@ -95,7 +95,8 @@ static void compares(void)
     CHECK(pare_dist_hash("a\0", 2) != pare_dist_hash("a", 1));
 }
 
-/* Process r has numbers r * 100 .. r * 100 + r, one more than the one before; the first has none. */
+/* Process r has numbers r * 100 .. r * 100 + r, one more than the one before; the first has
+ * none. */
 static void moments(void)
 {
     double mean[1], var[1], work[3], sum = 0, square = 0, n = 0;
@@ -154,7 +155,7 @@ static void work(void)
         }
         all = own;
         CHECK(!pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, &all, 1, &err));
-        CHECK(all == THINGS && seen == own); /* each thing once */
+        CHECK(all == THINGS && seen == own);        /* each thing once */
         CHECK(size == 1 || n[made[3].by] < THINGS); /* who has the long one gets few others */
         seen = 0;
     }
