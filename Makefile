@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-interop bench bench-train bench-masks bench-quant lint fmt asan fuzz install clean
+.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant lint fmt asan fuzz install clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -30,6 +30,14 @@ test: ## build and run the tests: unit, official ONNX cases, command line, insta
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE interop
+
+test-docs: ## run all that README and docs/ say: every command, every piece of code
+	@tools/deps.sh build test
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(docs|example)\.'
+
+docs: all ## write docs/config.md anew from the tables of options
+	@$(BUILD)/pare help --reference >docs/config.md
 
 test-interop: ## compare with PyTorch and ONNX Runtime on whole networks; ALL=1: on all of them
 	@BUILD=$(BUILD) tools/deps.sh build test interop

@@ -18,9 +18,9 @@ for part in "${@:-build}"; do
     build)
         want="$want gcc libc6-dev make cmake pkg-config libdnnl-dev libprotobuf-c-dev
               protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev zlib1g-dev libpng-dev
-              libjpeg62-turbo-dev"
+              libjpeg62-turbo-dev libopenmpi-dev"
         ;;
-    test) want="$want g++ libcmocka-dev libonnx-testdata" ;;
+    test) want="$want g++ libcmocka-dev libonnx-testdata openmpi-bin" ;;
     interop)
         # libopenblas0-openmp: without it PyTorch multiplies matrices with the reference BLAS.
         want="$want python3 python3-numpy python3-torch python3-torchvision python3-onnx

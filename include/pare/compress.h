@@ -120,6 +120,7 @@ struct pare_export {
     int input_rank;
     bool qoperator;
     const char *calibration;
+    bool nbits; /* MatMulNBits (of com.microsoft) for weights by group, see quantizer group */
 };
 PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
                              struct pare_err *err);
@@ -141,6 +142,12 @@ struct pare_speedup_opts {
     double tolerance;             /* largest difference, relative to the largest output; 0: 1e-4 */
     int threads;                  /* 0: all cores */
     uint64_t seed;                /* of random inputs */
+
+    /* What to verify with, instead of that: called with run = 0 .. runs - 1, fills in inputs of the
+     * shapes above, whose memory is there. */
+    int (*feed)(void *user, int run, struct pare_tensor *in, struct pare_err *err);
+    void *user;
+    int runs;
 };
 
 /* A layer before and after.  Of a layer that stays as it is though some of its channels could be

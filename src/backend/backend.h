@@ -93,6 +93,7 @@ struct pare_backend {
     int block;                  /* the machine's channel block */
     bool vnni;                  /* it sums products of 8-bit integers without saturating */
     struct pare_onednn *onednn; /* engine and stream */
+    struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
 };
 
 struct pare_kernel {

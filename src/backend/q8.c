@@ -206,6 +206,30 @@ bool pare_q8_weight(const struct pare_value *w, int axis, struct pare_q8_weight 
     return pare_q8_weight_read(q, n->in[0], n->in[1], zero_of(n), axis);
 }
 
+struct pare_value *pare_q8_bias(struct pare_value *bias, const struct pare_q8 *x,
+                                const struct pare_q8_weight *w)
+{
+    const struct pare_node *n = bias ? bias->maker : NULL;
+    const struct pare_value *scale, *zero;
+
+    if (!is_standard(n, "DequantizeLinear") || n->in[0]->t.dtype != PARE_I32 ||
+        !is_known(n->in[0]) || pare_numel(&n->in[0]->t) != w->channels)
+        return bias;
+    scale = n->in[1];
+    zero = zero_of(n);
+    if (!fits(scale, w->channels) || scale->t.dtype != PARE_F32 ||
+        (zero && (!fits(zero, w->channels) || !all_zero(&zero->t))))
+        return bias;
+    for (int64_t i = 0; i < w->channels; i++) {
+        double have = pare_get(&scale->t, pare_numel(&scale->t) == 1 ? 0 : i);
+        double want = (double)x->scale * (double)pare_q8_scale(w, i);
+
+        if (!(fabs(have - want) <= 1e-6 * want))
+            return bias;
+    }
+    return n->in[0];
+}
+
 const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
@@ -297,7 +321,7 @@ PARE_SIMD void pare_q8_finish(const struct pare_q8_out *o, const int32_t *acc, i
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        float v = (float)acc[i] * f[i] + b[i];
+        float v = ((float)acc[i] + b[i]) * f[i];
 
         v = v > lo ? v : lo;
         v = v < hi ? v : hi;

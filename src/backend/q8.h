@@ -75,6 +75,11 @@ float pare_q8_scale(const struct pare_q8_weight *q, int64_t channel);
 /* w - zero, in w's shape: w itself where zero is 0, else a copy; NULL when out of memory. */
 const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a);
 
+/* The int32 numbers behind a real bias, when they are in units of x_scale w_scale, as a runtime adds
+ * them to the sum of products; else the bias itself. */
+struct pare_value *pare_q8_bias(struct pare_value *bias, const struct pare_q8 *x,
+                                const struct pare_q8_weight *w);
+
 /* Would oneDNN's sums of x w be right?  Without VNNI it adds two products uint8 * int8 in 16 bits,
  * which is enough for weights of 7 bits, and int8 * int8 it gets wrong. */
 bool pare_q8_exact(const struct pare_backend *b, const struct pare_q8 *x,
@@ -104,12 +109,12 @@ void pare_q8_real(const struct pare_q8 *q, const void *x, int64_t from, float *r
 void pare_q8_store(const struct pare_q8_end *e, const float *real, void *y, int64_t from,
                    int64_t n);
 
-/* From sums to results: y = held(f acc + b), by channel, in the type of `out`; quantized to q, or
+/* From sums to results: y = held(f (acc + b)), by channel, in the type of `out`; quantized to q, or
  * (int32) the sums themselves. */
 struct pare_q8_out {
     const struct pare_value *out;
     struct pare_q8 q;
-    float *f, *b, lo, hi; /* all by q's scale */
+    float *f, *b, lo, hi; /* but for b by q's scale */
 };
 void pare_q8_finish(const struct pare_q8_out *o, const int32_t *acc, int64_t channel, int64_t n,
                     void *y);

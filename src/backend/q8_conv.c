@@ -10,11 +10,11 @@ static bool read_conv(const struct pare_view *v, struct pare_node *n, struct par
     if (!pare_q8_source(v, n->in[0], &c->x) || c->x.viewed || !pare_q8_weight(n->in[1], 0, &c->w) ||
         pare_conv_window(n, &c->win, &err))
         return false;
-    c->bias = n->n_in > 2 ? n->in[2] : NULL;
+    c->bias = pare_q8_bias(n->n_in > 2 ? n->in[2] : NULL, &c->x, &c->w);
     if (!pare_q8_end(v, n->out[0], &c->end))
         c->end = (struct pare_q8_end){ .q = { .v = n->out[0] } };
     c->out = c->end.q.v;
-    return !c->bias || pare_is_f32(c->bias);
+    return !c->bias || pare_is_f32(c->bias) || c->bias->t.dtype == PARE_I32;
 }
 
 static bool read_qlinear(struct pare_node *n, struct pare_q8_conv *c)

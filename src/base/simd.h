@@ -20,6 +20,14 @@
 #define PARE_SIMD __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #endif
 
+/* a * b + c, rounded once, in loops of such functions; where there are no clones, the machine's own
+ * instruction may be missing, and float64 holds a * b. */
+#ifdef PARE_NO_CLONES
+#define PARE_FMA(a, b, c) ((float)((double)(a) * (double)(b) + (double)(c)))
+#else
+#define PARE_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#endif
+
 /* Eight floats, for loops that compilers do not turn into vectors by themselves: gcc and clang
  * compile +, -, * and comparisons of them for whatever the machine has.  (Of sixteen, gcc 12 takes
  * comparisons to pieces.)  They need not be aligned.  They are not for parameters: how those are

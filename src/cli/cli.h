@@ -24,6 +24,7 @@ struct pare_cli {
     bool usage;               /* the error is the user's: exit code 2 */
     struct pare_given *given; /* options that belong to the command's parts */
     int n_given;
+    struct pare_dist *dist; /* the processes that work on it, see dist/dist.h; NULL: only this */
 };
 
 struct pare_command {
@@ -37,6 +38,13 @@ struct pare_command {
 
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
     int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
+
+    /* Several processes (mpirun) can share the work; else the first one does it. */
+    bool shared;
+
+    /* What the first argument may be, for completion: the i-th word, NULL past the last.  NULL
+     * itself: a file. */
+    const char *(*word)(int i);
 };
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */

@@ -147,7 +147,7 @@ static void say(void *user, const struct pare_sense *s, int item)
 
 static int show_sense(const struct job *j, const struct pare_sense *s, struct pare_err *err)
 {
-    if (j->o->csv)
+    if (j->o->csv && !pare_dist_rank(j->c->dist))
         PARE_TRY(pare_sense_csv(s, j->o->csv, err));
     if (j->o->json)
         return print_json(j, pare_sense_json(s, j->o->metric), err);
@@ -165,9 +165,10 @@ static int sensitivity(struct job *j, struct pare_err *err)
         .layers = o->layers,
         .early_stop = o->early_stop,
         .early_stop_value = o->early_stop_value,
+        .dist = j->c->dist,
         .threads = j->setup->trainer.threads,
         .measure = measure,
-        .say = o->quiet ? NULL : say,
+        .say = o->quiet || pare_dist_rank(j->c->dist) ? NULL : say,
         .user = j,
     };
     struct pare_registry *registry = pare_registry_new(err);
@@ -220,7 +221,7 @@ static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_t
 
 static int show_qerror(const struct job *j, const struct pare_qerror *q, struct pare_err *err)
 {
-    if (j->o->csv)
+    if (j->o->csv && !pare_dist_rank(j->c->dist))
         PARE_TRY(pare_qerror_csv(q, j->o->csv, err));
     if (j->o->json)
         return print_json(j, pare_qerror_json(q), err);
@@ -234,6 +235,7 @@ static int quantization(struct job *j, struct pare_err *err)
         .bits = j->o->bits,
         .layers = j->o->layers,
         .weights = j->o->weights_only,
+        .dist = j->c->dist,
         .threads = j->setup->trainer.threads,
     };
     struct pare_loader *loader = NULL;
@@ -264,6 +266,11 @@ static const struct what {
     { "sensitivity", true, true, sensitivity },
     { "quantization", false, true, quantization },
 };
+
+static const char *word(int i)
+{
+    return i < (int)(sizeof(whats) / sizeof(*whats)) ? whats[i].name : NULL;
+}
 
 static int find_what(struct pare_cli *c, const struct what **what, struct pare_err *err)
 {
@@ -312,6 +319,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
         c->usage = rc != PARE_ENOMEM;
         return rc;
     }
+    if (!j.setup->trainer.threads)
+        j.setup->trainer.threads = pare_dist_threads(c->dist);
     rc = work(&j, what, err);
     pare_data_free(j.data);
     pare_model_free(j.m);
@@ -336,4 +345,6 @@ const struct pare_command pare_command_analyze = {
     .max_args = 2,
     .run = run,
     .parts = pare_setup_eval_parts,
+    .word = word,
+    .shared = true,
 };

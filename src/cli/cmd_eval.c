@@ -103,7 +103,8 @@ static int judge(struct pare_cli *c, const struct pare_setup *s, const struct pa
 {
     const struct eval *o = c->opts;
     struct pare_eval_opts opts = {
-        .threads = s->trainer.threads,
+        .dist = c->dist,
+        .threads = s->trainer.threads ? s->trainer.threads : pare_dist_threads(c->dist),
         .loss = s->trainer.loss,
         .loss_conf = s->trainer.loss_conf,
     };
@@ -150,4 +151,5 @@ const struct pare_command pare_command_eval = {
     .max_args = 1,
     .run = run,
     .parts = pare_setup_eval_parts,
+    .shared = true,
 };

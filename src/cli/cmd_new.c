@@ -74,6 +74,11 @@ static int run(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
+static const char *word(int i)
+{
+    return pare_networks[i] ? pare_networks[i]->name : NULL;
+}
+
 const struct pare_command pare_command_new = {
     .name = "new",
     .doc = "Make a well-known network with fresh weights.",
@@ -86,4 +91,5 @@ const struct pare_command pare_command_new = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .word = word,
 };

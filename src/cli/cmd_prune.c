@@ -125,6 +125,7 @@ static int open_run(struct pare_cli *c, struct job *j, const char *settings, str
 
     PARE_TRY(make_config(c, j, &ro, err));
     PARE_TRY(pare_run_new(t->model, &ro, &j->run, err));
+    j->run->dist = c->dist;
     return o->data ? pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
                    : 0;
 }
@@ -205,7 +206,7 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG,
                          "no weight was removed, so nothing is written: the sparsity is too small "
                          "for these layers, or the pruner has not seen enough steps");
-    return write_files(c, j, err);
+    return pare_dist_rank(c->dist) ? 0 : write_files(c, j, err);
 }
 
 static int show(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -234,7 +235,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = work(c, &j, err);
     pare_view_end(&j.teach.view);
-    if (!rc)
+    if (!rc && !pare_dist_rank(c->dist))
         rc = show(c, &j, err);
     pare_run_free(j.run);
     pare_teach_close(&j.teach);
@@ -265,4 +266,5 @@ const struct pare_command pare_command_prune = {
     .max_args = 1,
     .run = run,
     .parts = prune_parts,
+    .shared = true,
 };

@@ -39,8 +39,9 @@ static const struct pare_opt quantize_opts[] = {
     OPTION("valid", valid, "validate with this set; none: not at all", NULL, NULL),
     OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
            NULL, NULL),
-    OPTION("format", format, "QuantizeLinear and DequantizeLinear, or QLinearConv and the like",
-           "qdq", "qdq|qoperator"),
+    OPTION("format", format,
+           "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits",
+           "qdq", "qdq|qoperator|nbits"),
     OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
            NULL),
     OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
@@ -117,6 +118,7 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
                                      .model = o->model_out,
                                      .calibration = o->calibration,
                                      .qoperator = !strcmp(o->format, "qoperator"),
+                                     .nbits = !strcmp(o->format, "nbits"),
                                      .input_shape = o->input_shape.v,
                                      .input_rank = o->input_shape.n };
     PARE_TRY(pare_export_check(&j->files, err));
@@ -219,6 +221,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_run_new(t->model, &ro, &j->run, err));
     if (o->load_calibration)
         PARE_TRY(pare_run_calibrate(j->run, o->load_calibration, err));
+    j->run->dist = c->dist;
     return o->data ? pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
                    : 0;
 }
@@ -233,7 +236,7 @@ static int judge_rounded(struct job *j, struct pare_err *err)
     j->run->measure = true;
     rc = pare_judge(&j->teach, j->teach.model, &j->view.rounded, err);
     j->run->measure = false;
-    return rc;
+    return rc ? rc : pare_run_merge_noise(j->run, err);
 }
 
 /* The file of integers, as anybody would read it. */
@@ -311,7 +314,9 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
             PARE_TRY(meet_budget(c, j, err));
         PARE_TRY(judge_rounded(j, err));
     }
-    PARE_TRY(pare_run_export(j->run, &j->files, err));
+    if (!pare_dist_rank(c->dist))
+        PARE_TRY(pare_run_export(j->run, &j->files, err));
+    PARE_TRY(pare_dist_wait(c->dist, err));
     return judge_file(j, err);
 }
 
@@ -328,7 +333,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = work(c, &j, err);
     pare_view_end(&j.teach.view);
-    if (!rc) {
+    if (!rc && !pare_dist_rank(c->dist)) {
         j.view.run = j.run;
         j.view.files = &j.files;
         j.view.history = j.teach.view.history;
@@ -349,7 +354,8 @@ const struct pare_command pare_command_quantize = {
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
         "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
-        "it needs --data to see their ranges.  int8-weights and w4 round only weights.\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights; w4 has 4 bits\n"
+        "for linear layers, a scale for each group of 64 inputs (--group-size), and 8 for the rest.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
         "  [{\"quant_types\": [\"weight\", \"input\"],\n"
         "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
@@ -366,4 +372,5 @@ const struct pare_command pare_command_quantize = {
     .max_args = 1,
     .run = run,
     .parts = quantize_parts,
+    .shared = true,
 };

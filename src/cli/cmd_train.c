@@ -53,7 +53,7 @@ static int finish(struct pare_cli *c, struct pare_teach *j, struct pare_err *err
     const struct train *o = c->opts;
     const struct pare_train_result *r = &j->result;
 
-    if (!r->stopped)
+    if (!r->stopped && !pare_dist_rank(c->dist))
         PARE_TRY(pare_model_save(j->model, j->output, NULL, err));
     if (o->json)
         PARE_TRY(print_json(j, err));
@@ -105,4 +105,5 @@ const struct pare_command pare_command_train = {
     .max_args = 1,
     .run = run,
     .parts = pare_setup_parts,
+    .shared = true,
 };

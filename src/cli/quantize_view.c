@@ -55,7 +55,8 @@ static void look_weight(const struct pare_layer *l, struct place *p)
     if (a && !pare_qweight(l, a, &g, &q, &err)) {
         range(&g, p);
         snprintf(p->type, sizeof(p->type), "%s%d",
-                 g.dtype == PARE_I8 || g.dtype == PARE_I16 ? "int" : "uint", p->bits);
+                 g.dtype == PARE_I8 || g.dtype == PARE_I16 || g.dtype == PARE_I4 ? "int" : "uint",
+                 p->bits);
     }
     pare_arena_free(a);
 }

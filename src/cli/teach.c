@@ -78,6 +78,15 @@ static int check_files(struct pare_cli *c, const struct pare_teach *j, struct pa
     return 0;
 }
 
+/* Only the first of several processes shows anything. */
+static void share(const struct pare_cli *c, struct pare_teach *j)
+{
+    j->quiet |= pare_dist_rank(c->dist) > 0;
+    j->setup->trainer.dist = c->dist;
+    if (!j->setup->c.threads)
+        j->setup->c.threads = j->setup->trainer.threads = pare_dist_threads(c->dist);
+}
+
 int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *err)
 {
     int rc = pare_setup_make(j->given, j->n_given, c->arena, &j->setup, err);
@@ -87,7 +96,9 @@ int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *e
     c->usage = rc && rc != PARE_ENOMEM;
     if (rc)
         return rc;
-    PARE_TRY(check_files(c, j, err));
+    share(c, j);
+    if (!pare_dist_rank(c->dist))
+        PARE_TRY(check_files(c, j, err));
     if (!j->model)
         PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
     if (j->setup->c.teacher)

@@ -45,8 +45,9 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* x is (outer, n, inner): s->sum = means of channels. */
-static void means(const struct spot *s, const struct pare_tensor *x, int64_t inner)
+/* x is (outer, n, inner): s->sum = means of channels, in all parts of the batch. */
+static int means(const struct spot *s, const struct pare_tensor *x, int64_t inner,
+                 struct pare_err *err)
 {
     int64_t rows = pare_numel(x) / inner;
     const float *v = pare_f32(x);
@@ -59,8 +60,10 @@ static void means(const struct spot *s, const struct pare_tensor *x, int64_t inn
             sum += (double)v[k];
         s->sum[i % s->n] += sum;
     }
+    PARE_TRY(pare_run_merge(s->l->run, PARE_MERGE_SUM, PARE_F64, s->sum, s->n, err));
     for (int64_t c = 0; c < s->n; c++)
-        s->sum[c] /= (double)(pare_numel(x) / s->n);
+        s->sum[c] /= (double)(pare_numel(x) / s->n) / pare_run_part(s->l->run);
+    return 0;
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -76,7 +79,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     if (s->axis >= x->rank || x->dim[s->axis] != s->n || s->at >= s->budget || !pare_numel(x))
         return pare_fail(err, PARE_ESHAPE, "the output of layer '%s' is not what its bias fits",
                          s->l->info.name);
-    means(s, x, inner);
+    PARE_TRY(means(s, x, inner, err));
     memcpy(y, x->data, (size_t)pare_numel(x) * sizeof(*y));
     for (int64_t k = 0; k < s->n; k++) {
         float *mean = &s->mean[s->at * s->n + k];

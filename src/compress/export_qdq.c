@@ -14,6 +14,7 @@
 #include "../onnx/insert.h"
 #include "../op/quant.h"
 #include "../tensor/tensor.h"
+#include "export_nbits.h"
 #include "folded.h"
 #include "grid.h"
 
@@ -36,6 +37,7 @@ struct qdq {
     struct pair *pairs;
     struct pare_map done; /* names of biases that are integers already */
     struct pare_map raw;  /* values that are rounded where they are made: the names before that */
+    int n_nbits;          /* layers that became MatMulNBits; -1: none is to */
 };
 
 static int no_memory(struct pare_err *err)
@@ -45,12 +47,17 @@ static int no_memory(struct pare_err *err)
 
 /* ---- scales -------------------------------------------------------------------------------- */
 
-/* A scalar, or (n): along an axis. */
+/* A scalar, or (n): along an axis; or those of groups. */
 static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d, void *data)
 {
     struct pare_tensor t = { .dtype = d, .rank = g->axis >= 0, .data = data };
 
     t.dim[0] = g->n;
+    if (g->by.size) {
+        t.rank = 2;
+        t.dim[0] = g->by.dim[0];
+        t.dim[1] = g->by.dim[1];
+    }
     return t;
 }
 
@@ -70,14 +77,18 @@ static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *
 }
 
 static int add_node(struct qdq *x, const char *type, const char *in, const struct names *n,
-                    const char *out, int axis, struct pare_err *err)
+                    const char *out, const struct pare_qscale *g, struct pare_err *err)
 {
     const char *ending = pare_sprintf(x->a, "_%s", type);
     struct pare_edit_node node = { .type = type,
                                    .in = { in, n->scale, n->zero },
                                    .out = out,
-                                   .axis = axis };
+                                   .axis = g->axis };
 
+    if (g->by.size) {
+        node.attr[0].name = "block_size";
+        node.attr[0].v = g->by.size;
+    }
     node.name = ending ? pare_edit_name(x->e, out, ending) : NULL;
     return node.name ? pare_edit_insert(x->e, &node, err) : no_memory(err);
 }
@@ -132,8 +143,8 @@ static int add_pair(struct qdq *x, const char *base, const char *from, const cha
         return no_memory(err);
     PARE_TRY(add_clip(x, &from, g, err));
     PARE_TRY(add_scale(x, base, g, &n, err));
-    PARE_TRY(add_node(x, "QuantizeLinear", from, &n, q, g->axis, err));
-    return add_node(x, "DequantizeLinear", q, &n, to, g->axis, err);
+    PARE_TRY(add_node(x, "QuantizeLinear", from, &n, q, g, err));
+    return add_node(x, "DequantizeLinear", q, &n, to, g, err);
 }
 
 static int remember(struct qdq *x, const char *from, const char *to, const struct pare_qscale *g,
@@ -217,16 +228,15 @@ static int export_input(struct qdq *x, const struct pare_node *n, const struct p
     return 0;
 }
 
-/* 16 bits came late to these operators. */
+/* 16 bits, 4 bits and groups came late to these operators. */
 static int64_t needed_version(const struct pare_qscale *g)
 {
     int lo, hi;
 
     pare_quant_range(g->dtype, &lo, &hi);
-    return g->dtype == PARE_I16 || g->dtype == PARE_U16 ? 21
-           : g->axis >= 0                               ? 13
-           : g->qmin > lo || g->qmax < hi               ? 11
-                                                        : 10;
+    if (g->dtype == PARE_I16 || g->dtype == PARE_U16 || pare_is_4bit(g->dtype) || g->by.size)
+        return 21;
+    return g->axis >= 0 ? 13 : g->qmin > lo || g->qmax < hi ? 11 : 10;
 }
 
 static int export_site(struct qdq *x, const struct pare_node *n, struct pare_layer *l,
@@ -260,7 +270,7 @@ static int add_shifted(struct qdq *x, const char *stored, const struct names *n,
         return no_memory(err);
     *pare_f32(&t) = g->offset;
     PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
-    PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g->axis, err));
+    PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g, err));
     return pare_edit_insert(x->e, &add, err);
 }
 
@@ -279,7 +289,7 @@ static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
     PARE_TRY(add_scale(x, name, g, &n, err));
     if (g->offset != 0)
         return add_shifted(x, stored, &n, name, g, err);
-    return add_node(x, "DequantizeLinear", stored, &n, name, g->axis, err);
+    return add_node(x, "DequantizeLinear", stored, &n, name, g, err);
 }
 
 static bool is_one(const struct pare_node *n, const char *attr)
@@ -413,6 +423,7 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
     struct pare_layer folded;
     struct pare_qscale g;
     struct pare_tensor q;
+    bool done = false;
 
     if (l->norm) {
         PARE_TRY(pare_folded_view(l, x->a, &folded, err));
@@ -420,13 +431,19 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
         l = &folded;
     }
     PARE_TRY(pare_qweight(l, x->a, &g, &q, err));
+    if (x->n_nbits >= 0)
+        PARE_TRY(pare_nbits_export(x->e, x->a, l, &g, &q, &done, err));
+    x->n_nbits += done;
+    if (done)
+        return 0;
     PARE_TRY(export_bias(x, l, &g, err)); /* which may change scales of channels without weights */
     return replace(x, l->weight->name, &q, &g, err);
 }
 
 /* ---- all ----------------------------------------------------------------------------------- */
 
-static int export_all(struct qdq *x, const char *path, bool qoperator, struct pare_err *err)
+static int export_all(struct qdq *x, const char *path, const struct pare_export *form,
+                      struct pare_err *err)
 {
     struct pare_run *r = x->r;
     const struct pare_graph *g = r->model->graph;
@@ -444,15 +461,20 @@ static int export_all(struct qdq *x, const char *path, bool qoperator, struct pa
         if (r->layer[i].quantized[PARE_WEIGHT])
             PARE_TRY(pare_at(err, export_weight(x, &r->layer[i], err), "layer '%s'",
                              r->layer[i].info.name));
-    if (qoperator)
+    if (!x->n_nbits)
+        return pare_fail(err, PARE_ECONFIG,
+                         "no layer can become MatMulNBits: that takes a Gemm or MatMul with a float "
+                         "input and weights in groups of 16, 32, 64 or another power of 2");
+    if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return pare_edit_save(x->e, path, err);
 }
 
-int pare_qdq_save(struct pare_run *r, const char *path, bool qoperator, struct pare_err *err)
+int pare_qdq_save(struct pare_run *r, const char *path, const struct pare_export *form,
+                  struct pare_err *err)
 {
-    struct qdq x = { .r = r, .a = pare_arena_new(1 << 20) };
-    int rc = x.a ? export_all(&x, path, qoperator, err) : no_memory(err);
+    struct qdq x = { .r = r, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
+    int rc = x.a ? export_all(&x, path, form, err) : no_memory(err);
 
     pare_arena_free(x.a);
     return rc;

@@ -365,11 +365,12 @@ int pare_run_update_masks(struct pare_run *r, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG,
                          "pruner %s makes its masks itself, so mode=%s says nothing to it", p->name,
                          r->settings.mode);
-    if (aware) {
+    if (aware)
         PARE_TRY(masks_of_all(r, &changed, err));
-        return changed ? pare_run_put(r, err) : 0;
-    }
-    for (int i = 0; i < r->n_layers; i++)
+    for (int i = 0; i < r->n_layers && !aware; i++)
         PARE_TRY(masks_of(r, global, i, &changed, err));
-    return changed ? pare_run_put(r, err) : 0;
+    if (!changed)
+        return 0;
+    PARE_TRY(pare_run_check_masks(r, err));
+    return pare_run_put(r, err);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../dist/dist.h"
 #include "../onnx/model.h"
 #include "../plan/plan.h"
 #include "../tensor/tensor.h"
@@ -268,9 +269,26 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
                    (long long)q->bits[item % q->n_bits]);
 }
 
+static int one_item(void *user, int64_t i, void *result, struct pare_err *err)
+{
+    struct pare_qerror *q = user;
+
+    PARE_TRY(pare_qerror_item(q, (int)i, err));
+    memcpy(result, &q->item[i], sizeof(*q->item));
+    return 0;
+}
+
 int pare_qerror_run(struct pare_qerror *q, struct pare_err *err)
 {
-    for (int i = 0; i < q->n_layers * q->n_bits; i++)
-        PARE_TRY(pare_qerror_item(q, i, err));
+    struct pare_work w = { .n = (int64_t)q->n_layers * q->n_bits,
+                           .size = sizeof(*q->item),
+                           .fn = one_item,
+                           .user = q };
+
+    w.results = pare_alloc(q->arena, (size_t)w.n, w.size);
+    if (!w.results)
+        return pare_fail(err, PARE_ENOMEM, "no memory for an analysis");
+    PARE_TRY(pare_dist_work(q->o.dist, &w, err));
+    memcpy(q->item, w.results, (size_t)w.n * w.size);
     return 0;
 }

@@ -19,6 +19,7 @@ struct pare_qerror_opts {
     struct pare_strs layers;      /* names, or "re:" and a pattern; n 0: all */
     bool weights;                 /* inputs stay as they are */
     const struct pare_tensor *in; /* what the model is run with, in its order */
+    struct pare_dist *dist;       /* processes that share the items, or NULL */
     int threads;
 };
 

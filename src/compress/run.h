@@ -21,7 +21,7 @@ struct pare_goal {
     double max_sparsity_per_layer;
     const char *granularity;
     struct pare_ints block;
-    int64_t heads;
+    int64_t heads, parts;
 };
 
 /* The settings that every pruner knows. */
@@ -40,6 +40,7 @@ struct pare_quant_settings {
 struct pare_buffer {
     const char *name;
     struct pare_tensor t;
+    enum pare_merge merge; /* with those of other processes */
     struct pare_buffer *next;
 };
 
@@ -113,6 +114,7 @@ struct pare_run {
     int last_id;
     struct pare_rng rng;
     int threads;
+    struct pare_dist *dist;       /* processes that do the same, each with its part of the data */
     struct pare_trainer *trainer; /* while it follows one */
     const struct pare_data *data; /* to train with, or NULL */
     int64_t batch;
@@ -158,6 +160,14 @@ int pare_run_restart(struct pare_run *r, struct pare_err *err);
 /* What checkpoints keep of a run (resume.c). */
 int pare_run_save(void *run, struct pare_checkpoint *k, struct pare_err *err);
 int pare_run_load(void *run, const struct pare_checkpoint *k, struct pare_err *err);
+
+/* Of several processes (merge.c): before and after collectors saw a part of the data; gradients of
+ * learned buffers; sums of noise after a set was judged; are the masks the same? */
+void pare_run_part_begin(struct pare_run *r);
+int pare_run_part_end(struct pare_run *r, struct pare_err *err);
+int pare_run_merge_learned(struct pare_run *r, struct pare_err *err);
+int pare_run_merge_noise(struct pare_run *r, struct pare_err *err);
+int pare_run_check_masks(struct pare_run *r, struct pare_err *err);
 
 /* The values that collectors see, two of each layer; none when there is no collector.  Then hand
  * those of a plan to them (collect.c). */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../dist/dist.h"
 #include "../onnx/model.h"
 #include "chosen.h"
 #include "pruners.h"
@@ -246,9 +247,24 @@ int pare_sense_layer(struct pare_sense *s, int layer, struct pare_err *err)
     return 0;
 }
 
+static int one_layer(void *user, int64_t i, void *result, struct pare_err *err)
+{
+    struct pare_sense *s = user;
+
+    PARE_TRY(pare_sense_layer(s, (int)i, err));
+    memcpy(result, s->metric + i * s->n_sparsities, (size_t)s->n_sparsities * sizeof(double));
+    return 0;
+}
+
 int pare_sense_run(struct pare_sense *s, struct pare_err *err)
 {
-    for (int i = 0; i < s->n_layers; i++)
-        PARE_TRY(pare_sense_layer(s, i, err));
+    size_t row = (size_t)s->n_sparsities * sizeof(double);
+    struct pare_work w = { .n = s->n_layers, .size = row, .fn = one_layer, .user = s };
+
+    w.results = pare_alloc(s->arena, (size_t)s->n_layers, row);
+    if (!w.results)
+        return no_memory(err);
+    PARE_TRY(pare_dist_work(s->o.dist, &w, err));
+    memcpy(s->metric, w.results, (size_t)s->n_layers * row);
     return 0;
 }

@@ -30,6 +30,7 @@ struct pare_sense_opts {
     double early_stop_value;
     int threads;
     uint64_t seed;
+    struct pare_dist *dist; /* processes that share the layers; measure() is then each one's own */
     pare_metric_fn *measure;
     void (*say)(void *user, const struct pare_sense *s, int item); /* one is done; or NULL */
     void *user;

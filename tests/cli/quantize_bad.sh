@@ -17,7 +17,6 @@ q() { try --quantizer qat --config "[{$1, \"op_types\": [\"Conv2d\"]}]" -o out.o
 q '"quant_types": ["weight"], "quant_bits": 0'
 q '"quant_types": ["weight"], "quant_bits": 40'
 q '"quant_types": ["weight"], "quant_bits": 17'
-q '"quant_types": ["weight"], "quant_bits": 12'
 q '"quant_types": ["wieght"], "quant_bits": 8'
 q '"quant_types": [], "quant_bits": 8'
 q '"quant_bits": 8'

@@ -33,6 +33,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
         case PARE_TIE_PART: pare_tie_part(t, x->a, x->ax, x->from, x->b, x->bx); break;
         case PARE_TIE_PICK: pare_tie_pick(t, x->a, x->ax, x->index, x->b, x->bx); break;
         case PARE_TIE_DIGITS: pare_tie_digits(t, x->a, x->ax, x->digit, x->n_digits); break;
+        case PARE_TIE_GROUPS: pare_tie_groups(t, x->a, x->ax, x->digit); break;
         case PARE_TIE_SUM: pare_tie_sum(t, x->a, x->ax); break;
         case PARE_TIE_FREEZE: pare_tie_freeze(t, x->a, x->ax, x->why); break;
         }

@@ -77,7 +77,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
     for (int64_t i = 0; i < d->O; i++) {
         o->f[i] = pare_q8_conv_factor(&d->c, i);
-        o->b[i] = (float)(pare_q8_conv_bias(&d->c, i) * (double)o->f[i]);
+        o->b[i] = (float)pare_q8_conv_bias(&d->c, i);
         for (int64_t k = 0; k < d->I; k++)
             for (int64_t t = 0; t < taps; t++)
                 d->weights[(i * taps + t) * d->I + k] = w[(i * d->I + k) * taps + t];

@@ -2,7 +2,7 @@
  *
  * The largest of integers stands for the largest of the numbers, so MaxPool between equal scales
  * needs no real numbers.  Means are sums in 32 bits, and then
- *     y = round((sum - count zero) x_scale / (divisor y_scale)) + y_zero.
+ *     y = round((sum - count zero) f) + y_zero,   f = x_scale / (y_scale divisor).
  */
 #include "../q8.h"
 
@@ -161,18 +161,26 @@ PARE_SIMD static void add_into(int32_t *restrict sum, const uint8_t *restrict x,
 }
 
 /* Means of n channels from their sums over `count` taps. */
-static void finish(const struct pool8 *p, const int32_t *sum, int64_t count, double by, char *y,
-                   int64_t at, int64_t n)
+PARE_SIMD static void finish(const struct pool8 *p, const int32_t *sum, int64_t count, double by,
+                             char *y, int64_t at, int64_t n)
 {
-    float scale = (float)((double)p->x.scale / by), real[CHUNK];
-    int64_t zeros = count * p->x.zero;
+    const struct pare_q8 *q = &p->end.q;
+    bool real = pare_is_f32(p->out);
+    float unit = real ? 1 : q->scale, f = p->x.scale / (unit * (float)by);
+    float lo = real ? 0 : p->end.lo / unit, hi = real ? 0 : p->end.hi / unit;
+    int32_t zeros = (int32_t)(count * p->x.zero);
 
-    for (int64_t i = 0; i < n; i++)
-        real[i] = (float)(sum[i] - zeros) * scale;
-    if (pare_is_f32(p->out))
-        memcpy(y + (size_t)at * sizeof(*real), real, (size_t)n * sizeof(*real));
-    else
-        pare_q8_store(&p->end, real, y, at, n);
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)(sum[i] - zeros) * f;
+
+        if (real) {
+            ((float *)y)[at + i] = v;
+            continue;
+        }
+        v = v > lo ? v : lo;
+        v = v < hi ? v : hi;
+        ((uint8_t *)y)[at + i] = (uint8_t)(int)pare_q8_round(q, v); /* of int8 the same bits */
+    }
 }
 
 static void global_mean(const struct pool8 *p, const uint8_t *x, char *y, int64_t image)

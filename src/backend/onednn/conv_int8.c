@@ -19,22 +19,25 @@ struct conv8 {
 
 /* ---- descriptors --------------------------------------------------------------------- */
 
-/* Relu or Clip, unless the type's range does it. */
+/* Relu or Clip, unless the type's range does it.  oneDNN adds the zero point and rounds then, which
+ * costs bits of the fraction and decides halves by another number: round before. */
 static void add_bounds(struct conv8 *s)
 {
     const struct pare_q8_conv *c = &s->c;
     const struct pare_q8 *q = &c->end.q;
-    struct pare_post_op *op = &s->post.op[0];
     float lo = c->end.lo / q->scale, hi = c->end.hi / q->scale;
 
-    if ((lo <= (float)(q->lo - q->zero) && hi >= (float)(q->hi - q->zero)))
-        return;
-    s->post.n = 1;
-    *op = (struct pare_post_op){ .alg = dnnl_eltwise_relu };
-    if (lo < 0 || lo > 0 || hi < (float)(q->hi - q->zero))
-        *op = (struct pare_post_op){ .alg = dnnl_eltwise_clip,
-                                     .alpha = fmaxf(lo, -1e6f),
-                                     .beta = fminf(hi, 1e6f) };
+    if (lo > (float)(q->lo - q->zero) || hi < (float)(q->hi - q->zero)) {
+        struct pare_post_op *op = &s->post.op[s->post.n++];
+
+        *op = (struct pare_post_op){ .alg = dnnl_eltwise_relu };
+        if (lo < 0 || lo > 0 || hi < (float)(q->hi - q->zero))
+            *op = (struct pare_post_op){ .alg = dnnl_eltwise_clip,
+                                         .alpha = fmaxf(lo, -1e6f),
+                                         .beta = fminf(hi, 1e6f) };
+    }
+    if (q->zero)
+        s->post.op[s->post.n++] = (struct pare_post_op){ .alg = dnnl_eltwise_round };
 }
 
 static bool attributes(const struct pare_view *v, const struct conv8 *s,

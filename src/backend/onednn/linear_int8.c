@@ -23,7 +23,7 @@ struct linear8 {
     bool gemm; /* by oneDNN */
     struct pare_q8 x;
     struct pare_q8_weight w;
-    struct pare_value *bias; /* a row of real numbers, or NULL */
+    struct pare_value *bias; /* a row of real numbers, or int32 in units of the sum; or NULL */
     struct pare_node *add;   /* that adds it, or NULL */
     struct pare_q8_end end;
     struct pare_value *out;
@@ -87,6 +87,7 @@ static bool read_real(const struct pare_view *v, struct pare_node *n, struct lin
     if (!pare_q8_end(v, y, &l->end))
         l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = y } };
     l->out = l->end.q.v;
+    l->bias = pare_q8_bias(l->bias, &l->x, &l->w);
     return true;
 }
 
@@ -162,8 +163,11 @@ static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err 
     if (!o->f || !o->b)
         return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
     for (int64_t i = 0; i < l->N; i++) {
+        double unit = (double)l->x.scale * (double)pare_q8_scale(&l->w, i);
+
         o->f[i] = l->x.scale * pare_q8_scale(&l->w, i) / (float)y;
-        o->b[i] = l->bias ? (float)(pare_get(&l->bias->t, i) / y) : 0;
+        if (l->bias)
+            o->b[i] = (float)(pare_get(&l->bias->t, i) / (pare_is_f32(l->bias) ? unit : 1));
     }
     return 0;
 }
