@@ -151,8 +151,7 @@ static void groups(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
-/* Each group keeps as many channels, but others: the first group's first two, the second's last two.
- */
+/* Each group keeps as many channels, but others: the first two of one, the last two of the other. */
 static void groups_of_their_own(void **state)
 {
     for (int back = 0; back < 2; back++) {
