@@ -151,7 +151,7 @@ static void groups(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
-/* Each group keeps as many channels, but others: the first two of one, the last two of the other. */
+/* Each group keeps as many channels, but others: the first two, the last two. */
 static void groups_of_their_own(void **state)
 {
     for (int back = 0; back < 2; back++) {
