@@ -151,8 +151,7 @@ static void groups(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
-/* Each group keeps as many channels, but others: the first group's first two, the second's last two.
- */
+/* Each group keeps as many channels, but others: the first two, the last two. */
 static void groups_of_their_own(void **state)
 {
     for (int back = 0; back < 2; back++) {
@@ -435,14 +434,35 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(blocks),       T(no_borders),           T(new_bias),     T(residual),
-        T(concat),       T(residual_conflict),    T(depthwise),    T(concat_with_itself),
-        T(groups),       T(concat_into_residual), T(transposed),   T(depthwise_unbalanced),
-        T(pools),        T(squeeze_excite),       T(constant_pad), T(pool_counts_padding),
-        T(down_to_zero), T(sum_over_channels),    T(u_net),        T(mean_over_channels),
-        T(unread),       T(detection_heads),      T(shared),       T(lenet),
-        T(rounded),      T(groups_of_their_own),  T(groups_unbalanced),
-        T(zero_pad),     T(added_to_itself),
+        T(blocks),
+        T(no_borders),
+        T(new_bias),
+        T(residual),
+        T(concat),
+        T(residual_conflict),
+        T(depthwise),
+        T(concat_with_itself),
+        T(groups),
+        T(concat_into_residual),
+        T(transposed),
+        T(depthwise_unbalanced),
+        T(pools),
+        T(squeeze_excite),
+        T(constant_pad),
+        T(pool_counts_padding),
+        T(down_to_zero),
+        T(sum_over_channels),
+        T(u_net),
+        T(mean_over_channels),
+        T(unread),
+        T(detection_heads),
+        T(shared),
+        T(lenet),
+        T(rounded),
+        T(groups_of_their_own),
+        T(groups_unbalanced),
+        T(zero_pad),
+        T(added_to_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

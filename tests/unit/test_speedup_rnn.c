@@ -39,8 +39,15 @@ static const char *first(struct net *n, const struct rnn *r)
 static const char *recur(struct net *n, const char *x, const struct rnn *r, int64_t in)
 {
     bool lstm = !strcmp(r->type, "LSTM");
-    const char *arg[8] = { x, rows(n, r, r->gates, 3, in), rows(n, r, r->gates, 3, H),
-                           rows(n, r, 2 * r->gates, 2, 1), "", "", "", "" }, *y[1];
+    const char *arg[8] = { x,
+                           rows(n, r, r->gates, 3, in),
+                           rows(n, r, r->gates, 3, H),
+                           rows(n, r, 2 * r->gates, 2, 1),
+                           "",
+                           "",
+                           "",
+                           "" },
+               *y[1];
     struct bin attrs = CAT(at_int("hidden_size", H),
                            at_text("direction", r->dirs == 2 ? "bidirectional" : "forward"));
 
@@ -106,7 +113,8 @@ static void plain(void **state)
 static void stacked(void **state)
 {
     struct net n = net_new(2);
-    struct rnn a = { "LSTM", 4, 2, 0, false, false, HALF }, b = { "GRU", 3, 1, 1, true, false, BACK };
+    struct rnn a = { "LSTM", 4, 2, 0, false, false, HALF },
+               b = { "GRU", 3, 1, 1, true, false, BACK };
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
 
     (void)state;
@@ -211,8 +219,7 @@ static const char *half_const(struct net *n, struct pare_tensor t)
     struct pare_tensor h = build_tensor(PARE_F16, t.rank, t.dim);
     struct pare_err err;
 
-    assert_int_equal(
-        pare_convert(PARE_F16, h.data, PARE_F32, t.data, pare_numel(&t), &err), 0);
+    assert_int_equal(pare_convert(PARE_F16, h.data, PARE_F32, t.data, pare_numel(&t), &err), 0);
     return build_const(&n->b, PARE_F16, t.rank, t.dim, h.data);
 }
 
