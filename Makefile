@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant lint fmt asan fuzz install deb test-deb clean
+.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits lint fmt asan fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -70,6 +70,12 @@ bench-quant: ## time training steps, float and quantized; MODELS=lenet THREADS=1
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/quant.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
 	    $(if $(THREADS),--threads "$(THREADS)") $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-nbits: ## time products with weights of 4 and 8 bits against ONNX Runtime; THREADS=1 SECONDS=2 BATCH="1 4 64"
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/nbits.py --build $(BUILD) $(if $(THREADS),--threads $(THREADS)) \
+	    $(if $(SECONDS),--seconds $(SECONDS)) $(if $(BATCH),--batch "$(BATCH)")
 
 lint: ## check style, layers, registries and headers; build without a warning
 	@tools/deps.sh build test lint
