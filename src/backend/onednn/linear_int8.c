@@ -2,7 +2,7 @@
  *
  *     y (M, N) = round(f ((x - x_zero) w + b)) + y_zero,   x (M, K), w (K, N) or (N, K),
  *
- * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul and of
+ * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul, QGemm and
  * MatMulInteger.  Few rows are bound by reading w once: a plain loop does that, in products of 16
  * bits, whose pairs fit in 32; so do all rows where the machine's 8-bit products are not exact.
  */
@@ -103,6 +103,25 @@ static bool read_qlinear(struct pare_node *n, struct linear8 *l)
            pare_q8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], 1);
 }
 
+static bool read_qgemm(struct pare_node *n, struct linear8 *l)
+{
+    enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, C, Y_SCALE };
+    struct pare_value *bias = n->n_in > C ? n->in[C] : NULL;
+    bool quantized = n->n_in > Y_SCALE && n->in[Y_SCALE];
+
+    if (!pare_q8_is(n, "QGemm") || pare_attr(n, "alpha") != 1 || pare_attr(n, "transA") != 0 ||
+        !pare_q8_operand(&l->x, n->in[A], n, A_SCALE) || pare_is_const(l->x.v))
+        return false;
+    l->tb = pare_attr(n, "transB") != 0;
+    l->bias = bias;
+    l->out = n->out[0];
+    l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = l->out } };
+    return (!quantized || pare_q8_end_at(&l->end, n, Y_SCALE)) &&
+           pare_q8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], !l->tb) &&
+           (!bias || (pare_is_const(bias) && bias->t.data && bias->t.dtype == PARE_I32 &&
+                      pare_numel(&bias->t) == l->w.channels));
+}
+
 static bool read_integer(struct pare_node *n, struct linear8 *l)
 {
     enum { A, B, A_ZERO, B_ZERO };
@@ -122,9 +141,9 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     int fused = 0;
 
-    if (!l || n->op->domain || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2 ||
-        !pare_numel(&n->in[0]->t) ||
-        !(read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
+    if (!l || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2 || !pare_numel(&n->in[0]->t) ||
+        !(n->op->domain ? read_qgemm(n, l)
+                        : read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
         return false;
     l->N = l->w.channels;
     l->K = pare_numel(&l->w.v->t) / l->N;
