@@ -24,7 +24,7 @@ for part in "${@:-build}"; do
     interop)
         # libopenblas0-openmp: without it PyTorch multiplies matrices with the reference BLAS.
         want="$want python3 python3-numpy python3-torch python3-torchvision python3-onnx
-              libopenblas0-openmp chromium"
+              libopenblas0-openmp dataset-fashion-mnist chromium"
         node=yes
         ;;
     lint) want="$want clang libomp-dev clang-format cppcheck" ;;
