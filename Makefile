@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits lint fmt asan fuzz install deb test-deb clean
+.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate lint fmt asan fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -51,6 +51,7 @@ bench: ## time Pare, ONNX Runtime and PyTorch, then training; MODELS="resnet18 l
 	    $(if $(BATCH),--batch "$(BATCH)") $(if $(THREADS),--threads "$(THREADS)") \
 	    $(if $(SECONDS),--seconds $(SECONDS))
 	@$(if $(MODELS),,$(train))
+	@$(if $(MODELS),,$(calibrate))
 
 train = $(PYTHON) bench/train.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
     $(if $(THREADS),--threads "$(THREADS)") $(if $(SECONDS),--seconds $(SECONDS))
@@ -76,6 +77,14 @@ bench-nbits: ## time products with weights of 4 and 8 bits against ONNX Runtime;
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/nbits.py --build $(BUILD) $(if $(THREADS),--threads $(THREADS)) \
 	    $(if $(SECONDS),--seconds $(SECONDS)) $(if $(BATCH),--batch "$(BATCH)")
+
+calibrate = $(PYTHON) bench/calibrate.py --build $(BUILD) $(if $(MODEL),--model $(MODEL)) \
+    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(THREADS),--threads "$(THREADS)")
+
+bench-calibrate: ## time calibration beside running the model, and its memory; MODEL=resnet50 ROUNDS=3 THREADS=2
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(calibrate)
 
 lint: ## check style, layers, registries and headers; build without a warning
 	@tools/deps.sh build test lint

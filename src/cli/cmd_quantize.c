@@ -177,6 +177,19 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
     return 0;
 }
 
+/* Nothing is trained but where it is asked for, or the algorithm itself wants it. */
+static bool trains(const struct pare_cli *c, const struct job *j)
+{
+    const struct quantize *o = c->opts;
+    const struct pare_quantizer *q = NULL;
+    struct pare_err err;
+
+    if (o->quantizer && pare_find_quantizer(j->registry, o->quantizer, &q, &err))
+        return true; /* which says so itself */
+    return pare_given_text(c, "epochs") ||
+           (q && (q->base.length || q->base.flags & PARE_NEEDS_STEPS));
+}
+
 static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
@@ -192,6 +205,7 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_divide(c, &own, &j->teach, &j->settings, err));
     PARE_TRY(check_files(c, j, err));
     PARE_TRY(open_model(c, j, err));
+    j->teach.looks = !trains(c, j);
     return o->data ? pare_teach_open(c, &j->teach, err) : 0;
 }
 
@@ -222,8 +236,10 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
     if (o->load_calibration)
         PARE_TRY(pare_run_calibrate(j->run, o->load_calibration, err));
     j->run->dist = c->dist;
-    return o->data ? pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
-                   : 0;
+    if (!o->data)
+        return 0;
+    return t->looks ? pare_run_look(j->run, t->data[0], t->setup->train.batch, err)
+                    : pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err);
 }
 
 /* ---- the work ------------------------------------------------------------------------------ */
@@ -263,7 +279,9 @@ static int accuracy(void *user, double *value, struct pare_err *err)
     *value = r.top1;
     if (r.top1 < j->view.least)
         return 0;
-    PARE_TRY(pare_run_export(j->run, &only, err));
+    if (!pare_dist_rank(j->run->dist))
+        PARE_TRY(pare_run_export(j->run, &only, err));
+    PARE_TRY(pare_dist_wait(j->run->dist, err));
     PARE_TRY(judge_file(j, err));
     *value = j->view.after.top1 < r.top1 ? j->view.after.top1 : r.top1;
     return 0;

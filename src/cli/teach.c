@@ -129,6 +129,8 @@ int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *e
     if (j->teacher)
         PARE_TRY(pare_at(err, pare_model_fits(j->teacher, j->data[0], err), "teacher %s",
                          j->setup->c.teacher));
+    if (j->looks)
+        return 0;
     PARE_TRY(pare_at(err, pare_trainer_new(j->model, &j->setup->trainer, &j->trainer, err), "%s",
                      c->arg[0]));
     return j->keep_zeros ? hold_zeros(c, j->trainer, err) : 0;

@@ -140,6 +140,16 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
     return names.n ? pare_trainer_watch(t, names, err) : 0;
 }
 
+int pare_run_look(struct pare_run *r, const struct pare_data *data, int64_t batch,
+                  struct pare_err *err)
+{
+    if (r->started || r->trainer)
+        return pare_fail(err, PARE_ECONFIG, "data is given to a compression before it is started");
+    r->data = data;
+    r->batch = batch;
+    return 0;
+}
+
 int pare_run_follow(struct pare_run *r, struct pare_learn *l, struct pare_err *err)
 {
     return pare_run_attach(r, l->trainer, l->data[0], l->setup->train.batch, err);

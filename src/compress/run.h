@@ -147,6 +147,10 @@ void pare_run_restore(struct pare_run *r);
 int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct pare_data *data,
                     int64_t batch, struct pare_err *err);
 
+/* Only data to look at, without training. */
+int pare_run_look(struct pare_run *r, const struct pare_data *data, int64_t batch,
+                  struct pare_err *err);
+
 /* Call what the pruners have for this moment (run.c). */
 int pare_run_on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err);
 int pare_run_on_step(struct pare_run *r, int64_t step, struct pare_err *err);
