@@ -42,10 +42,10 @@ def epoch(pare, folder, args, ranks, threads, build=None):
 
 def predict(args):
     """A step of n processes, each with the same part of the batch as one alone had."""
-    buckets = max(1, args.bytes / 2**20)
     back = 2 / 3 * args.step
     print(f"{'processes':>9} {'sums':>8} {'seen':>8} {'step':>8} {'efficiency':>11}")
     for n in [1, 2, 4] + [2**k for k in range(3, 11)]:
+        buckets = max(1, args.bytes / 2**20 / max(1, n / 32))
         wire = 2 * (n - 1) / n * args.bytes / args.bandwidth
         turns = 2 * (n - 1) * args.latency * buckets
         sums = wire + turns if n > 1 else 0
