@@ -418,8 +418,8 @@ const struct pare_command pare_command_quantize = {
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
         "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
-        "it needs --data to see their ranges.  int8-weights and w4 round only weights; w4 has 4 bits\n"
-        "for linear layers, a scale for each group of 64 inputs (--group-size), and 8 for the rest.\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights, w4 those\n"
+        "of linear layers to 4 bits, a scale for each 64 inputs (--group-size), others to 8.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
         "  [{\"quant_types\": [\"weight\", \"input\"],\n"
         "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
