@@ -2,6 +2,7 @@
 #include "qlinear_family.h"
 
 #define MOST 2
+#define VERSION 13 /* of the operators of real numbers */
 
 static const struct pare_value *input(const struct pare_node *n, int k)
 {
@@ -34,6 +35,18 @@ static struct pare_value real_like(const struct pare_value *v)
     return r;
 }
 
+/* A node without attributes gets those that say nothing. */
+static void become(struct pare_node *n, const struct pare_op *op)
+{
+    static const int64_t nothing[16];
+
+    if (!n->op->attrs && op->attr_size <= sizeof(nothing))
+        n->attr = nothing;
+    n->op = op;
+    n->version = VERSION;
+    n->n_out = 1;
+}
+
 int pare_qlinear_infer(struct pare_node *n, const struct pare_qlinear *q, struct pare_err *err)
 {
     struct pare_value x[MOST], y = { .name = "" }, *in[MOST], *out[1] = { &y };
@@ -50,11 +63,10 @@ int pare_qlinear_infer(struct pare_node *n, const struct pare_qlinear *q, struct
     }
     PARE_TRY(pare_qlinear_single(n, q->y, PARE_F32, err));
     PARE_TRY(pare_qlinear_single(n, q->y + 1, type, err));
-    real.op = q->real;
+    become(&real, q->real);
     real.in = in;
     real.n_in = q->n;
     real.out = out;
-    real.n_out = 1;
     PARE_TRY(q->real->infer(&real, err));
     pare_like(&n->out[0]->t, &y.t);
     n->out[0]->t.dtype = type;
@@ -104,11 +116,10 @@ int pare_qlinear_forward(struct pare_node *n, const struct pare_qlinear *q, stru
         in[i] = &x[i];
     }
     PARE_TRY(pare_tensor_alloc(c->scratch, &y.t, err));
-    real.op = q->real;
+    become(&real, q->real);
     real.in = in;
     real.n_in = count;
     real.out = out;
-    real.n_out = 1;
     PARE_TRY(q->real->forward(&real, c, err));
     pare_quantize(n->out[0]->t.dtype, n->out[0]->t.data, pare_f32(&y.t), pare_numel(&y.t), &s, &z,
                   0);
