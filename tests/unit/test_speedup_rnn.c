@@ -196,7 +196,7 @@ static void masked_states(void **state)
     assert_int_equal(slim_out(&s, 0), H - 2);
     s.was = m;
     slim_drop(&s);
-    remove(path);
+    unlink(path);
 }
 
 /* ---- sums over labels ------------------------------------------------------------------------ */
