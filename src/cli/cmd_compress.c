@@ -297,6 +297,10 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
     rc = pare_recipe_bind(&j->r, i, &f, &c, err);
     if (!rc)
         rc = s->cmd->run(&c, err);
+    if (rc) { /* a training that was stopped has a result, too */
+        json_decref(*result);
+        *result = NULL;
+    }
     if (!rc && f.checkpoint)
         unlink(f.checkpoint);
     if (!rc && c.journal)

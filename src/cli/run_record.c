@@ -16,6 +16,10 @@ int pare_call(const struct pare_call *k, json_t **result, struct pare_err *err)
     *result = NULL;
     if (!rc)
         rc = k->cmd->run(&c, err);
+    if (rc) {
+        json_decref(*result);
+        *result = NULL;
+    }
     if (!rc && !*result)
         rc = pare_fail(err, PARE_EUNSUPPORTED, "'pare %s' gave no result", k->cmd->name);
     pare_arena_free(c.arena);
