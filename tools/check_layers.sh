@@ -43,6 +43,7 @@ function foreign(pattern, home, name) {
     foreign("[<\"]zip\\.h", "^src/io/", "libzip")
     foreign("zlib\\.h", "^src/(io|data)/", "zlib")
     foreign("[<\"]png\\.h|jpeglib", "^src/data/", "libpng or libjpeg")
+    foreign("[<\"]mpi\\.h", "^src/dist/dist_mpi\\.c$", "MPI")
     foreign("pthread", "^src/data/", "pthread")
     if ($2 !~ /^"/ || $2 ~ /pb-c\.h/)
         next

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """golden_quant.py - what quantizers round to and their gradients, by PyTorch's autograd, for tests/unit.
 
-usage: tools/golden_quant.py        writes tests/golden/quant.npz
+usage: tools/golden_quant.py        writes tests/golden/quant.npz and tests/golden/fold_bn.npz
 
 "lsq|w4|x" is the quantizer, the case and the array: how = (bits, has_sign, axis, site), x, gy, scale,
 zero, and what must come out: y, gx, and ds, dz or da where something is learned.  Needs PyTorch.
+
+fold_bn.npz has one training step of a convolution that is rounded together with the BatchNormalization
+behind it, as torch.nn.intrinsic.qat.ConvBn2d computes it, but in float64: how = (bits, axis), the
+parameters before, x, gy; then y, the gradients and the running moments.
 """
 import numpy as np
 import torch
@@ -80,7 +84,63 @@ def pact(c, lo, hi):
     c.update(alpha=a.detach().numpy(), y=y.detach().numpy(), gx=x.grad.numpy(), da=a.grad.numpy())
 
 
+def rounded(w, s, z, lo, hi):
+    """Fake quantization in float64: the gradient is that of the identity inside of the range."""
+    v = w / s + z
+    inside = ((v.round() >= lo) & (v.round() <= hi)).detach()
+    q = (torch.clamp(v.round(), lo, hi) - z) * s
+    return torch.where(inside, w + (q - w).detach(), q.detach())
+
+
+def conv_bn(r, quantizer, bits, axis, gamma, eps=1e-5, momentum=0.1):
+    n = len(gamma)
+    c = dict(how=np.array([bits, axis]), gamma=np.array(gamma), beta=r.randn(n), bias=r.randn(n) * 0.3,
+             weight=r.randn(n, 3, 3, 3) * 0.4, mean=r.randn(n) * 0.5, var=0.3 + 2 * r.rand(n),
+             x=r.randn(4, 3, 6, 6), gy=r.randn(4, n, 6, 6))
+    c = {k: v if k == "how" else v.astype(np.float32) for k, v in c.items()}
+    p = {k: torch.tensor(c[k], dtype=torch.float64, requires_grad=True)
+         for k in ("weight", "bias", "gamma", "beta", "x")}
+    mean, var = (torch.tensor(c[k], dtype=torch.float64) for k in ("mean", "var"))
+    top = 2 ** (bits - 1) - 1
+    factor = (p["gamma"] / torch.sqrt(var + eps)).reshape(-1, 1, 1, 1)
+    product = p["weight"] * factor
+    if quantizer == "qat":
+        size = product.detach().abs()
+        scale = (size.amax((1, 2, 3), keepdim=True) if axis == 0 else size.max()) / top
+        scale = torch.clamp(scale, min=1.1920929e-07)
+        w = rounded(product, scale, 0, -top, top)
+    else:
+        c["scale"] = np.array([0.07], np.float32)
+        s = torch.tensor(c["scale"], dtype=torch.float64, requires_grad=True)
+        g = 1 / np.sqrt(top * product.numel())
+        ss = (s - s * g).detach() + s * g
+        w = ste_round(torch.clamp(product / ss, -top, top)) * ss
+    y = torch.nn.functional.conv2d(p["x"], w, padding=1) / factor.reshape(1, -1, 1, 1)
+    y = y + p["bias"].reshape(1, -1, 1, 1)
+    y = torch.nn.functional.batch_norm(y, mean, var, p["gamma"], p["beta"], True, momentum, eps)
+    y.backward(torch.tensor(c["gy"], dtype=torch.float64))
+    c.update({"d" + k: v.grad.numpy() for k, v in p.items() if k != "x"})
+    c.update(y=y.detach().numpy(), new_mean=mean.numpy(), new_var=var.numpy())
+    if quantizer != "qat":
+        c["ds"] = s.grad.numpy()
+    return c
+
+
+def fold_bn():
+    r, out = np.random.RandomState(11), {}
+    for name, case in {
+            "qat|channels8": (8, 0, [1, 0.5, 2, -0.7, 1.3]),
+            "qat|channels3": (3, 0, [1, 0.5, 2, -0.7, 1.3]),
+            "qat|whole4": (4, -1, [0.9, 0.6, 1.5, -1, 1.2]),
+            "qat|small": (4, 0, [1e-9, 1, 2, -1e-12, 3]),
+            "lsq|whole4": (4, -1, [0.9, 0.6, 1.5, -1, 1.2])}.items():
+        for k, v in conv_bn(r, name.split("|")[0], *case).items():
+            out[f"{name}|{k}"] = np.asarray(v).astype(np.int64 if k == "how" else np.float32)
+    save("fold_bn.npz", out)
+
+
 def main():
+    fold_bn()
     r = np.random.RandomState(5)
     out = {}
     for quantizer in ("lsq", "lsq_plus", "qat", "pact"):

@@ -12,7 +12,8 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
                    const struct pare_tensor *out, void *user, struct pare_err *err)
 {
     int64_t c = out->dim[1], area = out->dim[2] * out->dim[3];
-    struct pare_tensor *sum = pare_layer_buffer(l, "activation", PARE_F32, 1, &c, err);
+    struct pare_tensor *sum = pare_layer_statistic(l, "activation", PARE_MERGE_SUM, PARE_F32, c,
+                                                   err);
 
     (void)in, (void)user;
     if (!sum)
@@ -33,7 +34,8 @@ static int start(struct pare_run *r, struct pare_err *err)
 static int score(struct pare_run *r, struct pare_layer *l, float *score, struct pare_err *err)
 {
     int64_t n = pare_layer_units(l)->n;
-    struct pare_tensor *sum = pare_layer_buffer(l, "activation", PARE_F32, 1, &n, err);
+    struct pare_tensor *sum = pare_layer_statistic(l, "activation", PARE_MERGE_SUM, PARE_F32, n,
+                                                   err);
 
     (void)r;
     if (sum && ((struct state *)pare_layer_state(l))->seen < BATCHES)

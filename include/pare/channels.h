@@ -29,6 +29,18 @@ struct pare_linear {
     bool borders; /* an x that is one number all over does not give such a y: there is padding */
 };
 
+/* What is known and wanted of a node's inputs and outputs, for made() and needs().
+ * even: the number that index i of the axis is all over; NAN: it is not.
+ * keep: which indices stay so far, one byte each.
+ * add:  this one has to stay. */
+struct pare_needed;
+PARE_API float pare_needed_even(const struct pare_needed *s, const struct pare_value *v, int axis,
+                                int64_t i);
+PARE_API const uint8_t *pare_needed_keep(const struct pare_needed *s, const struct pare_value *v,
+                                         int axis);
+PARE_API void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis,
+                              int64_t i);
+
 /* A node whose inputs and outputs lose channels, for shrink(). */
 struct pare_shrunk;
 

@@ -17,6 +17,7 @@
 
 #include <pare/pare.h>
 #include <pare/pruner.h>
+#include <pare/quantizer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,8 +47,9 @@ struct pare_run_opts {
     const char *settings;                 /* of the pruner, as words "name=value"; or NULL */
     const struct pare_registry *registry; /* or NULL: only what is built in */
     uint64_t seed;
-    int threads; /* 0: all cores */
-    bool final;  /* masks go into the weights for good: no copy of those is kept */
+    int threads;     /* 0: all cores */
+    bool final;      /* masks go into the weights for good: no copy of those is kept */
+    bool keep_zeros; /* of quantizers: weights that are 0 now stay 0, as in a pruned model */
 };
 
 /* Wrap the layers that the config_list chooses.  'pare help pruner NAME' lists the keys and
@@ -72,6 +74,41 @@ PARE_API int pare_run_compress(struct pare_run *run, struct pare_err *err);
 PARE_API int pare_run_length(struct pare_run *run, int64_t *epochs, int64_t *steps,
                              struct pare_err *err);
 
+/* A quantized model that lost too much accuracy gets some of it back: the layers whose rounding
+ * makes most noise at the model's outputs, each measured by itself on a batch of the learner's
+ * data, are rounded to more bits (2, 4, 8), at last not at all, until judge() finds an accuracy
+ * that is not below `least`.  The fewest changes of this order that were seen to do are kept. */
+struct pare_budget_step {
+    int changes; /* in effect when judged: a layer that got more bits, or became float */
+    double accuracy;
+    bool holds;
+};
+
+struct pare_budget {
+    double least; /* in [0, 1], as what judge() says */
+    int (*judge)(void *user, double *accuracy, struct pare_err *err); /* of the model as it is */
+    void (*say)(void *user, const struct pare_budget_step *step);     /* after each; or NULL */
+    void *user;
+};
+
+struct pare_budget_layer {
+    const char *name, *type;
+    int asked[PARE_SITES], bits[PARE_SITES]; /* of weight, input, output; 0: float */
+    double noise_db; /* signal to noise at the outputs when only this layer is rounded as asked */
+};
+
+struct pare_budget_report {
+    bool met; /* false: not even all float does; then all is as it was before */
+    int n_steps, n_layers;
+    struct pare_budget_step *step;
+    struct pare_budget_layer *layer; /* the changed ones, worst first; the run's memory */
+    double accuracy;                 /* of what is kept */
+};
+
+/* After pare_run_compress() and training, if any. */
+PARE_API int pare_run_budget(struct pare_run *run, const struct pare_budget *b,
+                             struct pare_budget_report *report, struct pare_err *err);
+
 /* What came of it.  Files may be NULL.  model: .onnx, or the whole state as .pth, .safetensors or
  * .npz, masked weights 0; masks: .pth, .safetensors, .npz.  input_shape (input_rank numbers) fixes
  * the first input's shape in the .onnx.  Of a quantizer, the .onnx has integers: QuantizeLinear and
@@ -83,6 +120,7 @@ struct pare_export {
     int input_rank;
     bool qoperator;
     const char *calibration;
+    bool nbits; /* MatMulNBits (of com.microsoft) for weights by group, see quantizer group */
 };
 PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
                              struct pare_err *err);
@@ -104,6 +142,12 @@ struct pare_speedup_opts {
     double tolerance;             /* largest difference, relative to the largest output; 0: 1e-4 */
     int threads;                  /* 0: all cores */
     uint64_t seed;                /* of random inputs */
+
+    /* What to verify with, instead of that: called with run = 0 .. runs - 1, fills in inputs of the
+     * shapes above, whose memory is there. */
+    int (*feed)(void *user, int run, struct pare_tensor *in, struct pare_err *err);
+    void *user;
+    int runs;
 };
 
 /* A layer before and after.  Of a layer that stays as it is though some of its channels could be

@@ -48,6 +48,8 @@ struct pare_node {
     void *save;        /* op->save() bytes from forward to backward; else NULL */
 };
 
+struct pare_dist; /* several processes that work as one */
+
 /* What a running operator may use. */
 struct pare_ctx {
     struct pare_arena *scratch; /* emptied when the callback returns */
@@ -62,6 +64,10 @@ struct pare_ctx {
      * (inputs 3 and 4) in place, Dropout drops. */
     bool train;
     struct pare_rng *rng; /* for operators that draw; NULL outside training */
+
+    /* Training with several processes: statistics of a batch are of all its parts; NULL: each part
+     * has its own. */
+    struct pare_dist *sync;
 };
 
 /* What an operator says about its axes, for whoever wants to remove channels.  An axis of an input
@@ -93,6 +99,13 @@ struct pare_digit {
 PARE_API void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx,
                               const struct pare_digit *digit, int n);
 
+/* Channels in groups: an index of axis wx of `whole` is (group, channel in it), as in
+ * pare_tie_digits.  Every group that stays keeps as many channels as digit[1] has, but not the same
+ * ones, so of digit[1] only the number counts.  Where it is an axis of a value, that value's axis
+ * 0 has the groups one after the other, and its elements are those of the channels that stay. */
+PARE_API void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx,
+                              const struct pare_digit digit[2]);
+
 /* The node adds up along this axis, and no other axis of it has the same indices: an index may go
  * when the elements there are exactly 0. */
 PARE_API void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
@@ -122,6 +135,9 @@ enum pare_op_flag {
     PARE_OP_LATE = 64,    /* of 8-bit integers: runs when its result is read, since kernels may read
                             the integers instead */
     PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
+    PARE_OP_JOINS = 256,  /* puts its inputs side by side: an empty one may be left out */
+    PARE_OP_PRODUCT = 512, /* with two inputs: products of their elements, and sums of those */
+    PARE_OP_WHOLE = 1024,  /* whole() and dwhole() are there */
 };
 
 struct pare_op {
@@ -199,10 +215,27 @@ struct pare_op {
      * even:   a tie connects an axis of input 0 (of any input for pare_even_same) with `axis` of
      *         an output, and what becomes its index `channel` is the number x all over: what it
      *         becomes, NAN when that is not one number.  NULL: not known, but for map and map2.
-     * shrink: channels go: new attributes and constant inputs.  NULL: there are none. */
+     * shrink: channels go: new attributes and constant inputs.  NULL: there are none.
+     * made:   index i of an axis of output k is this number all over, because of the node's own
+     *         weights or of several channels of its inputs; NAN: it is not.  NULL: nothing is known.
+     * needs:  given what stays of its outputs, what the node needs of its inputs, beside what ties
+     *         say.  NULL: see linear and ties. */
     bool (*linear)(const struct pare_node *n, struct pare_linear *l);
     float (*even)(const struct pare_node *n, int axis, int64_t channel, float x);
     void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);
+    float (*made)(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
+                  int64_t i);
+    void (*needs)(const struct pare_node *n, struct pare_needed *s);
+
+    /* With PARE_OP_WHOLE: operators that look at all elements of a tensor before they change each
+     * (a range, then rounding), in whatever order, give their float32 function here, so that plans
+     * can hand over tensors in any layout.  The shape is that of in[0].
+     * whole:  y = f(x), in training or not.
+     * dwhole: gx = d loss / d x, assigned; gx may be gy. */
+    int (*whole)(const struct pare_node *n, const float *x, float *y, bool train,
+                 struct pare_err *err);
+    int (*dwhole)(const struct pare_node *n, const float *x, const float *gy, float *gx,
+                  struct pare_err *err);
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */

@@ -64,6 +64,15 @@ PARE_API struct pare_tensor *pare_layer_buffer(struct pare_layer *l, const char 
                                                enum pare_dtype dtype, int rank, const int64_t *dim,
                                                struct pare_err *err);
 
+/* The same for statistics of the data, n numbers.  Where several processes share the data (mpirun)
+ * each sees its part of every batch; after the collectors of a forward were called, and after
+ * pare_run_forward(), every process has the sum, the least or the largest of what was put here
+ * anywhere.  PARE_F32, PARE_F64 or PARE_I64.  Counts of a histogram are a sum. */
+enum pare_merge { PARE_MERGE_NONE, PARE_MERGE_SUM, PARE_MERGE_MIN, PARE_MERGE_MAX };
+PARE_API struct pare_tensor *pare_layer_statistic(struct pare_layer *l, const char *name,
+                                                  enum pare_merge merge, enum pare_dtype dtype,
+                                                  int64_t n, struct pare_err *err);
+
 /* The units that are kept or removed as a whole: the weight cut into blocks of `block`, grid[0] *
  * grid[1] * ... = n of them, in row-major order.  Of an element the block is (1, 1, ...), of an
  * output channel of a convolution (1, in, h, w). */
@@ -110,6 +119,13 @@ PARE_API int pare_remove_collector(struct pare_run *r, int id, struct pare_err *
  * nothing is learned.  An error when the run has no data. */
 PARE_API int pare_run_forward(struct pare_run *r, int64_t batches, struct pare_err *err);
 
+/* Numbers found in this batch, here in the part of it that this process has, become those of the
+ * whole batch.  All processes must come here, in the same order; alone it does nothing.  part() is
+ * how much of the batch is here, from 0 to 1. */
+PARE_API int pare_run_merge(struct pare_run *r, enum pare_merge merge, enum pare_dtype dtype,
+                            void *data, int64_t n, struct pare_err *err);
+PARE_API double pare_run_part(const struct pare_run *r);
+
 /* Ask for the masks of all layers now. */
 PARE_API int pare_run_update_masks(struct pare_run *r, struct pare_err *err);
 
@@ -136,6 +152,8 @@ enum pare_pruner_flag {
     PARE_NEEDS_DATA = 16,  /* cannot work without data ... */
     PARE_NEEDS_STEPS = 32, /* ... or without training steps */
     PARE_LEARNS = 64, /* of quantizers: backward() for inputs of the model too, to learn scales */
+    PARE_ANY_ORDER = 128, /* of quantizers: numbers of one scale are treated alike wherever they
+                             are, so they may come in another order, and gx may be gy */
 };
 
 struct pare_pruner {

@@ -93,6 +93,7 @@ struct pare_backend {
     int block;                  /* the machine's channel block */
     bool vnni;                  /* it sums products of 8-bit integers without saturating */
     struct pare_onednn *onednn; /* engine and stream */
+    struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
 };
 
 struct pare_kernel {
@@ -151,6 +152,16 @@ const void *pare_const_raw(const struct pare_value *v);
 
 /* A constant's contents for init(): aligned float32, loaded from the file when need be. */
 const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err);
+
+/* Columns of a product: y (M, N), rows `stride` apart, = x (M, K) w (N, K) transposed, or that added
+ * to y.  On one thread inside of a parallel region.  0, or PARE_ENOMEM. */
+struct pare_strip {
+    const float *x, *w;
+    float *y;
+    int64_t M, N, K, stride;
+    bool add;
+};
+int pare_product_strip(const struct pare_strip *s);
 
 /* ---- oneDNN's side -------------------------------------------------------------- */
 

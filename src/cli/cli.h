@@ -15,6 +15,13 @@
 
 #include "../base/parts.h"
 
+/* A model as it would be, for plans: changed as a command would, but with no data. */
+struct pare_guess {
+    struct pare_arena *arena; /* outlives the model */
+    struct pare_model *model;
+    double bytes; /* of its file */
+};
+
 /* One call of a command. */
 struct pare_cli {
     struct pare_arena *arena; /* lives as long as the process's one command */
@@ -24,6 +31,9 @@ struct pare_cli {
     bool usage;               /* the error is the user's: exit code 2 */
     struct pare_given *given; /* options that belong to the command's parts */
     int n_given;
+    struct json_t **keep;   /* who called wants the result itself, not printed: here; else NULL */
+    const char *journal;    /* file that has the history of a training so far, or NULL */
+    struct pare_dist *dist; /* the processes that work on it, see dist/dist.h; NULL: only this */
 };
 
 struct pare_command {
@@ -35,8 +45,22 @@ struct pare_command {
     int min_args, max_args;      /* max_args -1: any number */
     int (*run)(struct pare_cli *c, struct pare_err *err);
 
+    /* Everything that can be known to be wrong before any work is done; NULL: only options are
+     * looked at. */
+    int (*check)(struct pare_cli *c, struct pare_err *err);
+
+    /* What would become of a model, roughly; NULL: nothing that can be foreseen. */
+    int (*guess)(struct pare_cli *c, struct pare_guess *g, struct pare_err *err);
+
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
     int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
+
+    /* Several processes (mpirun) can share the work; else the first one does it. */
+    bool shared;
+
+    /* What the first argument may be, for completion: the i-th word, NULL past the last.  NULL
+     * itself: a file. */
+    const char *(*word)(int i);
 };
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */
@@ -49,6 +73,21 @@ int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...) 
 /* Fill in c from the command's arguments.  *help is set when -h or --help is among them. */
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err);
+
+/* The same from names and values, as a recipe has them.  g are texts; a list of texts takes one per
+ * occurrence. */
+struct pare_call {
+    const struct pare_command *cmd;
+    const struct pare_given *given;
+    int n_given;
+    const char *const *arg;
+    int n_args;
+};
+int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err *err);
+
+/* The command's option of that name, its own or of its parts; NULL: none. */
+int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const char *name,
+                    const struct pare_opt **o, struct pare_err *err);
 
 /* " (did you mean 'x'?)" when one of the names is near, else `otherwise`; in buf. */
 const char *pare_cli_hint(const char *typed, const char *const *names, int n, const char *otherwise,
@@ -86,6 +125,7 @@ struct pare_table;
 struct pare_table *pare_table_new(struct pare_arena *a, const char *align);
 /* One text per column, copied; NULL is empty. */
 void pare_table_row(struct pare_table *t, const char *cell, ...);
+void pare_table_cells(struct pare_table *t, const char *const *cell);
 void pare_table_print(const struct pare_table *t, FILE *f);
 void pare_table_plain(const struct pare_table *t, FILE *f); /* one without a heading */
 
@@ -95,6 +135,12 @@ struct json_t;
 
 /* Print it on stdout and drop it.  NULL means that it could not be built. */
 int pare_json_print(struct json_t *j, struct pare_err *err);
+
+/* As text in the arena, with line breaks or without; NULL: no memory. */
+const char *pare_json_dump(struct pare_arena *a, const struct json_t *j, bool lines);
+
+/* A command's result: the same, or it goes to who called the command and keeps it. */
+int pare_json_result(struct pare_cli *c, struct json_t *j, struct pare_err *err);
 struct json_t *pare_json_dims(const struct pare_tensor *t); /* a shape; null when unknown */
 struct json_t *pare_json_whole(double v);     /* a count; null when below 0, that is not known */
 struct json_t *pare_json_text(const char *s); /* with ? for what is not UTF-8 */

@@ -2,23 +2,15 @@
 #include <string.h>
 
 #include "cli.h"
+#include "completion.h"
+#include "manual.h"
+#include "option_text.h"
+#include "reference.h"
 #include "../compress/pruners.h"
 #include "../compress/quantized.h"
 #include "../compress/settings.h"
 #include "../base/arena.h"
 #include "../op/op.h"
-
-static const char *const value_text[] = {
-    [PARE_OPT_BOOL] = "",      [PARE_OPT_INT] = " N",        [PARE_OPT_FLOAT] = " X",
-    [PARE_OPT_STR] = " TEXT",  [PARE_OPT_INTS] = " N,N,...", [PARE_OPT_FLOATS] = " X,X,...",
-    [PARE_OPT_STRS] = " TEXT",
-};
-
-static const char *const type_text[] = {
-    [PARE_OPT_BOOL] = "bool",  [PARE_OPT_INT] = "int",       [PARE_OPT_FLOAT] = "float",
-    [PARE_OPT_STR] = "text",   [PARE_OPT_INTS] = "ints",     [PARE_OPT_FLOATS] = "floats",
-    [PARE_OPT_STRS] = "texts", [PARE_OPT_TENSOR] = "tensor", [PARE_OPT_GRAPH] = "graph",
-};
 
 void pare_help_all(FILE *f)
 {
@@ -35,63 +27,16 @@ void pare_help_all(FILE *f)
           f);
 }
 
-/* "0 to 64", "at least 1", "at most 9", or nothing: limits that only keep numbers in an int are
- * none to a reader. */
-static const char *range_text(const struct pare_opt *o, char *buf, size_t size)
-{
-    bool low = o->min > -2147483647.0, high = o->max < 2147483647.0;
-    bool number = o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT ||
-                  o->type == PARE_OPT_INTS || o->type == PARE_OPT_FLOATS;
-
-    buf[0] = '\0';
-    if (number && low && high)
-        snprintf(buf, size, "%.10g to %.10g", o->min, o->max);
-    else if (number && low)
-        snprintf(buf, size, "at least %.10g", o->min);
-    else if (number && high)
-        snprintf(buf, size, "at most %.10g", o->max);
-    else if (o->choices)
-        snprintf(buf, size, "%s", o->choices);
-    return buf;
-}
-
-static const char *default_text(const struct pare_opt *o, char *buf, size_t size)
-{
-    buf[0] = '\0';
-    if (o->required)
-        snprintf(buf, size, "required");
-    else if (o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT)
-        snprintf(buf, size, "%.10g", o->def);
-    else if (o->type == PARE_OPT_BOOL)
-        snprintf(buf, size, "%s", o->def != 0 ? "on" : "off");
-    else if (o->type == PARE_OPT_STR && o->str)
-        snprintf(buf, size, "%s", o->str);
-    return buf;
-}
-
-/* "  -o, --output TEXT" in the first column, what it is in the second, in brackets what it is
- * when absent and what it may be. */
+/* "  -o, --output TEXT" in the first column, what it is in the second. */
 static void option_row(struct pare_table *t, struct pare_arena *a, const struct pare_opt *o)
 {
-    char letter = pare_cli_letter(o->name), def[128], range[128], brackets[300] = "";
-    bool switchable = o->type == PARE_OPT_BOOL && o->def != 0;
-    const char *d = default_text(o, def, sizeof(def)), *r = range_text(o, range, sizeof(range));
-    char *name;
+    char letter = pare_cli_letter(o->name), name[PARE_OPTION_TEXT], brackets[PARE_OPTION_TEXT];
 
-    if (o->type == PARE_OPT_STRS)
-        d = "may be repeated";
-    if (o->type == PARE_OPT_BOOL && !switchable)
-        d = "";
-    if (*d || *r)
-        snprintf(brackets, sizeof(brackets), " (%s%s%s)", d, *d && *r ? "; " : "", r);
-    name = pare_strdup(a, o->name);
-    for (char *s = name; s && *s; s++)
-        *s = *s == '_' ? '-' : *s;
     pare_table_row(t,
-                   pare_sprintf(a, "  %c%c%s--%s%s%s", letter ? '-' : ' ', letter ? letter : ' ',
-                                letter ? ", " : "  ", switchable ? "[no-]" : "",
-                                name ? name : o->name, value_text[o->type]),
-                   pare_sprintf(a, "%s%s", o->help, brackets));
+                   pare_sprintf(a, "  %c%c%s%s", letter ? '-' : ' ', letter ? letter : ' ',
+                                letter ? ", " : "  ", pare_option_name(o, name, sizeof(name))),
+                   pare_sprintf(a, "%s%s", o->help,
+                                pare_option_brackets(o, brackets, sizeof(brackets))));
 }
 
 /* The options of a command's parts, each under its heading. */
@@ -197,7 +142,7 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
 {
     const struct pare_op *op = NULL;
     struct pare_table *t = pare_table_new(c->arena, "lllll");
-    char def[128], range[128];
+    char def[PARE_OPTION_TEXT], range[PARE_OPTION_TEXT];
 
     for (int i = 0; pare_ops[i] && !op; i++)
         if (!strcasecmp(pare_ops[i]->type, name))
@@ -221,8 +166,8 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
     printf("\n");
     pare_table_row(t, "attribute", "type", "default", "range", "");
     for (const struct pare_opt *o = op->attrs; o->name; o++)
-        pare_table_row(t, o->name, type_text[o->type], default_text(o, def, sizeof(def)),
-                       range_text(o, range, sizeof(range)), o->help);
+        pare_table_row(t, o->name, pare_option_type(o), pare_option_default(o, def, sizeof(def)),
+                       pare_option_range(o, range, sizeof(range)), o->help);
     pare_table_print(t, stdout);
     return 0;
 }
@@ -231,11 +176,11 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
 
 static void option_rows(struct pare_table *t, const struct pare_opt *opts)
 {
-    char def[128], range[128];
+    char def[PARE_OPTION_TEXT], range[PARE_OPTION_TEXT];
 
     for (const struct pare_opt *o = opts; o && o->name; o++)
-        pare_table_row(t, o->name, type_text[o->type], default_text(o, def, sizeof(def)),
-                       range_text(o, range, sizeof(range)), o->help);
+        pare_table_row(t, o->name, pare_option_type(o), pare_option_default(o, def, sizeof(def)),
+                       pare_option_range(o, range, sizeof(range)), o->help);
 }
 
 static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *err)
@@ -296,58 +241,113 @@ static int help_quantizer(struct pare_cli *c, const char *name, struct pare_err 
     option_rows(keys, q->base.keys);
     option_rows(keys, pare_quant_keys);
     pare_table_print(keys, stdout);
-    if (!q->base.opts)
-        return 0;
     printf("\n");
     pare_table_row(settings, "setting", "type", "default", "range", "");
     option_rows(settings, q->base.opts);
+    option_rows(settings, pare_quant_table);
     pare_table_print(settings, stdout);
     return 0;
 }
 
 /* ---- the command ----------------------------------------------------------- */
 
-static int run(struct pare_cli *c, struct pare_err *err)
+struct help {
+    bool man, reference;
+    const char *completion;
+};
+
+static const struct pare_opt help_opts[] = {
+    { "man", "print a manual page: of pare, or of the command", PARE_OPT_BOOL,
+      offsetof(struct help, man), 0, 0, 1, NULL, NULL, false },
+    { "completion", "print what a shell needs to complete commands and options", PARE_OPT_STR,
+      offsetof(struct help, completion), 0, PARE_ANY, NULL, "bash|zsh", false },
+    { "reference", "print all keys and settings as Markdown: docs/config.md", PARE_OPT_BOOL,
+      offsetof(struct help, reference), 0, 0, 1, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static const struct {
+    const char *kind, *plural;
+    int (*print)(struct pare_cli *c, const char *name, struct pare_err *err);
+} kinds[] = {
+    { "op", "ops", help_op },
+    { "pruner", "pruners", help_pruner },
+    { "quantizer", "quantizers", help_quantizer },
+};
+
+#define KINDS (sizeof(kinds) / sizeof(*kinds))
+
+static int unknown(struct pare_cli *c, struct pare_err *err)
 {
-    const struct pare_command *cmd;
     const char *names[64];
     char hint[PARE_HINT_TEXT];
     int n = 0;
 
-    if (!c->n_args) {
-        pare_help_all(stdout);
-        return 0;
-    }
-    if (!strcmp(c->arg[0], "op")) {
-        if (c->n_args < 2)
-            return pare_misuse(c, err, "which operator? 'pare list ops' lists them");
-        return help_op(c, c->arg[1], err);
-    }
-    if (!strcmp(c->arg[0], "pruner")) {
-        if (c->n_args < 2)
-            return pare_misuse(c, err, "which pruner? 'pare list pruners' lists them");
-        return help_pruner(c, c->arg[1], err);
-    }
-    if (!strcmp(c->arg[0], "quantizer")) {
-        if (c->n_args < 2)
-            return pare_misuse(c, err, "which quantizer? 'pare list quantizers' lists them");
-        return help_quantizer(c, c->arg[1], err);
-    }
-    cmd = pare_find_command(c->arg[0]);
-    if (cmd && c->n_args == 1)
-        return pare_help_command(cmd, c->arena, err);
-    if (cmd)
-        return pare_misuse(c, err, "unexpected '%s'", c->arg[1]);
     for (; n < 64 && pare_commands[n]; n++)
         names[n] = pare_commands[n]->name;
     return pare_misuse(c, err, "there is no help for '%s'%s", c->arg[0],
                        pare_cli_hint(c->arg[0], names, n, "", hint, sizeof(hint)));
 }
 
+static int whole(struct pare_cli *c, struct pare_err *err)
+{
+    const struct help *o = c->opts;
+
+    if (o->reference)
+        return pare_reference_print(stdout, c->arena, err);
+    if (o->completion)
+        return pare_completion_print(stdout, o->completion, c->arena, err);
+    if (o->man)
+        pare_manual_all(stdout);
+    else
+        pare_help_all(stdout);
+    return 0;
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct help *o = c->opts;
+    const struct pare_command *cmd;
+
+    if (!c->n_args)
+        return whole(c, err);
+    if (o->completion || o->reference)
+        return pare_misuse(c, err, "that is printed for all commands at once, not for '%s'",
+                           c->arg[0]);
+    for (size_t i = 0; i < KINDS; i++) {
+        if (strcmp(c->arg[0], kinds[i].kind) != 0)
+            continue;
+        if (c->n_args < 2)
+            return pare_misuse(c, err, "which %s? 'pare list %s' lists them",
+                               strcmp(kinds[i].kind, "op") ? kinds[i].kind : "operator",
+                               kinds[i].plural);
+        return kinds[i].print(c, c->arg[1], err);
+    }
+    cmd = pare_find_command(c->arg[0]);
+    if (cmd && c->n_args == 1)
+        return o->man ? pare_manual_command(stdout, cmd, c->arena, err)
+                      : pare_help_command(cmd, c->arena, err);
+    if (cmd)
+        return pare_misuse(c, err, "unexpected '%s'", c->arg[1]);
+    return unknown(c, err);
+}
+
+static const char *word(int i)
+{
+    int n = 0;
+
+    while (pare_commands[n])
+        n++;
+    return i < n ? pare_commands[i]->name : i < n + (int)KINDS ? kinds[i - n].kind : NULL;
+}
+
 const struct pare_command pare_command_help = {
     .name = "help",
     .doc = "Explain a command, an operator, a pruner or a quantizer.",
     .usage = "[COMMAND | op NAME | pruner NAME | quantizer NAME]",
+    .opts = help_opts,
+    .size = sizeof(struct help),
     .max_args = 2,
     .run = run,
+    .word = word,
 };

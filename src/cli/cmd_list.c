@@ -189,28 +189,37 @@ static int list_data(struct pare_cli *c, struct pare_err *err)
     return print_entries(c, e, n, "data", err);
 }
 
+static int list_operators(struct pare_cli *c, struct pare_err *err)
+{
+    return list_ops(c, ((const struct list *)c->opts)->json, err);
+}
+
+static const struct {
+    const char *what;
+    int (*print)(struct pare_cli *c, struct pare_err *err);
+} lists[] = {
+    { "ops", list_operators },         { "commands", list_commands },   { "kernels", list_kernels },
+    { "networks", list_networks },     { "data", list_data },           { "losses", list_losses },
+    { "optimizers", list_optimizers }, { "schedules", list_schedules }, { "pruners", list_pruners },
+    { "quantizers", list_quantizers },
+};
+
+#define LISTS ((int)(sizeof(lists) / sizeof(*lists)))
+
+static const char *word(int i)
+{
+    return i < LISTS ? lists[i].what : NULL;
+}
+
 static int run(struct pare_cli *c, struct pare_err *err)
 {
-    static const struct {
-        const char *what;
-        int (*print)(struct pare_cli *c, struct pare_err *err);
-    } lists[] = { { "commands", list_commands },    { "kernels", list_kernels },
-                  { "networks", list_networks },    { "data", list_data },
-                  { "losses", list_losses },        { "optimizers", list_optimizers },
-                  { "schedules", list_schedules },  { "pruners", list_pruners },
-                  { "quantizers", list_quantizers } };
-    const struct list *o = c->opts;
-    const char *what = c->arg[0];
-
-    if (!strcmp(what, "ops"))
-        return list_ops(c, o->json, err);
-    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
-        if (!strcmp(what, lists[i].what))
+    for (int i = 0; i < LISTS; i++)
+        if (!strcmp(c->arg[0], lists[i].what))
             return lists[i].print(c, err);
     return pare_misuse(c, err,
                        "cannot list '%s', only ops, commands, kernels, networks, data, "
                        "losses, optimizers, schedules, pruners and quantizers",
-                       what);
+                       c->arg[0]);
 }
 
 const struct pare_command pare_command_list = {
@@ -225,4 +234,5 @@ const struct pare_command pare_command_list = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .word = word,
 };

@@ -6,8 +6,10 @@
 #include "quantize_view.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
+#include "../compress/folded.h"
 #include "../compress/preset.h"
 #include "../compress/pruners.h"
+#include "../compress/settings.h"
 #include "../onnx/fold_norm.h"
 
 struct quantize {
@@ -15,7 +17,8 @@ struct quantize {
     const char *calibration, *load_calibration;
     struct pare_strs plugin;
     struct pare_ints input_shape;
-    bool fold, json, quiet;
+    double accuracy_drop; /* below 0: not given */
+    bool fold, keep_zeros, json, quiet;
 };
 
 #define OPTION(name, field, help, def, choices)                                                \
@@ -36,8 +39,9 @@ static const struct pare_opt quantize_opts[] = {
     OPTION("valid", valid, "validate with this set; none: not at all", NULL, NULL),
     OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
            NULL, NULL),
-    OPTION("format", format, "QuantizeLinear and DequantizeLinear, or QLinearConv and the like",
-           "qdq", "qdq|qoperator"),
+    OPTION("format", format,
+           "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits", "qdq",
+           "qdq|qoperator|nbits"),
     OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
            NULL),
     OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
@@ -45,8 +49,15 @@ static const struct pare_opt quantize_opts[] = {
            NULL),
     { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
       offsetof(struct quantize, input_shape), 0, 1, 1e12, NULL, NULL, false },
-    { "fold", "first fold batch normalizations into convolutions, as preset int8 does",
+    { "fold",
+      "first fold batch normalizations into convolutions, as preset int8 does, and equalize "
+      "and bias_correction",
       PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
+    { "keep-zeros", "weights that are 0 stay 0, so that a pruned model stays pruned", PARE_OPT_BOOL,
+      offsetof(struct quantize, keep_zeros), 0, 0, 1, NULL, NULL, false },
+    { "accuracy-drop",
+      "points of accuracy that may be lost: layers that cost more get more bits, or stay float",
+      PARE_OPT_FLOAT, offsetof(struct quantize, accuracy_drop), -1, 0, 100, NULL, NULL, false },
     { "plugin", "a shared object with more quantizers", PARE_OPT_STRS,
       offsetof(struct quantize, plugin), 0, PARE_ANY, NULL, NULL, false },
     OPTION("set", set, "settings of a plugin's quantizer: \"name=value name=value\"", NULL, NULL),
@@ -91,6 +102,8 @@ static int check_choice(struct pare_cli *c, struct pare_err *err)
         return pare_misuse(c, err, "say how: --preset int8, or a --config");
     if (!o->preset && !o->quantizer)
         return pare_misuse(c, err, "which --quantizer? 'pare list quantizers' lists them");
+    if (o->accuracy_drop >= 0 && !o->data)
+        return pare_misuse(c, err, "--accuracy-drop needs --data, to see what is lost");
     return 0;
 }
 
@@ -105,6 +118,7 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
                                      .model = o->model_out,
                                      .calibration = o->calibration,
                                      .qoperator = !strcmp(o->format, "qoperator"),
+                                     .nbits = !strcmp(o->format, "nbits"),
                                      .input_shape = o->input_shape.v,
                                      .input_rank = o->input_shape.n };
     PARE_TRY(pare_export_check(&j->files, err));
@@ -124,15 +138,32 @@ static double bytes_of(const struct pare_model *m)
     return n;
 }
 
+/* Normalizations go before all else: as asked for, or with preset int8 unless the quantizer folds
+ * them itself while it trains. */
+static bool folds_first(const struct quantize *o, const struct job *j)
+{
+    const struct pare_quantizer *q;
+    struct pare_err err;
+
+    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
+        return o->fold;
+    return !o->quantizer || pare_find_quantizer(j->registry, o->quantizer, &q, &err) ||
+           !pare_folds(q, j->settings);
+}
+
+/* Equalization needs layers side by side, and corrections need biases: both fold. */
 static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
+    struct pare_quant_settings q;
+    struct pare_part shared = { "quantization", NULL, pare_quant_table, &q };
     struct pare_model *folded;
     int n;
 
     PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
     j->view.bytes_before = bytes_of(j->teach.model);
-    if (!o->fold && !(o->preset && !strcmp(o->preset, "int8")))
+    PARE_TRY(pare_part_fill(&shared, c->given, c->n_given, c->arena, err));
+    if (!folds_first(o, j) && !q.equalize && !q.bias_correction)
         return 0;
     j->folding = pare_arena_new(1 << 16);
     if (!j->folding)
@@ -144,6 +175,19 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
         j->teach.model = folded;
     }
     return 0;
+}
+
+/* Nothing is trained but where it is asked for, or the algorithm itself wants it. */
+static bool trains(const struct pare_cli *c, const struct job *j)
+{
+    const struct quantize *o = c->opts;
+    const struct pare_quantizer *q = NULL;
+    struct pare_err err;
+
+    if (o->quantizer && pare_find_quantizer(j->registry, o->quantizer, &q, &err))
+        return true; /* which says so itself */
+    return pare_given_text(c, "epochs") ||
+           (q && (q->base.length || q->base.flags & PARE_NEEDS_STEPS));
 }
 
 static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -161,6 +205,7 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_divide(c, &own, &j->teach, &j->settings, err));
     PARE_TRY(check_files(c, j, err));
     PARE_TRY(open_model(c, j, err));
+    j->teach.looks = !trains(c, j);
     return o->data ? pare_teach_open(c, &j->teach, err) : 0;
 }
 
@@ -173,6 +218,7 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
         .config = o->config,
         .settings = j->settings,
         .registry = j->registry,
+        .keep_zeros = o->keep_zeros,
         .seed = o->data ? (uint64_t)t->setup->c.seed : 0,
         .threads = o->data ? (int)t->setup->c.threads : 0,
     };
@@ -189,8 +235,11 @@ static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_run_new(t->model, &ro, &j->run, err));
     if (o->load_calibration)
         PARE_TRY(pare_run_calibrate(j->run, o->load_calibration, err));
-    return o->data ? pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
-                   : 0;
+    j->run->dist = c->dist;
+    if (!o->data)
+        return 0;
+    return t->looks ? pare_run_look(j->run, t->data[0], t->setup->train.batch, err)
+                    : pare_run_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err);
 }
 
 /* ---- the work ------------------------------------------------------------------------------ */
@@ -203,7 +252,7 @@ static int judge_rounded(struct job *j, struct pare_err *err)
     j->run->measure = true;
     rc = pare_judge(&j->teach, j->teach.model, &j->view.rounded, err);
     j->run->measure = false;
-    return rc;
+    return rc ? rc : pare_run_merge_noise(j->run, err);
 }
 
 /* The file of integers, as anybody would read it. */
@@ -219,6 +268,56 @@ static int judge_file(struct job *j, struct pare_err *err)
     return rc;
 }
 
+/* Of the rounded model; when that is good enough, of the file of integers, which may be another. */
+static int accuracy(void *user, double *value, struct pare_err *err)
+{
+    struct job *j = user;
+    struct pare_export only = { .onnx = j->files.onnx, .qoperator = j->files.qoperator };
+    struct pare_judged r = { .done = false };
+
+    PARE_TRY(pare_judge(&j->teach, j->teach.model, &r, err));
+    *value = r.top1;
+    if (r.top1 < j->view.least)
+        return 0;
+    if (!pare_dist_rank(j->run->dist))
+        PARE_TRY(pare_run_export(j->run, &only, err));
+    PARE_TRY(pare_dist_wait(j->run->dist, err));
+    PARE_TRY(judge_file(j, err));
+    *value = j->view.after.top1 < r.top1 ? j->view.after.top1 : r.top1;
+    return 0;
+}
+
+static void say_step(void *user, const struct pare_budget_step *s)
+{
+    const struct job *j = user;
+
+    if (!j->teach.quiet)
+        pare_budget_say(&j->view, s, j->teach.json ? stderr : stdout);
+}
+
+static int meet_budget(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_budget b = { .judge = accuracy, .say = say_step, .user = j };
+    struct pare_budget_report *p = &j->view.budget;
+
+    if (!j->view.before.done)
+        return pare_fail(err, PARE_ECONFIG,
+                         "--accuracy-drop needs data to validate with, give a --valid");
+    /* Counts are divided, so that what is just at the bound may differ in its last bit. */
+    j->view.drop = o->accuracy_drop;
+    b.least = j->view.least = j->view.before.top1 - o->accuracy_drop / 100 - 1e-12;
+    PARE_TRY(pare_run_budget(j->run, &b, p, err));
+    if (p->met)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "accuracy is %.2f%% even with all layers float, that is %.2f points below "
+                     "%.2f%%; --accuracy-drop allows %g, so nothing is written",
+                     100 * p->step[p->n_steps - 1].accuracy,
+                     100 * (j->view.before.top1 - p->step[p->n_steps - 1].accuracy),
+                     100 * j->view.before.top1, o->accuracy_drop);
+}
+
 static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
@@ -229,36 +328,87 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_run_compress(j->run, err));
     if (o->data) {
         PARE_TRY(pare_compress_train(c, &j->teach, j->run, &j->view.trained, err));
+        if (o->accuracy_drop >= 0)
+            PARE_TRY(meet_budget(c, j, err));
         PARE_TRY(judge_rounded(j, err));
     }
-    PARE_TRY(pare_run_export(j->run, &j->files, err));
+    if (!pare_dist_rank(c->dist))
+        PARE_TRY(pare_run_export(j->run, &j->files, err));
+    PARE_TRY(pare_dist_wait(c->dist, err));
     return judge_file(j, err);
+}
+
+static struct job job_of(const struct quantize *o)
+{
+    return (struct job){ .view = { .drop = -1 },
+                         .teach = { .data_name = o->data,
+                                    .valid_name = o->valid,
+                                    .json = o->json,
+                                    .quiet = o->quiet } };
+}
+
+static void close_job(struct job *j)
+{
+    pare_run_free(j->run);
+    pare_teach_close(&j->teach);
+    pare_model_free(j->unfolded);
+    pare_arena_free(j->folding);
+    pare_registry_free(j->registry);
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j = job_of(c->opts);
+    int rc = open_job(c, &j, err);
+
+    if (!rc)
+        rc = open_run(c, &j, err);
+    close_job(&j);
+    return rc;
+}
+
+/* Weights of so many bits instead of floats. */
+static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_run_opts ro = { .quantizer = o->quantizer, .config = o->config };
+    struct pare_rules rules;
+    const char *usual;
+    struct pare_run *r;
+
+    PARE_TRY(check_choice(c, err));
+    if (o->preset) {
+        PARE_TRY(pare_preset(o->preset, g->model, c->arena, &usual, &rules, err));
+        ro.quantizer = o->quantizer ? o->quantizer : usual;
+        ro.rule = rules.rule;
+        ro.n_rules = rules.n;
+    }
+    PARE_TRY(pare_run_new(g->model, &ro, &r, err));
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_WEIGHT])
+            g->bytes -= (double)pare_numel(&r->layer[i].w) *
+                        (4 - (double)r->layer[i].quant[PARE_WEIGHT].bits / 8);
+    pare_run_free(r);
+    return 0;
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
-    struct job j = { .teach = { .data_name = o->data,
-                                .valid_name = o->valid,
-                                .json = o->json,
-                                .quiet = o->quiet } };
+    struct job j = job_of(o);
     int rc = open_job(c, &j, err);
 
     if (!rc)
         rc = work(c, &j, err);
     pare_view_end(&j.teach.view);
-    if (!rc) {
+    if (!rc && !pare_dist_rank(c->dist)) {
         j.view.run = j.run;
         j.view.files = &j.files;
         j.view.history = j.teach.view.history;
-        rc = o->json ? pare_quantize_json(&j.view, c->arena, err)
+        rc = o->json ? pare_quantize_json(c, &j.view, err)
                      : pare_quantize_print(&j.view, c->arena, o->quiet, err);
     }
-    pare_run_free(j.run);
-    pare_teach_close(&j.teach);
-    pare_model_free(j.unfolded);
-    pare_arena_free(j.folding);
-    pare_registry_free(j.registry);
+    close_job(&j);
     return rc;
 }
 
@@ -268,7 +418,8 @@ const struct pare_command pare_command_quantize = {
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
         "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
-        "it needs --data to see their ranges.  int8-weights and w4 round only weights.\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights; w4 has 4 bits\n"
+        "for linear layers, a scale for each group of 64 inputs (--group-size), and 8 for the rest.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
         "  [{\"quant_types\": [\"weight\", \"input\"],\n"
         "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
@@ -276,11 +427,16 @@ const struct pare_command pare_command_quantize = {
         "   {\"exclude\": true, \"op_names\": [\"fc\"]}]\n"
         "'pare inspect' prints names and types of layers, 'pare help quantizer NAME' the keys and\n"
         "settings of a quantizer.  With --data the model is judged before and after; --epochs N\n"
-        "trains it with rounded numbers.  The options of training are those of 'pare train'.",
+        "trains it with rounded numbers.  --accuracy-drop 0.5 then looks for the layers that cost\n"
+        "most and gives them more bits, or leaves them float, until what is lost is no more.  The\n"
+        "options of training are those of 'pare train'.",
     .opts = quantize_opts,
     .size = sizeof(struct quantize),
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .check = check,
+    .guess = guess,
     .parts = quantize_parts,
+    .shared = true,
 };

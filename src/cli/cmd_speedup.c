@@ -1,13 +1,15 @@
 /* cmd_speedup.c - pare speedup: masked channels are taken out, and the model is really smaller. */
 #include <string.h>
 
+#include "feed.h"
 #include "slim.h"
 #include "teach.h"
 #include "../base/arena.h"
+#include "../onnx/model.h"
 
 struct speedup {
-    const char *masks, *output;
-    int64_t round_to, threads, seed, batch;
+    const char *masks, *output, *data, *split;
+    int64_t round_to, threads, seed, batch, items;
     double seconds;
     struct pare_strs input, shape;
     bool no_bench, no_verify, json, quiet;
@@ -24,6 +26,12 @@ static const struct pare_opt speedup_opts[] = {
       1, 1, 4096, NULL, NULL, false },
     { "input", "verify with this input: name=x.npy, x.npz, x.pb; else random ones", PARE_OPT_STRS,
       AT(input), 0, PARE_ANY, NULL, NULL, false },
+    { "data", "verify with this set: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
+      AT(data), 0, PARE_ANY, NULL, NULL, false },
+    { "split", "which part of the set", PARE_OPT_STR, AT(split), 0, PARE_ANY, "test",
+      "train|val|test", false },
+    { "items", "how many items of the set", PARE_OPT_INT, AT(items), 64, 1, 1 << 30, NULL, NULL,
+      false },
     { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
       AT(shape), 0, PARE_ANY, NULL, NULL, false },
     { "batch", "the batch to verify and measure with, where it is free", PARE_OPT_INT, AT(batch), 0,
@@ -42,7 +50,53 @@ static const struct pare_opt speedup_opts[] = {
     PARE_OPT_END
 };
 
-static int work(struct pare_cli *c, struct pare_slim *s, struct pare_model *m, struct pare_err *err)
+/* Options of pictures, for --data. */
+static int data_parts(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err)
+{
+    *part = pare_alloc(a, 1, sizeof(**part));
+    *n = 1;
+    if (!*part)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    **part = (struct pare_part){ "data", NULL, pare_data_options, NULL };
+    return 0;
+}
+
+static int open_data(struct pare_cli *c, struct pare_data **data, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_data_opts opts = { 0 };
+    struct pare_part part = { "data", NULL, pare_data_options, &opts };
+
+    if (!o->data && c->n_given)
+        return pare_misuse(c, err, "--%s is for --data", c->given[0].name);
+    if (!o->data)
+        return 0;
+    if (o->input.n || o->no_verify)
+        return pare_misuse(c, err, "--data is to verify with, so it does not go with --%s",
+                           o->no_verify ? "no-verify" : "input");
+    PARE_TRY(pare_part_fill(&part, c->given, c->n_given, c->arena, err));
+    return pare_data_open(o->data, o->split, &opts, data, err);
+}
+
+static int verified_run(struct pare_cli *c, struct pare_slim *s, struct pare_model *m,
+                        struct pare_data *data, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_feed f = { .data = data };
+    int rc = 0;
+
+    if (data)
+        rc = pare_feed_open(&f, m, s->opts.in, o->items, &s->opts, err);
+    s->data = o->data;
+    s->items = f.items;
+    if (!rc)
+        rc = pare_slim_run(c, s, err);
+    pare_loader_free(f.loader);
+    return pare_at(err, rc, "%s", c->arg[0]);
+}
+
+static int work(struct pare_cli *c, struct pare_slim *s, struct pare_model *m,
+                struct pare_data *data, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
     struct pare_shape_args args = { o->batch, o->shape, true };
@@ -57,8 +111,9 @@ static int work(struct pare_cli *c, struct pare_slim *s, struct pare_model *m, s
         pare_inputs_say(&in);
     s->masked = m;
     s->opts.in = in.t;
-    PARE_TRY(pare_at(err, pare_slim_run(c, s, err), "%s", c->arg[0]));
-    return o->json ? pare_json_print(pare_slim_json(s), err) : pare_slim_print(c, s, o->quiet, err);
+    PARE_TRY(verified_run(c, s, m, data, err));
+    return o->json ? pare_json_result(c, pare_slim_json(s), err)
+                   : pare_slim_print(c, s, o->quiet, err);
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
@@ -71,7 +126,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
                                      .unverified = o->no_verify,
                                      .threads = (int)o->threads,
                                      .seed = (uint64_t)o->seed } };
-    struct pare_model *m;
+    struct pare_data *data = NULL;
+    struct pare_model *m = NULL;
     int rc;
 
     if (!s.output)
@@ -80,10 +136,37 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!s.output)
         return pare_fail(err, PARE_ENOMEM, "no memory for a name");
     PARE_TRY(pare_check_output(c, s.output, err));
-    PARE_TRY(pare_model_load(c->arg[0], &m, err));
-    rc = work(c, &s, m, err);
+    rc = open_data(c, &data, err);
+    if (!rc)
+        rc = pare_model_load(c->arg[0], &m, err);
+    if (!rc)
+        rc = work(c, &s, m, data, err);
+    pare_data_free(data);
     pare_model_free(m);
     return rc;
+}
+
+static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_speedup_opts so = { .round_to = o->round_to, .unverified = true };
+    struct pare_speedup_report r;
+    struct pare_model *smaller, *again;
+    void *bytes;
+    size_t len;
+    int rc;
+
+    PARE_TRY(pare_speedup(g->model, &so, c->arena, &smaller, &r, err));
+    rc = pare_model_pack(smaller, g->arena, &bytes, &len, err);
+    if (!rc)
+        rc = pare_model_parse(bytes, len, NULL, &again, err);
+    pare_model_free(smaller);
+    if (rc)
+        return rc;
+    pare_model_free(g->model);
+    g->model = again;
+    g->bytes = (double)len;
+    return 0;
 }
 
 const struct pare_command pare_command_speedup = {
@@ -101,4 +184,6 @@ const struct pare_command pare_command_speedup = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .guess = guess,
+    .parts = data_parts,
 };

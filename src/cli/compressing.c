@@ -20,6 +20,7 @@ int pare_judge(const struct pare_teach *t, const struct pare_model *m, struct pa
 
     if (!t->data[1])
         return 0;
+    o.dist = s->trainer.dist;
     o.threads = (int)s->c.threads;
     o.loss = s->trainer.loss;
     o.loss_conf = s->trainer.loss_conf;

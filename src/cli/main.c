@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "../dist/dist.h"
 #include "cli.h"
 
 #define COMMAND(name) extern const struct pare_command pare_command_##name;
@@ -50,36 +51,60 @@ static int unknown_command(const char *name)
     return 2;
 }
 
+/* Only the first of several processes prints; where it cannot be, nobody else's output is wanted
+ * either. */
+static int join(const struct pare_command *cmd, struct pare_cli *c, struct pare_err *err)
+{
+    if (!cmd->shared)
+        return 0;
+    PARE_TRY(pare_dist_open(&c->dist, err));
+    if (pare_dist_rank(c->dist) && !freopen("/dev/null", "w", stdout))
+        return pare_fail(err, PARE_EIO, "/dev/null: %s", strerror(errno));
+    return 0;
+}
+
+/* The sentence, and the end of all processes: the others may be waiting for this one. */
+static void complain(struct pare_cli *c, const struct pare_err *err)
+{
+    fflush(stdout);
+    if (pare_dist_speaks(c->dist)) {
+        fputs("pare: ", stderr);
+        if (pare_dist_rank(c->dist))
+            fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
+        pare_put_clean(stderr, err->msg);
+        fputc('\n', stderr);
+        fflush(stderr);
+    }
+    pare_dist_end_all(c->dist, c->usage ? 2 : 1);
+}
+
 static int run(const struct pare_command *cmd, int argc, char **argv)
 {
     struct pare_cli c = { .arena = pare_arena_new(1 << 16) };
     struct pare_err err = { 0 };
     bool help = false;
-    int rc;
+    int rc = c.arena ? join(cmd, &c, &err) : pare_fail(&err, PARE_ENOMEM, "no memory");
 
-    if (!c.arena)
-        rc = pare_fail(&err, PARE_ENOMEM, "no memory");
-    else
+    if (!rc)
         rc = pare_cli_parse(cmd, argc, argv, &c, &help, &err);
     if (!rc)
         rc = help ? pare_help_command(cmd, c.arena, &err) : cmd->run(&c, &err);
     /* A full disk or a closed pipe shows only when the buffer is written. */
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = pare_fail(&err, PARE_EIO, "cannot write the result: %s", strerror(errno));
-    if (rc) {
-        fflush(stdout);
-        fputs("pare: ", stderr);
-        pare_put_clean(stderr, err.msg);
-        fputc('\n', stderr);
-    }
+    if (rc)
+        complain(&c, &err);
+    pare_dist_close(c.dist);
     pare_arena_free(c.arena);
     return !rc ? 0 : c.usage ? 2 : 1;
 }
 
 int main(int argc, char **argv)
 {
-    const struct pare_command *cmd;
+    const struct pare_command *cmd = argc < 2 ? NULL : pare_find_command(argv[1]);
 
+    if (pare_dist_env_rank() && !(cmd && cmd->shared))
+        return 0; /* another process does what only one has to do */
     if (argc < 2) {
         pare_help_all(stderr);
         return 2;
@@ -92,6 +117,5 @@ int main(int argc, char **argv)
         pare_help_all(stdout);
         return 0;
     }
-    cmd = pare_find_command(argv[1]);
     return cmd ? run(cmd, argc - 2, argv + 2) : unknown_command(argv[1]);
 }

@@ -2,6 +2,7 @@
 #include "quantize_view.h"
 
 #include <math.h>
+#include <string.h>
 
 #include <jansson.h>
 
@@ -54,7 +55,8 @@ static void look_weight(const struct pare_layer *l, struct place *p)
     if (a && !pare_qweight(l, a, &g, &q, &err)) {
         range(&g, p);
         snprintf(p->type, sizeof(p->type), "%s%d",
-                 g.dtype == PARE_I8 || g.dtype == PARE_I16 ? "int" : "uint", p->bits);
+                 g.dtype == PARE_I8 || g.dtype == PARE_I16 || g.dtype == PARE_I4 ? "int" : "uint",
+                 p->bits);
     }
     pare_arena_free(a);
 }
@@ -71,6 +73,98 @@ static void look(struct pare_layer *l, enum pare_site site, struct pare_arena *a
         look_weight(l, p);
     else if (!pare_qscale_of(l, site, a, &g, &err))
         range(&g, p);
+}
+
+/* ---- a budget ------------------------------------------------------------------------------ */
+
+void pare_budget_say(const struct pare_quantize_view *v, const struct pare_budget_step *s, FILE *f)
+{
+    if (!s->changes)
+        fprintf(f, "may lose %g points of %.2f%%; as asked", v->drop, 100 * v->before.top1);
+    else
+        fprintf(f, "%d change%s", s->changes, s->changes == 1 ? "" : "s");
+    fprintf(f, ": accuracy %.2f%%, %s\n", 100 * s->accuracy, s->holds ? "enough" : "not enough");
+    fflush(f);
+}
+
+/* "weight 4 to 8 bits, input 4 to 8 bits", or "float instead of weight 8, input 8 bits". */
+static void change_text(const struct pare_budget_layer *l, char *to, size_t size)
+{
+    bool first = true, gone = true;
+
+    for (int k = 0; k < PARE_SITES; k++)
+        gone &= !l->bits[k];
+    to[0] = 0;
+    for (int k = 0; k < PARE_SITES; k++) {
+        size_t at = strlen(to);
+        const char *lead = !first ? ", " : gone ? "float instead of " : "";
+
+        if (!l->asked[k])
+            continue;
+        if (gone)
+            snprintf(to + at, size - at, "%s%s %d", lead, pare_site_name((enum pare_site)k),
+                     l->asked[k]);
+        else
+            snprintf(to + at, size - at, "%s%s %d instead of %d", lead,
+                     pare_site_name((enum pare_site)k), l->bits[k], l->asked[k]);
+        first = false;
+    }
+    snprintf(to + strlen(to), size - strlen(to), " bits");
+}
+
+static int print_changes(const struct pare_quantize_view *v, struct pare_arena *a,
+                         struct pare_err *err)
+{
+    struct pare_table *t = v->budget.n_layers ? pare_table_new(a, "lrl") : NULL;
+
+    if (!v->budget.n_layers)
+        return 0;
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+    printf("\n");
+    pare_table_row(t, "changed layer", "signal/noise at the output, alone", "now");
+    for (int i = 0; i < v->budget.n_layers; i++) {
+        const struct pare_budget_layer *l = &v->budget.layer[i];
+        char text[160], db[PARE_NUM_TEXT];
+
+        change_text(l, text, sizeof(text));
+        snprintf(db, sizeof(db), "%.1f dB", l->noise_db);
+        pare_table_row(t, l->name, db, text);
+    }
+    pare_table_print(t, stdout);
+    return 0;
+}
+
+static json_t *sites_json(const int bits[PARE_SITES])
+{
+    json_t *o = json_object();
+
+    for (int k = 0; k < PARE_SITES; k++)
+        if (bits[k])
+            json_object_set_new(o, pare_site_name((enum pare_site)k), json_integer(bits[k]));
+    return o;
+}
+
+static json_t *budget_json(const struct pare_quantize_view *v)
+{
+    json_t *steps = json_array(), *changed = json_array();
+
+    for (int i = 0; i < v->budget.n_steps; i++) {
+        const struct pare_budget_step *s = &v->budget.step[i];
+
+        json_array_append_new(steps, json_pack("{s:i, s:o, s:b}", "changes", s->changes, "accuracy",
+                                               pare_json_real(s->accuracy), "enough", s->holds));
+    }
+    for (int i = 0; i < v->budget.n_layers; i++) {
+        const struct pare_budget_layer *l = &v->budget.layer[i];
+
+        json_array_append_new(changed,
+                              json_pack("{s:o, s:o, s:o, s:o}", "name", pare_json_text(l->name),
+                                        "signal_to_noise_db", pare_json_real(l->noise_db), "asked",
+                                        sites_json(l->asked), "bits", sites_json(l->bits)));
+    }
+    return json_pack("{s:o, s:o, s:o}", "accuracy_drop", pare_json_real(v->drop), "steps", steps,
+                     "changed", changed);
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */
@@ -98,11 +192,19 @@ static void print_end(const struct pare_quantize_view *v)
 {
     const struct pare_export *f = v->files;
     char before[PARE_NUM_TEXT], after[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
+    int layers = 0;
 
-    printf("\n%d layers; %s instead of %s (%s)\n", v->run->n_layers,
+    for (int i = 0; i < v->run->n_layers; i++) {
+        const bool *q = v->run->layer[i].quantized;
+
+        layers += q[PARE_WEIGHT] || q[PARE_INPUT] || q[PARE_OUTPUT];
+    }
+    printf("\n%d layers; %s instead of %s (%s)\n", layers,
            pare_bytes_text(v->bytes_after, after, sizeof(after)),
            pare_bytes_text(v->bytes_before, before, sizeof(before)),
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
+    if (v->run->quant.equalize)
+        printf("%d pairs of layers equalized\n", v->run->equalized);
     pare_judged_print("float:", &v->before);
     pare_judged_print("rounded:", &v->rounded);
     pare_judged_print("integers:", &v->after);
@@ -133,6 +235,7 @@ int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a
             }
     }
     pare_table_print(t, stdout);
+    PARE_TRY(print_changes(v, a, err));
     print_end(v);
     return 0;
 }
@@ -160,13 +263,12 @@ static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
     return o;
 }
 
-int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
-                       struct pare_err *err)
+int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_view *v, struct pare_err *err)
 {
     json_t *layers = json_array(), *all;
 
     for (int i = 0; i < v->run->n_layers; i++)
-        json_array_append_new(layers, layer_json(&v->run->layer[i], a));
+        json_array_append_new(layers, layer_json(&v->run->layer[i], c->arena));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?}", "quantizer",
                     v->run->quantizer->base.name, "layers", layers, "before",
                     pare_judged_json(&v->before), "rounded", pare_judged_json(&v->rounded),
@@ -174,7 +276,11 @@ int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
                     pare_json_whole(v->bytes_before), "bytes_after",
                     pare_json_whole(v->bytes_after), "output", pare_json_text(v->files->onnx),
                     "model_out", v->files->model, "calibration", v->files->calibration);
+    if (all && v->run->quant.equalize)
+        json_object_set_new(all, "equalized_pairs", json_integer(v->run->equalized));
+    if (all && v->drop >= 0)
+        json_object_set_new(all, "budget", budget_json(v));
     if (all && v->history)
         json_object_set(all, "history", v->history);
-    return pare_json_print(all, err);
+    return pare_json_result(c, all, err);
 }

@@ -199,7 +199,9 @@ int pare_slim_print(struct pare_cli *c, const struct pare_slim *s, bool quiet, s
     if (s->r.verified)
         printf("\nlargest difference of the outputs: %.2g, relative %.2g\n", s->r.max_abs,
                s->r.max_rel);
-    else
+    if (s->r.verified && s->data)
+        printf("verified with %lld items of %s\n", (long long)s->items, s->data);
+    if (!s->r.verified)
         printf("\nnot verified\n");
     if (s->runs)
         printf("latency: median of %d runs each, in turn\n", s->runs);
@@ -233,6 +235,8 @@ json_t *pare_slim_json(const struct pare_slim *s)
                   pare_json_whole(s->bytes), "file_bytes_left", pare_json_whole(s->bytes_left),
                   "verified", s->r.verified, "max_abs", pare_json_real(s->r.max_abs), "max_rel",
                   pare_json_real(s->r.max_rel), "layers", layers);
+    if (j && s->data && s->r.verified)
+        json_object_set_new(j, "items", json_integer(s->items));
     if (j && s->runs) {
         json_object_set_new(j, "runs", json_integer(s->runs));
         json_object_set_new(j, "seconds", pare_json_real(s->median));

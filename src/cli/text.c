@@ -143,27 +143,50 @@ struct pare_table *pare_table_new(struct pare_arena *a, const char *align)
     return t;
 }
 
-void pare_table_row(struct pare_table *t, const char *cell, ...)
+static void add_row(struct pare_table *t, const char **cell)
 {
-    struct row *r = t ? pare_alloc(t->arena, 1, sizeof(*r)) : NULL;
-    va_list ap;
+    struct row *r = pare_alloc(t->arena, 1, sizeof(*r));
 
-    if (!r || t->broken)
-        return;
-    r->cell = pare_alloc(t->arena, (size_t)t->cols, sizeof(*r->cell));
-    t->broken = !r->cell;
-    va_start(ap, cell);
+    t->broken |= !r;
     for (int i = 0; i < t->cols && !t->broken; i++) {
-        const char *s = i ? va_arg(ap, const char *) : cell;
-
-        r->cell[i] = pare_strdup(t->arena, s ? s : "");
-        t->broken = !r->cell[i];
-        if (!t->broken && width_of(r->cell[i]) > t->width[i])
-            t->width[i] = width_of(r->cell[i]);
+        cell[i] = pare_strdup(t->arena, cell[i] ? cell[i] : "");
+        t->broken = !cell[i];
+        if (!t->broken && width_of(cell[i]) > t->width[i])
+            t->width[i] = width_of(cell[i]);
     }
-    va_end(ap);
+    if (t->broken)
+        return;
+    r->cell = cell;
     *t->end = r;
     t->end = &r->next;
+}
+
+void pare_table_row(struct pare_table *t, const char *cell, ...)
+{
+    const char **all = t ? pare_alloc(t->arena, (size_t)t->cols, sizeof(*all)) : NULL;
+    va_list ap;
+
+    if (t)
+        t->broken |= !all;
+    if (!t || t->broken)
+        return;
+    va_start(ap, cell);
+    for (int i = 0; i < t->cols; i++)
+        all[i] = i ? va_arg(ap, const char *) : cell;
+    va_end(ap);
+    add_row(t, all);
+}
+
+void pare_table_cells(struct pare_table *t, const char *const *cell)
+{
+    const char **all = t ? pare_alloc(t->arena, (size_t)t->cols, sizeof(*all)) : NULL;
+
+    if (t)
+        t->broken |= !all;
+    if (!t || t->broken)
+        return;
+    memcpy(all, cell, (size_t)t->cols * sizeof(*all));
+    add_row(t, all);
 }
 
 static bool wants_colour(FILE *f)

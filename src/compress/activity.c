@@ -86,12 +86,12 @@ static int64_t wanted(const struct pare_run *r)
     return o->statistics_batch_num ? o->statistics_batch_num : o->training_steps;
 }
 
-/* Row 0: sums, row 1: zeros. */
+/* Sums, zeros, and how many numbers each channel had. */
 static double *numbers(struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_activity_layer *s = pare_layer_state(l);
-    const int64_t dim[] = { 2, s->channels };
-    struct pare_tensor *t = pare_layer_buffer(l, "activity", PARE_F64, 2, dim, err);
+    struct pare_tensor *t = pare_layer_statistic(l, "activity", PARE_MERGE_SUM, PARE_F64,
+                                                 2 * s->channels + 1, err);
 
     return t ? t->data : NULL;
 }
@@ -124,7 +124,7 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     if (!sum)
         return err->code;
     pare_activity_add(out, axis, pare_activation_find(o->activation), sum, sum + s->channels);
-    s->count += s->channels ? (double)pare_numel(out) / (double)s->channels : 0;
+    sum[2 * s->channels] += s->channels ? (double)pare_numel(out) / (double)s->channels : 0;
     s->batches++;
     return 0;
 }
@@ -149,9 +149,8 @@ static int begin(struct pare_run *r, struct pare_err *err)
         if (a->channels && !sum)
             return err->code;
         if (sum)
-            memset(sum, 0, 2 * (size_t)a->channels * sizeof(*sum));
+            memset(sum, 0, (2 * (size_t)a->channels + 1) * sizeof(*sum));
         a->batches = 0;
-        a->count = 0;
     }
     s->answered = 0;
     return s->collecting ? 0 : attach(r, err);
@@ -245,7 +244,7 @@ int pare_activity_score(struct pare_run *r, struct pare_layer *l, pare_activity_
         return pare_fail(err, PARE_ENOMEM, "no memory for the channels of layer '%s'",
                          pare_layer_name(l));
     for (int64_t c = 0; c < a->channels; c++)
-        x[c] = value(sum[c], sum[a->channels + c], a->count);
+        x[c] = value(sum[c], sum[a->channels + c], sum[2 * a->channels]);
     spread(l, x, a->channels, score);
     s->answered = now;
     return end(r, err);

@@ -26,10 +26,9 @@ struct pare_activity_opts {
 };
 extern const struct pare_opt pare_activity_opts[];
 
-/* Of a layer: batches seen, their channels, and numbers in each. */
+/* Of a layer: batches seen, and their channels. */
 struct pare_activity_layer {
     int64_t batches, channels;
-    double count;
 };
 
 /* Of the run: the collector while there is one, and whether it saw the last forward; when the last

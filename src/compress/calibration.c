@@ -8,6 +8,7 @@
 #include "../base/json.h"
 #include "../io/file.h"
 #include "../tensor/tensor.h"
+#include "folded.h"
 #include "grid.h"
 
 #define KEY 64
@@ -16,6 +17,8 @@
 enum what { BITS, SCALE, ZERO, MIN, MAX };
 static const char *const before[] = { "", "", "", "tracked_min_", "tracked_max_" };
 static const char *const after[] = { "_bits", "_scale", "_zero_point", "", "" };
+
+#define GROUP "weight_group_size" /* see quant_group.h */
 
 /* ---- to a file ----------------------------------------------------------------------------- */
 
@@ -92,6 +95,9 @@ static void add_layer(struct out *o, const struct pare_layer *l)
         add(o, pare_sprintf(o->a, "%s\n    \"%s_bits\": %d", first ? "" : ",", pare_site_name(site),
                             l->quant[i].bits));
         first = false;
+        if (site == PARE_WEIGHT && pare_groups_kept(l) >= 0)
+            add(o, pare_sprintf(o->a, ",\n    \"%s\": %lld", GROUP,
+                                (long long)pare_groups_kept(l)));
         if (!pare_qscale_of(l, site, o->a, &g, &err))
             add_scales(o, site, &g);
     }
@@ -134,13 +140,43 @@ static bool is_number(const struct pare_json *j)
     return j->kind == PARE_JSON_INT || j->kind == PARE_JSON_REAL;
 }
 
-/* Channels of the place; of inputs and outputs the file itself is believed. */
+/* Inputs that share a scale, where the file says it: kept with the layer. */
+static int read_group(struct pare_layer *l, const struct pare_json *o, struct pare_err *err)
+{
+    struct pare_groups g;
+
+    for (int i = 0; i < o->n; i++) {
+        const struct pare_json *j = &o->item[i];
+
+        if (strcmp(j->key, GROUP))
+            continue;
+        if (j->kind != PARE_JSON_INT || j->whole < 0)
+            return pare_fail(err, PARE_ECONFIG, "line %d: %s must be a number from 0 on", j->line,
+                             GROUP);
+        if (j->whole)
+            PARE_TRY(pare_groups(l, j->whole, &g, err));
+        return pare_groups_keep(l, j->whole, err);
+    }
+    return 0;
+}
+
+/* Channels or groups of the place; of inputs and outputs the file itself is believed. */
+static int64_t weight_scales(const struct pare_layer *l, int axis)
+{
+    struct pare_groups g;
+    struct pare_err err;
+
+    if (pare_groups_kept(l) > 0 && !pare_groups(l, pare_groups_kept(l), &g, &err))
+        return g.n;
+    return axis < 0 ? 1 : l->w.dim[axis];
+}
+
 static int count_of(const struct pare_layer *l, enum pare_site site, const struct pare_json *j,
                     int64_t *n, struct pare_err *err)
 {
     const struct pare_quant *q = &l->quant[site];
-    int64_t want = q->axis < 0                 ? 1
-                   : site == PARE_WEIGHT       ? l->w.dim[q->axis]
+    int64_t want = site == PARE_WEIGHT         ? weight_scales(l, q->axis)
+                   : q->axis < 0               ? 1
                    : j->kind == PARE_JSON_LIST ? j->n
                                                : 1;
 
@@ -191,15 +227,17 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
     struct pare_tensor *s = pare_layer_scale(l, PARE_WEIGHT, n, err);
     struct pare_tensor *z = s ? pare_layer_zero_point(l, PARE_WEIGHT, n, err) : NULL;
     double *end = pare_alloc(l->run->arena, 2 * (size_t)n, sizeof(*end));
+    struct pare_tensor w;
 
     if (!z)
         return err->code;
     if (!end)
         return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
+    PARE_TRY(pare_folded_weight(l, &l->w, l->run->arena, &w, err));
     for (int i = q->axis + 1; i < l->w.rank && q->axis >= 0; i++)
         inner *= l->w.dim[i];
     for (int64_t i = 0; i < pare_numel(&l->w); i++) {
-        double v = (double)pare_f32(&l->w)[i], *e = end + 2 * (i / inner % n);
+        double v = (double)pare_f32(&w)[i], *e = end + 2 * (i / inner % n);
 
         e[0] = v < e[0] ? v : e[0];
         e[1] = v > e[1] ? v : e[1];
@@ -222,6 +260,8 @@ static int apply_site(struct pare_layer *l, enum pare_site site, const struct pa
         return pare_fail(err, PARE_ECONFIG, "line %d: %s_bits is %lld, the config says %d",
                          bits ? bits->line : o->line, pare_site_name(site),
                          bits && is_number(bits) ? (long long)bits->num : 0, l->quant[site].bits);
+    if (site == PARE_WEIGHT)
+        PARE_TRY(read_group(l, o, err));
     if (!scale && site == PARE_WEIGHT)
         return fit_weight(l, err);
     if (!scale || !zero)
@@ -291,9 +331,12 @@ int pare_calibrated(struct pare_layer *l, enum pare_site site, const struct pare
                     struct pare_tensor *y, struct pare_err *err)
 {
     const struct pare_quant *q = &l->quant[site];
-    int64_t n = q->axis < 0 ? 1 : x->dim[q->axis];
+    bool grouped = site == PARE_WEIGHT && pare_groups_kept(l) > 0;
+    int64_t n = grouped ? weight_scales(l, q->axis) : q->axis < 0 ? 1 : x->dim[q->axis];
     struct pare_tensor *s = pare_layer_scale(l, site, n, err);
     struct pare_tensor *z = s ? pare_layer_zero_point(l, site, n, err) : NULL;
+    struct pare_group_fit f = { .mse = false };
+    struct pare_groups g;
 
     if (!z)
         return err->code;
@@ -301,6 +344,12 @@ int pare_calibrated(struct pare_layer *l, enum pare_site site, const struct pare
         if (!(pare_f32(s)[i] > 0))
             return pare_fail(err, PARE_ECONFIG, "a scale of the calibration is %g",
                              (double)pare_f32(s)[i]);
-    pare_quant_apply(q, x, pare_f32(s), pare_f32(z), y);
+    if (!grouped) {
+        pare_quant_apply(q, x, pare_f32(s), pare_f32(z), y);
+        return 0;
+    }
+    PARE_TRY(pare_groups(l, pare_groups_kept(l), &g, err));
+    pare_group_range(q, &f);
+    pare_groups_round(&g, &f, x, pare_f32(s), pare_f32(z), y, false);
     return 0;
 }

@@ -94,6 +94,7 @@ static int feed(struct pare_run *r, struct pare_loader *loader, int64_t batches,
     int64_t size = 0;
 
     PARE_TRY(pare_run_watched(r, &names, err));
+    pare_run_part_begin(r);
     for (int64_t done = 0; done < batches;) {
         const struct pare_batch *b;
 
@@ -104,25 +105,30 @@ static int feed(struct pare_run *r, struct pare_loader *loader, int64_t batches,
             struct pare_plan_opts o = { .threads = r->threads, .batch = b->x.dim[0], .in = &b->x };
 
             PARE_TRY(pare_plan_new_keeping(r->model, &o, names, plan, err));
-            size = b->x.dim[0];
+            size = b->whole;
             if ((*plan)->graph->n_out > 16)
                 return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
         }
-        if (b->x.dim[0] != size)
+        if (b->whole != size)
             continue;
+        pare_dist_batch(r->dist, b->own, b->whole);
         PARE_TRY(pare_plan_run(*plan, &b->x, out, err));
         if (names.n)
             PARE_TRY(pare_run_collect(r, *plan, err));
         if (names.n && !r->collectors)
-            return 0; /* nobody is looking any more */
+            break; /* nobody is looking any more */
         done++;
     }
-    return 0;
+    return pare_run_part_end(r, err);
 }
 
 int pare_run_forward(struct pare_run *r, int64_t batches, struct pare_err *err)
 {
-    struct pare_loader_opts o = { .train = true, .batch = r->batch, .seed = r->trainer ? 1 : 0 };
+    struct pare_loader_opts o = { .train = true,
+                                  .batch = r->batch,
+                                  .seed = 1,
+                                  .rank = pare_dist_rank(r->dist),
+                                  .ranks = pare_dist_size(r->dist) };
     struct pare_loader *loader = NULL;
     struct pare_plan *plan = NULL;
     const struct pare_io *io;

@@ -155,7 +155,7 @@ int pare_export_check(const struct pare_export *e, struct pare_err *err)
 static int write_onnx(struct pare_run *r, const char *path, const struct pare_export *e,
                       struct pare_err *err)
 {
-    return r->quantizer ? pare_qdq_save(r, path, e->qoperator, err)
+    return r->quantizer ? pare_qdq_save(r, path, e, err)
                         : pare_model_save(r->model, path, NULL, err);
 }
 

@@ -10,9 +10,12 @@
 
 #include "../base/arena.h"
 #include "../base/opt.h"
+#include "../onnx/fold_norm.h"
 #include "../onnx/insert.h"
 #include "../op/quant.h"
 #include "../tensor/tensor.h"
+#include "export_nbits.h"
+#include "folded.h"
 #include "grid.h"
 
 /* Names of the constants of a scale. */
@@ -33,6 +36,8 @@ struct qdq {
     struct pare_edit *e;
     struct pair *pairs;
     struct pare_map done; /* names of biases that are integers already */
+    struct pare_map raw;  /* values that are rounded where they are made: the names before that */
+    int n_nbits;          /* layers that became MatMulNBits; -1: none is to */
 };
 
 static int no_memory(struct pare_err *err)
@@ -42,12 +47,17 @@ static int no_memory(struct pare_err *err)
 
 /* ---- scales -------------------------------------------------------------------------------- */
 
-/* A scalar, or (n): along an axis. */
+/* A scalar, or (n): along an axis; or those of groups. */
 static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d, void *data)
 {
     struct pare_tensor t = { .dtype = d, .rank = g->axis >= 0, .data = data };
 
     t.dim[0] = g->n;
+    if (g->by.size) {
+        t.rank = 2;
+        t.dim[0] = g->by.dim[0];
+        t.dim[1] = g->by.dim[1];
+    }
     return t;
 }
 
@@ -67,14 +77,18 @@ static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *
 }
 
 static int add_node(struct qdq *x, const char *type, const char *in, const struct names *n,
-                    const char *out, int axis, struct pare_err *err)
+                    const char *out, const struct pare_qscale *g, struct pare_err *err)
 {
     const char *ending = pare_sprintf(x->a, "_%s", type);
     struct pare_edit_node node = { .type = type,
                                    .in = { in, n->scale, n->zero },
                                    .out = out,
-                                   .axis = axis };
+                                   .axis = g->axis };
 
+    if (g->by.size) {
+        node.attr[0].name = "block_size";
+        node.attr[0].v = g->by.size;
+    }
     node.name = ending ? pare_edit_name(x->e, out, ending) : NULL;
     return node.name ? pare_edit_insert(x->e, &node, err) : no_memory(err);
 }
@@ -129,8 +143,8 @@ static int add_pair(struct qdq *x, const char *base, const char *from, const cha
         return no_memory(err);
     PARE_TRY(add_clip(x, &from, g, err));
     PARE_TRY(add_scale(x, base, g, &n, err));
-    PARE_TRY(add_node(x, "QuantizeLinear", from, &n, q, g->axis, err));
-    return add_node(x, "DequantizeLinear", q, &n, to, g->axis, err);
+    PARE_TRY(add_node(x, "QuantizeLinear", from, &n, q, g, err));
+    return add_node(x, "DequantizeLinear", q, &n, to, g, err);
 }
 
 static int remember(struct qdq *x, const char *from, const char *to, const struct pare_qscale *g,
@@ -163,6 +177,8 @@ static int export_output(struct qdq *x, const struct pare_node *n, const struct 
     if (!raw)
         return no_memory(err);
     PARE_TRY(pare_edit_rename(x->e, name, raw, err));
+    if (!pare_map_get(&x->raw, name))
+        PARE_TRY(pare_map_set(&x->raw, x->a, name, pare_strdup(x->a, raw), err));
     PARE_TRY(add_pair(x, name, raw, name, g, err));
     return remember(x, name, name, g, err); /* rounded twice is rounded once */
 }
@@ -212,16 +228,15 @@ static int export_input(struct qdq *x, const struct pare_node *n, const struct p
     return 0;
 }
 
-/* 16 bits came late to these operators. */
+/* 16 bits, 4 bits and groups came late to these operators. */
 static int64_t needed_version(const struct pare_qscale *g)
 {
     int lo, hi;
 
     pare_quant_range(g->dtype, &lo, &hi);
-    return g->dtype == PARE_I16 || g->dtype == PARE_U16 ? 21
-           : g->axis >= 0                               ? 13
-           : g->qmin > lo || g->qmax < hi               ? 11
-                                                        : 10;
+    if (g->dtype == PARE_I16 || g->dtype == PARE_U16 || pare_is_4bit(g->dtype) || g->by.size)
+        return 21;
+    return g->axis >= 0 ? 13 : g->qmin > lo || g->qmax < hi ? 11 : 10;
 }
 
 static int export_site(struct qdq *x, const struct pare_node *n, struct pare_layer *l,
@@ -255,7 +270,7 @@ static int add_shifted(struct qdq *x, const char *stored, const struct names *n,
         return no_memory(err);
     *pare_f32(&t) = g->offset;
     PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
-    PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g->axis, err));
+    PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g, err));
     return pare_edit_insert(x->e, &add, err);
 }
 
@@ -274,7 +289,7 @@ static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
     PARE_TRY(add_scale(x, name, g, &n, err));
     if (g->offset != 0)
         return add_shifted(x, stored, &n, name, g, err);
-    return add_node(x, "DequantizeLinear", stored, &n, name, g->axis, err);
+    return add_node(x, "DequantizeLinear", stored, &n, name, g, err);
 }
 
 static bool is_one(const struct pare_node *n, const char *attr)
@@ -296,6 +311,10 @@ static const struct pare_qscale *input_scale(struct qdq *x, const struct pare_la
     struct pare_err err;
 
     of = in && in->maker ? pare_site_of(in->maker, &site) : NULL;
+    while (of && !of->quantized[site]) { /* a place that stays float: what is before it? */
+        in = in->maker->in[0];
+        of = in->maker ? pare_site_of(in->maker, &site) : NULL;
+    }
     if (of && !pare_qscale_of(of, site, x->a, &g, &err))
         p = find_pair(x, file_name(in), &g);
     return p && p->g.axis < 0 ? &p->g : NULL;
@@ -383,19 +402,48 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
     return replace(x, l->bias->name, &q, &g, err);
 }
 
+/* The normalization that the layer was rounded with leaves the file. */
+static int fold_norm(struct qdq *x, const struct pare_layer *l, struct pare_layer *view,
+                     struct pare_err *err)
+{
+    const char *raw = pare_map_get(&x->raw, l->norm->out[0]->name);
+    struct pare_norm_fold f = { .g = x->r->model->graph,
+                                .norm = l->norm,
+                                .made = raw ? raw : l->norm->out[0]->name,
+                                .w = view->weight->t,
+                                .b = view->bias->t };
+
+    PARE_TRY(pare_edit_fold_norm(x->e, &f, err));
+    view->bias->name = f.bias;
+    return 0;
+}
+
 static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *err)
 {
+    struct pare_layer folded;
     struct pare_qscale g;
     struct pare_tensor q;
+    bool done = false;
 
+    if (l->norm) {
+        PARE_TRY(pare_folded_view(l, x->a, &folded, err));
+        PARE_TRY(fold_norm(x, l, &folded, err));
+        l = &folded;
+    }
     PARE_TRY(pare_qweight(l, x->a, &g, &q, err));
+    if (x->n_nbits >= 0)
+        PARE_TRY(pare_nbits_export(x->e, x->a, l, &g, &q, &done, err));
+    x->n_nbits += done;
+    if (done)
+        return 0;
     PARE_TRY(export_bias(x, l, &g, err)); /* which may change scales of channels without weights */
     return replace(x, l->weight->name, &q, &g, err);
 }
 
 /* ---- all ----------------------------------------------------------------------------------- */
 
-static int export_all(struct qdq *x, const char *path, bool qoperator, struct pare_err *err)
+static int export_all(struct qdq *x, const char *path, const struct pare_export *form,
+                      struct pare_err *err)
 {
     struct pare_run *r = x->r;
     const struct pare_graph *g = r->model->graph;
@@ -406,22 +454,27 @@ static int export_all(struct qdq *x, const char *path, bool qoperator, struct pa
         enum pare_site site;
         struct pare_layer *l = pare_site_of(g->node[i], &site);
 
-        if (l)
+        if (l && l->quantized[site])
             PARE_TRY(export_site(x, g->node[i], l, site, err));
     }
     for (int i = 0; i < r->n_layers; i++)
         if (r->layer[i].quantized[PARE_WEIGHT])
             PARE_TRY(pare_at(err, export_weight(x, &r->layer[i], err), "layer '%s'",
                              r->layer[i].info.name));
-    if (qoperator)
+    if (!x->n_nbits)
+        return pare_fail(err, PARE_ECONFIG,
+                         "no layer can become MatMulNBits: that takes a Gemm or MatMul with a float "
+                         "input and weights in groups of 16, 32, 64 or another power of 2");
+    if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return pare_edit_save(x->e, path, err);
 }
 
-int pare_qdq_save(struct pare_run *r, const char *path, bool qoperator, struct pare_err *err)
+int pare_qdq_save(struct pare_run *r, const char *path, const struct pare_export *form,
+                  struct pare_err *err)
 {
-    struct qdq x = { .r = r, .a = pare_arena_new(1 << 20) };
-    int rc = x.a ? export_all(&x, path, qoperator, err) : no_memory(err);
+    struct qdq x = { .r = r, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
+    int rc = x.a ? export_all(&x, path, form, err) : no_memory(err);
 
     pare_arena_free(x.a);
     return rc;

@@ -7,6 +7,7 @@
 /* Weights as integers before a DequantizeLinear, QuantizeLinear and DequantizeLinear at quantized
  * places, biases as int32 where input and weight are integers.  With qoperator, QLinearConv and
  * QLinearMatMul where these fit. */
-int pare_qdq_save(struct pare_run *r, const char *path, bool qoperator, struct pare_err *err);
+int pare_qdq_save(struct pare_run *r, const char *path, const struct pare_export *form,
+                  struct pare_err *err);
 
 #endif

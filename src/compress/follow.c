@@ -24,7 +24,11 @@ static int after_forward(void *run, struct pare_trainer *t, struct pare_err *err
     const struct pare_plan *p = t->plan[t->at];
 
     /* A plan of before the first collector came has nothing to show. */
-    return r->collectors && p->n_kept >= 2 * r->n_layers ? pare_run_collect(r, p, err) : 0;
+    if (!r->collectors || p->n_kept < 2 * r->n_layers)
+        return 0;
+    pare_run_part_begin(r);
+    PARE_TRY(pare_run_collect(r, p, err));
+    return pare_run_part_end(r, err);
 }
 
 static int loss(void *run, struct pare_trainer *t, double *value, struct pare_err *err)
@@ -40,7 +44,9 @@ static int after_backward(void *run, struct pare_trainer *t, struct pare_err *er
 
     (void)t;
     r->in_step = true;
-    rc = r->quantizer ? pare_quant_weight_grads(r, err) : 0;
+    rc = r->quantizer ? pare_run_merge_learned(r, err) : 0;
+    if (!rc && r->quantizer)
+        rc = pare_quant_weight_grads(r, err);
     if (!rc)
         rc = pare_run_before_step(r, err);
     r->in_step = false;
@@ -55,7 +61,7 @@ static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pa
     if (r->quantizer)
         PARE_TRY(pare_quant_learn_step(r, err));
     PARE_TRY(pare_run_on_step(r, step, err));
-    return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
+    return r->quantizer ? pare_run_round(r, err) : pare_run_update_masks(r, err);
 }
 
 static int keep(void *run, bool back, struct pare_err *err)
@@ -117,6 +123,7 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
             PARE_TRY(mask(t, l->bias, &l->bias_mask, &l->b, &l->bias_grad, err));
     }
     r->trainer = t;
+    r->dist = t->o.dist;
     r->data = data;
     r->batch = batch;
     t->o.hooks = (struct pare_hooks){ .user = r,
@@ -131,6 +138,16 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
                                       .gone = gone };
     PARE_TRY(pare_run_watched(r, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;
+}
+
+int pare_run_look(struct pare_run *r, const struct pare_data *data, int64_t batch,
+                  struct pare_err *err)
+{
+    if (r->started || r->trainer)
+        return pare_fail(err, PARE_ECONFIG, "data is given to a compression before it is started");
+    r->data = data;
+    r->batch = batch;
+    return 0;
 }
 
 int pare_run_follow(struct pare_run *r, struct pare_learn *l, struct pare_err *err)

@@ -8,8 +8,10 @@
 #include "../base/arena.h"
 #include "../op/quant.h"
 #include "../tensor/tensor.h"
+#include "folded.h"
 
-#define EXACT 1e-3 /* of a step: what a float32 product may be away from the true value */
+#define EXACT 1e-3   /* of a step: what a float32 product may be away from the true value, ... */
+#define TWICE 2.4e-7 /* ... and for its own size after two roundings */
 #define PROBES 64
 
 static int no_memory(struct pare_err *err)
@@ -39,6 +41,24 @@ static int set_type(const struct pare_layer *l, enum pare_site site, struct pare
                             : (q->has_sign ? PARE_I16 : PARE_U16);
     g->qmin = q->qmin;
     g->qmax = q->qmax;
+    if (site == PARE_WEIGHT && pare_groups_kept(l) >= 0 && q->bits <= 4)
+        g->dtype = q->has_sign ? PARE_I4 : PARE_U4;
+    return 0;
+}
+
+/* Scales of groups are as many as the weight has, and may use all that their bits hold. */
+static int set_groups(const struct pare_layer *l, struct pare_qscale *g, struct pare_err *err)
+{
+    struct pare_group_fit f;
+
+    PARE_TRY(pare_groups(l, pare_groups_kept(l), &g->by, err));
+    if (g->by.n != g->n)
+        return pare_fail(err, PARE_ECONFIG, "it has %lld scales for %lld groups", (long long)g->n,
+                         (long long)g->by.n);
+    pare_group_range(&l->quant[PARE_WEIGHT], &f);
+    g->qmin = f.qmin;
+    g->qmax = f.qmax;
+    g->axis = g->by.axis;
     return 0;
 }
 
@@ -82,6 +102,8 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_
                          (long long)g->n, (long long)(zero ? pare_numel(zero) : 0));
     if (g->n > 1 || l->quant[site].axis >= 0)
         g->axis = l->quant[site].axis;
+    if (site == PARE_WEIGHT && pare_groups_kept(l) > 0)
+        PARE_TRY(set_groups(l, g, err));
     if (g->n > 1 && g->axis < 0)
         return pare_fail(err, PARE_ECONFIG, "it has %lld scales and no channels", (long long)g->n);
     g->scale = pare_alloc(a, (size_t)g->n, sizeof(*g->scale));
@@ -95,7 +117,7 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_
 bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
 {
     return a->dtype == b->dtype && a->n == b->n && a->axis == b->axis && a->qmin == b->qmin &&
-           a->qmax == b->qmax && !memcmp(a->scale, b->scale, (size_t)a->n * sizeof(float)) &&
+           a->qmax == b->qmax && a->by.size == b->by.size && !memcmp(a->scale, b->scale, (size_t)a->n * sizeof(float)) &&
            !memcmp(a->zero, b->zero, (size_t)a->n * sizeof(int64_t));
 }
 
@@ -103,7 +125,7 @@ bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
 
 static void put(struct pare_tensor *q, int64_t at, int64_t v)
 {
-    if (q->dtype == PARE_I8 || q->dtype == PARE_U8)
+    if (pare_dtype_size(q->dtype) == 1)
         ((uint8_t *)q->data)[at] = (uint8_t)v;
     else
         ((uint16_t *)q->data)[at] = (uint16_t)v;
@@ -121,10 +143,43 @@ static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64
     for (int64_t i = 0; i < n; i++) {
         double v = (double)w[i] - off, k = rint(v / s);
 
-        if (!(fabs(v - k * s) <= EXACT * s) || k + (double)g->zero[c] < lo ||
+        if (!(fabs(v - k * s) <= EXACT * s + TWICE * fabs(v)) || k + (double)g->zero[c] < lo ||
             k + (double)g->zero[c] > hi)
             return at + i;
         put(q, at + i, (int64_t)k + g->zero[c]);
+    }
+    return -1;
+}
+
+/* The same of groups: scale c and those behind it for one number each, or, along rows, each for
+ * by.size of them. */
+static int64_t group_row(const struct pare_qscale *g, int64_t c, const float *w, int64_t n,
+                         int64_t at, struct pare_tensor *q)
+{
+    int64_t step = g->axis ? g->by.size : 1;
+    int lo, hi;
+
+    pare_quant_range(g->dtype, &lo, &hi);
+    for (int64_t i = 0; i < n; i++) {
+        double v = (double)w[i], s = (double)g->scale[c + i / step], k = rint(v / s);
+        int64_t z = g->zero[c + i / step];
+
+        if (!(fabs(v - k * s) <= EXACT * s) || k + (double)z < lo || k + (double)z > hi)
+            return at + i;
+        ((uint8_t *)q->data)[at + i] = (uint8_t)((int64_t)k + z);
+    }
+    return -1;
+}
+
+static int64_t group_integers(const struct pare_qscale *g, const struct pare_tensor *w,
+                              struct pare_tensor *q)
+{
+    for (int64_t r = 0; r < w->dim[0]; r++) {
+        int64_t first = (g->axis ? r : r / g->by.size) * g->by.dim[1], at = r * w->dim[1];
+        int64_t bad = group_row(g, first, pare_f32(w) + at, w->dim[1], at, q);
+
+        if (bad >= 0)
+            return bad;
     }
     return -1;
 }
@@ -134,6 +189,8 @@ static int64_t integers(const struct pare_qscale *g, const struct pare_tensor *w
 {
     int64_t size[3] = { 1, 1, 1 };
 
+    if (g->by.size)
+        return group_integers(g, w, q);
     for (int i = 0; i < w->rank; i++)
         size[g->axis < 0 ? 2 : i < g->axis ? 0 : i == g->axis ? 1 : 2] *= w->dim[i];
     for (int64_t o = 0; o < size[0]; o++)
@@ -210,19 +267,22 @@ static int only_values(const struct pare_layer *l, struct pare_arena *a, struct 
 int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
                  struct pare_tensor *q, struct pare_err *err)
 {
-    const struct pare_tensor *w = &l->weight->t;
+    const struct pare_tensor *w;
+    struct pare_layer view;
     struct pare_err why;
     bool known = !pare_qscale_of(l, PARE_WEIGHT, a, g, &why);
 
+    PARE_TRY(pare_folded_view(l, a, &view, err));
+    w = &view.weight->t;
     *q = *w;
     q->dtype = known ? g->dtype : PARE_I8;
     PARE_TRY(pare_tensor_alloc(a, q, err));
-    if (known && g->n > 1 && w->dim[g->axis] != g->n)
+    if (known && g->n > 1 && !g->by.size && w->dim[g->axis] != g->n)
         return pare_fail(err, PARE_ECONFIG, "its weight has %lld channels and %lld scales",
                          (long long)w->dim[g->axis], (long long)g->n);
     if (known && integers(g, w, q) < 0)
         return 0;
-    return only_values(l, a, g, q, err);
+    return only_values(&view, a, g, q, err);
 }
 
 /* ---- is it so? ----------------------------------------------------------------------------- */

@@ -2,14 +2,16 @@
 #ifndef PARE_COMPRESS_GRID_H
 #define PARE_COMPRESS_GRID_H
 
-#include "quantized.h"
+#include "quant_group.h"
 
-/* x = scale * (q - zero) + offset, with one scale or one for each index of an axis. */
+/* x = scale * (q - zero) + offset, with one scale, one for each index of an axis, or one for each
+ * group along it. */
 struct pare_qscale {
     enum pare_dtype dtype; /* of q, as it is stored */
     int64_t qmin, qmax;    /* what q may be; within the type */
     int axis;              /* -1: one scale */
     int64_t n;             /* scales */
+    struct pare_groups by; /* by.size > 0: they are those of groups, and axis is that of by */
     float *scale;
     int64_t *zero;
     float offset; /* of weights around a zero point that is not whole, as DoReFa's; mostly 0 */

@@ -6,6 +6,7 @@
 #include "../tensor/tensor.h"
 #include "calibration.h"
 #include "depend.h"
+#include "folded.h"
 #include "rank.h"
 #include "run.h"
 
@@ -45,13 +46,22 @@ static int round_weight(struct pare_run *r, struct pare_layer *l, struct pare_er
 {
     struct pare_tensor out = l->weight->t;
     struct pare_turn t = pare_turn_begin(r, 0);
-    int rc = r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
-                            : r->quantizer->weight(l, &l->w, &out, err);
+    int rc = l->norm          ? pare_folded_round(l, err)
+             : r->calibration ? pare_calibrated(l, PARE_WEIGHT, &l->w, &out, err)
+                              : r->quantizer->weight(l, &l->w, &out, err);
 
     pare_turn_end(r, t);
-    if (!rc)
+    if (!rc && !l->norm)
         multiply(pare_f32(&out), l->mask.data, pare_f32(&out), pare_numel(&out));
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
+}
+
+int pare_run_round(struct pare_run *r, struct pare_err *err)
+{
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].weight && r->layer[i].quantized[PARE_WEIGHT])
+            PARE_TRY(round_weight(r, &r->layer[i], err));
+    return 0;
 }
 
 int pare_run_put(struct pare_run *r, struct pare_err *err)
@@ -67,10 +77,20 @@ int pare_run_put(struct pare_run *r, struct pare_err *err)
             PARE_TRY(put(r, l->weight, &l->w, &l->mask, err));
         if (l->bias && !l->bias_grad.data)
             PARE_TRY(put(r, l->bias, &l->b, &l->bias_mask, err));
-        if (l->quantized[PARE_WEIGHT])
-            PARE_TRY(round_weight(r, l, err));
     }
-    return 0;
+    return pare_run_round(r, err);
+}
+
+void pare_run_restore(struct pare_run *r)
+{
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        if (l->weight && l->w.data != l->weight->t.data)
+            memcpy(l->weight->t.data, l->w.data, (size_t)pare_numel(&l->w) * sizeof(float));
+        if (l->bias && l->b.data != l->bias->t.data)
+            memcpy(l->bias->t.data, l->b.data, (size_t)pare_numel(&l->b) * sizeof(float));
+    }
 }
 
 /* ---- the bias ------------------------------------------------------------------------------ */
@@ -345,11 +365,12 @@ int pare_run_update_masks(struct pare_run *r, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG,
                          "pruner %s makes its masks itself, so mode=%s says nothing to it", p->name,
                          r->settings.mode);
-    if (aware) {
+    if (aware)
         PARE_TRY(masks_of_all(r, &changed, err));
-        return changed ? pare_run_put(r, err) : 0;
-    }
-    for (int i = 0; i < r->n_layers; i++)
+    for (int i = 0; i < r->n_layers && !aware; i++)
         PARE_TRY(masks_of(r, global, i, &changed, err));
-    return changed ? pare_run_put(r, err) : 0;
+    if (!changed)
+        return 0;
+    PARE_TRY(pare_run_check_masks(r, err));
+    return pare_run_put(r, err);
 }

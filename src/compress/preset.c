@@ -9,20 +9,25 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../onnx/fold_norm.h"
 
 static const struct preset {
     const char *name, *quantizer, *keys;
     const char *outputs; /* keys of outputs, or NULL */
+    const char *convs;   /* keys of convolutions, or NULL: as all */
 } presets[] = {
     { "int8", "ptq",
       "quant_bits=8 quant_dtype.weight=int quant_scheme.weight=per_channel_symmetric "
       "quant_dtype.input=uint quant_scheme.input=per_tensor_affine "
       "quant_dtype.output=uint quant_scheme.output=per_tensor_affine quant_types=weight,input",
-      "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output" },
-    { "int8-weights", "qat",
-      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL },
-    { "w4", "qat",
-      "quant_bits=4 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL },
+      "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output",
+      NULL },
+    { "int8-weights", "group",
+      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
+      NULL },
+    { "w4", "group",
+      "quant_bits=4 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
+      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight" },
 };
 
 static bool listed(const char *const *types, const char *type)
@@ -68,6 +73,14 @@ static bool is_joint(const struct pare_layer_info *l)
            l->out->t.rank == 4 && l->in;
 }
 
+/* The user of a layer's output, or of the normalization that is folded into the layer. */
+static const struct pare_node *next_of(const struct scan *s, const struct pare_layer_info *l)
+{
+    const struct pare_node *u = only_user(s, l->out);
+
+    return u && pare_norm_folds(s->g, u) ? only_user(s, u->out[0]) : u;
+}
+
 /* Where an activation follows, that one's output is rounded. */
 static void mark_outputs(const struct scan *s)
 {
@@ -77,7 +90,7 @@ static void mark_outputs(const struct scan *s)
 
         if (!s->chosen[i] && !is_joint(l))
             continue;
-        u = only_user(s, l->out);
+        u = next_of(s, l);
         s->rounded[i] = true;
         for (int k = 0; k < s->n && u && listed(activations, u->type); k++)
             if (s->layer[k].node == u) {
@@ -112,16 +125,19 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
     return 0;
 }
 
+#define KINDS 4
+
 static int make_rules(const struct preset *p, const struct scan *s, struct pare_arena *a,
                       struct pare_rules *r, struct pare_err *err)
 {
-    /* Weight and input; these and the output; the output alone. */
-    const char *keys[3] = { p->keys, pare_sprintf(a, "%s,output", p->keys), p->outputs };
-    const char **name[3];
-    int n[3] = { 0, 0, 0 };
+    /* Weight and input; these and the output; the output alone; convolutions. */
+    const char *keys[KINDS] = { p->keys, pare_sprintf(a, "%s,output", p->keys), p->outputs,
+                                p->convs };
+    const char **name[KINDS];
+    int n[KINDS] = { 0 };
 
-    r->rule = pare_alloc(a, 3, sizeof(*r->rule));
-    for (int k = 0; k < 3; k++) {
+    r->rule = pare_alloc(a, KINDS, sizeof(*r->rule));
+    for (int k = 0; k < KINDS; k++) {
         name[k] = pare_alloc(a, (size_t)s->n + 1, sizeof(**name));
         if (!name[k] || !r->rule || !keys[1])
             return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
@@ -130,12 +146,13 @@ static int make_rules(const struct preset *p, const struct scan *s, struct pare_
         mark_outputs(s);
     for (int i = 0; i < s->n; i++)
         if (s->chosen[i] || s->rounded[i]) {
-            int k = !s->chosen[i] ? 2 : s->rounded[i];
+            bool conv = p->convs && !strncmp(s->layer[i].torch, "Conv", 4);
+            int k = !s->chosen[i] ? 2 : conv ? 3 : s->rounded[i];
 
             name[k][n[k]++] = s->layer[i].name;
         }
     r->n = 0;
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < KINDS; k++)
         if (n[k])
             r->rule[r->n++] = (struct pare_rule){ .op_names = name[k], .keys = keys[k] };
     if (!r->n)

@@ -3,7 +3,7 @@
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
-#include "quantized.h"
+#include "folded.h"
 
 static int no_memory(struct pare_err *err)
 {
@@ -11,25 +11,38 @@ static int no_memory(struct pare_err *err)
 }
 
 /* The gradient by the rounded weight is replaced by the one that the quantizer makes of it. */
+static int plain_grad(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_tensor gx = l->grad;
+    size_t bytes = (size_t)pare_numel(&gx) * sizeof(float);
+
+    if (!r->quantizer->backward)
+        return 0;
+    for (int64_t i = 0; r->keep_zeros && i < pare_numel(&gx); i++)
+        if (!((const uint8_t *)l->mask.data)[i])
+            pare_f32(&gx)[i] = 0;
+    if (r->quantizer->base.flags & PARE_ANY_ORDER)
+        return r->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err);
+    gx.data = pare_alloc_raw(r->scratch, bytes, 1);
+    if (!gx.data)
+        return no_memory(err);
+    PARE_TRY(r->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err));
+    memcpy(l->grad.data, gx.data, bytes);
+    return 0;
+}
+
 static int weight_grad(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
 {
     struct pare_turn t = pare_turn_begin(r, 0);
-    struct pare_tensor gx = l->grad;
-    size_t bytes = (size_t)pare_numel(&gx) * sizeof(float);
-    int rc;
+    int rc = l->norm ? pare_folded_grad(l, err) : plain_grad(r, l, err);
 
-    gx.data = pare_alloc_raw(r->scratch, bytes, 1);
-    rc = gx.data ? r->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err)
-                 : no_memory(err);
-    if (!rc)
-        memcpy(l->grad.data, gx.data, bytes);
     pare_turn_end(r, t);
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
 }
 
 int pare_quant_weight_grads(struct pare_run *r, struct pare_err *err)
 {
-    for (int i = 0; i < r->n_layers && r->quantizer->backward; i++)
+    for (int i = 0; i < r->n_layers; i++)
         if (r->layer[i].quantized[PARE_WEIGHT] && r->layer[i].grad.data)
             PARE_TRY(weight_grad(r, &r->layer[i], err));
     return 0;

@@ -2,10 +2,13 @@
 #include "quant_lsq.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../base/simd.h"
+
+const struct pare_opt pare_lsq_table[] = { PARE_FOLD_BN(pare_lsq_opts), PARE_OPT_END };
 
 static const char *const names[PARE_SITES] = { "weight", "input", "output" };
 
@@ -82,14 +85,19 @@ int pare_lsq_init(const struct pare_place *p, const struct pare_tensor *x, struc
 {
     struct pare_lsq_state *s = pare_layer_state(p->layer);
     struct pare_arena *a = pare_run_scratch(pare_layer_run(p->layer));
-    struct means m = { pare_f32(x), pare_alloc(a, (size_t)p->n, sizeof(double)) };
-    double count = (double)pare_numel(x) / (double)p->n;
+    struct means m = { pare_f32(x), pare_alloc(a, (size_t)p->n + 1, sizeof(double)) };
     struct pare_quant alone = *p->q;
+    double count;
 
     if (!m.sum)
         return pare_fail(err, PARE_ENOMEM, "no memory for scales");
     alone.threads = 1;
     pare_rows_each(&alone, x, mean_fn, &m);
+    m.sum[p->n] = (double)pare_numel(x) / (double)p->n;
+    if (p->site != PARE_WEIGHT)
+        PARE_TRY(pare_run_merge(pare_layer_run(p->layer), PARE_MERGE_SUM, PARE_F64, m.sum, p->n + 1,
+                                err));
+    count = m.sum[p->n];
     s->ready[p->site] = false;
     for (int64_t c = 0; c < p->n; c++) {
         double top = (double)p->q->qmax - (double)p->zero[c];
@@ -154,7 +162,8 @@ int pare_lsq_backward(const struct pare_place *p, const struct pare_tensor *x,
                       const struct pare_lsq_grad *g, struct pare_err *err)
 {
     int64_t all = pare_rows_threads(p->q, x) * p->n;
-    double count = (double)pare_numel(x) / (double)p->n;
+    double part = p->site == PARE_WEIGHT ? 1 : pare_run_part(pare_layer_run(p->layer));
+    double count = part > 0 ? (double)pare_numel(x) / (double)p->n / part : 1;
     struct work w = { .p = p, .x = pare_f32(x), .g = g };
 
     w.sum = pare_alloc(pare_run_scratch(pare_layer_run(p->layer)), 2 * (size_t)all, sizeof(*w.sum));

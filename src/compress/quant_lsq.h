@@ -4,6 +4,11 @@
 
 #include "quant_rows.h"
 
+struct pare_lsq_opts {
+    bool fold_bn;
+};
+extern const struct pare_opt pare_lsq_table[]; /* of those */
+
 /* For each place of a layer: its scale has begun. */
 struct pare_lsq_state {
     bool ready[PARE_SITES];
@@ -22,7 +27,7 @@ int pare_lsq_init(const struct pare_place *p, const struct pare_tensor *x, struc
  *     ds += 1 / sqrt((qmax - z) numel) * sum of gy * (round(v) - v),
  *           outside of gy * (qmin - z) or gy * (qmax - z)
  *     dz += sum of gy * -S outside; not asked for when NULL
- * numel counts the numbers of a channel. */
+ * numel counts the numbers of a channel, in all processes. */
 struct pare_lsq_grad {
     const struct pare_tensor *gy;
     struct pare_tensor *gx;

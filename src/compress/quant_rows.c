@@ -140,6 +140,18 @@ static void range_fn(const struct pare_row *row, void *user)
     range_row(r->x + row->at, row->n, &r->lo[to], &r->hi[to]);
 }
 
+/* Of the whole batch, where other processes have parts of it; a part without a number says
+ * nothing. */
+static int merge_ranges(const struct pare_place *p, float *lo, float *hi, struct pare_err *err)
+{
+    struct pare_run *r = pare_layer_run(p->layer);
+
+    if (p->site == PARE_WEIGHT)
+        return 0;
+    PARE_TRY(pare_run_merge(r, PARE_MERGE_MIN, PARE_F32, lo, p->n, err));
+    return pare_run_merge(r, PARE_MERGE_MAX, PARE_F32, hi, p->n, err);
+}
+
 int pare_place_range(const struct pare_place *p, const struct pare_tensor *x, float *lo, float *hi,
                      struct pare_err *err)
 {
@@ -162,9 +174,11 @@ int pare_place_range(const struct pare_place *p, const struct pare_tensor *x, fl
             lo[c] = r.lo[i] < lo[c] ? r.lo[i] : lo[c];
             hi[c] = r.hi[i] > hi[c] ? r.hi[i] : hi[c];
         }
+    }
+    PARE_TRY(merge_ranges(p, lo, hi, err));
+    for (int64_t c = 0; c < p->n; c++)
         if (lo[c] > hi[c])
             lo[c] = hi[c] = 0;
-    }
     return 0;
 }
 

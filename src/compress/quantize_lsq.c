@@ -36,7 +36,7 @@ static int round_to_scale(struct pare_layer *l, enum pare_site site, const struc
     if (!s->ready[site] &&
         (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) && !pare_layer_waits(l))))
         PARE_TRY(begin(&p, x, err));
-    if (!s->ready[site] || pare_layer_waits(l))
+    if (!(p.scale[0] > 0) || pare_layer_waits(l)) /* where only 0 was seen, it is the smallest */
         pare_copy(x, y);
     else
         pare_quant_apply(p.q, x, p.scale, p.zero, y);
@@ -86,7 +86,9 @@ const struct pare_quantizer pare_quantizer_lsq = {
         .abi = PARE_ABI,
         .name = "lsq",
         .doc = "Scales are learned with the weights; the zero point is fixed.",
-        .flags = PARE_LEARNS,
+        .opts = pare_lsq_table,
+        .opts_size = sizeof(struct pare_lsq_opts),
+        .flags = PARE_LEARNS | PARE_ANY_ORDER,
         .layer_size = sizeof(struct pare_lsq_state),
         .start = start,
         .on_step = pare_lsq_on_step,

@@ -14,6 +14,7 @@
 
 struct opts {
     double alpha;
+    bool fold_bn;
 };
 
 struct state {
@@ -25,6 +26,7 @@ static const struct pare_opt opts[] = {
     { .name = "alpha", .help = "where clipping begins; 0: at the largest number of the first batch",
       .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, alpha), .def = 0, .min = 0,
       .max = 1e6 },
+    PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -100,10 +102,11 @@ static int activation(struct pare_layer *l, enum pare_site site, const struct pa
         PARE_TRY(pare_place_range(&p, x, &lo, &hi, err));
         *pare_f32(alpha) = hi;
         s->ready[site] = hi > 0;
+        set_scale(&p, pare_f32(alpha)); /* the smallest, where nothing above 0 was seen */
     }
     if (s->ready[site])
         set_scale(&p, pare_f32(alpha));
-    if (!s->ready[site] || pare_layer_waits(l))
+    if (!(*p.scale > 0) || pare_layer_waits(l))
         pare_copy(x, y);
     else
         pare_quant_apply(p.q, x, p.scale, p.zero, y);
@@ -218,7 +221,7 @@ const struct pare_quantizer pare_quantizer_pact = {
         .doc = "Activations from 0 to an end that is learned.",
         .opts = opts,
         .opts_size = sizeof(struct opts),
-        .flags = PARE_LEARNS,
+        .flags = PARE_LEARNS | PARE_ANY_ORDER,
         .layer_size = sizeof(struct state),
         .start = start,
         .on_step = on_step,

@@ -197,6 +197,20 @@ static int prepare(struct pare_run *r, struct state *s, int *n, struct pare_err 
     return s->place && s->part ? 0 : no_memory(err);
 }
 
+/* Ranges were those of whole batches all the time, so bins are the same in all processes. */
+static int merge_counts(struct pare_run *r, struct state *s, struct pare_err *err)
+{
+    for (int i = 0; i < pare_run_layers(r) * PARE_SITES; i++) {
+        struct pare_histogram *h = s->place[i].seen ? s->place[i].h : NULL;
+
+        if (!h)
+            continue;
+        PARE_TRY(pare_run_merge(r, PARE_MERGE_SUM, PARE_I64, h->count, PARE_BINS, err));
+        PARE_TRY(pare_run_merge(r, PARE_MERGE_SUM, PARE_I64, &h->zeros, 1, err));
+    }
+    return 0;
+}
+
 static int calibrate(struct pare_run *r, struct state *s, struct pare_err *err)
 {
     const struct opts *o = pare_run_conf(r);
@@ -206,6 +220,7 @@ static int calibrate(struct pare_run *r, struct state *s, struct pare_err *err)
     if (!n)
         return 0; /* only weights: no data is needed */
     PARE_TRY(pare_at(err, pare_run_forward(r, o->calibration_steps, err), "calibration"));
+    PARE_TRY(merge_counts(r, s, err));
     for (int i = 0; i < pare_run_layers(r) * PARE_SITES; i++)
         if (s->place[i].seen)
             PARE_TRY(decide(pare_run_layer(r, i / PARE_SITES), (enum pare_site)(i % PARE_SITES),

@@ -6,6 +6,8 @@
  *                        while training; at first that of the first batch
  *     d loss / d x = d loss / d y where x is within the range, else 0
  *
+ * A convolution is rounded together with the BatchNormalization behind it (folded.c).
+ *
  * Ranges are tracked from the first step on, rounding begins at quant_start_step.
  */
 #include <stddef.h>
@@ -14,6 +16,7 @@
 
 struct opts {
     double ema_decay;
+    bool fold_bn;
 };
 
 struct state {
@@ -25,6 +28,7 @@ static const struct pare_opt opts[] = {
     { .name = "ema_decay", .help = "how much of the old range stays at each step",
       .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, ema_decay), .def = 0.99, .min = 0,
       .max = 1 },
+    PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -116,6 +120,7 @@ const struct pare_quantizer pare_quantizer_qat = {
         .abi = PARE_ABI,
         .name = "qat",
         .doc = "Train with rounded numbers; ranges of activations follow the batches.",
+        .flags = PARE_ANY_ORDER,
         .opts = opts,
         .opts_size = sizeof(struct opts),
         .layer_size = sizeof(struct state),

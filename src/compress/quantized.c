@@ -66,6 +66,12 @@ static void set_range(struct pare_quant *q)
         q->qmin = -1, q->qmax = 1;
 }
 
+void pare_quant_set_bits(struct pare_quant *q, int bits)
+{
+    q->bits = bits;
+    set_range(q);
+}
+
 static int find_site(const char *name, enum pare_site *site, struct pare_err *err)
 {
     for (int i = 0; i < PARE_SITES; i++)

@@ -18,6 +18,9 @@ extern const struct pare_opt pare_quant_keys[]; /* of struct pare_quant_conf */
 /* l->quant from the keys; what the quantizer cannot do, or the layer has not, is an error. */
 int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struct pare_err *err);
 
+/* Other bits than the config's: the range of integers follows. */
+void pare_quant_set_bits(struct pare_quant *q, int bits);
+
 const char *pare_site_name(enum pare_site site); /* "weight", ... */
 
 /* Put a node behind every quantized output and before every quantized input of the model's graph,

@@ -6,7 +6,10 @@
 #include "../base/arena.h"
 #include "../base/parts.h"
 #include "../train/setup.h"
+#include "bias_correct.h"
 #include "calibration.h"
+#include "equalize.h"
+#include "folded.h"
 #include "pruners.h"
 #include "quantized.h"
 #include "wrap.h"
@@ -23,6 +26,19 @@ const struct pare_opt pare_run_table[] = {
       AT(balance_gran), 0, 1, 1e12, NULL, NULL, false },
     { "base", "of agp and the like: the pruner that they work over", PARE_OPT_STR, AT(base), 0,
       PARE_ANY, "level", NULL, false },
+    PARE_OPT_END
+};
+
+#undef AT
+#define AT(field) offsetof(struct pare_quant_settings, field)
+
+const struct pare_opt pare_quant_table[] = {
+    { "equalize", "first scale channels of neighbouring layers so that both reach equally far",
+      PARE_OPT_BOOL, AT(equalize), 0, 0, 1, NULL, NULL, false },
+    { "bias_correction", "biases undo what rounding weights does to the mean of outputs",
+      PARE_OPT_BOOL, AT(bias_correction), 0, 0, 1, NULL, NULL, false },
+    { "correction_steps", "of bias_correction: batches to look at", PARE_OPT_INT,
+      AT(correction_steps), 8, 1, 1e6, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -87,6 +103,8 @@ static int make_settings(struct pare_run *r, const struct pare_run_opts *o, stru
     if (o->settings)
         PARE_TRY(pare_given_split(o->settings, r->arena, &g, &n, err));
     PARE_TRY(find_pruners(r, o, g, n, err));
+    if (r->quantizer)
+        part[0] = (struct pare_part){ "quantization", NULL, pare_quant_table, &r->quant };
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
         const struct pare_pruner *p = r->pruner[i];
 
@@ -100,7 +118,9 @@ static int make_settings(struct pare_run *r, const struct pare_run_opts *o, stru
     PARE_TRY(pare_parts_check(part, n_parts, g, n, err));
     for (int i = 0; i < n_parts; i++)
         PARE_TRY(pare_part_fill(&part[i], g, n, r->arena, err));
-    if (!strcmp(r->settings.mode, "default")) {
+    if (r->quantizer) {
+        r->settings.mode = "normal";
+    } else if (!strcmp(r->settings.mode, "default")) {
         const char *mode = r->pruner[pare_run_ranker(r)]->mode;
 
         r->settings.mode = mode ? mode : "normal";
@@ -119,9 +139,14 @@ static int make(struct pare_run *r, const struct pare_run_opts *o, struct pare_e
         PARE_TRY(pare_config_read(r->arena, o->config, &c, err));
     else
         PARE_TRY(pare_config_rules(r->arena, o->rule, o->n_rules, &c, err));
+    if (r->quant.equalize)
+        PARE_TRY(pare_model_equalize(r->model, &r->equalized, err));
     PARE_TRY(pare_run_wrap(r, &c, err));
-    r->in_graph = r->quantizer != NULL;
-    return r->quantizer ? pare_sites_insert(r, err) : 0;
+    if (!r->quantizer)
+        return 0;
+    r->in_graph = true;
+    PARE_TRY(pare_folded_find(r, err));
+    return pare_sites_insert(r, err);
 }
 
 int pare_run_new(struct pare_model *model, const struct pare_run_opts *o, struct pare_run **run,
@@ -141,6 +166,7 @@ int pare_run_new(struct pare_model *model, const struct pare_run_opts *o, struct
     r->model = model;
     r->threads = o->threads;
     r->final = o->final;
+    r->keep_zeros = o->quantizer && o->keep_zeros;
     pare_rng_init(&r->rng, o->seed);
     rc = r->scratch ? make(r, o, err) : no_memory(err);
     if (rc)
@@ -252,11 +278,29 @@ int pare_run_length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct 
 static int check_needs(const struct pare_run *r, struct pare_err *err)
 {
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++)
-        if (r->pruner[i]->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS) && !r->trainer)
+        if ((r->pruner[i]->flags & PARE_NEEDS_STEPS && !r->trainer) ||
+            (r->pruner[i]->flags & PARE_NEEDS_DATA && !r->data))
             return pare_fail(err, PARE_ECONFIG,
                              "%s %s looks at data, give it some (--data, or follow a learner)",
                              kind(r), r->pruner[i]->name);
     return 0;
+}
+
+int pare_run_restart(struct pare_run *r, struct pare_err *err)
+{
+    bool *was = pare_alloc(r->arena, (size_t)r->n_layers, sizeof(*was));
+    int rc;
+
+    if (!was)
+        return no_memory(err);
+    for (int i = 0; i < r->n_layers; i++) {
+        was[i] = r->layer[i].quantized[PARE_WEIGHT];
+        r->layer[i].quantized[PARE_WEIGHT] = false;
+    }
+    rc = pare_run_put(r, err);
+    for (int i = 0; i < r->n_layers; i++)
+        r->layer[i].quantized[PARE_WEIGHT] = was[i];
+    return rc ? rc : on_start(r, err);
 }
 
 int pare_run_compress(struct pare_run *r, struct pare_err *err)
@@ -272,5 +316,9 @@ int pare_run_compress(struct pare_run *r, struct pare_err *err)
         PARE_TRY(on_start(r, err));
     if (r->calibration)
         PARE_TRY(pare_calibration_apply(r, err));
-    return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
+    if (!r->quantizer)
+        return pare_run_update_masks(r, err);
+    if (r->quant.bias_correction)
+        return pare_bias_correct(r, r->quant.correction_steps, err);
+    return pare_run_put(r, err);
 }

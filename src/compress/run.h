@@ -21,7 +21,7 @@ struct pare_goal {
     double max_sparsity_per_layer;
     const char *granularity;
     struct pare_ints block;
-    int64_t heads;
+    int64_t heads, parts;
 };
 
 /* The settings that every pruner knows. */
@@ -31,9 +31,16 @@ struct pare_run_settings {
     const char *base; /* of pruners with PARE_OVER */
 };
 
+/* The settings that every quantizer knows. */
+struct pare_quant_settings {
+    bool equalize, bias_correction;
+    int64_t correction_steps;
+};
+
 struct pare_buffer {
     const char *name;
     struct pare_tensor t;
+    enum pare_merge merge; /* with those of other processes */
     struct pare_buffer *next;
 };
 
@@ -43,6 +50,7 @@ struct pare_layer {
     struct pare_layer_info info;
     struct pare_value *weight, *bias; /* the model's initializers: weight * mask; bias or NULL */
     struct pare_tensor w, b;          /* not masked; at first the model's own memory */
+    struct pare_tensor b_before;      /* the bias before its correction; data NULL: there is none */
     struct pare_tensor mask, bias_mask;
     struct pare_tensor grad, bias_grad; /* the trainer's; data NULL: there are none */
     int out_axis, in_axis;
@@ -56,6 +64,8 @@ struct pare_layer {
     struct pare_quant quant[PARE_SITES]; /* of quantizers: what the config says ... */
     bool quantized[PARE_SITES];          /* ... about the places that it names */
     int64_t start_step;
+    struct pare_node *norm; /* the BatchNormalization it is rounded with (folded.h), or NULL */
+    double *factor;         /* ... and by what it was multiplied when it was rounded last */
     struct pare_noise {
         double signal, noise; /* sums of x^2 and (x - rounded x)^2 */
     } noise[PARE_SITES];
@@ -89,18 +99,22 @@ struct pare_run {
     bool in_graph;                          /* its nodes are in the model's graph */
     const struct pare_json *calibration;    /* scales of a file, or NULL */
     const char *calibration_path;
-    bool measure; /* forwards add to pare_layer.noise */
+    bool keep_zeros; /* weights that were 0 are masked */
+    bool measure;    /* forwards add to pare_layer.noise */
     struct pare_learned_buffer *learned;
     struct pare_optim *optim; /* of those; made at the first step */
     void *conf[PARE_RUN_PRUNERS], *state[PARE_RUN_PRUNERS];
     struct pare_run_settings settings;
-    int who; /* index of the pruner that is being called */
+    struct pare_quant_settings quant;
+    int equalized; /* pairs of layers */
+    int who;       /* index of the pruner that is being called */
     struct pare_layer *layer;
     int n_layers;
     struct pare_collector *collectors;
     int last_id;
     struct pare_rng rng;
     int threads;
+    struct pare_dist *dist;       /* processes that do the same, each with its part of the data */
     struct pare_trainer *trainer; /* while it follows one */
     const struct pare_data *data; /* to train with, or NULL */
     int64_t batch;
@@ -123,9 +137,19 @@ int pare_run_ranker(const struct pare_run *r);
 /* The model gets weight * mask again (masks.c). */
 int pare_run_put(struct pare_run *r, struct pare_err *err);
 
+/* Only the rounded weights: after a step, when the optimizer has written the others. */
+int pare_run_round(struct pare_run *r, struct pare_err *err);
+
+/* The model gets its weights back, neither masked nor rounded; of a run that is not final. */
+void pare_run_restore(struct pare_run *r);
+
 /* Follow a trainer, see pare_run_follow (follow.c).  data and batch are for statistics. */
 int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct pare_data *data,
                     int64_t batch, struct pare_err *err);
+
+/* Only data to look at, without training. */
+int pare_run_look(struct pare_run *r, const struct pare_data *data, int64_t batch,
+                  struct pare_err *err);
 
 /* Call what the pruners have for this moment (run.c). */
 int pare_run_on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err);
@@ -133,9 +157,21 @@ int pare_run_on_step(struct pare_run *r, int64_t step, struct pare_err *err);
 int pare_run_before_step(struct pare_run *r, struct pare_err *err);
 int pare_run_loss(struct pare_run *r, double *loss, struct pare_err *err);
 
+/* Start a quantizer once more, on the model with float weights: places are rounded in another way
+ * now (run.c).  The weights are not rounded again, see pare_run_put. */
+int pare_run_restart(struct pare_run *r, struct pare_err *err);
+
 /* What checkpoints keep of a run (resume.c). */
 int pare_run_save(void *run, struct pare_checkpoint *k, struct pare_err *err);
 int pare_run_load(void *run, const struct pare_checkpoint *k, struct pare_err *err);
+
+/* Of several processes (merge.c): before and after collectors saw a part of the data; gradients of
+ * learned buffers; sums of noise after a set was judged; are the masks the same? */
+void pare_run_part_begin(struct pare_run *r);
+int pare_run_part_end(struct pare_run *r, struct pare_err *err);
+int pare_run_merge_learned(struct pare_run *r, struct pare_err *err);
+int pare_run_merge_noise(struct pare_run *r, struct pare_err *err);
+int pare_run_check_masks(struct pare_run *r, struct pare_err *err);
 
 /* The values that collectors see, two of each layer; none when there is no collector.  Then hand
  * those of a plan to them (collect.c). */

@@ -44,7 +44,8 @@ int pare_quantize_parts(struct pare_arena *a, const char *quantizer, struct pare
     *part = pare_alloc(a, (size_t)all + 1, sizeof(**part));
     if (!*part)
         return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    *n = 0;
+    (*part)[0] = (struct pare_part){ "quantization", NULL, pare_quant_table, NULL };
+    *n = 1;
     for (int i = 0; i < all; i++) {
         const struct pare_pruner *p = &pare_quantizers[i]->base;
 

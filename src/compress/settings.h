@@ -5,8 +5,9 @@
 #include "../base/parts.h"
 #include "run.h"
 
-extern const struct pare_opt pare_run_table[]; /* of struct pare_run_settings */
-extern const struct pare_opt pare_goal_keys[]; /* of struct pare_goal: config_list keys */
+extern const struct pare_opt pare_run_table[];   /* of struct pare_run_settings */
+extern const struct pare_opt pare_quant_table[]; /* of struct pare_quant_settings */
+extern const struct pare_opt pare_goal_keys[];   /* of struct pare_goal: config_list keys */
 
 /* The parts whose options a pruner's run takes: those of all, its own, and, where it works over
  * another, those of all that it could work over.  NULL: of every built-in pruner. */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../base/simd.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "calibration.h"
@@ -37,103 +36,122 @@ void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare
     }
 }
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int round_site(const struct site *s, const struct pare_tensor *x, struct pare_tensor *y,
+                      bool train, struct pare_err *err)
 {
-    const struct site *s = n->attr;
     struct pare_run *r = s->layer->run;
     const struct pare_quantizer *q = r->quantizer;
-    struct pare_turn turn = pare_turn_begin(r, 0);
+    struct pare_turn turn;
     int rc;
 
-    r->training = c->train;
-    rc = r->calibration ? pare_calibrated(s->layer, s->site, &n->in[0]->t, &n->out[0]->t, err)
-                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, &n->in[0]->t,
-                                                                         &n->out[0]->t, err);
+    if (!s->layer->quantized[s->site]) { /* it stays float after all */
+        memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
+        return 0;
+    }
+    turn = pare_turn_begin(r, 0);
+    r->training = train;
+    rc = r->calibration ? pare_calibrated(s->layer, s->site, x, y, err)
+                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, x, y, err);
     if (!rc && r->measure)
-        pare_noise_add(s->layer, s->site, &n->in[0]->t, &n->out[0]->t);
+        pare_noise_add(s->layer, s->site, x, y);
     pare_turn_end(r, turn);
     return pare_at(err, rc, "%s of layer '%s'", pare_site_name(s->site), s->layer->info.name);
 }
 
-PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
+/* gx = d loss / d x. */
+static int back_site(const struct site *s, const struct pare_tensor *x,
+                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] += x[i];
+    struct pare_run *r = s->layer->run;
+    struct pare_turn turn;
+    int rc;
+
+    if (!r->quantizer->backward || !s->layer->quantized[s->site]) {
+        if (gx->data != gy->data)
+            memcpy(gx->data, gy->data, (size_t)pare_numel(x) * sizeof(float));
+        return 0;
+    }
+    turn = pare_turn_begin(r, 0);
+    rc = r->quantizer->backward(s->layer, s->site, x, gy, gx, err);
+    pare_turn_end(r, turn);
+    return pare_at(err, rc, "%s of layer '%s'", pare_site_name(s->site), s->layer->info.name);
 }
 
-static void add_up(float *y, const float *x, int64_t n, int threads)
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
-    threads = threads > 1 && n > 32768 ? threads : 1;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int t = 0; t < threads; t++)
-        add_row(y + n * t / threads, x + n * t / threads, n * (t + 1) / threads - n * t / threads);
+    return round_site(n->attr, &n->in[0]->t, &n->out[0]->t, c->train, err);
 }
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
-    const struct site *s = n->attr;
-    struct pare_run *r = s->layer->run;
-    const struct pare_tensor *gy = &n->out[0]->grad;
     struct pare_tensor *gx = &n->in[0]->grad, own = n->in[0]->t;
     int64_t count = pare_numel(&own);
-    struct pare_turn turn;
-    int rc;
 
-    if (!gx->data || !gy->data)
+    if (!gx->data || !n->out[0]->grad.data)
         return 0;
-    own.data = gy->data;
-    if (r->quantizer->backward) {
-        own.data = pare_alloc_raw(c->scratch, (size_t)count, sizeof(float));
-        if (!own.data)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
-        turn = pare_turn_begin(r, 0);
-        rc = r->quantizer->backward(s->layer, s->site, &n->in[0]->t, gy, &own, err);
-        pare_turn_end(r, turn);
-        if (rc)
-            return rc;
-    }
-    add_up(pare_f32(gx), pare_f32(&own), count, c->threads);
+    own.data = pare_alloc_raw(c->scratch, (size_t)count, sizeof(float));
+    if (!own.data)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
+    PARE_TRY(back_site(n->attr, &n->in[0]->t, &n->out[0]->grad, &own, err));
+    for (int64_t i = 0; i < count; i++)
+        pare_f32(gx)[i] += pare_f32(&own)[i];
     return 0;
 }
 
-/* Not in ops.def: no file has it. */
-static const struct pare_op site_op = {
-    .abi = PARE_ABI,
-    .type = "Quantizer",
-    .doc = "A place that a quantizer rounds while a model is compressed.",
-    .domain = "ai.pare",
-    .since = 1,
-    .in = "T",
-    .types = PARE_T_FLOAT,
-    .min_out = 1,
-    .max_out = 1,
-    .flags = PARE_OP_RANDOM, /* it may change from run to run */
-    .infer = infer,
-    .forward = forward,
-    .backward = backward,
+/* The same with numbers in any order. */
+static struct pare_tensor seen(const struct pare_node *n, const float *data)
+{
+    struct pare_tensor t = n->in[0]->t;
+
+    t.data = (void *)(uintptr_t)data;
+    return t;
+}
+
+static int whole(const struct pare_node *n, const float *x, float *y, bool train,
+                 struct pare_err *err)
+{
+    struct pare_tensor in = seen(n, x), out = seen(n, y);
+
+    return round_site(n->attr, &in, &out, train, err);
+}
+
+static int dwhole(const struct pare_node *n, const float *x, const float *gy, float *gx,
+                  struct pare_err *err)
+{
+    struct pare_tensor in = seen(n, x), from = seen(n, gy), to = seen(n, gx);
+
+    return back_site(n->attr, &in, &from, &to, err);
+}
+
+/* Not in ops.def: no file has them. */
+#define SITE(more, ...)                                                                    \
+    {                                                                                      \
+        .abi = PARE_ABI, .type = "Quantizer", .domain = "ai.pare",                         \
+        .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1, \
+        .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                      \
+        .flags = PARE_OP_RANDOM | (more), /* it may change from run to run */              \
+            .infer = infer, .forward = forward, .backward = backward, __VA_ARGS__          \
+    }
+
+/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing. */
+static const struct pare_op site_op[] = {
+    SITE(0, .whole = NULL),
+    SITE(PARE_OP_LEARNS, .whole = NULL),
+    SITE(PARE_OP_WHOLE, .whole = whole, .dwhole = dwhole),
+    SITE(PARE_OP_LEARNS | PARE_OP_WHOLE, .whole = whole, .dwhole = dwhole),
 };
 
-/* The same, of quantizers that learn. */
-static const struct pare_op learning_op = {
-    .abi = PARE_ABI,
-    .type = "Quantizer",
-    .doc = "A place that a quantizer rounds by what it learns while a model is compressed.",
-    .domain = "ai.pare",
-    .since = 1,
-    .in = "T",
-    .types = PARE_T_FLOAT,
-    .min_out = 1,
-    .max_out = 1,
-    .flags = PARE_OP_RANDOM | PARE_OP_LEARNS,
-    .infer = infer,
-    .forward = forward,
-    .backward = backward,
-};
+static const struct pare_op *op_of(const struct pare_layer *l, enum pare_site site)
+{
+    unsigned flags = l->run->quantizer->base.flags;
+    bool any = flags & PARE_ANY_ORDER && l->quant[site].axis < 0;
+
+    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (any ? 2 : 0)];
+}
 
 static bool is_site(const struct pare_node *n)
 {
-    return n->op == &site_op || n->op == &learning_op;
+    return n->op >= site_op && n->op < site_op + sizeof(site_op) / sizeof(*site_op);
 }
 
 struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site)
@@ -169,10 +187,10 @@ static struct pare_value *add(struct pare_run *r, struct pare_layer *l, enum par
         return NULL;
     }
     *s = (struct site){ l, site };
-    n->op = r->quantizer->base.flags & PARE_LEARNS ? &learning_op : &site_op;
+    n->op = op_of(l, site);
     n->name = name;
-    n->type = site_op.type;
-    n->domain = site_op.domain;
+    n->type = n->op->type;
+    n->domain = n->op->domain;
     n->version = 1;
     n->attr = s;
     n->in[0] = from;
@@ -216,7 +234,7 @@ static int insert_input(struct pare_run *r, struct pare_layer *l, struct pare_er
 
 static int insert_output(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_value *from = original(r, l->info.out), *to;
+    struct pare_value *from = l->norm ? l->norm->out[0] : original(r, l->info.out), *to;
 
     if (!from)
         return pare_fail(err, PARE_EUNSUPPORTED, "layer '%s' has no output to quantize",

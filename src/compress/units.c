@@ -54,15 +54,35 @@ static int set_blocks(const struct pare_tensor *w, const struct pare_ints *block
 static int set_heads(const struct pare_tensor *w, const struct pare_grain *g, struct pare_units *u,
                      struct pare_err *err)
 {
-    int64_t dim = w->dim[g->out_axis];
+    int64_t dim = w->dim[g->out_axis], parts = g->parts > 1 ? g->parts : 1;
 
     if (g->heads < 1)
         return pare_fail(err, PARE_ECONFIG, "granularity 'head' needs the number of heads");
-    if (dim % g->heads)
+    if (g->heads > dim / parts || dim % (g->heads * parts))
         return pare_fail(err, PARE_ECONFIG, "%lld heads do not divide %lld output channels",
-                         (long long)g->heads, (long long)dim);
-    u->block[g->out_axis] = dim / g->heads;
+                         (long long)(g->heads * parts), (long long)dim);
+    if (parts > 1 && w->rank + 2 > PARE_MAX_RANK)
+        return pare_fail(err, PARE_ECONFIG, "heads of several parts in a weight of rank %d",
+                         w->rank);
+    u->block[g->out_axis] = dim / g->heads / parts;
     return 0;
+}
+
+/* The output axis as (part, head, channel in it): a head has its channels of all parts. */
+static void split_parts(struct pare_units *u, int axis, int64_t parts)
+{
+    for (int i = u->rank - 1; i > axis; i--) {
+        u->block[i + 2] = u->block[i];
+        u->grid[i + 2] = u->grid[i];
+    }
+    u->rank += 2;
+    u->block[axis + 2] = u->block[axis];
+    u->grid[axis + 2] = 1;
+    u->block[axis + 1] = 1;
+    u->grid[axis + 1] = u->grid[axis] / parts;
+    u->block[axis] = parts;
+    u->grid[axis] = 1;
+    u->n /= parts;
 }
 
 static int unknown(const char *name, struct pare_err *err)
@@ -109,6 +129,8 @@ int pare_units_make(const struct pare_tensor *weight, const struct pare_grain *g
         u->grid[i] = u->block[i] ? weight->dim[i] / u->block[i] : 1;
         u->n *= u->grid[i];
     }
+    if (g->name && !strcmp(g->name, "head") && g->parts > 1)
+        split_parts(u, g->out_axis, g->parts);
     return 0;
 }
 

@@ -9,11 +9,13 @@
 #include <pare/plugin.h>
 
 /* How a config names units.  block: sizes along the last axes (those before count 1; -1 or 0: the
- * whole axis); heads: how many heads the output channels are divided into. */
+ * whole axis); heads: how many heads the output channels are divided into; parts: so many lists of
+ * heads side by side, such as those of queries, keys and values: a head is what has its number in
+ * all of them. */
 struct pare_grain {
     const char *name; /* element, block, out_channel, in_channel, head */
     struct pare_ints block;
-    int64_t heads;
+    int64_t heads, parts;  /* parts 0: 1 */
     int out_axis, in_axis; /* of the weight; -1: none */
 };
 

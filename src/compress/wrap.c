@@ -27,6 +27,9 @@ const struct pare_opt pare_goal_keys[] = {
       PARE_OPT_INTS, AT(block), 0, -1, 1e12, NULL, NULL, false },
     { "heads", "of granularity head: how many there are", PARE_OPT_INT, AT(heads), 0, 0, 1e9, NULL,
       NULL, false },
+    { "parts",
+      "of granularity head: how often the layer has them, such as 3 for queries, keys and values",
+      PARE_OPT_INT, AT(parts), 1, 1, 1e6, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -101,6 +104,7 @@ static int set_units(struct pare_layer *l, struct pare_err *err)
         .name = strcmp(l->goal.granularity, "default") ? l->goal.granularity : own,
         .block = l->goal.block,
         .heads = l->goal.heads,
+        .parts = l->goal.parts,
         .out_axis = l->out_axis,
         .in_axis = l->in_axis,
     };
@@ -167,6 +171,8 @@ static int wrap(struct pare_run *r, const struct pare_layer_info *info,
     l->due = true;
     if (info->weight)
         PARE_TRY(take(r, info->weight, &l->weight, &l->w, &l->mask, err));
+    for (int64_t i = 0; info->weight && r->keep_zeros && i < pare_numel(&l->w); i++)
+        ((uint8_t *)l->mask.data)[i] = pare_f32(&l->w)[i] != 0;
     if (info->bias && pare_value_root(info->bias)->t.dtype == PARE_F32)
         PARE_TRY(take(r, info->bias, &l->bias, &l->b, &l->bias_mask, err));
     if (info->weight)

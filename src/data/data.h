@@ -98,6 +98,11 @@ struct pare_loader_opts {
     int64_t batch; /* 0: as the set's options say */
     uint64_t seed;
     const struct pare_io *input; /* the model's, which batches then fit: see x; may be NULL */
+
+    /* Several processes share the set: this is number `rank` of `ranks` (0 and 0: alone).  Each
+     * gets its part of every batch or, with `deal`, every ranks-th batch whole. */
+    int rank, ranks;
+    bool deal;
 };
 
 struct pare_batch {
@@ -105,6 +110,10 @@ struct pare_batch {
                                    as data->item.  Integer inputs get the numbers as stored. */
     struct pare_tensor y; /* (N) or (N, ...) as data->y; data NULL when there are none */
     const int64_t *index; /* (N): which items these are */
+
+    /* Items of the batch in all processes, and how many of them these are.  Where a batch has fewer
+     * items than there are processes `own` is 0 for some; then x has one of another's. */
+    int64_t whole, own;
 };
 
 /* Where a loader is, to be stored and to continue from.  All of it is numbers. */
@@ -124,7 +133,7 @@ int pare_loader_new(const struct pare_data *data, const struct pare_loader_opts 
  * the call after that starts another.  Only the last batch may be smaller than the others. */
 int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, struct pare_err *err);
 
-int64_t pare_loader_batches(const struct pare_loader *l);    /* in an epoch */
+int64_t pare_loader_batches(const struct pare_loader *l);    /* in an epoch, of this process */
 int64_t pare_loader_batch_size(const struct pare_loader *l); /* of all but perhaps the last */
 struct pare_loader_pos pare_loader_tell(const struct pare_loader *l);
 int pare_loader_seek(struct pare_loader *l, const struct pare_loader_pos *pos,

@@ -32,6 +32,8 @@ struct pare_loader {
     bool train, shuffle;
     uint64_t seed;
     int64_t size, n_batches;
+    int rank, ranks;     /* of the processes that each have a part of every batch */
+    int64_t from, every; /* batch i of ours is from + i * every of the set */
     int64_t item_size;    /* numbers in an item */
     struct pare_tensor x; /* of a full batch, without data */
     float *row;           /* one item, where x is not float32 */
@@ -111,14 +113,29 @@ static bool interrupted(struct pare_loader *l)
     return yes;
 }
 
+/* The items of a batch that are ours: *n from *first on, in the epoch's order. */
+static void part_of(const struct pare_loader *l, int64_t at, struct pare_batch *b, int64_t *first,
+                    int64_t *n)
+{
+    int64_t from, to;
+
+    *first = (l->from + at * l->every) * l->size;
+    b->whole = l->d->n - *first < l->size ? l->d->n - *first : l->size;
+    from = b->whole * l->rank / l->ranks;
+    to = b->whole * (l->rank + 1) / l->ranks;
+    b->own = to - from;
+    *first += b->own ? from : 0;
+    *n = b->own ? b->own : 1;
+}
+
 static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t at)
 {
     const struct pare_tensor *y = &l->d->y;
-    int64_t first = at * l->size, n = l->d->n - first;
+    int64_t first, n;
     size_t x_row = (size_t)l->item_size * pare_dtype_size(l->x.dtype), y_row = 0;
 
     make_order(l, epoch);
-    n = n < l->size ? n : l->size;
+    part_of(l, at, &s->batch, &first, &n);
     s->batch.x.dim[0] = n;
     s->rc = 0;
     if (y->data) {
@@ -291,16 +308,21 @@ int64_t pare_loader_batch_size(const struct pare_loader *l)
 
 /* ---- life --------------------------------------------------------------------------- */
 
+static int64_t most(const struct pare_loader *l)
+{
+    return (l->size + l->ranks - 1) / l->ranks;
+}
+
 static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err)
 {
     s->batch.x = l->x;
     PARE_TRY(pare_tensor_alloc(l->arena, &s->batch.x, err));
     s->batch.y = l->d->y;
     if (l->d->y.data) {
-        s->batch.y.dim[0] = l->size;
+        s->batch.y.dim[0] = most(l);
         PARE_TRY(pare_tensor_alloc(l->arena, &s->batch.y, err));
     }
-    s->index = pare_alloc(l->arena, (size_t)l->size, sizeof(*s->index));
+    s->index = pare_alloc(l->arena, (size_t)most(l), sizeof(*s->index));
     s->batch.index = s->index;
     return s->index ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for a batch");
 }
@@ -316,11 +338,34 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
         return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are handled",
                          item.rank, PARE_MAX_RANK - 1);
     l->item_size = pare_numel(&item);
-    l->x = (struct pare_tensor){ .dtype = item.dtype, .rank = item.rank + 1, .dim = { l->size } };
+    l->x = (struct pare_tensor){ .dtype = item.dtype, .rank = item.rank + 1, .dim = { most(l) } };
     memcpy(l->x.dim + 1, item.dim, sizeof(*item.dim) * (size_t)item.rank);
     floats = item.dtype == PARE_F64 || item.dtype == PARE_F16 || item.dtype == PARE_BF16;
     l->row = floats ? pare_alloc_raw(l->arena, (size_t)l->item_size, sizeof(*l->row)) : NULL;
     return floats && !l->row ? pare_fail(err, PARE_ENOMEM, "no memory for an item") : 0;
+}
+
+/* Which batches, and how much of each. */
+static int share(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
+{
+    int ranks = o->ranks > 1 ? o->ranks : 1, rank = o->ranks > 1 ? o->rank : 0;
+
+    l->ranks = 1;
+    l->every = 1;
+    if (o->deal) {
+        l->from = rank;
+        l->every = ranks;
+        l->n_batches = (l->n_batches - rank + ranks - 1) / ranks;
+        l->n_batches = l->n_batches > 0 ? l->n_batches : 0;
+        return 0;
+    }
+    l->rank = rank;
+    l->ranks = ranks;
+    if (l->size < ranks)
+        return pare_fail(err, PARE_ECONFIG,
+                         "a batch has %lld items, too few to share them between %d processes",
+                         (long long)l->size, ranks);
+    return 0;
 }
 
 static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
@@ -343,6 +388,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
                          "'%s' has %lld item%s, less than a batch of %lld, and 'drop_last' leaves "
                          "nothing",
                          l->d->name, (long long)n, n == 1 ? "" : "s", (long long)l->size);
+    PARE_TRY(share(l, o, err));
     l->scratch = pare_arena_new(1 << 20);
     l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
     if (!l->scratch || !l->order)

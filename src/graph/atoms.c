@@ -111,7 +111,7 @@ int pare_atoms_new(struct pare_arena *a, struct pare_kept *k, struct pare_atoms 
     t->k = k;
     PARE_TRY(add_sets(a, t, err));
     for (int i = 0; i < k->n_rel; i++)
-        if (k->rel[i].tie.kind == PARE_TIE_DIGITS)
+        if (k->rel[i].tie.kind == PARE_TIE_DIGITS || k->rel[i].tie.kind == PARE_TIE_GROUPS)
             join_digits(t, &k->rel[i]);
         else
             join_picks(t, &k->rel[i]);

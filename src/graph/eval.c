@@ -232,15 +232,12 @@ static int make_late(struct pare_arena *a, struct pare_value *v, struct pare_err
 
 int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err *err)
 {
-    size_t bytes;
-
     if (!v->t.data && !v->raw && v->flags & PARE_V_CONST && v->maker && v->maker->op)
         return make_late(a, v, err);
     if (v->t.data || !v->raw)
         return 0;
-    PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
     PARE_TRY(pare_tensor_alloc(a, &v->t, err));
-    memcpy(v->t.data, v->raw, bytes);
+    pare_unpack(&v->t, v->raw);
     return 0;
 }
 

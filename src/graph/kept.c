@@ -103,6 +103,40 @@ static void grow_digits(struct pare_kept *k, const struct pare_kept_rel *r)
     }
 }
 
+/* Every group that stays keeps as many channels as the one that needs most of them. */
+static void grow_groups(struct pare_kept *k, const struct pare_kept_rel *r)
+{
+    int64_t G = r->tie.digit[0].size, K = r->tie.digit[1].size, most = 0;
+    const uint8_t *keep = k->keep[r->set[0]];
+    int group = r->set[1], each = r->set[2];
+
+    if (each >= 0)
+        most = k->ones[each];
+    for (int64_t g = 0; g < G; g++) {
+        int64_t ones = 0;
+
+        for (int64_t i = 0; i < K; i++)
+            ones += keep[g * K + i] != 0;
+        most = ones > most ? ones : most;
+        if (ones)
+            put(k, group, g);
+    }
+    if (each < 0)
+        most = K;
+    for (int64_t i = 0; each >= 0 && i < K && k->ones[each] < most; i++)
+        put(k, each, i);
+    for (int64_t g = 0; g < G; g++) {
+        int64_t ones = 0;
+
+        for (int64_t i = 0; i < K; i++)
+            ones += keep[g * K + i] != 0;
+        for (int64_t i = 0; i < K && ones < most && (group < 0 || k->keep[group][g]); i++) {
+            ones += !keep[g * K + i];
+            put(k, r->set[0], g * K + i);
+        }
+    }
+}
+
 /* A set that is full because of others has their reason. */
 static void pass_reason(struct pare_kept *k, const struct pare_kept_rel *r, int set)
 {
@@ -128,6 +162,8 @@ static void grow(struct pare_kept *k, struct pare_kept_rel *r)
                 put(k, r->set[i], x);
     else if (r->tie.kind == PARE_TIE_DIGITS)
         grow_digits(k, r);
+    else if (r->tie.kind == PARE_TIE_GROUPS)
+        grow_groups(k, r);
     else
         grow_pick(k, r);
     for (int i = 0; i < r->n; i++)

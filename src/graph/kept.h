@@ -45,6 +45,9 @@ int pare_kept_sets(const struct pare_kept *k); /* how many there are */
 /* All that was said, by nodes of the graph whose shapes are known. */
 const struct pare_ties *pare_kept_ties(const struct pare_kept *k);
 
+/* Was the node asked?  Not when it has no rule, or its shapes are not known. */
+bool pare_kept_asked(const struct pare_kept *k, const struct pare_node *n);
+
 /* In a clone: a list (a bias, a scale) that several nodes read becomes one for each of them, so
  * that it couples nothing, but for those in `but`.  Whoever shrinks the model must write them
  * apart, too; copies have the name of what they are copied from. */

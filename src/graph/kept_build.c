@@ -111,7 +111,8 @@ static bool fits(struct pare_kept *k, const struct pare_tied *t, int a, int b)
             if (t->index[i] < 0 || t->index[i] >= na)
                 return false;
         return nb >= 0;
-    case PARE_TIE_DIGITS: return digits_fit(k, t, na);
+    case PARE_TIE_DIGITS:
+    case PARE_TIE_GROUPS: return digits_fit(k, t, na);
     case PARE_TIE_SUM:
     case PARE_TIE_FREEZE: return true;
     }
@@ -181,11 +182,33 @@ static int hear(struct pare_kept *k, const struct pare_tied *t, struct pare_err 
         unite(k, a, b);
         break;
     case PARE_TIE_PICK: return relate(k, t, err);
-    case PARE_TIE_DIGITS: return hear_digits(k, t, a, err);
+    case PARE_TIE_DIGITS:
+    case PARE_TIE_GROUPS: return hear_digits(k, t, a, err);
     case PARE_TIE_SUM: break;
     case PARE_TIE_FREEZE: freeze(k, a, t->node, t->why); break;
     }
     return 0;
+}
+
+/* Weights of groups can be gathered group by group only where nobody else reads them. */
+static void settle_groups(const struct pare_kept *k, struct pare_tied *t)
+{
+    const struct pare_value *w = t->kind == PARE_TIE_GROUPS ? t->digit[1].v : NULL;
+    int uses = 0;
+
+    if (!w)
+        return;
+    for (int i = 0; i < k->g->n_nodes; i++) {
+        const struct pare_node *n = k->g->node[i];
+
+        for (int j = 0; j < n->n_in; j++)
+            uses += n->in[j] == w;
+        for (int j = 0; j < n->n_cap; j++)
+            uses += n->cap[j] == w;
+    }
+    if (uses != 1 || w->maker || !(w->flags & PARE_V_CONST) || w->flags & PARE_V_OUTPUT ||
+        t->digit[1].axis != 1 || w->t.dim[0] % t->digit[0].size)
+        t->kind = PARE_TIE_DIGITS;
 }
 
 /* Freeze the axes of a value of which the node has not spoken. */
@@ -211,6 +234,11 @@ static bool may_ask(const struct pare_kept *k, const struct pare_node *n)
     return may && !pare_node_check(n, &err);
 }
 
+bool pare_kept_asked(const struct pare_kept *k, const struct pare_node *n)
+{
+    return may_ask(k, n);
+}
+
 static int ask(struct pare_kept *k, const struct pare_node *n, struct pare_err *err)
 {
     int from = k->ties.n;
@@ -222,6 +250,8 @@ static int ask(struct pare_kept *k, const struct pare_node *n, struct pare_err *
         n->op->ties(n, &k->ties);
         if (k->ties.failed)
             return no_memory(err);
+        for (int i = from; i < k->ties.n; i++)
+            settle_groups(k, &k->ties.tie[i]);
         for (int i = from; i < k->ties.n; i++)
             PARE_TRY(hear(k, &k->ties.tie[i], err));
     } else {
@@ -289,7 +319,7 @@ static int add_axes(struct pare_kept *k, struct pare_err *err)
 static int resolve(struct pare_kept *k, struct pare_kept_rel *r, struct pare_err *err)
 {
     const struct pare_tied *t = &r->tie;
-    bool digits = t->kind == PARE_TIE_DIGITS;
+    bool digits = t->kind == PARE_TIE_DIGITS || t->kind == PARE_TIE_GROUPS;
     int a;
 
     r->n = digits ? 1 + t->n_digits : 2;

@@ -71,6 +71,16 @@ void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx
         add(t, tied);
 }
 
+void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx,
+                     const struct pare_digit digit[2])
+{
+    int n = t->n;
+
+    pare_tie_digits(t, whole, wx, digit, 2);
+    if (t->n > n)
+        t->tie[n].kind = PARE_TIE_GROUPS;
+}
+
 void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis)
 {
     if (v)

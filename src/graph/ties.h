@@ -9,6 +9,7 @@ enum pare_tie_kind {
     PARE_TIE_PART,
     PARE_TIE_PICK,
     PARE_TIE_DIGITS,
+    PARE_TIE_GROUPS,
     PARE_TIE_SUM,
     PARE_TIE_FREEZE,
 };
@@ -21,7 +22,7 @@ struct pare_tied {
     int ax, bx;
     int64_t from;                   /* PART */
     const int64_t *index;           /* PICK: as many as b's axis is long */
-    const struct pare_digit *digit; /* DIGITS */
+    const struct pare_digit *digit; /* DIGITS, GROUPS */
     int n_digits;
     const char *why; /* FREEZE */
 };

@@ -1,14 +1,37 @@
 /* unshare.c - a constant for each of its users.
  *
  * Exporters write equal constants once: all biases that are zero, all scales that are one.
- * Channels of their users have nothing to do with each other. / */
+ * Channels of their users have nothing to do with each other.  PyTorch writes an Identity
+ * between the constant and all users but the first.
+ */
+#include <string.h>
+
 #include "../base/arena.h"
 #include "kept.h"
+
+/* Behind the Identities. */
+static struct pare_value *origin(struct pare_value *v)
+{
+    while (v && v->maker && v->maker->n_in == 1 && v->maker->in[0] &&
+           !strcmp(v->maker->type, "Identity"))
+        v = v->maker->in[0];
+    return v;
+}
+
+/* One axis has all the elements, so a copy costs little. */
+static bool is_vector(const struct pare_tensor *t)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < t->rank; i++)
+        most = t->dim[i] > most ? t->dim[i] : most;
+    return t->rank > 0 && pare_numel(t) == most;
+}
 
 static bool may_split(const struct pare_graph *g, const struct pare_value *v)
 {
     return v && v->id < g->n_values && g->value[v->id] == v && v->flags & PARE_V_CONST &&
-           !(v->flags & PARE_V_OUTPUT) && !v->maker && v->t.rank == 1;
+           !(v->flags & PARE_V_OUTPUT) && !v->maker && is_vector(&v->t);
 }
 
 static struct pare_value *copy_of(struct pare_graph *g, const struct pare_value *v)
@@ -38,12 +61,12 @@ int pare_graph_unshare(struct pare_graph *g, const struct pare_value *const *but
             state[but[i]->id] = WHOLE;
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->node[i]->n_in; k++) {
-            struct pare_value *v = g->node[i]->in[k];
+            struct pare_value *v = origin(g->node[i]->in[k]);
 
-            if (!may_split(g, v) || v->id >= n_values || state[v->id] == WHOLE)
+            if (!may_split(g, v) || v->id >= n_values || state[v->id] == WHOLE ||
+                !strcmp(g->node[i]->type, "Identity"))
                 continue;
-            if (state[v->id] == TAKEN)
-                g->node[i]->in[k] = copy_of(g, v);
+            g->node[i]->in[k] = state[v->id] == TAKEN ? copy_of(g, v) : v;
             if (!g->node[i]->in[k])
                 return pare_fail(err, PARE_ENOMEM, "no memory to copy constants");
             state[v->id] = TAKEN;

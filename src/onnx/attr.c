@@ -73,7 +73,6 @@ static int set_tensor(struct pare_build *b, const Onnx__AttributeProto *p, struc
 {
     struct pare_tensor *t = pare_alloc(b->m->arena, 1, sizeof(*t));
     struct pare_const c = { 0 };
-    size_t bytes;
 
     if (!t)
         return no_memory(b);
@@ -83,9 +82,8 @@ static int set_tensor(struct pare_build *b, const Onnx__AttributeProto *p, struc
         return 0;
     *t = c.t;
     if (c.raw) {
-        PARE_TRY(pare_tensor_size(t, NULL, &bytes, b->err));
         PARE_TRY(pare_tensor_alloc(b->m->arena, t, b->err));
-        memcpy(t->data, c.raw, bytes);
+        pare_unpack(t, c.raw);
     }
     s->type = PARE_OPT_TENSOR;
     s->tensor = t;

@@ -85,16 +85,20 @@ static int copy_weight(struct pare_change *c, size_t i, struct pare_err *err)
 {
     Onnx__TensorProto *p = copy(c->m->arena, c->g->initializer[i], sizeof(*p));
     const struct pare_value *v = pare_map_get(&c->from->graph->names, str(p ? p->name : NULL));
-    size_t bytes;
 
     if (!p)
         return no_memory(err);
     c->g->initializer[i] = p;
     if (pare_is_external(p) && v && (v->t.data || v->raw)) {
-        PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
         p->has_raw_data = true;
-        p->raw_data = (ProtobufCBinaryData){ bytes,
-                                             v->t.data ? v->t.data : (uint8_t *)(uintptr_t)v->raw };
+        p->raw_data = (ProtobufCBinaryData){ pare_packed_size(&v->t),
+                                             v->raw ? (uint8_t *)(uintptr_t)v->raw : v->t.data };
+        if (!v->raw && pare_is_4bit(v->t.dtype)) {
+            p->raw_data.data = pare_alloc_raw(c->m->arena, p->raw_data.len, 1);
+            if (!p->raw_data.data)
+                return no_memory(err);
+            pare_pack(&v->t, p->raw_data.data);
+        }
         p->n_external_data = 0;
         p->has_data_location = false;
     }
@@ -294,6 +298,16 @@ bool pare_change_can(const struct pare_change *c, const struct pare_node *n)
     return find(c, n) != NULL;
 }
 
+bool pare_change_has(const struct pare_model *m, const struct pare_node *n)
+{
+    const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;
+
+    for (size_t i = 0; g && i < g->n_node; i++)
+        if (g->node[i] == n->proto)
+            return true;
+    return false;
+}
+
 static int wanted(const struct pare_change *c, const struct pare_node *n, Onnx__NodeProto **p,
                   struct pare_err *err)
 {
@@ -320,6 +334,20 @@ int pare_change_input(struct pare_change *c, const struct pare_node *n, int i, c
         p->n_input = (size_t)i + 1;
     }
     p->input[i] = (char *)(uintptr_t)name;
+    return 0;
+}
+
+int pare_change_leave_out(struct pare_change *c, const struct pare_node *n, int i,
+                          struct pare_err *err)
+{
+    Onnx__NodeProto *p;
+
+    PARE_TRY(wanted(c, n, &p, err));
+    if (i < 0 || (size_t)i >= p->n_input)
+        return 0;
+    for (size_t k = (size_t)i + 1; k < p->n_input; k++)
+        p->input[k - 1] = p->input[k];
+    p->n_input--;
     return 0;
 }
 

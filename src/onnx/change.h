@@ -23,6 +23,7 @@ struct pare_arena *pare_change_arena(struct pare_change *c);
 
 /* The node stands in the main graph of the file, so that it can be changed: not in a function. */
 bool pare_change_can(const struct pare_change *c, const struct pare_node *n);
+bool pare_change_has(const struct pare_model *m, const struct pare_node *n); /* the same */
 
 /* The constant of that name gets these contents, whether an initializer, a Constant or nodes that
  * compute it made it so far. */
@@ -36,6 +37,10 @@ int pare_change_add(struct pare_change *c, const char *base, const struct pare_t
 /* Input i of a node, which may be one more than it had. */
 int pare_change_input(struct pare_change *c, const struct pare_node *n, int i, const char *name,
                       struct pare_err *err);
+
+/* Leave out input i of a node; those behind it move up. */
+int pare_change_leave_out(struct pare_change *c, const struct pare_node *n, int i,
+                          struct pare_err *err);
 
 /* Put a node of type `type` with inputs (what output 0 of n was, `with`) behind output 0 of n.  Who
  * used the output uses the new node's. */

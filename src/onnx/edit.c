@@ -7,6 +7,8 @@
 
 #include "build.h"
 
+#define PIECE ((size_t)4 << 20)
+
 static Onnx__TensorProto *find(const struct pare_model *m, const char *name)
 {
     const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;
@@ -28,6 +30,21 @@ static void point_inside(Onnx__TensorProto *p, void *data, size_t bytes)
     p->has_data_location = false;
 }
 
+/* A piece at a time, whose pages of the file are given back: never is all of it there twice. */
+static void copy_out(const struct pare_model *m, char *to, const struct pare_value *v, size_t bytes)
+{
+    const char *from = v->t.data ? v->t.data : v->raw, *file = v->raw ? v->raw : from;
+    bool mapped = v->raw || !(v->flags & PARE_V_OWNED);
+
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+
+        memcpy(to + at, from + at, n);
+        if (mapped)
+            pare_model_release(m, file + at, n);
+    }
+}
+
 int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err)
 {
     Onnx__TensorProto *p = find(m, v->name);
@@ -45,9 +62,7 @@ int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *
         return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, which cannot be changed in place",
                          v->name, pare_dtype_name(t.dtype));
     PARE_TRY(pare_tensor_alloc(m->arena, &t, err));
-    memcpy(t.data, v->t.data ? v->t.data : v->raw, bytes);
-    if (v->raw || !(v->flags & PARE_V_OWNED))
-        pare_model_release(m, v->raw ? v->raw : v->t.data, bytes);
+    copy_out(m, t.data, v, bytes);
     point_inside(p, t.data, bytes);
     v->t = t;
     v->raw = NULL;

@@ -9,10 +9,19 @@
 
 enum { X, SCALE, SHIFT, MEAN, VARIANCE, NORM_INPUTS };
 
+/* Numbers that take the place of a file's. */
+struct fresh {
+    const char *name;
+    const void *data;
+};
+
 struct fold {
+    const struct pare_model *m;
     const struct pare_graph *g;
     struct pare_arena *a;
     struct pare_edit *e;
+    struct fresh *fresh; /* two of each convolution */
+    int n_fresh;
 };
 
 static int no_memory(struct pare_err *err)
@@ -54,7 +63,7 @@ static double attr(const struct pare_node *n, const char *name)
     return o->type == PARE_OPT_FLOAT ? *(const double *)at : (double)*(const int64_t *)at;
 }
 
-static bool fits(const struct fold *f, const struct pare_node *norm)
+bool pare_norm_folds(const struct pare_graph *g, const struct pare_node *norm)
 {
     const struct pare_node *conv = norm->n_in == NORM_INPUTS && norm->in[X] ? norm->in[X]->maker
                                                                             : NULL;
@@ -63,11 +72,11 @@ static bool fits(const struct fold *f, const struct pare_node *norm)
     int64_t n = w && w->t.rank > 0 ? w->t.dim[0] : 0;
 
     if (strcmp(norm->type, "BatchNormalization") || !conv || strcmp(conv->type, "Conv") ||
-        !conv->op || !norm->op || uses(f->g, conv->out[0]) != 1 || attr(norm, "training_mode") != 0)
+        !conv->op || !norm->op || uses(g, conv->out[0]) != 1 || attr(norm, "training_mode") != 0)
         return false;
-    if (!(w->flags & PARE_V_CONST) || w->maker || w->t.dtype != PARE_F32 || uses(f->g, w) != 1)
+    if (!(w->flags & PARE_V_CONST) || w->maker || w->t.dtype != PARE_F32 || uses(g, w) != 1)
         return false;
-    if (b && (!is_list(b, n) || uses(f->g, b) != 1))
+    if (b && (!is_list(b, n) || uses(g, b) != 1))
         return false;
     for (int k = SCALE; k < NORM_INPUTS; k++)
         if (!is_list(norm->in[k], n))
@@ -80,11 +89,15 @@ static int copy(const struct fold *f, const struct pare_value *from, struct pare
                 struct pare_err *err)
 {
     struct pare_value v = *from;
+    bool mapped = !v.t.data && v.raw;
 
     PARE_TRY(pare_value_load(f->a, &v, err));
     *t = v.t;
-    PARE_TRY(pare_tensor_alloc(f->a, t, err));
-    memcpy(t->data, v.t.data, (size_t)pare_numel(t) * sizeof(float));
+    if (!mapped) { /* else it is a copy already */
+        PARE_TRY(pare_tensor_alloc(f->a, t, err));
+        memcpy(t->data, v.t.data, (size_t)pare_numel(t) * sizeof(float));
+    }
+    pare_model_release(f->m, mapped ? v.raw : v.t.data, (size_t)pare_numel(t) * sizeof(float));
     return 0;
 }
 
@@ -109,63 +122,89 @@ static int numbers(const struct fold *f, const struct pare_node *norm, struct pa
 }
 
 /* "conv1.bias" for "conv1.weight". */
-static const char *bias_name(const struct fold *f, const char *weight)
+static const char *bias_name(struct pare_edit *e, const char *weight)
 {
     size_t n = strlen(weight);
     char *base;
 
     if (n < 8 || strcmp(weight + n - 7, ".weight") != 0)
-        return pare_edit_name(f->e, weight, "_bias");
-    base = pare_strndup(f->a, weight, n - 7);
-    return base ? pare_edit_name(f->e, base, ".bias") : NULL;
+        return pare_edit_name(e, weight, "_bias");
+    base = pare_strndup(e->a, weight, n - 7);
+    return base ? pare_edit_name(e, base, ".bias") : NULL;
 }
 
-static int fold(const struct fold *f, const struct pare_node *norm, struct pare_err *err)
+int pare_edit_fold_norm(struct pare_edit *e, struct pare_norm_fold *f, struct pare_err *err)
+{
+    const struct pare_node *conv = f->norm->in[X]->maker;
+    const struct pare_value *old = conv->n_in > 2 ? conv->in[2] : NULL;
+
+    f->bias = old ? old->name : bias_name(e, conv->in[1]->name);
+    if (!f->bias)
+        return no_memory(err);
+    PARE_TRY(pare_edit_drop_constant(e, conv->in[1]->name, err));
+    PARE_TRY(pare_edit_constant(e, conv->in[1]->name, &f->w, err));
+    if (old)
+        PARE_TRY(pare_edit_drop_constant(e, f->bias, err));
+    PARE_TRY(pare_edit_constant(e, f->bias, &f->b, err));
+    if (!old)
+        PARE_TRY(pare_edit_rewire(e, conv->out[0]->name, 2, f->bias, err));
+    PARE_TRY(pare_edit_remove(e, f->made, err));
+    PARE_TRY(pare_edit_rename(e, conv->out[0]->name, f->made, err));
+    for (int k = SCALE; k < NORM_INPUTS; k++)
+        if (uses(f->g, f->norm->in[k]) == 1)
+            PARE_TRY(pare_edit_drop_constant(e, f->norm->in[k]->name, err));
+    return 0;
+}
+
+static int fold(struct fold *f, const struct pare_node *norm, struct pare_err *err)
 {
     const struct pare_node *conv = norm->in[X]->maker;
     const struct pare_value *old = conv->n_in > 2 ? conv->in[2] : NULL;
-    const char *name = old ? old->name : bias_name(f, conv->in[1]->name);
-    struct pare_tensor w, b;
+    struct pare_norm_fold n = { .g = f->g, .norm = norm, .made = norm->out[0]->name };
 
-    if (!name)
-        return no_memory(err);
-    PARE_TRY(copy(f, conv->in[1], &w, err));
+    PARE_TRY(copy(f, conv->in[1], &n.w, err));
     if (old)
-        PARE_TRY(copy(f, old, &b, err));
+        PARE_TRY(copy(f, old, &n.b, err));
     else
-        PARE_TRY(pare_tensor_new(f->a, &b, PARE_F32, 1, w.dim, err));
-    PARE_TRY(numbers(f, norm, &w, &b, err));
-    PARE_TRY(pare_edit_drop_constant(f->e, conv->in[1]->name, err));
-    PARE_TRY(pare_edit_constant(f->e, conv->in[1]->name, &w, err));
-    if (old)
-        PARE_TRY(pare_edit_drop_constant(f->e, name, err));
-    PARE_TRY(pare_edit_constant(f->e, name, &b, err));
-    if (!old)
-        PARE_TRY(pare_edit_rewire(f->e, conv->out[0]->name, 2, name, err));
-    PARE_TRY(pare_edit_remove(f->e, norm->out[0]->name, err));
-    PARE_TRY(pare_edit_rename(f->e, conv->out[0]->name, norm->out[0]->name, err));
-    for (int k = SCALE; k < NORM_INPUTS; k++)
-        if (uses(f->g, norm->in[k]) == 1)
-            PARE_TRY(pare_edit_drop_constant(f->e, norm->in[k]->name, err));
-    return 0;
+        PARE_TRY(pare_tensor_new(f->a, &n.b, PARE_F32, 1, n.w.dim, err));
+    PARE_TRY(numbers(f, norm, &n.w, &n.b, err));
+    return pare_edit_fold_norm(f->e, &n, err);
+}
+
+/* The new numbers are in memory of ours: they may be changed where they are. */
+static void own(const struct fold *f, const struct pare_model *folded)
+{
+    for (int i = 0; i < f->n_fresh; i++) {
+        struct pare_value *v = pare_graph_find(folded->graph, f->fresh[i].name);
+
+        if (v && v->t.data == f->fresh[i].data)
+            v->flags |= PARE_V_OWNED;
+    }
 }
 
 int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
                          struct pare_model **folded, int *n, struct pare_err *err)
 {
-    struct fold f = { .g = m->graph, .a = a };
+    struct fold f = { .m = m, .g = m->graph, .a = a };
 
     *n = 0;
     *folded = NULL;
+    f.fresh = pare_alloc(a, 2 * (size_t)f.g->n_nodes + 1, sizeof(*f.fresh));
+    if (!f.fresh)
+        return no_memory(err);
     PARE_TRY(pare_edit_new(m, a, &f.e, err));
     for (int i = 0; i < f.g->n_nodes; i++) {
         const struct pare_node *norm = f.g->node[i];
 
-        if (!fits(&f, norm) || !pare_edit_maker(f.e, norm->out[0]->name) ||
+        if (!pare_norm_folds(f.g, norm) || !pare_edit_maker(f.e, norm->out[0]->name) ||
             !pare_edit_maker(f.e, norm->in[X]->name))
             continue;
         PARE_TRY(fold(&f, norm, err));
         ++*n;
     }
-    return *n ? pare_edit_model(f.e, folded, err) : 0;
+    if (*n)
+        PARE_TRY(pare_edit_model(f.e, folded, err));
+    if (*n)
+        own(&f, *folded);
+    return 0;
 }

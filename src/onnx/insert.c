@@ -7,18 +7,12 @@
 #include "insert_parts.h"
 #include "wire.h"
 
-#define IR 7 /* the file format of operator set 13 */
-
 static int no_memory(struct pare_err *err)
 {
     return pare_fail(err, PARE_ENOMEM, "no memory to change the model");
 }
 
-/* The structs of protobuf-c have no const; nothing is written through these. */
-static char *text(const char *s)
-{
-    return (char *)(uintptr_t)s;
-}
+#define text pare_edit_text
 
 /* ---- the copy ----------------------------------------------------------------------------- */
 
@@ -131,98 +125,6 @@ const char *pare_edit_name(struct pare_edit *e, const char *base, const char *en
     return name && !take_name(e, name, &err) ? name : NULL;
 }
 
-/* ---- versions ----------------------------------------------------------------------------- */
-
-/* Operators that are written another way, or mean something else, in operator sets 8 to 13 than
- * before the number given. */
-static const struct change {
-    const char *type;
-    int version;
-} changes[] = {
-    { "BatchNormalization", 9 },
-    { "Upsample", 10 },
-    { "Dropout", 12 },
-    { "Slice", 10 },
-    { "TopK", 11 },
-    { "Resize", 11 },
-    { "Clip", 11 },
-    { "Pad", 11 },
-    { "Softmax", 13 },
-    { "LogSoftmax", 13 },
-    { "Hardmax", 13 },
-    { "Squeeze", 13 },
-    { "Unsqueeze", 13 },
-    { "Split", 13 },
-    { "ReduceSum", 13 },
-    { "Scatter", 11 },
-    { "Loop", 11 },
-    { "Scan", 9 },
-    { "ArgMax", 12 },
-    { "ArgMin", 12 },
-    { "OneHot", 11 },
-    { "Gather", 11 },
-    { "AveragePool", 10 },
-};
-
-static Onnx__OperatorSetIdProto **own_set(const struct pare_edit *e)
-{
-    for (size_t i = 0; i < e->model.n_opset_import; i++) {
-        const char *d = e->model.opset_import[i]->domain;
-
-        if (!d || !*d || !strcmp(d, "ai.onnx"))
-            return &e->model.opset_import[i];
-    }
-    return NULL;
-}
-
-int64_t pare_edit_version(const struct pare_edit *e)
-{
-    Onnx__OperatorSetIdProto **set = own_set(e);
-
-    return set && (*set)->has_version ? (*set)->version : 1;
-}
-
-static int check_changes(const struct pare_edit *e, int64_t from, int64_t to, struct pare_err *err)
-{
-    for (int i = 0; i < e->n_old; i++) {
-        const char *type = e->slot[i].p ? e->slot[i].p->op_type : "";
-
-        for (size_t k = 0; k < sizeof(changes) / sizeof(*changes); k++)
-            if (changes[k].version > from && changes[k].version <= to &&
-                !strcmp(changes[k].type, type))
-                return pare_fail(err, PARE_EUNSUPPORTED,
-                                 "the model has operator set %lld, the integers need %lld, and %s "
-                                 "changed in %d; export the model anew with operator set %lld",
-                                 (long long)from, (long long)to, type, changes[k].version,
-                                 (long long)to);
-    }
-    return 0;
-}
-
-int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err)
-{
-    Onnx__OperatorSetIdProto **set = own_set(e), *copy;
-    int64_t now = pare_edit_version(e);
-
-    if (e->model.ir_version < IR)
-        e->model.ir_version = IR;
-    e->model.has_ir_version = true;
-    if (now >= version)
-        return 0;
-    if (!set || version > 13 || now < 7)
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the model has operator set %lld, the integers need %lld; export it anew",
-                         (long long)now, (long long)version);
-    PARE_TRY(check_changes(e, now, version, err));
-    copy = pare_alloc(e->a, 1, sizeof(*copy));
-    if (!copy)
-        return no_memory(err);
-    *copy = **set;
-    copy->version = version;
-    *set = copy;
-    return 0;
-}
-
 /* ---- constants ----------------------------------------------------------------------------- */
 
 int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_tensor *t,
@@ -246,6 +148,13 @@ int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_
     p->data_type = (int32_t)t->dtype;
     p->has_raw_data = true;
     p->raw_data = (ProtobufCBinaryData){ bytes, t->data };
+    if (pare_is_4bit(t->dtype)) {
+        p->raw_data.len = pare_packed_size(t);
+        p->raw_data.data = pare_alloc_raw(e->a, p->raw_data.len, 1);
+        if (!p->raw_data.data)
+            return no_memory(err);
+        pare_pack(t, p->raw_data.data);
+    }
     e->graph.initializer = list;
     e->graph.initializer[e->graph.n_initializer++] = p;
     return take_name(e, name, err);
@@ -273,22 +182,34 @@ int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_e
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
-static int add_axis(struct pare_edit *e, Onnx__NodeProto *p, int axis, struct pare_err *err)
+Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v)
 {
     Onnx__AttributeProto *at = pare_alloc(e->a, 1, sizeof(*at));
-    Onnx__AttributeProto **list = pare_alloc(e->a, 1, sizeof(*list));
 
-    if (!at || !list)
-        return no_memory(err);
+    if (!at)
+        return NULL;
     onnx__attribute_proto__init(at);
-    at->name = text("axis");
+    at->name = text(name);
     at->has_type = true;
     at->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
     at->has_i = true;
-    at->i = axis;
-    list[0] = at;
-    p->attribute = list;
-    p->n_attribute = 1;
+    at->i = v;
+    return at;
+}
+
+static int add_attrs(struct pare_edit *e, Onnx__NodeProto *p, const struct pare_edit_node *n,
+                     struct pare_err *err)
+{
+    p->attribute = pare_alloc(e->a, PARE_EDIT_ATTRS + 1, sizeof(void *));
+    if (!p->attribute)
+        return no_memory(err);
+    if (n->axis >= 0)
+        p->attribute[p->n_attribute++] = pare_edit_int(e, "axis", n->axis);
+    for (int i = 0; i < PARE_EDIT_ATTRS && n->attr[i].name; i++)
+        p->attribute[p->n_attribute++] = pare_edit_int(e, n->attr[i].name, n->attr[i].v);
+    for (size_t i = 0; i < p->n_attribute; i++)
+        if (!p->attribute[i])
+            return no_memory(err);
     return 0;
 }
 
@@ -302,6 +223,7 @@ static Onnx__NodeProto *make_node(struct pare_edit *e, const struct pare_edit_no
     onnx__node_proto__init(p);
     p->op_type = text(n->type);
     p->name = text(n->name);
+    p->domain = n->domain ? text(n->domain) : p->domain;
     p->input = io;
     while (p->n_input < PARE_EDIT_INPUTS && n->in[p->n_input]) {
         io[p->n_input] = text(n->in[p->n_input]);
@@ -322,8 +244,7 @@ int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct
     if (!p || !list)
         return no_memory(err);
     e->slot = list;
-    if (n->axis >= 0)
-        PARE_TRY(add_axis(e, p, n->axis, err));
+    PARE_TRY(add_attrs(e, p, n, err));
     for (size_t k = 0; k < p->n_input; k++) {
         const struct pare_edit_slot *s = pare_edit_maker(e, p->input[k]);
 
@@ -334,9 +255,8 @@ int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct
     return set_maker(e, n->out, e->n - 1, err);
 }
 
-/* The node that makes a value, open to change. */
-static int own(struct pare_edit *e, const char *value, struct pare_edit_slot **slot,
-               struct pare_err *err)
+int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot **slot,
+                  struct pare_err *err)
 {
     struct pare_edit_slot *s = *slot = pare_edit_maker(e, value);
     Onnx__NodeProto *p;
@@ -369,7 +289,7 @@ int pare_edit_rename(struct pare_edit *e, const char *value, const char *name, s
 {
     struct pare_edit_slot *s;
 
-    PARE_TRY(own(e, value, &s, err));
+    PARE_TRY(pare_edit_own(e, value, &s, err));
     for (size_t k = 0; k < s->p->n_output; k++)
         if (!strcmp(s->p->output[k], value))
             s->p->output[k] = text(name);
@@ -387,7 +307,7 @@ int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *
 {
     struct pare_edit_slot *s;
 
-    PARE_TRY(own(e, value, &s, err));
+    PARE_TRY(pare_edit_own(e, value, &s, err));
     if (k < 0 || (size_t)k > room(s->p))
         return pare_fail(err, PARE_EUNSUPPORTED, "the node of '%s' has no input %d", value, k);
     s->p->n_input += (size_t)k == s->p->n_input;
@@ -399,7 +319,7 @@ int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *er
 {
     struct pare_edit_slot *s;
 
-    PARE_TRY(own(e, value, &s, err));
+    PARE_TRY(pare_edit_own(e, value, &s, err));
     s->p = NULL;
     return 0;
 }

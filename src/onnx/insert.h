@@ -21,10 +21,14 @@ struct pare_edit;
 int pare_edit_new(const struct pare_model *m, struct pare_arena *a, struct pare_edit **edit,
                   struct pare_err *err);
 
-/* The file's version of ONNX's operators is at least this.  Files with operators whose form has
- * changed since theirs are refused. */
+/* The file's version of ONNX's operators is at least this (raise.c).  Operators whose form has
+ * changed since theirs get the new one; what cannot be said in it is refused. */
 int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err);
 int64_t pare_edit_version(const struct pare_edit *e);
+
+/* The file has operators of another domain. */
+int pare_edit_import(struct pare_edit *e, const char *domain, int64_t version,
+                     struct pare_err *err);
 
 /* base + ending, with a number behind when that is taken; nobody else gets it.  NULL: no memory. */
 const char *pare_edit_name(struct pare_edit *e, const char *base, const char *ending);
@@ -34,11 +38,18 @@ int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_
                        struct pare_err *err);
 int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_err *err);
 
+#define PARE_EDIT_ATTRS 4
+
 struct pare_edit_node {
     const char *type, *name;
+    const char *domain; /* NULL: ONNX's own */
     const char *in[PARE_EDIT_INPUTS]; /* "": left out; NULL ends them */
     const char *out;
     int axis; /* -1: no such attribute */
+    struct {
+        const char *name; /* NULL ends them */
+        int64_t v;
+    } attr[PARE_EDIT_ATTRS]; /* more of them */
 };
 
 /* Behind the nodes that make its inputs. */

@@ -21,6 +21,19 @@ struct pare_edit {
     struct pare_map names; /* all that are taken */
 };
 
+/* The structs of protobuf-c have no const; nothing is written through these. */
+static inline char *pare_edit_text(const char *s)
+{
+    return (char *)(uintptr_t)s;
+}
+
+/* An attribute; NULL: no memory. */
+Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v);
+
+/* The node that makes a value, open to change; its attributes are still shared. */
+int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot **slot,
+                  struct pare_err *err);
+
 /* The slot that makes a value; NULL: an input, an initializer, or nobody. */
 struct pare_edit_slot *pare_edit_maker(const struct pare_edit *e, const char *value);
 

@@ -57,15 +57,12 @@ static int scatter(struct pare_build *b, struct pare_tensor *t, const struct par
 /* The part's contents, aligned. */
 static int read_part(struct pare_build *b, const Onnx__TensorProto *p, struct pare_const *c)
 {
-    size_t bytes;
-
     PARE_TRY(pare_const_read(b->m, p, c, b->err));
     if (c->why || c->t.data)
         return 0;
-    PARE_TRY(pare_tensor_size(&c->t, NULL, &bytes, b->err));
     PARE_TRY(pare_tensor_alloc(b->m->arena, &c->t, b->err));
-    if (bytes)
-        memcpy(c->t.data, c->raw, bytes);
+    if (c->raw)
+        pare_unpack(&c->t, c->raw);
     return 0;
 }
 

@@ -18,23 +18,6 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory for a tensor");
 }
 
-static bool is_4bit(enum pare_dtype d)
-{
-    return d == PARE_U4 || d == PARE_I4;
-}
-
-/* Two elements a byte, the first in the low half. */
-static void unpack_4bit(const struct pare_tensor *t, const uint8_t *packed, int64_t n)
-{
-    uint8_t *y = t->data;
-
-    for (int64_t i = 0; i < n; i++) {
-        unsigned v = i & 1 ? packed[i / 2] >> 4 : packed[i / 2] & 15u;
-
-        y[i] = (uint8_t)(t->dtype == PARE_I4 && v > 7 ? v + 0xf0 : v);
-    }
-}
-
 /* Shape and type.  Sets c->why for what is legal but not handled. */
 static int read_shape(struct pare_arena *a, const Onnx__TensorProto *p, struct pare_const *c,
                       struct pare_err *err)
@@ -71,8 +54,7 @@ static int raw_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
                     struct pare_err *err)
 {
     PARE_TRY(pare_tensor_size(t, numel, bytes, err));
-    if (is_4bit(t->dtype))
-        *bytes = (size_t)(*numel / 2 + *numel % 2);
+    *bytes = pare_packed_size(t);
     return 0;
 }
 
@@ -106,9 +88,9 @@ static int take_raw(struct pare_arena *a, struct pare_const *c, const void *byte
         return pare_fail(err, PARE_EFORMAT, "raw_data has %zu bytes, shape %s of %s needs %zu", len,
                          pare_shape_text(&c->t, buf, sizeof(buf)), pare_dtype_name(c->t.dtype),
                          want);
-    if (is_4bit(c->t.dtype)) {
+    if (pare_is_4bit(c->t.dtype) && len <= PARE_SMALL_CONST) {
         PARE_TRY(pare_tensor_alloc(a, &c->t, err));
-        unpack_4bit(&c->t, bytes, numel);
+        pare_unpack(&c->t, bytes);
         return 0;
     }
     if (c->t.dtype == PARE_BOOL) {
@@ -117,7 +99,7 @@ static int take_raw(struct pare_arena *a, struct pare_const *c, const void *byte
             ((uint8_t *)c->t.data)[i] = ((const uint8_t *)bytes)[i] != 0;
         return 0;
     }
-    if (len && (uintptr_t)bytes % size == 0) {
+    if (len && (uintptr_t)bytes % size == 0 && !pare_is_4bit(c->t.dtype)) {
         c->t.data = (void *)(uintptr_t)bytes;
         return 0;
     }
@@ -159,19 +141,19 @@ static int take_strings(struct pare_arena *a, const Onnx__TensorProto *p, struct
 static int take_int32(struct pare_arena *a, const Onnx__TensorProto *p, struct pare_const *c,
                       int64_t numel, struct pare_err *err)
 {
-    int64_t want = is_4bit(c->t.dtype) ? numel / 2 + numel % 2 : numel;
+    int64_t want = pare_is_4bit(c->t.dtype) ? numel / 2 + numel % 2 : numel;
 
     if (p->n_int32_data != (size_t)want)
         return wrong_count(c, "int32_data", p->n_int32_data, want, err);
     PARE_TRY(pare_tensor_alloc(a, &c->t, err));
-    if (is_4bit(c->t.dtype)) {
+    if (pare_is_4bit(c->t.dtype)) {
         uint8_t *packed = pare_alloc_raw(a, (size_t)want, 1);
 
         if (!packed)
             return no_memory(err);
         for (int64_t i = 0; i < want; i++)
             packed[i] = (uint8_t)p->int32_data[i];
-        unpack_4bit(&c->t, packed, numel);
+        pare_unpack(&c->t, packed);
         return 0;
     }
     for (int64_t i = 0; i < want; i++) {
@@ -256,8 +238,10 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
     *t = c.t;
     PARE_TRY(pare_tensor_size(t, NULL, &size, err));
     PARE_TRY(pare_tensor_alloc(a, t, err));
-    if (size)
-        memcpy(t->data, c.raw ? c.raw : c.t.data, size);
+    if (c.raw)
+        pare_unpack(t, c.raw);
+    else if (size)
+        memcpy(t->data, c.t.data, size);
     for (int64_t i = 0; t->dtype == PARE_STR && i < pare_numel(t); i++) {
         struct pare_str *s = (struct pare_str *)t->data + i;
 
@@ -269,21 +253,6 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
 }
 
 /* ---- and back -------------------------------------------------------------------- */
-
-static int pack_4bit(const struct pare_tensor *t, struct pare_arena *a, ProtobufCBinaryData *raw,
-                     struct pare_err *err)
-{
-    const uint8_t *x = t->data;
-    int64_t n = pare_numel(t);
-
-    raw->len = (size_t)(n / 2 + n % 2);
-    raw->data = pare_alloc(a, raw->len, 1);
-    if (!raw->data)
-        return no_memory(err);
-    for (int64_t i = 0; i < n; i++)
-        raw->data[i / 2] = (uint8_t)(raw->data[i / 2] | (x[i] & 15u) << (i & 1 ? 4 : 0));
-    return 0;
-}
 
 static int pack_strings(const struct pare_tensor *t, struct pare_arena *a, Onnx__TensorProto *p,
                         struct pare_err *err)
@@ -317,8 +286,13 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
     p.raw_data = (ProtobufCBinaryData){ size, t->data };
     if (t->dtype == PARE_STR)
         PARE_TRY(pack_strings(t, a, &p, err));
-    if (is_4bit(t->dtype))
-        PARE_TRY(pack_4bit(t, a, &p.raw_data, err));
+    if (pare_is_4bit(t->dtype)) {
+        p.raw_data.len = pare_packed_size(t);
+        p.raw_data.data = pare_alloc_raw(a, p.raw_data.len, 1);
+        if (!p.raw_data.data)
+            return no_memory(err);
+        pare_pack(t, p.raw_data.data);
+    }
     *len = protobuf_c_message_get_packed_size(&p.base);
     *bytes = pare_alloc_raw(a, *len, 1);
     if (!*bytes)

@@ -9,9 +9,13 @@
  *
  * Where the whole graph is trained every node does so, and the running moments also replace the
  * inputs that they came from, with the variance of the batch divided by count - 1, not by count.
+ * Several processes that each have a part of the batch may want the moments of all of it:
+ * ctx->sync.
  */
 #include <math.h>
+#include <string.h>
 
+#include "../dist/dist.h"
 #include "norm.h"
 
 struct batch_norm {
@@ -68,6 +72,7 @@ bool pare_bn_per_channel(const struct pare_node *n)
 /* X seen as (N, C, inner), where C counts the moments. */
 struct view {
     int64_t N, C, inner;
+    double count; /* numbers of a channel, in all parts of the batch */
 };
 
 static int see(const struct pare_node *n, struct view *v, struct pare_err *err)
@@ -83,6 +88,7 @@ static int see(const struct pare_node *n, struct view *v, struct pare_err *err)
     } else if (x->rank > 1) {
         PARE_TRY(pare_norm_inner(x, 2, &v->inner, err));
     }
+    v->count = (double)v->N * (double)v->inner;
     return 0;
 }
 
@@ -138,6 +144,27 @@ static struct moments of_batch(const float *x, const struct view *v, int64_t c)
     return m;
 }
 
+/* of_batch() of all channels, of all parts; work and result are in the scratch arena. */
+static int of_all(struct pare_ctx *ctx, const float *x, struct view *v, struct pare_moments *m,
+                  struct pare_err *err)
+{
+    *m = (struct pare_moments){ .C = v->C, .count = v->count };
+    m->mean = pare_alloc(ctx->scratch, 4 * (size_t)v->C + 1, sizeof(*m->mean));
+    if (!m->mean)
+        return pare_fail(err, PARE_ENOMEM, "no memory for moments");
+    m->var = m->mean + v->C;
+    m->work = m->var + v->C;
+    for (int64_t c = 0; c < v->C; c++) {
+        struct moments one = of_batch(x, v, c);
+
+        m->mean[c] = one.mean;
+        m->var[c] = one.var;
+    }
+    PARE_TRY(pare_dist_moments(ctx->sync, m, err));
+    v->count = m->count;
+    return 0;
+}
+
 static struct moments given(const struct pare_node *n, int64_t c)
 {
     return (struct moments){ pare_get(&n->in[3]->t, c), pare_get(&n->in[4]->t, c) };
@@ -149,7 +176,7 @@ static struct moments mix(const struct pare_node *n, const struct view *v, bool 
                           struct moments run, struct moments batch)
 {
     const struct batch_norm *a = n->attr;
-    double count = (double)v->N * (double)v->inner, keep = a->momentum;
+    double count = v->count, keep = a->momentum;
 
     if (train && count < 1)
         return run;
@@ -200,16 +227,19 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     const struct batch_norm *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t);
     float *y = pare_f32(&n->out[0]->t);
-    bool trains = ctx->train || pare_bn_trains(n);
+    bool trains = ctx->train || pare_bn_trains(n), synced = ctx->train && ctx->sync;
+    struct pare_moments all;
     struct view v;
 
     PARE_TRY(see(n, &v, err));
+    if (synced)
+        PARE_TRY(of_all(ctx, x, &v, &all, err));
     for (int64_t c = 0; c < v.C; c++) {
         struct moments m[2] = { given(n, c), given(n, c) }; /* running, and to be used */
         float f[3];
 
         if (trains) {
-            m[1] = of_batch(x, &v, c);
+            m[1] = synced ? (struct moments){ all.mean[c], all.var[c] } : of_batch(x, &v, c);
             m[0] = mix(n, &v, ctx->train, m[0], m[1]);
             if (n->save)
                 ((struct moments *)n->save)[c] = m[1];
@@ -231,26 +261,28 @@ static void add_grad(const struct pare_node *n, int i, int64_t c, double v)
         pare_f32(&n->in[i]->grad)[c] += (float)v;
 }
 
-/* One channel.  With xhat = (x - mean) / deviation and g = gy scale / deviation,
- *     fixed moments:   dL/dx = g
- *     batch's moments: dL/dx = g - mean of g - xhat * mean of (g xhat)
- * and dL/dmean = - sum of g, dL/dvar = - sum of g xhat / (2 deviation) where these are inputs.
- * The running moments, as results, pass no gradient on. */
-static void back_channel(const struct pare_node *n, const struct view *v, int64_t c, bool trains)
+/* The moments that channel c was normalised with: mean and 1 / deviation. */
+static void used(const struct pare_node *n, const struct view *v, int64_t c, bool trains,
+                 double m[2])
 {
     const struct batch_norm *a = n->attr;
-    const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), f[4] = { 0 };
-    double count = (double)v->N * (double)v->inner, scale = pare_get(&n->in[1]->t, c);
-    double sum[2] = { 0, 0 }, m[2];
-    struct moments used;
+    struct moments by = !trains   ? given(n, c)
+                        : n->save ? ((struct moments *)n->save)[c]
+                                  : of_batch(pare_f32(&n->in[0]->t), v, c);
 
-    if (trains)
-        used = n->save ? ((struct moments *)n->save)[c] : of_batch(x, v, c);
-    else
-        used = given(n, c);
-    m[0] = used.mean;
-    m[1] = 1 / sqrt(used.var + a->epsilon);
+    m[0] = by.mean;
+    m[1] = 1 / sqrt(by.var + a->epsilon);
+}
+
+/* sum[0] = sum of gy, sum[1] = sum of gy xhat. */
+static void back_sums(const struct pare_node *n, const struct view *v, int64_t c, bool trains,
+                      double sum[2])
+{
+    const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
+    double m[2];
+
+    used(n, v, c, trains, m);
+    sum[0] = sum[1] = 0;
     for (int64_t i = 0; i < v->N; i++) {
         int64_t at = (i * v->C + c) * v->inner;
 
@@ -258,11 +290,26 @@ static void back_channel(const struct pare_node *n, const struct view *v, int64_
     }
     add_grad(n, 1, c, sum[1]);
     add_grad(n, 2, c, sum[0]);
+}
+
+/* One channel.  With xhat = (x - mean) / deviation and g = gy scale / deviation,
+ *     fixed moments:   dL/dx = g
+ *     batch's moments: dL/dx = g - mean of g - xhat * mean of (g xhat)
+ * and dL/dmean = - sum of g, dL/dvar = - sum of g xhat / (2 deviation) where these are inputs.
+ * The running moments, as results, pass no gradient on. */
+static void back_channel(const struct pare_node *n, const struct view *v, int64_t c, bool trains,
+                         const double sum[2])
+{
+    const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), f[4] = { 0 };
+    double scale = pare_get(&n->in[1]->t, c), m[2];
+
+    used(n, v, c, trains, m);
     f[0] = (float)(scale * m[1]);
     if (trains) {
-        f[1] = (float)(-scale * m[1] * m[1] * sum[1] / count);
+        f[1] = (float)(-scale * m[1] * m[1] * sum[1] / v->count);
         f[2] = (float)m[0];
-        f[3] = (float)(-scale * m[1] * sum[0] / count);
+        f[3] = (float)(-scale * m[1] * sum[0] / v->count);
     } else {
         add_grad(n, 3, c, -scale * m[1] * sum[0]);
         add_grad(n, 4, c, -scale * m[1] * m[1] * sum[1] / 2);
@@ -274,13 +321,29 @@ static void back_channel(const struct pare_node *n, const struct view *v, int64_
     }
 }
 
+/* The last sum is the count. */
 static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
 {
+    bool trains = ctx->train || pare_bn_trains(n);
     struct view v;
+    double *sum;
 
     PARE_TRY(see(n, &v, err));
-    for (int64_t c = 0; c < v.C && v.N && v.inner && n->out[0]->grad.data; c++)
-        back_channel(n, &v, c, ctx->train || pare_bn_trains(n));
+    if (!v.N || !v.inner || !n->out[0]->grad.data)
+        return 0;
+    sum = pare_alloc(ctx->scratch, 2 * (size_t)v.C + 1, sizeof(*sum));
+    if (!sum)
+        return pare_fail(err, PARE_ENOMEM, "no memory for sums");
+    for (int64_t c = 0; c < v.C; c++)
+        back_sums(n, &v, c, trains, sum + 2 * c);
+    sum[2 * v.C] = v.count;
+    if (ctx->train && ctx->sync)
+        PARE_TRY(pare_dist_merge_batch(ctx->sync, PARE_MERGE_SUM, PARE_F64, sum, 2 * v.C + 1, err));
+    v.count = sum[2 * v.C];
+    if (ctx->sync && !(pare_dist_part(ctx->sync) > 0)) /* not of the batch: no gradient */
+        memset(sum, 0, 2 * (size_t)v.C * sizeof(*sum));
+    for (int64_t c = 0; c < v.C; c++)
+        back_channel(n, &v, c, trains, sum + 2 * c);
     return 0;
 }
 

@@ -251,6 +251,6 @@ void pare_conv_ties(const struct pare_node *n, int w, struct pare_ties *t)
         pare_tie(t, x, 1, n->in[w], 1);
         return;
     }
-    pare_tie_digits(t, x, 1, in, 2);
-    pare_tie_digits(t, n->in[w], 0, out, 2);
+    pare_tie_groups(t, x, 1, in);
+    pare_tie_groups(t, n->in[w], 0, out);
 }

@@ -95,8 +95,8 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
         pare_tie(t, w, 1, y, 1);
         return;
     }
-    pare_tie_digits(t, x, 1, in, 2);
-    pare_tie_digits(t, y, 1, out, 2);
+    pare_tie_groups(t, x, 1, in);
+    pare_tie_groups(t, y, 1, out);
 }
 
 static double macs(const struct pare_node *n)

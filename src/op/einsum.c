@@ -349,6 +349,65 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     }
 }
 
+/* How often a label is among the axes of input k, or (k < 0) of the output; and where, at last. */
+static int times(const struct plan *p, int k, int label, int *axis)
+{
+    int rank = k < 0 ? p->rank : p->n->in[k]->t.rank, count = 0;
+
+    for (int i = 0; i < rank; i++)
+        if ((k < 0 ? p->out[i] : p->label[k][i]) == label) {
+            count++;
+            *axis = i;
+        }
+    return count;
+}
+
+/* A constant matrix times the other operand, whose other axes all stay: as MatMul does it. */
+static bool linear(const struct pare_node *n, struct pare_linear *l)
+{
+    bool left = n->in[0]->flags & PARE_V_CONST;
+    int w = !left, ignored, axis;
+    struct pare_err err;
+    struct plan p;
+
+    *l = (struct pare_linear){ .x = left, .w = w, .bias = -1, .w_in = -1, .groups = 1, .scale = 1 };
+    l->outer = 1;
+    if (n->n_in != 2 || n->in[w]->t.rank != 2 || make_plan(n, &p, &err))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        int label = p.label[w][i];
+
+        if (times(&p, left, label, &l->x_axis) == 1 && !times(&p, -1, label, &ignored))
+            l->w_in = i;
+    }
+    if (l->w_in < 0)
+        return false;
+    l->w_out = !l->w_in;
+    times(&p, left, p.label[w][l->w_in], &l->x_axis);
+    if (times(&p, left, p.label[w][l->w_out], &ignored) ||
+        times(&p, -1, p.label[w][l->w_out], &l->y_axis) != 1)
+        return false;
+    for (int i = 0; i < n->in[left]->t.rank; i++) {
+        int label = p.label[left][i];
+
+        if (n->in[left]->t.dim[i] != p.size[label] || times(&p, left, label, &axis) != 1 ||
+            (i != l->x_axis && times(&p, -1, label, &axis) != 1))
+            return false;
+    }
+    return n->in[w]->t.dim[0] == p.size[p.label[w][0]] &&
+           n->in[w]->t.dim[1] == p.size[p.label[w][1]];
+}
+
+/* The weight's axes, for pruners. */
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    struct pare_linear l;
+    bool known = n->n_in == 2 && linear(n, &l) && l.w == 1;
+
+    *out = known ? l.w_out : -1;
+    *in = known ? l.w_in : -1;
+}
+
 static double macs(const struct pare_node *n)
 {
     struct pare_err err;
@@ -371,6 +430,7 @@ const struct pare_op pare_op_einsum = {
     .types = PARE_T_NUMERIC,
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_PRODUCT,
     .attrs = einsum_attrs,
     .attr_size = sizeof(struct einsum),
     .infer = infer,
@@ -378,4 +438,6 @@ const struct pare_op pare_op_einsum = {
     .backward = backward,
     .ties = ties,
     .macs = macs,
+    .axes = axes,
+    .linear = linear,
 };

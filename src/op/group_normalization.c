@@ -128,6 +128,29 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie_digits(t, n->in[i], 0, digit, 1);
 }
 
+/* The moments of a group of numbers are numbers. */
+static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
+                  int64_t i)
+{
+    int64_t C = n->in[0]->t.dim[1] / pare_group_norm_groups(n), first = i / (C ? C : 1) * C;
+    int64_t at = pare_group_norm_per_channel(n) ? i : i / (C ? C : 1);
+    const float *scale = n->in[1]->t.data, *bias = n->in[2]->t.data;
+    double mean = 0, var = 0, x;
+
+    (void)k;
+    if (axis != 1 || !C || !scale || !bias || n->in[1]->t.dtype != PARE_F32 ||
+        !(n->in[1]->flags & n->in[2]->flags & PARE_V_CONST))
+        return NAN;
+    for (int64_t c = 0; c < C; c++)
+        mean += (double)pare_needed_even(s, n->in[0], 1, first + c) / (double)C;
+    for (int64_t c = 0; c < C; c++) {
+        x = (double)pare_needed_even(s, n->in[0], 1, first + c) - mean;
+        var += x * x / (double)C;
+    }
+    x = (double)pare_needed_even(s, n->in[0], 1, i) - mean;
+    return (float)(x * (double)scale[at] / sqrt(var + pare_group_norm_epsilon(n))) + bias[at];
+}
+
 static void axes(const struct pare_node *n, int *out, int *in)
 {
     (void)n;
@@ -161,4 +184,5 @@ const struct pare_op pare_op_group_normalization = {
     .ties = ties,
     .axes = axes,
     .shrink = shrink,
+    .made = made,
 };

@@ -6,6 +6,8 @@
  *     h = (1 - z) n + z h
  */
 #include "matrix.h"
+#include <math.h>
+
 #include "rnn_family.h"
 
 static const struct pare_opt gru_attrs[] = {
@@ -147,6 +149,17 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_rnn_ties(n, &cell, t);
 }
 
+static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
+                  int64_t i)
+{
+    return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &cell, s, i) : NAN;
+}
+
+static void needs(const struct pare_node *n, struct pare_needed *s)
+{
+    pare_rnn_needs(n, &cell, s);
+}
+
 const struct pare_op pare_op_gru = {
     .abi = PARE_ABI,
     .type = "GRU",
@@ -163,4 +176,7 @@ const struct pare_op pare_op_gru = {
     .save = save,
     .macs = macs,
     .ties = ties,
+    .shrink = pare_rnn_shrink,
+    .made = made,
+    .needs = needs,
 };

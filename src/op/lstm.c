@@ -5,6 +5,8 @@
  *     n = g(x Wc' + h Rc' + b)            c = f c + i n
  *     o = f(x Wo' + h Ro' + po c + b)     h = o h(c)
  */
+#include <math.h>
+
 #include "rnn_family.h"
 
 static const struct pare_opt lstm_attrs[] = {
@@ -146,6 +148,17 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_rnn_ties(n, &cell, t);
 }
 
+static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
+                  int64_t i)
+{
+    return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &cell, s, i) : NAN;
+}
+
+static void needs(const struct pare_node *n, struct pare_needed *s)
+{
+    pare_rnn_needs(n, &cell, s);
+}
+
 const struct pare_op pare_op_lstm = {
     .abi = PARE_ABI,
     .type = "LSTM",
@@ -162,4 +175,7 @@ const struct pare_op pare_op_lstm = {
     .save = save,
     .macs = macs,
     .ties = ties,
+    .shrink = pare_rnn_shrink,
+    .made = made,
+    .needs = needs,
 };

@@ -69,6 +69,7 @@ const struct pare_op pare_op_mat_mul = {
     .types = PARE_T_MATRIX,
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_PRODUCT,
     .infer = infer,
     .forward = forward,
     .backward = backward,

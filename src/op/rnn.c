@@ -1,4 +1,6 @@
 /* rnn.c - RNN: h = f(x W' + h R' + b), step by step. */
+#include <math.h>
+
 #include "rnn_family.h"
 
 static const struct pare_opt rnn_attrs[] = { PARE_RNN_ATTRS, PARE_OPT_END };
@@ -60,6 +62,17 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_rnn_ties(n, &cell, t);
 }
 
+static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
+                  int64_t i)
+{
+    return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &cell, s, i) : NAN;
+}
+
+static void needs(const struct pare_node *n, struct pare_needed *s)
+{
+    pare_rnn_needs(n, &cell, s);
+}
+
 const struct pare_op pare_op_rnn = {
     .abi = PARE_ABI,
     .type = "RNN",
@@ -76,4 +89,7 @@ const struct pare_op pare_op_rnn = {
     .save = save,
     .macs = macs,
     .ties = ties,
+    .shrink = pare_rnn_shrink,
+    .made = made,
+    .needs = needs,
 };

@@ -145,6 +145,13 @@ double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell
 void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell,
                    struct pare_ties *t);
 
+/* For made(), needs() and shrink(). */
+float pare_rnn_made(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                    const struct pare_needed *s, int64_t h);
+void pare_rnn_needs(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                    struct pare_needed *s);
+void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
+
 /* ---- between the family's own files ---------------------------------------------- */
 
 enum {

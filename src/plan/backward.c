@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "../base/arena.h"
 #include "../base/clock.h"
 
 static int no_memory(struct pare_err *err)
@@ -134,6 +135,17 @@ static struct pare_buf *root_of(struct pare_buf *b)
     return b;
 }
 
+/* The last step on the way back that has this value's gradient, other layouts of it included; views
+ * that share its memory come after those who write there. */
+static int last_writer(const struct pare_plan *p, const struct pare_value *v)
+{
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < p->step[i]->n_in; k++)
+            if (p->step[i]->in_buf[k]->value == v && p->step[i]->in_buf[k]->grad)
+                return i;
+    return -1;
+}
+
 /* The first step on the way back that writes a gradient; output 0's is written by the loss, and so
  * are those of kept values.  Views do not write when they share. */
 int pare_plan_first(struct pare_plan *p, struct pare_err *err)
@@ -161,9 +173,11 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
             root_of(g)->written = true;
             p->step[i]->first[k] = true;
         }
-    for (int i = 0; i < p->n_params; i++)
+    for (int i = 0; i < p->n_params; i++) {
         for (struct pare_buf *b = p->buf[p->param[i].value->id]; b; b = b->next)
             p->param[i].assigned |= b->grad && b->grad->fixed && b->grad->written;
+        p->param[i].last = last_writer(p, p->param[i].value);
+    }
     return 0;
 }
 
@@ -233,16 +247,20 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
     omp_set_num_threads(p->backend.threads);
     for (int i = p->n_steps - 1; i >= 0 && !rc; i--) {
         struct pare_step *s = p->step[i];
+        struct pare_mark mark = pare_mark(p->scratch);
         double start = p->profile ? pare_now() : 0;
 
         if (!has_work(s))
             continue;
         rc = s->kernel->back(s, &p->backend, err);
+        pare_rewind(p->scratch, mark);
         if (p->profile)
             s->back_seconds += pare_now() - start;
         if (rc)
             pare_at(err, rc, "gradient of node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                     s->node ? s->node->type : "reorder");
+        else if (p->on_back)
+            p->on_back(p->user, i);
     }
     omp_set_num_threads(threads);
     return rc;

@@ -109,14 +109,15 @@ static int point_values(struct pare_plan *p, struct pare_err *err)
 /* Weights that a step has packed for itself need not stay in memory as well. */
 static void release_weights(const struct pare_model *m, const struct pare_step *s)
 {
-    size_t bytes;
     struct pare_err err;
 
     for (int i = 0; s->node && i < s->node->n_in; i++) {
         const struct pare_value *v = s->node->in[i];
 
-        if (v && pare_is_const(v) && !pare_tensor_size(&v->t, NULL, &bytes, &err))
-            pare_model_release(m, v->raw ? v->raw : v->t.data, bytes);
+        if (v && pare_is_const(v) && !v->t.data && !v->raw && v->maker && v->maker->n_in)
+            v = v->maker->in[0]; /* the integers behind real numbers that nobody made */
+        if (v && pare_is_const(v) && !pare_tensor_size(&v->t, NULL, NULL, &err))
+            pare_model_release(m, v->raw ? v->raw : v->t.data, pare_packed_size(&v->t));
     }
 }
 
@@ -287,6 +288,9 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
     p->train = p->ctx.train = true;
     p->ctx.rng = o->rng;
     rc = compile(p, model, &opts, &(struct extra){ .train = o, .keep = o->keep }, err);
+    p->ctx.sync = p->backend.sync = o->sync;
+    p->on_back = o->on_back;
+    p->user = o->user;
     if (rc)
         pare_plan_free(p);
     else

@@ -30,6 +30,8 @@ struct pare_plan {
     const char *const *without; /* names of kernels not to use, ends with NULL; or NULL */
     struct pare_value **kept;   /* what outsiders look at, in the order they gave (keep.c) */
     int n_kept;
+    void (*on_back)(void *user, int step); /* told after the back() of each step; or NULL */
+    void *user;
 };
 
 /* A parameter of a training plan. */
@@ -38,6 +40,7 @@ struct pare_param {
     struct pare_tensor grad;  /* made anew by pare_plan_backward */
     bool reached;             /* false: no gradient ever reaches it */
     bool assigned;            /* a step assigns it; else it is zeroed */
+    int last;                 /* the step after whose back() it is whole; -1: none changes it */
 };
 
 /* Training plans: compile the model with gradients for `names` (initializers, which must be owned,
@@ -52,6 +55,9 @@ struct pare_train_opts {
     bool reference;
     struct pare_rng *rng;
     struct pare_strs keep; /* values to look at, see pare_plan_value */
+    struct pare_dist *sync;                /* see struct pare_ctx */
+    void (*on_back)(void *user, int step); /* see struct pare_plan */
+    void *user;
 };
 int pare_plan_train(const struct pare_model *m, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err);

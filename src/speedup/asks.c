@@ -26,7 +26,7 @@ const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_v
 bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis)
 {
     const struct pare_graph *more = s->k->s->more;
-    const struct pare_tensor *t = more ? &more->value[v->id]->t : NULL;
+    const struct pare_tensor *t = more && v->id < more->n_values ? &more->value[v->id]->t : NULL;
 
     return t && (t->rank != v->t.rank || t->dim[axis] != v->t.dim[axis]);
 }

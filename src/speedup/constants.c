@@ -251,6 +251,7 @@ static void carry(const struct pare_speedup *s, const struct pare_tied *t,
             land(t->node, to, i, pare_even(s, x, t->ax, t->index[i]));
         break;
     case PARE_TIE_DIGITS: carry_digits(s, t, x, to); break;
+    case PARE_TIE_GROUPS:
     case PARE_TIE_SUM:
     case PARE_TIE_FREEZE: break;
     }
@@ -379,6 +380,11 @@ static int product_zeros(struct pare_speedup *s, const struct pare_node *n, stru
 {
     const struct pare_ties *ties = pare_kept_ties(s->kept);
 
+    if (!(n->op->flags & PARE_OP_PRODUCT) || n->n_in != 2)
+        return 0;
+    for (int k = 0; k < 2; k++)
+        if (n->in[k]->flags & PARE_V_CONST)
+            PARE_TRY(scan(s, n->in[k], err));
     for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++) {
         const struct pare_tied *t = &ties->tie[i];
         const struct pare_value *x = t->b == n->out[0] ? t->a : t->b;
@@ -401,6 +407,39 @@ static int product_zeros(struct pare_speedup *s, const struct pare_node *n, stru
     return 0;
 }
 
+static int made_axis(struct pare_speedup *s, const struct pare_node *n, int k, int axis,
+                     struct pare_err *err)
+{
+    const struct pare_value *y = n->out[k];
+    struct pare_needed about = { .s = s };
+
+    for (int64_t i = 0; i < y->t.dim[axis]; i++) {
+        float v = n->op->made(n, &about, k, axis, i);
+        float *list = isnan(v) ? NULL : list_of(s, y, axis);
+
+        if (!isnan(v) && !list)
+            return no_memory(err);
+        if (list)
+            list[i] = v;
+    }
+    return 0;
+}
+
+/* What a node's own weights make of it. */
+static int made_all(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] && n->in[k]->flags & PARE_V_CONST)
+            PARE_TRY(scan(s, n->in[k], err));
+    for (int k = 0; k < n->n_out; k++) {
+        const struct pare_value *y = n->out[k];
+
+        for (int axis = 0; is_float(y) && axis < y->t.rank; axis++)
+            PARE_TRY(made_axis(s, n, k, axis, err));
+    }
+    return 0;
+}
+
 /* ---- all ----------------------------------------------------------------------------------- */
 
 static int look(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
@@ -408,6 +447,8 @@ static int look(struct pare_speedup *s, const struct pare_node *n, struct pare_e
     const struct pare_op *op = n->op;
     const struct pare_value *y = n->n_out ? n->out[0] : NULL;
 
+    if (op && op->made && pare_kept_asked(s->kept, n))
+        return made_all(s, n, err);
     if (!op || !y || !is_float(y) || y->flags & PARE_V_CONST || !n->n_in || !is_float(n->in[0]))
         return 0;
     if (op->linear) {

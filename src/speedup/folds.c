@@ -29,10 +29,10 @@ struct picks {
     size_t run; /* bytes behind the axes */
 };
 
-static int pick(struct pare_shrink *k, const struct pare_value *v, struct pare_arena *a,
-                struct picks *p, struct pare_err *err)
+static int pick(struct pare_shrink *k, const struct pare_value *v, size_t step, struct picks *p,
+                struct pare_err *err)
 {
-    size_t step = pare_dtype_size(v->t.dtype);
+    struct pare_arena *a = k->s->arena;
 
     p->axes = 0;
     for (int i = 0; i < v->t.rank; i++)
@@ -71,9 +71,44 @@ static void move(const struct picks *p, int axis, const char *from, char **to)
     }
 }
 
+/* The weights of groups, each of which keeps channels of its own; see pare_tie_groups. */
+static const struct pare_tied *groups_of(const struct pare_speedup *s, const struct pare_value *v)
+{
+    const struct pare_ties *ties = pare_kept_ties(s->kept);
+
+    for (int i = 0; i < ties->n; i++)
+        if (ties->tie[i].kind == PARE_TIE_GROUPS && ties->tie[i].digit[1].v == v)
+            return &ties->tie[i];
+    return NULL;
+}
+
+/* Rows of group g, and of each what belongs to the channels of g that stay. */
+static void move_groups(struct pare_shrink *k, const struct pare_tied *g,
+                        const struct pare_tensor *t, struct pare_tensor *to)
+{
+    const struct pare_value *v = g->digit[1].v;
+    const uint8_t *rows = pare_kept_axis(k->s->kept, v, 0);
+    const uint8_t *all = pare_kept_axis(k->s->kept, g->a, g->ax);
+    int64_t each = t->dim[1], of = t->dim[0] / g->digit[0].size;
+    size_t run = pare_dtype_size(t->dtype);
+    char *out = to->data, *end;
+
+    for (int i = 2; i < t->rank; i++)
+        run *= (size_t)t->dim[i];
+    end = out + (size_t)(to->dim[0] * to->dim[1]) * run;
+    for (int64_t r = 0; r < t->dim[0]; r++)
+        for (int64_t i = 0; rows[r] && i < each; i++) {
+            if (!all[r / of * each + i] || out == end)
+                continue;
+            memcpy(out, (const char *)t->data + (size_t)(r * each + i) * run, run);
+            out += run;
+        }
+}
+
 int pare_shrink_gather(struct pare_shrink *k, const struct pare_value *v,
                        const struct pare_tensor *t, struct pare_tensor *to, struct pare_err *err)
 {
+    const struct pare_tied *groups = groups_of(k->s, v);
     struct picks p;
     char *out;
 
@@ -83,7 +118,11 @@ int pare_shrink_gather(struct pare_shrink *k, const struct pare_value *v,
     for (int i = 0; i < t->rank; i++)
         to->dim[i] = pare_kept_count(k->s->kept, v, i);
     PARE_TRY(pare_tensor_alloc(k->arena, to, err));
-    PARE_TRY(pick(k, v, k->s->arena, &p, err));
+    if (groups && v->t.rank > 1) {
+        move_groups(k, groups, t, to);
+        return 0;
+    }
+    PARE_TRY(pick(k, v, pare_dtype_size(t->dtype), &p, err));
     out = to->data;
     move(&p, 0, t->data, &out);
     return 0;
@@ -156,6 +195,7 @@ static int add_list(struct pare_shrink *k, const struct pare_sum *m, const float
     for (int64_t o = 0; o < m->O; o++)
         if (keep[o])
             pare_f32(&t)[n++] = all[o];
+    PARE_TRY(pare_speedup_narrow(k->arena, k->s, m->y, &t, err));
     return base ? pare_change_add(k->c, base, &t, name, err) : no_memory(err);
 }
 
@@ -184,25 +224,43 @@ static int put_bias(struct pare_shrink *k, const struct pare_sum *m, float *add,
     return pare_change_input(k->c, m->n, m->l.bias, name, err);
 }
 
+/* What the channels in the list, of which list[i] says the number, are in each sum: rows of
+ * weights one after the other, as they lie in memory. */
+static void sum_up(const struct pare_sum *m, const int64_t *list, const double *c, int64_t n,
+                   float *add)
+{
+    bool one = m->l.groups == 1;
+
+    for (int64_t o = 0; o < m->O; o++) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < n; k++)
+            if (one || list[k] / m->Ig == o / m->Og)
+                sum += c[k] * pare_sum_total(m, o, list[k]);
+        add[o] = (float)((double)m->l.scale * sum);
+    }
+}
+
 int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct pare_err *err)
 {
-    float *add = NULL;
+    int64_t *list = pare_alloc(k->s->arena, (size_t)m->C + 1, sizeof(*list)), n = 0;
+    double *c = pare_alloc(k->s->arena, (size_t)m->C + 1, sizeof(*c));
+    float *add = pare_alloc(k->s->arena, (size_t)m->O + 1, sizeof(*add));
 
+    if (!list || !c || !add)
+        return no_memory(err);
     for (int64_t i = 0; i < m->C; i++) {
-        double c = (double)pare_even(k->s, m->x, m->l.x_axis, i);
-
         if (!pare_speedup_folds(k->s, m, i))
             continue;
         if (m->l.borders) {
             PARE_TRY(carry(k, m, i, err));
             continue;
         }
-        if (!add)
-            add = pare_alloc(k->s->arena, (size_t)m->O, sizeof(*add));
-        if (!add)
-            return no_memory(err);
-        for (int64_t o = i / m->Ig * m->Og; o < (i / m->Ig + 1) * m->Og; o++)
-            add[o] += (float)((double)m->l.scale * c * pare_sum_total(m, o, i));
+        list[n] = i;
+        c[n++] = (double)pare_even(k->s, m->x, m->l.x_axis, i);
     }
-    return add ? put_bias(k, m, add, err) : 0;
+    if (!n)
+        return 0;
+    sum_up(m, list, c, n, add);
+    return put_bias(k, m, add, err);
 }

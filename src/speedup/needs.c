@@ -114,6 +114,27 @@ static bool need_carrier(struct pare_speedup *s, const struct pare_sum *m, int64
     return true;
 }
 
+/* ---- what operators are told ----------------------------------------------------------------- */
+
+float pare_needed_even(const struct pare_needed *s, const struct pare_value *v, int axis, int64_t i)
+{
+    return pare_even(s->s, v, axis, i);
+}
+
+const uint8_t *pare_needed_keep(const struct pare_needed *s, const struct pare_value *v, int axis)
+{
+    return keep_of(s->s, v, axis);
+}
+
+void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis, int64_t i)
+{
+    uint8_t *keep = pare_kept_axis(s->s->kept, v, axis);
+
+    s->grown |= keep && !keep[i];
+    if (keep)
+        keep[i] = 1;
+}
+
 /* ---- other nodes --------------------------------------------------------------------------- */
 
 static bool fill(struct pare_speedup *s, const struct pare_value *v, int axis)
@@ -201,16 +222,30 @@ static bool adds_up(const struct pare_speedup *s, const struct pare_node *n,
     return false;
 }
 
-/* A product of two operands that both change sums over an axis that they share. */
+/* Does the other operand have an axis of the same indices? */
+static bool has_partner(const struct pare_speedup *s, const struct pare_node *n,
+                        const struct pare_tied *sum)
+{
+    const struct pare_tied *t = pare_kept_ties(s->kept)->tie;
+
+    for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
+        if (t[i].kind == PARE_TIE_SAME && t[i].b != n->out[0] &&
+            ((t[i].a == sum->a && t[i].ax == sum->ax) || (t[i].b == sum->a && t[i].bx == sum->ax)))
+            return true;
+    return false;
+}
+
+/* A product of two operands sums over an axis that they share. */
 static bool need_products(struct pare_speedup *s, const struct pare_node *n)
 {
     const struct pare_tied *t = pare_kept_ties(s->kept)->tie;
     bool grown = false;
 
     for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
-        if (t[i].kind == PARE_TIE_SAME && t[i].a != n->out[0] && t[i].b != n->out[0] &&
-            t[i].a != t[i].b)
+        if (t[i].kind == PARE_TIE_SAME && t[i].a != n->out[0] && t[i].b != n->out[0])
             grown |= need_nonzero(s, t[i].a, t[i].ax, t[i].b, t[i].bx);
+        else if (t[i].kind == PARE_TIE_SUM && !has_partner(s, n, &t[i]))
+            grown |= need_nonzero(s, t[i].a, t[i].ax, NULL, 0);
     return grown;
 }
 
@@ -253,10 +288,7 @@ static bool need_rest(struct pare_speedup *s, const struct pare_node *n)
 
 static bool is_product(const struct pare_node *n)
 {
-    struct pare_linear l;
-
-    return n->n_in == 2 && n->op->linear(n, &l) && l.bias < 0 &&
-           !(n->in[0]->flags & PARE_V_CONST) && !(n->in[1]->flags & PARE_V_CONST);
+    return n->n_in == 2 && n->op->flags & PARE_OP_PRODUCT;
 }
 
 static bool stays(const struct pare_speedup *s, const struct pare_node *n)
@@ -288,11 +320,19 @@ static bool need(struct pare_speedup *s, const struct pare_node *n)
 
     if (!n->op || !n->op->ties)
         return false; /* all of it is frozen */
+    if (n->op->needs && pare_kept_asked(s->kept, n)) {
+        struct pare_needed about = { .s = s };
+
+        n->op->needs(n, &about);
+        return about.grown;
+    }
     if (!n->op->linear)
         return n->op->macs ? need_all(s, n) : need_rest(s, n);
     if (pare_sum_open(n, &m))
         return need_inputs(s, &m);
-    return is_product(n) ? need_products(s, n) : need_rest(s, n);
+    if (is_product(n))
+        return need_products(s, n);
+    return n->n_in > 2 && n->op->flags & PARE_OP_PRODUCT ? need_all(s, n) : need_rest(s, n);
 }
 
 static int all_needs(struct pare_speedup *s, struct pare_err *err)
@@ -352,13 +392,15 @@ static bool all_have_one(struct pare_speedup *s)
 {
     bool grown = false;
 
+    pare_speedup_gone(s);
     for (int i = s->g->n_nodes - 1; i >= 0 && !grown; i--) {
         const struct pare_node *n = s->g->node[i];
 
-        for (int k = 0; s->live[i] && k < n->n_out; k++)
+        for (int k = 0; s->live[i] && !s->gone[i] && k < n->n_out; k++)
             grown |= keep_one(s, n->out[k]);
-        for (int k = 0; s->live[i] && k < n->n_in; k++)
-            grown |= keep_one(s, n->in[k]);
+        for (int k = 0; s->live[i] && !s->gone[i] && k < n->n_in; k++)
+            if (!pare_speedup_left_out(s, n, k))
+                grown |= keep_one(s, n->in[k]);
     }
     return grown;
 }

@@ -8,6 +8,7 @@
 struct telling {
     struct pare_speedup *s;
     struct pare_arena *arena; /* the caller's */
+    struct pare_graph *was;   /* of the model, as the file has it */
     struct pare_graph *g;     /* of the smaller model */
     struct pare_layer_info *layer;
     int n;
@@ -73,20 +74,46 @@ static const char *reason(const struct pare_speedup *s, const struct pare_sum *m
     return "layers that are added to it or read it need them";
 }
 
+/* A layer with weights of its own kind, such as an LSTM: the last axes of what goes in and what
+ * comes out are its channels. */
+static void tell_own(const struct pare_speedup *s, const struct pare_node *n,
+                     struct pare_speedup_layer *l, struct pare_arena *a)
+{
+    const struct pare_value *x = n->in[0], *y = n->n_out ? n->out[0] : NULL;
+    const struct pare_node *who;
+    const char *why;
+
+    if (!n->op || !n->op->needs || !y || !pare_kept_asked(s->kept, n))
+        return;
+    l->in = x->t.dim[x->t.rank - 1];
+    l->out = y->t.dim[y->t.rank - 1];
+    l->in_left = pare_kept_count(s->kept, x, x->t.rank - 1);
+    l->out_left = pare_kept_count(s->kept, y, y->t.rank - 1);
+    for (int64_t i = 0; i < l->out; i++)
+        l->empty += pare_even(s, y, y->t.rank - 1, i) == 0;
+    why = pare_kept_why(s->kept, y, y->t.rank - 1, &who);
+    if (l->out - l->out_left < l->empty && !l->gone)
+        l->why = why && who ? pare_sprintf(a, "%s at %s", why, who->name)
+                 : why      ? why
+                            : "layers that are added to it or read it need them";
+}
+
 static void tell_channels(const struct telling *t, const struct pare_layer_info *i,
                           struct pare_speedup_layer *l)
 {
+    const struct pare_node *n = t->s->g->node[i->node->id];
     struct pare_sum m;
 
     l->in = l->in_left = l->out = l->out_left = -1;
-    if (!pare_sum_open(i->node, &m))
+    tell_own(t->s, n, l, t->arena);
+    if (!pare_sum_open(n, &m))
         return;
     l->in = m.C;
     l->out = m.O;
     l->in_left = pare_kept_count(t->s->kept, m.x, m.l.x_axis);
     l->out_left = pare_kept_count(t->s->kept, m.y, m.l.y_axis);
     l->empty = count_empty(&m);
-    l->why = reason(t->s, &m, l, t->arena);
+    l->why = l->gone ? NULL : reason(t->s, &m, l, t->arena);
 }
 
 static int tell_layer(const struct telling *t, const struct pare_layer_info *i,
@@ -144,30 +171,23 @@ static int count_nodes(const struct pare_graph *g)
 int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struct pare_arena *a,
                       struct pare_speedup_report *r, struct pare_err *err)
 {
-    struct telling t = { .s = s, .arena = a, .g = pare_graph_clone(s->arena, to->graph, err) };
+    struct telling t = { .s = s, .arena = a };
     struct pare_layer_info *was;
 
-    if (!t.g)
-        return err->code;
-    for (int i = 0; i < t.g->n_in; i++) {
-        const struct pare_value *v = pare_graph_find(s->g, t.g->in[i]->name);
-
-        if (v)
-            t.g->in[i]->t = v->t;
-    }
-    PARE_TRY(pare_graph_infer(t.g, true, err));
+    PARE_TRY(pare_speedup_infer(s, s->from, &t.was, err));
+    PARE_TRY(pare_speedup_infer(s, to, &t.g, err));
     PARE_TRY(pare_layers(s->arena, t.g, &t.layer, &t.n, err));
-    PARE_TRY(pare_layers(s->arena, s->g, &was, &r->n_layers, err));
+    PARE_TRY(pare_layers(s->arena, t.was, &was, &r->n_layers, err));
     r->layer = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(*r->layer));
     if (!r->layer)
         return no_memory(err);
     for (int i = 0; i < r->n_layers; i++)
         PARE_TRY(tell_layer(&t, &was[i], &r->layer[i], err));
-    PARE_TRY(sum_params(s->g, was, r->n_layers, &r->params, err));
+    PARE_TRY(sum_params(t.was, was, r->n_layers, &r->params, err));
     PARE_TRY(sum_params(t.g, t.layer, t.n, &r->params_left, err));
-    r->macs = sum_macs(s->g);
+    r->macs = sum_macs(t.was);
     r->macs_left = sum_macs(t.g);
-    r->nodes = count_nodes(s->g);
+    r->nodes = count_nodes(t.was);
     r->nodes_left = count_nodes(t.g);
     return 0;
 }

@@ -38,28 +38,59 @@ static int copy_data(struct pare_shrink *k, struct pare_tensor *t, struct pare_e
     return 0;
 }
 
+/* Does it need other contents than the file has? */
+static bool changes(const struct pare_shrink *k, const struct pare_value *v)
+{
+    return k->instead[v->id].data || k->s->must[v->id] || pare_shrink_loses(k->s, v);
+}
+
+/* What stays of it, or what it became, in the type of the file and in the new model's memory. */
+static int new_contents(struct pare_shrink *k, const struct pare_value *v, struct pare_tensor *to,
+                        struct pare_err *err)
+{
+    const struct pare_tensor *file = pare_speedup_file(k->s, v), *t = &k->instead[v->id];
+
+    if (t->data && t->dtype != PARE_F32) {
+        *to = *t;
+        return 0;
+    }
+    if (!t->data && !file->data)
+        return pare_fail(err, PARE_EUNSUPPORTED, "the contents of '%s' are not known", v->name);
+    PARE_TRY(pare_shrink_gather(k, v, t->data ? t : file, to, err));
+    if (t->data)
+        return pare_speedup_narrow(k->arena, k->s, v, to, err);
+    return to->data == file->data ? copy_data(k, to, err) : 0;
+}
+
+/* A constant of one node that the file does not have, or has together with others. */
+static int write_fresh(struct pare_shrink *k, const struct pare_node *n, int input,
+                       struct pare_err *err)
+{
+    const struct pare_value *v = n->in[input], *from = pare_map_get(&k->s->g->names, v->name);
+    struct pare_tensor to;
+    const char *name;
+
+    if (from && !changes(k, from) && !changes(k, v))
+        return 0;
+    PARE_TRY(new_contents(k, v, &to, err));
+    PARE_TRY(pare_change_add(k->c, v->name, &to, &name, err));
+    return pare_change_input(k->c, n, input, name, err);
+}
+
 static int write_const(struct pare_shrink *k, const struct pare_value *v, bool *done,
                        struct pare_err *err)
 {
     const struct pare_tensor *t = &k->instead[v->id];
     struct pare_tensor to;
 
-    if (done[v->id] || !(v->flags & PARE_V_CONST))
+    if (done[v->id])
         return 0;
     done[v->id] = true;
     if (pare_shrink_computed(v) && !t->data && !k->s->must[v->id])
         return 0;
-    if (t->data && t->dtype != PARE_F32)
-        return pare_change_const(k->c, v->name, t, err);
-    if (!t->data && !k->s->must[v->id] && !pare_shrink_loses(k->s, v))
+    if (!changes(k, v))
         return 0;
-    if (!t->data)
-        t = &v->t;
-    if (!t->data)
-        return pare_fail(err, PARE_EUNSUPPORTED, "the contents of '%s' are not known", v->name);
-    PARE_TRY(pare_shrink_gather(k, v, t, &to, err));
-    if (to.data == v->t.data)
-        PARE_TRY(copy_data(k, &to, err));
+    PARE_TRY(new_contents(k, v, &to, err));
     return pare_at(err, pare_change_const(k->c, v->name, &to, err), "'%s'", v->name);
 }
 
@@ -74,6 +105,35 @@ static int forget_shapes(struct pare_shrink *k, struct pare_err *err)
     return 0;
 }
 
+/* Oldest first: an input may have been changed twice. */
+static int write_wires(struct pare_shrink *k, const struct pare_rewire *r, struct pare_err *err)
+{
+    if (!r)
+        return 0;
+    PARE_TRY(write_wires(k, r->next, err));
+    return pare_speedup_fresh(k->s, r->v)
+               ? 0
+               : pare_change_input(k->c, r->n, r->input, r->v->name, err);
+}
+
+static int write_inputs(struct pare_shrink *k, const struct pare_node *n, bool *done,
+                        struct pare_err *err)
+{
+    for (int j = n->n_in - 1; j >= 0; j--) {
+        const struct pare_value *v = n->in[j];
+
+        if (!v)
+            continue;
+        if (pare_speedup_left_out(k->s, n, j))
+            PARE_TRY(pare_change_leave_out(k->c, n, j, err));
+        else if (v->flags & PARE_V_CONST && pare_speedup_fresh(k->s, v))
+            PARE_TRY(write_fresh(k, n, j, err));
+        else if (v->flags & PARE_V_CONST)
+            PARE_TRY(write_const(k, v, done, err));
+    }
+    return 0;
+}
+
 static int write_all(struct pare_shrink *k, struct pare_err *err)
 {
     struct pare_speedup *s = k->s;
@@ -83,10 +143,11 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
     k->instead = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*k->instead));
     if (!done || !k->instead)
         return pare_fail(err, PARE_ENOMEM, "no memory for a smaller model");
+    PARE_TRY(write_wires(k, s->rewire, err));
     for (int i = 0; i < s->g->n_nodes; i++) {
         struct pare_sum m;
 
-        if (!s->live[i])
+        if (!s->live[i] || s->gone[i])
             continue;
         if (pare_sum_open(s->g->node[i], &m))
             PARE_TRY(pare_shrink_fold(k, &m, err));
@@ -95,25 +156,24 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
     if (s->stuck != before)
         return 0;
     for (int i = 0; i < s->g->n_nodes; i++)
-        for (int j = 0; s->live[i] && j < s->g->node[i]->n_in; j++)
-            if (s->g->node[i]->in[j])
-                PARE_TRY(write_const(k, s->g->node[i]->in[j], done, err));
+        if (s->live[i] && !s->gone[i])
+            PARE_TRY(write_inputs(k, s->g->node[i], done, err));
     return forget_shapes(k, err);
 }
 
 /* ---- looking again ------------------------------------------------------------------------- */
 
-static int infer_again(const struct pare_speedup *s, const struct pare_model *m,
-                       struct pare_arena *a, struct pare_graph **g, struct pare_err *err)
+int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
+                       struct pare_graph **g, struct pare_err *err)
 {
-    *g = pare_graph_clone(a, m->graph, err);
+    *g = pare_graph_clone(s->arena, m->graph, err);
     if (!*g)
         return err->code;
     for (int i = 0; i < (*g)->n_in; i++) {
         const struct pare_value *was = pare_graph_find(s->g, (*g)->in[i]->name);
 
         if (was)
-            (*g)->in[i]->t = was->t;
+            (*g)->in[i]->t = *pare_speedup_file(s, was);
     }
     return pare_graph_infer(*g, true, err);
 }
@@ -125,13 +185,20 @@ static bool same_contents(const struct pare_value *v, const struct pare_tensor *
 
     if (v->t.dtype != t->dtype || !data || !pare_same_shape(&v->t, t))
         return false;
+    if (pare_is_4bit(t->dtype) && !v->t.data) {
+        for (int64_t i = 0; i < pare_numel(t); i++)
+            if (pare_nibble(t->dtype, data, i) != (int)pare_get_int(t, i))
+                return false;
+        return true;
+    }
     return !bytes || !memcmp(data, t->data, bytes);
 }
 
 /* Is it another number for another batch? */
 static bool follows_batch(const struct pare_speedup *s, const struct pare_value *v)
 {
-    return s->more && v->t.data && !same_contents(s->more->value[v->id], &v->t);
+    return s->more && v->id < s->more->n_values && v->t.data &&
+           !same_contents(s->more->value[v->id], pare_speedup_file(s, v));
 }
 
 /* What nodes asked for: did the computed lists come out so? */
@@ -172,7 +239,7 @@ static int check_const(struct pare_shrink *k, const struct pare_graph *g, const 
         return 0;
     if (!was->t.data)
         return 0;
-    PARE_TRY(pare_shrink_gather(k, was, &was->t, &t, err));
+    PARE_TRY(pare_shrink_gather(k, was, pare_speedup_file(k->s, was), &t, err));
     v = pare_map_get(&g->names, was->name);
     if (v && same_contents(v, &t))
         return 0;
@@ -218,10 +285,10 @@ static int check_all(struct pare_shrink *k, const struct pare_graph *g, bool *go
 
     *good = check_requests(k, g);
     for (int i = 0; i < s->g->n_nodes; i++)
-        for (int j = 0; s->live[i] && j < s->g->node[i]->n_in; j++)
+        for (int j = 0; s->live[i] && !s->gone[i] && j < s->g->node[i]->n_in; j++)
             PARE_TRY(check_const(k, g, s->g->node[i], j, good, err));
     for (int i = 0; i < s->g->n_nodes && *good; i++)
-        if (s->live[i])
+        if (s->live[i] && !s->gone[i])
             PARE_TRY(check_sizes(k, g, s->g->node[i], good, err));
     return 0;
 }
@@ -245,7 +312,7 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
         return rc;
     }
     PARE_TRY(pare_change_done(k.c, out, err));
-    rc = infer_again(s, *out, s->arena, &g, err);
+    rc = pare_speedup_infer(s, *out, &g, err);
     k.c = NULL;
     k.arena = s->arena;
     if (!rc)

@@ -22,6 +22,7 @@ static int infer(struct pare_speedup *s, int64_t batch, int64_t other, struct pa
 
     if (!g)
         return err->code;
+    PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     for (int i = 0; i < g->n_in; i++) {
         struct pare_tensor *t = &g->in[i]->t;
 
@@ -88,7 +89,8 @@ static int find_live(struct pare_speedup *s, struct pare_err *err)
 
     s->live = pare_alloc(s->arena, (size_t)g->n_nodes + 1, sizeof(*s->live));
     s->uses = pare_alloc(s->arena, (size_t)g->n_values + 1, sizeof(*s->uses));
-    if (!s->live || !s->uses)
+    s->gone = pare_alloc(s->arena, (size_t)g->n_nodes + 1, sizeof(*s->gone));
+    if (!s->live || !s->uses || !s->gone)
         return no_memory(err);
     for (int i = 0; i < g->n_out; i++)
         if (is_own(g, g->out[i]))
@@ -146,7 +148,24 @@ static int prepare(struct pare_speedup *s, struct pare_err *err)
     PARE_TRY(infer(s, 1, 1, &s->g, err));
     PARE_TRY(infer_more(s, err));
     PARE_TRY(find_live(s, err));
-    return load_weights(s, err);
+    PARE_TRY(load_weights(s, err));
+    return pare_speedup_widen(s, err);
+}
+
+/* What is one number where.  Every cut takes an input that is computed from a node, so there is
+ * an end. */
+static int look(struct pare_speedup *s, struct pare_err *err)
+{
+    bool again = true;
+
+    while (again) {
+        PARE_TRY(find_live(s, err));
+        PARE_TRY(pare_kept_new(s->arena, s->g, &s->kept, err));
+        PARE_TRY(list_ties(s, err));
+        PARE_TRY(pare_speedup_constants(s, err));
+        PARE_TRY(pare_speedup_cut(s, &again, err));
+    }
+    return 0;
 }
 
 /* Every turn at least one more node is stuck, or there is a model. */
@@ -154,9 +173,7 @@ static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err
 {
     PARE_TRY(prepare(s, err));
     for (int i = 0; i < MOST_TURNS && !*out; i++) {
-        PARE_TRY(pare_kept_new(s->arena, s->g, &s->kept, err));
-        PARE_TRY(list_ties(s, err));
-        PARE_TRY(pare_speedup_constants(s, err));
+        PARE_TRY(look(s, err));
         PARE_TRY(pare_speedup_needs(s, err));
         PARE_TRY(pare_speedup_shrink(s, out, err));
     }

@@ -4,7 +4,9 @@
  * one number all over, which whoever sums over it can add to a bias instead, or its weights are 0
  * in all that do.
  *
+ *     widths.c      float16 is looked at as float32
  *     constants.c   which channels are one number all over
+ *     cuts.c        operands that are, as a whole
  *     sums.c        weights of nodes that sum over channels, and their bias
  *     needs.c       which channels are needed
  *     folds.c       what sums take over from channels that go
@@ -27,18 +29,30 @@ struct pare_stuck {
     struct pare_stuck *next;
 };
 
+/* An input of a node that became another value. */
+struct pare_rewire {
+    const struct pare_node *n;
+    int input;
+    const struct pare_value *v;
+    struct pare_rewire *next;
+};
+
 struct pare_speedup {
     struct pare_arena *arena;
     const struct pare_model *from;
     const struct pare_speedup_opts *opts;
-    struct pare_graph *g;    /* of the model, shapes inferred for a batch of 1 */
-    struct pare_graph *more; /* for a batch of 2, or NULL: tells which axes follow the batch */
+    struct pare_graph *g;     /* of the model, shapes inferred for a batch of 1 */
+    struct pare_graph *more;  /* for a batch of 2, or NULL: tells which axes follow the batch */
+    struct pare_tensor *file; /* by value: what it is in the file, where `g` has float32 instead */
+    int cap_file;
     struct pare_kept *kept;
     int *first_tie; /* by node: its ties are first_tie[id] .. first_tie[id + 1] - 1 */
     int *uses;      /* by value: how many live nodes and outputs use it */
     bool *live;     /* by node: an output depends on it, and it is no constant */
     float ***even;  /* by value and axis: the numbers, NAN: none; NULL: none anywhere */
     struct pare_stuck *stuck;
+    struct pare_rewire *rewire;
+    bool *gone;       /* by node: nothing of its results stays, and nobody minds */
     bool *must;       /* by value: a computed constant that has to be written down */
     uint64_t *forced; /* by node: inputs that have to be written down for it alone, as bits */
 };
@@ -50,6 +64,44 @@ int pare_speedup_constants(struct pare_speedup *s, struct pare_err *err);
 
 /* Index i of the axis is this number all over; NAN: it is not, or not known. */
 float pare_even(const struct pare_speedup *s, const struct pare_value *v, int axis, int64_t i);
+
+/* What operators are told. */
+struct pare_needed {
+    struct pare_speedup *s;
+    bool grown;
+};
+
+/* ---- widths.c --------------------------------------------------------------------------- */
+
+/* All that follows looks at float32: make that of float16 and its like in s->g. */
+int pare_speedup_widen(struct pare_speedup *s, struct pare_err *err);
+
+/* A value as the file has it. */
+const struct pare_tensor *pare_speedup_file(const struct pare_speedup *s,
+                                            const struct pare_value *v);
+
+/* Remember that a new value is of the type that another has in the file. */
+int pare_speedup_like(struct pare_speedup *s, const struct pare_value *v,
+                      const struct pare_value *other, struct pare_err *err);
+
+/* float32 as the type that the value has in the file. */
+int pare_speedup_narrow(struct pare_arena *a, const struct pare_speedup *s,
+                        const struct pare_value *v, struct pare_tensor *t, struct pare_err *err);
+
+/* ---- cuts.c ----------------------------------------------------------------------------- */
+
+/* An operand that is a constant as a whole is written down as one, or left out: then nobody needs
+ * what made it.  Says whether the graph changed, so that all has to be looked at again. */
+int pare_speedup_cut(struct pare_speedup *s, bool *changed, struct pare_err *err);
+
+/* Find nodes of whose results nothing stays, and whose users all do without. */
+void pare_speedup_gone(struct pare_speedup *s);
+
+/* Input k of the node is such a result, and the node goes on without it. */
+bool pare_speedup_left_out(const struct pare_speedup *s, const struct pare_node *n, int k);
+
+/* The value is no part of the file: a copy of a shared constant, or what a cut left behind. */
+bool pare_speedup_fresh(const struct pare_speedup *s, const struct pare_value *v);
 
 /* ---- sums.c ----------------------------------------------------------------------------- */
 
@@ -134,6 +186,10 @@ int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct par
 
 /* Is the constant computed by nodes, not written in the file? */
 bool pare_shrink_computed(const struct pare_value *v);
+
+/* A model's graph with the shapes of the inputs that all was looked at with. */
+int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
+                       struct pare_graph **g, struct pare_err *err);
 
 /* The smaller model.  When a node turned out to be stuck, *out is NULL and s->stuck has it. */
 int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct pare_err *err);

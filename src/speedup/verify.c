@@ -10,6 +10,8 @@
 
 #define RUNS 2
 #define TOLERANCE 1e-4
+#define TOLERANCE_F16 5e-3 /* ten times what rounding to 11 bits costs */
+#define TOLERANCE_BF16 4e-2
 #define SMALL 1e-3
 
 struct pair {
@@ -129,8 +131,11 @@ static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speed
         return pare_fail(err, PARE_ENOMEM, "no memory for outputs");
     for (int i = 0; i < pare_model_inputs(p->m[0], &io); i++)
         all_given &= p->given[i];
-    for (int i = 0; i < (all_given ? 1 : RUNS); i++) {
-        PARE_TRY(fill_inputs(p, p->o->seed + (uint64_t)i, err));
+    for (int i = 0; i < (p->o->feed ? p->o->runs : all_given ? 1 : RUNS); i++) {
+        if (p->o->feed)
+            PARE_TRY(p->o->feed(p->o->user, i, p->in, err));
+        else
+            PARE_TRY(fill_inputs(p, p->o->seed + (uint64_t)i, err));
         PARE_TRY(pare_plan_run(plan[0], p->in, p->out[0], err));
         PARE_TRY(pare_plan_run(plan[1], p->in, p->out[1], err));
         PARE_TRY(compare(p, r, err));
@@ -196,9 +201,23 @@ static const char *find_part(struct pair *p, struct pare_plan *plan[2],
     return name;
 }
 
+/* What a model of these types can be expected to keep. */
+static double tolerance_of(const struct pare_model *m)
+{
+    double most = TOLERANCE;
+
+    for (int i = 0; i < m->graph->n_values; i++) {
+        enum pare_dtype t = m->graph->value[i]->t.dtype;
+        double mine = t == PARE_F16 ? TOLERANCE_F16 : t == PARE_BF16 ? TOLERANCE_BF16 : 0;
+
+        most = mine > most ? mine : most;
+    }
+    return most;
+}
+
 static int verify(struct pair *p, struct pare_speedup_report *r, struct pare_err *err)
 {
-    double tolerance = p->o->tolerance > 0 ? p->o->tolerance : TOLERANCE;
+    double tolerance = p->o->tolerance > 0 ? p->o->tolerance : tolerance_of(p->m[0]);
     struct pare_plan *plan[2] = { NULL, NULL };
     struct pare_plan_opts po = { .threads = p->o->threads };
     int rc = make_inputs(p, err);

@@ -46,6 +46,41 @@ int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
     return 0;
 }
 
+size_t pare_packed_size(const struct pare_tensor *t)
+{
+    int64_t n = pare_numel(t);
+
+    return pare_is_4bit(t->dtype) ? (size_t)(n / 2 + n % 2)
+                                  : (size_t)n * pare_dtype_size(t->dtype);
+}
+
+void pare_unpack(const struct pare_tensor *t, const void *packed)
+{
+    size_t bytes = pare_packed_size(t);
+    int64_t n = pare_numel(t);
+
+    if (!pare_is_4bit(t->dtype) && bytes)
+        memcpy(t->data, packed, bytes);
+    for (int64_t i = 0; i < n && pare_is_4bit(t->dtype); i++)
+        ((int8_t *)t->data)[i] = (int8_t)pare_nibble(t->dtype, packed, i);
+}
+
+void pare_pack(const struct pare_tensor *t, void *packed)
+{
+    size_t bytes = pare_packed_size(t);
+    const uint8_t *x = t->data;
+    uint8_t *to = packed;
+    int64_t n = pare_numel(t);
+
+    if (!pare_is_4bit(t->dtype)) {
+        if (bytes)
+            memcpy(packed, t->data, bytes);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += 2)
+        to[i / 2] = (uint8_t)((x[i] & 15u) | (i + 1 < n ? x[i + 1] & 15u : 0u) << 4);
+}
+
 int pare_tensor_alloc(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err)
 {
     size_t bytes;

@@ -22,6 +22,25 @@
 int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
                      struct pare_err *err);
 
+/* Files have two 4-bit numbers a byte, the first in the low half; memory has one. */
+static inline bool pare_is_4bit(enum pare_dtype d)
+{
+    return d == PARE_U4 || d == PARE_I4;
+}
+static inline int pare_nibble(enum pare_dtype d, const void *packed, int64_t i)
+{
+    int v = ((const uint8_t *)packed)[i / 2] >> (i & 1 ? 4 : 0) & 15;
+
+    return d == PARE_I4 && v > 7 ? v - 16 : v;
+}
+
+/* The bytes of a tensor in a file; its size is known to be right. */
+size_t pare_packed_size(const struct pare_tensor *t);
+
+/* t's elements, for which there is memory, from those of a file; and the other way round. */
+void pare_unpack(const struct pare_tensor *t, const void *packed);
+void pare_pack(const struct pare_tensor *t, void *packed);
+
 /* The same with memory that is not zeroed. */
 int pare_tensor_alloc(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err);
 

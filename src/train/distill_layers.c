@@ -150,10 +150,12 @@ int pare_distill_layers_add(const struct pare_distill_layers *d, const struct pa
 {
     for (int i = 0; i < d->n; i++) {
         const struct pare_distill_link *l = &d->link[i];
+        struct pare_distill_layer conf = l->conf;
         int rc;
 
         d->term[i] = 0;
-        rc = pare_distill_layer(&l->conf, pare_plan_value(student, first + i),
+        conf.lambda *= 1 - d->away;
+        rc = pare_distill_layer(&conf, pare_plan_value(student, first + i),
                                 pare_plan_value(teacher, i),
                                 pare_plan_value_grad(student, first + i), &d->term[i], err);
         if (rc)

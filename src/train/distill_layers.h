@@ -35,6 +35,7 @@ struct pare_distill_layers {
     int n;
     struct pare_strs student, teacher; /* by link: the value that leaves the layer */
     double *term;                      /* by link: what the last batch came to, times lambda */
+    double away; /* part of the batch that other processes have; their terms are not counted */
 };
 
 /* All in the arena.  A name is a layer's, or else a value's. */

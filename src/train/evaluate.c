@@ -71,13 +71,34 @@ static int one_batch(struct runner *r, const struct pare_batch *b, const struct 
     return 0;
 }
 
+/* What all processes have seen; time is that of the slowest. */
+static int merge(struct pare_dist *d, struct pare_eval *e, struct pare_err *err)
+{
+    int64_t count[] = { e->n, e->top1, e->top5 };
+
+    if (!d)
+        return 0;
+    PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_F64, &e->loss, 1, err));
+    PARE_TRY(pare_dist_merge(d, PARE_MERGE_MAX, PARE_F64, &e->seconds, 1, err));
+    PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, count, 3, err));
+    PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, e->right, e->classes, err));
+    PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, e->count, e->classes, err));
+    e->n = count[0];
+    e->top1 = count[1];
+    e->top5 = count[2];
+    return 0;
+}
+
 int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
                   const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
                   struct pare_err *err)
 {
     const struct pare_io *io;
     struct runner r = { .m = m, .threads = o->threads };
-    struct pare_loader_opts lo = { .batch = o->batch };
+    struct pare_loader_opts lo = { .batch = o->batch,
+                                   .rank = pare_dist_rank(o->dist),
+                                   .ranks = pare_dist_size(o->dist),
+                                   .deal = true };
     struct pare_loader *loader = NULL;
     const struct pare_batch *b = NULL;
     int rc;
@@ -98,6 +119,8 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
             break;
         rc = one_batch(&r, b, o, e, err);
     }
+    if (!rc)
+        rc = merge(o->dist, e, err);
     if (e->n)
         e->loss /= (double)e->n;
     pare_loader_free(loader);

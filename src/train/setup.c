@@ -43,6 +43,8 @@ static const struct pare_opt train_opts[] = {
       AT(checkpoint_steps), 0, 0, 1e12, NULL, NULL, false },
     { "resume", "go on from the checkpoint, if it is there", PARE_OPT_BOOL, AT(resume), 0, 0, 1,
       NULL, NULL, false },
+    { "sync_bn", "of several processes: BatchNormalization sees the whole batch, not each its part",
+      PARE_OPT_BOOL, AT(sync_bn), 0, 0, 1, NULL, NULL, false },
     { "seed", "of the order of items, their variations, and Dropout", PARE_OPT_INT, AT(seed), 0, 0,
       9e15, NULL, NULL, false },
     { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
@@ -188,6 +190,7 @@ static void copy_conf(struct pare_setup *s)
     s->trainer.seed = (uint64_t)c->seed;
     s->trainer.clip_norm = c->clip_norm;
     s->trainer.clip_value = c->clip_value;
+    s->trainer.sync_bn = c->sync_bn;
     s->trainer.freeze = c->freeze.v;
     s->trainer.n_freeze = c->freeze.n;
     s->train.epochs = c->epochs;

@@ -17,13 +17,14 @@ struct pare_setup_conf {
     bool keep_best;
     const char *checkpoint;
     int64_t checkpoint_steps;
-    bool resume;
+    bool resume, sync_bn;
     int64_t seed, threads;
 };
 
 struct pare_setup {
     struct pare_setup_conf c;
-    struct pare_trainer_opts trainer; /* without the teacher's model: c.teacher is its file */
+    struct pare_trainer_opts trainer; /* without the teacher's model: c.teacher is its file; and
+                                         without other processes */
     struct pare_train_conf train;
     struct pare_data_opts data;
 };

@@ -1,5 +1,8 @@
 /* train.c - the training loop.
  *
+ * Several processes go through it in step: each has its part of every batch, all have the same
+ * weights after it, and only the first one writes.
+ *
  * All that decides what happens next is in the checkpoint: parameters, running statistics, the
  * optimizer's state, the random generator, the loader's position, counters and the best so far.  A
  * run that was killed and one that was not go through the same numbers.
@@ -26,6 +29,7 @@ struct run {
     int64_t best_epoch;
     struct pare_tensor *kept;     /* the best parameters and statistics; NULL: not kept */
     double loss_sum, seen, right; /* of the epoch so far */
+    bool stopping;                /* somebody, in some process, has asked to stop */
 };
 
 /* As many updates as there may be. */
@@ -34,9 +38,15 @@ static bool full(const struct run *r)
     return r->c->max_steps && r->t->optim->step >= r->c->max_steps;
 }
 
-static bool stopped(const struct run *r)
+static bool asked(const struct run *r)
 {
     return r->c->stop && *r->c->stop;
+}
+
+/* Of several processes all must see it after the same step, so there it is a vote. */
+static bool stopped(const struct run *r)
+{
+    return r->t->o.dist ? r->stopping : asked(r);
 }
 
 /* ---- everything that is learned, under one numbering --------------------------------- */
@@ -132,7 +142,8 @@ static int save(struct run *r, struct pare_err *err)
     struct pare_checkpoint k = { .arena = pare_arena_new(1 << 16) };
     int rc;
 
-    if (!r->c->checkpoint || (r->c->only_stopped && !stopped(r))) {
+    if (!r->c->checkpoint || (r->c->only_stopped && !stopped(r)) ||
+        pare_dist_rank(r->t->o.dist)) {
         pare_arena_free(k.arena);
         return 0;
     }
@@ -236,7 +247,10 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
 {
     struct pare_score s = { 0 };
 
+    pare_dist_batch(r->t->o.dist, b->own, b->whole);
+    r->t->stop = asked(r);
     PARE_TRY(pare_trainer_gradient(r->t, &b->x, &b->y, &s, err));
+    r->stopping = r->t->stop;
     PARE_TRY(pare_trainer_update(r->t, lr_of(r, r->t->optim->step), err));
     r->loss_sum += s.loss * (double)s.n;
     r->seen += (double)s.n;
@@ -278,6 +292,28 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
     return 0;
 }
 
+/* Files may differ from machine to machine, and so might memory: better now than at the end. */
+static int check_same(const struct run *r, struct pare_err *err)
+{
+    struct pare_dist *d = r->t->o.dist;
+    uint64_t *hash;
+    int64_t which;
+
+    if (!d)
+        return 0;
+    hash = pare_alloc(r->arena, (size_t)n_all(r), sizeof(*hash));
+    if (!hash)
+        return pare_fail(err, PARE_ENOMEM, "no memory to compare weights");
+    for (int i = 0; i < n_all(r); i++)
+        hash[i] = pare_dist_hash(all_value(r, i)->data,
+                                 (size_t)pare_numel(all_value(r, i)) * sizeof(float));
+    PARE_TRY(pare_dist_same(d, hash, n_all(r), &which, err));
+    if (which < 0)
+        return 0;
+    return pare_fail(err, PARE_EIO, "'%s' is not the same in all %d processes",
+                     all_name(r, (int)which), pare_dist_size(d));
+}
+
 static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
 {
     struct pare_eval_opts o = {
@@ -285,6 +321,7 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
         .batch = r->c->batch,
         .loss = r->t->o.loss,
         .loss_conf = r->t->o.loss_conf,
+        .dist = r->t->o.dist,
     };
     struct pare_mark m = pare_mark(r->arena);
     struct pare_eval v;
@@ -323,6 +360,7 @@ static int one_epoch(struct run *r, struct pare_err *err)
     PARE_TRY(batches(r, start, &ended, err));
     if (!ended)
         return 0;
+    PARE_TRY(check_same(r, err));
     e.train = progress(r, start);
     e.train.batch = e.train.batches;
     if (r->valid)
@@ -336,8 +374,20 @@ static int one_epoch(struct run *r, struct pare_err *err)
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
+/* The first process looks for the file: others may see it later, or no longer. */
+static int is_there(const struct run *r, const char *path, bool *yes, struct pare_err *err)
+{
+    uint8_t there = !access(path, F_OK);
+
+    PARE_TRY(pare_dist_send(r->t->o.dist, &there, 1, err));
+    *yes = there;
+    return 0;
+}
+
 static int prepare(struct run *r, struct pare_err *err)
 {
+    bool there = false;
+
     int64_t steps = pare_loader_batches(r->loader);
 
     r->lr = (struct pare_lr){
@@ -353,9 +403,11 @@ static int prepare(struct run *r, struct pare_err *err)
     r->best_epoch = -1;
     if (r->c->keep_best && r->valid)
         PARE_TRY(make_kept(r, err));
-    if (r->c->resume && r->c->checkpoint && !access(r->c->checkpoint, F_OK))
-        return load(r, err);
-    return 0;
+    if (r->c->resume && r->c->checkpoint)
+        PARE_TRY(is_there(r, r->c->checkpoint, &there, err));
+    if (there)
+        PARE_TRY(load(r, err));
+    return check_same(r, err);
 }
 
 static int loop(struct run *r, struct pare_err *err)
@@ -379,7 +431,11 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
                struct pare_err *err)
 {
     struct run r = { .t = t, .valid = valid, .c = c, .arena = pare_arena_new(1 << 16) };
-    struct pare_loader_opts lo = { .train = true, .batch = c->batch, .seed = c->seed };
+    struct pare_loader_opts lo = { .train = true,
+                                   .batch = c->batch,
+                                   .seed = c->seed,
+                                   .rank = pare_dist_rank(t->o.dist),
+                                   .ranks = pare_dist_size(t->o.dist) };
     const struct pare_io *io;
     int rc;
 

@@ -22,9 +22,11 @@ struct pare_eval_opts {
     const struct pare_loss *loss;
     const void *loss_conf;
     const volatile int *stop; /* set from outside: end early; or NULL */
+    struct pare_dist *dist;   /* processes that share the set; or NULL */
 };
 
-/* Run the model over the whole set.  Lists are in the arena. */
+/* Run the model over the whole set.  Lists are in the arena.  Several processes each take some of
+ * the batches, and all have the result. */
 int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
                   const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
                   struct pare_err *err);

@@ -40,8 +40,7 @@ static int add_param(struct pare_trainer *t, struct pare_value *v, struct pare_e
     struct pare_optim_param *p = &t->param[t->n_params];
 
     PARE_TRY(pare_model_own(t->model, v, err));
-    PARE_TRY(pare_tensor_new(t->arena, &t->grad[t->n_params], PARE_F32, v->t.rank, v->t.dim, err));
-    *p = (struct pare_optim_param){ .name = v->name, .value = v->t, .grad = t->grad[t->n_params] };
+    *p = (struct pare_optim_param){ .name = v->name, .value = v->t };
     t->name[t->n_params++] = v->name;
     return 0;
 }
@@ -139,6 +138,24 @@ static int look_inside(struct pare_trainer *t, struct pare_err *err)
     return pare_trainer_watch(t, t->o.keep, err);
 }
 
+static int make_grads(struct pare_trainer *t, struct pare_err *err)
+{
+    struct pare_together_opts o = {
+        .dist = t->o.dist,
+        .synced = t->o.sync_bn,
+        .param = t->param,
+        .grad = t->grad,
+        .n_params = t->n_params,
+        .state = t->state,
+        .n_state = t->n_state,
+    };
+
+    PARE_TRY(pare_together_init(&t->together, &o, t->arena, err));
+    for (int i = 0; i < t->n_params; i++)
+        t->param[i].grad = t->grad[i];
+    return 0;
+}
+
 static int make(struct pare_trainer *t, struct pare_err *err)
 {
     size_t n = (size_t)t->model->graph->n_values;
@@ -160,6 +177,7 @@ static int make(struct pare_trainer *t, struct pare_err *err)
     PARE_TRY(look_inside(t, err));
     PARE_TRY(check_freeze(t, err));
     PARE_TRY(collect(t, err));
+    PARE_TRY(make_grads(t, err));
     o.param = t->param;
     o.n_params = t->n_params;
     return pare_optim_new(t->arena, &o, &t->optim, err);
@@ -213,6 +231,9 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .rng = &t->rng,
         .in = x,
         .keep = t->keep,
+        .sync = t->o.sync_bn ? t->o.dist : NULL,
+        .on_back = t->o.dist ? pare_together_on_back : NULL,
+        .user = &t->together,
     };
     struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
 
@@ -257,6 +278,7 @@ static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
     int rc;
 
     p->finite = true;
+    pare_dist_alone(t->o.dist, true);
     rc = pare_plan_run(p, &t->x, out, err);
     p->finite = false;
     if (!rc)
@@ -302,6 +324,16 @@ void pare_trainer_refresh(struct pare_trainer *t)
     pare_optim_refresh(t->optim);
 }
 
+/* Processes must not drop the same, and a run that is resumed the same as before: their numbers
+ * follow from the step. */
+static void draw_apart(struct pare_trainer *t)
+{
+    const uint64_t from[] = { t->o.seed, (uint64_t)t->optim->step,
+                              (uint64_t)pare_dist_rank(t->o.dist) };
+
+    pare_rng_init(&t->rng, pare_dist_hash(from, sizeof(from)));
+}
+
 int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
                          struct pare_tensor *out, struct pare_err *err)
 {
@@ -315,6 +347,8 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     if (x->rank < 1)
         return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
     PARE_TRY(find_plan(t, x, &t->at, err));
+    if (t->o.dist)
+        draw_apart(t);
     if (t->plan[t->at]->graph->n_out > MAX_OUT)
         return pare_fail(err, PARE_ELIMIT, "models with more than %d outputs are not trained",
                          MAX_OUT);
@@ -329,31 +363,61 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
 static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *err)
 {
     struct pare_plan *teacher = t->teacher[t->at];
+    struct pare_distill_soft conf = t->o.soft;
     struct pare_tensor soft[MAX_OUT];
+    double part = pare_dist_part(t->o.dist);
 
     if (teacher->graph->n_out > MAX_OUT)
         return pare_fail(err, PARE_ELIMIT, "a teacher has at most %d outputs", MAX_OUT);
     PARE_TRY(pare_plan_run(teacher, &t->x, soft, err));
-    PARE_TRY(pare_distill_soft(&t->o.soft, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
+    conf.beta *= part;
+    t->layers.away = 1 - part;
+    PARE_TRY(pare_distill_soft(&conf, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
                                loss, err));
     return pare_distill_layers_add(&t->layers, t->plan[t->at], t->o.keep.n, teacher, loss, err);
+}
+
+/* The loss of this part of the batch, weighted by how much of it that is; so is its gradient. */
+static void weigh(struct pare_trainer *t, struct pare_score *score)
+{
+    float *grad = pare_plan_out_grad(t->plan[t->at]), part = (float)pare_dist_part(t->o.dist);
+
+    for (int64_t i = 0, n = pare_numel(&t->out); i < n; i++)
+        grad[i] = part > 0 ? grad[i] * part : 0;
+    score->loss = part > 0 ? score->loss * (double)part : 0;
+}
+
+/* What a compression adds belongs to the whole batch, so only one of the processes counts it. */
+static int add_hook(struct pare_trainer *t, double *loss, struct pare_err *err)
+{
+    double other = 0;
+
+    if (!t->o.hooks.loss)
+        return 0;
+    return t->o.hooks.loss(t->o.hooks.user, t, pare_dist_rank(t->o.dist) ? &other : loss, err);
 }
 
 int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
                       struct pare_err *err)
 {
+    bool counts = pare_dist_part(t->o.dist) > 0;
+
     if (!t->out.data)
         return pare_fail(err, PARE_ECONFIG, "a loss is asked for before anything was computed");
     PARE_TRY(t->o.loss->run(t->o.loss_conf, &t->out, y, pare_plan_out_grad(t->plan[t->at]),
                             &score->loss, err));
+    if (t->o.dist)
+        weigh(t, score);
     if (t->teacher[t->at])
         PARE_TRY(add_teacher(t, &score->loss, err));
-    if (t->o.hooks.loss)
-        PARE_TRY(t->o.hooks.loss(t->o.hooks.user, t, &score->loss, err));
-    score->n = t->x.dim[0];
+    PARE_TRY(add_hook(t, &score->loss, err));
+    score->n = counts ? t->x.dim[0] : 0;
     score->top1 = score->top5 = 0;
-    pare_score_add(score, &t->out, y);
-    return isfinite(score->loss) ? 0 : blame(t, score->loss, err);
+    if (counts)
+        pare_score_add(score, &t->out, y);
+    if (!isfinite(score->loss))
+        return blame(t, score->loss, err);
+    return t->o.dist ? pare_together_begin(&t->together, t->plan[t->at], score, t->stop, err) : 0;
 }
 
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
@@ -362,6 +426,8 @@ int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG, "gradients are asked for before anything was computed");
     t->out.data = NULL;
     PARE_TRY(pare_plan_backward(t->plan[t->at], err));
+    if (t->o.dist)
+        PARE_TRY(pare_together_end(&t->together, &t->whole, &t->stop, err));
     return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;
 }
 
@@ -371,7 +437,10 @@ int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
 {
     PARE_TRY(pare_trainer_forward(t, x, NULL, err));
     PARE_TRY(pare_trainer_loss(t, y, score, err));
-    return pare_trainer_backward(t, err);
+    PARE_TRY(pare_trainer_backward(t, err));
+    if (t->o.dist)
+        *score = t->whole;
+    return 0;
 }
 
 int pare_trainer_update(struct pare_trainer *t, double lr, struct pare_err *err)

@@ -17,6 +17,7 @@
 #include "distill_layers.h"
 #include "loss.h"
 #include "optim.h"
+#include "together.h"
 
 struct pare_trainer;
 
@@ -61,6 +62,11 @@ struct pare_trainer_opts {
     struct pare_strs keep; /* values to look at: pare_plan_value(t->plan[t->at], i) */
     bool reference;        /* plain kernels only */
     struct pare_hooks hooks;
+
+    /* Several processes train together: each has its part of the batch, see pare_dist_batch; with
+     * sync_bn BatchNormalization has the moments of all of it, else running moments are means. */
+    struct pare_dist *dist; /* or NULL */
+    bool sync_bn;
 };
 
 /* What a batch came to. */
@@ -94,6 +100,9 @@ struct pare_trainer {
     struct pare_strs keep;     /* o.keep, then those of the layers */
     int at;                    /* the plan of the batch at work */
     struct pare_tensor x, out; /* ... its input, its output until it is used */
+    struct pare_together together;
+    struct pare_score whole; /* of the batch in all processes, after the way back */
+    bool stop;               /* a vote to stop; after the way back: somebody has voted so */
 };
 
 /* Makes all trainable initializers the model's own, see pare_model_own.  The model (and teacher)
@@ -102,7 +111,8 @@ int pare_trainer_new(struct pare_model *model, const struct pare_trainer_opts *o
                      struct pare_trainer **trainer, struct pare_err *err);
 void pare_trainer_free(struct pare_trainer *t); /* NULL is fine */
 
-/* Forward, loss and backward: t->grad holds the gradients afterwards.  A loss that is not finite is
+/* Forward, loss and backward: t->grad holds the gradients afterwards; of several processes, those
+ * of the whole batch, as the score is.  A loss that is not finite is
  * an error that names the node where it began. */
 int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
                           const struct pare_tensor *y, struct pare_score *score,
@@ -113,7 +123,7 @@ int pare_trainer_gradient(struct pare_trainer *t, const struct pare_tensor *x,
 int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
                          struct pare_tensor *out, struct pare_err *err);
 int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
-                      struct pare_err *err);
+                      struct pare_err *err); /* of several processes, this one's part of it */
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
 
 /* From now on parameter `name` is trained in memory of its own, with masked gradients; the model

@@ -6,6 +6,10 @@ try
 try --preset int9
 try --preset int8-weights --config '[]'
 try --preset int8-weights --format qlinear
+try --preset int8-weights --format nbits
+try --preset w4 --group-size -2
+try --preset w4 --range best
+try --preset w4 --group-size 48 --format nbits
 try --preset int8-weights --quantizer qatt
 try --preset int8-weights --epochs 3
 try --preset int8-weights -o m.onnx
@@ -17,7 +21,6 @@ q() { try --quantizer qat --config "[{$1, \"op_types\": [\"Conv2d\"]}]" -o out.o
 q '"quant_types": ["weight"], "quant_bits": 0'
 q '"quant_types": ["weight"], "quant_bits": 40'
 q '"quant_types": ["weight"], "quant_bits": 17'
-q '"quant_types": ["weight"], "quant_bits": 12'
 q '"quant_types": ["wieght"], "quant_bits": 8'
 q '"quant_types": [], "quant_bits": 8'
 q '"quant_bits": 8'

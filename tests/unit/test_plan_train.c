@@ -299,12 +299,29 @@ static void test_memory(void **state)
     end(&t);
 }
 
+/* Steps with plain kernels, too, leave no memory behind. */
+static void test_no_growth(void **state)
+{
+    int64_t chw[3] = { 16, 32, 32 };
+    struct pare_mark m;
+    struct trial t;
+
+    (void)state;
+    start(&t, make(stages, "stages", chw), chw, true, "1");
+    m = pare_mark(t.trainer->plan[0]->scratch);
+    assert_int_equal(pare_trainer_gradient(t.trainer, &t.x, &t.y, &t.score, &err), 0);
+    assert_ptr_equal(pare_mark(t.trainer->plan[0]->scratch).block, m.block);
+    assert_int_equal(pare_mark(t.trainer->plan[0]->scratch).used, m.used);
+    end(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norms),    cmocka_unit_test(test_maps),
         cmocka_unit_test(test_networks), cmocka_unit_test(test_winograd),
         cmocka_unit_test(test_again),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_no_growth),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

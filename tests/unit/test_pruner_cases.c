@@ -212,15 +212,16 @@ static void activity(const char *pruner, const float *x, int64_t channels, const
     struct pare_tensor out = { PARE_F32, 3, { 2, 2, channels }, (void *)(uintptr_t)x };
     struct pare_arena *a = pare_arena_new(4096);
     struct pare_tensor w = filled(a, 2, (int64_t[]){ channels, 7 }, 1);
-    const int64_t dim[] = { 2, channels };
+    const int64_t dim[] = { 2 * channels + 1 };
     struct pare_activity_layer *s;
     struct lone f;
     double *sum;
 
     lone_open(&f, pruner, "training_steps=1", &w, &rows);
     s = f.layer.state[0];
-    *s = (struct pare_activity_layer){ 1, channels, 4 };
-    sum = pare_layer_buffer(&f.layer, "activity", PARE_F64, 2, dim, &rig_err)->data;
+    *s = (struct pare_activity_layer){ 1, channels };
+    sum = pare_layer_buffer(&f.layer, "activity", PARE_F64, 1, dim, &rig_err)->data;
+    sum[2 * channels] = 4;
     pare_activity_add(&out, 2, pare_activation_find("relu"), sum, sum + channels);
     for (int64_t c = 0; c < channels; c++)
         near((double)lone_score(&f)[c], want[c], 1e-6);

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "compress/folded.h"
+
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 "
 #define CONFIG(more)                                                                       \
     "[{\"quant_types\": [\"weight\", \"input\"], \"op_types\": [\"Conv2d\", \"Linear\"], " \
@@ -61,10 +63,12 @@ static void check_places(struct job *j)
             struct pare_layer *l = pare_run_layer(j->run, i);
             const struct pare_quant *q = pare_layer_quant(l, (enum pare_site)site);
             int64_t n = site == PARE_WEIGHT && q && q->axis >= 0 ? l->w.dim[q->axis] : 1;
+            struct pare_layer view; /* with the normalization behind a convolution in its weight */
             struct pare_tensor *s, *z;
 
             if (!q)
                 continue;
+            ok(pare_folded_view(l, arena, &view, &rig_err));
             s = pare_layer_scale(l, (enum pare_site)site, n, &rig_err);
             z = pare_layer_zero_point(l, (enum pare_site)site, n, &rig_err);
             assert_true(s && z);
@@ -72,7 +76,7 @@ static void check_places(struct job *j)
                 assert_true(pare_f32(s)[c] > 0 && isfinite(pare_f32(s)[c]));
             for (int64_t k = 0; site == PARE_WEIGHT && k < pare_numel(&l->w); k++) {
                 int64_t c = n > 1 ? k / (pare_numel(&l->w) / n) : 0;
-                float v = pare_f32(&l->weight->t)[k] / pare_f32(s)[c] + pare_f32(z)[c];
+                float v = pare_f32(&view.weight->t)[k] / pare_f32(s)[c] + pare_f32(z)[c];
 
                 near((double)v, rint((double)v), 1e-3);
                 assert_true(v > (float)q->qmin - 0.01f && v < (float)q->qmax + 0.01f);
@@ -136,6 +140,38 @@ static void test_signs_and_tanh(void **state)
     assert_true(trained("dorefa", w, NULL, 6) > 0.85);
     assert_true(trained("dorefa", w, "gradient_bits=8", 6) > 0.85);
     assert_true(trained("bnn", b, NULL, 6) > 0.85);
+}
+
+/* From weights that know nothing: without gradients that lead somewhere it would stay at one digit
+ * in ten.  Signs are not for the last layer, behind which nothing brings sums
+ * back to size. */
+static void test_from_scratch(void **state)
+{
+    const char *both = CONFIG("\"quant_bits\": 4"),
+               *gates = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": "
+                        "[\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
+                        "\"quant_bits\": 4, \"op_types\": [\"ReLU\"]}]",
+               *signs = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": "
+                        "[\"conv2\", \"fc1\"]}]";
+    const struct {
+        const char *quantizer, *config, *settings;
+    } all[] = { { "qat", both, NULL },      { "lsq", both, NULL },
+                { "lsq_plus", both, NULL }, { "pact", gates, NULL },
+                { "dorefa", gates, NULL },  { "dorefa", gates, "gradient_bits=8" },
+                { "bnn", signs, NULL } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        struct job j = job_open(rig_model("small"), all[i].quantizer, all[i].config,
+                                all[i].settings, LEARN "epochs=7");
+        double before = accuracy(&j), after;
+
+        ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+        after = accuracy(&j);
+        if (!(before < 0.4 && after > 0.8))
+            fail_msg("%s: accuracy %.3f, then %.3f", all[i].quantizer, before, after);
+        job_close(&j);
+    }
 }
 
 static void test_observers(void **state)
@@ -260,8 +296,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_8_bits),         cmocka_unit_test(test_few_bits),
         cmocka_unit_test(test_signs_and_tanh), cmocka_unit_test(test_observers),
-        cmocka_unit_test(test_half_a_step),    cmocka_unit_test(test_first_input),
-        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_from_scratch),   cmocka_unit_test(test_half_a_step),
+        cmocka_unit_test(test_first_input),    cmocka_unit_test(test_resume),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

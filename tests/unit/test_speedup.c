@@ -54,7 +54,7 @@ static void residual(void **state)
     y = net_bn(&n, net_conv(&n, y, HALF, 10, 16, 3), 16);
     x = net_relu(&n, net_add(&n, x, y));
     x = net_conv(&n, x, ALL, 16, 4, 1);
-    EXPECT(&n, x, -1, 6, -1, 4);
+    EXPECT(&n, x, 9, 6, 9, 4);
 }
 
 /* Other channels in the two summands: none can go. */
@@ -151,6 +151,49 @@ static void groups(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
+/* Each group keeps as many channels, but others: the first two, the last two. */
+static void groups_of_their_own(void **state)
+{
+    for (int back = 0; back < 2; back++) {
+        struct net n = net_new(31);
+        const char *x = net_image(&n), *w;
+        struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(8, 3, 3, 3));
+
+        (void)state;
+        n.plain = n.bare = true;
+        for (int64_t i = 0; i < pare_numel(&t); i++)
+            if (i / 27 / 2 == 1 || i / 27 / 2 == 2)
+                pare_f32(&t)[i] = 0;
+        w = build_floats(&n.b, 4, t.dim, pare_f32(&t));
+        x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
+        if (back)
+            x = build_node(&n.b, "ConvTranspose", NAMES(x, WEIGHT(&n, ALL, 0, 8, 3, 2, 2)),
+                           at_int("group", 2));
+        else
+            x = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, ALL, 0, 6, 4, 3, 3)),
+                           at_int("group", 2));
+        EXPECT(&n, net_conv(&n, x, ALL, 6, 4, 1), 4, 6, 4);
+    }
+}
+
+/* Three of one group and one of the other are needed: the other gets two more, which are dead. */
+static void groups_unbalanced(void **state)
+{
+    struct net n = net_new(32);
+    const char *x = net_image(&n), *w;
+    struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(8, 3, 3, 3));
+
+    (void)state;
+    n.plain = n.bare = true;
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        if (i / 27 == 1 || i / 27 >= 5)
+            pare_f32(&t)[i] = 0;
+    w = build_floats(&n.b, 4, t.dim, pare_f32(&t));
+    x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
+    x = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 6, 4, 3, 3)), at_int("group", 2));
+    EXPECT(&n, net_conv(&n, x, ALL, 6, 4, 1), 6, 4, 4);
+}
+
 static void transposed(void **state)
 {
     struct net n = net_new(12);
@@ -208,7 +251,7 @@ static void pool_counts_padding(void **state)
                    CAT(at_ints("kernel_shape", INTS(3, 3)), at_ints("pads", INTS(1, 1, 1, 1)),
                        at_int("count_include_pad", 1)));
     x = net_conv(&n, x, ALL, 16, 4, 1);
-    EXPECT(&n, x, -1, 4);
+    EXPECT(&n, x, 13, 4);
 }
 
 static void constant_pad(void **state)
@@ -222,7 +265,31 @@ static void constant_pad(void **state)
     v = build_scalar(&n.b, 0.7f);
     x = build_node(&n.b, "Pad", NAMES(x, pads, v), NOTHING);
     x = net_conv(&n, x, ALL, 16, 4, 3);
-    EXPECT(&n, x, -1, 4);
+    EXPECT(&n, x, 16, 4);
+}
+
+/* Zeros around channels of zeros are what they were. */
+static void zero_pad(void **state)
+{
+    struct net n = net_new(33);
+    const char *x = net_image(&n);
+
+    (void)state;
+    n.bare = true;
+    x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
+    x = build_node(&n.b, "Pad", NAMES(x, build_ints(&n.b, INTS(0, 0, 1, 2, 0, 0, 2, 1))), NOTHING);
+    EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 3), 8, 4);
+}
+
+static void added_to_itself(void **state)
+{
+    struct net n = net_new(34);
+    const char *x = net_image(&n);
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 8);
+    x = build_node(&n.b, "Mul", NAMES(net_add(&n, x, x), x), NOTHING);
+    EXPECT(&n, net_conv(&n, x, ALL, 8, 4, 1), 4, 4);
 }
 
 static void sum_over_channels(void **state)
@@ -261,7 +328,7 @@ static void down_to_zero(void **state)
     x = net_block(&n, x, NONE, 8, 8);
     x = net_block(&n, x, HALF, 8, 8);
     x = net_conv(&n, x, ALL, 8, 4, 1);
-    EXPECT(&n, x, 1, 1, -1, 4);
+    EXPECT(&n, x, 1, 1, 4, 4);
 }
 
 static void u_net(void **state)
@@ -280,7 +347,7 @@ static void u_net(void **state)
     x = build_node(&n.b, "Concat", NAMES(x, skip), at_int("axis", 1));
     x = net_block(&n, x, HALF, 24, 8);
     x = net_conv(&n, x, ALL, 8, 2, 1);
-    EXPECT(&n, x, -1, -1, 4, 2);
+    EXPECT(&n, x, 5, 8, 4, 2);
 }
 
 /* Boxes and classes from two scales. */
@@ -323,7 +390,7 @@ static void shared(void **state)
     a = build_node(&n.b, "Conv", NAMES(x, w), at_ints("pads", INTS(1, 1, 1, 1)));
     b = build_node(&n.b, "Conv", NAMES(net_relu(&n, a), w), at_ints("pads", INTS(1, 1, 1, 1)));
     x = net_conv(&n, b, ALL, 8, 4, 1);
-    EXPECT(&n, x, -1, -1, -1, 4);
+    EXPECT(&n, x, 6, 6, 6, 4);
 }
 
 /* NNI's N31: LeNet at 50 % except its last layer. */
@@ -367,13 +434,35 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(blocks),       T(no_borders),           T(new_bias),     T(residual),
-        T(concat),       T(residual_conflict),    T(depthwise),    T(concat_with_itself),
-        T(groups),       T(concat_into_residual), T(transposed),   T(depthwise_unbalanced),
-        T(pools),        T(squeeze_excite),       T(constant_pad), T(pool_counts_padding),
-        T(down_to_zero), T(sum_over_channels),    T(u_net),        T(mean_over_channels),
-        T(unread),       T(detection_heads),      T(shared),       T(lenet),
+        T(blocks),
+        T(no_borders),
+        T(new_bias),
+        T(residual),
+        T(concat),
+        T(residual_conflict),
+        T(depthwise),
+        T(concat_with_itself),
+        T(groups),
+        T(concat_into_residual),
+        T(transposed),
+        T(depthwise_unbalanced),
+        T(pools),
+        T(squeeze_excite),
+        T(constant_pad),
+        T(pool_counts_padding),
+        T(down_to_zero),
+        T(sum_over_channels),
+        T(u_net),
+        T(mean_over_channels),
+        T(unread),
+        T(detection_heads),
+        T(shared),
+        T(lenet),
         T(rounded),
+        T(groups_of_their_own),
+        T(groups_unbalanced),
+        T(zero_pad),
+        T(added_to_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,7 +128,7 @@ static void group_norm(void **state)
     a = CONST(&n, 1, 0.4f, 4);
     b = CONST(&n, 0.2f, 0.4f, 4);
     x = build_node(&n.b, "GroupNormalization", NAMES(x, a, b), at_int("num_groups", 4));
-    EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), -1, 4);
+    EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 6, 4);
 }
 
 static void splits(void **state)
@@ -169,7 +169,7 @@ static void slices(void **state)
     end = build_ints(&n.b, INTS(-1));
     axes = build_ints(&n.b, INTS(1));
     x = build_node(&n.b, "Slice", NAMES(x, start, end, axes), NOTHING);
-    EXPECT(&n, net_conv(&n, x, ALL, 8, 2, 1), -1, 2);
+    EXPECT(&n, net_conv(&n, x, ALL, 8, 2, 1), 4, 2);
 }
 
 static void gathers(void **state)
@@ -181,7 +181,7 @@ static void gathers(void **state)
     x = net_block(&n, x, HALF, 3, 8);
     index = build_ints(&n.b, INTS(7, 6, 0, 1, -4, 2, 0));
     x = build_node(&n.b, "Gather", NAMES(x, index), at_int("axis", 1));
-    EXPECT(&n, net_conv(&n, x, ALL, 7, 2, 1), -1, 2);
+    EXPECT(&n, net_conv(&n, x, ALL, 7, 2, 1), 4, 2);
 }
 
 /* Channel shuffle: of each pair that is interleaved both go. */
@@ -198,15 +198,21 @@ static void shuffle(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 6, 4);
 }
 
+/* Channels of four pixels each: half of them go where they lie together; in the other order every
+ * channel has a pixel in the first half. */
 static void depth_to_space(void **state)
 {
     struct net n = net_new(13);
     const char *x = net_image(&n);
 
     (void)state;
-    x = net_block(&n, x, FRONT, 3, 16);
+    n.bare = true;
+    x = net_relu(&n, net_conv(&n, x, FRONT, 3, 16, 3));
+    x = build_node(&n.b, "DepthToSpace", NAMES(x),
+                   CAT(at_int("blocksize", 2), at_text("mode", "CRD")));
+    x = net_relu(&n, net_conv(&n, x, FRONT, 4, 16, 3));
     x = build_node(&n.b, "DepthToSpace", NAMES(x), at_int("blocksize", 2));
-    EXPECT(&n, net_conv(&n, x, ALL, 4, 4, 3), -1, 4);
+    EXPECT(&n, net_conv(&n, x, ALL, 4, 4, 3), 8, 16, 4);
 }
 
 static void squeezes(void **state)
@@ -255,7 +261,7 @@ static void counts_channels(void **state)
                    NOTHING);
     s = build_node(&n.b, "Cast", NAMES(s), at_int("to", PARE_F32));
     x = build_node(&n.b, "Div", NAMES(x, s), NOTHING);
-    EXPECT(&n, net_conv(&n, x, ALL, 12, 3, 1), -1, 3);
+    EXPECT(&n, net_conv(&n, x, ALL, 12, 3, 1), 12, 3);
 }
 
 /* An embedding whose table is also the last layer's weight, transposed. */
@@ -308,6 +314,53 @@ static void heads_go(void **state)
     EXPECT(&n, x, 6, 6, 6, E);
 }
 
+/* Queries, keys and values in one weight, of which each of three parts has its heads; `split`: cut
+ * by Split, or by a Reshape and Gathers as timm does it. */
+static const char *fused(struct net *n, const char *x, bool split)
+{
+    struct pare_tensor w = net_random(n, 0, 0.6f, INTS(E, 3 * E));
+    struct pare_tensor b = net_random(n, 0.1f, 0.5f, INTS(3 * E));
+    const char *part[3], *a;
+
+    for (int64_t i = 0; i < pare_numel(&w); i++)
+        if (i % E >= E / 2)
+            pare_f32(&w)[i] = 0;
+    for (int64_t i = 0; i < 3 * E; i++)
+        if (i % E >= E / 2)
+            pare_f32(&b)[i] = 0;
+    x = build_node(&n->b, "MatMul", NAMES(x, build_floats(&n->b, 2, w.dim, pare_f32(&w))), NOTHING);
+    x = net_add(n, x, build_floats(&n->b, 1, b.dim, pare_f32(&b)));
+    if (split) {
+        build_node_outs(&n->b, "Split", NAMES(x, build_ints(&n->b, INTS(E, E, E))),
+                        at_int("axis", 2), 3, part);
+        for (int i = 0; i < 3; i++)
+            part[i] = heads(n, part[i], i == 1);
+    } else {
+        x = swap(n, reshape(n, x, INTS(1, S, 3, HEADS, DIM)), INTS(2, 0, 3, 1, 4));
+        for (int64_t i = 0; i < 3; i++)
+            part[i] = build_node(&n->b, "Gather",
+                                 NAMES(x, build_const(&n->b, PARE_I64, 0, NULL, &i)),
+                                 at_int("axis", 0));
+        part[1] = swap(n, part[1], INTS(0, 1, 3, 2));
+    }
+    a = build_node(&n->b, "MatMul", NAMES(part[0], part[1]), NOTHING);
+    a = build_node(&n->b, "Softmax", NAMES(a), at_int("axis", -1));
+    a = swap(n, build_node(&n->b, "MatMul", NAMES(a, part[2]), NOTHING), INTS(0, 2, 1, 3));
+    return linear(n, reshape(n, a, INTS(1, S, E)), ALL, E, E);
+}
+
+static void fused_heads_go(void **state)
+{
+    (void)state;
+    for (int split = 0; split < 2; split++) {
+        struct net n = net_new(30);
+        const char *x = build_input(&n.b, PARE_F32, INTS(1, S, E));
+
+        x = net_add(&n, x, fused(&n, layer_norm(&n, x, E), split));
+        EXPECT(&n, x, 3 * E / 2, E);
+    }
+}
+
 static void feed_forward(void **state)
 {
     struct net n = net_new(19);
@@ -317,22 +370,6 @@ static void feed_forward(void **state)
     y = linear(&n, layer_norm(&n, x, E), HALF, E, 4 * E);
     y = build_node(&n.b, "Mul", NAMES(y, apply(&n, "Sigmoid", y)), NOTHING);
     EXPECT(&n, net_add(&n, x, linear(&n, y, ALL, 4 * E, E)), 2 * E, E);
-}
-
-/* What comes out of an LSTM stays whole; what goes into it may go where it is 0. */
-static void lstm(void **state)
-{
-    struct net n = net_new(20);
-    const char *x = build_input(&n.b, PARE_F32, INTS(4, 2, 6)), *w, *r, *b, *y[1];
-
-    (void)state;
-    n.bare = true;
-    x = linear(&n, x, HALF, 6, 8);
-    w = CONST(&n, 0, 0.5f, 1, 20, 8);
-    r = CONST(&n, 0, 0.5f, 1, 20, 5);
-    b = CONST(&n, 0, 0.5f, 1, 40);
-    build_node_outs(&n.b, "LSTM", NAMES(x, w, r, b), at_int("hidden_size", 5), 1, y);
-    EXPECT(&n, linear(&n, y[0], ALL, 5, 3), -1);
 }
 
 /* An operator that nobody has a rule for keeps what it touches; elsewhere channels go. */
@@ -398,8 +435,8 @@ int main(void)
         T(counts_channels),
         T(tied_embedding),
         T(heads_go),
+        T(fused_heads_go),
         T(feed_forward),
-        T(lstm),
         T(no_rule),
         T(constant_nodes),
     };

@@ -10,7 +10,7 @@
 #include "onnx/model.h"
 
 static struct {
-    int smaller, folded;
+    int smaller, recurrent, grouped, whole, gone;
     double parameters, left;
 } seen;
 
@@ -19,6 +19,93 @@ static uint64_t setting(const char *name, uint64_t absent)
     const char *s = getenv(name);
 
     return s ? strtoull(s, NULL, 10) : absent;
+}
+
+/* A recurrent layer of any kind, in one direction or both, over what looks like a sequence; a third
+ * of them have first states. */
+static void piece_rnn(struct rg *g)
+{
+    static const char *const types[] = { "RNN", "GRU", "LSTM" };
+    int kind = (int)rg_int(g, 0, 2), x = rg_pick(g, 3, 3);
+    int64_t gates = (int64_t[]){ 1, 3, 4 }[kind], H = rg_int(g, 1, 9), D = rg_int(g, 1, 2);
+    const char *in[7] = { NULL, NULL, NULL, NULL, "", "", "" }, *out[1];
+    struct rg_value v;
+    struct bin attrs;
+
+    if (x < 0)
+        return;
+    v = g->v[x];
+    if (v.dim[0] > 12 || v.dim[2] > 64 || v.dim[0] * v.dim[1] * D * H > g->limit)
+        return;
+    in[0] = rg_name(g, x);
+    in[1] = rg_const(g, 3, (int64_t[]){ D, gates * H, v.dim[2] }, 0, 1 / sqrtf((float)v.dim[2]));
+    in[2] = rg_const(g, 3, (int64_t[]){ D, gates * H, H }, 0, 1 / sqrtf((float)H));
+    in[3] = rg_const(g, 2, (int64_t[]){ D, 2 * gates * H }, 0, 0.5f);
+    if (rg_chance(g, 33))
+        in[5] = rg_const(g, 3, (int64_t[]){ D, v.dim[1], H }, 0, 0.5f);
+    if (*in[5] && kind == 2)
+        in[6] = rg_const(g, 3, (int64_t[]){ D, v.dim[1], H }, 0, 0.5f);
+    attrs = CAT(at_int("hidden_size", H),
+                at_text("direction", D == 2 ? "bidirectional" : "forward"));
+    if (kind == 1 && rg_chance(g, 50))
+        attrs = CAT(attrs, at_int("linear_before_reset", 1));
+    build_node_outs(&g->b, types[kind], kind == 2 ? 7 : 6, in, attrs, 1, out);
+    seen.recurrent++;
+    rg_add(g, out[0], 4, (int64_t[]){ v.dim[0], D, v.dim[1], H });
+}
+
+/* A convolution or its transpose in 2 to 4 groups, of which masks need not be the same. */
+static void piece_groups(struct rg *g)
+{
+    int x = rg_pick(g, 3, 4);
+    int64_t G, M, C, one[4] = { 1, 1, 1, 1 };
+    bool back = rg_chance(g, 30);
+    struct rg_value v;
+    const char *w;
+
+    if (x < 0)
+        return;
+    v = g->v[x];
+    C = v.dim[1];
+    for (G = rg_int(g, 2, 4); G > 1 && C % G; G--)
+        ;
+    M = G * rg_int(g, 2, 6);
+    v.dim[1] = M;
+    if (G < 2 || rg_numel(&v) > g->limit)
+        return;
+    one[0] = back ? C : M;
+    one[1] = back ? M / G : C / G;
+    w = rg_const(g, v.rank, one, 0, 1.5f / sqrtf((float)(C / G)));
+    rg_add(g,
+           build_node(&g->b, back ? "ConvTranspose" : "Conv",
+                      NAMES(rg_name(g, x), w, rg_const(g, 1, &M, 0, 1)), at_int("group", G)),
+           v.rank, v.dim);
+}
+
+/* x times a constant matrix, as a sum over labels. */
+static void piece_einsum(struct rg *g)
+{
+    int x = rg_pick(g, 3, 3), kind = (int)rg_int(g, 0, 2);
+    int64_t N = rg_int(g, 1, 20), K;
+    const char *w;
+    struct rg_value v;
+
+    if (x < 0)
+        return;
+    v = g->v[x];
+    K = v.dim[2];
+    w = rg_const(g, 2, kind == 1 ? (int64_t[]){ N, K } : (int64_t[]){ K, N }, 0,
+                 1.5f / sqrtf((float)K));
+    v.dim[2] = N;
+    if (rg_numel(&v) > g->limit)
+        return;
+    if (kind == 1)
+        w = build_node(&g->b, "Einsum", NAMES(w, rg_name(g, x)),
+                       at_text("equation", "hd,bsd->bsh"));
+    else
+        w = build_node(&g->b, "Einsum", NAMES(rg_name(g, x), w),
+                       at_text("equation", kind ? "...d,dh->...h" : "bsd,dh->bsh"));
+    rg_add(g, w, 3, v.dim);
 }
 
 /* More convolutions than elsewhere, and something behind every loose end that can lose channels. */
@@ -30,7 +117,8 @@ static void make(struct rg *g, uint64_t seed)
         rg_pool,      rg_pad_pool, rg_reduce,         rg_view,       rg_transpose,   rg_shuffle,
         rg_slice,     rg_split,    rg_concat,         rg_concat,     rg_shape_chain, rg_resize,
         rg_pad,       rg_linear,   rg_linear,         rg_matmul,     rg_softmax,     rg_layer_norm,
-        rg_broadcast, rg_combine,
+        rg_broadcast, rg_combine,  piece_rnn,         piece_rnn,     piece_einsum,   piece_groups,
+        piece_groups,
     };
     int count, n;
 
@@ -49,6 +137,13 @@ static void make(struct rg *g, uint64_t seed)
     rg_outputs(g);
 }
 
+static bool is_grouped(const struct pare_node *n)
+{
+    struct pare_linear l;
+
+    return n->op->linear(n, &l) && l.groups > 1 && l.groups < n->in[0]->t.dim[l.x_axis];
+}
+
 /* Zero index i of an axis. */
 static void clear(const struct pare_tensor *t, int axis, int64_t i)
 {
@@ -61,12 +156,44 @@ static void clear(const struct pare_tensor *t, int axis, int64_t i)
             pare_f32(t)[at] = 0;
 }
 
+/* Index h of the last of the axes (gates, states) in which v has its states: all 0. */
+static void clear_state(struct pare_model *m, struct pare_value *v, int axis, int64_t H, int64_t h)
+{
+    struct pare_err err;
+
+    if (!v || v->maker || !(v->flags & PARE_V_CONST))
+        return;
+    assert_int_equal(pare_model_own(m, v, &err), 0);
+    for (int64_t i = h; i < v->t.dim[axis]; i += H)
+        clear(&v->t, axis, i);
+}
+
+/* States of a recurrent layer, in all that makes them, or only who reads them. */
+static void mask_states(struct rg *g, struct pare_model *m, struct pare_node *n)
+{
+    int64_t H = n->in[2]->t.dim[2];
+
+    for (int64_t h = 0; h < H; h++) {
+        if (rg_chance(g, 50))
+            continue;
+        clear_state(m, n->in[1], 1, H, h);
+        clear_state(m, n->in[2], 1, H, h);
+        if (rg_chance(g, 80))
+            clear_state(m, n->in[3], 1, H, h);
+        for (int k = 5; k < n->n_in; k++)
+            if (rg_chance(g, 80))
+                clear_state(m, n->in[k], 2, H, h);
+        if (rg_chance(g, 20))
+            clear_state(m, n->in[2], 2, H, h);
+    }
+}
+
 /* Channels of one axis: the same of every layer, or some of this one; its bias perhaps, too. */
 static void mask(struct rg *g, struct pare_model *m, struct pare_node *n, int pattern)
 {
     struct pare_value *w = n->in[1], *b = n->n_in > 2 ? n->in[2] : NULL;
     struct pare_err err;
-    int axis[2];
+    int axis[2], all = rg_chance(g, 8);
 
     n->op->axes(n, &axis[0], &axis[1]);
     axis[0] = axis[rg_chance(g, 20)];
@@ -74,8 +201,10 @@ static void mask(struct rg *g, struct pare_model *m, struct pare_node *n, int pa
         w->maker || rg_chance(g, 25))
         return;
     assert_int_equal(pare_model_own(m, w, &err), 0);
+    seen.whole += all;
+    seen.grouped += n->op->shrink && pare_numel(&w->t) && is_grouped(n);
     for (int64_t i = 0; i < w->t.dim[axis[0]]; i++) {
-        if (pattern ? i % 3 >= pattern : rg_chance(g, 50))
+        if (!all && (pattern ? i % 3 >= pattern : rg_chance(g, 50)))
             continue;
         clear(&w->t, axis[0], i);
         if (!b || b->t.rank != 1 || b->t.dim[0] != w->t.dim[axis[0]] || b->maker ||
@@ -104,12 +233,16 @@ static void check(uint64_t seed)
 
         if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
             mask(&g, m, n, pattern);
+        else if (n->op && n->op->needs && rg_chance(&g, 70))
+            mask_states(&g, m, n);
     }
     o.round_to = rg_chance(&g, 10) ? 4 : 1;
     if (getenv("PARE_DUMP"))
         pare_model_save(m, getenv("PARE_DUMP"), NULL, &err);
     if (pare_speedup(m, &o, pool, &small, &r, &err))
         fail_msg("seed %llu: %s", (unsigned long long)seed, err.msg);
+    for (int i = 0; i < r.n_layers; i++)
+        seen.gone += r.layer[i].gone;
     seen.smaller += r.params_left < r.params;
     seen.parameters += (double)r.params;
     seen.left += (double)r.params_left;
@@ -127,8 +260,12 @@ static void random_graphs(void **state)
         check(seed);
     print_message("%d of %llu graphs got smaller; %.0f%% of all parameters are left\n",
                   seen.smaller, (unsigned long long)count, 100 * seen.left / seen.parameters);
-    if (count >= 1000)
-        assert_true(seen.smaller > (int)count / 3);
+    print_message("%d recurrent layers, %d masked in groups, %d as a whole, %d are gone\n",
+                  seen.recurrent, seen.grouped, seen.whole, seen.gone);
+    if (count < 1000)
+        return;
+    assert_true(seen.smaller > (int)count / 3);
+    assert_true(seen.recurrent > 50 && seen.grouped > 50 && seen.whole > 50 && seen.gone > 50);
 }
 
 int main(void)

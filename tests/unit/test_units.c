@@ -92,6 +92,27 @@ static void names(void **state)
     }
 }
 
+/* Queries, keys and values side by side: head 1 has its channels of all three. */
+static void parts(void **state)
+{
+    for (int axis = 0; axis < 2; axis++) {
+        struct pare_tensor w = axis ? weight(DIMS(5, 12)) : weight(DIMS(12, 5));
+        struct pare_grain g = { .name = "head", .heads = 2, .parts = 3, .out_axis = axis };
+        struct pare_units u = make(&w, &g);
+        uint8_t mask[60], keep[2] = { 1, 0 };
+
+        assert_int_equal(u.n, 2);
+        assert_int_equal(pare_units_size(&u), 30);
+        pare_units_expand(&u, keep, mask);
+        for (int i = 0; i < 60; i++)
+            assert_int_equal(mask[i], (axis ? i % 12 : i / 5) % 4 < 2);
+        mask[axis ? 11 : 59] = 1;
+        pare_units_shrink(&u, mask, keep);
+        assert_int_equal(keep[1], 1);
+    }
+    (void)state;
+}
+
 static void blocks(void **state)
 {
     struct pare_tensor w = weight(DIMS(6, 4, 3, 3));
@@ -387,9 +408,10 @@ static void scaling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),         cmocka_unit_test(blocks), cmocka_unit_test(refused),
-        cmocka_unit_test(random_blocks), cmocka_unit_test(usual),  cmocka_unit_test(nothing),
-        cmocka_unit_test(not_numbers),   cmocka_unit_test(norms),  cmocka_unit_test(scaling),
+        cmocka_unit_test(names),   cmocka_unit_test(blocks),        cmocka_unit_test(parts),
+        cmocka_unit_test(refused), cmocka_unit_test(random_blocks), cmocka_unit_test(usual),
+        cmocka_unit_test(nothing), cmocka_unit_test(not_numbers),   cmocka_unit_test(norms),
+        cmocka_unit_test(scaling),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

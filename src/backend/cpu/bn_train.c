@@ -8,11 +8,16 @@
  *
  * The activation keeps what is in [low, high].  Where g is from follows from x again, or with a sum
  * from y.  The running statistics are PyTorch's: the variance they keep is the unbiased one.
+ *
+ * Where several processes have parts of the batch and statistics are to be of all of it (b->sync),
+ * moments and sums are of all parts; dbeta and dgamma stay those of this part.
  */
 #include "bn_loops.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "../../dist/dist.h"
 #include "../../op/norm.h"
 
 #define Z 5 /* input z */
@@ -25,6 +30,8 @@ struct bn {
     bool add, act;
     float low, high, above; /* the gradient passes where above < y <= high */
     float *mean, *inv;      /* of this batch, (C) */
+    double n;               /* numbers of a channel in it */
+    double *sums;           /* (2, C) and room for as many and one more: moments, then sums */
 };
 
 /* ---- matching ---------------------------------------------------------------------------- */
@@ -113,7 +120,9 @@ static struct bn *describe(const struct pare_view *v, const struct pare_node *n)
     c->momentum = pare_attr(n, "momentum");
     c->mean = pare_alloc(v->backend->arena, (size_t)c->C, sizeof(float));
     c->inv = pare_alloc(v->backend->arena, (size_t)c->C, sizeof(float));
-    return c->mean && c->inv ? c : NULL;
+    c->n = (double)(c->N * c->space);
+    c->sums = pare_alloc(v->backend->arena, 4 * (size_t)c->C + 1, sizeof(double));
+    return c->mean && c->inv && c->sums ? c : NULL;
 }
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
@@ -231,38 +240,76 @@ static void affine(const struct part *p, const struct pare_step *s, float *scale
     lanes(p, b, shift);
 }
 
-static void run_block(const struct bn *c, struct pare_step *s, int64_t block)
+/* Moments become what x is normalised with, and go into the running ones. */
+static void settle(const struct part *p, const struct pare_step *s, const double *mean,
+                   const double *var)
 {
-    struct part p = part_of(c, block);
-    const float *x = pare_f32(&s->in_buf[0]->t), *z = c->add ? pare_f32(&s->in_buf[Z]->t) : NULL;
-    float *run_mean = pare_f32(&s->in[3]->t) + p.first, *y = pare_f32(&s->out_buf[0]->t);
-    float *run_var = pare_f32(&s->in[4]->t) + p.first;
-    struct pare_bn_apply how = { .low = c->low, .high = c->high, .act = c->act };
-    double mean[PARE_LANES], var[PARE_LANES], n = (double)(c->N * c->space);
+    const struct bn *c = p->c;
+    float *run_mean = pare_f32(&s->in[3]->t) + p->first,
+          *run_var = pare_f32(&s->in[4]->t) + p->first;
 
-    moments(&p, x, mean, var);
-    for (int k = 0; k < p.used; k++) {
-        double unbiased = n > 1 ? var[k] * n / (n - 1) : var[k];
+    for (int k = 0; k < p->used; k++) {
+        double unbiased = c->n > 1 ? var[k] * c->n / (c->n - 1) : var[k];
 
-        c->mean[p.first + k] = (float)mean[k];
-        c->inv[p.first + k] = (float)(1 / sqrt(var[k] + c->eps));
+        c->mean[p->first + k] = (float)mean[k];
+        c->inv[p->first + k] = (float)(1 / sqrt(var[k] + c->eps));
         run_mean[k] = (float)(c->momentum * (double)run_mean[k] + (1 - c->momentum) * mean[k]);
         run_var[k] = (float)(c->momentum * (double)run_var[k] + (1 - c->momentum) * unbiased);
     }
-    affine(&p, s, how.scale, how.shift);
+}
+
+static void apply(const struct part *p, struct pare_step *s)
+{
+    const struct bn *c = p->c;
+    const float *x = pare_f32(&s->in_buf[0]->t), *z = c->add ? pare_f32(&s->in_buf[Z]->t) : NULL;
+    struct pare_bn_apply how = { .low = c->low, .high = c->high, .act = c->act };
+    float *y = pare_f32(&s->out_buf[0]->t);
+
+    affine(p, s, how.scale, how.shift);
     for (int64_t i = 0; i < c->N; i++)
-        pare_bn_apply(&how, x + image(&p, i), z ? z + image(&p, i) : NULL, y + image(&p, i),
-                      c->size);
+        pare_bn_apply(&how, x + image(p, i), z ? z + image(p, i) : NULL, y + image(p, i), c->size);
+}
+
+static int run_synced(struct bn *c, struct pare_step *s, struct pare_backend *b,
+                      struct pare_err *err)
+{
+    double *mean = c->sums, *var = c->sums + c->C;
+    struct pare_moments m = { mean, var, var + c->C, c->C, (double)(c->N * c->space) };
+
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+
+        moments(&p, pare_f32(&s->in_buf[0]->t), mean + p.first, var + p.first);
+    }
+    PARE_TRY(pare_dist_moments(b->sync, &m, err));
+    c->n = m.count;
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+
+        settle(&p, s, mean + p.first, var + p.first);
+        apply(&p, s);
+    }
+    return 0;
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct bn *c = s->state;
+    struct bn *c = s->state;
 
-    (void)err;
+    if (b->sync)
+        return run_synced(c, s, b, err);
+    c->n = (double)(c->N * c->space);
 #pragma omp parallel for num_threads(b->threads)
-    for (int64_t i = 0; i < c->blocks; i++)
-        run_block(c, s, i);
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        double mean[PARE_LANES], var[PARE_LANES];
+
+        moments(&p, pare_f32(&s->in_buf[0]->t), mean, var);
+        settle(&p, s, mean, var);
+        apply(&p, s);
+    }
     return 0;
 }
 
@@ -319,43 +366,95 @@ static void put(float *grad, double v, bool first)
     *grad = first ? (float)v : *grad + (float)v;
 }
 
-static void back_block(const struct bn *c, struct pare_step *s, int64_t block)
+static struct pare_bn_back how_back(const struct part *p, const struct pare_step *s)
 {
-    struct part p = part_of(c, block);
-    struct pare_buf *gg = s->in_buf[1]->grad, *gb = s->in_buf[2]->grad;
+    const struct bn *c = p->c;
     struct pare_bn_back how = { .above = c->above, .high = c->high, .act = c->act };
-    double total[PARE_LANES] = { 0 }, dots[PARE_LANES] = { 0 }, n = (double)(c->N * c->space);
-    float pqr[3][PARE_LANES];
 
-    affine(&p, s, how.scale, how.shift);
-    lanes(&p, c->mean + p.first, how.mean);
-    back_sums(&p, s, &how, total, dots);
-    for (int k = 0; k < p.used; k++) {
-        double inv = (double)c->inv[p.first + k], g = (double)pare_f32(&s->in[1]->t)[p.first + k];
+    affine(p, s, how.scale, how.shift);
+    lanes(p, c->mean + p->first, how.mean);
+    return how;
+}
+
+/* dbeta and dgamma. */
+static void put_sums(const struct part *p, struct pare_step *s, const double *total,
+                     const double *dots)
+{
+    struct pare_buf *gg = s->in_buf[1]->grad, *gb = s->in_buf[2]->grad;
+
+    for (int k = 0; k < p->used; k++) {
+        double inv = (double)p->c->inv[p->first + k];
 
         if (gb)
-            put(pare_f32(&gb->t) + p.first + k, total[k], s->first[2]);
+            put(pare_f32(&gb->t) + p->first + k, total[k], s->first[2]);
         if (gg)
-            put(pare_f32(&gg->t) + p.first + k, dots[k] * inv, s->first[1]);
-        pqr[0][k] = (float)(g * inv);
-        pqr[1][k] = (float)(-g * inv * inv * inv * dots[k] / n);
-        pqr[2][k] = (float)(-g * inv * total[k] / n -
-                            (double)pqr[1][k] * (double)c->mean[p.first + k]);
+            put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->first[1]);
     }
-    lanes(&p, pqr[0], how.p);
-    lanes(&p, pqr[1], how.q);
-    lanes(&p, pqr[2], how.r);
-    back_apply(&p, s, &how);
+}
+
+static void back_block(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
+                       const double *total, const double *dots)
+{
+    const struct bn *c = p->c;
+    float pqr[3][PARE_LANES];
+
+    for (int k = 0; k < p->used; k++) {
+        double inv = (double)c->inv[p->first + k], g = (double)pare_f32(&s->in[1]->t)[p->first + k];
+
+        pqr[0][k] = (float)(g * inv);
+        pqr[1][k] = (float)(-g * inv * inv * inv * dots[k] / c->n);
+        pqr[2][k] = (float)(-g * inv * total[k] / c->n -
+                            (double)pqr[1][k] * (double)c->mean[p->first + k]);
+    }
+    lanes(p, pqr[0], how->p);
+    lanes(p, pqr[1], how->q);
+    lanes(p, pqr[2], how->r);
+    back_apply(p, s, how);
+}
+
+static int back_synced(const struct bn *c, struct pare_step *s, struct pare_backend *b,
+                       struct pare_err *err)
+{
+    double *total = c->sums, *dots = c->sums + c->C;
+
+    memset(c->sums, 0, 2 * (size_t)c->C * sizeof(*c->sums));
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        struct pare_bn_back how = how_back(&p, s);
+
+        back_sums(&p, s, &how, total + p.first, dots + p.first);
+        put_sums(&p, s, total + p.first, dots + p.first);
+    }
+    PARE_TRY(pare_dist_merge_batch(b->sync, PARE_MERGE_SUM, PARE_F64, c->sums, 2 * c->C, err));
+    if (!(pare_dist_part(b->sync) > 0)) /* what is here is not of the batch: no gradient */
+        memset(c->sums, 0, 2 * (size_t)c->C * sizeof(*c->sums));
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        struct pare_bn_back how = how_back(&p, s);
+
+        back_block(&p, s, &how, total + p.first, dots + p.first);
+    }
+    return 0;
 }
 
 static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct bn *c = s->state;
 
-    (void)err;
+    if (b->sync)
+        return back_synced(c, s, b, err);
 #pragma omp parallel for num_threads(b->threads)
-    for (int64_t i = 0; i < c->blocks; i++)
-        back_block(c, s, i);
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        struct pare_bn_back how = how_back(&p, s);
+        double total[PARE_LANES] = { 0 }, dots[PARE_LANES] = { 0 };
+
+        back_sums(&p, s, &how, total, dots);
+        put_sums(&p, s, total, dots);
+        back_block(&p, s, &how, total, dots);
+    }
     return 0;
 }
 

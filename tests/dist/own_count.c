@@ -1,0 +1,50 @@
+/* own_count.c - a pruner that makes the mistake that processes look for: what it finds in the data
+ * it keeps to itself, instead of in a pare_layer_statistic(). */
+#include <pare/plugin.h>
+
+static int collect(struct pare_layer *l, const struct pare_tensor *in,
+                   const struct pare_tensor *out, void *user, struct pare_err *err)
+{
+    int64_t n = pare_layer_units(l)->n;
+    struct pare_tensor *sum = pare_layer_buffer(l, "own", PARE_F32, 1, &n, err);
+
+    (void)in, (void)user;
+    for (int64_t i = 0; sum && i < pare_numel(out); i++)
+        pare_f32(sum)[i % n] += pare_f32(out)[i];
+    return sum ? 0 : err->code;
+}
+
+static int start(struct pare_run *r, struct pare_err *err)
+{
+    int id;
+
+    PARE_TRY(pare_add_collector(r, collect, NULL, &id, err));
+    return pare_run_forward(r, 2, err);
+}
+
+static int score(struct pare_run *r, struct pare_layer *l, float *score, struct pare_err *err)
+{
+    int64_t n = pare_layer_units(l)->n;
+    struct pare_tensor *sum = pare_layer_buffer(l, "own", PARE_F32, 1, &n, err);
+
+    (void)r;
+    for (int64_t i = 0; sum && i < n; i++)
+        score[i] = pare_f32(sum)[i];
+    return sum ? 0 : err->code;
+}
+
+static const struct pare_pruner own_count = {
+    .abi = PARE_ABI,
+    .name = "own_count",
+    .doc = "Keeps what it sees of the data to itself.",
+    .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
+    .types = "Linear",
+    .granularity = "out_channel",
+    .start = start,
+    .score = score,
+};
+
+int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
+{
+    return pare_add_pruner(g, &own_count, err);
+}

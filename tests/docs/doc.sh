@@ -1,0 +1,171 @@
+#!/bin/sh
+# doc.sh - all that a document says is true: doc.sh BUILD DOCUMENT [PYTHON]
+#
+# What is done with a block depends on its mark:
+#     sh         all of them are one script, run in an empty folder where `pare` is the command;
+#                each command must succeed.  $SOURCE is the source tree; pkg-config finds Pare.
+#     sh slow    the same, on little data: training ends after one epoch of a few pictures, and sets
+#                that are not installed are replaced by made-up ones
+#     make       lines `make TARGET ...`: there is such a target
+#     c          the line before names a file of the tree in `quotes`; the block is in it as it stands
+#     python     compiled, and run behind the sh blocks where PYTHON is given
+#     text       not looked at
+# A block without a mark is an error, as is a command that is only indented.  Files of the tree and
+# functions of the library that a document names in `quotes` must exist.
+# Exit code 77: skipped, for a build with sanitizers cannot be linked with.
+set -eu
+build=$(realpath "$1")
+doc=$(realpath "$2")
+python=${3:-}
+root=$(realpath "$(dirname "$0")/../..")
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+name=$(basename "$doc")
+
+# ---- the blocks ----
+
+awk -v out="$tmp" -v root="$root" '
+function complain(line, what) {
+    printf "%s:%d: %s\n", FILENAME, line, what
+    bad = 1
+}
+function slurp(path,    text, line) {
+    text = "\n"
+    while ((getline line <path) > 0)
+        text = text line "\n"
+    close(path)
+    return text
+}
+function finish(    file) {
+    if (lang == "c" && named == "")
+        complain(start, "no file is named before this block")
+    else if (lang == "c" && !index(slurp(root "/" named), block))
+        complain(start, "this is not in " named)
+    file = lang == "sh" || lang == "sh slow" ? "script" : lang
+    if (lang == "sh" || lang == "sh slow")
+        printf "LINE=%d\nPATH=$%s\n%s\n", start, lang == "sh" ? "FULL" : "LITTLE",
+            substr(block, 2) >(out "/script")
+    else if (lang == "make" || lang == "python")
+        printf "%s", substr(block, 2) >(out "/" lang)
+}
+/^```/ && !inside {
+    lang = substr($0, 4)
+    start = FNR
+    block = "\n"
+    inside = 1
+    if (lang !~ /^(sh|sh slow|make|c|python|text)$/)
+        complain(FNR, "a block marked \"" lang "\": expected sh, make, c, python or text")
+    next
+}
+/^```$/ && inside { inside = 0; finish(); next }
+inside { block = block $0 "\n"; next }
+/^    (\$ |sudo )?(pare|build\/pare|make|cmake|apt-get|cc|python3?|npm) / {
+    complain(FNR, "a command that is only indented is run by nobody: put it in a block")
+}
+/^$/ { next }
+{
+    named = ""
+    if (match($0, /`[A-Za-z0-9_\/.-]+\.[ch]`/))
+        named = substr($0, RSTART + 1, RLENGTH - 2)
+    line = $0
+    while (match(line, /`[^`]+`/)) {
+        print FNR " " substr(line, RSTART + 1, RLENGTH - 2) >(out "/quotes")
+        line = substr(line, RSTART + RLENGTH)
+    }
+}
+END {
+    if (inside)
+        complain(start, "this block has no end")
+    exit bad
+}' "$doc"
+
+# ---- names ----
+
+failed=0
+if [ -f "$tmp/quotes" ]; then
+    cat "$root"/include/pare/*.h "$root"/src/*/*.[ch] >"$tmp/headers"
+    while read -r line what; do
+        case $what in
+        *'*'* | *' '* | *'<'* | */x | */x.* | *_x.* | pare_noun*) ;; # stands for any
+        src/* | docs/* | tests/* | tools/* | examples/* | include/* | bench/* | cmake/*)
+            [ -e "$root/${what%%:*}" ] || { echo "$name:$line: there is no $what"; failed=1; }
+            ;;
+        pare_*) # a function, perhaps with its arguments; or a struct, with a member
+            word=$(echo "$what" | sed 's/[^A-Za-z0-9_].*//')
+            grep -qw "$word" "$tmp/headers" || { echo "$name:$line: there is no $word"; failed=1; }
+            ;;
+        esac
+    done <"$tmp/quotes"
+fi
+
+if [ -f "$tmp/make" ]; then
+    sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' "$root/Makefile" >"$tmp/targets"
+    while read -r word target rest; do
+        [ -n "$word" ] || continue
+        if [ "$word" != make ] || ! grep -qxF "$target" "$tmp/targets"; then
+            echo "$name: '$word $target' is no target of the Makefile"
+            failed=1
+        fi
+    done <"$tmp/make"
+fi
+[ $failed = 0 ] || exit 1
+
+# ---- commands ----
+
+# Made-up sets: noise, but in the right shapes.
+big() { printf "\\$(printf %03o $(($1 / 256)))\\$(printf %03o $(($1 % 256)))"; }
+idx() { # idx FOLDER PREFIX ITEMS
+    { printf '\0\0\010\003\0\0'; big "$3"; printf '\0\0\0\034\0\0\0\034'
+      head -c $((784 * $3)) "$build/pare"; } >"$1/$2-images-idx3-ubyte"
+    { printf '\0\0\010\001\0\0'; big "$3"; i=0
+      while [ $i -lt "$3" ]; do printf "\\$(printf %03o $((i % 10)))"; i=$((i + 1)); done
+    } >"$1/$2-labels-idx1-ubyte"
+}
+cifar() { # cifar FILE ITEMS
+    i=0
+    while [ $i -lt "$2" ]; do
+        printf "\\$(printf %03o $((i % 10)))"
+        head -c 3072 "$build/pare"
+        i=$((i + 1))
+    done >"$1"
+}
+
+mkdir "$tmp/bin" "$tmp/little" "$tmp/in" "$tmp/sets" "$tmp/sets/idx" "$tmp/sets/cifar"
+ln -s "$build/pare" "$tmp/bin/pare"
+ln -s "$root/tests/docs/little.sh" "$tmp/little/pare"
+cat >"$tmp/bin/pare.pc" <<END
+Name: pare
+Description: Pare as it was built
+Version: $(cat "$root/VERSION")
+Cflags: -I$root/include
+Libs: -L$build -lpare
+END
+if [ -f "$tmp/script" ]; then
+    if [ -n "${PARE_SANITIZED:-}" ] && grep -qE '^ *(cc|make|cmake) |pkg-config' "$tmp/script"; then
+        echo "$name: it compiles, which a build with sanitizers is not for"
+        exit 77
+    fi
+    if grep -q LITTLE "$tmp/script"; then
+        idx "$tmp/sets/idx" train 256
+        idx "$tmp/sets/idx" t10k 64
+        cifar "$tmp/sets/cifar/data_batch_1.bin" 128
+        cifar "$tmp/sets/cifar/test_batch.bin" 64
+    fi
+    { echo "trap 'code=\$?; [ \$code = 0 ] || echo \"$name:\$LINE: a command in this block fails\"' EXIT"
+      cat "$tmp/script"; } >"$tmp/whole"
+    if ! (cd "$tmp/in" && env -u MAKEFLAGS -u MAKELEVEL FULL="$tmp/bin:$PATH" \
+        LITTLE="$tmp/little:$tmp/bin:$PATH" SETS="$tmp/sets" SOURCE="$root" LC_ALL=C NO_COLOR=1 \
+        OMP_NUM_THREADS=1 PKG_CONFIG_PATH="$tmp/bin" LD_LIBRARY_PATH="$build" \
+        sh -eu "$tmp/whole" </dev/null >"$tmp/log" 2>&1); then
+        tail -n 40 "$tmp/log"
+        exit 1
+    fi
+fi
+if [ -f "$tmp/python" ]; then
+    if [ -n "$python" ]; then
+        (cd "$tmp/in" && "$python" "$tmp/python")
+    elif command -v python3 >/dev/null; then
+        python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$tmp/python"
+    fi
+fi
+echo "$name: all of it is true"

@@ -1,0 +1,110 @@
+#!/bin/sh
+# selftest.sh - doc.sh notices when a document is wrong: selftest.sh BUILD
+set -eu
+build=$1
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+# wrong WHAT: the document on stdin must be refused, with this in the message.
+wrong() {
+    cat >"$tmp/doc.md"
+    if ./doc.sh "$build" "$tmp/doc.md" >"$tmp/log" 2>&1; then
+        echo "not noticed: $1"
+        failed=1
+    elif ! grep -qF -e "$1" "$tmp/log"; then
+        echo "noticed, but '$1' is not what it says:"
+        cat "$tmp/log"
+        failed=1
+    fi
+}
+right() {
+    cat >"$tmp/doc.md"
+    ./doc.sh "$build" "$tmp/doc.md" >"$tmp/log" 2>&1 || { cat "$tmp/log"; failed=1; }
+}
+
+right <<'END'
+See `src/op/relu.c` and `pare_model_load()`.
+
+```sh
+pare new mlp --input 1,8,8 -o m.onnx
+```
+
+```sh slow
+pare train m.onnx --data digits --epochs 500 -o t.onnx
+pare new lenet --input 1,28,28 -o l.onnx
+pare train l.onnx --data fashion-mnist --epochs 500 -o f.onnx
+```
+
+```make
+make test
+```
+
+```text
+make nothing of it
+```
+
+In `examples/read_digits.c`:
+
+```c
+#define SHOWN 6
+```
+END
+wrong "doc.md:3: a command in this block fails" <<'END'
+# A command that broke
+
+```sh
+pare inspect "$SOURCE/tests/models/tiny_cnn.onnx"
+pare inspect "$SOURCE/tests/models/tiny_cnn.onnx" --no-such-option
+```
+END
+wrong "unknown option '--epoch'" <<'END'
+```sh slow
+pare new mlp --input 1,8,8 -o m.onnx
+pare train m.onnx --data digits --epoch 500 -o t.onnx
+```
+END
+wrong "this is not in examples/read_digits.c" <<'END'
+In `examples/read_digits.c`:
+
+```c
+#define SHOWN 7
+```
+END
+wrong "no file is named before this block" <<'END'
+```c
+int x;
+```
+END
+wrong 'a block marked ""' <<'END'
+```
+pare nonsense
+```
+END
+wrong "only indented" <<'END'
+Run
+
+    pare nonsense
+END
+wrong "is no target" <<'END'
+```make
+make sense
+```
+END
+wrong "there is no src/op/nowhere.c" <<'END'
+See `src/op/nowhere.c`.
+END
+wrong "there is no pare_model_lode" <<'END'
+Call `pare_model_lode()`.
+END
+wrong "this block has no end" <<'END'
+```text
+END
+if command -v python3 >/dev/null; then
+    wrong "SyntaxError" <<'END'
+```python
+import
+```
+END
+fi
+exit $failed

@@ -1,0 +1,387 @@
+/* test_equalize.c - equalized channels and corrected biases: the same function, better rounded. */
+#include "quant_rig.h"
+
+#include "compress/equalize.h"
+#include "onnx/fold_norm.h"
+
+#define LEARN "optimizer=adam lr=3e-3 batch=32 threads=1 seed=1 "
+#define WEIGHTS(bits)                                                                             \
+    "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], "                   \
+    "\"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_symmetric\", \"quant_bits\": " bits \
+    "}]"
+
+/* Convolutions one behind the other, in groups too, pooling, Flatten, linear layers. */
+static struct pare_flow build(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv c = { .out = 12, .kernel = 3, .pad = 1, .bias = true };
+
+    x = pare_net_relu(n, pare_net_batch_norm(n, pare_net_conv(n, x, "conv1", c), "bn1"), "relu1");
+    c.group = 12;
+    x = pare_net_relu(n, pare_net_batch_norm(n, pare_net_conv(n, x, "deep", c), "bn2"), "relu2");
+    c = (struct pare_conv){ .out = 16, .kernel = 1, .bias = true };
+    x = pare_net_apply(n, pare_net_conv(n, x, "point", c), "LeakyRelu", "leaky");
+    c = (struct pare_conv){ .out = 16, .kernel = 3, .pad = 1, .group = 4 };
+    x = pare_net_max_pool(n, pare_net_conv(n, x, "groups", c), "pool", 2);
+    x = pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc1", 24);
+    return pare_net_linear(n, pare_net_relu(n, x, "relu3"), "fc2", n->classes);
+}
+
+static struct pare_arena *arena;
+static void *bytes;
+static size_t len;
+static double float_accuracy;
+
+static double accuracy(struct job *j)
+{
+    struct pare_learned r;
+
+    ok(pare_learn_validate(j->learn, &r, &rig_err));
+    return r.valid_accuracy;
+}
+
+static struct pare_model *trained(void)
+{
+    struct pare_model *m;
+
+    ok(pare_model_parse(bytes, len, NULL, &m, &rig_err));
+    return m;
+}
+
+static int setup(void **state)
+{
+    static const struct pare_network net = { .name = "deep", .build = build };
+    struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10, .seed = 1 };
+    struct pare_model *m, *folded;
+    struct job j;
+    int n;
+
+    (void)state;
+    arena = pare_arena_new(1 << 16);
+    ok(pare_network_make(&net, &o, &m, &rig_err));
+    j = job_open(m, NULL, NULL, NULL, LEARN "epochs=6");
+    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    float_accuracy = accuracy(&j);
+    ok(pare_model_fold_norm(m, arena, &folded, &n, &rig_err));
+    assert_int_equal(n, 2);
+    ok(pare_model_pack(folded, arena, &bytes, &len, &rig_err));
+    pare_model_free(folded);
+    job_close(&j);
+    return float_accuracy > 0.93 ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_arena_free(arena);
+    return 0;
+}
+
+/* (64, 10) logits of numbers drawn at random. */
+static struct pare_tensor logits(struct pare_model *m)
+{
+    const int64_t dim[4] = { 64, 1, 8, 8 };
+    struct pare_tensor x, out, copy;
+    struct pare_plan_opts o = { .threads = 1 };
+    struct pare_plan *p;
+    struct pare_rng rng;
+
+    ok(pare_tensor_new(arena, &x, PARE_F32, 4, dim, &rig_err));
+    pare_rng_init(&rng, 7);
+    for (int64_t i = 0; i < pare_numel(&x); i++)
+        pare_f32(&x)[i] = (float)pare_rng_uniform(&rng);
+    o.in = &x;
+    ok(pare_plan_new(m, &o, &p, &rig_err));
+    ok(pare_plan_run(p, &x, &out, &rig_err));
+    ok(pare_tensor_new(arena, &copy, PARE_F32, out.rank, out.dim, &rig_err));
+    memcpy(copy.data, out.data, (size_t)pare_numel(&out) * sizeof(float));
+    pare_plan_free(p);
+    return copy;
+}
+
+/* sum (a - b)^2 / sum a^2. */
+static double difference(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    double d = 0, s = 0;
+
+    for (int64_t i = 0; i < pare_numel(a); i++) {
+        double v = (double)pare_f32(a)[i], e = v - (double)pare_f32(b)[i];
+
+        s += v * v;
+        d += e * e;
+    }
+    return d / s;
+}
+
+static void scale_rows(struct pare_tensor *t, int64_t c, float by)
+{
+    int64_t each = pare_numel(t) / t->dim[0];
+
+    for (int64_t i = c * each; i < (c + 1) * each; i++)
+        pare_f32(t)[i] *= by;
+}
+
+/* Channels of conv1 and deep that differ a thousandfold, for the same function. */
+static void spoil(struct pare_model *m)
+{
+    struct pare_tensor *w1 = rig_weight(m, "conv1.weight"), *b1 = rig_weight(m, "conv1.bias");
+    struct pare_tensor *w2 = rig_weight(m, "deep.weight"), *b2 = rig_weight(m, "deep.bias");
+    struct pare_tensor *w3 = rig_weight(m, "point.weight");
+
+    for (int64_t c = 0; c < 12; c++) {
+        float by = powf(2, (float)(c % 6) * 2 - 5);
+
+        scale_rows(w1, c, by);
+        scale_rows(b1, c, by);
+        scale_rows(w2, c, 1 / by / by);
+        scale_rows(b2, c, 1 / by);
+        for (int64_t o = 0; o < w3->dim[0]; o++)
+            pare_f32(w3)[o * 12 + c] *= by;
+    }
+}
+
+static float largest(const struct pare_tensor *t, int64_t from, int64_t n)
+{
+    float m = 0;
+
+    for (int64_t i = from; i < from + n; i++)
+        m = fabsf(pare_f32(t)[i]) > m ? fabsf(pare_f32(t)[i]) : m;
+    return m;
+}
+
+/* ---- equalization ---------------------------------------------------------------------------- */
+
+static void test_same_function(void **state)
+{
+    struct pare_model *m = trained();
+    struct pare_tensor before, after, w1, w2;
+    int pairs;
+
+    (void)state;
+    spoil(m);
+    before = logits(m);
+    ok(pare_model_equalize(m, &pairs, &rig_err));
+    /* conv1, deep, point, groups, fc1, fc2 */
+    assert_int_equal(pairs, 5);
+    after = logits(m);
+    assert_true(difference(&before, &after) < 1e-10);
+    assert_true(difference(&before, &after) > 0); /* something did happen */
+    w1 = *rig_weight(m, "conv1.weight");
+    w2 = *rig_weight(m, "deep.weight");
+    for (int64_t c = 0; c < 12; c++) { /* both sides of a channel reach equally far */
+        double a = (double)largest(&w1, c * 9, 9), b = (double)largest(&w2, c * 9, 9);
+
+        near(a / b, 1, 0.01);
+    }
+    pare_model_free(m);
+}
+
+/* Channels of 0, on either side, and numbers that are none stay as they are. */
+static void test_odd_channels(void **state)
+{
+    struct pare_model *m = trained();
+    struct pare_tensor *w1 = rig_weight(m, "conv1.weight"), *w2 = rig_weight(m, "deep.weight");
+    struct pare_tensor before, after;
+    int pairs;
+
+    (void)state;
+    scale_rows(w1, 0, 0);
+    scale_rows(w2, 1, 0);
+    scale_rows(w1, 2, 0);
+    scale_rows(w2, 2, 0);
+    before = logits(m);
+    ok(pare_model_equalize(m, &pairs, &rig_err));
+    after = logits(m);
+    assert_true(difference(&before, &after) < 1e-10);
+    pare_f32(w1)[3 * 9] = INFINITY;
+    pare_f32(w1)[4 * 9] = NAN;
+    ok(pare_model_equalize(m, &pairs, &rig_err));
+    for (int64_t i = 0; i < pare_numel(w2); i++)
+        assert_true(isfinite(pare_f32(w2)[i]));
+    pare_model_free(m);
+}
+
+/* What is used twice, or bounded above, is left alone. */
+static struct pare_flow alone_build(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv c = { .out = 8, .kernel = 3, .pad = 1, .bias = true };
+    struct pare_flow y;
+
+    x = pare_net_relu6(n, pare_net_conv(n, x, "conv1", c), "relu6");
+    x = pare_net_conv(n, x, "conv2", c); /* used twice */
+    y = pare_net_conv(n, x, "conv3", c); /* goes into a sum */
+    x = pare_net_sum(n, x, y, "sum");
+    x = pare_net_apply(n, pare_net_conv(n, x, "conv4", c), "Sigmoid", "sigmoid");
+    return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
+}
+
+static void test_not_pairs(void **state)
+{
+    static const struct pare_network net = { .name = "alone", .build = alone_build };
+    struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10, .seed = 1 };
+    struct pare_model *m;
+    int pairs;
+
+    (void)state;
+    ok(pare_network_make(&net, &o, &m, &rig_err));
+    ok(pare_model_equalize(m, &pairs, &rig_err));
+    assert_int_equal(pairs, 0);
+    pare_model_free(m);
+}
+
+/* 8 bits with one scale for a tensor: nothing is left of spoilt channels, but for equalization. */
+static void test_rounds_better(void **state)
+{
+    static const char *const quantizers[] = { "ptq", "naive", "qat" };
+    struct pare_tensor truth;
+    struct pare_model *m = trained();
+
+    (void)state;
+    truth = logits(m);
+    pare_model_free(m);
+    for (int i = 0; i < 3; i++) {
+        double noise[2], right[2];
+
+        for (int on = 0; on < 2; on++) {
+            struct pare_tensor out;
+            struct job j;
+
+            m = trained();
+            spoil(m);
+            j = job_open(m, quantizers[i], WEIGHTS("8"), on ? "equalize=true" : NULL, LEARN);
+            out = logits(m);
+            noise[on] = difference(&truth, &out);
+            right[on] = accuracy(&j);
+            job_close(&j);
+        }
+        print_message("%s: %.1f dB, %.2f%% without, %.1f dB, %.2f%% with\n", quantizers[i],
+                      -10 * log10(noise[0]), 100 * right[0], -10 * log10(noise[1]), 100 * right[1]);
+        assert_true(noise[1] < noise[0] / 10);
+        assert_true(right[1] >= float_accuracy - 0.01);
+    }
+}
+
+/* ---- biases ---------------------------------------------------------------------------------- */
+
+/* The mean of each logit over training data. */
+static void mean_logits(struct job *j, double mean[10])
+{
+    struct pare_plan *p = NULL;
+    int64_t n = 0;
+
+    memset(mean, 0, 10 * sizeof(*mean));
+    for (int k = 0; k < 40; k++) {
+        struct pare_tensor x, y, out;
+        struct pare_plan_opts o = { .threads = 1, .in = &x };
+
+        ok(pare_learn_next(j->learn, &x, &y, &rig_err));
+        if (!x.data || x.dim[0] != 32)
+            continue;
+        if (!p)
+            ok(pare_plan_new(j->model, &o, &p, &rig_err));
+        ok(pare_plan_run(p, &x, &out, &rig_err));
+        for (int64_t i = 0; i < 320; i++)
+            mean[i % 10] += (double)pare_f32(&out)[i];
+        n += 32;
+    }
+    for (int i = 0; i < 10; i++)
+        mean[i] /= (double)n;
+    pare_plan_free(p);
+}
+
+static double mean_error(const char *quantizer, const char *config, const char *settings,
+                         double *right)
+{
+    struct job f = job_open(trained(), NULL, NULL, NULL, LEARN), j;
+    double a[10], b[10], most = 0;
+    int nodes = f.model->graph->n_nodes;
+
+    mean_logits(&f, a);
+    job_close(&f);
+    j = job_open(trained(), quantizer, config, settings, LEARN);
+    mean_logits(&j, b);
+    *right = accuracy(&j);
+    if (strcmp(quantizer, "ptq") != 0) /* which has nodes of its own at inputs */
+        assert_int_equal(j.model->graph->n_nodes, nodes);
+    job_close(&j);
+    for (int i = 0; i < 10; i++)
+        most = fabs(a[i] - b[i]) > most ? fabs(a[i] - b[i]) : most;
+    return most;
+}
+
+static void test_bias_correction(void **state)
+{
+    static const struct {
+        const char *quantizer, *config;
+        double gain; /* of accuracy, where rounding has cost enough of it to be seen */
+    } cases[] = { { "naive", WEIGHTS("8"), -1 },
+                  { "ptq", WEIGHTS("3"), 0.01 },
+                  { "qat", WEIGHTS("3"), 0.01 },
+                  { "ptq",
+                    "[{\"quant_types\": [\"weight\", \"input\"], \"op_types\": "
+                    "[\"Conv2d\", \"Linear\"], \"quant_bits\": 4}]",
+                    -1 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        double right[2];
+        double off = mean_error(cases[i].quantizer, cases[i].config, NULL, &right[0]);
+        double on = mean_error(cases[i].quantizer, cases[i].config,
+                               "bias_correction=true correction_steps=40", &right[1]);
+
+        print_message("%s: mean off by %.4f, %.2f%% right; corrected %.4f, %.2f%%\n",
+                      cases[i].quantizer, off, 100 * right[0], on, 100 * right[1]);
+        assert_true(off > 0.02);
+        assert_true(on < off / 4);
+        assert_true(right[1] >= right[0] + cases[i].gain);
+    }
+}
+
+/* Undone where a bound for lost accuracy leaves layers float; without data it is refused. */
+static int float_is_right(void *user, double *value, struct pare_err *err)
+{
+    const struct pare_run *r = ((struct job *)user)->run;
+
+    (void)err;
+    *value = 1;
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_WEIGHT])
+            *value = 0;
+    return 0;
+}
+
+static void test_undone(void **state)
+{
+    struct pare_model *m = trained();
+    struct pare_tensor before = logits(m), after;
+    struct job j = job_open(m, "ptq", WEIGHTS("3"), "bias_correction=true", LEARN);
+    struct pare_budget b = { .least = 1, .judge = float_is_right, .user = &j };
+    struct pare_run_opts o = { .quantizer = "ptq", .config = WEIGHTS("3"), .threads = 1 };
+    struct pare_budget_report p;
+    struct pare_run *r;
+
+    (void)state;
+    ok(pare_run_budget(j.run, &b, &p, &rig_err));
+    assert_true(p.met);
+    after = logits(m);
+    assert_true(difference(&before, &after) == 0);
+    job_close(&j);
+
+    m = trained();
+    o.settings = "bias_correction=true";
+    ok(pare_run_new(m, &o, &r, &rig_err));
+    assert_int_equal(pare_run_compress(r, &rig_err), PARE_ECONFIG);
+    assert_non_null(strstr(rig_err.msg, "bias_correction looks at data"));
+    pare_run_free(r);
+    pare_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_function),   cmocka_unit_test(test_odd_channels),
+        cmocka_unit_test(test_not_pairs),       cmocka_unit_test(test_rounds_better),
+        cmocka_unit_test(test_bias_correction), cmocka_unit_test(test_undone),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,362 @@
+/* test_fold_bn.c - convolutions rounded together with the BatchNormalization behind them: gradients
+ * and running moments against PyTorch (tools/golden_quant.py), and the file of integers. */
+#include "quant_rig.h"
+
+#include <unistd.h>
+
+#include "compress/folded.h"
+#include "compress/grid.h"
+#include "io/npz.h"
+#include "tensor/tensor.h"
+
+#define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none "
+
+/* ---- one step against PyTorch ---------------------------------------------------------------- */
+
+struct golden {
+    struct pare_arena *arena;
+    struct pare_named *file;
+    int n;
+};
+
+static struct pare_tensor *find(struct golden *g, const char *prefix, const char *name)
+{
+    char full[128];
+
+    snprintf(full, sizeof(full), "%s|%s", prefix, name);
+    for (int i = 0; i < g->n; i++)
+        if (!strcmp(g->file[i].name, full))
+            return &g->file[i].t;
+    return NULL;
+}
+
+static void same(const char *name, const char *what, const struct pare_tensor *got,
+                 const struct pare_tensor *want, double tolerance)
+{
+    double most = 1e-12;
+
+    assert_int_equal(pare_numel(got), pare_numel(want));
+    for (int64_t i = 0; i < pare_numel(want); i++)
+        most = fmax(most, fabs((double)pare_f32(want)[i]));
+    for (int64_t i = 0; i < pare_numel(want); i++)
+        if (!(fabs((double)pare_f32(got)[i] - (double)pare_f32(want)[i]) <= tolerance * most))
+            fail_msg("%s, %s: element %lld is %.9g, expected %.9g", name, what, (long long)i,
+                     (double)pare_f32(got)[i], (double)pare_f32(want)[i]);
+}
+
+static struct pare_flow one_conv(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv c = { .out = 5, .kernel = 3, .pad = 1, .bias = true };
+
+    return pare_net_batch_norm(n, pare_net_conv(n, x, "conv", c), "bn");
+}
+
+/* A parameter or running moment by the name that the file has for it. */
+static const struct {
+    const char *file, *grad, *after, *model;
+} parts[] = {
+    { "weight", "dweight", NULL, "conv.weight" },    { "bias", NULL, NULL, "conv.bias" },
+    { "gamma", "dgamma", NULL, "bn.weight" },        { "beta", "dbeta", NULL, "bn.bias" },
+    { "mean", NULL, "new_mean", "bn.running_mean" }, { "var", NULL, "new_var", "bn.running_var" },
+};
+#define PARTS (sizeof(parts) / sizeof(*parts))
+
+struct step {
+    struct pare_model *model;
+    struct pare_trainer *trainer;
+    struct pare_run *run;
+};
+
+static void open_step(struct step *s, struct golden *g, const char *name, const char *quantizer,
+                      bool reference)
+{
+    static const struct pare_network net = { .name = "one", .build = one_conv };
+    struct pare_network_opts no = { .c = 3, .h = 6, .w = 6, .classes = 10, .seed = 1 };
+    const int64_t *how = pare_i64(find(g, name, "how"));
+    struct pare_trainer_opts to = { .threads = 2, .reference = reference };
+    struct pare_run_opts ro = { .quantizer = quantizer, .threads = 2 };
+    char config[256];
+
+    snprintf(config, sizeof(config),
+             "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\"], \"quant_bits\": %d, "
+             "\"quant_dtype\": \"int\", \"quant_scheme\": \"per_%s_symmetric\"}]",
+             (int)how[0], how[1] ? "tensor" : "channel");
+    ro.config = config;
+    ok(pare_network_make(&net, &no, &s->model, &rig_err));
+    for (size_t i = 0; i < PARTS; i++)
+        memcpy(rig_weight(s->model, parts[i].model)->data, find(g, name, parts[i].file)->data,
+               (size_t)pare_numel(find(g, name, parts[i].file)) * sizeof(float));
+    ok(pare_find_loss("mse", &to.loss, &rig_err));
+    ok(pare_find_optimizer("sgd", &to.optimizer, &rig_err));
+    to.loss_conf = pare_alloc(g->arena, to.loss->conf_size + 1, 1);
+    to.optimizer_conf = pare_alloc(g->arena, to.optimizer->conf_size + 1, 1);
+    ok(pare_trainer_new(s->model, &to, &s->trainer, &rig_err));
+    ok(pare_run_new(s->model, &ro, &s->run, &rig_err));
+    ok(pare_run_attach(s->run, s->trainer, NULL, 4, &rig_err));
+    ok(pare_run_compress(s->run, &rig_err));
+}
+
+static void close_step(struct step *s)
+{
+    pare_trainer_free(s->trainer);
+    pare_run_free(s->run);
+    pare_model_free(s->model);
+}
+
+static void check(struct golden *g, const char *name, const char *quantizer, bool reference)
+{
+    struct pare_tensor *scale = find(g, name, "scale"), *gy = find(g, name, "gy"), out;
+    struct step s;
+
+    open_step(&s, g, name, quantizer, reference);
+    if (scale) { /* another than the one that it begins with */
+        *pare_f32(pare_layer_scale(pare_run_layer(s.run, 0), PARE_WEIGHT, 1, &rig_err)) = *pare_f32(
+            scale);
+        ok(pare_run_put(s.run, &rig_err));
+    }
+    ok(pare_trainer_forward(s.trainer, find(g, name, "x"), &out, &rig_err));
+    same(name, "y", &out, find(g, name, "y"), 2e-5);
+    memcpy(pare_plan_out_grad(s.trainer->plan[s.trainer->at]), gy->data,
+           (size_t)pare_numel(gy) * sizeof(float));
+    ok(pare_trainer_backward(s.trainer, &rig_err));
+    for (size_t i = 0; i < PARTS; i++) {
+        int p = pare_trainer_param(s.trainer, parts[i].model);
+
+        if (parts[i].grad)
+            same(name, parts[i].grad, &s.trainer->grad[p], find(g, name, parts[i].grad), 5e-5);
+        if (parts[i].after)
+            same(name, parts[i].after, rig_weight(s.model, parts[i].model),
+                 find(g, name, parts[i].after), 1e-5);
+    }
+    if (find(g, name, "ds"))
+        same(name, "ds", pare_layer_learn(pare_run_layer(s.run, 0), "weight_scale", &rig_err),
+             find(g, name, "ds"), 1e-4);
+    close_step(&s);
+}
+
+static void test_golden(void **state)
+{
+    static const char *const names[] = { "qat|channels8", "qat|channels3", "qat|whole4",
+                                         "qat|small", "lsq|whole4" };
+    struct golden g = { .arena = pare_arena_new(1 << 16) };
+
+    (void)state;
+    ok(pare_npz_read(g.arena, "golden/fold_bn.npz", &g.file, &g.n, &rig_err));
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        for (int reference = 0; reference < 2; reference++)
+            check(&g, names[i], names[i][0] == 'q' ? "qat" : "lsq", reference);
+    pare_arena_free(g.arena);
+}
+
+/* ---- running moments ------------------------------------------------------------------------- */
+
+#define WEIGHTS(bits, more)                                                        \
+    "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], "    \
+    "\"quant_dtype\": \"int\", \"quant_scheme\": \"per_channel_symmetric\", " more \
+    "\"quant_bits\": " bits "}]"
+
+static void same_moments(struct pare_model *a, struct pare_model *b, double tolerance)
+{
+    static const char *const names[] = { "bn1.running_mean", "bn1.running_var", "bn2.running_mean",
+                                         "bn2.running_var" };
+
+    for (int i = 0; i < 4; i++) {
+        struct pare_tensor *x = rig_weight(a, names[i]), *y = rig_weight(b, names[i]);
+
+        if (tolerance > 0)
+            same(names[i], "moments", x, y, tolerance);
+        else
+            assert_memory_equal(x->data, y->data, (size_t)pare_numel(x) * sizeof(float));
+    }
+}
+
+/* The weights of the model as they are, rounded, in another that is not quantized: the same
+ * moments, to the bit. */
+static void test_moments_are_the_convolutions(void **state)
+{
+    struct job q = job_open(rig_model("small"), "qat", WEIGHTS("4", ""), NULL, LEARN);
+    struct job f = job_open(rig_model("small"), NULL, NULL, NULL, LEARN);
+    static const char *const names[] = { "conv1.weight", "conv2.weight", "fc1.weight",
+                                         "fc2.weight" };
+    struct pare_tensor x, y;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        memcpy(rig_weight(f.model, names[i])->data, rig_weight(q.model, names[i])->data,
+               (size_t)pare_numel(rig_weight(q.model, names[i])) * sizeof(float));
+    ok(pare_learn_next(q.learn, &x, &y, &rig_err));
+    for (int i = 0; i < 3; i++) {
+        ok(pare_learn_forward(q.learn, &x, NULL, &rig_err));
+        ok(pare_learn_forward(f.learn, &x, NULL, &rig_err));
+    }
+    same_moments(q.model, f.model, 0);
+    job_close(&q);
+    job_close(&f);
+}
+
+/* With so many bits that rounding hardly changes anything, training is float training: nothing
+ * drifts. */
+static void test_moments_do_not_drift(void **state)
+{
+    const char *train = "optimizer=sgd lr=0.01 batch=32 threads=1 seed=1 valid=none epochs=1";
+    struct job q = job_open(rig_model("small"), "qat", WEIGHTS("16", ""), NULL, train);
+    struct job f = job_open(rig_model("small"), NULL, NULL, NULL, train);
+
+    (void)state;
+    ok(pare_learn_run(q.learn, NULL, NULL, &rig_err));
+    ok(pare_learn_run(f.learn, NULL, NULL, &rig_err));
+    same_moments(q.model, f.model, 0.02);
+    same("conv2", "weight", rig_weight(q.model, "conv2.weight"),
+         rig_weight(f.model, "conv2.weight"), 0.02);
+    job_close(&q);
+    job_close(&f);
+}
+
+/* Until quant_start_step everything passes, to the bit. */
+static void test_start_step(void **state)
+{
+    struct job q = job_open(rig_model("small"), "qat", WEIGHTS("4", "\"quant_start_step\": 1000, "),
+                            NULL, LEARN);
+    struct job f = job_open(rig_model("small"), NULL, NULL, NULL, LEARN);
+
+    (void)state;
+    assert_non_null(rig_layer(q.run, "conv1")->norm);
+    assert_memory_equal(rig_weight(q.model, "conv1.weight")->data,
+                        rig_weight(f.model, "conv1.weight")->data, 8 * 9 * sizeof(float));
+    job_close(&q);
+    job_close(&f);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int count(const struct pare_model *m, const char *type)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->graph->n_nodes; i++)
+        n += !strcmp(m->graph->node[i]->type, type);
+    return n;
+}
+
+static void outputs(const struct pare_model *m, const struct pare_tensor *x, float *to)
+{
+    struct pare_plan_opts o = { .threads = 1, .in = x, .batch = x->dim[0] };
+    struct pare_tensor out;
+    struct pare_plan *p;
+
+    ok(pare_plan_new(m, &o, &p, &rig_err));
+    ok(pare_plan_run(p, x, &out, &rig_err));
+    memcpy(to, out.data, (size_t)pare_numel(&out) * sizeof(float));
+    pare_plan_free(p);
+}
+
+/* The model as it is evaluated, and the file; `most` is the largest difference, of the largest
+ * number. */
+static void compare(struct job *j, double most, bool all_integers)
+{
+    struct pare_export e = { .onnx = NULL };
+    struct pare_tensor x, y;
+    struct pare_model *file;
+    float out[2][32 * 10];
+    double size = 0, off = 0;
+    char path[64];
+
+    snprintf(path, sizeof(path), "/tmp/pare-fold-%d.onnx", (int)getpid());
+    e.onnx = path;
+    ok(pare_run_export(j->run, &e, &rig_err));
+    ok(pare_model_load(path, &file, &rig_err));
+    ok(pare_learn_next(j->learn, &x, &y, &rig_err));
+    outputs(j->model, &x, out[0]);
+    outputs(file, &x, out[1]);
+    for (int i = 0; i < 320; i++) {
+        size = fmax(size, fabs((double)out[0][i]));
+        off = fmax(off, fabs((double)out[0][i] - (double)out[1][i]));
+    }
+    if (!(off <= most * size))
+        fail_msg("the file is off by %g of %g", off, size);
+    assert_int_equal(count(file, "BatchNormalization"), 0);
+    assert_int_equal(pare_graph_find(file->graph, "conv2.weight_quantized")->t.dtype, PARE_I8);
+    if (all_integers)
+        assert_int_equal(pare_graph_find(file->graph, "conv2.bias_quantized")->t.dtype, PARE_I32);
+    pare_model_free(file);
+    unlink(path);
+}
+
+static void test_file(void **state)
+{
+    struct job j = job_open(rig_model("small"), "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=2");
+
+    (void)state;
+    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    compare(&j, 1e-5, false);
+    job_close(&j);
+}
+
+/* Inputs and outputs are integers, too: the outputs of the folded convolutions behind the
+ * normalization.  Both compute the same integers but for float rounding at ties. */
+static void test_file_of_integers(void **state)
+{
+    const char *config =
+        "[{\"quant_types\": [\"weight\", \"input\", \"output\"], \"op_types\": [\"Conv2d\", "
+        "\"Linear\"], \"quant_bits\": 8, \"quant_dtype\": {\"weight\": \"int\"}, "
+        "\"quant_scheme\": {\"weight\": \"per_channel_symmetric\"}}]";
+    static const char *const quantizers[] = { "qat", "lsq_plus" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct job j = job_open(rig_model("small"), quantizers[i], config, NULL, LEARN "epochs=2");
+
+        ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+        compare(&j, 0.03, true);
+        job_close(&j);
+    }
+}
+
+/* A channel whose factor is 0 has nothing to round, one whose weights are 0 neither. */
+static void test_dead_channels(void **state)
+{
+    struct pare_model *m = rig_model("small");
+    struct job j;
+
+    (void)state;
+    pare_f32(rig_weight(m, "bn1.weight"))[2] = 0;
+    pare_f32(rig_weight(m, "bn1.weight"))[3] = -0.8f;
+    memset(pare_f32(rig_weight(m, "conv1.weight")) + 4 * 9, 0, 9 * sizeof(float));
+    j = job_open(m, "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=1 limit=256");
+    assert_memory_equal(pare_f32(rig_weight(m, "conv1.weight")) + 2 * 9,
+                        pare_f32(&rig_layer(j.run, "conv1")->w) + 2 * 9, 9 * sizeof(float));
+    compare(&j, 1e-5, false);
+    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    compare(&j, 1e-5, false);
+    job_close(&j);
+}
+
+static void test_not_folded(void **state)
+{
+    const char *norms = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": "
+                        "[\"Conv2d\", \"BatchNorm2d\"], \"quant_dtype\": \"int\"}]";
+    struct job j = job_open(rig_model("small"), "qat", WEIGHTS("8", ""), "fold_bn=0", LEARN);
+
+    (void)state;
+    assert_null(rig_layer(j.run, "conv1")->norm);
+    job_close(&j);
+    j = job_open(rig_model("small"), "qat", norms, NULL, LEARN); /* rounded on their own */
+    assert_null(rig_layer(j.run, "conv1")->norm);
+    job_close(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_moments_are_the_convolutions),
+        cmocka_unit_test(test_moments_do_not_drift),
+        cmocka_unit_test(test_start_step),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_file_of_integers),
+        cmocka_unit_test(test_dead_channels),
+        cmocka_unit_test(test_not_folded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

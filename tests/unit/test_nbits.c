@@ -1,0 +1,388 @@
+/* test_nbits.c - products with packed weights of few bits: numpy's numbers (tools/golden_nbits.py),
+ * the fast kernel against the plain ones, and files that do not fit together. */
+#include "make_model.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "io/npz.h"
+#include "plan/plan.h"
+
+enum { TRIALS = 150 };
+
+static struct pare_err err;
+
+/* ---- models -------------------------------------------------------------------------------- */
+
+static struct pare_model *parse(const struct build *b)
+{
+    struct bin bytes = CAT(num(1, 10), msg(7, join(b->part, (size_t)b->n)), opset("", b->opset),
+                           opset("com.microsoft", 1));
+    struct pare_model *m;
+
+    if (pare_model_parse(bytes.p, bytes.n, NULL, &m, &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+static struct bin nbits_attrs(int64_t K, int64_t N, int64_t bits, int64_t block)
+{
+    return CAT(text(7, "com.microsoft"), at_int("K", K), at_int("N", N), at_int("bits", bits),
+               at_int("block_size", block));
+}
+
+static bool runs(const struct pare_plan *p, const char *kernel)
+{
+    for (int i = 0; i < p->n_steps; i++)
+        if (!strcmp(p->step[i]->kernel->name, kernel))
+            return true;
+    return false;
+}
+
+/* The model's result; `fast`: by the kernel that this file is about. */
+static struct pare_tensor result(const struct pare_model *m, const struct pare_tensor *x, bool fast,
+                                 int threads)
+{
+    struct pare_plan_opts o = { .reference = !fast, .threads = threads, .in = x };
+    struct pare_tensor out, copy;
+    struct pare_plan *p;
+
+    if (pare_plan_new(m, &o, &p, &err))
+        fail_msg("%s", err.msg);
+    if (fast && !runs(p, "linear_nbits"))
+        fail_msg("linear_nbits is not used");
+    memset(p->memory, 0xff, p->memory_bytes);
+    if (pare_plan_run(p, x, &out, &err))
+        fail_msg("%s", err.msg);
+    copy = build_copy(&out);
+    pare_plan_free(p);
+    return copy;
+}
+
+/* ---- numpy's numbers ----------------------------------------------------------------------- */
+
+static struct pare_named *file;
+static int n_file;
+
+static struct pare_tensor *find(const char *name, const char *what)
+{
+    char full[128];
+
+    snprintf(full, sizeof(full), "nbits|%s|%s", name, what);
+    for (int i = 0; i < n_file; i++)
+        if (!strcmp(file[i].name, full))
+            return &file[i].t;
+    return NULL;
+}
+
+static void near(const char *what, const struct pare_tensor *got, const struct pare_tensor *want)
+{
+    double most = 0;
+
+    assert_int_equal(pare_numel(got), pare_numel(want));
+    for (int64_t i = 0; i < pare_numel(want); i++)
+        most = fmax(most, fabs(pare_get(want, i)));
+    for (int64_t i = 0; i < pare_numel(want); i++)
+        if (!(fabs(pare_get(got, i) - pare_get(want, i)) <= 2e-6 * most))
+            fail_msg("%s: element %lld is %.9g, expected %.9g", what, (long long)i,
+                     pare_get(got, i), pare_get(want, i));
+}
+
+static void numpy_case(const char *name)
+{
+    const struct pare_tensor *how = find(name, "how"), *a = find(name, "a"), *b = find(name, "b");
+    const struct pare_tensor *s = find(name, "s"), *z = find(name, "z"), *y = find(name, "y");
+    struct build g = { .opset = 17 };
+    const int64_t *h = pare_i64(how);
+    const char *in[4] = { build_input(&g, PARE_F32, 2, a->dim), NULL, NULL, NULL };
+    struct pare_model *m;
+    struct pare_tensor got;
+
+    in[1] = build_const(&g, PARE_U8, 3, b->dim, b->data);
+    in[2] = build_floats(&g, 2, s->dim, pare_f32(s));
+    in[3] = z ? build_const(&g, PARE_U8, 2, z->dim, z->data) : NULL;
+    build_output(&g,
+                 build_node(&g, "MatMulNBits", z ? 4 : 3, in, nbits_attrs(h[0], h[1], h[2], h[3])));
+    m = parse(&g);
+    got = result(m, a, false, 1);
+    near(name, &got, y);
+    if (h[2] != 2) {
+        got = result(m, a, true, 1);
+        near(name, &got, y);
+        got = result(m, a, true, 2);
+        near(name, &got, y);
+    }
+    pare_model_free(m);
+}
+
+static void as_numpy_computes(void **state)
+{
+    static const char *const names[] = {
+        "one", "odd", "rows", "eight", "eight_zero", "two", "many"
+    };
+
+    (void)state;
+    if (pare_npz_read(pool, "golden/nbits.npz", &file, &n_file, &err))
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        numpy_case(names[i]);
+}
+
+/* ---- fast and plain ------------------------------------------------------------------------ */
+
+static int64_t between(struct pare_rng *r, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)pare_rng_below(r, (uint64_t)(hi - lo + 1));
+}
+
+static const char *random_floats(struct build *b, struct pare_rng *r, int rank, const int64_t *dim,
+                                 double lo)
+{
+    struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32(&t)[i] = (float)(lo + pare_rng_uniform(r));
+    return build_floats(b, rank, dim, pare_f32(&t));
+}
+
+/* An initializer of integers, packed where it is 4 bits. */
+static const char *random_ints(struct build *b, struct pare_rng *r, int dtype, int rank,
+                               const int64_t *dim)
+{
+    struct pare_tensor t = { .dtype = (enum pare_dtype)dtype, .rank = rank };
+    const char *name = build_name(b);
+    size_t bytes;
+    unsigned char *p;
+
+    for (int i = 0; i < rank; i++)
+        t.dim[i] = dim[i];
+    bytes = pare_packed_size(&t);
+    p = pare_alloc(pool, bytes + 1, 1);
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = (unsigned char)pare_rng_next(r);
+    build_put(b, msg(5, CAT(build_dims(rank, dim, 1), num(2, dtype), text(8, name),
+                            blob(9, p, bytes))));
+    return name;
+}
+
+static struct pare_tensor random_input(struct pare_rng *r, int rank, const int64_t *dim)
+{
+    struct pare_tensor x = build_tensor(PARE_F32, rank, dim);
+
+    for (int64_t i = 0; i < pare_numel(&x); i++)
+        pare_f32(&x)[i] = (float)(pare_rng_uniform(r) * 2 - 1);
+    return x;
+}
+
+static void same(const struct pare_model *m, const struct pare_tensor *x, const char *what)
+{
+    struct pare_tensor want = result(m, x, false, 1), got;
+
+    for (int threads = 1; threads <= 2; threads++) {
+        got = result(m, x, true, threads);
+        near(what, &got, &want);
+    }
+}
+
+/* A DequantizeLinear of weights, with scales by group, by column, or one. */
+static const char *weights(struct build *b, struct pare_rng *r, int64_t K, int64_t N, int axis)
+{
+    static const int types[] = { PARE_I4, PARE_U4, PARE_I8, PARE_U8 };
+    int type = types[between(r, 0, 3)], form = (int)between(r, 0, 2);
+    int64_t dim[2] = { axis ? N : K, axis ? K : N }, group = 8 * between(r, 1, 20), sd[2];
+    const char *in[3];
+    int rank = form == 0 ? 2 : form == 1;
+
+    sd[0] = form == 1 ? N : dim[0];
+    sd[1] = dim[1];
+    if (form == 0)
+        sd[axis] = (K + group - 1) / group;
+    in[0] = random_ints(b, r, type, 2, dim);
+    in[1] = random_floats(b, r, rank, sd, 0.1);
+    in[2] = random_ints(b, r, type, rank, sd);
+    return build_node(b, "DequantizeLinear", (int)between(r, 2, 3), in,
+                      form == 0 ? CAT(at_int("axis", axis), at_int("block_size", group))
+                                : at_int("axis", !axis));
+}
+
+static void linear_layers(void **state)
+{
+    static const int64_t rows[] = { 1, 1, 2, 3, 4, 7, 12, 13, 40 };
+
+    (void)state;
+    for (int seed = 0; seed < TRIALS; seed++) {
+        struct build b = { .opset = 21 };
+        struct pare_rng r;
+        int64_t K, N, M, dim[3] = { 2, 1, 1 };
+        struct pare_tensor x;
+        struct pare_model *m;
+        bool gemm, cube;
+        const char *in[3], *y;
+        int axis;
+        char what[64];
+
+        pare_rng_init(&r, (uint64_t)seed);
+        K = between(&r, 1, 300);
+        N = seed % 10 ? between(&r, 1, 70) : between(&r, 600, 700);
+        M = rows[between(&r, 0, 8)];
+        gemm = between(&r, 0, 1);
+        cube = !gemm && between(&r, 0, 1);
+        axis = gemm ? (int)between(&r, 0, 1) : 0;
+        dim[cube] = M;
+        dim[cube + 1] = K;
+        x = random_input(&r, 2 + cube, dim);
+        in[0] = build_input(&b, PARE_F32, 2 + cube, dim);
+        in[1] = weights(&b, &r, K, N, axis);
+        in[2] = random_floats(&b, &r, 1, &N, -0.5);
+        y = build_node(&b, gemm ? "Gemm" : "MatMul", gemm ? (int)between(&r, 2, 3) : 2, in,
+                       axis ? at_int("transB", 1) : NOTHING);
+        if (!gemm && between(&r, 0, 1))
+            y = build_node(&b, "Add", NAMES(in[2], y), NOTHING);
+        build_output(&b, y);
+        m = parse(&b);
+        snprintf(what, sizeof(what), "seed %d", seed);
+        same(m, &x, what);
+        pare_model_free(m);
+    }
+}
+
+static void packed_products(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < TRIALS; seed++) {
+        struct build b = { .opset = 17 };
+        struct pare_rng r;
+        int64_t K, N, block, bits, blocks, dim[2], sd[2];
+        struct pare_tensor x;
+        struct pare_model *m;
+        const char *in[6] = { NULL, NULL, NULL, "", "", NULL };
+        char what[64];
+        int n = 3;
+
+        pare_rng_init(&r, (uint64_t)seed + 1000);
+        K = between(&r, 1, 600);
+        N = between(&r, 1, 50);
+        bits = between(&r, 1, 2) * 4;
+        block = (int64_t)16 << between(&r, 0, 4);
+        blocks = (K + block - 1) / block;
+        dim[0] = between(&r, 1, 20);
+        dim[1] = K;
+        x = random_input(&r, 2, dim);
+        in[0] = build_input(&b, PARE_F32, 2, dim);
+        in[1] = random_ints(&b, &r, PARE_U8, 3, (int64_t[]){ N, blocks, block * bits / 8 });
+        sd[0] = N * blocks;
+        in[2] = random_floats(&b, &r, 1, sd, 0.1);
+        sd[0] = N * ((blocks * bits + 7) / 8);
+        if (between(&r, 0, 1)) {
+            in[3] = random_ints(&b, &r, PARE_U8, 1, sd);
+            n = 4;
+        }
+        if (between(&r, 0, 1)) {
+            in[5] = random_floats(&b, &r, 1, &N, -0.5);
+            n = 6;
+        }
+        build_output(&b, build_node(&b, "MatMulNBits", n, in, nbits_attrs(K, N, bits, block)));
+        m = parse(&b);
+        snprintf(what, sizeof(what), "seed %d", seed);
+        same(m, &x, what);
+        pare_model_free(m);
+    }
+}
+
+/* Large 4-bit constants are not unpacked when they are loaded, nor in plans. */
+static void weights_stay_packed(void **state)
+{
+    const int64_t K = 2048, N = 1024, xd[2] = { 1, 2048 };
+    struct build b = { .opset = 21 };
+    struct pare_plan_opts o = { .threads = 1 };
+    struct pare_plan *p;
+    struct pare_rng r;
+    struct pare_model *m;
+    const char *x, *w, *s;
+    const struct pare_value *v;
+
+    (void)state;
+    pare_rng_init(&r, 3);
+    x = build_input(&b, PARE_F32, 2, xd);
+    w = random_ints(&b, &r, PARE_I4, 2, (int64_t[]){ N, K });
+    s = random_floats(&b, &r, 2, (int64_t[]){ N, K / 64 }, 0.1);
+    s = build_node(&b, "DequantizeLinear", NAMES(w, s),
+                   CAT(at_int("axis", 1), at_int("block_size", 64)));
+    build_output(&b, build_node(&b, "Gemm", NAMES(x, s), at_int("transB", 1)));
+    m = parse(&b);
+    v = pare_graph_find(m->graph, w);
+    assert_non_null(v->raw);
+    assert_null(v->t.data);
+    if (pare_plan_new(m, &o, &p, &err))
+        fail_msg("%s", err.msg);
+    assert_true(runs(p, "linear_nbits"));
+    assert_null(pare_graph_find(p->graph, w)->t.data);
+    assert_null(pare_graph_find(p->graph, s)->t.data);
+    pare_plan_free(p);
+    pare_model_free(m);
+}
+
+/* ---- what does not fit --------------------------------------------------------------------- */
+
+struct odd {
+    int64_t K, N, bits, block, b[3], s, z;
+    const char *says;
+};
+
+static void refused(const struct odd *o)
+{
+    struct build b = { .opset = 17 };
+    const int64_t xd[2] = { 1, 64 };
+    struct pare_plan *p = NULL;
+    struct pare_model *m;
+    struct pare_rng r;
+    const char *in[4];
+
+    pare_rng_init(&r, 1);
+    in[0] = build_input(&b, PARE_F32, 2, xd);
+    in[1] = random_ints(&b, &r, PARE_U8, 3, o->b);
+    in[2] = random_floats(&b, &r, 1, &o->s, 0.1);
+    in[3] = random_ints(&b, &r, PARE_U8, 1, &o->z);
+    build_output(&b, build_node(&b, "MatMulNBits", o->z ? 4 : 3, in,
+                                nbits_attrs(o->K, o->N, o->bits, o->block)));
+    m = parse(&b);
+    assert_int_not_equal(pare_plan_new(m, NULL, &p, &err), 0);
+    if (!strstr(err.msg, o->says))
+        fail_msg("'%s' does not say '%s'", err.msg, o->says);
+    pare_model_free(m);
+}
+
+static void odd_files_are_refused(void **state)
+{
+    static const struct odd odd[] = {
+        { 64, 8, 4, 32, { 8, 2, 15 }, 16, 0, "B is (8, 2, 15)" },
+        { 64, 8, 4, 32, { 7, 2, 16 }, 16, 0, "B is (7, 2, 16)" },
+        { 64, 8, 4, 32, { 8, 3, 16 }, 16, 0, "B is (8, 3, 16)" },
+        { 64, 8, 8, 32, { 8, 2, 16 }, 16, 0, "need (8, 2, 32)" },
+        { 64, 8, 4, 24, { 8, 2, 16 }, 16, 0, "block_size is 24" },
+        { 64, 8, 4, 8, { 8, 8, 4 }, 64, 0, "block_size is 8" },
+        { 64, 8, 3, 32, { 8, 2, 16 }, 16, 0, "bits is 3" },
+        { 64, 8, 4, 32, { 8, 2, 16 }, 15, 0, "scales has 15 elements" },
+        { 64, 8, 4, 32, { 8, 2, 16 }, 16, 16, "zero_points has 16 elements" },
+        { 65, 8, 4, 32, { 8, 3, 16 }, 24, 0, "its last dimension must be K, 65" },
+        { 1000000000000000, 8, 4, 32, { 8, 2, 16 }, 16, 0, "B is (8, 2, 16)" },
+        { 64, 1000000000000000, 4, 32, { 8, 2, 16 }, 16, 0, "B is (8, 2, 16)" },
+        { 64, 8, 4, 1LL << 49, { 8, 1, 16 }, 8, 0, "need (8, 1, 281474976710656)" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+        refused(&odd[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_numpy_computes),     cmocka_unit_test(linear_layers),
+        cmocka_unit_test(packed_products),       cmocka_unit_test(weights_stay_packed),
+        cmocka_unit_test(odd_files_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, make_pool, drop_pool);
+}

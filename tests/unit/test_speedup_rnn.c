@@ -1,0 +1,279 @@
+/* test_speedup_rnn.c - recurrent layers lose states, sums of labelled axes and float16 channels. */
+#include "speedup_rig.h"
+
+enum { T = 4, B = 2, I = 6, H = 8 };
+
+struct rnn {
+    const char *type;
+    int gates, dirs;
+    int64_t reset; /* linear_before_reset */
+    bool start, peep;
+    int which; /* states that have weights */
+};
+
+/* Rows (dirs, gates, H) of which only the states of `which` are not 0. */
+static const char *rows(struct net *n, const struct rnn *r, int64_t times, int rank, int64_t cols)
+{
+    int64_t dim[3] = { r->dirs, times * H, cols };
+    struct pare_tensor t = net_random(n, 0, 0.6f, rank, dim);
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        if (!net_has(r->which, i / (rank == 3 ? cols : 1) % H, H))
+            pare_f32(&t)[i] = 0;
+    return build_floats(&n->b, rank, dim, pare_f32(&t));
+}
+
+/* First states: 0 where there are no weights. */
+static const char *first(struct net *n, const struct rnn *r)
+{
+    int64_t dim[3] = { r->dirs, B, H };
+    struct pare_tensor t = net_random(n, 0, 0.6f, 3, dim);
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        if (!net_has(r->which, i % H, H))
+            pare_f32(&t)[i] = 0;
+    return build_floats(&n->b, 3, dim, pare_f32(&t));
+}
+
+/* (T, B, in) to (T, B, dirs * H). */
+static const char *recur(struct net *n, const char *x, const struct rnn *r, int64_t in)
+{
+    bool lstm = !strcmp(r->type, "LSTM");
+    const char *arg[8] = { x,
+                           rows(n, r, r->gates, 3, in),
+                           rows(n, r, r->gates, 3, H),
+                           rows(n, r, 2 * r->gates, 2, 1),
+                           "",
+                           "",
+                           "",
+                           "" },
+               *y[1];
+    struct bin attrs = CAT(at_int("hidden_size", H),
+                           at_text("direction", r->dirs == 2 ? "bidirectional" : "forward"));
+
+    if (r->start)
+        arg[5] = first(n, r);
+    if (r->start && lstm)
+        arg[6] = first(n, r);
+    if (r->peep)
+        arg[7] = rows(n, r, 3, 2, 1);
+    if (r->reset)
+        attrs = CAT(attrs, at_int("linear_before_reset", r->reset));
+    build_node_outs(&n->b, r->type, r->peep ? 8 : r->start ? 6 + lstm : 4, arg, attrs, 1, y);
+    x = build_node(&n->b, "Transpose", NAMES(y[0]), at_ints("perm", INTS(0, 2, 1, 3)));
+    return build_node(&n->b, "Reshape", NAMES(x, build_ints(&n->b, INTS(T, B, r->dirs * H))),
+                      NOTHING);
+}
+
+static const char *linear(struct net *n, const char *x, int which, int64_t in, int64_t out)
+{
+    const char *w = WEIGHT(n, which, 1, in, out), *b = net_bias(n, which, out);
+
+    return net_add(n, build_node(&n->b, "MatMul", NAMES(x, w), NOTHING), b);
+}
+
+/* Half of the states, in all directions; what goes in loses channels, too. */
+static void check_half(struct rnn r)
+{
+    struct net n = net_new(1);
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
+
+    n.bare = true;
+    x = linear(&n, x, HALF, I, 10);
+    x = recur(&n, x, &r, 10);
+    EXPECT(&n, linear(&n, x, ALL, r.dirs * H, 3), 5, H / 2, 3);
+}
+
+static void lstm(void **state)
+{
+    (void)state;
+    check_half((struct rnn){ "LSTM", 4, 1, 0, false, false, HALF });
+    check_half((struct rnn){ "LSTM", 4, 1, 0, true, false, FRONT });
+    check_half((struct rnn){ "LSTM", 4, 2, 0, false, true, HALF });
+    check_half((struct rnn){ "LSTM", 4, 2, 0, true, true, BACK });
+}
+
+static void gru(void **state)
+{
+    (void)state;
+    check_half((struct rnn){ "GRU", 3, 1, 0, false, false, HALF });
+    check_half((struct rnn){ "GRU", 3, 1, 1, true, false, FRONT });
+    check_half((struct rnn){ "GRU", 3, 2, 0, true, false, HALF });
+    check_half((struct rnn){ "GRU", 3, 2, 1, false, false, BACK });
+}
+
+static void plain(void **state)
+{
+    (void)state;
+    check_half((struct rnn){ "RNN", 1, 1, 0, false, false, HALF });
+    check_half((struct rnn){ "RNN", 1, 2, 0, true, false, FRONT });
+}
+
+/* Two, one after the other. */
+static void stacked(void **state)
+{
+    struct net n = net_new(2);
+    struct rnn a = { "LSTM", 4, 2, 0, false, false, HALF },
+               b = { "GRU", 3, 1, 1, true, false, BACK };
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
+
+    (void)state;
+    n.bare = true;
+    x = recur(&n, recur(&n, x, &a, I), &b, 2 * H);
+    EXPECT(&n, linear(&n, x, ALL, H, 3), H / 2, H / 2, 3);
+}
+
+/* States with weights that nobody reads, and that no other state reads either. */
+static void unread_states(void **state)
+{
+    struct net n = net_new(3);
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I)), *w, *r, *b, *y[1];
+
+    (void)state;
+    w = CONST(&n, 0, 0.5f, 1, 4 * H, I);
+    r = WEIGHT(&n, HALF, 2, 1, 4 * H, H);
+    b = CONST(&n, 0, 0.5f, 1, 8 * H);
+    build_node_outs(&n.b, "LSTM", NAMES(x, w, r, b), at_int("hidden_size", H), 1, y);
+    w = WEIGHT(&n, HALF, 0, H, 3);
+    EXPECT(&n, build_node(&n.b, "MatMul", NAMES(y[0], w), NOTHING), H / 2, 3);
+}
+
+/* A bias of the candidate: the state moves, so it stays; and so does one that others read. */
+static void moving_states(void **state)
+{
+    struct net n = net_new(4);
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I)), *w, *r, *b, *y[1];
+    struct rnn half = { "LSTM", 4, 1, 0, false, false, HALF };
+
+    (void)state;
+    w = rows(&n, &half, 4, 3, I);
+    r = rows(&n, &half, 4, 3, H);
+    b = CONST(&n, 0.1f, 0.5f, 1, 8 * H);
+    build_node_outs(&n.b, "LSTM", NAMES(x, w, r, b), at_int("hidden_size", H), 1, y);
+    EXPECT(&n, linear(&n, y[0], ALL, H, 3), H, 3);
+}
+
+/* ---- sums over labels ------------------------------------------------------------------------ */
+
+static const char *einsum(struct net *n, const char *equation, const char *a, const char *b)
+{
+    return build_node(&n->b, "Einsum", NAMES(a, b), at_text("equation", equation));
+}
+
+/* As a matrix product, the weight on either side, either way round. */
+static void einsum_matrix(void **state)
+{
+    struct net n = net_new(5);
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
+
+    (void)state;
+    x = einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, HALF, 1, I, 10));
+    x = net_relu(&n, net_add(&n, x, CONST(&n, 0.2f, 0.3f, 10)));
+    x = einsum(&n, "hd,bsd->bhs", WEIGHT(&n, FRONT, 0, 8, 10), x);
+    x = build_node(&n.b, "Sigmoid", NAMES(x), NOTHING);
+    x = einsum(&n, "...hs,ho->...so", x, WEIGHT(&n, ALL, 1, 8, 5));
+    EXPECT(&n, linear(&n, x, ALL, 5, 3), 3);
+}
+
+/* How many parameters are left says what went. */
+static void einsum_counts(void **state)
+{
+    struct net n = net_new(6);
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
+    struct slim s;
+
+    (void)state;
+    x = einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, HALF, 1, I, 10));
+    x = einsum(&n, "hd,bsd->bsh", WEIGHT(&n, FRONT, 0, 8, 10), x);
+    build_output(&n.b, einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, ALL, 1, 8, 3)));
+    s = net_slim(&n);
+    assert_int_equal(s.r.params, I * 10 + 10 * 8 + 8 * 3);
+    assert_int_equal(s.r.params_left, I * 5 + 5 * 4 + 4 * 3);
+    slim_drop(&s);
+}
+
+/* Heads in axes of their own, as JAX writes attention: two of four go. */
+static void einsum_heads(void **state)
+{
+    struct net n = net_new(7);
+    const char *x = build_input(&n.b, PARE_F32, INTS(B, 5, I)), *q, *k, *v, *a;
+    struct slim s;
+
+    (void)state;
+    q = einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
+    k = einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
+    v = einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
+    a = build_node(&n.b, "Softmax", NAMES(einsum(&n, "bqhk,bshk->bhqs", q, k)), at_int("axis", -1));
+    a = einsum(&n, "bhqs,bshk->bqhk", a, v);
+    build_output(&n.b, einsum(&n, "bqhk,hkd->bqd", a, WEIGHT(&n, ALL, 1, 4, 3, I)));
+    s = net_slim(&n);
+    assert_int_equal(s.r.params, 4 * I * 12);
+    assert_int_equal(s.r.params_left, 4 * I * 6);
+    slim_drop(&s);
+}
+
+/* ---- float16 --------------------------------------------------------------------------------- */
+
+static const char *half_const(struct net *n, struct pare_tensor t)
+{
+    struct pare_tensor h = build_tensor(PARE_F16, t.rank, t.dim);
+    struct pare_err err;
+
+    assert_int_equal(pare_convert(PARE_F16, h.data, PARE_F32, t.data, pare_numel(&t), &err), 0);
+    return build_const(&n->b, PARE_F16, t.rank, t.dim, h.data);
+}
+
+static const char *half_conv(struct net *n, const char *x, int which, int64_t in, int64_t out,
+                             int64_t K)
+{
+    struct pare_tensor w = net_random(n, 0, 0.6f, INTS(out, in, K, K));
+    struct pare_tensor b = net_random(n, 0.2f, 0.5f, INTS(out));
+    const char *wn, *bn;
+
+    for (int64_t i = 0; i < pare_numel(&w); i++)
+        if (!net_has(which, i / (in * K * K), out))
+            pare_f32(&w)[i] = 0;
+    wn = half_const(n, w);
+    bn = half_const(n, b);
+    return build_node(&n->b, "Conv", NAMES(x, wn, bn),
+                      at_ints("pads", INTS(K / 2, K / 2, K / 2, K / 2)));
+}
+
+/* Constants go into biases and carriers of float16, and a branch into an operand of float16. */
+static void half_floats(void **state)
+{
+    struct net n = net_new(8);
+    const char *x = build_input(&n.b, PARE_F16, INTS(2, 3, 9, 8)), *y;
+    struct slim s;
+
+    (void)state;
+    x = net_relu(&n, half_conv(&n, x, HALF, 3, 8, 3));
+    x = net_relu(&n, half_conv(&n, x, HALF, 8, 8, 1));
+    y = half_conv(&n, net_relu(&n, half_conv(&n, x, ALL, 8, 8, 3)), NONE, 8, 8, 3);
+    x = net_add(&n, x, y);
+    build_output(&n.b, half_conv(&n, x, ALL, 8, 4, 3));
+    s = net_slim(&n);
+    assert_int_equal(slim_out(&s, 0), 4);
+    assert_int_equal(slim_out(&s, 1), 5);
+    assert_int_equal(slim_out(&s, 2), 0);
+    assert_int_equal(slim_out(&s, 3), 0);
+    for (int i = 0; i < s.is->graph->n_values; i++) {
+        const struct pare_value *v = s.is->graph->value[i];
+
+        if (v->flags & PARE_V_CONST && !v->maker)
+            assert_int_equal(v->t.dtype, PARE_F16);
+    }
+    slim_drop(&s);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
+    const struct CMUnitTest tests[] = {
+        TEST(lstm),          TEST(gru),           TEST(plain),         TEST(stacked),
+        TEST(unread_states), TEST(moving_states), TEST(einsum_matrix), TEST(einsum_counts),
+        TEST(einsum_heads),  TEST(half_floats),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
