@@ -203,30 +203,6 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
 
 /* ---- the change ---------------------------------------------------------------------------- */
 
-static char *text(const char *s)
-{
-    return (char *)(uintptr_t)s;
-}
-
-/* The file says that it has operators of ONNX Runtime. */
-static int import(struct pare_edit *e, struct pare_err *err)
-{
-    Onnx__OperatorSetIdProto *set;
-
-    for (size_t i = 0; i < e->model.n_opset_import; i++)
-        if (e->model.opset_import[i]->domain && !strcmp(e->model.opset_import[i]->domain, OURS))
-            return 0;
-    set = pare_alloc(e->a, 1, sizeof(*set));
-    if (!set)
-        return no_memory(err);
-    onnx__operator_set_id_proto__init(set);
-    set->domain = text(OURS);
-    set->has_version = true;
-    set->version = 1;
-    e->model.opset_import[e->model.n_opset_import++] = set; /* there is room for one */
-    return 0;
-}
-
 /* A node in the place of m's operator, with room for that many inputs, making what the
  * QuantizeLinear made; the attributes are the operator's. */
 static Onnx__NodeProto *put(struct pare_edit *e, const struct match *m, const char *type, size_t n)
@@ -238,7 +214,7 @@ static Onnx__NodeProto *put(struct pare_edit *e, const struct match *m, const ch
     if (!p || !io)
         return NULL;
     *p = *m->op->p;
-    p->op_type = text(type);
+    p->op_type = pare_edit_text(type);
     p->input = io;
     p->n_input = n;
     p->output = io + n;
@@ -269,8 +245,8 @@ static int gemm_attrs(struct pare_edit *e, Onnx__NodeProto *p, struct pare_err *
             list[kept++] = p->attribute[i];
     p->attribute = list;
     p->n_attribute = kept;
-    p->domain = text(OURS);
-    return import(e, err);
+    p->domain = pare_edit_text(OURS);
+    return pare_edit_import(e, OURS, 1, err);
 }
 
 static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err)
@@ -282,7 +258,7 @@ static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err
                              : gemm ? "QGemm"
                                     : "QLinearMatMul",
                              m->bias || gemm ? 9 : 8);
-    char *bias = m->bias ? m->bias->p->input[0] : text("");
+    char *bias = m->bias ? m->bias->p->input[0] : pare_edit_text("");
 
     if (!p)
         return no_memory(err);
@@ -345,8 +321,8 @@ static int fuse_kind(struct pare_edit *e, const struct match *m, const struct ki
     for (size_t i = 0; i < old->n_input; i++, at += 3)
         memcpy(p->input + at, pare_edit_maker(e, old->input[i])->p->input, 3 * sizeof(*q));
     memcpy(p->input + (kind->y_first ? 0 : at), q + 1, 2 * sizeof(*q));
-    p->domain = text(OURS);
-    return import(e, err);
+    p->domain = pare_edit_text(OURS);
+    return pare_edit_import(e, OURS, 1, err);
 }
 
 /* ---- what moves integers as it moves real numbers ----------------------------------------- */
