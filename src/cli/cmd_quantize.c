@@ -255,6 +255,14 @@ static int judge_rounded(struct job *j, struct pare_err *err)
     return rc ? rc : pare_run_merge_noise(j->run, err);
 }
 
+/* By the first of several processes; the others read it only when it is there. */
+static int write_file(struct job *j, const struct pare_export *files, struct pare_err *err)
+{
+    if (!pare_dist_rank(j->run->dist))
+        PARE_TRY(pare_run_export(j->run, files, err));
+    return pare_dist_wait(j->run->dist, err);
+}
+
 /* The file of integers, as anybody would read it. */
 static int judge_file(struct job *j, struct pare_err *err)
 {
@@ -279,9 +287,7 @@ static int accuracy(void *user, double *value, struct pare_err *err)
     *value = r.top1;
     if (r.top1 < j->view.least)
         return 0;
-    if (!pare_dist_rank(j->run->dist))
-        PARE_TRY(pare_run_export(j->run, &only, err));
-    PARE_TRY(pare_dist_wait(j->run->dist, err));
+    PARE_TRY(write_file(j, &only, err));
     PARE_TRY(judge_file(j, err));
     *value = j->view.after.top1 < r.top1 ? j->view.after.top1 : r.top1;
     return 0;
@@ -332,9 +338,7 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
             PARE_TRY(meet_budget(c, j, err));
         PARE_TRY(judge_rounded(j, err));
     }
-    if (!pare_dist_rank(c->dist))
-        PARE_TRY(pare_run_export(j->run, &j->files, err));
-    PARE_TRY(pare_dist_wait(c->dist, err));
+    PARE_TRY(write_file(j, &j->files, err));
     return judge_file(j, err);
 }
 

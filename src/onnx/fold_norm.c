@@ -168,7 +168,10 @@ static int fold(struct fold *f, const struct pare_node *norm, struct pare_err *e
     else
         PARE_TRY(pare_tensor_new(f->a, &n.b, PARE_F32, 1, n.w.dim, err));
     PARE_TRY(numbers(f, norm, &n.w, &n.b, err));
-    return pare_edit_fold_norm(f->e, &n, err);
+    PARE_TRY(pare_edit_fold_norm(f->e, &n, err));
+    f->fresh[f->n_fresh++] = (struct fresh){ conv->in[1]->name, n.w.data };
+    f->fresh[f->n_fresh++] = (struct fresh){ n.bias, n.b.data };
+    return 0;
 }
 
 /* The new numbers are in memory of ours: they may be changed where they are. */
