@@ -22,7 +22,7 @@ mkdir -p demo
 if [ ! -f demo/digits.onnx ]; then
     say "$pare" new vgg7 --input 1,8,8 --width 0.5 -o demo/fresh.onnx
     say "$pare" train demo/fresh.onnx --data digits --epochs 5 --batch 64 --optimizer adam \
-        --schedule cosine --seed 1 -o demo/digits.onnx
+        --schedule cosine --seed 1 --threads 1 -o demo/digits.onnx
 fi
 say "$pare" compress examples/demo.json
 say "$pare" report demo/run.json -o demo/report.html

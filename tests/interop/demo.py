@@ -39,7 +39,7 @@ def main():
         os.chdir(work)
         sh(pare, "new", "vgg7", "--input", "1,8,8", "--width", "0.5", "-o", "demo/fresh.onnx")
         sh(pare, "train", "demo/fresh.onnx", "--data", "digits", "--epochs", "5", "--batch", "64",
-           "--optimizer", "adam", "--schedule", "cosine", "--seed", "1", "--quiet", "-o",
+           "--optimizer", "adam", "--schedule", "cosine", "--seed", "1", "--threads", "1", "--quiet", "-o",
            "demo/digits.onnx")
         sh(pare, "compress", recipe, "--quiet")
         with open("demo/run.json") as f:
