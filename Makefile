@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks lint fmt asan fuzz install deb test-deb clean
+.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate lint fmt asan fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -23,7 +23,7 @@ help: ## list these targets
 deps: ## install all that any target needs
 	@tools/deps.sh build test interop lint fuzz
 
-demo: all ## build, then look at, run and time a small digit classifier
+demo: all ## build, then prune, train, shrink and quantize a network that reads digits
 	@tools/demo.sh $(BUILD)
 
 test: ## build and run the tests: unit, official ONNX cases, command line, install
@@ -51,6 +51,7 @@ bench: ## time Pare, ONNX Runtime and PyTorch, then training; MODELS="resnet18 l
 	    $(if $(BATCH),--batch "$(BATCH)") $(if $(THREADS),--threads "$(THREADS)") \
 	    $(if $(SECONDS),--seconds $(SECONDS))
 	@$(if $(MODELS),,$(train))
+	@$(if $(MODELS),,$(calibrate))
 
 train = $(PYTHON) bench/train.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
     $(if $(THREADS),--threads "$(THREADS)") $(if $(SECONDS),--seconds $(SECONDS))
@@ -64,6 +65,26 @@ bench-masks: ## time masks and scores against PyTorch and numpy, on one thread; 
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/masks.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-quant: ## time training steps, float and quantized; MODELS=lenet THREADS=1 ROUNDS=15
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/quant.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
+	    $(if $(THREADS),--threads "$(THREADS)") $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-nbits: ## time products with weights of 4 and 8 bits against ONNX Runtime; THREADS=1 SECONDS=2 BATCH="1 4 64"
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/nbits.py --build $(BUILD) $(if $(THREADS),--threads $(THREADS)) \
+	    $(if $(SECONDS),--seconds $(SECONDS)) $(if $(BATCH),--batch "$(BATCH)")
+
+calibrate = $(PYTHON) bench/calibrate.py --build $(BUILD) $(if $(MODEL),--model $(MODEL)) \
+    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(THREADS),--threads "$(THREADS)")
+
+bench-calibrate: ## time calibration beside running the model, and its memory; MODEL=resnet50 ROUNDS=3 THREADS=2
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(calibrate)
 
 lint: ## check style, layers, registries and headers; build without a warning
 	@tools/deps.sh build test lint

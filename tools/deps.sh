@@ -18,13 +18,13 @@ for part in "${@:-build}"; do
     build)
         want="$want gcc libc6-dev make cmake pkg-config libdnnl-dev libprotobuf-c-dev
               protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev zlib1g-dev libpng-dev
-              libjpeg62-turbo-dev libopenmpi-dev"
+              libjpeg62-turbo-dev libopenmpi-dev libjs-chart.js"
         ;;
     test) want="$want g++ libcmocka-dev libonnx-testdata openmpi-bin" ;;
     interop)
         # libopenblas0-openmp: without it PyTorch multiplies matrices with the reference BLAS.
         want="$want python3 python3-numpy python3-torch python3-torchvision python3-onnx
-              libopenblas0-openmp"
+              libopenblas0-openmp dataset-fashion-mnist chromium"
         node=yes
         ;;
     lint) want="$want clang libomp-dev clang-format cppcheck" ;;

@@ -247,13 +247,16 @@ static int write_biases(struct pare_run *r, const struct spot *spot, int n, stru
     for (int i = 0; i < n; i++) {
         const struct spot *s = &spot[i];
         struct pare_layer *l = s->l;
+        double seen = (double)s->at;
 
+        PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F64, s->all, s->n, err));
+        PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F64, &seen, 1, err));
         if (!l->b_before.data) {
             PARE_TRY(pare_tensor_new(r->arena, &l->b_before, PARE_F32, l->b.rank, l->b.dim, err));
             memcpy(l->b_before.data, l->b.data, (size_t)s->n * sizeof(float));
         }
-        for (int64_t c = 0; c < s->n && s->at; c++)
-            pare_f32(&l->b)[c] += (float)(s->all[c] / (double)s->at);
+        for (int64_t c = 0; c < s->n && seen > 0; c++)
+            pare_f32(&l->b)[c] += (float)(s->all[c] / seen);
     }
     return 0;
 }

@@ -126,7 +126,7 @@ int pare_run_forward(struct pare_run *r, int64_t batches, struct pare_err *err)
 {
     struct pare_loader_opts o = { .train = true,
                                   .batch = r->batch,
-                                  .seed = r->trainer ? 1 : 0,
+                                  .seed = 1,
                                   .rank = pare_dist_rank(r->dist),
                                   .ranks = pare_dist_size(r->dist) };
     struct pare_loader *loader = NULL;

@@ -61,7 +61,7 @@ static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pa
     if (r->quantizer)
         PARE_TRY(pare_quant_learn_step(r, err));
     PARE_TRY(pare_run_on_step(r, step, err));
-    return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
+    return r->quantizer ? pare_run_round(r, err) : pare_run_update_masks(r, err);
 }
 
 static int keep(void *run, bool back, struct pare_err *err)
@@ -138,6 +138,16 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
                                       .gone = gone };
     PARE_TRY(pare_run_watched(r, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;
+}
+
+int pare_run_look(struct pare_run *r, const struct pare_data *data, int64_t batch,
+                  struct pare_err *err)
+{
+    if (r->started || r->trainer)
+        return pare_fail(err, PARE_ECONFIG, "data is given to a compression before it is started");
+    r->data = data;
+    r->batch = batch;
+    return 0;
 }
 
 int pare_run_follow(struct pare_run *r, struct pare_learn *l, struct pare_err *err)

@@ -36,7 +36,7 @@ static int round_to_scale(struct pare_layer *l, enum pare_site site, const struc
     if (!s->ready[site] &&
         (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) && !pare_layer_waits(l))))
         PARE_TRY(begin(&p, x, err));
-    if (!s->ready[site] || pare_layer_waits(l))
+    if (!(p.scale[0] > 0) || pare_layer_waits(l)) /* where only 0 was seen, it is the smallest */
         pare_copy(x, y);
     else
         pare_quant_apply(p.q, x, p.scale, p.zero, y);

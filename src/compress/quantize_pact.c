@@ -102,10 +102,11 @@ static int activation(struct pare_layer *l, enum pare_site site, const struct pa
         PARE_TRY(pare_place_range(&p, x, &lo, &hi, err));
         *pare_f32(alpha) = hi;
         s->ready[site] = hi > 0;
+        set_scale(&p, pare_f32(alpha)); /* the smallest, where nothing above 0 was seen */
     }
     if (s->ready[site])
         set_scale(&p, pare_f32(alpha));
-    if (!s->ready[site] || pare_layer_waits(l))
+    if (!(*p.scale > 0) || pare_layer_waits(l))
         pare_copy(x, y);
     else
         pare_quant_apply(p.q, x, p.scale, p.zero, y);

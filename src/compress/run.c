@@ -278,7 +278,8 @@ int pare_run_length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct 
 static int check_needs(const struct pare_run *r, struct pare_err *err)
 {
     for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++)
-        if (r->pruner[i]->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS) && !r->trainer)
+        if ((r->pruner[i]->flags & PARE_NEEDS_STEPS && !r->trainer) ||
+            (r->pruner[i]->flags & PARE_NEEDS_DATA && !r->data))
             return pare_fail(err, PARE_ECONFIG,
                              "%s %s looks at data, give it some (--data, or follow a learner)",
                              kind(r), r->pruner[i]->name);

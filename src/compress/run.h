@@ -137,12 +137,19 @@ int pare_run_ranker(const struct pare_run *r);
 /* The model gets weight * mask again (masks.c). */
 int pare_run_put(struct pare_run *r, struct pare_err *err);
 
+/* Only the rounded weights: after a step, when the optimizer has written the others. */
+int pare_run_round(struct pare_run *r, struct pare_err *err);
+
 /* The model gets its weights back, neither masked nor rounded; of a run that is not final. */
 void pare_run_restore(struct pare_run *r);
 
 /* Follow a trainer, see pare_run_follow (follow.c).  data and batch are for statistics. */
 int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct pare_data *data,
                     int64_t batch, struct pare_err *err);
+
+/* Only data to look at, without training. */
+int pare_run_look(struct pare_run *r, const struct pare_data *data, int64_t batch,
+                  struct pare_err *err);
 
 /* Call what the pruners have for this moment (run.c). */
 int pare_run_on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err);

@@ -9,10 +9,19 @@
 
 enum { X, SCALE, SHIFT, MEAN, VARIANCE, NORM_INPUTS };
 
+/* Numbers that take the place of a file's. */
+struct fresh {
+    const char *name;
+    const void *data;
+};
+
 struct fold {
+    const struct pare_model *m;
     const struct pare_graph *g;
     struct pare_arena *a;
     struct pare_edit *e;
+    struct fresh *fresh; /* two of each convolution */
+    int n_fresh;
 };
 
 static int no_memory(struct pare_err *err)
@@ -80,11 +89,15 @@ static int copy(const struct fold *f, const struct pare_value *from, struct pare
                 struct pare_err *err)
 {
     struct pare_value v = *from;
+    bool mapped = !v.t.data && v.raw;
 
     PARE_TRY(pare_value_load(f->a, &v, err));
     *t = v.t;
-    PARE_TRY(pare_tensor_alloc(f->a, t, err));
-    memcpy(t->data, v.t.data, (size_t)pare_numel(t) * sizeof(float));
+    if (!mapped) { /* else it is a copy already */
+        PARE_TRY(pare_tensor_alloc(f->a, t, err));
+        memcpy(t->data, v.t.data, (size_t)pare_numel(t) * sizeof(float));
+    }
+    pare_model_release(f->m, mapped ? v.raw : v.t.data, (size_t)pare_numel(t) * sizeof(float));
     return 0;
 }
 
@@ -143,7 +156,7 @@ int pare_edit_fold_norm(struct pare_edit *e, struct pare_norm_fold *f, struct pa
     return 0;
 }
 
-static int fold(const struct fold *f, const struct pare_node *norm, struct pare_err *err)
+static int fold(struct fold *f, const struct pare_node *norm, struct pare_err *err)
 {
     const struct pare_node *conv = norm->in[X]->maker;
     const struct pare_value *old = conv->n_in > 2 ? conv->in[2] : NULL;
@@ -155,16 +168,33 @@ static int fold(const struct fold *f, const struct pare_node *norm, struct pare_
     else
         PARE_TRY(pare_tensor_new(f->a, &n.b, PARE_F32, 1, n.w.dim, err));
     PARE_TRY(numbers(f, norm, &n.w, &n.b, err));
-    return pare_edit_fold_norm(f->e, &n, err);
+    PARE_TRY(pare_edit_fold_norm(f->e, &n, err));
+    f->fresh[f->n_fresh++] = (struct fresh){ conv->in[1]->name, n.w.data };
+    f->fresh[f->n_fresh++] = (struct fresh){ n.bias, n.b.data };
+    return 0;
+}
+
+/* The new numbers are in memory of ours: they may be changed where they are. */
+static void own(const struct fold *f, const struct pare_model *folded)
+{
+    for (int i = 0; i < f->n_fresh; i++) {
+        struct pare_value *v = pare_graph_find(folded->graph, f->fresh[i].name);
+
+        if (v && v->t.data == f->fresh[i].data)
+            v->flags |= PARE_V_OWNED;
+    }
 }
 
 int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
                          struct pare_model **folded, int *n, struct pare_err *err)
 {
-    struct fold f = { .g = m->graph, .a = a };
+    struct fold f = { .m = m, .g = m->graph, .a = a };
 
     *n = 0;
     *folded = NULL;
+    f.fresh = pare_alloc(a, 2 * (size_t)f.g->n_nodes + 1, sizeof(*f.fresh));
+    if (!f.fresh)
+        return no_memory(err);
     PARE_TRY(pare_edit_new(m, a, &f.e, err));
     for (int i = 0; i < f.g->n_nodes; i++) {
         const struct pare_node *norm = f.g->node[i];
@@ -175,5 +205,9 @@ int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
         PARE_TRY(fold(&f, norm, err));
         ++*n;
     }
-    return *n ? pare_edit_model(f.e, folded, err) : 0;
+    if (*n)
+        PARE_TRY(pare_edit_model(f.e, folded, err));
+    if (*n)
+        own(&f, *folded);
+    return 0;
 }
