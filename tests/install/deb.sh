@@ -19,10 +19,11 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF
     DEBIAN_FRONTEND=noninteractive HOME=/root "$@"; }
 
 dpkg-deb --info "$package"
+contents=$(dpkg-deb --contents "$package")
 for file in usr/bin/pare usr/include/pare/pare.h usr/share/man/man1/pare.1 \
     usr/share/man/man1/pare-prune.1 usr/share/bash-completion/completions/pare \
     usr/share/zsh/vendor-completions/_pare usr/share/doc/pare/copyright; do
-    dpkg-deb --contents "$package" | grep -q " \./$file\$" || { echo "there is no $file in it"; exit 1; }
+    echo "$contents" | grep -q " \./$file\$" || { echo "there is no $file in it"; exit 1; }
 done
 cp "$package" "$root/tmp/pare.deb"
 cp "$here/consumer.c" "$root/tmp/consumer.c"
