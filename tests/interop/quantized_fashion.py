@@ -35,8 +35,9 @@ def main():
     try:
         model = sys.argv[2] if len(sys.argv) > 2 else os.path.join(work, "lenet.onnx")
         if len(sys.argv) < 3:
-            sh(pare, "new", "lenet", "--input", "1,28,28", "--seed", "1", "-o", model)
-            sh(pare, "train", model, "--data", "fashion-mnist", "--limit", "20000", "--epochs", "1",
+            fresh = os.path.join(work, "fresh.onnx")
+            sh(pare, "new", "lenet", "--input", "1,28,28", "--seed", "1", "-o", fresh)
+            sh(pare, "train", fresh, "--data", "fashion-mnist", "--limit", "20000", "--epochs", "1",
                "--lr", "0.02", "--seed", "1", "-q", "-o", model)
         images = pictures()
         parts = [os.path.join(work, f"x{i}.npz") for i in range(0, len(images), BATCH)]
