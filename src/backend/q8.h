@@ -85,8 +85,8 @@ float pare_q8_scale(const struct pare_q8_weight *q, int64_t channel);
 /* w - zero, in w's shape: w itself where zero is 0, else a copy; NULL when out of memory. */
 const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a);
 
-/* The int32 numbers behind a real bias, when they are in units of x_scale w_scale, as a runtime adds
- * them to the sum of products; else the bias itself. */
+/* The int32 numbers behind a real bias, when they are in units of x_scale w_scale, as a runtime
+ * adds them to the sum of products; else the bias itself. */
 struct pare_value *pare_q8_bias(struct pare_value *bias, const struct pare_q8 *x,
                                 const struct pare_q8_weight *w);
 

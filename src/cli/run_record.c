@@ -64,11 +64,11 @@ int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA
 
 static double numel(const json_t *layer)
 {
-    const json_t *shape = json_object_get(json_object_get(layer, "weight"), "shape"), *d;
+    const json_t *shape = json_object_get(json_object_get(layer, "weight"), "shape");
     double n = 1;
-    size_t i;
 
-    json_array_foreach(shape, i, d) n *= (double)json_integer_value(d);
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        n *= (double)json_integer_value(json_array_get(shape, i));
     return n;
 }
 
@@ -178,15 +178,14 @@ int pare_record_latency(const struct pare_recipe *r, struct pare_arena *a, json_
         { "json", "true" },
     };
     struct pare_call k = { .cmd = pare_find_command("bench"), .given = g, .n_given = 4 };
+    const json_t *steps = json_object_get(run, "steps");
     struct models m = { .n = 0 };
-    json_t *s;
-    size_t i;
 
     if (!g[0].text || !g[1].text || !g[2].text)
         return pare_fail(err, PARE_ENOMEM, "no memory for the options");
     add_model(&m, json_object_get(run, "input"));
-    json_array_foreach(json_object_get(run, "steps"), i, s)
-        add_model(&m, json_object_get(s, "model"));
+    for (size_t i = 0; i < json_array_size(steps); i++)
+        add_model(&m, json_object_get(json_array_get(steps, i), "model"));
     add_model(&m, json_object_get(run, "output"));
     k.arg = m.path;
     k.n_args = m.n;

@@ -319,13 +319,13 @@ int pare_folded_grad(struct pare_layer *l, struct pare_err *err)
 int pare_folded_view(const struct pare_layer *l, struct pare_arena *a, struct pare_layer *view,
                      struct pare_err *err)
 {
-    struct pare_value *w = pare_alloc(a, 2, sizeof(*w)), *b = w + 1;
+    struct pare_value *w = pare_alloc(a, 1, sizeof(*w)), *b = pare_alloc(a, 1, sizeof(*b));
     struct factors f;
 
     *view = *l;
     if (!l->norm)
         return 0;
-    if (!w)
+    if (!w || !b)
         return no_memory(err);
     PARE_TRY(load(l, a, &f, err));
     *w = *l->weight;

@@ -42,7 +42,7 @@ int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_e
 
 struct pare_edit_node {
     const char *type, *name;
-    const char *domain; /* NULL: ONNX's own */
+    const char *domain;               /* NULL: ONNX's own */
     const char *in[PARE_EDIT_INPUTS]; /* "": left out; NULL ends them */
     const char *out;
     int axis; /* -1: no such attribute */

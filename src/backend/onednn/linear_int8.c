@@ -4,8 +4,8 @@
  *
  * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul, QGemm and
  * MatMulInteger.  Few rows are bound by reading w once: a plain loop does that, in products of 16
- * bits, whose pairs fit in 32.  More rows are oneDNN's or, where the machine's 8-bit products are not
- * exact, those of q8_dot.h.
+ * bits, whose pairs fit in 32.  More rows are oneDNN's or, where the machine's 8-bit products are
+ * not exact, those of q8_dot.h.
  */
 #include "onednn.h"
 
