@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-calibrate lint fmt asan fuzz install clean
+.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate lint fmt asan fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -23,7 +23,7 @@ help: ## list these targets
 deps: ## install all that any target needs
 	@tools/deps.sh build test interop lint fuzz
 
-demo: all ## build, then look at, run and time a small digit classifier
+demo: all ## build, then prune, train, shrink and quantize a network that reads digits
 	@tools/demo.sh $(BUILD)
 
 test: ## build and run the tests: unit, official ONNX cases, command line, install
@@ -66,6 +66,18 @@ bench-masks: ## time masks and scores against PyTorch and numpy, on one thread; 
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/masks.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS))
 
+bench-quant: ## time training steps, float and quantized; MODELS=lenet THREADS=1 ROUNDS=15
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/quant.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
+	    $(if $(THREADS),--threads "$(THREADS)") $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-nbits: ## time products with weights of 4 and 8 bits against ONNX Runtime; THREADS=1 SECONDS=2 BATCH="1 4 64"
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/nbits.py --build $(BUILD) $(if $(THREADS),--threads $(THREADS)) \
+	    $(if $(SECONDS),--seconds $(SECONDS)) $(if $(BATCH),--batch "$(BATCH)")
+
 calibrate = $(PYTHON) bench/calibrate.py --build $(BUILD) $(if $(MODEL),--model $(MODEL)) \
     $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(THREADS),--threads "$(THREADS)")
 
@@ -94,6 +106,17 @@ fuzz: ## run the fuzzers for FUZZ_SECONDS (60) each
 
 install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: ## make a Debian package: build/deb/pare_VERSION_ARCHITECTURE.deb
+	@tools/deps.sh build deb
+	@$(call compile,$(BUILD)/deb,-DPARE_TESTS=OFF -DPARE_MPI=OFF -DCMAKE_INSTALL_PREFIX=/usr \
+	    -DPARE_ZSH_DIR=share/zsh/vendor-completions)
+	@cd $(BUILD)/deb && cpack -G DEB >cpack.log || { cat cpack.log; exit 1; }
+	@ls $(BUILD)/deb/*.deb
+
+test-deb: deb ## as root: install that package on a new Debian 12, and use it there
+	@tools/deps.sh build deb root
+	@tests/install/deb.sh $(BUILD)/deb/*.deb
 
 clean: ## remove the build folder
 	@rm -rf $(BUILD)

@@ -2,13 +2,14 @@
  *
  *     bench_quant NETWORK BATCH THREADS ROUNDS [QUANTIZER...]
  *
- * prints the medians of a step in milliseconds, one name and number a line; all take turns, so that
- * whatever slows the machine slows all of them.  Weights and inputs of convolutions and linear
- * layers have 8 bits.
+ * prints the medians of a step in milliseconds, one name and two numbers a line: by the clock, and
+ * of processor time.  All take turns, so that whatever slows the machine slows all of them.
+ * Weights and inputs of convolutions and linear layers have 8 bits.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <pare/compress.h>
 
@@ -43,7 +44,7 @@ struct job {
     struct pare_model *model;
     struct pare_trainer *trainer;
     struct pare_run *run; /* NULL: float */
-    double *time;
+    double *time[2];      /* by the clock, of the processor */
 };
 
 static void follow(struct job *j, int threads)
@@ -82,14 +83,31 @@ static void open_job(struct job *j, struct pare_arena *a, const char *net, const
         follow(j, threads);
 }
 
-static double step(struct job *j, const struct pare_tensor *x, const struct pare_tensor *y)
+static double used(void)
 {
-    double start = pare_now();
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void step(struct job *j, const struct pare_tensor *x, const struct pare_tensor *y, int round)
+{
+    double start = pare_now(), before = used();
     struct pare_score score;
 
     check(pare_trainer_gradient(j->trainer, x, y, &score, &err));
     check(pare_trainer_update(j->trainer, 1e-4, &err));
-    return pare_now() - start;
+    if (round < 0)
+        return;
+    j->time[0][round] = pare_now() - start;
+    j->time[1][round] = used() - before;
+}
+
+static double median(double *t, int n)
+{
+    qsort(t, (size_t)n, sizeof(*t), by_size);
+    return t[n / 2] * 1e3;
 }
 
 static void show(const struct job *j)
@@ -128,20 +146,17 @@ int main(int argc, char **argv)
         pare_i64(&y)[i] = i % 10;
     for (int i = 0; i < n; i++) {
         open_job(&job[i], a, net, chw, threads);
-        job[i].time = pare_alloc(a, (size_t)rounds, sizeof(double));
+        for (int k = 0; k < 2; k++)
+            job[i].time[k] = pare_alloc(a, (size_t)rounds, sizeof(double));
     }
     for (int r = -2; r < rounds; r++)
         for (int i = 0; i < n; i++) {
-            double t = step(&job[i], &x, &y);
-
-            if (r < 0)
-                job[i].trainer->plan[0]->profile = profile;
-            else
-                job[i].time[r] = t;
+            step(&job[i], &x, &y, r);
+            job[i].trainer->plan[0]->profile = profile;
         }
     for (int i = 0; i < n; i++) {
-        qsort(job[i].time, (size_t)rounds, sizeof(double), by_size);
-        printf("%s %.4f\n", job[i].name, job[i].time[rounds / 2] * 1e3);
+        printf("%s %.4f %.4f\n", job[i].name, median(job[i].time[0], rounds),
+               median(job[i].time[1], rounds));
         if (profile)
             show(&job[i]);
         pare_trainer_free(job[i].trainer);

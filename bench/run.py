@@ -20,7 +20,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOOLS = os.path.join(HERE, "..", "tools")
 MODELS = ("lenet resnet18 resnet50 vgg16_bn mobilenet_v2 mobilenet_v3_small efficientnet_b0 "
           "shufflenet_v2_x1_0 densenet121 squeezenet1_1 googlenet inception_v3 regnet_y_400mf "
-          "convnext_tiny vit_b_16")
+          "convnext_tiny vit_b_16 "
+          "resnet18-int8 resnet50-int8 vgg16_bn-int8 mobilenet_v2-int8")
+INT8 = "-int8"          # such a model is quantized by `pare quantize --preset int8`
 SIDES = {"lenet": (1, 28), "inception_v3": (3, 299)}
 PEERS = ("pare", "ort", "torch")
 TITLES = {"pare": "Pare", "ort": "ONNX Runtime", "torch": "PyTorch"}
@@ -114,19 +116,42 @@ def measure(peers, seconds):
     return max(0.0, (busy_seconds() - busy - own) / wall)
 
 
+def shape_of(name, batch):
+    channels, side = SIDES.get(name.removesuffix(INT8), (3, 224))
+    return (batch, channels, side, side)
+
+
+def export(args, name):
+    """The model's file, made when it is not there; of integers from the one of floats."""
+    base = name.removesuffix(INT8)
+    subprocess.run([sys.executable, os.path.join(TOOLS, "export_models.py"),
+                    args.models_folder, "--one", base], check=True, stdout=subprocess.DEVNULL)
+    path, data = (os.path.join(args.build, "bench", name + end) for end in (".onnx", ".npz"))
+    if base == name or os.path.exists(path):
+        return
+    rng = np.random.default_rng(1)
+    np.savez(data, x=rng.standard_normal(shape_of(name, 8), np.float32) * np.float32(0.3),
+             y=np.zeros(8, np.int64))
+    subprocess.run([os.path.join(args.build, "pare"), "quantize",
+                    os.path.join(args.models_folder, base + ".onnx"), "--preset", "int8", "--data",
+                    data, "--valid", "none", "--batch", "8", "-q", "-o", path], check=True)
+
+
 def cell(args, name, batch, threads):
-    channels, side = SIDES.get(name, (3, 224))
-    shape = (batch, channels, side, side)
+    shape = shape_of(name, batch)
     folder = os.path.join(args.build, "bench")
     source = os.path.join(folder, "input.bin")
     rng = np.random.default_rng(batch)
     # The scale of the images that the random networks were calibrated with: far from it some are
     # chaotic, and any two correct programs differ.
     (rng.standard_normal(shape, np.float32) * np.float32(0.3)).tofile(source)
-    model = os.path.join(args.models_folder, name + ".onnx")
+    integers = name.endswith(INT8)
+    model = os.path.join(folder if integers else args.models_folder, name + ".onnx")
     peers = []
     try:
         for kind in args.peers:
+            if integers and kind == "torch":
+                continue
             peers.append(Peer(kind, args.build, model, shape, threads, source,
                               os.path.join(folder, kind + ".bin")))
         other = measure(peers, args.seconds)
@@ -163,13 +188,31 @@ def print_row(row):
 def print_means(rows):
     print()
     for batch, threads in sorted({(r["batch"], r["threads"]) for r in rows}):
-        group = [r for r in rows if (r["batch"], r["threads"]) == (batch, threads)]
+        group = [r for r in rows if (r["batch"], r["threads"]) == (batch, threads)
+                 and not r["model"].endswith(INT8)]
+        if not group:
+            continue
         means = []
         for kind in ("ort", "torch"):
             values = [ratio(r, kind) for r in group if not math.isnan(ratio(r, kind))]
             means.append(statistics.geometric_mean(values) if values else math.nan)
         print(f"{'geometric mean of ' + str(len(group)):20}{batch:5}{threads:4}{'':30}"
               f"{text(means[0], 2, 10)}{text(means[1], 2, 11)}")
+
+
+def print_int8(rows):
+    """What integers bring: Pare's int8 time as a part of its float32 time and of the other's int8."""
+    ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in rows if "pare" in r}
+    parts = {"float32": [], "ort": []}
+    for r in rows:
+        if r["model"].endswith(INT8) and "pare" in r:
+            base = ms.get((r["model"].removesuffix(INT8), r["batch"], r["threads"]))
+            parts["float32"] += [r["pare"]["ms"] / base] if base else []
+            parts["ort"] += [r["pare"]["ms"] / r["ort"]["ms"]] if "ort" in r else []
+    for what, title in (("float32", "Pare's float32"), ("ort", "ONNX Runtime's int8")):
+        if parts[what]:
+            print(f"int8 takes {statistics.geometric_mean(parts[what]):.2f} of {title} time "
+                  f"(geometric mean of {len(parts[what])})")
 
 
 def start_up(args):
@@ -225,8 +268,7 @@ def main():
     print(f"{'model':20}{'batch':>5}{'thr':>4}{'Pare':>10}{'ORT':>10}{'PyTorch':>10}"
           f"{'ORT/Pare':>10}{'Torch/Pare':>11}  {'MB':>6}{'MB':>6}{'MB':>6}{'differ':>10}{'other':>7}")
     for name in args.models:
-        subprocess.run([sys.executable, os.path.join(TOOLS, "export_models.py"),
-                        args.models_folder, "--one", name], check=True, stdout=subprocess.DEVNULL)
+        export(args, name)
         for batch in map(int, args.batch):
             for threads in map(int, args.threads):
                 try:
@@ -236,6 +278,7 @@ def main():
                     failed.append(name)
                     print(f"{name:20}{batch:5}{threads:4}  {e}", flush=True)
     print_means(rows)
+    print_int8(rows)
     result = {"time": datetime.datetime.now().isoformat(timespec="seconds"), "rows": rows}
     if not args.no_start_up:
         result["start_up_ms"] = start_up(args)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # deps.sh - install what a part of the project needs, and nothing that is there already.
 #
-# usage: tools/deps.sh [build|test|interop|lint|fuzz]...      (build when nothing is named)
+# usage: tools/deps.sh [build|test|interop|lint|fuzz|deb|root]...      (build when nothing is named)
 #
 # As root on Debian it calls apt-get; as anybody else it prints the command to run and fails.
 # Elsewhere it cannot know what is installed: it prints Debian's names and lets CMake judge.
@@ -18,19 +18,21 @@ for part in "${@:-build}"; do
     build)
         want="$want gcc libc6-dev make cmake pkg-config libdnnl-dev libprotobuf-c-dev
               protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev zlib1g-dev libpng-dev
-              libjpeg62-turbo-dev libopenmpi-dev"
+              libjpeg62-turbo-dev libopenmpi-dev libjs-chart.js"
         ;;
     test) want="$want g++ libcmocka-dev libonnx-testdata openmpi-bin" ;;
     interop)
         # libopenblas0-openmp: without it PyTorch multiplies matrices with the reference BLAS.
         want="$want python3 python3-numpy python3-torch python3-torchvision python3-onnx
-              libopenblas0-openmp"
+              libopenblas0-openmp dataset-fashion-mnist chromium"
         node=yes
         ;;
     lint) want="$want clang libomp-dev clang-format cppcheck" ;;
     fuzz) want="$want clang libomp-dev libclang-rt-14-dev libonnx-testdata" ;;
+    deb) want="$want dpkg-dev file" ;;
+    root) want="$want debootstrap" ;;
     *)
-        echo "deps.sh: '$part' is none of build, test, interop, lint, fuzz" >&2
+        echo "deps.sh: '$part' is none of build, test, interop, lint, fuzz, deb, root" >&2
         exit 2
         ;;
     esac

@@ -137,7 +137,7 @@ enum pare_op_flag {
     PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
     PARE_OP_JOINS = 256,  /* puts its inputs side by side: an empty one may be left out */
     PARE_OP_PRODUCT = 512, /* with two inputs: products of their elements, and sums of those */
-    PARE_OP_WHOLE = 1024, /* whole() and dwhole() are there */
+    PARE_OP_WHOLE = 1024,  /* whole() and dwhole() are there */
 };
 
 struct pare_op {
@@ -217,7 +217,7 @@ struct pare_op {
      *         becomes, NAN when that is not one number.  NULL: not known, but for map and map2.
      * shrink: channels go: new attributes and constant inputs.  NULL: there are none.
      * made:   index i of an axis of output k is this number all over, because of the node's own
-     *         weights or of several channels of its inputs; NAN: it is not.  NULL: nothing is known.
+     *         weights or of several channels of its inputs; NAN: it is not.  NULL: not known.
      * needs:  given what stays of its outputs, what the node needs of its inputs, beside what ties
      *         say.  NULL: see linear and ties. */
     bool (*linear)(const struct pare_node *n, struct pare_linear *l);

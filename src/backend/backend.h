@@ -153,6 +153,16 @@ const void *pare_const_raw(const struct pare_value *v);
 /* A constant's contents for init(): aligned float32, loaded from the file when need be. */
 const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err);
 
+/* Columns of a product: y (M, N), rows `stride` apart, = x (M, K) w (N, K) transposed, or that
+ * added to y.  On one thread inside of a parallel region.  0, or PARE_ENOMEM. */
+struct pare_strip {
+    const float *x, *w;
+    float *y;
+    int64_t M, N, K, stride;
+    bool add;
+};
+int pare_product_strip(const struct pare_strip *s);
+
 /* ---- oneDNN's side -------------------------------------------------------------- */
 
 int pare_onednn_open(struct pare_backend *b, struct pare_err *err); /* sets onednn, block */

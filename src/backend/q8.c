@@ -30,6 +30,22 @@ bool pare_q8_read(struct pare_q8 *q, struct pare_value *x, const struct pare_val
     return q->scale > 0 && isfinite(q->scale);
 }
 
+bool pare_q8_operand(struct pare_q8 *q, struct pare_value *x, const struct pare_node *n, int k)
+{
+    return x && n->n_in > k && pare_q8_read(q, x, n->in[k], n->n_in > k + 1 ? n->in[k + 1] : NULL);
+}
+
+bool pare_q8_is(const struct pare_node *n, const char *type)
+{
+    return n->op->domain && !strcmp(n->op->domain, "com.microsoft") && !strcmp(n->type, type);
+}
+
+bool pare_q8_end_at(struct pare_q8_end *e, const struct pare_node *n, int k)
+{
+    *e = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY };
+    return pare_q8_operand(&e->q, n->out[0], n, k);
+}
+
 bool pare_q8_same(const struct pare_q8 *a, const struct pare_q8 *b)
 {
     return a->scale == b->scale && a->zero == b->zero && a->v->t.dtype == b->v->t.dtype;

@@ -25,6 +25,13 @@ bool pare_q8_source(const struct pare_view *v, const struct pare_value *real, st
 bool pare_q8_read(struct pare_q8 *q, struct pare_value *x, const struct pare_value *scale,
                   const struct pare_value *zero);
 
+/* The same for an operator of com.microsoft, of integers itself: operand or result x with scale and
+ * zero point among the node's inputs from k on. */
+bool pare_q8_operand(struct pare_q8 *q, struct pare_value *x, const struct pare_node *n, int k);
+
+/* Is it that operator of com.microsoft? */
+bool pare_q8_is(const struct pare_node *n, const char *type);
+
 /* Equal scale, zero point and type: the same integers stand for the same numbers. */
 bool pare_q8_same(const struct pare_q8 *a, const struct pare_q8 *b);
 
@@ -37,6 +44,9 @@ struct pare_q8_end {
     float lo, hi;     /* bounds of the real result; infinite: none */
     struct pare_q8 q; /* q.v is the last node's result */
 };
+
+/* A result that is one of integers already. */
+bool pare_q8_end_at(struct pare_q8_end *e, const struct pare_node *n, int k);
 
 /* false when it does not end in a QuantizeLinear of one scale. */
 bool pare_q8_end(const struct pare_view *v, struct pare_value *real, struct pare_q8_end *e);
@@ -75,8 +85,8 @@ float pare_q8_scale(const struct pare_q8_weight *q, int64_t channel);
 /* w - zero, in w's shape: w itself where zero is 0, else a copy; NULL when out of memory. */
 const int8_t *pare_q8_centred(const struct pare_q8_weight *q, struct pare_arena *a);
 
-/* The int32 numbers behind a real bias, when they are in units of x_scale w_scale, as a runtime adds
- * them to the sum of products; else the bias itself. */
+/* The int32 numbers behind a real bias, when they are in units of x_scale w_scale, as a runtime
+ * adds them to the sum of products; else the bias itself. */
 struct pare_value *pare_q8_bias(struct pare_value *bias, const struct pare_q8 *x,
                                 const struct pare_q8_weight *w);
 

@@ -36,6 +36,12 @@ int pare_json_parse(struct pare_arena *a, const char *text, size_t len, struct p
 /* A text as JSON has it, in quotes; NULL: no memory.  What is not UTF-8 becomes "?". */
 const char *pare_json_quoted(struct pare_arena *a, const char *text);
 
+/* A tree as text on one line; NULL: no memory. */
+const char *pare_json_write(struct pare_arena *a, const struct pare_json *v);
+
+/* The member of an object; NULL: v is NULL or no object, or has none of that name. */
+const struct pare_json *pare_json_get(const struct pare_json *v, const char *key);
+
 const char *pare_json_kind_name(enum pare_json_kind k); /* "a list", "an object", ... */
 
 #endif

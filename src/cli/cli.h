@@ -15,6 +15,13 @@
 
 #include "../base/parts.h"
 
+/* A model as it would be, for plans: changed as a command would, but with no data. */
+struct pare_guess {
+    struct pare_arena *arena; /* outlives the model */
+    struct pare_model *model;
+    double bytes; /* of its file */
+};
+
 /* One call of a command. */
 struct pare_cli {
     struct pare_arena *arena; /* lives as long as the process's one command */
@@ -24,6 +31,8 @@ struct pare_cli {
     bool usage;               /* the error is the user's: exit code 2 */
     struct pare_given *given; /* options that belong to the command's parts */
     int n_given;
+    struct json_t **keep;   /* who called wants the result itself, not printed: here; else NULL */
+    const char *journal;    /* file that has the history of a training so far, or NULL */
     struct pare_dist *dist; /* the processes that work on it, see dist/dist.h; NULL: only this */
 };
 
@@ -35,6 +44,13 @@ struct pare_command {
     size_t size;                 /* of the option struct */
     int min_args, max_args;      /* max_args -1: any number */
     int (*run)(struct pare_cli *c, struct pare_err *err);
+
+    /* Everything that can be known to be wrong before any work is done; NULL: only options are
+     * looked at. */
+    int (*check)(struct pare_cli *c, struct pare_err *err);
+
+    /* What would become of a model, roughly; NULL: nothing that can be foreseen. */
+    int (*guess)(struct pare_cli *c, struct pare_guess *g, struct pare_err *err);
 
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
     int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
@@ -57,6 +73,21 @@ int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...) 
 /* Fill in c from the command's arguments.  *help is set when -h or --help is among them. */
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err);
+
+/* The same from names and values, as a recipe has them.  g are texts; a list of texts takes one per
+ * occurrence. */
+struct pare_call {
+    const struct pare_command *cmd;
+    const struct pare_given *given;
+    int n_given;
+    const char *const *arg;
+    int n_args;
+};
+int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err *err);
+
+/* The command's option of that name, its own or of its parts; NULL: none. */
+int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const char *name,
+                    const struct pare_opt **o, struct pare_err *err);
 
 /* " (did you mean 'x'?)" when one of the names is near, else `otherwise`; in buf. */
 const char *pare_cli_hint(const char *typed, const char *const *names, int n, const char *otherwise,
@@ -104,6 +135,12 @@ struct json_t;
 
 /* Print it on stdout and drop it.  NULL means that it could not be built. */
 int pare_json_print(struct json_t *j, struct pare_err *err);
+
+/* As text in the arena, with line breaks or without; NULL: no memory. */
+const char *pare_json_dump(struct pare_arena *a, const struct json_t *j, bool lines);
+
+/* A command's result: the same, or it goes to who called the command and keeps it. */
+int pare_json_result(struct pare_cli *c, struct json_t *j, struct pare_err *err);
 struct json_t *pare_json_dims(const struct pare_tensor *t); /* a shape; null when unknown */
 struct json_t *pare_json_whole(double v);     /* a count; null when below 0, that is not known */
 struct json_t *pare_json_text(const char *s); /* with ? for what is not UTF-8 */

@@ -83,7 +83,7 @@ static int print_json(const struct job *j, json_t *found, struct pare_err *err)
         all = NULL;
     }
     json_decref(found);
-    return pare_json_print(all, err);
+    return pare_json_result(j->c, all, err);
 }
 
 /* ---- count --------------------------------------------------------------------------- */

@@ -292,10 +292,12 @@ static int print_json(struct contest *b, struct pare_err *err)
             json_object_set_new(j, "steps", json_steps(b, e, err));
         json_array_append_new(models, j);
     }
-    return pare_json_print(json_pack("{s:o, s:i, s:i, s:i, s:I}", "models", models, "runs", b->runs,
-                                     "warm_up", WARM_UP, "threads", b->e[0].s.plan->backend.threads,
-                                     "process_peak_bytes", (json_int_t)peak_memory()),
-                           err);
+    return pare_json_result(b->c,
+                            json_pack("{s:o, s:i, s:i, s:i, s:I}", "models", models, "runs",
+                                      b->runs, "warm_up", WARM_UP, "threads",
+                                      b->e[0].s.plan->backend.threads, "process_peak_bytes",
+                                      (json_int_t)peak_memory()),
+                            err);
 }
 
 static int report(struct contest *b, struct pare_err *err)
@@ -321,7 +323,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
         return pare_fail(err, PARE_ENOMEM, "no memory for %d models", c->n_args);
     for (b.n = 0; b.n < c->n_args && !rc; b.n++) {
         rc = prepare(&b, &b.e[b.n], c->arg[b.n], err);
-        pare_inputs_say(&b.e[b.n].s.in);
+        if (!c->keep)
+            pare_inputs_say(&b.e[b.n].s.in);
     }
     if (!rc)
         rc = measure(&b, err);

@@ -65,7 +65,7 @@ static int print_json(struct pare_cli *c, const struct pare_data *d, const struc
         if (o->per_class)
             json_object_set_new(j, "classes", class_json(c->arena, d, e));
     }
-    return pare_json_print(j, err);
+    return pare_json_result(c, j, err);
 }
 
 static void print_classes(struct pare_cli *c, const struct pare_data *d, const struct pare_eval *e)
@@ -118,7 +118,8 @@ static int judge(struct pare_cli *c, const struct pare_setup *s, const struct pa
     return 0;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+/* Settings, model, data; then judge, if `all`. */
+static int work(struct pare_cli *c, bool all, struct pare_err *err)
 {
     const struct eval *o = c->opts;
     struct pare_setup *s;
@@ -134,10 +135,21 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = pare_data_open(o->data, o->split, &s->data, &d, err);
     if (!rc)
-        rc = pare_at(err, judge(c, s, m, d, err), "%s", c->arg[0]);
+        rc = pare_at(err, all ? judge(c, s, m, d, err) : pare_model_fits(m, d, err), "%s",
+                     c->arg[0]);
     pare_data_free(d);
     pare_model_free(m);
     return rc;
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    return work(c, false, err);
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    return work(c, true, err);
 }
 
 const struct pare_command pare_command_eval = {
@@ -150,6 +162,7 @@ const struct pare_command pare_command_eval = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .check = check,
     .parts = pare_setup_eval_parts,
     .shared = true,
 };

@@ -473,7 +473,7 @@ static int print_json(const struct look *l, struct pare_err *err)
         json_object_set_new(j, "groups", pare_groups_json(l->group, l->n_groups));
     if (j && l->o->all)
         json_object_set_new(j, "nodes", json_nodes(l));
-    return pare_json_print(j, err);
+    return pare_json_result(l->c, j, err);
 }
 
 /* ---- the command ----------------------------------------------------------- */

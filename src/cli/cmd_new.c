@@ -83,9 +83,9 @@ const struct pare_command pare_command_new = {
     .name = "new",
     .doc = "Make a well-known network with fresh weights.",
     .usage = "[options] NETWORK --input C,H,W -o MODEL",
-    .more = "Networks: lenet, mlp, resnet20, resnet18-cifar, vgg16-cifar, mobilenetv2-cifar,\n"
-            "vit-tiny.  'pare list networks' says what they are.  Weights are initialised and\n"
-            "layers are named as in PyTorch; the batch is free.",
+    .more = "Networks: lenet, mlp, resnet20, resnet18-cifar, vgg7, vgg16-cifar,\n"
+            "mobilenetv2-cifar, vit-tiny.  'pare list networks' says what they are.  Weights are\n"
+            "initialised and layers are named as in PyTorch; the batch is free.",
     .opts = new_opts,
     .size = sizeof(struct new),
     .min_args = 1,

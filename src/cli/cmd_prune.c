@@ -218,18 +218,93 @@ static int show(struct pare_cli *c, struct job *j, struct pare_err *err)
     j->view.history = j->teach.view.history;
     j->view.slim = o->speedup ? &j->slim : NULL;
     if (o->json)
-        return pare_prune_json(&j->view, err);
+        return pare_prune_json(c, &j->view, err);
     PARE_TRY(pare_prune_print(&j->view, c->arena, o->quiet, err));
     return o->speedup ? pare_slim_print(c, &j->slim, o->quiet, err) : 0;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static struct job job_of(const struct prune *o)
+{
+    return (struct job){ .teach = { .data_name = o->data,
+                                    .valid_name = o->valid,
+                                    .json = o->json,
+                                    .quiet = o->quiet } };
+}
+
+static void close_job(struct job *j)
+{
+    pare_run_free(j->run);
+    pare_teach_close(&j->teach);
+    pare_registry_free(j->registry);
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j = job_of(c->opts);
+    int rc = open_job(c, &j, err);
+
+    close_job(&j);
+    return rc;
+}
+
+/* Masks as the pruner makes them without data, or else a simple one in its place. */
+static int try_masks(struct pare_cli *c, struct job *j, const char *pruner, const char *settings,
+                     struct pare_err *err)
+{
+    struct pare_run_opts ro = { .settings = settings, .registry = j->registry, .final = true };
+    int rc;
+
+    PARE_TRY(make_config(c, j, &ro, err));
+    ro.pruner = pruner;
+    rc = pare_run_new(j->teach.model, &ro, &j->run, err);
+    if (!rc)
+        rc = pare_run_compress(j->run, err);
+    if (!rc && !pare_run_zeros(j->run))
+        rc = pare_fail(err, PARE_EUNSUPPORTED, "pruner '%s' has to see data", pruner);
+    pare_run_free(j->run);
+    j->run = NULL;
+    return rc;
+}
+
+static int guess_masks(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
-    struct job j = { .teach = { .data_name = o->data,
-                                .valid_name = o->valid,
-                                .json = o->json,
-                                .quiet = o->quiet } };
+    const struct pare_pruner *p;
+    const char *settings, *base = pare_given_text(c, "base");
+    struct pare_own own;
+
+    for (int i = 0; i < o->plugin.n; i++)
+        PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
+    PARE_TRY(pare_find_pruner(j->registry, o->pruner, &p, err));
+    PARE_TRY(own_parts(c->arena, o->pruner, o->set, &own, err));
+    PARE_TRY(pare_divide(c, &own, &j->teach, &settings, err));
+    if (!(p->flags & (PARE_OVER | PARE_NEEDS_DATA | PARE_NEEDS_STEPS)) &&
+        !try_masks(c, j, o->pruner, settings, err))
+        return 0;
+    if (p->flags & PARE_OVER)
+        PARE_TRY(pare_find_pruner(j->registry, base ? base : "level", &p, err));
+    return try_masks(c, j,
+                     p->granularity && strcmp(p->granularity, "element") != 0 ? "l1" : "level",
+                     NULL, err);
+}
+
+static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+{
+    struct job j = job_of(c->opts);
+    int rc;
+
+    j.registry = pare_registry_new(err);
+    if (!j.registry)
+        return err->code;
+    j.teach.model = g->model;
+    rc = guess_masks(c, &j, err);
+    pare_registry_free(j.registry);
+    return rc;
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j = job_of(c->opts);
     int rc = open_job(c, &j, err);
 
     if (!rc)
@@ -237,9 +312,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     pare_view_end(&j.teach.view);
     if (!rc && !pare_dist_rank(c->dist))
         rc = show(c, &j, err);
-    pare_run_free(j.run);
-    pare_teach_close(&j.teach);
-    pare_registry_free(j.registry);
+    close_job(&j);
     return rc;
 }
 
@@ -265,6 +338,8 @@ const struct pare_command pare_command_prune = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .check = check,
+    .guess = guess,
     .parts = prune_parts,
     .shared = true,
 };

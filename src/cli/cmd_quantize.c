@@ -255,6 +255,14 @@ static int judge_rounded(struct job *j, struct pare_err *err)
     return rc ? rc : pare_run_merge_noise(j->run, err);
 }
 
+/* By the first of several processes; the others read it only when it is there. */
+static int write_file(struct job *j, const struct pare_export *files, struct pare_err *err)
+{
+    if (!pare_dist_rank(j->run->dist))
+        PARE_TRY(pare_run_export(j->run, files, err));
+    return pare_dist_wait(j->run->dist, err);
+}
+
 /* The file of integers, as anybody would read it. */
 static int judge_file(struct job *j, struct pare_err *err)
 {
@@ -279,9 +287,7 @@ static int accuracy(void *user, double *value, struct pare_err *err)
     *value = r.top1;
     if (r.top1 < j->view.least)
         return 0;
-    if (!pare_dist_rank(j->run->dist))
-        PARE_TRY(pare_run_export(j->run, &only, err));
-    PARE_TRY(pare_dist_wait(j->run->dist, err));
+    PARE_TRY(write_file(j, &only, err));
     PARE_TRY(judge_file(j, err));
     *value = j->view.after.top1 < r.top1 ? j->view.after.top1 : r.top1;
     return 0;
@@ -332,20 +338,68 @@ static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
             PARE_TRY(meet_budget(c, j, err));
         PARE_TRY(judge_rounded(j, err));
     }
-    if (!pare_dist_rank(c->dist))
-        PARE_TRY(pare_run_export(j->run, &j->files, err));
-    PARE_TRY(pare_dist_wait(c->dist, err));
+    PARE_TRY(write_file(j, &j->files, err));
     return judge_file(j, err);
+}
+
+static struct job job_of(const struct quantize *o)
+{
+    return (struct job){ .view = { .drop = -1 },
+                         .teach = { .data_name = o->data,
+                                    .valid_name = o->valid,
+                                    .json = o->json,
+                                    .quiet = o->quiet } };
+}
+
+static void close_job(struct job *j)
+{
+    pare_run_free(j->run);
+    pare_teach_close(&j->teach);
+    pare_model_free(j->unfolded);
+    pare_arena_free(j->folding);
+    pare_registry_free(j->registry);
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j = job_of(c->opts);
+    int rc = open_job(c, &j, err);
+
+    if (!rc)
+        rc = open_run(c, &j, err);
+    close_job(&j);
+    return rc;
+}
+
+/* Weights of so many bits instead of floats. */
+static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_run_opts ro = { .quantizer = o->quantizer, .config = o->config };
+    struct pare_rules rules;
+    const char *usual;
+    struct pare_run *r;
+
+    PARE_TRY(check_choice(c, err));
+    if (o->preset) {
+        PARE_TRY(pare_preset(o->preset, g->model, c->arena, &usual, &rules, err));
+        ro.quantizer = o->quantizer ? o->quantizer : usual;
+        ro.rule = rules.rule;
+        ro.n_rules = rules.n;
+    }
+    PARE_TRY(pare_run_new(g->model, &ro, &r, err));
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_WEIGHT])
+            g->bytes -= (double)pare_numel(&r->layer[i].w) *
+                        (4 - (double)r->layer[i].quant[PARE_WEIGHT].bits / 8);
+    pare_run_free(r);
+    return 0;
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
-    struct job j = { .view = { .drop = -1 },
-                     .teach = { .data_name = o->data,
-                                .valid_name = o->valid,
-                                .json = o->json,
-                                .quiet = o->quiet } };
+    struct job j = job_of(o);
     int rc = open_job(c, &j, err);
 
     if (!rc)
@@ -355,14 +409,10 @@ static int run(struct pare_cli *c, struct pare_err *err)
         j.view.run = j.run;
         j.view.files = &j.files;
         j.view.history = j.teach.view.history;
-        rc = o->json ? pare_quantize_json(&j.view, c->arena, err)
+        rc = o->json ? pare_quantize_json(c, &j.view, err)
                      : pare_quantize_print(&j.view, c->arena, o->quiet, err);
     }
-    pare_run_free(j.run);
-    pare_teach_close(&j.teach);
-    pare_model_free(j.unfolded);
-    pare_arena_free(j.folding);
-    pare_registry_free(j.registry);
+    close_job(&j);
     return rc;
 }
 
@@ -372,8 +422,8 @@ const struct pare_command pare_command_quantize = {
     .usage = "[options] MODEL --preset int8 --data SET [-o OUTPUT]",
     .more =
         "Presets: int8 has 8-bit weights, inputs and outputs of convolutions and linear layers;\n"
-        "it needs --data to see their ranges.  int8-weights and w4 round only weights; w4 has 4 bits\n"
-        "for linear layers, a scale for each group of 64 inputs (--group-size), and 8 for the rest.\n"
+        "it needs --data to see their ranges.  int8-weights and w4 round only weights, w4 those\n"
+        "of linear layers to 4 bits, a scale for each 64 inputs (--group-size), others to 8.\n"
         "All else is said by a config_list (--config) and a --quantizer:\n"
         "  [{\"quant_types\": [\"weight\", \"input\"],\n"
         "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"
@@ -389,6 +439,8 @@ const struct pare_command pare_command_quantize = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .check = check,
+    .guess = guess,
     .parts = quantize_parts,
     .shared = true,
 };

@@ -5,6 +5,7 @@
 #include "slim.h"
 #include "teach.h"
 #include "../base/arena.h"
+#include "../onnx/model.h"
 
 struct speedup {
     const char *masks, *output, *data, *split;
@@ -111,7 +112,8 @@ static int work(struct pare_cli *c, struct pare_slim *s, struct pare_model *m,
     s->masked = m;
     s->opts.in = in.t;
     PARE_TRY(verified_run(c, s, m, data, err));
-    return o->json ? pare_json_print(pare_slim_json(s), err) : pare_slim_print(c, s, o->quiet, err);
+    return o->json ? pare_json_result(c, pare_slim_json(s), err)
+                   : pare_slim_print(c, s, o->quiet, err);
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
@@ -144,6 +146,29 @@ static int run(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
+static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_speedup_opts so = { .round_to = o->round_to, .unverified = true };
+    struct pare_speedup_report r;
+    struct pare_model *smaller, *again;
+    void *bytes;
+    size_t len;
+    int rc;
+
+    PARE_TRY(pare_speedup(g->model, &so, c->arena, &smaller, &r, err));
+    rc = pare_model_pack(smaller, g->arena, &bytes, &len, err);
+    if (!rc)
+        rc = pare_model_parse(bytes, len, NULL, &again, err);
+    pare_model_free(smaller);
+    if (rc)
+        return rc;
+    pare_model_free(g->model);
+    g->model = again;
+    g->bytes = (double)len;
+    return 0;
+}
+
 const struct pare_command pare_command_speedup = {
     .name = "speedup",
     .doc = "Take masked channels out of a model, so that it is smaller and faster.",
@@ -159,5 +184,6 @@ const struct pare_command pare_command_speedup = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .guess = guess,
     .parts = data_parts,
 };

@@ -8,7 +8,7 @@
 
 struct train {
     const char *data, *valid, *output;
-    bool json, quiet;
+    bool json, quiet, keep_zeros;
 };
 
 static const struct pare_opt train_opts[] = {
@@ -18,6 +18,8 @@ static const struct pare_opt train_opts[] = {
       offsetof(struct train, valid), 0, PARE_ANY, NULL, NULL, false },
     { "output", "where to write the trained model; default NAME-trained.onnx", PARE_OPT_STR,
       offsetof(struct train, output), 0, PARE_ANY, NULL, NULL, false },
+    { "keep-zeros", "weights that are 0, as pruned ones are, stay so", PARE_OPT_BOOL,
+      offsetof(struct train, keep_zeros), 0, 0, 1, NULL, NULL, false },
     { "json", "print the whole history as JSON at the end", PARE_OPT_BOOL,
       offsetof(struct train, json), 0, 0, 1, NULL, NULL, false },
     { "quiet", "print no progress", PARE_OPT_BOOL, offsetof(struct train, quiet), 0, 0, 1, NULL,
@@ -34,7 +36,7 @@ static const char *default_output(struct pare_arena *a, const char *model)
     return pare_sprintf(a, "%.*s-trained.onnx", (int)n, model);
 }
 
-static int print_json(const struct pare_teach *j, struct pare_err *err)
+static int print_json(struct pare_cli *c, const struct pare_teach *j, struct pare_err *err)
 {
     const struct pare_train_result *r = &j->result;
     json_t *all = json_pack("{s:o?, s:I, s:I, s:b, s:o, s:o}", "output",
@@ -45,7 +47,7 @@ static int print_json(const struct pare_teach *j, struct pare_err *err)
 
     if (all && r->best_epoch >= 0)
         json_object_set_new(all, "best_epoch", json_integer(r->best_epoch + 1));
-    return pare_json_print(all, err);
+    return pare_json_result(c, all, err);
 }
 
 static int finish(struct pare_cli *c, struct pare_teach *j, struct pare_err *err)
@@ -56,7 +58,7 @@ static int finish(struct pare_cli *c, struct pare_teach *j, struct pare_err *err
     if (!r->stopped && !pare_dist_rank(c->dist))
         PARE_TRY(pare_model_save(j->model, j->output, NULL, err));
     if (o->json)
-        PARE_TRY(print_json(j, err));
+        PARE_TRY(print_json(c, j, err));
     PARE_TRY(pare_teach_stopped(j, err));
     if (!o->json && !o->quiet)
         printf("%s: trained for %lld epoch%s, %lld step%s\n", j->output, (long long)r->epochs,
@@ -64,10 +66,11 @@ static int finish(struct pare_cli *c, struct pare_teach *j, struct pare_err *err
     return 0;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int open_job(struct pare_cli *c, struct pare_teach *j, struct pare_err *err)
 {
     const struct train *o = c->opts;
-    struct pare_teach j = {
+
+    *j = (struct pare_teach){
         .output = o->output ? o->output : default_output(c->arena, c->arg[0]),
         .data_name = o->data,
         .valid_name = o->valid,
@@ -75,9 +78,25 @@ static int run(struct pare_cli *c, struct pare_err *err)
         .n_given = c->n_given,
         .json = o->json,
         .quiet = o->quiet,
+        .keep_zeros = o->keep_zeros,
     };
-    int rc = j.output ? pare_teach_open(c, &j, err)
-                      : pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    return j->output ? pare_teach_open(c, j, err)
+                     : pare_fail(err, PARE_ENOMEM, "no memory for a name");
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    struct pare_teach j;
+    int rc = open_job(c, &j, err);
+
+    pare_teach_close(&j);
+    return rc;
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    struct pare_teach j;
+    int rc = open_job(c, &j, err);
 
     if (!rc)
         rc = pare_teach_train(c, &j, err);
@@ -104,6 +123,7 @@ const struct pare_command pare_command_train = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .check = check,
     .parts = pare_setup_parts,
     .shared = true,
 };

@@ -16,6 +16,23 @@ int pare_json_print(json_t *j, struct pare_err *err)
     return 0;
 }
 
+const char *pare_json_dump(struct pare_arena *a, const json_t *j, bool lines)
+{
+    size_t flags = JSON_REAL_PRECISION(9) | (lines ? JSON_INDENT(1) : JSON_COMPACT);
+    size_t n = json_dumpb(j, NULL, 0, flags);
+    char *text = n ? pare_alloc(a, n + 1, 1) : NULL;
+
+    return text && json_dumpb(j, text, n, flags) == n ? text : NULL;
+}
+
+int pare_json_result(struct pare_cli *c, json_t *j, struct pare_err *err)
+{
+    if (!c->keep || !j)
+        return pare_json_print(j, err);
+    *c->keep = j;
+    return 0;
+}
+
 json_t *pare_json_dims(const struct pare_tensor *t)
 {
     json_t *a;

@@ -67,13 +67,14 @@ static int join(const struct pare_command *cmd, struct pare_cli *c, struct pare_
 static void complain(struct pare_cli *c, const struct pare_err *err)
 {
     fflush(stdout);
-    pare_dist_speaks(c->dist);
-    fputs("pare: ", stderr);
-    if (pare_dist_rank(c->dist))
-        fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
-    pare_put_clean(stderr, err->msg);
-    fputc('\n', stderr);
-    fflush(stderr);
+    if (pare_dist_speaks(c->dist)) {
+        fputs("pare: ", stderr);
+        if (pare_dist_rank(c->dist))
+            fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
+        pare_put_clean(stderr, err->msg);
+        fputc('\n', stderr);
+        fflush(stderr);
+    }
     pare_dist_end_all(c->dist, c->usage ? 2 : 1);
 }
 

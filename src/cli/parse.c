@@ -50,13 +50,15 @@ struct parser {
     const char **arg;
     struct pare_part *part;
     int n_parts;
+    void *into; /* the option struct */
+    bool keys;  /* names of a recipe, not options of a command line */
 };
 
 /* As they are typed: with dashes. */
 static int add_names(struct parser *p, const struct pare_opt *opts, const char **names, int n)
 {
     for (const struct pare_opt *o = opts; o && o->name && n < MAX_NAMES; o++) {
-        char *s = pare_sprintf(p->c->arena, "--%s", o->name);
+        char *s = pare_sprintf(p->c->arena, "%s%s", p->keys ? "" : "--", o->name);
 
         for (char *at = s; at && *at; at++)
             *at = *at == '_' ? '-' : *at;
@@ -75,8 +77,9 @@ static int unknown(struct parser *p, const char *typed, const char *name, struct
     for (int i = 0; i < p->n_parts; i++)
         n = add_names(p, p->part[i].opts, names, n);
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
-    name = pare_sprintf(p->c->arena, "--%s", name);
-    return pare_misuse(p->c, err, "unknown option '%s' for '%s'%s", typed, p->cmd->name,
+    name = pare_sprintf(p->c->arena, "%s%s", p->keys ? "" : "--", name);
+    return pare_misuse(p->c, err, "unknown %s '%s' for '%s'%s", p->keys ? "key" : "option", typed,
+                       p->cmd->name,
                        pare_cli_hint(name ? name : typed, names, n, otherwise, hint, sizeof(hint)));
 }
 
@@ -198,20 +201,38 @@ static int check_args(struct parser *p, struct pare_err *err)
     return 0;
 }
 
+static int begin(struct parser *p, size_t n, struct pare_err *err)
+{
+    struct pare_cli *c = p->c;
+
+    c->opts = p->into = pare_alloc(c->arena, 1, p->cmd->size);
+    p->set = pare_alloc(c->arena, n + 1, sizeof(*p->set));
+    p->arg = pare_alloc(c->arena, n + 1, sizeof(*p->arg));
+    c->given = pare_alloc(c->arena, n + 1, sizeof(*c->given));
+    if (!p->into || !p->set || !p->arg || !c->given)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    c->arg = p->arg;
+    return p->cmd->parts ? p->cmd->parts(c->arena, &p->part, &p->n_parts, err) : 0;
+}
+
+static int finish(struct parser *p, struct pare_err *err)
+{
+    struct pare_cli *c = p->c;
+
+    if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err)) {
+        c->usage = err->code != PARE_ENOMEM;
+        return err->code;
+    }
+    return check_args(p, err);
+}
+
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err)
 {
     struct parser p = { .cmd = cmd, .c = c, .argc = argc, .argv = argv };
-    void *into = pare_alloc(c->arena, 1, cmd->size);
     bool options = true;
 
-    p.set = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*p.set));
-    p.arg = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*p.arg));
-    c->given = pare_alloc(c->arena, (size_t)argc + 1, sizeof(*c->given));
-    if (!into || !p.set || !p.arg || !c->given)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    if (cmd->parts)
-        PARE_TRY(cmd->parts(c->arena, &p.part, &p.n_parts, err));
+    PARE_TRY(begin(&p, (size_t)argc, err));
     while (p.at < argc) {
         const char *s = argv[p.at++];
 
@@ -226,13 +247,45 @@ int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct
         else
             PARE_TRY(take_letter(&p, s, err));
     }
-    c->opts = into;
-    c->arg = p.arg;
-    if (*help)
-        return 0;
-    if (pare_opts_apply(cmd->opts, p.set, p.n_set, into, c->arena, err)) {
-        c->usage = err->code != PARE_ENOMEM;
-        return err->code;
+    return *help ? 0 : finish(&p, err);
+}
+
+/* In recipes, - and _ are the same. */
+static const struct pare_opt *find_key(const struct parser *p, const char *name)
+{
+    const struct pare_opt *o = find_option(p, name);
+    char *dashed = o ? NULL : pare_strdup(p->c->arena, name);
+
+    for (char *s = dashed; s && *s; s++)
+        *s = *s == '_' ? '-' : *s;
+    return dashed ? find_option(p, dashed) : o;
+}
+
+int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err *err)
+{
+    struct parser p = { .cmd = k->cmd, .c = c, .keys = true };
+
+    PARE_TRY(begin(&p, (size_t)(k->n_given + k->n_args), err));
+    for (int i = 0; i < k->n_given; i++) {
+        const struct pare_given *g = &k->given[i];
+        const struct pare_opt *o = find_key(&p, g->name);
+
+        if (!o)
+            return unknown(&p, g->name, g->name, err);
+        PARE_TRY(give(&p, o, g->name, g->text, err));
     }
-    return check_args(&p, err);
+    for (int i = 0; i < k->n_args; i++)
+        p.arg[c->n_args++] = k->arg[i];
+    return finish(&p, err);
+}
+
+int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const char *name,
+                    const struct pare_opt **o, struct pare_err *err)
+{
+    struct parser p = { .cmd = cmd };
+
+    if (cmd->parts)
+        PARE_TRY(cmd->parts(a, &p.part, &p.n_parts, err));
+    *o = find_option(&p, name);
+    return 0;
 }

@@ -88,7 +88,7 @@ static json_t *layer_json(const struct pare_layer *l)
                      (json_int_t)left);
 }
 
-int pare_prune_json(const struct pare_prune_view *v, struct pare_err *err)
+int pare_prune_json(struct pare_cli *c, const struct pare_prune_view *v, struct pare_err *err)
 {
     json_t *layers = json_array(), *all;
 
@@ -104,5 +104,5 @@ int pare_prune_json(const struct pare_prune_view *v, struct pare_err *err)
         json_object_set_new(all, "speedup", pare_slim_json(v->slim));
     if (all && v->history)
         json_object_set(all, "history", v->history);
-    return pare_json_print(all, err);
+    return pare_json_result(c, all, err);
 }

@@ -16,6 +16,6 @@ struct pare_prune_view {
 
 int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool quiet,
                      struct pare_err *err);
-int pare_prune_json(const struct pare_prune_view *v, struct pare_err *err);
+int pare_prune_json(struct pare_cli *c, const struct pare_prune_view *v, struct pare_err *err);
 
 #endif

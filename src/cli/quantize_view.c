@@ -263,13 +263,12 @@ static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
     return o;
 }
 
-int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
-                       struct pare_err *err)
+int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_view *v, struct pare_err *err)
 {
     json_t *layers = json_array(), *all;
 
     for (int i = 0; i < v->run->n_layers; i++)
-        json_array_append_new(layers, layer_json(&v->run->layer[i], a));
+        json_array_append_new(layers, layer_json(&v->run->layer[i], c->arena));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?}", "quantizer",
                     v->run->quantizer->base.name, "layers", layers, "before",
                     pare_judged_json(&v->before), "rounded", pare_judged_json(&v->rounded),
@@ -283,5 +282,5 @@ int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
         json_object_set_new(all, "budget", budget_json(v));
     if (all && v->history)
         json_object_set(all, "history", v->history);
-    return pare_json_print(all, err);
+    return pare_json_result(c, all, err);
 }

@@ -20,7 +20,7 @@ void pare_budget_say(const struct pare_quantize_view *v, const struct pare_budge
 
 int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a, bool quiet,
                         struct pare_err *err);
-int pare_quantize_json(const struct pare_quantize_view *v, struct pare_arena *a,
+int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_view *v,
                        struct pare_err *err);
 
 #endif

@@ -10,7 +10,7 @@ struct pare_slim {
     const struct pare_model *masked;
     const char *output;
     struct pare_speedup_opts opts;
-    double seconds; /* to measure each model; 0: not at all */
+    double seconds;   /* to measure each model; 0: not at all */
     const char *data; /* verified with items of this set; NULL: with others */
     int64_t items;
 

@@ -78,6 +78,27 @@ static int check_files(struct pare_cli *c, const struct pare_teach *j, struct pa
     return 0;
 }
 
+/* What is 0 in weights of layers is a mask; biases and the like may start at 0. */
+static int hold_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_err *err)
+{
+    for (int i = 0; i < t->n_params; i++) {
+        const struct pare_value *v = pare_graph_find(t->model->graph, t->name[i]);
+        int64_t n = v && v->t.rank > 1 ? pare_numel(&v->t) : 0, zeros = 0;
+        uint8_t *mask = pare_alloc(c->arena, (size_t)n + 1, 1);
+        struct pare_tensor value;
+
+        if (!mask)
+            return pare_fail(err, PARE_ENOMEM, "no memory for masks");
+        for (int64_t k = 0; k < n; k++) {
+            mask[k] = pare_f32(&v->t)[k] != 0;
+            zeros += !mask[k];
+        }
+        if (zeros)
+            PARE_TRY(pare_trainer_mask(t, t->name[i], mask, &value, err));
+    }
+    return 0;
+}
+
 /* Only the first of several processes shows anything. */
 static void share(const struct pare_cli *c, struct pare_teach *j)
 {
@@ -110,8 +131,9 @@ int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *e
                          j->setup->c.teacher));
     if (j->looks)
         return 0;
-    return pare_at(err, pare_trainer_new(j->model, &j->setup->trainer, &j->trainer, err), "%s",
-                   c->arg[0]);
+    PARE_TRY(pare_at(err, pare_trainer_new(j->model, &j->setup->trainer, &j->trainer, err), "%s",
+                     c->arg[0]));
+    return j->keep_zeros ? hold_zeros(c, j->trainer, err) : 0;
 }
 
 /* A mistyped name would start anew, and hours later somebody would wonder. */
@@ -132,6 +154,7 @@ int pare_teach_train(struct pare_cli *c, struct pare_teach *j, struct pare_err *
                            : stdout,
         .bar = !j->quiet && isatty(STDERR_FILENO) && strcmp(term ? term : "", "dumb") != 0,
         .history = j->json ? json_array() : NULL,
+        .journal = c->journal,
         .first = -1,
         .epoch = -1,
     };
@@ -143,6 +166,7 @@ int pare_teach_train(struct pare_cli *c, struct pare_teach *j, struct pare_err *
     t->on_batch = pare_view_batch;
     t->on_epoch = pare_view_epoch;
     t->stop = &stop;
+    j->in_recipe = c->journal != NULL;
     if (t->resume && !j->quiet)
         warn_of_start(t->checkpoint);
     catch_signals();
@@ -153,6 +177,11 @@ int pare_teach_stopped(const struct pare_teach *j, struct pare_err *err)
 {
     if (!j->result.stopped)
         return 0;
+    if (j->in_recipe)
+        return pare_fail(err, PARE_EIO,
+                         "stopped in epoch %lld, after %lld steps; to go on, give the same command "
+                         "with --resume",
+                         (long long)j->result.epochs + 1, (long long)j->result.steps);
     return pare_fail(err, PARE_EIO,
                      "stopped in epoch %lld, after %lld steps; to go on, give "
                      "the same options and --checkpoint %s --resume",

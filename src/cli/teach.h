@@ -13,7 +13,9 @@ struct pare_teach {
     const struct pare_given *given;
     int n_given;
     bool json, quiet;
-    bool looks; /* data is only looked at: there is no trainer, whose weights take memory */
+    bool keep_zeros; /* weights that are 0 stay so */
+    bool in_recipe;  /* checkpoints are the recipe's */
+    bool looks;      /* data is only looked at: there is no trainer, whose weights take memory */
     struct pare_setup *setup;
     struct pare_model *model, *teacher; /* model: loaded unless it is there already */
     struct pare_data *data[2];          /* to train, to validate or NULL */

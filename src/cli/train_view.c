@@ -150,6 +150,27 @@ static json_t *epoch_json(const struct pare_epoch *e)
     return j;
 }
 
+/* Epochs that an earlier run of the same training had, when this one goes on from it. */
+static void read_journal(struct pare_view_train *v, int64_t epoch)
+{
+    json_t *old = epoch ? json_load_file(v->journal, 0, NULL) : NULL, *e;
+    size_t i;
+
+    json_array_foreach(old, i, e) if (json_integer_value(json_object_get(e, "epoch")) <= epoch)
+        json_array_append(v->history, e);
+    json_decref(old);
+}
+
+/* Curves are worth less than the training: when this cannot be written, it goes on. */
+static void keep_journal(struct pare_view_train *v, const struct pare_epoch *e)
+{
+    if (v->journal && !json_array_size(v->history))
+        read_journal(v, e->train.epoch);
+    json_array_append_new(v->history, epoch_json(e));
+    if (v->journal)
+        (void)json_dump_file(v->history, v->journal, JSON_COMPACT);
+}
+
 void pare_view_epoch(void *user, const struct pare_epoch *e)
 {
     struct pare_view_train *v = user;
@@ -157,7 +178,7 @@ void pare_view_epoch(void *user, const struct pare_epoch *e)
 
     pare_view_end(v);
     if (v->history)
-        json_array_append_new(v->history, epoch_json(e));
+        keep_journal(v, e);
     if (!v->lines)
         return;
     fprintf(v->lines, "epoch %lld/%lld  loss %.4f  acc %.2f%%", (long long)e->train.epoch + 1,

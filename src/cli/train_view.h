@@ -17,6 +17,7 @@ struct pare_view_train {
     int64_t epoch, items;       /* the epoch at work, and its items after its first batch; -1 */
     double since;               /* ... and when */
     struct json_t *history;     /* or NULL */
+    const char *journal;        /* file that has the history so far, or NULL */
 };
 
 /* The callbacks of struct pare_train_conf; user is the view. */

@@ -76,27 +76,13 @@ static bool is_real(const struct pare_value *v)
     return v->t.dtype == PARE_F32 || v->t.dtype == PARE_F16 || v->t.dtype == PARE_BF16;
 }
 
-/* The initializer that "LAYER.weight" or "LAYER.bias" masks. */
-static int find_target(struct apply *a, const struct pare_named *mask, struct pare_applied *to,
-                       struct pare_value **v, struct pare_err *err)
+/* The initializer of a layer that "LAYER.weight" or "LAYER.bias" masks. */
+static int by_layer(struct apply *a, struct pare_applied *to, struct pare_value **v,
+                    struct pare_err *err)
 {
-    const char *dot = strrchr(mask->name, '.');
     const struct pare_layer_info *l;
     const struct pare_value *from;
 
-    to->layer = pare_strndup(a->arena, mask->name, dot ? (size_t)(dot - mask->name) : 0);
-    if (!dot && by_name(a, mask->name)) {
-        *v = by_name(a, mask->name);
-        to->layer = to->what = mask->name;
-        if (is_real(*v))
-            return 0;
-    }
-    if (!to->layer || !dot)
-        return pare_fail(err, PARE_EFORMAT, "mask '%s' is not named after a layer", mask->name);
-    to->what = dot + 1;
-    *v = by_name(a, mask->name);
-    if (*v && is_real(*v))
-        return 0;
     PARE_TRY(pare_find_layer(a->layer, a->n_layers, to->layer, &l, err));
     from = strcmp(to->what, "bias") ? l->weight : l->bias;
     if (!from)
@@ -106,6 +92,25 @@ static int find_target(struct apply *a, const struct pare_named *mask, struct pa
         return pare_fail(err, PARE_EUNSUPPORTED, "the %s of layer '%s' is no float32 initializer",
                          to->what, l->name);
     return 0;
+}
+
+static int find_target(struct apply *a, const struct pare_named *mask, struct pare_applied *to,
+                       struct pare_value **v, struct pare_err *err)
+{
+    const char *dot = strrchr(mask->name, '.');
+
+    to->layer = dot ? pare_strndup(a->arena, mask->name, (size_t)(dot - mask->name)) : mask->name;
+    to->what = dot ? dot + 1 : mask->name;
+    if (!to->layer)
+        return pare_fail(err, PARE_ENOMEM, "no memory for masks");
+    *v = by_name(a, mask->name);
+    if (*v && is_real(*v))
+        return 0;
+    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
+        return pare_fail(err, PARE_EFORMAT,
+                         "the mask '%.128s' is named neither LAYER.weight nor LAYER.bias",
+                         mask->name);
+    return by_layer(a, to, v, err);
 }
 
 static int check_shape(const struct pare_named *mask, const struct pare_value *v,
@@ -169,7 +174,7 @@ int pare_apply_list(struct pare_model *m, const char *path, struct pare_arena *a
     struct pare_graph *g;
 
     PARE_TRY(pare_model_layers(m, arena, &g, &a.layer, &a.n_layers, err));
-    PARE_TRY(pare_masks_read(arena, path, &a.mask, n, err)); /* which says the file's name itself */
+    PARE_TRY(pare_state_read(arena, path, &a.mask, n, err)); /* which says the file's name itself */
     return pare_at(err, apply(&a, list, *n, err), "%s", path);
 }
 

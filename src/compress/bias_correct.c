@@ -214,14 +214,14 @@ static int pass_float(struct pare_run *r, struct pare_arena *a, int64_t batches,
     if (!was)
         return no_memory(err);
     for (int i = 0; i < r->n_layers; i++) {
-        memcpy(was[i], r->layer[i].quantized, sizeof(*was));
-        memset(r->layer[i].quantized, 0, sizeof(*was));
+        memcpy(was[i], r->layer[i].quantized, PARE_SITES * sizeof(bool));
+        memset(r->layer[i].quantized, 0, PARE_SITES * sizeof(bool));
     }
     rc = pare_run_put(r, err);
     if (!rc)
         rc = pare_run_forward(r, batches, err);
     for (int i = 0; i < r->n_layers; i++)
-        memcpy(r->layer[i].quantized, was[i], sizeof(*was));
+        memcpy(r->layer[i].quantized, was[i], PARE_SITES * sizeof(bool));
     return rc;
 }
 

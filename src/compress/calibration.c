@@ -96,8 +96,8 @@ static void add_layer(struct out *o, const struct pare_layer *l)
                             l->quant[i].bits));
         first = false;
         if (site == PARE_WEIGHT && pare_groups_kept(l) >= 0)
-            add(o, pare_sprintf(o->a, ",\n    \"%s\": %lld", GROUP,
-                                (long long)pare_groups_kept(l)));
+            add(o,
+                pare_sprintf(o->a, ",\n    \"%s\": %lld", GROUP, (long long)pare_groups_kept(l)));
         if (!pare_qscale_of(l, site, o->a, &g, &err))
             add_scales(o, site, &g);
     }

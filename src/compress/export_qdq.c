@@ -463,8 +463,8 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
                              r->layer[i].info.name));
     if (!x->n_nbits)
         return pare_fail(err, PARE_ECONFIG,
-                         "no layer can become MatMulNBits: that takes a Gemm or MatMul with a float "
-                         "input and weights in groups of 16, 32, 64 or another power of 2");
+                         "no layer can become MatMulNBits: that takes a Gemm or MatMul with a "
+                         "float input and weights in groups of 16, 32, 64 or another power of 2");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return pare_edit_save(x->e, path, err);

@@ -178,6 +178,13 @@ int pare_folded_weight(const struct pare_layer *l, const struct pare_tensor *w,
     return 0;
 }
 
+/* Scratch for a tensor like the weight; what is in it does not matter. */
+static int room(struct pare_layer *l, struct pare_tensor *t, struct pare_err *err)
+{
+    *t = l->w;
+    return pare_tensor_alloc(l->run->scratch, t, err);
+}
+
 /* ---- rounding -------------------------------------------------------------------------------- */
 
 PARE_SIMD static void masked_times(const float *x, const uint8_t *mask, float factor, float *y,
@@ -197,8 +204,7 @@ int pare_folded_round(struct pare_layer *l, struct pare_err *err)
 
     PARE_TRY(load(l, r->scratch, &f, err));
     memcpy(l->factor, f.s, 2 * (size_t)f.n * sizeof(*f.s));
-    product = l->w;
-    PARE_TRY(pare_tensor_alloc(r->scratch, &product, err));
+    PARE_TRY(room(l, &product, err));
     multiply(&f, &l->w, &product);
     PARE_TRY(r->calibration ? pare_calibrated(l, PARE_WEIGHT, &product, &out, err)
                             : r->quantizer->weight(l, &product, &out, err));
@@ -261,15 +267,15 @@ static int ask(struct pare_layer *l, const struct factors *f, struct pare_tensor
                struct pare_err *err)
 {
     struct pare_run *r = l->run;
-    struct pare_tensor product = l->w;
+    struct pare_tensor product;
 
     *p = l->grad;
     if (!r->quantizer->backward)
         return 0;
-    PARE_TRY(pare_tensor_alloc(r->scratch, &product, err));
+    PARE_TRY(room(l, &product, err));
     multiply(f, &l->w, &product);
     if (!(r->quantizer->base.flags & PARE_ANY_ORDER))
-        PARE_TRY(pare_tensor_alloc(r->scratch, p, err));
+        PARE_TRY(room(l, p, err));
     return r->quantizer->backward(l, PARE_WEIGHT, &product, &l->grad, p, err);
 }
 
@@ -313,13 +319,13 @@ int pare_folded_grad(struct pare_layer *l, struct pare_err *err)
 int pare_folded_view(const struct pare_layer *l, struct pare_arena *a, struct pare_layer *view,
                      struct pare_err *err)
 {
-    struct pare_value *w = pare_alloc(a, 2, sizeof(*w)), *b = w + 1;
+    struct pare_value *w = pare_alloc(a, 1, sizeof(*w)), *b = pare_alloc(a, 1, sizeof(*b));
     struct factors f;
 
     *view = *l;
     if (!l->norm)
         return 0;
-    if (!w)
+    if (!w || !b)
         return no_memory(err);
     PARE_TRY(load(l, a, &f, err));
     *w = *l->weight;

@@ -61,7 +61,7 @@ static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pa
     if (r->quantizer)
         PARE_TRY(pare_quant_learn_step(r, err));
     PARE_TRY(pare_run_on_step(r, step, err));
-    return r->quantizer ? pare_run_put(r, err) : pare_run_update_masks(r, err);
+    return r->quantizer ? pare_run_round(r, err) : pare_run_update_masks(r, err);
 }
 
 static int keep(void *run, bool back, struct pare_err *err)

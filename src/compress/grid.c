@@ -117,7 +117,8 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_site site, struct pare_
 bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
 {
     return a->dtype == b->dtype && a->n == b->n && a->axis == b->axis && a->qmin == b->qmin &&
-           a->qmax == b->qmax && a->by.size == b->by.size && !memcmp(a->scale, b->scale, (size_t)a->n * sizeof(float)) &&
+           a->qmax == b->qmax && a->by.size == b->by.size &&
+           !memcmp(a->scale, b->scale, (size_t)a->n * sizeof(float)) &&
            !memcmp(a->zero, b->zero, (size_t)a->n * sizeof(int64_t));
 }
 

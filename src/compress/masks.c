@@ -56,6 +56,14 @@ static int round_weight(struct pare_run *r, struct pare_layer *l, struct pare_er
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
 }
 
+int pare_run_round(struct pare_run *r, struct pare_err *err)
+{
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].weight && r->layer[i].quantized[PARE_WEIGHT])
+            PARE_TRY(round_weight(r, &r->layer[i], err));
+    return 0;
+}
+
 int pare_run_put(struct pare_run *r, struct pare_err *err)
 {
     if (r->trainer)
@@ -69,10 +77,8 @@ int pare_run_put(struct pare_run *r, struct pare_err *err)
             PARE_TRY(put(r, l->weight, &l->w, &l->mask, err));
         if (l->bias && !l->bias_grad.data)
             PARE_TRY(put(r, l->bias, &l->b, &l->bias_mask, err));
-        if (l->quantized[PARE_WEIGHT])
-            PARE_TRY(round_weight(r, l, err));
     }
-    return 0;
+    return pare_run_round(r, err);
 }
 
 void pare_run_restore(struct pare_run *r)

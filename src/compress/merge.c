@@ -1,8 +1,8 @@
-/* merge.c - several processes compress one model: statistics of their parts of the data become those
- * of all, and masks are checked to be the same.
+/* merge.c - several processes compress one model: statistics of their parts of the data become
+ * those of all, and masks are checked to be the same.
  *
- * Before collectors are called, sums are kept by the last process only (it always has an item of the
- * batch), the others begin with 0; afterwards all are added up.
+ * Before collectors are called, sums are kept by the last process only (it always has an item of
+ * the batch), the others begin with 0; afterwards all are added up.
  */
 #include <string.h>
 
@@ -17,8 +17,8 @@ struct pare_tensor *pare_layer_statistic(struct pare_layer *l, const char *name,
 
     if (merge == PARE_MERGE_NONE || (dtype != PARE_F32 && dtype != PARE_F64 && dtype != PARE_I64))
         pare_fail(err, PARE_ECONFIG,
-                  "statistic '%.64s' of layer '%s' is of %s, must be float32, float64 or int64 that "
-                  "are summed or have a least or a largest",
+                  "statistic '%.64s' of layer '%s' is of %s, must be float32, float64 or int64 "
+                  "that are summed or have a least or a largest",
                   name, l->info.name, pare_dtype_name(dtype));
     else
         t = pare_layer_buffer(l, name, dtype, 1, &n, err);
@@ -112,8 +112,7 @@ int pare_run_check_masks(struct pare_run *r, struct pare_err *err)
         return pare_fail(err, PARE_ENOMEM, "no memory to compare masks");
     for (int i = 0; i < r->n_layers; i++)
         if (r->layer[i].mask.data)
-            hash[i] = pare_dist_hash(r->layer[i].mask.data,
-                                     (size_t)pare_numel(&r->layer[i].mask));
+            hash[i] = pare_dist_hash(r->layer[i].mask.data, (size_t)pare_numel(&r->layer[i].mask));
     rc = pare_dist_same(r->dist, hash, r->n_layers, &which, err);
     pare_rewind(r->scratch, mark);
     if (rc || which < 0)

@@ -20,8 +20,7 @@ static const struct preset {
       "quant_bits=8 quant_dtype.weight=int quant_scheme.weight=per_channel_symmetric "
       "quant_dtype.input=uint quant_scheme.input=per_tensor_affine "
       "quant_dtype.output=uint quant_scheme.output=per_tensor_affine quant_types=weight,input",
-      "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output",
-      NULL },
+      "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output", NULL },
     { "int8-weights", "group",
       "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
       NULL },

@@ -137,6 +137,9 @@ int pare_run_ranker(const struct pare_run *r);
 /* The model gets weight * mask again (masks.c). */
 int pare_run_put(struct pare_run *r, struct pare_err *err);
 
+/* Only the rounded weights: after a step, when the optimizer has written the others. */
+int pare_run_round(struct pare_run *r, struct pare_err *err);
+
 /* The model gets its weights back, neither masked nor rounded; of a run that is not final. */
 void pare_run_restore(struct pare_run *r);
 

@@ -15,7 +15,7 @@
 struct pare_grain {
     const char *name; /* element, block, out_channel, in_channel, head */
     struct pare_ints block;
-    int64_t heads, parts; /* parts 0: 1 */
+    int64_t heads, parts;  /* parts 0: 1 */
     int out_axis, in_axis; /* of the weight; -1: none */
 };
 

@@ -32,8 +32,8 @@ struct pare_loader {
     bool train, shuffle;
     uint64_t seed;
     int64_t size, n_batches;
-    int rank, ranks;     /* of the processes that each have a part of every batch */
-    int64_t from, every; /* batch i of ours is from + i * every of the set */
+    int rank, ranks;      /* of the processes that each have a part of every batch */
+    int64_t from, every;  /* batch i of ours is from + i * every of the set */
     int64_t item_size;    /* numbers in an item */
     struct pare_tensor x; /* of a full batch, without data */
     float *row;           /* one item, where x is not float32 */

@@ -59,7 +59,7 @@ int pare_dist_merge_batch(struct pare_dist *d, enum pare_merge how, enum pare_dt
     return pare_dist_merge(d, how, dtype, data, n, err);
 }
 
-/* ---- work that can be done anywhere ------------------------------------------------------------ */
+/* ---- work that can be done anywhere ---------------------------------------------------------- */
 
 static int do_one(const struct pare_work *w, int64_t i, struct pare_err *err)
 {

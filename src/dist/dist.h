@@ -31,10 +31,10 @@ int pare_dist_rank(const struct pare_dist *d);    /* 0 .. size - 1 */
 int pare_dist_size(const struct pare_dist *d);    /* 1: alone */
 int pare_dist_threads(const struct pare_dist *d); /* a fair part of this machine's; 0: all */
 
-/* End all processes, now, with this exit code.  Call it when pare_dist_speaks() has returned and
- * the reason was printed: a process waits there for those before it to print theirs, since what
- * went wrong here mostly went wrong everywhere. */
-void pare_dist_speaks(const struct pare_dist *d);
+/* After an error: is it this process that says so?  What went wrong here mostly went wrong
+ * everywhere, so the first process has a second's advantage, and only one gets true.  Then end all
+ * processes with this exit code; who has not spoken leaves that to the one who has. */
+bool pare_dist_speaks(struct pare_dist *d);
 void pare_dist_end_all(struct pare_dist *d, int code);
 
 /* For a while, merge nothing: this process alone does what the others do not. */
@@ -83,7 +83,7 @@ struct pare_moments {
 };
 int pare_dist_moments(struct pare_dist *d, struct pare_moments *m, struct pare_err *err);
 
-/* ---- work that can be done anywhere ----------------------------------------------------------- */
+/* ---- work that can be done anywhere ---------------------------------------------------------- */
 
 /* Do things 0 .. n - 1, each in one process, whichever is free: fn(user, i, results + i * size).
  * Afterwards every process has all results.  results are zeroed here. */
@@ -96,10 +96,10 @@ struct pare_work {
 };
 int pare_dist_work(struct pare_dist *d, const struct pare_work *w, struct pare_err *err);
 
-/* ---- for dist.c only: what dist_mpi.c does ---------------------------------------------------- */
+/* ---- for dist.c only: what dist_mpi.c does --------------------------------------------------- */
 
 int pare_dist_next(struct pare_dist *d, int64_t *i, struct pare_err *err); /* the next thing */
-int pare_dist_rewind(struct pare_dist *d, struct pare_err *err);          /* ... from 0 again */
+int pare_dist_rewind(struct pare_dist *d, struct pare_err *err);           /* ... from 0 again */
 int pare_dist_gather(struct pare_dist *d, void *bytes, size_t n, struct pare_err *err);
 
 #endif

@@ -15,16 +15,19 @@
 #include "dist.h"
 
 #define PENDING 64
+#define SILENCE 10               /* seconds that the process that speaks has to end the others */
 #define PIECE ((int64_t)1 << 26) /* elements of one call: counts are ints */
+
+enum { NEXT, SPOKEN, COUNTERS }; /* the next thing to do; who has spoken */
 
 struct pare_dist {
     struct pare_arena *arena;
     MPI_Comm main, beside; /* what waits; what runs beside */
-    MPI_Win window;        /* the counter of pare_dist_next, process 0's */
+    MPI_Win window;        /* process 0's counters */
     int64_t *counter;
     int rank, size, local; /* local: processes on this machine */
     int64_t own, whole;    /* of the batch at work */
-    bool alone;
+    bool alone, silent;
     MPI_Request pending[PENDING];
     int n_pending;
 };
@@ -96,11 +99,13 @@ static int join(struct pare_dist *d, struct pare_err *err)
     PARE_TRY(fail(MPI_Comm_dup(MPI_COMM_WORLD, &d->beside), "start", err));
     MPI_Comm_rank(d->main, &d->rank);
     MPI_Comm_size(d->main, &d->size);
-    bytes = d->rank ? 0 : (MPI_Aint)sizeof(*d->counter);
+    bytes = d->rank ? 0 : (MPI_Aint)(COUNTERS * sizeof(*d->counter));
     PARE_TRY(fail(MPI_Win_allocate(bytes, sizeof(*d->counter), MPI_INFO_NULL, d->main,
                                    (void *)&d->counter, &d->window),
                   "share a counter", err));
-    return count_local(d, err);
+    for (int i = 0; i < COUNTERS && !d->rank; i++)
+        d->counter[i] = 0;
+    return count_local(d, err); /* nobody gets through it before the counters are 0 */
 }
 
 int pare_dist_open(struct pare_dist **to, struct pare_err *err)
@@ -118,6 +123,7 @@ int pare_dist_open(struct pare_dist **to, struct pare_err *err)
         return pare_fail(err, PARE_ENOMEM, "no memory to join the other processes");
     }
     d->arena = a;
+    d->window = MPI_WIN_NULL;
     *to = d;
     return join(d, err);
 }
@@ -155,19 +161,43 @@ int pare_dist_threads(const struct pare_dist *d)
     return cores > d->local ? cores / d->local : 1;
 }
 
-void pare_dist_speaks(const struct pare_dist *d)
+static int add_one(struct pare_dist *d, int which, int64_t *before)
 {
-    int after = !d ? 0 : d->rank < 50 ? d->rank : 50;
-    struct timespec t = { .tv_sec = 1 + after / 10, .tv_nsec = after % 10 * 100000000L };
+    const int64_t one = 1;
+    int rc = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, d->window);
 
-    if (after)
-        nanosleep(&t, NULL);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Fetch_and_op(&one, before, MPI_INT64_T, 0, which, MPI_SUM, d->window);
+    return rc == MPI_SUCCESS ? MPI_Win_unlock(0, d->window) : rc;
+}
+
+static void pause_for(double seconds)
+{
+    struct timespec t = { .tv_sec = (time_t)seconds };
+
+    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+    nanosleep(&t, NULL);
+}
+
+bool pare_dist_speaks(struct pare_dist *d)
+{
+    int64_t before = 0;
+
+    if (!d)
+        return true;
+    if (d->rank)
+        pause_for(1);
+    d->silent = d->window != MPI_WIN_NULL && add_one(d, SPOKEN, &before) == MPI_SUCCESS && before;
+    return !d->silent;
 }
 
 void pare_dist_end_all(struct pare_dist *d, int code)
 {
-    if (d)
-        MPI_Abort(MPI_COMM_WORLD, code);
+    if (!d)
+        return;
+    if (d->silent)
+        pause_for(SILENCE);
+    MPI_Abort(MPI_COMM_WORLD, code);
 }
 
 void pare_dist_alone(struct pare_dist *d, bool alone)
@@ -176,13 +206,14 @@ void pare_dist_alone(struct pare_dist *d, bool alone)
         d->alone = alone;
 }
 
-/* ---- numbers of all of them ------------------------------------------------------------------- */
+/* ---- numbers of all of them ------------------------------------------------------------------ */
 
 static MPI_Datatype type_of(enum pare_dtype dtype)
 {
-    return dtype == PARE_F32 ? MPI_FLOAT : dtype == PARE_F64 ? MPI_DOUBLE
-           : dtype == PARE_I64                               ? MPI_INT64_T
-                                                             : MPI_UINT8_T;
+    return dtype == PARE_F32   ? MPI_FLOAT
+           : dtype == PARE_F64 ? MPI_DOUBLE
+           : dtype == PARE_I64 ? MPI_INT64_T
+                               : MPI_UINT8_T;
 }
 
 static MPI_Op op_of(enum pare_merge how)
@@ -206,10 +237,11 @@ int pare_dist_merge(struct pare_dist *d, enum pare_merge how, enum pare_dtype dt
         return 0;
     PARE_TRY(check(how, dtype, err));
     for (int64_t at = 0; at < n; at += PIECE)
-        PARE_TRY(fail(MPI_Allreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
-                                    (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype),
-                                    op_of(how), d->main),
-                      "merge their numbers", err));
+        PARE_TRY(
+            fail(MPI_Allreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
+                               (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype), op_of(how),
+                               d->main),
+                 "merge their numbers", err));
     return 0;
 }
 
@@ -222,11 +254,11 @@ int pare_dist_start(struct pare_dist *d, enum pare_dtype dtype, void *data, int6
     for (int64_t at = 0; at < n; at += PIECE) {
         if (d->n_pending == PENDING)
             PARE_TRY(pare_dist_finish(d, err));
-        PARE_TRY(fail(MPI_Iallreduce(MPI_IN_PLACE,
-                                     (char *)data + (size_t)at * pare_dtype_size(dtype),
-                                     (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype),
-                                     MPI_SUM, d->beside, &d->pending[d->n_pending]),
-                      "merge their numbers", err));
+        PARE_TRY(
+            fail(MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
+                                (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype), MPI_SUM,
+                                d->beside, &d->pending[d->n_pending]),
+                 "merge their numbers", err));
         d->n_pending++;
     }
     return 0;
@@ -297,7 +329,7 @@ int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t
     return rc;
 }
 
-/* ---- the batch at work ------------------------------------------------------------------------ */
+/* ---- the batch at work ----------------------------------------------------------------------- */
 
 void pare_dist_batch(struct pare_dist *d, int64_t own, int64_t whole)
 {
@@ -312,7 +344,7 @@ double pare_dist_part(const struct pare_dist *d)
     return d && d->whole > 0 ? (double)d->own / (double)d->whole : 1;
 }
 
-/* ---- work that can be done anywhere ----------------------------------------------------------- */
+/* ---- work that can be done anywhere ---------------------------------------------------------- */
 
 int pare_dist_rewind(struct pare_dist *d, struct pare_err *err)
 {
@@ -321,7 +353,7 @@ int pare_dist_rewind(struct pare_dist *d, struct pare_err *err)
     PARE_TRY(pare_dist_wait(d, err));
     if (!d->rank) {
         PARE_TRY(fail(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, d->window), "share work", err));
-        MPI_Fetch_and_op(&zero, &old, MPI_INT64_T, 0, 0, MPI_REPLACE, d->window);
+        MPI_Fetch_and_op(&zero, &old, MPI_INT64_T, 0, NEXT, MPI_REPLACE, d->window);
         PARE_TRY(fail(MPI_Win_unlock(0, d->window), "share work", err));
     }
     return pare_dist_wait(d, err);
@@ -329,11 +361,7 @@ int pare_dist_rewind(struct pare_dist *d, struct pare_err *err)
 
 int pare_dist_next(struct pare_dist *d, int64_t *i, struct pare_err *err)
 {
-    const int64_t one = 1;
-
-    PARE_TRY(fail(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, d->window), "share work", err));
-    MPI_Fetch_and_op(&one, i, MPI_INT64_T, 0, 0, MPI_SUM, d->window);
-    return fail(MPI_Win_unlock(0, d->window), "share work", err);
+    return fail(add_one(d, NEXT, i), "share work", err);
 }
 
 /* Whoever has not done a thing has zeros there. */

@@ -42,7 +42,7 @@ int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_e
 
 struct pare_edit_node {
     const char *type, *name;
-    const char *domain; /* NULL: ONNX's own */
+    const char *domain;               /* NULL: ONNX's own */
     const char *in[PARE_EDIT_INPUTS]; /* "": left out; NULL ends them */
     const char *out;
     int axis; /* -1: no such attribute */
@@ -67,8 +67,8 @@ int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *
 /* The node that makes `value` is gone. */
 int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *err);
 
-/* Conv and MatMul between integers become QLinearConv and QLinearMatMul, where the pattern is
- * there (qoperator.c).  *n: how many. */
+/* Operators between integers become those of integers, where the pattern is there (qoperator.c).
+ * *n: how many. */
 int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err);
 
 /* What save() would write, loaded; it refers to memory in the edit's arena. */

@@ -44,6 +44,11 @@ void pare_model_release(const struct pare_model *m, const void *data, size_t len
  * is written into v->t.data is what later plans compute with and what is saved. */
 int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err);
 
+/* A word about the model that is saved with it (metadata_props), in place of what was noted under
+ * the key; and what is noted there, or NULL. */
+int pare_model_note(struct pare_model *m, const char *key, const char *value, struct pare_err *err);
+const char *pare_model_noted(const struct pare_model *m, const char *key);
+
 /* Give the first input this shape, which must agree with what is declared, and the outputs those
  * that follow from it. */
 int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_err *err);

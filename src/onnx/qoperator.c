@@ -1,5 +1,9 @@
-/* qoperator.c - Conv and MatMul between DequantizeLinear and QuantizeLinear become one node of
- * integers. */
+/* qoperator.c - operators between DequantizeLinear and QuantizeLinear become one node of integers.
+ *
+ * Conv and MatMul have such nodes in ONNX; for Gemm, Add, means and Concat they are ONNX Runtime's,
+ * of the domain com.microsoft.  Views and MaxPool take integers as they are, so DequantizeLinear
+ * goes behind them first, where it may meet its QuantizeLinear.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -75,6 +79,8 @@ static bool is_used(const struct pare_edit *e, const char *value)
 
 /* ---- the pattern --------------------------------------------------------------------------- */
 
+#define OURS "com.microsoft"
+
 struct match {
     struct pare_edit_slot *op, *x, *w, *bias, *act, *q; /* bias and act may be NULL */
 };
@@ -147,12 +153,33 @@ static bool find_end(const struct pare_edit *e, struct match *m)
            (!m->act || is_end(e, m));
 }
 
+static double attr(const Onnx__NodeProto *p, const char *name, double none)
+{
+    for (size_t i = 0; i < p->n_attribute; i++)
+        if (!strcmp(p->attribute[i]->name, name))
+            return p->attribute[i]->has_f ? (double)p->attribute[i]->f : (double)p->attribute[i]->i;
+    return none;
+}
+
+/* The weight's axis of output channels; -1: no node of integers is for this one. */
+static int channel_axis(const struct pare_edit_slot *s)
+{
+    if (is(s, "Conv"))
+        return 0;
+    if (is(s, "Gemm"))
+        return attr(s->p, "alpha", 1) != 1 || attr(s->p, "beta", 1) != 1 ? -1
+               : attr(s->p, "transB", 0) != 0                            ? 0
+                                                                         : 1;
+    return is(s, "MatMul") ? 1 : -1;
+}
+
 static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct match *m)
 {
     bool conv = is(s, "Conv");
+    int axis = channel_axis(s);
     const Onnx__TensorProto *w;
 
-    if ((!conv && !is(s, "MatMul")) || s->p->n_input < 2)
+    if (axis < 0 || s->p->n_input < 2)
         return false;
     *m = (struct match){ .op = s };
     m->x = pare_edit_maker(e, s->p->input[0]);
@@ -161,10 +188,9 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
         !good_scale(e, m->x, -1) || !small_type(e, m->x))
         return false;
     w = constant(e, m->w->p->input[0]);
-    if (!w || !small_type(e, m->w) || (!conv && w->n_dims != 2) ||
-        !good_scale(e, m->w, conv ? 0 : 1))
+    if (!w || !small_type(e, m->w) || (!conv && w->n_dims != 2) || !good_scale(e, m->w, axis))
         return false;
-    if (conv && s->p->n_input > 2 && *s->p->input[2]) {
+    if (s->p->n_input > 2 && *s->p->input[2]) {
         const Onnx__TensorProto *b;
 
         m->bias = pare_edit_maker(e, s->p->input[2]);
@@ -177,26 +203,21 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
 
 /* ---- the change ---------------------------------------------------------------------------- */
 
-/* In the place of the Conv, making what the QuantizeLinear made. */
-static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err)
+/* A node in the place of m's operator, with room for that many inputs, making what the
+ * QuantizeLinear made; the attributes are the operator's. */
+static Onnx__NodeProto *put(struct pare_edit *e, const struct match *m, const char *type, size_t n)
 {
     Onnx__NodeProto *p = pare_alloc(e->a, 1, sizeof(*p));
-    char **io = pare_alloc(e->a, PARE_EDIT_INPUTS + 1, sizeof(*io));
-    bool conv = is(m->op, "Conv");
+    char **io = pare_alloc(e->a, n + 1, sizeof(*io));
+    struct pare_err err;
 
     if (!p || !io)
-        return no_memory(err);
+        return NULL;
     *p = *m->op->p;
-    p->op_type = (char *)(uintptr_t)(conv ? "QLinearConv" : "QLinearMatMul");
-    memcpy(io, m->x->p->input, 3 * sizeof(*io));
-    memcpy(io + 3, m->w->p->input, 3 * sizeof(*io));
-    io[6] = m->q->p->input[1];
-    io[7] = m->q->p->input[2];
-    p->n_input = m->bias ? 9 : 8;
-    if (m->bias)
-        io[8] = m->bias->p->input[0];
+    p->op_type = pare_edit_text(type);
     p->input = io;
-    p->output = io + PARE_EDIT_INPUTS;
+    p->n_input = n;
+    p->output = io + n;
     p->output[0] = m->q->p->output[0];
     p->n_output = 1;
     m->op->p = p;
@@ -205,7 +226,198 @@ static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err
     if (m->act)
         m->act->p = NULL;
     return pare_map_set(&e->maker, e->a, p->output[0], (void *)(uintptr_t)(m->op - e->slot + 1),
-                        err);
+                        &err)
+               ? NULL
+               : p;
+}
+
+/* Only those that QGemm knows. */
+static int gemm_attrs(struct pare_edit *e, Onnx__NodeProto *p, struct pare_err *err)
+{
+    Onnx__AttributeProto **list = pare_alloc(e->a, p->n_attribute + 1, sizeof(*list));
+    size_t kept = 0;
+
+    if (!list)
+        return no_memory(err);
+    for (size_t i = 0; i < p->n_attribute; i++)
+        if (strcmp(p->attribute[i]->name, "beta") != 0 &&
+            strcmp(p->attribute[i]->name, "broadcast") != 0)
+            list[kept++] = p->attribute[i];
+    p->attribute = list;
+    p->n_attribute = kept;
+    p->domain = pare_edit_text(OURS);
+    return pare_edit_import(e, OURS, 1, err);
+}
+
+static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err)
+{
+    bool conv = is(m->op, "Conv"), gemm = is(m->op, "Gemm");
+    char **q = m->q->p->input;
+    Onnx__NodeProto *p = put(e, m,
+                             conv   ? "QLinearConv"
+                             : gemm ? "QGemm"
+                                    : "QLinearMatMul",
+                             m->bias || gemm ? 9 : 8);
+    char *bias = m->bias ? m->bias->p->input[0] : pare_edit_text("");
+
+    if (!p)
+        return no_memory(err);
+    memcpy(p->input, m->x->p->input, 3 * sizeof(*q));
+    memcpy(p->input + 3, m->w->p->input, 3 * sizeof(*q));
+    memcpy(p->input + (gemm ? 7 : 6), q + 1, 2 * sizeof(*q));
+    if (p->n_input == 9)
+        p->input[gemm ? 6 : 8] = bias;
+    return gemm ? gemm_attrs(e, p, err) : 0;
+}
+
+/* ---- operators of several operands ----------------------------------------------------------- */
+
+static const struct kind {
+    const char *real, *name;
+    bool y_first; /* the result's scale comes before the operands */
+} kinds[] = {
+    { "Add", "QLinearAdd", false },
+    { "AveragePool", "QLinearAveragePool", false },
+    { "GlobalAveragePool", "QLinearGlobalAveragePool", false },
+    { "Concat", "QLinearConcat", true },
+};
+
+/* All operands are integers of the result's type. */
+static bool find_kind(const struct pare_edit *e, struct pare_edit_slot *s, struct match *m,
+                      const struct kind **kind)
+{
+    const Onnx__TensorProto *z, *zero;
+
+    *kind = NULL;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+        if (is(s, kinds[i].real))
+            *kind = &kinds[i];
+    *m = (struct match){ .op = s };
+    if (!*kind || attr(s->p, "dilations", -1) >= 0 || !find_end(e, m))
+        return false;
+    zero = constant(e, m->q->p->input[2]);
+    for (size_t i = 0; i < s->p->n_input; i++) {
+        const struct pare_edit_slot *x = pare_edit_maker(e, s->p->input[i]);
+
+        if (!is(x, "DequantizeLinear") || !good_scale(e, x, -1) || !small_type(e, x))
+            return false;
+        z = constant(e, x->p->input[2]);
+        if (z->data_type != zero->data_type)
+            return false;
+    }
+    return true;
+}
+
+static int fuse_kind(struct pare_edit *e, const struct match *m, const struct kind *kind,
+                     struct pare_err *err)
+{
+    const Onnx__NodeProto *old = m->op->p;
+    char **q = m->q->p->input;
+    size_t at = kind->y_first ? 2 : 0;
+    Onnx__NodeProto *p = put(e, m, kind->name, 3 * old->n_input + 2);
+
+    if (!p)
+        return no_memory(err);
+    for (size_t i = 0; i < old->n_input; i++, at += 3)
+        memcpy(p->input + at, pare_edit_maker(e, old->input[i])->p->input, 3 * sizeof(*q));
+    memcpy(p->input + (kind->y_first ? 0 : at), q + 1, 2 * sizeof(*q));
+    p->domain = pare_edit_text(OURS);
+    return pare_edit_import(e, OURS, 1, err);
+}
+
+/* ---- what moves integers as it moves real numbers ----------------------------------------- */
+
+static bool moves(const struct pare_edit *e, const struct pare_edit_slot *s)
+{
+    if (is(s, "MaxPool"))
+        return pare_edit_version(e) >= 12 && s->p->n_output == 1;
+    return is(s, "Flatten") || is(s, "Reshape") || is(s, "Transpose");
+}
+
+/* The last node that was inserted goes before those that use what it makes. */
+static int move_up(struct pare_edit *e, struct pare_err *err)
+{
+    struct pare_edit_slot last = e->slot[e->n - 1];
+    int to = e->n_old;
+
+    while (to < e->n - 1) {
+        const Onnx__NodeProto *p = e->slot[to].p;
+        bool uses = false;
+
+        for (size_t k = 0; p && k < p->n_input; k++)
+            uses |= !strcmp(p->input[k], last.p->output[0]);
+        if (uses)
+            break;
+        to++;
+    }
+    memmove(&e->slot[to + 1], &e->slot[to], (size_t)(e->n - 1 - to) * sizeof(last));
+    e->slot[to] = last;
+    for (int i = to; i < e->n; i++)
+        for (size_t k = 0; e->slot[i].p && k < e->slot[i].p->n_output; k++)
+            PARE_TRY(pare_map_set(&e->maker, e->a, e->slot[i].p->output[k],
+                                  (void *)(uintptr_t)(i + 1), err));
+    return 0;
+}
+
+/* DequantizeLinear, s becomes s, DequantizeLinear. */
+static int sink(struct pare_edit *e, int i, struct pare_err *err)
+{
+    struct pare_edit_slot *s = &e->slot[i], *d = NULL;
+    const char *name, *between;
+    struct pare_edit_node n = { .type = "DequantizeLinear", .axis = -1 };
+
+    if (!s->p || !s->p->n_input || !moves(e, s))
+        return 0;
+    d = pare_edit_maker(e, s->p->input[0]);
+    if (!is(d, "DequantizeLinear") || !good_scale(e, d, -1) || !small_type(e, d))
+        return 0;
+    name = s->p->output[0];
+    between = pare_edit_name(e, name, "_integers");
+    n.name = pare_edit_name(e, name, "_DequantizeLinear");
+    if (!between || !n.name)
+        return no_memory(err);
+    n.in[0] = between;
+    n.in[1] = d->p->input[1];
+    n.in[2] = d->p->input[2];
+    n.out = name;
+    PARE_TRY(pare_edit_rewire(e, name, 0, d->p->input[0], err));
+    PARE_TRY(pare_edit_rename(e, name, between, err));
+    PARE_TRY(pare_edit_insert(e, &n, err));
+    return move_up(e, err);
+}
+
+static bool same_bytes(const struct pare_edit *e, const char *a, const char *b)
+{
+    const Onnx__TensorProto *p = constant(e, a), *q = constant(e, b);
+
+    return p && q && p->data_type == q->data_type && p->has_raw_data && q->has_raw_data &&
+           p->raw_data.len == q->raw_data.len &&
+           !memcmp(p->raw_data.data, q->raw_data.data, p->raw_data.len);
+}
+
+/* QuantizeLinear behind DequantizeLinear of the same scale is nothing. */
+static int cancel(struct pare_edit *e, struct pare_edit_slot *q, struct pare_err *err)
+{
+    struct pare_edit_slot *d;
+    const char *name;
+
+    if (!is(q, "QuantizeLinear") || q->p->n_input < 3)
+        return 0;
+    d = pare_edit_maker(e, q->p->input[0]);
+    name = q->p->output[0];
+    if (!is(d, "DequantizeLinear") || d->p->n_input < 3 || axis_of(q->p) != axis_of(d->p) ||
+        !same_bytes(e, q->p->input[1], d->p->input[1]) ||
+        !same_bytes(e, q->p->input[2], d->p->input[2]))
+        return 0;
+    for (size_t i = 0; i < e->graph.n_output; i++)
+        if (!strcmp(e->graph.output[i]->name, name))
+            return 0;
+    for (int i = 0; i < e->n; i++)
+        for (size_t k = 0; e->slot[i].p && k < e->slot[i].p->n_input; k++)
+            if (!strcmp(e->slot[i].p->input[k], name))
+                PARE_TRY(pare_edit_rewire(e, e->slot[i].p->output[0], (int)k, d->p->input[0], err));
+    q->p = NULL;
+    return 0;
 }
 
 /* Constants that nobody uses any more, and DequantizeLinear nodes of which that is true. */
@@ -230,14 +442,22 @@ static void sweep(struct pare_edit *e)
 
 int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err)
 {
+    const struct kind *kind;
     struct match m;
 
     *n = 0;
     if (has_subgraphs(e))
         return 0;
     for (int i = 0; i < e->n_old; i++)
+        PARE_TRY(sink(e, i, err));
+    for (int i = e->n_old; i < e->n; i++)
+        PARE_TRY(cancel(e, &e->slot[i], err));
+    for (int i = 0; i < e->n_old; i++)
         if (find(e, &e->slot[i], &m)) {
             PARE_TRY(fuse(e, &m, err));
+            ++*n;
+        } else if (find_kind(e, &e->slot[i], &m, &kind)) {
+            PARE_TRY(fuse_kind(e, &m, kind, err));
             ++*n;
         }
     sweep(e);

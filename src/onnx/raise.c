@@ -1,7 +1,7 @@
 /* raise.c - a file's operators in the form of a later operator set.
  *
- * Of what changed between the file's operator set and the one that is needed, that which can be said
- * in the new form is rewritten; all else is refused, with the operator's name.
+ * Of what changed between the file's operator set and the one that is needed, that which can be
+ * said in the new form is rewritten; all else is refused, with the operator's name.
  */
 #include <string.h>
 

@@ -13,6 +13,7 @@
  * ctx->sync.
  */
 #include <math.h>
+#include <string.h>
 
 #include "../dist/dist.h"
 #include "norm.h"
@@ -339,6 +340,8 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     if (ctx->train && ctx->sync)
         PARE_TRY(pare_dist_merge_batch(ctx->sync, PARE_MERGE_SUM, PARE_F64, sum, 2 * v.C + 1, err));
     v.count = sum[2 * v.C];
+    if (ctx->sync && !(pare_dist_part(ctx->sync) > 0)) /* not of the batch: no gradient */
+        memset(sum, 0, 2 * (size_t)v.C * sizeof(*sum));
     for (int64_t c = 0; c < v.C; c++)
         back_channel(n, &v, c, trains, sum + 2 * c);
     return 0;

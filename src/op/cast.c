@@ -221,4 +221,5 @@ const struct pare_op pare_op_cast = {
     .forward = forward,
     .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
+    .even = pare_even_same,
 };

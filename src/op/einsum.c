@@ -349,7 +349,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     }
 }
 
-/* How often a label is among the axes of input k, or (k < 0) of the output; the last place of it. */
+/* How often a label is among the axes of input k, or (k < 0) of the output; and where, at last. */
 static int times(const struct plan *p, int k, int label, int *axis)
 {
     int rank = k < 0 ? p->rank : p->n->in[k]->t.rank, count = 0;

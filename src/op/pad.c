@@ -250,6 +250,21 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_kept(n, t, changed);
 }
 
+/* Copies of a number are that number; another one at the ends is not. */
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    const struct pad *a = n->attr;
+    const struct pare_tensor *given = pare_given(n, 2);
+
+    (void)axis;
+    (void)channel;
+    if (strcmp(a->mode, "constant") != 0)
+        return x;
+    if (given && !given->data)
+        return NAN;
+    return (double)x == (given ? pare_get(given, 0) : a->value) ? x : NAN;
+}
+
 const struct pare_op pare_op_pad = {
     .abi = PARE_ABI,
     .type = "Pad",
@@ -264,5 +279,6 @@ const struct pare_op pare_op_pad = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .even = even,
     .settings = 0x4,
 };

@@ -55,7 +55,8 @@ static bool no_candidate(const struct pare_node *n, const struct pare_rnn_cell *
 
     if (!w || !r || (!b && pare_rnn_input(n, PARE_RNN_B)))
         return false;
-    if (b && (b[d * 2 * G * H + (G - 1) * H + h] != 0 || b[(d * 2 + 1) * G * H + (G - 1) * H + h] != 0))
+    if (b &&
+        (b[d * 2 * G * H + (G - 1) * H + h] != 0 || b[(d * 2 + 1) * G * H + (G - 1) * H + h] != 0))
         return false;
     return all_zero(w + row * I, I) && all_zero(r + row * H, H);
 }

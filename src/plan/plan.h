@@ -54,7 +54,7 @@ struct pare_train_opts {
     struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
     bool reference;
     struct pare_rng *rng;
-    struct pare_strs keep; /* values to look at, see pare_plan_value */
+    struct pare_strs keep;                 /* values to look at, see pare_plan_value */
     struct pare_dist *sync;                /* see struct pare_ctx */
     void (*on_back)(void *user, int step); /* see struct pare_plan */
     void *user;

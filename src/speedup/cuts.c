@@ -128,14 +128,42 @@ static int pass_by(struct pare_speedup *s, const struct pare_value *y, struct pa
     return 0;
 }
 
+/* Do they have the same shape, whatever the batch is? */
+static bool same_always(const struct pare_speedup *s, const struct pare_value *a,
+                        const struct pare_value *b)
+{
+    const struct pare_graph *more = s->more;
+
+    if (!pare_same_shape(&a->t, &b->t) || a->t.dtype != b->t.dtype)
+        return false;
+    return !more || (a->id < more->n_values && b->id < more->n_values &&
+                     pare_same_shape(&more->value[a->id]->t, &more->value[b->id]->t));
+}
+
 /* May input k become a constant of another shape?  The other operand must have the result's. */
 static bool may_cut(const struct pare_speedup *s, const struct pare_node *n, int k)
 {
     const struct pare_value *v = n->in[k], *x = n->in[!k];
 
-    return v && x && v != x && !(v->flags & PARE_V_CONST) && v->t.dtype == PARE_F32 &&
-           v->t.rank >= 0 && pare_same_shape(&x->t, &n->out[0]->t) &&
-           x->t.dtype == n->out[0]->t.dtype && pare_change_has(s->from, n);
+    return v && x && v != x && !(v->flags & PARE_V_CONST) && !(x->flags & PARE_V_CONST) &&
+           v->t.dtype == PARE_F32 && v->t.rank >= 0 && same_always(s, x, n->out[0]) &&
+           pare_change_has(s->from, n);
+}
+
+/* Not every operator broadcasts both ways: does the result keep its shape with c at input k? */
+static bool still_fits(struct pare_node *n, int k, struct pare_value *c)
+{
+    struct pare_tensor was = n->out[0]->t, now;
+    struct pare_value *v = n->in[k];
+    struct pare_err err;
+    int rc;
+
+    n->in[k] = c;
+    rc = pare_node_infer(n, &err);
+    now = n->out[0]->t;
+    n->in[k] = v;
+    n->out[0]->t = was;
+    return !rc && pare_same_shape(&was, &now);
 }
 
 static int cut(struct pare_speedup *s, struct pare_node *n, bool *changed, struct pare_err *err)
@@ -148,8 +176,10 @@ static int cut(struct pare_speedup *s, struct pare_node *n, bool *changed, struc
 
         if (axis < 0)
             continue;
-        *changed = true;
         PARE_TRY(write_down(s, n->in[k], axis, &c, err));
+        if (!still_fits(n, k, c))
+            continue;
+        *changed = true;
         PARE_TRY(rewire(s, n, k, c, err));
         if (does_nothing(n, c, k) && !is_bound(s, n->out[0]))
             return pass_by(s, n->out[0], n->in[!k], err);

@@ -111,8 +111,9 @@ static int write_wires(struct pare_shrink *k, const struct pare_rewire *r, struc
     if (!r)
         return 0;
     PARE_TRY(write_wires(k, r->next, err));
-    return pare_speedup_fresh(k->s, r->v) ? 0
-                                          : pare_change_input(k->c, r->n, r->input, r->v->name, err);
+    return pare_speedup_fresh(k->s, r->v)
+               ? 0
+               : pare_change_input(k->c, r->n, r->input, r->v->name, err);
 }
 
 static int write_inputs(struct pare_shrink *k, const struct pare_node *n, bool *done,

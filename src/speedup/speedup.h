@@ -41,8 +41,8 @@ struct pare_speedup {
     struct pare_arena *arena;
     const struct pare_model *from;
     const struct pare_speedup_opts *opts;
-    struct pare_graph *g;    /* of the model, shapes inferred for a batch of 1 */
-    struct pare_graph *more; /* for a batch of 2, or NULL: tells which axes follow the batch */
+    struct pare_graph *g;     /* of the model, shapes inferred for a batch of 1 */
+    struct pare_graph *more;  /* for a batch of 2, or NULL: tells which axes follow the batch */
     struct pare_tensor *file; /* by value: what it is in the file, where `g` has float32 instead */
     int cap_file;
     struct pare_kept *kept;

@@ -24,8 +24,7 @@ static int widen(struct pare_speedup *s, struct pare_value *v, struct pare_err *
     wide.data = NULL;
     if (v->t.data) {
         PARE_TRY(pare_tensor_alloc(s->arena, &wide, err));
-        PARE_TRY(
-            pare_convert(PARE_F32, wide.data, v->t.dtype, v->t.data, pare_numel(&wide), err));
+        PARE_TRY(pare_convert(PARE_F32, wide.data, v->t.dtype, v->t.data, pare_numel(&wide), err));
     }
     s->file[v->id] = v->t;
     v->t = wide;

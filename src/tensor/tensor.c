@@ -50,8 +50,7 @@ size_t pare_packed_size(const struct pare_tensor *t)
 {
     int64_t n = pare_numel(t);
 
-    return pare_is_4bit(t->dtype) ? (size_t)(n / 2 + n % 2)
-                                  : (size_t)n * pare_dtype_size(t->dtype);
+    return pare_is_4bit(t->dtype) ? (size_t)(n / 2 + n % 2) : (size_t)n * pare_dtype_size(t->dtype);
 }
 
 void pare_unpack(const struct pare_tensor *t, const void *packed)

@@ -40,6 +40,13 @@ static int place(const struct pare_together_opts *o, struct pare_arena *a, struc
     return 0;
 }
 
+/* A sum of n processes has 2 (n - 1) messages one after the other, so that with many of them only
+ * large buckets are worth it: 1 MB up to 32. */
+static int64_t bucket_size(const struct pare_dist *d)
+{
+    return pare_dist_size(d) > 32 ? BUCKET * pare_dist_size(d) / 32 : BUCKET;
+}
+
 static int make_buckets(struct pare_together *g, const struct pare_together_opts *o,
                         struct pare_arena *a, struct pare_err *err)
 {
@@ -52,7 +59,7 @@ static int make_buckets(struct pare_together *g, const struct pare_together_opts
     for (int i = o->n_params - 1; i >= 0; i--) {
         int64_t n = room(&o->grad[i]);
 
-        if (!b || b->n + n > BUCKET) {
+        if (!b || b->n + n > bucket_size(g->dist)) {
             b = &g->bucket[g->n_buckets++];
             b->data = o->grad[i].data;
         }

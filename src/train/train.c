@@ -142,8 +142,7 @@ static int save(struct run *r, struct pare_err *err)
     struct pare_checkpoint k = { .arena = pare_arena_new(1 << 16) };
     int rc;
 
-    if (!r->c->checkpoint || (r->c->only_stopped && !stopped(r)) ||
-        pare_dist_rank(r->t->o.dist)) {
+    if (!r->c->checkpoint || (r->c->only_stopped && !stopped(r)) || pare_dist_rank(r->t->o.dist)) {
         pare_arena_free(k.arena);
         return 0;
     }

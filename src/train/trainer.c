@@ -372,8 +372,8 @@ static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *er
     PARE_TRY(pare_plan_run(teacher, &t->x, soft, err));
     conf.beta *= part;
     t->layers.away = 1 - part;
-    PARE_TRY(pare_distill_soft(&conf, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]),
-                               loss, err));
+    PARE_TRY(
+        pare_distill_soft(&conf, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]), loss, err));
     return pare_distill_layers_add(&t->layers, t->plan[t->at], t->o.keep.n, teacher, loss, err);
 }
 

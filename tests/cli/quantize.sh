@@ -6,6 +6,9 @@ pare quantize m.onnx --preset w4 -q -o b.onnx --calibration b.json --model-out b
 pare inspect b.onnx 2>/dev/null | sed -n '1,12p'
 pare quantize m.onnx --preset w4 -q -o c.onnx --load-calibration b.json
 cmp b.onnx c.onnx && echo "the same bytes with loaded scales"
+pare quantize m.onnx --preset w4 --group-size 32 --range minmax --format nbits -o d.onnx
+pare inspect d.onnx 2>/dev/null | tail -1
+pare run d.onnx --seed 1 2>/dev/null >/dev/null || echo "d.onnx does not run"
 for quantizer in naive dorefa bnn lsq lsq_plus pact qat; do
     pare quantize m.onnx --quantizer $quantizer --config "$weights" -o $quantizer.onnx | tail -2
     pare run $quantizer.onnx --seed 1 2>/dev/null >/dev/null || echo "$quantizer does not run"

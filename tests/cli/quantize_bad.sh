@@ -6,6 +6,10 @@ try
 try --preset int9
 try --preset int8-weights --config '[]'
 try --preset int8-weights --format qlinear
+try --preset int8-weights --format nbits
+try --preset w4 --group-size -2
+try --preset w4 --range best
+try --preset w4 --group-size 48 --format nbits
 try --preset int8-weights --quantizer qatt
 try --preset int8-weights --epochs 3
 try --preset int8-weights -o m.onnx

@@ -10,3 +10,10 @@ say speedup masked.onnx --no-bench --json -o d.onnx | grep -c '"name"'
 pare prune m.onnx --pruner l1 --sparsity 0.5 --speedup -o e.onnx 2>/dev/null | grep -c smaller
 cmp a.onnx e.onnx && echo "the same bytes"
 pare inspect a.onnx | head -20
+pare new lenet --input 1,8,8 --seed 1 -o d.onnx >/dev/null
+say prune d.onnx --pruner l1 --sparsity 0.5 -q -o dm.onnx
+say speedup dm.onnx --data digits --items 20 --batch 8 --no-bench --quiet -o ds.onnx | tail -3
+pare speedup dm.onnx --data digits --items 20 --no-bench --json -o ds.onnx 2>/dev/null | grep items
+pare speedup dm.onnx --data digits --no-verify -o ds.onnx 2>&1 | head -1
+pare speedup dm.onnx --gray -o ds.onnx 2>&1 | head -1
+pare speedup m.onnx --data digits -o ds.onnx 2>&1 | tail -1

@@ -19,11 +19,11 @@ three() {
     done
 }
 
-three train 1e-5 train m.onnx
-three momentum 1e-5 train m.onnx --optimizer adam --clip-norm 1
-three syncbn 1e-4 train bn.onnx --sync-bn
-three level 1e-5 prune m.onnx --pruner level --sparsity 0.6
-three taylor 1e-5 prune m.onnx --pruner taylor --sparsity 0.4 --training-steps 10
-three apoz 1e-5 prune m.onnx --pruner apoz --sparsity 0.4 --training-steps 10
-three qat 1e-5 quantize m.onnx --quantizer qat --config "$places"
-three lsq 1e-5 quantize m.onnx --quantizer lsq --config "$places"
+three sgd 1e-6 train m.onnx
+three momentum 1e-6 train m.onnx --momentum 0.9 --weight-decay 1e-3 --clip-norm 1
+three syncbn 3e-5 train bn.onnx --sync-bn
+three level 1e-6 prune m.onnx --pruner level --sparsity 0.6
+three taylor 1e-6 prune m.onnx --pruner taylor --sparsity 0.4 --training-steps 10
+three apoz 1e-6 prune m.onnx --pruner apoz --sparsity 0.4 --training-steps 10
+three qat 1e-6 quantize m.onnx --quantizer qat --config "$places"
+three lsq 1e-6 quantize m.onnx --quantizer lsq --config "$places"

@@ -56,7 +56,7 @@ is "quantizers" pare list q
 is "lottery_ticket" pare prune m.onnx --pruner lo
 is "lottery_ticket" pare prune m.onnx --pruner = lo
 is "qoperator" pare quantize m.onnx --format qo
-is "vgg16-cifar vit-tiny" pare new v
+is "vit-tiny" pare new vi
 is "adamw" pare train --optimizer adamw
 
 for page in "$folder"/man/*.1; do

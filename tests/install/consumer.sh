@@ -52,4 +52,9 @@ check "$work/package/with_static" "find_package, pare::static"
 if [ -x "$prefix/bin/pare" ]; then
     "$prefix/bin/pare" --version | grep -qF "$version"
     echo "ok: pare --version"
+    for file in man/man1/pare.1 man/man1/pare-prune.1 bash-completion/completions/pare; do
+        [ -s "$prefix/share/$file" ] || { echo "there is no share/$file" >&2; exit 1; }
+    done
+    find "$prefix/share/zsh" -name _pare | grep -q . || { echo "nothing for zsh" >&2; exit 1; }
+    echo "ok: manual pages, completion"
 fi

@@ -1,15 +1,18 @@
 // ort.mjs - run models in ONNX Runtime: node ort.mjs MODEL INPUT.npz OUTPUT.npy [...]
 // The first output of each model is written.  NODE_PATH says where onnxruntime-node is.
+// Float inputs of layers with integer weights stay float: of itself ONNX Runtime would round them to
+// 8 bits where it makes MatMulNBits of DequantizeLinear and MatMul.
 import { createRequire } from 'node:module';
 import { readNpz, writeNpy } from './npz.mjs';
 
 const ort = createRequire(import.meta.url)('onnxruntime-node');
 const jobs = process.argv.slice(2);
 const sessions = {};
+const options = { logSeverityLevel: 3, extra: { session: { qdq_matmulnbits_accuracy_level: '1' } } };
 
 for (let i = 0; i + 2 < jobs.length; i += 3) {
     const [model, input, output] = jobs.slice(i, i + 3);
-    sessions[model] ??= await ort.InferenceSession.create(model, { logSeverityLevel: 3 });
+    sessions[model] ??= await ort.InferenceSession.create(model, options);
     const feeds = {};
     for (const [name, a] of Object.entries(readNpz(input))) {
         feeds[name] = new ort.Tensor(a.type, a.data, a.dims);

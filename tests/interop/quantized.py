@@ -5,10 +5,9 @@ usage: quantized.py BUILD_FOLDER NAME
 
 NAME is a model of tools/export_models.py.  Checked:
     integer weights alone     Pare = ONNX Runtime to 1e-4 of the largest output
-    int8, both formats        the outputs differ by no more than one step of the last layer, or, in
-                              deep networks, by no more than rounding itself changes them: a sum that
-                              is added up in another order rounds to a neighbour now and then, and
-                              each such step moves numbers over the edge in all layers behind
+    int8, both formats        the outputs differ by no more than one step of the last layer
+    int8, both formats        every integer of every layer is what float64 makes of the integers
+                              before it (exact.py), but for numbers halfway between two
     int8                      the file has a third of the size or less
 """
 import os
@@ -19,11 +18,14 @@ import tempfile
 import numpy as np
 import onnx
 import onnx.numpy_helper
+import torch
 
+import exact
 from interop import HERE, Check, files, only, sh
 from pruned import true
 
-ITEMS = 8
+ITEMS = 4
+HALFWAY = 1e-3          # so near to a half, in steps, float32 may decide either way
 
 
 def outputs(build, work, path, x):
@@ -35,17 +37,50 @@ def outputs(build, work, path, x):
 
 
 def step(path):
-    """The scale of the output; 0 when it is not rounded."""
+    """The scale of the output."""
     graph = onnx.load(path).graph
     scales = {t.name: t for t in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "DequantizeLinear" and node.output[0] == graph.output[0].name:
-            return float(onnx.numpy_helper.to_array(scales[node.input[1]]))
-    return 0.0
+    made = {o: n for n in graph.node for o in n.output}
+    node = made[graph.output[0].name]
+    while node.op_type in ("Flatten", "Reshape"):
+        node = made[node.input[0]]
+    assert node.op_type == "DequantizeLinear"
+    return float(onnx.numpy_helper.to_array(scales[node.input[1]]))
 
 
-def count(path, *types):
-    return sum(n.op_type in types for n in onnx.load(path).graph.node)
+def integers(path):
+    """Nodes that take integers and give integers."""
+    return sum(n.op_type.startswith("QLinear") or n.op_type == "QGemm"
+               for n in onnx.load(path).graph.node)
+
+
+def layer_by_layer(build, work, path, x):
+    """How many integers Pare rounds, how many not as float64, and how far from a half at most."""
+    tap, out = os.path.join(work, "tap.onnx"), os.path.join(work, "tap.npz")
+    exact.tapped(path, tap)
+    sh(os.path.join(build, "pare"), "run", tap, "--input", x, "--output", out)
+    mine = np.load(out)
+    count, other, far = 0, 0, 0.0
+
+    def seen(name, y, distance):
+        nonlocal count, other, far
+        q = torch.from_numpy(mine[name])
+        wrong = q != y
+        count, other = count + q.numel(), other + int(wrong.sum())
+        if wrong.any():
+            far = max(far, float(distance[wrong].max()),
+                      float((q[wrong].int() - y[wrong].int()).abs().max() > 1))
+        return q
+
+    exact.run(path, dict(np.load(x)), seen)
+    return count, other, far
+
+
+def int8(build, work, model, kind, data):
+    path = os.path.join(work, kind + ".onnx")
+    sh(os.path.join(build, "pare"), "quantize", model, "--preset", "int8", "--data", data, "--valid",
+       "none", "--batch", str(ITEMS), "--format", kind, "-q", "-o", path)
+    return path
 
 
 def main():
@@ -64,19 +99,17 @@ def main():
         sh(pare, "quantize", model, "--preset", "int8-weights", "-q", "-o", path)
         check.same(f"{name}, integer weights: Pare = ONNX Runtime", *outputs(build, work, path, x),
                    1e-4)
-        wanted = only(cases[0][1])
         for kind in ("qdq", "qoperator"):
-            path = os.path.join(work, kind + ".onnx")
-            sh(pare, "quantize", model, "--preset", "int8", "--data", data, "--valid", "none",
-               "--batch", str(ITEMS), "--format", kind, "-q", "-o", path)
+            path = int8(build, work, model, kind, data)
             a, b = outputs(build, work, path, x)
-            apart, most = float(np.abs(a - b).max()), 1.001 * step(path)
-            noise = float(np.abs(b - wanted).max())
+            apart = float(np.abs(a - b).max()) / step(path)
             part = os.path.getsize(path) / os.path.getsize(model)
-            true(check, f"{name}, {kind}: differ by {apart:.2g}, a step is {most:.2g}, rounding "
-                 f"changes {noise:.2g} of {np.abs(wanted).max():.2g}; "
-                 f"{count(path, 'QLinearConv', 'QLinearMatMul')} nodes of integers; "
-                 f"{100 * part:.1f} % of the size", apart <= max(most, 1.5 * noise) and part < 0.34)
+            true(check, f"{name}, {kind}: Pare = ONNX Runtime to {apart:.2g} steps; "
+                 f"{integers(path)} nodes of integers; {100 * part:.1f} % of the size",
+                 apart < 1.001 and part < 0.34)
+            count, other, far = layer_by_layer(build, work, path, x)
+            true(check, f"{name}, {kind}: of {count} integers {other} are not those of float64, "
+                 f"all within {far:.1g} steps of a half", far < HALFWAY)
     finally:
         shutil.rmtree(work)
     return 1 if check.failed else 0

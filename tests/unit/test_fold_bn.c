@@ -11,7 +11,7 @@
 
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none "
 
-/* ---- one step against PyTorch ------------------------------------------------------------------ */
+/* ---- one step against PyTorch ---------------------------------------------------------------- */
 
 struct golden {
     struct pare_arena *arena;
@@ -148,7 +148,7 @@ static void test_golden(void **state)
     pare_arena_free(g.arena);
 }
 
-/* ---- running moments ----------------------------------------------------------------------------- */
+/* ---- running moments ------------------------------------------------------------------------- */
 
 #define WEIGHTS(bits, more)                                                        \
     "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], "    \
@@ -227,7 +227,7 @@ static void test_start_step(void **state)
     job_close(&f);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int count(const struct pare_model *m, const char *type)
 {

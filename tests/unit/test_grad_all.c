@@ -23,7 +23,8 @@ static const struct {
     { "Unique", "how long the result is depends on the input" },
     { "ConvInteger MatMulInteger", "the inputs are whole numbers" },
     { "QuantizeLinear DynamicQuantizeLinear", "the result is whole numbers" },
-    { "DequantizeLinear QLinearConv QLinearMatMul",
+    { "DequantizeLinear QLinearConv QLinearMatMul QGemm MatMulNBits QLinearAdd QLinearMul "
+      "QLinearSigmoid QLinearConcat QLinearAveragePool QLinearGlobalAveragePool",
       "what is quantized is trained before, with simulated quantization" },
     { "If", "which graph runs depends on data" },
 };

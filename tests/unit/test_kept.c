@@ -220,6 +220,31 @@ static void own_digits(void **state)
     end(&r);
 }
 
+/* Groups keep as many, of which each has its own; a group that is not needed keeps nothing. */
+static void groups(void **state)
+{
+    const struct pare_digit d[2] = { { NULL, 0, 3 }, { NULL, 1, 3 } };
+    const struct pare_value *x;
+    struct rig r;
+    int64_t size;
+
+    (void)state;
+    begin(&r, 1);
+    x = VALUE(&r, 9);
+    add(&r, (struct pare_tied){ .kind = PARE_TIE_GROUPS, .a = x, .digit = d, .n_digits = 2 });
+    solve_from(&r);
+    keep(&r, x, 0, 2);
+    keep(&r, x, 0, 6);
+    solve(&r);
+    check_axis(&r, x, 0, "001000100");
+    keep(&r, x, 0, 7);
+    solve(&r);
+    check_axis(&r, x, 0, "101000110");
+    assert_memory_equal(pare_kept_own(r.k, r.n, 0, &size), "\1\0\1", 3);
+    assert_memory_equal(pare_kept_own(r.k, r.n, 1, &size), "\1\1\0", 3);
+    end(&r);
+}
+
 /* What the shapes do not allow freezes, and harms nobody. */
 static void wrong_statements(void **state)
 {
@@ -484,9 +509,10 @@ static void random_systems(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_share), cmocka_unit_test(parts_and_picks),
-        cmocka_unit_test(own_digits), cmocka_unit_test(wrong_statements),
-        cmocka_unit_test(circle),     cmocka_unit_test(random_systems),
+        cmocka_unit_test(same_share),       cmocka_unit_test(parts_and_picks),
+        cmocka_unit_test(own_digits),       cmocka_unit_test(groups),
+        cmocka_unit_test(wrong_statements), cmocka_unit_test(circle),
+        cmocka_unit_test(random_systems),
     };
 
     return cmocka_run_group_tests_name("kept", tests, NULL, NULL);

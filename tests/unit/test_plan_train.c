@@ -318,9 +318,9 @@ static void test_no_growth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norms),    cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_networks), cmocka_unit_test(test_winograd),
-        cmocka_unit_test(test_again),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_norms),     cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_networks),  cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_again),     cmocka_unit_test(test_memory),
         cmocka_unit_test(test_no_growth),
     };
 

@@ -1,5 +1,5 @@
-/* test_quantize_group.c - weights by group: numpy's numbers (tools/golden_nbits.py), files of 4 bits
- * in both forms, and operators raised to the set that these need. */
+/* test_quantize_group.c - weights by group: numpy's numbers (tools/golden_nbits.py), files of 4
+ * bits in both forms, and operators raised to the set that these need. */
 #include "quant_rig.h"
 
 #include <math.h>

@@ -142,6 +142,38 @@ static void test_signs_and_tanh(void **state)
     assert_true(trained("bnn", b, NULL, 6) > 0.85);
 }
 
+/* From weights that know nothing: without gradients that lead somewhere it would stay at one digit
+ * in ten.  Signs are not for the last layer, behind which nothing brings sums
+ * back to size. */
+static void test_from_scratch(void **state)
+{
+    const char *both = CONFIG("\"quant_bits\": 4"),
+               *gates = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": "
+                        "[\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
+                        "\"quant_bits\": 4, \"op_types\": [\"ReLU\"]}]",
+               *signs = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": "
+                        "[\"conv2\", \"fc1\"]}]";
+    const struct {
+        const char *quantizer, *config, *settings;
+    } all[] = { { "qat", both, NULL },      { "lsq", both, NULL },
+                { "lsq_plus", both, NULL }, { "pact", gates, NULL },
+                { "dorefa", gates, NULL },  { "dorefa", gates, "gradient_bits=8" },
+                { "bnn", signs, NULL } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        struct job j = job_open(rig_model("small"), all[i].quantizer, all[i].config,
+                                all[i].settings, LEARN "epochs=7");
+        double before = accuracy(&j), after;
+
+        ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+        after = accuracy(&j);
+        if (!(before < 0.4 && after > 0.8))
+            fail_msg("%s: accuracy %.3f, then %.3f", all[i].quantizer, before, after);
+        job_close(&j);
+    }
+}
+
 static void test_observers(void **state)
 {
     static const char *const how[] = {
@@ -264,8 +296,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_8_bits),         cmocka_unit_test(test_few_bits),
         cmocka_unit_test(test_signs_and_tanh), cmocka_unit_test(test_observers),
-        cmocka_unit_test(test_half_a_step),    cmocka_unit_test(test_first_input),
-        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_from_scratch),   cmocka_unit_test(test_half_a_step),
+        cmocka_unit_test(test_first_input),    cmocka_unit_test(test_resume),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -151,8 +151,7 @@ static void groups(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
-/* Each group keeps as many channels, but others: the first group's first two, the second's last two.
- */
+/* Each group keeps as many channels, but others: the first two, the last two. */
 static void groups_of_their_own(void **state)
 {
     for (int back = 0; back < 2; back++) {
@@ -414,6 +413,36 @@ static void lenet(void **state)
     EXPECT(&n, x, 3, 8, 60, 42, 10);
 }
 
+/* A weight of which output i has weights when i % of < some. */
+static const char *some_of(struct net *n, int rank, const int64_t *dim, int64_t some, int64_t of)
+{
+    struct pare_tensor t = net_random(n, 0, 0.6f, rank, dim);
+    int64_t each = pare_numel(&t) / dim[0];
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        if (i / each % of >= some)
+            pare_f32(&t)[i] = 0;
+    return build_floats(&n->b, rank, dim, pare_f32(&t));
+}
+
+/* NNI's N28: a grouped convolution beside a plain one, three quarters of each layer. */
+static void quarter(void **state)
+{
+    struct net n = net_new(35);
+    const char *x = build_input(&n.b, PARE_F32, INTS(2, 1, 10, 10)), *a, *b;
+
+    (void)state;
+    x = build_node(&n.b, "Conv", NAMES(x, some_of(&n, INTS(16, 1, 3, 3), 1, 4)), NOTHING);
+    x = net_relu(&n, x);
+    a = some_of(&n, INTS(32, 4, 3, 3), 2, 8);
+    a = build_node(&n.b, "Conv", NAMES(x, a), at_int("group", 4));
+    b = build_node(&n.b, "Conv", NAMES(x, some_of(&n, INTS(32, 16, 3, 3), 2, 8)), NOTHING);
+    x = build_node(&n.b, "Flatten", NAMES(net_relu(&n, net_add(&n, a, b))), NOTHING);
+    a = some_of(&n, INTS(100, 32 * 36), 1, 4);
+    x = net_relu(&n, build_node(&n.b, "Gemm", NAMES(x, a), at_int("transB", 1)));
+    EXPECT(&n, net_gemm(&n, x, ALL, 100, 10), 4, 8, 8, 25, 10);
+}
+
 static void rounded(void **state)
 {
     struct net n = net_new(25);
@@ -435,14 +464,36 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(blocks),       T(no_borders),           T(new_bias),     T(residual),
-        T(concat),       T(residual_conflict),    T(depthwise),    T(concat_with_itself),
-        T(groups),       T(concat_into_residual), T(transposed),   T(depthwise_unbalanced),
-        T(pools),        T(squeeze_excite),       T(constant_pad), T(pool_counts_padding),
-        T(down_to_zero), T(sum_over_channels),    T(u_net),        T(mean_over_channels),
-        T(unread),       T(detection_heads),      T(shared),       T(lenet),
-        T(rounded),      T(groups_of_their_own),  T(groups_unbalanced),
-        T(zero_pad),     T(added_to_itself),
+        T(blocks),
+        T(no_borders),
+        T(new_bias),
+        T(residual),
+        T(concat),
+        T(residual_conflict),
+        T(depthwise),
+        T(concat_with_itself),
+        T(groups),
+        T(concat_into_residual),
+        T(transposed),
+        T(depthwise_unbalanced),
+        T(pools),
+        T(squeeze_excite),
+        T(constant_pad),
+        T(pool_counts_padding),
+        T(down_to_zero),
+        T(sum_over_channels),
+        T(u_net),
+        T(mean_over_channels),
+        T(unread),
+        T(detection_heads),
+        T(shared),
+        T(lenet),
+        T(rounded),
+        T(groups_of_their_own),
+        T(groups_unbalanced),
+        T(quarter),
+        T(zero_pad),
+        T(added_to_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,7 +181,8 @@ static void shared_bias(void **state)
 static void shared_norms(void **state)
 {
     struct net n = net_new(10);
-    const char *x = net_image(&n), *one = CONST(&n, 1, 0.4f, 8), *slope = CONST(&n, 1, 0.4f, 8, 1, 1);
+    const char *x = net_image(&n), *one = CONST(&n, 1, 0.4f, 8),
+               *slope = CONST(&n, 1, 0.4f, 8, 1, 1);
     struct slim s;
 
     (void)state;

@@ -100,7 +100,8 @@ static void piece_einsum(struct rg *g)
     if (rg_numel(&v) > g->limit)
         return;
     if (kind == 1)
-        w = build_node(&g->b, "Einsum", NAMES(w, rg_name(g, x)), at_text("equation", "hd,bsd->bsh"));
+        w = build_node(&g->b, "Einsum", NAMES(w, rg_name(g, x)),
+                       at_text("equation", "hd,bsd->bsh"));
     else
         w = build_node(&g->b, "Einsum", NAMES(rg_name(g, x), w),
                        at_text("equation", kind ? "...d,dh->...h" : "bsd,dh->bsh"));

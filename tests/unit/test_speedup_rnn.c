@@ -1,6 +1,10 @@
 /* test_speedup_rnn.c - recurrent layers lose states, sums of labelled axes and float16 channels. */
 #include "speedup_rig.h"
 
+#include <unistd.h>
+
+#include "io/npz.h"
+
 enum { T = 4, B = 2, I = 6, H = 8 };
 
 struct rnn {
@@ -39,8 +43,15 @@ static const char *first(struct net *n, const struct rnn *r)
 static const char *recur(struct net *n, const char *x, const struct rnn *r, int64_t in)
 {
     bool lstm = !strcmp(r->type, "LSTM");
-    const char *arg[8] = { x, rows(n, r, r->gates, 3, in), rows(n, r, r->gates, 3, H),
-                           rows(n, r, 2 * r->gates, 2, 1), "", "", "", "" }, *y[1];
+    const char *arg[8] = { x,
+                           rows(n, r, r->gates, 3, in),
+                           rows(n, r, r->gates, 3, H),
+                           rows(n, r, 2 * r->gates, 2, 1),
+                           "",
+                           "",
+                           "",
+                           "" },
+               *y[1];
     struct bin attrs = CAT(at_int("hidden_size", H),
                            at_text("direction", r->dirs == 2 ? "bidirectional" : "forward"));
 
@@ -106,7 +117,8 @@ static void plain(void **state)
 static void stacked(void **state)
 {
     struct net n = net_new(2);
-    struct rnn a = { "LSTM", 4, 2, 0, false, false, HALF }, b = { "GRU", 3, 1, 1, true, false, BACK };
+    struct rnn a = { "LSTM", 4, 2, 0, false, false, HALF },
+               b = { "GRU", 3, 1, 1, true, false, BACK };
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
 
     (void)state;
@@ -143,6 +155,48 @@ static void moving_states(void **state)
     b = CONST(&n, 0.1f, 0.5f, 1, 8 * H);
     build_node_outs(&n.b, "LSTM", NAMES(x, w, r, b), at_int("hidden_size", H), 1, y);
     EXPECT(&n, linear(&n, y[0], ALL, H, 3), H, 3);
+}
+
+/* Masks of a file, by the names of the constants: two of eight states, and their first ones. */
+static void masked_states(void **state)
+{
+    char path[] = "/tmp/pare-masks-XXXXXX";
+    struct net n = net_new(9);
+    struct rnn all = { "GRU", 3, 1, 0, true, false, ALL };
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
+    struct pare_speedup_opts o = { .threads = 1 };
+    struct pare_named mask[8];
+    struct pare_model *m;
+    struct pare_err err;
+    struct slim s;
+    int k = 0, fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    build_output(&n.b, linear(&n, recur(&n, x, &all, I), ALL, H, 3));
+    m = build_model(&n.b);
+    for (int i = 0; i < m->graph->n_nodes; i++)
+        for (int j = 1; j < 6 && !strcmp(m->graph->node[i]->type, "GRU"); j++) {
+            const struct pare_value *v = m->graph->node[i]->in[j];
+            int64_t cols = v && j < 3 ? v->t.dim[2] : 1;
+
+            if (!v)
+                continue;
+            mask[k] = (struct pare_named){ .name = v->name };
+            mask[k].t = build_tensor(PARE_U8, v->t.rank, v->t.dim);
+            for (int64_t e = 0; e < pare_numel(&v->t); e++)
+                ((uint8_t *)mask[k].t.data)[e] = e / cols % H >= 2;
+            k++;
+        }
+    assert_int_equal(k, 4);
+    assert_int_equal(pare_npz_write(path, mask, k, &err), 0);
+    if (pare_apply_masks(m, path, &err) || pare_speedup(m, &o, pool, &s.is, &s.r, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(slim_out(&s, 0), H - 2);
+    s.was = m;
+    slim_drop(&s);
+    unlink(path);
 }
 
 /* ---- sums over labels ------------------------------------------------------------------------ */
@@ -211,8 +265,7 @@ static const char *half_const(struct net *n, struct pare_tensor t)
     struct pare_tensor h = build_tensor(PARE_F16, t.rank, t.dim);
     struct pare_err err;
 
-    assert_int_equal(
-        pare_convert(PARE_F16, h.data, PARE_F32, t.data, pare_numel(&t), &err), 0);
+    assert_int_equal(pare_convert(PARE_F16, h.data, PARE_F32, t.data, pare_numel(&t), &err), 0);
     return build_const(&n->b, PARE_F16, t.rank, t.dim, h.data);
 }
 
@@ -265,7 +318,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(lstm),          TEST(gru),           TEST(plain),         TEST(stacked),
         TEST(unread_states), TEST(moving_states), TEST(einsum_matrix), TEST(einsum_counts),
-        TEST(einsum_heads),  TEST(half_floats),
+        TEST(einsum_heads),  TEST(half_floats),   TEST(masked_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -407,6 +407,14 @@ static const char *const without[] = {
     "DynamicQuantizeLinear",
     "NegativeLogLikelihoodLoss",
     "SoftmaxCrossEntropyLoss",
+    /* packed */
+    "QGemm",
+    "QLinearAdd",
+    "QLinearMul",
+    "QLinearSigmoid",
+    "QLinearConcat",
+    "QLinearAveragePool",
+    "QLinearGlobalAveragePool",
     /* graphs */
     "If",
     /* only the shape */

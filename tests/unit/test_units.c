@@ -408,9 +408,10 @@ static void scaling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),         cmocka_unit_test(blocks), cmocka_unit_test(parts), cmocka_unit_test(refused),
-        cmocka_unit_test(random_blocks), cmocka_unit_test(usual),  cmocka_unit_test(nothing),
-        cmocka_unit_test(not_numbers),   cmocka_unit_test(norms),  cmocka_unit_test(scaling),
+        cmocka_unit_test(names),   cmocka_unit_test(blocks),        cmocka_unit_test(parts),
+        cmocka_unit_test(refused), cmocka_unit_test(random_blocks), cmocka_unit_test(usual),
+        cmocka_unit_test(nothing), cmocka_unit_test(not_numbers),   cmocka_unit_test(norms),
+        cmocka_unit_test(scaling),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -245,7 +245,8 @@ static void settle(const struct part *p, const struct pare_step *s, const double
                    const double *var)
 {
     const struct bn *c = p->c;
-    float *run_mean = pare_f32(&s->in[3]->t) + p->first, *run_var = pare_f32(&s->in[4]->t) + p->first;
+    float *run_mean = pare_f32(&s->in[3]->t) + p->first,
+          *run_var = pare_f32(&s->in[4]->t) + p->first;
 
     for (int k = 0; k < p->used; k++) {
         double unbiased = c->n > 1 ? var[k] * c->n / (c->n - 1) : var[k];
@@ -426,6 +427,8 @@ static int back_synced(const struct bn *c, struct pare_step *s, struct pare_back
         put_sums(&p, s, total + p.first, dots + p.first);
     }
     PARE_TRY(pare_dist_merge_batch(b->sync, PARE_MERGE_SUM, PARE_F64, c->sums, 2 * c->C, err));
+    if (!(pare_dist_part(b->sync) > 0)) /* what is here is not of the batch: no gradient */
+        memset(c->sums, 0, 2 * (size_t)c->C * sizeof(*c->sums));
 #pragma omp parallel for num_threads(b->threads)
     for (int64_t i = 0; i < c->blocks; i++) {
         struct part p = part_of(c, i);

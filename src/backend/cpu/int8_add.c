@@ -25,20 +25,33 @@ static void prepare(struct add8 *c)
 
     c->f = c->a.scale / q->scale;
     c->g = c->b.scale / q->scale;
-    c->c = (float)q->zero -
-           (float)((double)c->f * c->a.zero + (double)(c->g * (float)c->b.zero));
+    c->c = (float)q->zero - (float)((double)c->f * c->a.zero + (double)(c->g * (float)c->b.zero));
     c->lo = pare_q8_round(q, c->end.lo / q->scale);
     c->hi = pare_q8_round(q, c->end.hi / q->scale);
 }
 
+static bool read_real(const struct pare_view *v, const struct pare_node *n, struct add8 *c)
+{
+    return !strcmp(n->type, "Add") && !n->op->domain && pare_q8_source(v, n->in[0], &c->a) &&
+           pare_q8_source(v, n->in[1], &c->b) && !c->a.viewed && !c->b.viewed &&
+           pare_q8_end(v, n->out[0], &c->end);
+}
+
+static bool read_qlinear(const struct pare_node *n, struct add8 *c)
+{
+    enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE };
+
+    return pare_q8_is(n, "QLinearAdd") && pare_q8_operand(&c->a, n->in[A], n, A_SCALE) &&
+           pare_q8_operand(&c->b, n->in[B], n, B_SCALE) && pare_q8_end_at(&c->end, n, Y_SCALE) &&
+           !pare_is_const(c->a.v) && !pare_is_const(c->b.v);
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    struct add8 c, *keep;
+    struct add8 c = { 0 }, *keep;
     int layout;
 
-    if (strcmp(n->type, "Add") || n->op->domain || !pare_q8_source(v, n->in[0], &c.a) ||
-        !pare_q8_source(v, n->in[1], &c.b) || c.a.viewed || c.b.viewed ||
-        !pare_same_shape(&n->in[0]->t, &n->in[1]->t) || !pare_q8_end(v, n->out[0], &c.end))
+    if ((!read_real(v, n, &c) && !read_qlinear(n, &c)) || !pare_same_shape(&c.a.v->t, &c.b.v->t))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 2, 1, c.end.n))
@@ -57,14 +70,14 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     return true;
 }
 
-#define SUM(T, x, z, y)                                                              \
-    for (int64_t i = 0; i < n; i++) {                                                \
-        float v = PARE_FMA((float)(z)[i], g, k);                                     \
-                                                                                     \
-        v = PARE_FMA((float)(x)[i], f, v);                                           \
-        v = v > lo ? v : lo;                                                         \
-        v = v < hi ? v : hi;                                                         \
-        (y)[i] = (T)(int)(v + magic - magic);                                        \
+#define SUM(T, x, z, y)                          \
+    for (int64_t i = 0; i < n; i++) {            \
+        float v = PARE_FMA((float)(z)[i], g, k); \
+                                                 \
+        v = PARE_FMA((float)(x)[i], f, v);       \
+        v = v > lo ? v : lo;                     \
+        v = v < hi ? v : hi;                     \
+        (y)[i] = (T)(int)(v + magic - magic);    \
     }
 
 PARE_SIMD static void sum(const struct add8 *c, const void *x, const void *z, void *y, int64_t n)

@@ -33,10 +33,20 @@ static void fill(struct part *p, const struct pare_q8 *x, const struct pare_q8_e
     p->same = !memcmp(p->table, all, sizeof(all));
 }
 
+/* In QLinearConcat operands are behind the result's scale and zero point, three inputs each. */
+enum { Y_SCALE, Y_ZERO, FIRST };
+
+static int count(const struct pare_node *n)
+{
+    return n->op->domain ? (n->n_in - FIRST) / 3 : n->n_in;
+}
+
 /* Operand k as integers: behind DequantizeLinear, or by itself. */
 static bool operand(const struct pare_view *v, const struct pare_node *n, int k, bool real,
                     struct pare_q8 *q)
 {
+    if (n->op->domain)
+        return pare_q8_operand(q, n->in[FIRST + 3 * k], n, FIRST + 3 * k + 1);
     if (real)
         return pare_q8_source(v, n->in[k], q) && !q->viewed;
     *q = (struct pare_q8){ .v = n->in[k] };
@@ -46,22 +56,23 @@ static bool operand(const struct pare_view *v, const struct pare_node *n, int k,
 static bool read_parts(const struct pare_view *v, struct pare_node *n, struct pare_step *s,
                        struct concat8 *c, bool real)
 {
-    int axis = pare_concat_axis(n), layout = 1;
+    int axis = n->op->domain ? (int)pare_attr(n, "axis") : pare_concat_axis(n), layout = 1;
     struct pare_q8 q;
 
-    for (int k = 0; k < n->n_in; k++) {
+    axis += axis < 0 ? n->out[0]->t.rank : 0;
+    for (int k = 0; k < count(n); k++) {
         if (!operand(v, n, k, real, &q))
             return false;
         s->in[k] = q.v;
-        if (real)
+        if (real || n->op->domain)
             fill(&c->part[k], &q, &c->end);
         else
             c->part[k].same = true;
         if (axis == 1 && !pare_is_const(q.v) && pare_layout_of(v, q.v) == PARE_LAST)
             layout = PARE_LAST;
     }
-    for (int k = 0; k < n->n_in; k++) {
-        const struct pare_tensor *t = &n->in[k]->t;
+    for (int k = 0; k < count(n); k++) {
+        const struct pare_tensor *t = &s->in[k]->t;
 
         c->part[k].at = c->row;
         c->part[k].len = layout == PARE_LAST ? t->dim[1] : pare_span(t, axis, t->rank);
@@ -78,16 +89,18 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     bool real;
     struct concat8 *c;
 
-    if (strcmp(n->type, "Concat") || n->op->domain || !pare_numel(&n->out[0]->t))
+    if ((n->op->domain ? !pare_q8_is(n, "QLinearConcat") : strcmp(n->type, "Concat") != 0) ||
+        !pare_numel(&n->out[0]->t))
         return false;
     real = pare_is_f32(n->out[0]);
     if (!real && n->out[0]->t.dtype != PARE_U8 && n->out[0]->t.dtype != PARE_I8)
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || (real && !pare_q8_end(v, n->out[0], &c->end)))
+    if (!c || (real && !pare_q8_end(v, n->out[0], &c->end)) ||
+        (n->op->domain && !pare_q8_end_at(&c->end, n, Y_SCALE)))
         return false;
-    c->part = pare_alloc(v->backend->arena, (size_t)n->n_in, sizeof(*c->part));
-    if (!c->part || !pare_step_lists(s, v, n->n_in, 1, real ? c->end.n : 0) ||
+    c->part = pare_alloc(v->backend->arena, (size_t)count(n), sizeof(*c->part));
+    if (!c->part || !pare_step_lists(s, v, count(n), 1, real ? c->end.n : 0) ||
         !read_parts(v, n, s, c, real))
         return false;
     s->state = c;

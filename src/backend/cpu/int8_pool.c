@@ -10,7 +10,8 @@
 #include "../../op/reduce_family.h"
 #include "../../op/window.h"
 
-#define CHUNK 256 /* channels at a time */
+#define CHUNK 256      /* channels at a time */
+#define MOST (1 << 22) /* numbers whose sum fits in 32 bits */
 
 struct pool8 {
     struct pare_window w; /* over three axes */
@@ -29,7 +30,7 @@ static bool spatial_mean(const struct pare_node *n)
     unsigned gone, space = (1u << n->in[0]->t.rank) - 4;
     struct pare_err err;
 
-    if (!strcmp(n->type, "GlobalAveragePool"))
+    if (!strcmp(n->type, "GlobalAveragePool") || !strcmp(n->type, "QLinearGlobalAveragePool"))
         return true;
     return !strcmp(n->type, "ReduceMean") && !pare_reduce_axes(n, &gone, &err) && gone == space;
 }
@@ -39,8 +40,8 @@ static bool read_window(const struct pare_node *n, struct pool8 *p)
     struct pare_err err;
 
     p->max = !strcmp(n->type, "MaxPool");
-    if ((!p->max && strcmp(n->type, "AveragePool")) || pare_pool_window(n, &p->w, &err) ||
-        !pare_window_meets(&p->w))
+    if ((!p->max && strcmp(n->type, "AveragePool") && strcmp(n->type, "QLinearAveragePool")) ||
+        pare_pool_window(n, &p->w, &err) || !pare_window_meets(&p->w))
         return false;
     p->count_pad = !p->max && pare_pool_counts_pad(n);
     pare_window_3d(&p->w);
@@ -50,6 +51,12 @@ static bool read_window(const struct pare_node *n, struct pool8 *p)
 /* Of integers themselves, or between DequantizeLinear and QuantizeLinear. */
 static bool read_ends(const struct pare_view *v, struct pare_node *n, struct pool8 *p)
 {
+    enum { X, X_SCALE, X_ZERO, Y_SCALE };
+
+    if (n->op->domain) {
+        p->out = n->out[0];
+        return pare_q8_operand(&p->x, n->in[X], n, X_SCALE) && pare_q8_end_at(&p->end, n, Y_SCALE);
+    }
     if (!pare_is_f32(n->in[0])) {
         p->x = (struct pare_q8){ .v = n->in[0] };
         p->out = n->out[0];
@@ -71,7 +78,9 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct pool8 p = { 0 }, *keep;
     const struct pare_tensor *x;
 
-    if (n->op->domain || n->n_in < 1 || n->n_out != 1 || !n->in[0])
+    if ((n->op->domain && !pare_q8_is(n, "QLinearGlobalAveragePool") &&
+         !pare_q8_is(n, "QLinearAveragePool")) ||
+        n->n_in < 1 || n->n_out != 1 || !n->in[0])
         return false;
     x = &n->in[0]->t;
     if (x->rank < 4 || x->rank > 5 || !pare_numel(x) || !pare_numel(&n->out[0]->t) ||
@@ -81,6 +90,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if ((!p.global && !read_window(n, &p)) || !read_ends(v, n, &p))
         return false;
     p.d = pare_ncs(x);
+    if (p.d.s > MOST)
+        return false;
     p.out_space = p.global ? 1 : p.w.out[0] * p.w.out[1] * p.w.out[2];
     p.is_signed = p.x.v->t.dtype == PARE_I8;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));

@@ -16,7 +16,7 @@
 
 #define FEW 12                  /* rows for which reading the weights again for each 4 is faster */
 #define STRIP 32                /* columns that a thread takes at a time */
-#define TILE ((int64_t)1 << 17) /* real numbers of a strip of W */
+#define TILE ((int64_t)1 << 18) /* real numbers of a strip of W */
 
 struct linear {
     int64_t M;
@@ -144,17 +144,18 @@ static bool read_node(const struct pare_node *n, struct linear *l)
     return l->M > 0;
 }
 
-/* x in order, and for each thread a strip of W and of the result. */
+/* Few rows: x in order.  More: for each thread a strip of W. */
 static size_t work_bytes(struct linear *l, int threads)
 {
-    int64_t padded = pare_nbits_padded(&l->w), n = l->M * padded;
+    int64_t each;
 
     l->threads = threads > 0 ? threads : 1;
     if (l->M <= FEW)
         return (size_t)(l->M * (pare_nbits_ordered(&l->w) + l->w.groups)) * sizeof(float);
-    l->tile = TILE / padded / 16 * 16;
-    l->tile = l->tile < 16 ? 16 : l->tile > 128 ? 128 : l->tile;
-    return (size_t)(n + l->threads * l->tile * (padded + l->M)) * sizeof(float);
+    each = (l->w.N + l->threads - 1) / l->threads;
+    l->tile = TILE / l->w.K < each ? TILE / l->w.K : each;
+    l->tile = l->tile < 16 ? 16 : l->tile / 16 * 16;
+    return (size_t)(l->threads * l->tile * l->w.K) * sizeof(float);
 }
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
@@ -322,8 +323,7 @@ static void run_few(const struct linear *l, const float *x, float *y, float *wor
     float *sums = work + l->M * len;
 
     for (int64_t m = 0; m < l->M; m++)
-        pare_nbits_order_dot(w, x + m * w->K, work + m * len,
-                             w->shift ? sums + m * w->groups : NULL);
+        pare_nbits_order(w, x + m * w->K, work + m * len, w->shift ? sums + m * w->groups : NULL);
 #pragma omp parallel for num_threads(l->threads) if (w->K * w->N > 16384)
     for (int64_t i = 0; i < strips; i++) {
         struct pare_nbits_job j = { work, sums, len, (int)l->M, y };
@@ -336,30 +336,32 @@ static void run_few(const struct linear *l, const float *x, float *y, float *wor
     }
 }
 
-/* Columns from .. from + n of the result, by a strip of real weights. */
+/* Columns from `from` on of the result, by a strip of real weights. */
 static int run_tile(const struct linear *l, const float *x, float *y, float *real, int64_t from)
 {
     const struct pare_nbits *w = &l->w;
-    int64_t padded = pare_nbits_padded(w), n = w->N - from < l->tile ? w->N - from : l->tile;
-    float *part = real + l->tile * padded;
-    int rc;
+    int64_t n = w->N - from < l->tile ? w->N - from : l->tile;
 
     for (int64_t i = 0; i < n; i++)
-        pare_nbits_real(w, from + i, real + i * padded);
-    rc = pare_product(x, l->M, real, n, padded, part);
-    for (int64_t m = 0; m < l->M; m++)
-        for (int64_t i = 0; i < n; i++)
-            y[m * w->N + from + i] = part[m * n + i] + (l->row ? l->row[from + i] : 0);
-    return rc;
+        pare_nbits_real(w, from + i, real + i * w->K);
+    for (int64_t m = 0; m < l->M && l->row; m++)
+        memcpy(y + m * w->N + from, l->row + from, (size_t)n * sizeof(*y));
+    return pare_product_strip(&(struct pare_strip){ .x = x,
+                                                    .w = real,
+                                                    .y = y + from,
+                                                    .M = l->M,
+                                                    .N = n,
+                                                    .K = w->K,
+                                                    .stride = w->N,
+                                                    .add = l->row != NULL });
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    const struct pare_nbits *w = &l->w;
     const float *x = pare_f32(&s->in_buf[0]->t);
     float *y = pare_f32(&s->out_buf[0]->t), *work = pare_f32(&s->work[0]->t);
-    int64_t padded = pare_nbits_padded(w), strips;
+    int64_t strips;
     int failed = 0;
 
     (void)b;
@@ -367,19 +369,10 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         run_few(l, x, y, work);
         return 0;
     }
-    strips = (w->N + l->tile - 1) / l->tile;
-#pragma omp parallel num_threads(l->threads) reduction(| : failed)
-    {
-        int64_t me = omp_get_thread_num();
-        float *own = work + l->M * padded + me * l->tile * (padded + l->M);
-
-#pragma omp for
-        for (int64_t m = 0; m < l->M; m++)
-            pare_nbits_order(w, x + m * w->K, work + m * padded);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < strips; i++)
-            failed |= run_tile(l, work, y, own, i * l->tile);
-    }
+    strips = (l->w.N + l->tile - 1) / l->tile;
+#pragma omp parallel for num_threads(l->threads) schedule(dynamic, 1) reduction(| : failed)
+    for (int64_t i = 0; i < strips; i++)
+        failed |= run_tile(l, x, y, work + omp_get_thread_num() * l->tile * l->w.K, i * l->tile);
     return failed ? no_memory(err) : 0;
 }
 

@@ -12,20 +12,6 @@ typedef uint32_t words8 __attribute__((vector_size(32), aligned(1), may_alias));
 
 /* ---- order --------------------------------------------------------------------------------- */
 
-void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to)
-{
-    int fields = 32 / w->bits;
-    int64_t chunk = WORDS * fields, padded = pare_nbits_padded(w);
-
-    for (int64_t c = 0; c < padded; c += chunk)
-        for (int l = 0; l < WORDS; l++)
-            for (int f = 0; f < fields; f++) {
-                int64_t k = c + l * fields + f;
-
-                to[c + f * WORDS + l] = k < w->K ? x[k] : 0;
-            }
-}
-
 static const float powers[8] = { 1, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 1 };
 
 int64_t pare_nbits_ordered(const struct pare_nbits *w)
@@ -35,12 +21,12 @@ int64_t pare_nbits_ordered(const struct pare_nbits *w)
     return w->bits == 4 ? padded + padded / 8 : padded;
 }
 
-void pare_nbits_order_dot(const struct pare_nbits *w, const float *x, float *to, float *sums)
+void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to, float *sums)
 {
     int64_t padded = pare_nbits_padded(w);
 
-    if (w->bits == 8)
-        pare_nbits_order(w, x, to);
+    for (int64_t k = 0; w->bits == 8 && k < padded; k++)
+        to[k / 64 * 64 + k % 4 * WORDS + k % 64 / 4] = k < w->K ? x[k] : 0;
     for (int64_t c = 0; w->bits == 4 && c < padded; c += WORDS * 8, to += WORDS * 9)
         for (int l = 0; l < WORDS; l++) {
             float sum = 0;
@@ -268,47 +254,39 @@ void pare_nbits_dot(const struct pare_nbits *w, const struct pare_nbits_job *j, 
 
 /* ---- real numbers -------------------------------------------------------------------------- */
 
-static void spread_shifts(const struct pare_nbits *w, int64_t n, int64_t chunk, float *to)
+PARE_SIMD static void real4(const uint8_t *restrict q, int64_t n, unsigned flip, const float k[2],
+                            float *restrict to)
 {
-    int64_t of[WORDS];
+    float scale = k[0], shift = k[1];
 
-    groups_of(w, chunk, of);
-    for (int l = 0; l < WORDS; l++)
-        to[l] = (float)w->shift[n * w->groups + of[l]];
+    for (int64_t i = 0; i < n / 2; i++) {
+        unsigned v = q[i] ^ flip;
+
+        to[2 * i] = ((float)((int8_t)(v << 4) >> 4) + shift) * scale;
+        to[2 * i + 1] = ((float)((int8_t)v >> 4) + shift) * scale;
+    }
+    if (n & 1)
+        to[n - 1] = ((float)((int8_t)((q[n / 2] ^ flip) << 4) >> 4) + shift) * scale;
 }
 
-#define REAL(name, BITS)                                                              \
-    PARE_SIMD static void name(const struct pare_nbits *w, int64_t n, float *to)      \
-    {                                                                                 \
-        int64_t per = words_of(w), chunks = pare_nbits_padded(w) / (512 / (BITS));    \
-        int64_t cut = is_cut(w, per, chunks) ? chunks - 1 : chunks;                   \
-        const uint8_t *src = w->q + n * w->row_bytes;                                 \
-        const float *s = w->scale + n * w->groups;                                    \
-        float each[WORDS] = { 0 };                                                    \
-        int64_t of[WORDS];                                                            \
-                                                                                      \
-        groups_of(w, chunks - 1, of);                                                 \
-        for (int64_t c = 0; c < chunks; c++, src += CHUNK, to += 512 / (BITS)) {      \
-            pare_v8 sv[2] = { { 0 } }, d[2];                                          \
-            words8 q[2];                                                              \
-                                                                                      \
-            LOAD(q, src, w->row_bytes - c * CHUNK, w->flip);                          \
-            SCALES(sv, w, s, c, per, cut, of);                                        \
-            if (w->shift)                                                             \
-                spread_shifts(w, n, c, each);                                         \
-            d[0] = PARE_V8(each);                                                     \
-            d[1] = PARE_V8(each + 8);                                                 \
-            _Pragma("GCC unroll 8") for (int f = 0; f < 32 / (BITS); f++)             \
-            {                                                                         \
-                PARE_PUT8(to + f * WORDS, (FIELD(q[0], BITS, f) + d[0]) * sv[0]);     \
-                PARE_PUT8(to + f * WORDS + 8, (FIELD(q[1], BITS, f) + d[1]) * sv[1]); \
-            }                                                                         \
-        }                                                                             \
-    }
-REAL(real4, 4)
-REAL(real8, 8)
+PARE_SIMD static void real8(const uint8_t *restrict q, int64_t n, unsigned flip, const float k[2],
+                            float *restrict to)
+{
+    float scale = k[0], shift = k[1];
+
+    for (int64_t i = 0; i < n; i++)
+        to[i] = ((float)(int8_t)(q[i] ^ flip) + shift) * scale;
+}
 
 void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to)
 {
-    (w->bits == 4 ? real4 : real8)(w, n, to);
+    const uint8_t *q = w->q + n * w->row_bytes;
+
+    for (int64_t g = 0; g < w->groups; g++) {
+        int64_t from = g * w->group, left = w->K - from, i = n * w->groups + g;
+        const float k[2] = { w->scale[i], w->shift ? (float)w->shift[i] : 0 };
+
+        (w->bits == 4 ? real4 : real8)(q + from * w->bits / 8, left < w->group ? left : w->group,
+                                       w->flip & 255, k, to + from);
+    }
 }

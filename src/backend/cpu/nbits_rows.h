@@ -37,20 +37,15 @@ static inline int64_t pare_nbits_padded(const struct pare_nbits *w)
     return (w->K + chunk - 1) / chunk * chunk;
 }
 
-/* Put a row of x in order, for pare_nbits_real(). */
-void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to);
-
-/* The same for pare_nbits_dot(), which wants more: with 4 bits fields are masked, not shifted, so
+/* Put a row of x in order for pare_nbits_dot().  With 4 bits fields are masked, not shifted, so
  * field f of x is divided by 16^f, and fields have no sign, so there are 16 numbers more in front
  * of each chunk, -8 times the sum of a word's x.  sums (groups numbers) is for weights with shifts:
  * sums of x by group. */
 int64_t pare_nbits_ordered(const struct pare_nbits *w); /* numbers of such a row */
-void pare_nbits_order_dot(const struct pare_nbits *w, const float *x, float *to, float *sums);
+void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to, float *sums);
 
-#define PARE_NBITS_ROWS 4
-
-/* y[r][n] = sum of x[r][k] w[n][k], for n from `from` up to `to` and 1 to PARE_NBITS_ROWS rows of x
- * in order, `xs` apart; sums are theirs, `groups` apart; rows of y are N apart. */
+/* y[r][n] = sum of x[r][k] w[n][k], for n from `from` up to `to` and rows of x in order,
+ * `xs` apart; sums are theirs, `groups` apart; rows of y are N apart. */
 struct pare_nbits_job {
     const float *x, *sums;
     int64_t xs;
@@ -60,7 +55,7 @@ struct pare_nbits_job {
 void pare_nbits_dot(const struct pare_nbits *w, const struct pare_nbits_job *j, int64_t from,
                     int64_t to);
 
-/* Row n of w as real numbers, in the order of x. */
+/* Row n of w as K real numbers. */
 void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to);
 
 #endif

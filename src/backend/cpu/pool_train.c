@@ -18,6 +18,15 @@ struct pool {
     int32_t *from; /* by output and lane: position in the input plane */
 };
 
+/* The layout it works in, which a few channels in rows are brought into: the plain operator is
+ * slower than that by far.  0: none. */
+static int layout(const struct pare_view *v, const struct pare_node *n)
+{
+    int block = pare_block_of(v, n->in[0]);
+
+    return block > 1 ? block : n->in[0]->t.dim[1] > 3 ? 8 : 0;
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     bool max = !strcmp(n->type, "MaxPool"), mean = !strcmp(n->type, "AveragePool");
@@ -32,11 +41,11 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     x = &n->in[0]->t;
     y = &n->out[0]->t;
     p = pare_alloc(v->backend->arena, 1, sizeof(*p));
-    if (!p || pare_block_of(v, n->in[0]) == 1 || !pare_numel(y) || !pare_numel(x) ||
+    if (!p || !layout(v, n) || !pare_numel(y) || !pare_numel(x) ||
         (!global && pare_pool_window(n, &p->w, &err)) || (max && !pare_window_meets(&p->w)) ||
         !pare_step_lists(s, v, 1, 1, 0))
         return false;
-    p->block = pare_block_of(v, n->in[0]);
+    p->block = layout(v, n);
     p->max = max;
     p->global = global;
     p->count_pad = mean && pare_pool_counts_pad(n);

@@ -2,9 +2,10 @@
  *
  *     y (M, N) = round(f ((x - x_zero) w + b)) + y_zero,   x (M, K), w (K, N) or (N, K),
  *
- * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul and of
+ * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul, QGemm and
  * MatMulInteger.  Few rows are bound by reading w once: a plain loop does that, in products of 16
- * bits, whose pairs fit in 32; so do all rows where the machine's 8-bit products are not exact.
+ * bits, whose pairs fit in 32.  More rows are oneDNN's or, where the machine's 8-bit products are
+ * not exact, those of q8_dot.h.
  */
 #include "onednn.h"
 
@@ -12,15 +13,15 @@
 
 #include "../../base/simd.h"
 #include "../../op/matrix.h"
-#include "../q8.h"
+#include "../q8_dot.h"
 
-#define FEW 4             /* rows for which the plain loop is as good */
-#define LONGEST (1 << 16) /* sums of as many products fit in 32 bits */
+#define FEW 4 /* rows for which the plain loop is as good */
 
 struct linear8 {
     int64_t M, N, K;
     bool tb;   /* w is (N, K) */
     bool gemm; /* by oneDNN */
+    bool wide; /* many rows, by q8_dot.h */
     struct pare_q8 x;
     struct pare_q8_weight w;
     struct pare_value *bias; /* a row of real numbers, or int32 in units of the sum; or NULL */
@@ -28,6 +29,7 @@ struct linear8 {
     struct pare_q8_end end;
     struct pare_value *out;
     const int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
+    int16_t *wider;        /* the same for q8_dot.h, rows of a length that it likes */
     struct pare_q8_out finish;
 };
 
@@ -103,6 +105,25 @@ static bool read_qlinear(struct pare_node *n, struct linear8 *l)
            pare_q8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], 1);
 }
 
+static bool read_qgemm(struct pare_node *n, struct linear8 *l)
+{
+    enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, C, Y_SCALE };
+    struct pare_value *bias = n->n_in > C ? n->in[C] : NULL;
+    bool quantized = n->n_in > Y_SCALE && n->in[Y_SCALE];
+
+    if (!pare_q8_is(n, "QGemm") || pare_attr(n, "alpha") != 1 || pare_attr(n, "transA") != 0 ||
+        !pare_q8_operand(&l->x, n->in[A], n, A_SCALE) || pare_is_const(l->x.v))
+        return false;
+    l->tb = pare_attr(n, "transB") != 0;
+    l->bias = bias;
+    l->out = n->out[0];
+    l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = l->out } };
+    return (!quantized || pare_q8_end_at(&l->end, n, Y_SCALE)) &&
+           pare_q8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], !l->tb) &&
+           (!bias || (pare_is_const(bias) && bias->t.data && bias->t.dtype == PARE_I32 &&
+                      pare_numel(&bias->t) == l->w.channels));
+}
+
 static bool read_integer(struct pare_node *n, struct linear8 *l)
 {
     enum { A, B, A_ZERO, B_ZERO };
@@ -122,16 +143,17 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     int fused = 0;
 
-    if (!l || n->op->domain || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2 ||
-        !pare_numel(&n->in[0]->t) ||
-        !(read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
+    if (!l || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2 || !pare_numel(&n->in[0]->t) ||
+        !(n->op->domain ? read_qgemm(n, l)
+                        : read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
         return false;
     l->N = l->w.channels;
     l->K = pare_numel(&l->w.v->t) / l->N;
-    if (l->K > LONGEST)
+    if (l->K > PARE_DOT_LONGEST)
         return false;
     l->M = pare_numel(&n->in[0]->t) / l->K;
     l->gemm = l->M > FEW && pare_q8_exact(v->backend, &l->x, &l->w);
+    l->wide = l->M > FEW && !l->gemm;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, (l->add != NULL) + l->end.n))
         return false;
@@ -139,7 +161,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->state = keep;
     s->in[0] = l->x.v;
     s->out[0] = l->out;
-    s->work_bytes[0] = l->gemm ? (size_t)(l->M * l->N) * 4 : (size_t)(l->M * l->K) * 2;
+    s->work_bytes[0] = l->gemm ? (size_t)(l->M * l->N) * 4
+                               : (size_t)(l->M * (l->wide ? pare_dot_length(l->K) : l->K)) * 2;
     if (l->add)
         s->fused[fused++] = l->add;
     for (int i = 0; i < l->end.n; i++)
@@ -172,6 +195,20 @@ static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err 
     return 0;
 }
 
+static int init_wide(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
+{
+    const int8_t *w = pare_q8_centred(&l->w, b->scratch);
+    int64_t length = pare_dot_length(l->K);
+
+    l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
+    if (!w || !l->wider)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    for (int64_t i = 0; i < l->N; i++)
+        for (int64_t k = 0; k < l->K; k++)
+            l->wider[i * length + k] = l->tb ? w[i * l->K + k] : w[k * l->N + i];
+    return 0;
+}
+
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear8 *l = s->state;
@@ -179,6 +216,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     int8_t *turned;
 
     PARE_TRY(init_rows(l, b, err));
+    if (l->wide)
+        return init_wide(l, b, err);
     w = pare_q8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
     if (!w)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
@@ -193,16 +232,6 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
             turned[i * l->K + k] = w[k * l->N + i];
     l->weights = turned;
     return 0;
-}
-
-PARE_SIMD static void widen(const struct pare_q8 *q, const void *x, int16_t *y, int64_t n)
-{
-    if (q->v->t.dtype == PARE_U8)
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (int16_t)(((const uint8_t *)x)[i] - q->zero);
-    else
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (int16_t)(((const int8_t *)x)[i] - q->zero);
 }
 
 PARE_SIMD static int32_t dot(const int16_t *restrict x, const int8_t *restrict w, int64_t n)
@@ -225,6 +254,29 @@ static void run_strip(const struct linear8 *l, const int16_t *x, int64_t m, int6
     for (int64_t i = 0; i < n; i++)
         acc[i] = dot(x + m * l->K, l->weights + (from + i) * l->K, l->K);
     pare_q8_finish(&l->finish, acc, from, n, y + (size_t)(m * l->N + from) * size);
+}
+
+#define ROWS 32
+
+/* Rows from m on, all columns. */
+static void run_rows(const struct linear8 *l, const void *x, int64_t m, int16_t *rows, char *y)
+{
+    size_t size = pare_dtype_size(l->out->t.dtype);
+    int64_t n = l->M - m < ROWS ? l->M - m : ROWS, length = pare_dot_length(l->K);
+    int32_t acc[ROWS * STRIP];
+
+    for (int64_t i = 0; i < n; i++) {
+        pare_dot_widen(&l->x, x, (m + i) * l->K, rows + i * length, l->K);
+        memset(rows + i * length + l->K, 0, (size_t)(length - l->K) * sizeof(*rows));
+    }
+    for (int64_t c = 0; c < l->N; c += STRIP) {
+        int64_t columns = l->N - c < STRIP ? l->N - c : STRIP;
+
+        pare_dot_block(rows, n, l->wider + c * length, columns, length, acc);
+        for (int64_t i = 0; i < n; i++)
+            pare_q8_finish(&l->finish, acc + i * columns, c, columns,
+                           y + (size_t)((m + i) * l->N + c) * size);
+    }
 }
 
 static int run_gemm(const struct linear8 *l, const void *x, int32_t *acc, struct pare_err *err)
@@ -262,7 +314,13 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
                            y + (size_t)m * row);
         return 0;
     }
-    widen(&l->x, x, work, l->M * l->K);
+    if (l->wide) {
+#pragma omp parallel for num_threads(b->threads) if (l->M * l->N * l->K > 65536)
+        for (int64_t m = 0; m < l->M; m += ROWS)
+            run_rows(l, x, m, (int16_t *)work + m * pare_dot_length(l->K), y);
+        return 0;
+    }
+    pare_dot_widen(&l->x, x, 0, work, l->M * l->K);
 #pragma omp parallel for num_threads(b->threads) if (l->K * l->N > 16384)
     for (int64_t i = 0; i < strips; i++)
         for (int64_t m = 0; m < l->M; m++)

@@ -1,0 +1,29 @@
+/* qlinear_add.c - QLinearAdd of the domain com.microsoft: the sum, broadcast. */
+#include "qlinear_family.h"
+
+static const struct pare_qlinear how = { .real = &pare_op_add, .n = 2, .y = 6 };
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    return pare_qlinear_infer(n, &how, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_qlinear_forward(n, &how, c, err);
+}
+
+const struct pare_op pare_op_qlinear_add = {
+    .abi = PARE_ABI,
+    .type = "QLinearAdd",
+    .doc = "Sum of quantized tensors, quantized.",
+    .domain = "com.microsoft",
+    .since = 1,
+    .in = "TFT?TFT?FT?",
+    .types = PARE_T_BYTES,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer,
+    .forward = forward,
+    .settings = 0xff,
+};

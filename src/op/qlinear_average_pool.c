@@ -1,0 +1,54 @@
+/* qlinear_average_pool.c - QLinearAveragePool of the domain com.microsoft: the mean of each window.
+ */
+#include "qlinear_family.h"
+
+/* What AveragePool has comes first. */
+struct pool {
+    struct pare_window_attr window;
+    int64_t channels_last;
+};
+
+static const struct pare_opt attrs[] = {
+    PARE_WINDOW_AUTO_PAD,
+    PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
+    PARE_WINDOW_INT(count_include_pad, "padding counts as zeros", 0, 0, 1),
+    PARE_WINDOW_KERNEL(true),
+    PARE_WINDOW_PADS,
+    PARE_WINDOW_STRIDES,
+    { "channels_last", "channels are the last axis, not the second", PARE_OPT_INT,
+      offsetof(struct pool, channels_last), 0, 0, 1, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static const struct pare_qlinear how = { .real = &pare_op_average_pool, .n = 1, .y = 3 };
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pool *a = n->attr;
+
+    if (a->channels_last)
+        return pare_fail(err, PARE_EUNSUPPORTED, "channels_last is not handled");
+    return pare_qlinear_infer(n, &how, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_qlinear_forward(n, &how, c, err);
+}
+
+const struct pare_op pare_op_qlinear_average_pool = {
+    .abi = PARE_ABI,
+    .type = "QLinearAveragePool",
+    .doc = "The mean of each window of a quantized tensor, quantized.",
+    .domain = "com.microsoft",
+    .since = 1,
+    .in = "TFT?FT?",
+    .types = PARE_T_BYTES,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = attrs,
+    .attr_size = sizeof(struct pool),
+    .infer = infer,
+    .forward = forward,
+    .settings = 0xff,
+};

@@ -1,0 +1,46 @@
+/* qlinear_global_average_pool.c - QLinearGlobalAveragePool of the domain com.microsoft: the mean of
+ * each channel. */
+#include "qlinear_family.h"
+
+struct last {
+    int64_t channels_last;
+};
+
+static const struct pare_opt attrs[] = {
+    { "channels_last", "channels are the last axis, not the second", PARE_OPT_INT,
+      offsetof(struct last, channels_last), 0, 0, 1, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static const struct pare_qlinear how = { .real = &pare_op_global_average_pool, .n = 1, .y = 3 };
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct last *a = n->attr;
+
+    if (a->channels_last)
+        return pare_fail(err, PARE_EUNSUPPORTED, "channels_last is not handled");
+    return pare_qlinear_infer(n, &how, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return pare_qlinear_forward(n, &how, c, err);
+}
+
+const struct pare_op pare_op_qlinear_global_average_pool = {
+    .abi = PARE_ABI,
+    .type = "QLinearGlobalAveragePool",
+    .doc = "The mean of each channel of a quantized tensor, quantized.",
+    .domain = "com.microsoft",
+    .since = 1,
+    .in = "TFT?FT?",
+    .types = PARE_T_BYTES,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = attrs,
+    .attr_size = sizeof(struct last),
+    .infer = infer,
+    .forward = forward,
+    .settings = 0xff,
+};

@@ -1,0 +1,43 @@
+# A run that was killed in the middle of a training goes on there, to the same bytes.
+pare new lenet --input 1,8,8 --width 0.5 -o m.onnx
+cat >recipe.json <<'J'
+{"model": "m.onnx", "data": "digits", "output": "a.onnx", "seconds": 0, "threads": 1,
+ "steps": [{"step": "prune", "pruner": "level", "sparsity": 0.5},
+           {"step": "finetune", "epochs": 80, "limit": 320, "batch": 32, "optimizer": "adam"},
+           {"step": "quantize", "preset": "int8", "limit": 64}]}
+J
+pare compress recipe.json >out 2>log || cat log
+cp a.onnx whole.onnx
+cp a.run.json whole.json
+rm a.onnx a.run.json
+rm log
+pare compress recipe.json >out 2>log &
+job=$!
+while [ "$(cat log 2>/dev/null | grep -c '^epoch')" -lt 3 ]; do sleep 0.01; done
+kill -KILL $job
+wait $job 2>/dev/null
+ls a.onnx a.run.json 2>/dev/null
+ls a.steps | sed 's/-[0-9a-f]*\././'
+pare compress recipe.json --resume >out 2>log
+head -4 out | sed 's/accuracy.*//'
+[ "$(grep -c '^epoch' log)" -lt 80 ] && echo not all epochs again
+cmp a.onnx whole.onnx && echo the same bytes
+epochs() { grep -c '"valid_top1"' "$1"; }
+[ "$(epochs a.run.json)" = "$(epochs whole.json)" ] && echo the whole history
+# What was pruned stays so through the training.
+[ "$(grep -c '"zeros": 0.49\|"zeros": 0.5' a.run.json)" -ge 2 ] && echo zeros stay
+# Ctrl-C says how to go on.
+rm a.onnx a.run.json
+rm log
+pare compress recipe.json >out 2>log &
+job=$!
+while [ "$(cat log 2>/dev/null | grep -c '^epoch')" -lt 3 ]; do sleep 0.01; done
+kill -INT $job
+wait $job 2>/dev/null
+echo code $?
+grep '^pare' log | sed 's/epoch [0-9]*/epoch N/; s/[0-9]* steps/N steps/'
+pare compress recipe.json --resume >out 2>log && cmp a.onnx whole.onnx && echo the same bytes
+# Another recipe does not go on from what it finds.
+sed -i 's/0.5/0.6/' recipe.json
+pare compress recipe.json --resume >out 2>log
+head -2 out | sed 's/, accuracy.*//'
