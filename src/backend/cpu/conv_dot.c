@@ -15,6 +15,7 @@
 #define PLACES 32   /* at a time */
 #define CHANNELS 64 /* of the result, at a time */
 #define CHUNK 256   /* channels of a depthwise convolution, at a time */
+#define SHORT 128   /* products in a sum */
 
 struct dot8 {
     struct pare_q8_conv c;
@@ -42,11 +43,17 @@ static bool read_node(const struct pare_view *v, struct pare_node *n, struct dot
     return d->taps * d->I <= PARE_DOT_LONGEST;
 }
 
+/* Between real numbers, short sums are faster in float32, which holds them without an error. */
+static bool is_slow(const struct pare_node *n, const struct dot8 *d)
+{
+    return !strcmp(n->type, "Conv") && d->taps * d->I < SHORT && pare_q8_conv_below(&d->c, 1 << 24);
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     struct dot8 d = { 0 }, *keep;
 
-    if (!read_node(v, n, &d))
+    if (!read_node(v, n, &d) || is_slow(n, &d))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, d.c.end.n))
