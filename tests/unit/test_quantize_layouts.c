@@ -93,7 +93,7 @@ static int count(const struct pare_plan *p, const char *kernel, bool blocked)
 
 static void check(struct pare_arena *a, const char *quantizer)
 {
-    struct side side[3] = { { NULL } }; /* fast, plain, float */
+    struct side side[3]; /* fast, plain, float */
     float data[BATCH * 3 * 36];
     int64_t label[BATCH] = { 1, 2, 3, 4 };
     struct pare_tensor x = { PARE_F32, 4, { BATCH, 3, 6, 6 }, data };
@@ -102,6 +102,7 @@ static void check(struct pare_arena *a, const char *quantizer)
 
     for (int i = 0; i < BATCH * 3 * 36; i++)
         data[i] = (float)(i * 7919 % 1009 - 504) / 300;
+    memset(side, 0, sizeof(side));
     for (int i = 0; i < 3; i++) {
         struct pare_score score;
 
