@@ -51,6 +51,7 @@ bench: ## time Pare, ONNX Runtime and PyTorch, then training; MODELS="resnet18 l
 	    $(if $(BATCH),--batch "$(BATCH)") $(if $(THREADS),--threads "$(THREADS)") \
 	    $(if $(SECONDS),--seconds $(SECONDS))
 	@$(if $(MODELS),,$(train))
+	@$(if $(MODELS),,$(quant))
 	@$(if $(MODELS),,$(calibrate))
 
 train = $(PYTHON) bench/train.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
@@ -66,11 +67,13 @@ bench-masks: ## time masks and scores against PyTorch and numpy, on one thread; 
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/masks.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS))
 
+quant = $(PYTHON) bench/quant.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
+    $(if $(THREADS),--threads "$(THREADS)") $(if $(ROUNDS),--rounds $(ROUNDS))
+
 bench-quant: ## time training steps, float and quantized; MODELS=lenet THREADS=1 ROUNDS=15
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
-	@$(PYTHON) bench/quant.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
-	    $(if $(THREADS),--threads "$(THREADS)") $(if $(ROUNDS),--rounds $(ROUNDS))
+	@$(quant)
 
 bench-nbits: ## time products with weights of 4 and 8 bits against ONNX Runtime; THREADS=1 SECONDS=2 BATCH="1 4 64"
 	@BUILD=$(BUILD) tools/deps.sh build test interop
