@@ -92,6 +92,7 @@ struct pare_backend {
     int threads;
     int block;                  /* the machine's channel block */
     bool vnni;                  /* it sums products of 8-bit integers without saturating */
+    int sparse;                 /* weights by blocks of so many rows; 0: where it pays; -1: never */
     struct pare_onednn *onednn; /* engine and stream */
     struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
 };

@@ -1,16 +1,12 @@
 /* conv_onednn.c - Conv, with the normalisation, sum and activations behind it, as one primitive.
  *
- * A BatchNormalization right behind is folded into weights and bias:
- *     s = gamma / sqrt(var + eps),  w' = s w,  b' = s (b - mean) + beta.
- * A residual Add becomes a sum into the result's memory (in place when the other operand dies
- * here), activations become post-operations.
+ * A BatchNormalization right behind is folded into weights and bias (conv_fold.h).  A
+ * residual Add becomes a sum into the result's memory (in place when the other operand dies here),
+ * activations become post-operations.
  */
 #include "conv_desc.h"
+#include "conv_fold.h"
 #include "post.h"
-
-#include <math.h>
-
-#include "../../op/norm.h"
 
 struct conv {
     struct pare_window win;
@@ -20,18 +16,6 @@ struct conv {
     dnnl_primitive_t prim;
     dnnl_memory_t src, dst, weights, bias;
 };
-
-/* ---- what is fused ---------------------------------------------------------------- */
-
-static bool foldable(const struct pare_node *n)
-{
-    if (strcmp(n->type, "BatchNormalization") || pare_bn_trains(n) || !pare_bn_per_channel(n))
-        return false;
-    for (int i = 1; i < 5; i++)
-        if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]))
-            return false;
-    return true;
-}
 
 /* ---- descriptors ------------------------------------------------------------------ */
 
@@ -108,7 +92,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (!c || pare_conv_window(n, &c->win, &err))
         return false;
     next = pare_only_use(v, out);
-    if (next && foldable(next)) {
+    if (next && pare_conv_folds(next)) {
         c->bn = next;
         out = next->out[0];
     }
@@ -139,26 +123,6 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 
 /* ---- weights ---------------------------------------------------------------------- */
 
-/* Scale and shift of each output channel. */
-static int fold_bn(struct pare_backend *b, const struct conv *c, int64_t channels, float *scale,
-                   float *bias, struct pare_err *err)
-{
-    const float *p[4];
-
-    for (int i = 0; i < 4; i++) {
-        p[i] = pare_const_f32(b, c->bn->in[i + 1], err);
-        if (!p[i])
-            return err->code;
-    }
-    for (int64_t k = 0; k < channels; k++) {
-        double s = (double)p[0][k] / sqrt((double)p[3][k] + pare_bn_epsilon(c->bn));
-
-        scale[k] = (float)s;
-        bias[k] = (float)(s * ((double)bias[k] - (double)p[2][k]) + (double)p[1][k]);
-    }
-    return 0;
-}
-
 static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, const float *scale,
                 struct pare_err *err)
 {
@@ -186,15 +150,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
 
     if (!bias || !scale)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
-    if (s->node->n_in > 2 && s->node->in[2]) {
-        const float *given = pare_const_f32(b, s->node->in[2], err);
-
-        if (!given)
-            return err->code;
-        memcpy(bias, given, (size_t)O * sizeof(*bias));
-    }
-    if (c->bn)
-        PARE_TRY(fold_bn(b, c, O, scale, bias, err));
+    PARE_TRY(pare_conv_fold(b, s->node, c->bn, scale, bias, err));
     PARE_TRY(pack(b, c, w, c->bn ? scale : NULL, err));
     return pare_dnnl(
         err,
