@@ -101,7 +101,7 @@ void pare_tile_run(const struct pare_sparse *s, int64_t g, const struct pare_til
 #define LOW4(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
 #define HIGH4(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
 
-static inline void turn8(const float *from, int64_t step, float *to, int64_t apart)
+PARE_SIMD_PART void turn8(const float *from, int64_t step, float *to, int64_t apart)
 {
     pare_v8 a[8], b[8];
 
@@ -122,15 +122,36 @@ static inline void turn8(const float *from, int64_t step, float *to, int64_t apa
     }
 }
 
+/* n < 8: the first n of each row. */
+PARE_SIMD_PART void turn_few(const float *from, int64_t step, int64_t n, float *to, int64_t apart)
+{
+    float some[64] = { 0 };
+
+    for (int64_t i = 0; i < n; i++)
+        PARE_PUT8(some + 8 * i, PARE_V8(from + i * step));
+    turn8(some, 8, some, 8);
+    for (int j = 0; j < 8; j++)
+        if (n >= 4) {
+            *(v4 *)(to + j * apart) = *(const v4 *)(some + 8 * j);
+            *(v4 *)(to + j * apart + n - 4) = *(const v4 *)(some + 8 * j + n - 4);
+        } else {
+            for (int64_t i = 0; i < n; i++)
+                to[j * apart + i] = some[8 * j + i];
+        }
+}
+
 PARE_SIMD void pare_turn(const float *from, int64_t step, int64_t n, float *to, int64_t apart)
 {
     int64_t i = 0;
 
+    if (n < 8) {
+        turn_few(from, step, n, to, apart);
+        return;
+    }
     for (; i + 8 <= n; i += 8)
         turn8(from + i * step, step, to + i, apart);
-    for (; i < n; i++)
-        for (int j = 0; j < 8; j++)
-            to[j * apart + i] = from[i * step + j];
+    if (i < n) /* some of them again */
+        turn8(from + (n - 8) * step, step, to + n - 8, apart);
 }
 
 PARE_SIMD void pare_turn_tile(const float *from, int64_t n, float *to, int lanes)
