@@ -1,14 +1,14 @@
 /* panel.h - products with constant matrices that are packed by panels of columns.
  *
- * A panel is two blocks of columns wide (the machine's channel block: 8 or 16), the last one perhaps
- * one block; it holds (K, width) floats.  That is what the registers hold next to a dozen rows.
+ * A panel is two blocks of columns wide (the machine's channel block: 8 or 16), the last one
+ * perhaps one; it holds (K, width) floats.  The registers hold that many next to a dozen rows.
  */
 #ifndef PARE_BACKEND_CPU_PANEL_H
 #define PARE_BACKEND_CPU_PANEL_H
 
 #include <stdint.h>
 
-/* y (rows, columns) = x (rows, K) w.  An element k of a row is at x[row * x_row + (k / run) * x_run +
+/* y (rows, columns) = x (rows, K) w.  Element k of a row is at x[row * x_row + k / run * x_run +
  * k % run]: with run = K an ordinary matrix, with a block of channels as the run a tensor in
  * blocks.  Columns come in blocks that are y_block apart. */
 struct pare_panel {
