@@ -40,6 +40,8 @@ static void all_plain(const struct pare_panel *p)
         for (int64_t b = 0; b < p->blocks; b++) {
             float sum[16] = { 0 };
 
+            for (int c = 0; c < p->block && p->bias; c++)
+                sum[c] = p->bias[b * p->block + c];
             for (int64_t k = 0; k < K; k++) {
                 const float *w = p->w + pare_panel_at(K, p->blocks, p->block, k, b * p->block);
                 float x = p->x[r * p->x_row + k / p->run * p->x_run + k % p->run];

@@ -8,11 +8,12 @@
 
 #include <stdint.h>
 
-/* y (rows, columns) = x (rows, K) w.  Element k of a row is at x[row * x_row + k / run * x_run +
+/* y (rows, columns) = x (rows, K) w + bias.  Element k of a row is at x[row * x_row + k / run * x_run +
  * k % run]: with run = K an ordinary matrix, with a block of channels as the run a tensor in
  * blocks.  Columns come in blocks that are y_block apart. */
 struct pare_panel {
     const float *x, *w;
+    const float *bias; /* of each column, or NULL */
     float *y;
     int64_t rows, blocks; /* blocks of columns */
     int64_t runs, run;    /* K = runs * run */

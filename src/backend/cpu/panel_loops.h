@@ -16,7 +16,7 @@ NAME(rows)(const struct pare_panel *p, int64_t first, int64_t block, const int n
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
-            sum[r][v] = ZERO();
+            sum[r][v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
     for (int64_t i = 0; i < p->runs; i++)
         for (int64_t k = 0; k < p->run; k++) {
             VEC b[2];
