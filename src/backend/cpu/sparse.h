@@ -104,7 +104,7 @@ bool pare_sparse_shape(struct pare_sparse_conv *c, int wide);
 
 /* Choose the rows of blocks, or those that the backend is told to use; false when dense weights
  * would be faster or it cannot be done.  Comes with pare_sparse_shape(). */
-bool pare_sparse_choose(const struct pare_backend *b, const struct pare_sparse_from *f,
+bool pare_sparse_choose(const struct pare_view *v, const struct pare_sparse_from *f,
                         struct pare_sparse_conv *c);
 
 /* Of a step of conv_sparse or linear_sparse: the rows of its blocks. */

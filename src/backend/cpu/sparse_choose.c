@@ -1,6 +1,8 @@
 /* sparse_choose.c - which blocks, and are there so few that they win? */
 #include "sparse.h"
 
+#include <math.h>
+
 /* Time for a product of a weight and a pixel, where one of a dense direct convolution takes 1. */
 static double per_product(const struct pare_sparse_conv *c, int rows)
 {
@@ -23,21 +25,21 @@ static double dense_time(const struct pare_sparse_conv *c)
     return (double)(c->N * c->out[0] * c->out[1] * c->O * c->C) * taps;
 }
 
-bool pare_sparse_choose(const struct pare_backend *b, const struct pare_sparse_from *f,
+bool pare_sparse_choose(const struct pare_view *v, const struct pare_sparse_from *f,
                         struct pare_sparse_conv *c)
 {
     int64_t blocks[PARE_SPARSE_KINDS];
     double best;
 
-    if (!pare_sparse_shape(c, b->block))
+    if (!pare_sparse_shape(c, v->backend->block))
         return false;
-    if (b->sparse > 0) {
-        c->rows = b->sparse;
+    if (v->backend->sparse > 0) {
+        c->rows = v->backend->sparse;
         return true;
     }
     if (!pare_sparse_count(f, blocks))
         return false;
-    best = dense_time(c);
+    best = v->any ? INFINITY : dense_time(c);
     for (int i = 0; i < PARE_SPARSE_KINDS; i++) {
         double t = sparse_time(c, pare_sparse_rows[i], blocks[i]);
 

@@ -5,31 +5,14 @@
  * dense convolution takes.  BatchNormalization, residual sum and activations behind are fused as
  * in conv_onednn.c.
  */
-#include "conv_fold.h"
-#include "post.h"
-
-#include "../../op/window.h"
+#include "conv_head.h"
 
 struct conv {
     struct pare_sparse_conv shape; /* first, see pare_sparse_step_rows */
-    struct pare_window win;
-    struct pare_node *bn;
-    struct pare_post post;
+    struct pare_conv_head head;
     struct pare_sparse w;
     float *bias; /* padded with zeros */
 };
-
-static bool usable(const struct pare_view *v, const struct pare_node *n, struct pare_window *w)
-{
-    struct pare_err err;
-
-    if (v->train || v->backend->sparse < 0 || v->backend->block < 8 || strcmp(n->type, "Conv") ||
-        n->op->domain || !pare_is_f32(n->in[0]) || !pare_is_const(n->in[1]) ||
-        !pare_is_f32(n->in[1]) || !pare_const_raw(n->in[1]) || !pare_numel(&n->out[0]->t) ||
-        !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])))
-        return false;
-    return !pare_conv_window(n, w, &err) && w->group == 1 && w->nd <= 2;
-}
 
 static struct pare_sparse_from weights(const struct pare_node *n)
 {
@@ -68,44 +51,25 @@ static void read_shape(const struct pare_view *v, const struct pare_node *n,
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    struct pare_value *out = n->out[0];
     struct pare_sparse_from f;
-    struct pare_node *next;
-    struct conv *c = pare_alloc(v->backend->scratch, 1, sizeof(*c)), *keep;
-    int folded, at = 0;
+    struct conv *c, *keep;
 
-    if (!c || !usable(v, n, &c->win))
+    if (v->train || v->backend->sparse < 0 || v->backend->block < 8 || strcmp(n->type, "Conv"))
+        return false;
+    c = pare_alloc(v->backend->scratch, 1, sizeof(*c));
+    if (!c || !pare_conv_head(v, n, &c->head) || c->head.win.group != 1 || c->head.win.nd > 2 ||
+        !pare_const_raw(n->in[1]))
         return false;
     f = weights(n);
-    read_shape(v, n, &c->win, &c->shape);
-    if (!pare_sparse_choose(v->backend, &f, &c->shape))
+    read_shape(v, n, &c->head.win, &c->shape);
+    if (!pare_sparse_choose(v, &f, &c->shape))
         return false;
-    next = pare_only_use(v, out);
-    if (next && pare_conv_folds(next)) {
-        c->bn = next;
-        out = next->out[0];
-    }
-    folded = c->bn != NULL;
-    out = pare_post_follow(v, out, true, &c->post);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
-    if (!keep || !pare_step_lists(s, v, c->post.sum ? 2 : 1, 1, folded + c->post.n_nodes))
+    if (!keep || !pare_conv_head_step(v, n, &c->head, c->shape.in_block, c->shape.out_block, s))
         return false;
     *keep = *c;
     s->state = keep;
-    s->in[0] = n->in[0];
-    s->in_block[0] = c->shape.in_block;
-    if (c->post.sum) {
-        s->in[1] = c->post.sum;
-        s->in_block[1] = c->shape.out_block;
-        s->inplace = 2;
-    }
-    s->out[0] = out;
-    s->out_block[0] = c->shape.out_block;
     s->work_bytes[0] = (size_t)c->shape.floats * sizeof(float);
-    if (c->bn)
-        s->fused[at++] = c->bn;
-    for (int i = 0; i < c->post.n_nodes; i++)
-        s->fused[at++] = c->post.node[i];
     return true;
 }
 
@@ -121,7 +85,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*c->bias));
     if (!scale || !at || !c->bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
-    PARE_TRY(pare_conv_fold(b, s->node, c->bn, scale, c->bias, err));
+    PARE_TRY(pare_conv_head_fold(b, s->node, &c->head, scale, c->bias, err));
     for (int64_t k = 0; k < f.K; k++)
         at[k] = pare_sparse_place(&c->shape, k);
     return pare_sparse_make(&f, &m, b->arena, &c->w, err);
@@ -137,7 +101,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         .sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL,
         .y = pare_f32(&s->out_buf[0]->t),
         .work = pare_f32(&s->work[0]->t),
-        .end = pare_post_end(&c->post),
+        .end = pare_post_end(&c->head.post),
     };
 
     (void)b;

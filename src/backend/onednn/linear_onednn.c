@@ -1,15 +1,14 @@
 /* linear_onednn.c - Gemm and MatMul with constant weights, bias and activations fused.
  *
- *     Y (M, N) = X (M, K) W + b, all axes of X but the last taken together as M.
- *
  * One row is bound by reading W, which therefore stays as it is in the model; more rows get W
  * packed for the inner product.
  */
-#include "linear_node.h"
 #include "post.h"
 
+#include "../linear_head.h"
+
 struct linear {
-    struct pare_linear_node is;
+    struct pare_linear_head head;
     struct pare_post post;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
@@ -19,8 +18,8 @@ struct linear {
 
 static bool describe(const struct pare_view *v, struct linear *l)
 {
-    dnnl_dims_t dx = { l->is.M, l->is.K }, dw = { l->is.N, l->is.K }, db = { l->is.N },
-                dy = { l->is.M, l->is.N };
+    dnnl_dims_t dx = { l->head.M, l->head.K }, dw = { l->head.N, l->head.K }, db = { l->head.N },
+                dy = { l->head.M, l->head.N };
     dnnl_memory_desc_t x, w, b, y;
     dnnl_inner_product_desc_t d;
     dnnl_primitive_attr_t attr = NULL;
@@ -31,7 +30,7 @@ static bool describe(const struct pare_view *v, struct linear *l)
     dnnl_memory_desc_init_by_tag(&b, 1, db, dnnl_f32, dnnl_a);
     dnnl_memory_desc_init_by_tag(&y, 2, dy, dnnl_f32, dnnl_ab);
     ok = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_inference, &x, &w,
-                                              l->is.b ? &b : NULL, &y) == dnnl_success &&
+                                              l->head.b ? &b : NULL, &y) == dnnl_success &&
          pare_post_attr(&l->post, &attr) &&
          dnnl_primitive_desc_create(&l->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
@@ -44,19 +43,19 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 {
     struct linear *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     struct pare_value *out;
-    struct pare_node *add;
+    int first;
 
-    if (!l || !pare_linear_node(v, n, &l->is))
+    if (!l || !pare_linear_head_read(v, n, &l->head))
         return false;
-    add = l->is.add;
-    out = l->is.out;
-    if (l->is.M > 1) {
+    out = l->head.out;
+    first = l->head.add != NULL;
+    if (l->head.M > 1) {
         out = pare_post_follow(v, out, false, &l->post);
         if (!describe(v, l))
             return false;
     }
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
-    if (!keep || !pare_step_lists(s, v, 1, 1, (add != NULL) + l->post.n_nodes)) {
+    if (!keep || !pare_step_lists(s, v, 1, 1, first + l->post.n_nodes)) {
         if (l->pd)
             dnnl_primitive_desc_destroy(l->pd);
         return false;
@@ -65,10 +64,10 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->state = keep;
     s->in[0] = n->in[0];
     s->out[0] = out;
-    if (add)
-        s->fused[0] = add;
+    if (l->head.add)
+        s->fused[0] = l->head.add;
     for (int i = 0; i < l->post.n_nodes; i++)
-        s->fused[(add != NULL) + i] = l->post.node[i];
+        s->fused[first + i] = l->post.node[i];
     return true;
 }
 
@@ -76,19 +75,19 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct linear *l = s->state;
     dnnl_engine_t e = b->onednn->engine;
-    dnnl_dims_t dw = { l->is.N, l->is.K };
+    dnnl_dims_t dw = { l->head.N, l->head.K };
     dnnl_memory_desc_t have;
     struct pare_pack k = { .have = &have };
 
-    if (l->is.b) {
-        l->row = pare_const_f32(b, l->is.b, err);
+    if (l->head.b) {
+        l->row = pare_const_f32(b, l->head.b, err);
         if (!l->row)
             return err->code;
     }
-    l->plain = pare_const_raw(l->is.w);
-    if (l->is.M == 1)
+    l->plain = pare_const_raw(l->head.w);
+    if (l->head.M == 1)
         return 0;
-    dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->is.tb ? dnnl_ab : dnnl_ba);
+    dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->head.tb ? dnnl_ab : dnnl_ba);
     k.want = dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0);
     k.data = l->plain;
     PARE_TRY(pare_dnnl_pack(b, &k, &l->weights, err));
@@ -102,7 +101,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
                                           dnnl_primitive_desc_query_md(l->pd, dnnl_query_dst_md, 0),
                                           e, s->out_buf[0]->t.data),
                        "output"));
-    if (l->is.b)
+    if (l->head.b)
         PARE_TRY(pare_dnnl(
             err,
             dnnl_memory_create(&l->bias,
@@ -123,16 +122,18 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     };
     float *y = pare_f32(&s->out_buf[0]->t);
 
-    if (l->is.M > 1)
+    if (l->head.M > 1)
         return pare_dnnl(err,
-                         dnnl_primitive_execute(l->prim, b->onednn->stream, l->is.b ? 4 : 3, args),
+                         dnnl_primitive_execute(l->prim, b->onednn->stream, l->head.b ? 4 : 3,
+                                                args),
                          "inner product");
-    if (l->is.b)
-        memcpy(y, l->row, (size_t)l->is.N * sizeof(*y));
+    if (l->head.b)
+        memcpy(y, l->row, (size_t)l->head.N * sizeof(*y));
     return pare_dnnl(err,
-                     dnnl_sgemm('N', l->is.tb ? 'T' : 'N', 1, l->is.N, l->is.K, 1,
-                                pare_f32(&s->in_buf[0]->t), l->is.K, l->plain,
-                                l->is.tb ? l->is.K : l->is.N, l->is.b ? 1 : 0, y, l->is.N),
+                     dnnl_sgemm('N', l->head.tb ? 'T' : 'N', 1, l->head.N, l->head.K, 1,
+                                pare_f32(&s->in_buf[0]->t), l->head.K, l->plain,
+                                l->head.tb ? l->head.K : l->head.N, l->head.b ? 1 : 0, y,
+                                l->head.N),
                      "product");
 }
 

@@ -2,20 +2,19 @@
  *
  * One row is bound by reading the weights.  More rows are the pixels of a convolution with one tap.
  */
-#include "linear_node.h"
 #include "post.h"
 
-#include "../../base/simd.h"
+#include "../linear_head.h"
 
 struct linear {
     struct pare_sparse_conv shape; /* first, see pare_sparse_step_rows */
-    struct pare_linear_node is;
+    struct pare_linear_head is;
     struct pare_post post;
     struct pare_sparse w;
     float *bias; /* padded with zeros */
 };
 
-static struct pare_sparse_from weights(const struct pare_linear_node *l)
+static struct pare_sparse_from weights(const struct pare_linear_head *l)
 {
     return (struct pare_sparse_from){ pare_const_raw(l->w), l->N, l->K, l->tb ? l->K : 1,
                                       l->tb ? 1 : l->N };
@@ -29,7 +28,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     int at = 0;
 
     if (v->train || v->backend->sparse < 0 || v->backend->block < 8 || !l ||
-        !pare_linear_node(v, n, &l->is) || !pare_const_raw(l->is.w))
+        !pare_linear_head_read(v, n, &l->is) || !pare_const_raw(l->is.w))
         return false;
     f = weights(&l->is);
     l->shape = (struct pare_sparse_conv){
@@ -46,7 +45,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         .lanes = v->backend->block,
         .threads = v->backend->threads,
     };
-    if (!pare_sparse_choose(v->backend, &f, &l->shape))
+    if (!pare_sparse_choose(v, &f, &l->shape))
         return false;
     out = pare_post_follow(v, l->is.out, false, &l->post);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));

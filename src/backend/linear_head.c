@@ -1,9 +1,7 @@
-/* linear_node.c - Gemm and MatMul with constant weights. */
-#include "linear_node.h"
+/* linear_head.c - Gemm and MatMul with constant weights, and the bias behind them. */
+#include "linear_head.h"
 
-#include <string.h>
-
-#include "../../op/matrix.h"
+#include "../op/matrix.h"
 
 /* A constant of N numbers along the last axis. */
 static bool is_row(const struct pare_value *v, int64_t N)
@@ -14,7 +12,7 @@ static bool is_row(const struct pare_value *v, int64_t N)
            pare_numel(t) == N;
 }
 
-static bool read_gemm(const struct pare_node *n, struct pare_linear_node *l)
+static bool read_gemm(const struct pare_node *n, struct pare_linear_head *l)
 {
     struct pare_gemm_attrs a = pare_gemm_get(n);
 
@@ -23,7 +21,7 @@ static bool read_gemm(const struct pare_node *n, struct pare_linear_node *l)
     return a.alpha == 1 && !a.ta && (!l->b || (a.beta == 1 && is_row(l->b, n->out[0]->t.dim[1])));
 }
 
-static bool read_node(const struct pare_node *n, struct pare_linear_node *l)
+static bool read_node(const struct pare_node *n, struct pare_linear_head *l)
 {
     const struct pare_tensor *x, *w;
 
@@ -43,21 +41,20 @@ static bool read_node(const struct pare_node *n, struct pare_linear_node *l)
     return l->M > 0;
 }
 
-bool pare_linear_node(const struct pare_view *v, const struct pare_node *n,
-                      struct pare_linear_node *l)
+bool pare_linear_head_read(const struct pare_view *v, struct pare_node *n,
+                           struct pare_linear_head *l)
 {
     struct pare_node *add;
 
-    *l = (struct pare_linear_node){ 0 };
+    *l = (struct pare_linear_head){ .out = n->out[0] };
     if (!read_node(n, l))
         return false;
-    l->out = n->out[0];
     add = l->b ? NULL : pare_only_use(v, l->out);
     if (add && !strcmp(add->type, "Add") && add->in[0] != add->in[1] &&
         is_row(add->in[add->in[0] == l->out], l->N) &&
         pare_same_shape(&add->out[0]->t, &l->out->t)) {
-        l->add = add;
         l->b = add->in[add->in[0] == l->out];
+        l->add = add;
         l->out = add->out[0];
     }
     return true;
