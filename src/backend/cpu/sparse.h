@@ -94,9 +94,10 @@ struct pare_sparse_conv {
     bool flat;           /* one tap on one pixel: rows are pixels */
     int64_t pitch, more; /* from a row to the next; rows beyond those of the results */
     int64_t band, bands; /* rows of results at a time */
+    int64_t parts;       /* of the outputs */
     int64_t plane, planes;
     int wide;
-    int64_t floats; /* of working memory */
+    int64_t floats; /* of working memory, for each thread */
 };
 
 /* False when it cannot be done so. */
@@ -128,7 +129,7 @@ struct pare_sparse_run {
     const struct pare_sparse *w;
     const float *x, *bias; /* bias: for all outputs of w's groups */
     const float *sum;      /* like y, or y itself; or NULL */
-    float *y, *work;
+    float *y, *work;       /* work: floats of the shape, for each thread */
     struct pare_end end;
 };
 void pare_sparse_run(const struct pare_sparse_conv *c, const struct pare_sparse_run *r);

@@ -10,6 +10,7 @@
  */
 #include "sparse.h"
 
+#include <omp.h>
 #include <string.h>
 
 #include "../../base/simd.h"
@@ -63,9 +64,24 @@ static void flatten(struct pare_sparse_conv *c)
     c->in[1] = c->out[1] = 1;
 }
 
+/* Bands that stay in the cache, and something to do for each thread: as many bands, or if these would
+ * be too low, parts of the outputs. */
+static void find_bands(struct pare_sparse_conv *c)
+{
+    int64_t room = BAND / c->planes / c->pitch - c->more, most = room < 1 ? 1 : room;
+    int64_t least = c->flat ? 16 : 4 * (c->more + 1);
+
+    c->bands = (c->out[0] + most - 1) / most;
+    if (c->N * c->bands % c->threads && c->out[0] / c->threads * 2 >= least)
+        c->bands = (c->bands + c->threads - 1) / c->threads * c->threads;
+    c->band = (c->out[0] + c->bands - 1) / c->bands;
+    c->bands = (c->out[0] + c->band - 1) / c->band;
+    c->parts = c->N * c->bands % c->threads && c->N * c->bands < 4 * c->threads ? c->threads : 1;
+}
+
 bool pare_sparse_shape(struct pare_sparse_conv *c, int wide)
 {
-    int64_t most, room;
+    int64_t most;
 
     for (int i = 0; i < 2; i++)
         if (c->stride[i] > PARE_SPARSE_STRIDE || c->pad[i] < 0 || c->out[i] < 1 || c->in[i] < 1)
@@ -77,17 +93,13 @@ bool pare_sparse_shape(struct pare_sparse_conv *c, int wide)
     c->more = (c->kernel[0] - 1) * c->dilation[0] / c->stride[0];
     c->planes = c->in_block > 1 ? (c->C + 7) / 8 * 8 : c->C;
     c->planes *= c->phases[0] * c->phases[1];
-    room = BAND / c->planes / c->pitch - c->more;
-    most = room < 1 ? 1 : room;
-    c->bands = (c->out[0] + most - 1) / most;
-    c->band = (c->out[0] + c->bands - 1) / c->bands;
-    c->bands = (c->out[0] + c->band - 1) / c->band;
+    find_bands(c);
     c->plane = (c->band + c->more) * c->pitch;
     c->plane += c->plane % 64 ? 0 : 16; /* or planes would share a few lines of the cache */
-    c->floats = c->planes * c->plane + c->pitch + 2 * PARE_TILE;
+    c->floats = (c->planes * c->plane + c->pitch + 2 * PARE_TILE + 15) / 16 * 16;
     most = pixels(c, c->band);
     c->wide = wide == 16 && (most + 7) / 8 * 9 > (most + 15) / 16 * 16 ? 16 : 8;
-    return c->floats < INT32_MAX && c->plane < INT32_MAX / 64;
+    return c->floats < INT32_MAX;
 }
 
 int64_t pare_sparse_pixels(const struct pare_sparse_conv *c)
@@ -151,10 +163,9 @@ static void inside(const struct pare_sparse_conv *c, int64_t phase, int64_t *lo,
 static void fill_phase(const struct pare_sparse_conv *c, const struct fill *f, int64_t py,
                        int64_t px, float *to)
 {
-    int64_t lo, hi, s = c->stride[1], used = (c->band + c->more) * c->pitch;
+    int64_t lo, hi, s = c->stride[1], left = c->plane - (f->rows + c->more) * c->pitch;
 
     inside(c, px, &lo, &hi);
-    zero_pixels(f, c->plane - used, to + used); /* padding behind the last row */
     for (int64_t r = 0; r < f->rows + c->more; r++, to += c->pitch) {
         int64_t y = (f->first + r) * c->stride[0] + py - c->pad[0];
         int64_t at = y * c->in[1] + lo * s + px - c->pad[1];
@@ -167,6 +178,7 @@ static void fill_phase(const struct pare_sparse_conv *c, const struct fill *f, i
         copy_pixels(f, f->x + at * f->step, s * f->step, hi - lo, to + lo);
         zero_pixels(f, c->pitch - hi, to + hi);
     }
+    zero_pixels(f, left < c->pitch ? left : c->pitch, to); /* padding behind the last row */
 }
 
 static void fill_channels(const struct pare_sparse_conv *c, const struct fill *f, float *to)
@@ -314,56 +326,47 @@ static void tile(const struct pare_sparse_conv *c, const struct pare_sparse_run 
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* The tiles of a band and the parts of the outputs. */
-struct cut {
-    int64_t vectors, tiles, blocks, parts;
-};
-
-static struct cut cut_band(const struct pare_sparse_conv *c, const struct pare_sparse *w,
-                           int64_t rows)
+/* Blocks of outputs [from, to) of a band, some of the weights with all tiles before the next. */
+static void run_blocks(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
+                       const struct band *b, int64_t from, int64_t to)
 {
-    int64_t most = pare_tile_most(c->rows, c->wide), want;
-    int64_t bytes = w->first[w->groups] * (w->rows + 1) * (int64_t)sizeof(float);
-    struct cut k;
+    int64_t most = pare_tile_most(c->rows, c->wide);
+    int64_t vectors = (pixels(c, b->rows) + c->wide - 1) / c->wide;
+    int64_t tiles = (vectors + most - 1) / most;
+    int64_t bytes = r->w->first[r->w->groups] * (r->w->rows + 1) * (int64_t)sizeof(float);
+    int64_t at_once = PART * ((c->O + c->lanes - 1) / c->lanes) / (bytes + 1) + 1;
 
-    k.vectors = (pixels(c, rows) + c->wide - 1) / c->wide;
-    k.tiles = (k.vectors + most - 1) / most;
-    k.blocks = (c->O + c->lanes - 1) / c->lanes;
-    k.parts = bytes / PART + 1;
-    want = c->threads > 1 ? (4 * c->threads + k.tiles - 1) / k.tiles : 1;
-    k.parts = k.parts < want ? want : k.parts;
-    k.parts = k.parts < k.blocks ? k.parts : k.blocks;
-    return k;
+    for (int64_t o = from; o < to; o += at_once)
+        for (int64_t t = 0; t < tiles; t++) {
+            int64_t first = t * vectors / tiles, end = (t + 1) * vectors / tiles;
+
+            for (int64_t k = o; k < o + at_once && k < to; k++)
+                tile(c, r, b, k, first * c->wide, end * c->wide);
+        }
 }
 
-/* All pixels with some of the weights before the next of them. */
-static void run_item(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
-                     const struct band *b, const struct cut *k, int64_t i)
+/* Each thread has planes of its own, so that none waits for another. */
+static void run_jobs(const struct pare_sparse_conv *c, struct pare_sparse_run r)
 {
-    int64_t t = i % k->tiles, p = i / k->tiles;
-    int64_t from = t * k->vectors / k->tiles, to = (t + 1) * k->vectors / k->tiles;
+    int64_t blocks = (c->O + c->lanes - 1) / c->lanes, used = c->planes * c->plane, last = -1;
 
-    for (int64_t o = p * k->blocks / k->parts; o < (p + 1) * k->blocks / k->parts; o++)
-        tile(c, r, b, o, from * c->wide, to * c->wide);
+    r.work += omp_get_thread_num() * c->floats;
+    memset(r.work + used, 0, (size_t)(c->floats - used) * sizeof(float));
+#pragma omp for schedule(static)
+    for (int64_t j = 0; j < c->N * c->bands * c->parts; j++) {
+        int64_t i = j / c->parts, p = j % c->parts;
+        struct band b = { i / c->bands, i % c->bands * c->band, c->band };
+
+        b.rows = c->out[0] - b.first < b.rows ? c->out[0] - b.first : b.rows;
+        for (int64_t k = 0; k < fills(c) && i != last; k++)
+            fill_one(c, &b, k, &r);
+        last = i;
+        run_blocks(c, &r, &b, p * blocks / c->parts, (p + 1) * blocks / c->parts);
+    }
 }
 
 void pare_sparse_run(const struct pare_sparse_conv *c, const struct pare_sparse_run *r)
 {
-    int64_t used = c->planes * c->plane, n = fills(c);
-
-    memset(r->work + used, 0, (size_t)(c->floats - used) * sizeof(float));
 #pragma omp parallel num_threads(c->threads)
-    for (int64_t j = 0; j < c->N * c->bands; j++) {
-        struct band b = { j / c->bands, j % c->bands * c->band, c->band };
-        struct cut k;
-
-        b.rows = c->out[0] - b.first < b.rows ? c->out[0] - b.first : b.rows;
-        k = cut_band(c, r->w, b.rows);
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n; i++)
-            fill_one(c, &b, i, r);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < k.tiles * k.parts; i++)
-            run_item(c, r, &b, &k, i);
-    }
+    run_jobs(c, *r);
 }

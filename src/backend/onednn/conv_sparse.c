@@ -69,7 +69,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         return false;
     *keep = *c;
     s->state = keep;
-    s->work_bytes[0] = (size_t)c->shape.floats * sizeof(float);
+    s->work_bytes[0] = (size_t)(c->shape.floats * c->shape.threads) * sizeof(float);
     return true;
 }
 

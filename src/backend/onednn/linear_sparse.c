@@ -55,7 +55,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->state = keep;
     s->in[0] = n->in[0];
     s->out[0] = out;
-    s->work_bytes[0] = l->is.M > 1 ? (size_t)l->shape.floats * sizeof(float) : 0;
+    s->work_bytes[0] = l->is.M > 1 ? (size_t)(l->shape.floats * l->shape.threads) * sizeof(float)
+                                   : 0;
     if (l->is.add)
         s->fused[at++] = l->is.add;
     for (int i = 0; i < l->post.n_nodes; i++)
