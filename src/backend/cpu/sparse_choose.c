@@ -54,8 +54,8 @@ static double dense_time(const struct pare_sparse_conv *c)
         if (c->kernel[i] != 3 || c->stride[i] != 1 || c->dilation[i] != 1 || c->pad[i] > 2)
             return direct;
     tiles = images * (double)((c->out[0] + 3) / 4 * ((c->out[1] + 3) / 4));
-    products = 36 * tiles * pairs;
-    filters = 36 * pairs * sizeof(float) / 6 * c->lanes;
+    products = 1.5 * 36 * tiles * pairs;
+    filters = 0.8 * 36 * pairs * c->lanes;
     wino = fmax(products, filters) + TRANSFORM * tiles * (double)(c->C + c->O);
     return fmin(direct, wino);
 }
