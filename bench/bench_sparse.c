@@ -114,8 +114,8 @@ static int make_model(const struct layer *l, int rows, double zeros, struct pare
 static int open_entry(struct entry *e, const struct layer *l, int kind, double zeros, int threads,
                       struct pare_err *err)
 {
-    static const char *const without[] = { "conv_winograd_run", "linear_panel", "conv_sparse",
-                                           "linear_sparse", NULL };
+    static const char *const without[] = { "conv_winograd_run", "conv_panel",    "linear_panel",
+                                           "conv_sparse",       "linear_sparse", NULL };
     struct pare_plan_opts o = { .threads = threads };
     int64_t dim[] = { 1, 16, l->size, l->size }, dim2[] = { l->size, l->C };
     struct pare_rng r;

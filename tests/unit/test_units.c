@@ -160,13 +160,13 @@ static void refused(void **state)
           "granularity 'chanel'; expected element, block, block_4x1, block_8x1, out_channel, "
           "in_channel or head" },
         { { .name = "block_4x1", .out_axis = 0 },
-          "granularity 'block_4x1' needs output channels in groups of 4, and there are 6: leave the "
-          "layer out, or give it another granularity" },
+          "granularity 'block_4x1' needs output channels in groups of 4, and there are 6: leave "
+          "the layer out, or give it another granularity" },
         { { .name = "block_8x1", .out_axis = -1 },
           "granularity 'block_8x1' needs a weight with output channels, and this one has none" },
         { { .name = "block_2x1" },
-          "granularity 'block_2x1' (did you mean 'block_4x1'?); expected element, block, block_4x1, "
-          "block_8x1, out_channel, in_channel or head" },
+          "granularity 'block_2x1' (did you mean 'block_4x1'?); expected element, block, "
+          "block_4x1, block_8x1, out_channel, in_channel or head" },
         { { .name = "elment" },
           "granularity 'elment' (did you mean 'element'?); expected element, "
           "block, block_4x1, block_8x1, out_channel, in_channel or head" },

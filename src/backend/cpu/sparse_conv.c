@@ -64,8 +64,8 @@ static void flatten(struct pare_sparse_conv *c)
     c->in[1] = c->out[1] = 1;
 }
 
-/* Bands that stay in the cache, and something to do for each thread: as many bands, or if these would
- * be too low, parts of the outputs. */
+/* Bands that stay in the cache, and something to do for each thread: as many bands, or if these
+ * would be too low, parts of the outputs. */
 static void find_bands(struct pare_sparse_conv *c)
 {
     int64_t room = BAND / c->planes / c->pitch - c->more, most = room < 1 ? 1 : room;
