@@ -1,4 +1,4 @@
-/* bench_sparse.c - `make bench-sparse`: layers with dense weights and with blocks of zeros, in turns.
+/* bench_sparse.c - `make bench-sparse`: layers with dense weights and with blocks of zeros.
  *
  * usage: bench_sparse THREADS ROUNDS [PART-OF-NAME]
  *
