@@ -7,8 +7,8 @@
 /* Bytes of the largest cache; a guess where the system does not say. */
 size_t pare_cache_bytes(void);
 
-/* Take this memory out of all caches, so that who reads it next waits for it.  Where programs cannot
- * do that, nothing happens. */
+/* Take this memory out of all caches, so that who reads it next waits for it.  Where programs
+ * cannot do that, nothing happens. */
 void pare_cache_drop(const void *data, size_t bytes);
 
 #endif
