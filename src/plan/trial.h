@@ -35,8 +35,8 @@ struct pare_contest {
     int n_bufs;
 };
 
-/* Does the kernel say that it can, whatever it expects of its speed?  Then it fills in s, with lists
- * from `arena`. */
+/* Does the kernel say that it can, whatever it expects of its speed?  Then it fills in s, with
+ * lists from `arena`. */
 bool pare_rival_matches(struct pare_plan *p, const struct pare_kernel *k, struct pare_node *n,
                         struct pare_arena *arena, struct pare_step *s);
 void pare_rival_drop(struct pare_step *s);

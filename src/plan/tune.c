@@ -110,7 +110,7 @@ int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_err *er
     if (!p->tuner || !k->rival)
         return 0;
     rc = pare_contest_gather(&c, s, err);
-    for (int i = 0; i < c.n; i++)
+    for (int i = 0; i < c.n && !rc; i++)
         zeros |= c.rival[i].s.kernel->by_zeros;
     s->tuned = !rc && c.n > 1 && rival_named(&c, k->name) &&
                pare_tune_key(p, s, zeros, p->tuner->cold, key);

@@ -7,7 +7,8 @@
 #define PARE_KEY_TEXT 4096
 
 /* What a time depends on, as a line: the operator and those behind it, shapes, layouts, threads,
- * instructions; with `zeros`, the part of zeros among its constants.  False when it does not fit. */
+ * instructions; with `zeros`, the part of zeros among its constants.  False when it does not
+ * fit. */
 bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool zeros, bool cold,
                    char key[PARE_KEY_TEXT]);
 
