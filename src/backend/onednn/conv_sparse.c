@@ -113,6 +113,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_sparse = {
     .name = "conv_sparse",
     .doc = "Convolution with block-sparse (4x1, 8x1) or sparse weights, by those that are not 0.",
+    .rival = true,
+    .by_zeros = true,
     .match = match,
     .init = init,
     .run = run,

@@ -143,6 +143,8 @@ const struct pare_kernel pare_kernel_linear_sparse = {
     .name = "linear_sparse",
     .doc =
         "Gemm and MatMul with block-sparse (4x1, 8x1) or sparse weights, by those that are not 0.",
+    .rival = true,
+    .by_zeros = true,
     .match = match,
     .init = init,
     .run = run,
