@@ -8,6 +8,12 @@
  * request of any size. */
 extern int pare_oom_countdown;
 
+/* From now on all arenas together hold at most this many bytes; 0: no limit.  Like the limits that a
+ * system has for a process, it is one for all threads, and for whoever runs the process to set. */
+void pare_memory_limit(size_t bytes);
+size_t pare_memory_used(void);  /* by all arenas */
+bool pare_memory_refused(void); /* the limit has been the reason for a NULL */
+
 /* Drop everything since m but keep as much memory as it took, in one block, so that a loop that
  * rewinds every turn stops asking the system for more. */
 void pare_rewind(struct pare_arena *a, struct pare_mark m);

@@ -88,7 +88,8 @@ static int read_recipe(struct job *j, struct pare_err *err)
         return pare_misuse(j->c, err,
                            "'%s' is no recipe, those end in .json; for a model give --preset",
                            path);
-    PARE_TRY(pare_at(err, pare_file_read(a, path, &bytes, &len, err), "%s", path));
+    PARE_TRY(
+        pare_at(err, pare_file_read_most(a, path, PARE_JSON_BYTES, &bytes, &len, err), "%s", path));
     return pare_recipe_parse(a, path, bytes, len, &j->r, err);
 }
 

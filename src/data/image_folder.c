@@ -11,15 +11,14 @@
 
 #include "source.h"
 #include "../base/arena.h"
+#include "../base/limits.h"
 #include "../io/file.h"
 #include "../tensor/tensor.h"
-
-#define MAX_DEPTH 16 /* folders in folders, or links in a circle */
-#define MAX_FILES (1 << 28)
 
 struct folder {
     const char **path;
     int n, cap;
+    int folders; /* looked into so far: links in a circle make many of few */
 };
 
 static bool ends_in(const char *name, const char *const *list)
@@ -74,8 +73,9 @@ static int add(struct pare_data *d, struct folder *f, const char *dir, const cha
         return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are handled", dir, name);
     if (!readable(name))
         return 0;
-    f->path = f->n < MAX_FILES ? pare_grow(d->arena, f->path, f->n, &f->cap, sizeof(*f->path))
-                               : NULL;
+    f->path = f->n < PARE_FOLDER_FILES
+                  ? pare_grow(d->arena, f->path, f->n, &f->cap, sizeof(*f->path))
+                  : NULL;
     if (!f->path)
         return pare_fail(err, PARE_ENOMEM, "%s: no memory for %d files", dir, f->n);
     f->path[f->n] = pare_sprintf(d->arena, "%s/%s", dir, name);
@@ -90,9 +90,12 @@ static int walk(struct pare_data *d, struct folder *f, const char *dir, int dept
 {
     struct folder names;
 
-    if (depth > MAX_DEPTH)
+    if (depth > PARE_FOLDER_DEPTH)
         return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders in each other", dir,
-                         MAX_DEPTH);
+                         PARE_FOLDER_DEPTH);
+    if (++f->folders > PARE_FOLDER_FOLDERS)
+        return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders below the classes", dir,
+                         PARE_FOLDER_FOLDERS);
     PARE_TRY(list_kind(d->parts->tmp, dir, false, &names, err));
     for (int i = 0; i < names.n; i++)
         PARE_TRY(add(d, f, dir, names.path[i], err));
