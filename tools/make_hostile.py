@@ -299,11 +299,9 @@ def outside():
     put_at("external-keys.onnx", ("__class__", "x"), ("basepath", "/etc"), ("tensor", "9" * 30))
     put_at("external-short.onnx", ("location", "w.bin"), ("length", "8"))
     conv = [node("Conv", ["x", "w"], ["y"])]
-    for name, location in (("save-above.onnx", "../victim.bin"), ("save-over.onnx", "w.bin")):
+    for name, location in (("save-above.onnx", "../victim.bin"), ("save-over.onnx", "w.onnx")):
         put(name, model(graph(conv, [value("x", [1, 1, 3, 3])], [value("y")],
                               [external("w", [2, 1, 3, 3], ("location", location))])))
-    put("save-above.bin", bytes(range(72)))
-    put("save-over.bin", bytes(range(72)))
     put("save-link.onnx", model(graph(conv, [value("x", [1, 1, 3, 3])], [value("y")],
                                       [tensor("w", [2, 1, 3, 3], bytes(range(72)))])))
 
@@ -470,10 +468,11 @@ def torch_files():
     deep = b"\x80\x02" + (b"}" + text("k")) * 40 + b"}" + b"s" * 40 + b"."
     put("pth-deep.pth", pth(deep))
     put("pth-itself.pth", pth(b"\x80\x02]q\0h\0a."))
-    # Lists of the same list twice, 60 levels: 2^60 names.
-    shared = b"\x80\x02]" + b"".join(b"q%c](h%ch%ce" % (i, i, i) for i in range(28)) + b"."
+    # Pairs of the same pair twice, 28 levels: 2^28 names.
+    shared = b"\x80\x02](]q\0" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1)
+                                          for i in range(28)) + b"e."
     put("pth-shared.pth", pth(shared))
-    put("pth-objects.pth", pth(b"\x80\x02(" + b"]" * ((1 << 20) + 1) + b"l.", packed=True))
+    put("pth-objects.pth", pth(b"\x80\x02]" + b"]a" * ((1 << 20) + 1) + b".", packed=True))
     put("pth-stack.pth", pth(b"\x80\x02" + b"N" * ((1 << 20) + 1) + b".", packed=True))
     put("pth-reach.pth", pth(state(a_tensor(store(), 1, [4], [1])), four))
     put("pth-strides.pth", pth(state(a_tensor(store(), 0, [1 << 40, 1 << 40], [1 << 40, 1])), four))
@@ -612,9 +611,9 @@ def data_files():
     full = 0xffffffff
     put("idx-overflow.idx", idx(8, [full] * 8, b"x"))
     put("idx-overflow-small.idx", idx(0x0e, [0x80000000, 0x80000000, 4], bytes(8)))
-    put("idx-rank.idx", idx(8, [1], b"x", 255))
+    put("idx-rank-ubyte.gz", idx(8, [1], b"x", 255))
     put("idx-short.idx", idx(8, [60000, 28, 28], bytes(10)))
-    put("idx-type.idx", idx(0x77, [1], b"x"))
+    put("idx-type-ubyte.gz", idx(0x77, [1], b"x"))
     put("idx-cut.idx", idx(8, [3, 3, 3])[:9])
     bomb = gzip.compress(idx(8, [60000, 28, 28]) + bytes(100), 9, mtime=0)
     put("idx-gz-ratio-ubyte.gz", bomb)
@@ -629,6 +628,8 @@ def data_files():
 
 def plugins():
     put("plugin-text.so", b"#!/bin/sh\ntouch ../owned\n")
+    put("plugin-recipe.json", '{"model": "m.onnx", "data": "digits", "output": "o.onnx",\n "steps": '
+        '[{"step": "prune", "sparsity": 0.5, "pruner": "x",\n            "plugin": "./evil.so"}]}\n')
     elf = bytearray(b"\x7fELF\2\1\1" + bytes(57))
     elf[16:20] = struct.pack("<HH", 3, 62)
     elf[32:40] = struct.pack("<Q", 1 << 40)

@@ -270,6 +270,28 @@ char *pare_sprintf(struct pare_arena *a, const char *fmt, ...)
     return p;
 }
 
+char *pare_join(struct pare_arena *a, const char *const *text, int n, const char *between)
+{
+    size_t len = 1, gap = strlen(between);
+    char *to, *p;
+
+    for (int i = 0; i < n; i++)
+        len += strlen(text[i]) + (i ? gap : 0);
+    to = p = pare_alloc_raw(a, len, 1);
+    for (int i = 0; i < n && to; i++) {
+        size_t k = strlen(text[i]);
+
+        if (i)
+            memcpy(p, between, gap);
+        p += i ? gap : 0;
+        memcpy(p, text[i], k);
+        p += k;
+    }
+    if (to)
+        *p = '\0';
+    return to;
+}
+
 void *pare_grow(struct pare_arena *a, void *array, int n, int *cap, size_t size)
 {
     int more = *cap ? *cap * 2 : 8;

@@ -27,6 +27,9 @@ char *pare_strdup(struct pare_arena *a, const char *s);
 char *pare_strndup(struct pare_arena *a, const char *s, size_t n);
 char *pare_sprintf(struct pare_arena *a, const char *fmt, ...) PARE_PRINTF(2, 3);
 
+/* Texts one after the other with `between` between them. */
+char *pare_join(struct pare_arena *a, const char *const *text, int n, const char *between);
+
 /* Make room for one more element in an arena array: returns the array, perhaps moved, or NULL.
  * `cap` is updated; start with NULL, 0. */
 void *pare_grow(struct pare_arena *a, void *array, int n, int *cap, size_t size);

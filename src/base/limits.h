@@ -63,7 +63,7 @@
 #define PARE_JPEG_SCANS 64                 /* a small progressive file can ask for endless work */
 #define PARE_FOLDER_DEPTH 16               /* folders in folders, or links in a circle */
 #define PARE_FOLDER_FILES (1 << 24)
-#define PARE_FOLDER_FOLDERS 65536
+#define PARE_FOLDER_FOLDERS 30000
 
 /* ---- what is handled at all ----------------------------------------------------------------- */
 
