@@ -67,7 +67,8 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
 static int open_steps(int dir, const char *location)
 {
     char part[256];
-    int fd = dir;
+    struct stat st;
+    int fd = dir, rc;
 
     for (const char *p = location; *p;) {
         size_t n = strcspn(p, "/");
@@ -84,8 +85,13 @@ static int open_steps(int dir, const char *location)
                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
                               (last ? 0 : O_DIRECTORY));
         }
+        if (next < 0 && errno == ENOTDIR && !fstatat(fd, part, &st, AT_SYMLINK_NOFOLLOW) &&
+            S_ISLNK(st.st_mode))
+            errno = ELOOP; /* as openat2() says it */
+        rc = errno;
         if (fd != dir)
             close(fd);
+        errno = rc;
         if (next < 0)
             return -1;
         fd = next;

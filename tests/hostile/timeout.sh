@@ -58,6 +58,6 @@ ends 1 '^pare: stopped in epoch .*--resume (--timeout: .* seconds are over)$' \
 cmp whole.onnx part.onnx || fail "it is not the same model"
 
 # Enough time changes nothing; nor does a limit that is not reached.
-"$pare" run m.onnx --timeout 600 --max-memory 4G >with
-"$pare" run m.onnx >without
+"$pare" run m.onnx --timeout 600 --max-memory 4G >with 2>err
+"$pare" run m.onnx >without 2>err
 cmp with without || fail "a limit changed the result"
