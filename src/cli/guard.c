@@ -23,13 +23,13 @@
 
 #define GRACE 10      /* seconds that a training has for its checkpoint */
 #define POLL 20000000 /* nanoseconds */
-#define MAX_SECONDS 1e9
+#define FOREVER 1e9   /* seconds */
 
 const struct pare_opt pare_guard_opts[] = {
     { "max-memory", "use at most so much, such as 512M or 8G; 0: no limit; default: the machine's",
       PARE_OPT_STR, offsetof(struct pare_guard, max_memory), 0, PARE_ANY, NULL, NULL, false },
     { "timeout", "end after so many seconds; 0: never", PARE_OPT_FLOAT,
-      offsetof(struct pare_guard, timeout), 0, 0, MAX_SECONDS, NULL, NULL, false },
+      offsetof(struct pare_guard, timeout), 0, 0, 1e300, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -212,5 +212,5 @@ int pare_guard_start(const struct pare_guard *g, struct pare_err *err)
     if (g->max_memory)
         PARE_TRY(parse_size(g->max_memory, &bytes, err));
     pare_memory_limit(bytes);
-    return g->timeout > 0 ? start_watch(g->timeout, err) : 0;
+    return g->timeout > 0 && g->timeout < FOREVER ? start_watch(g->timeout, err) : 0;
 }
