@@ -8,8 +8,8 @@
  * request of any size. */
 extern int pare_oom_countdown;
 
-/* From now on all arenas together hold at most this many bytes; 0: no limit.  Like the limits that a
- * system has for a process, it is one for all threads, and for whoever runs the process to set. */
+/* From now on all arenas together hold at most this many bytes; 0: no limit.  Like the limits that
+ * a system has for a process, it is one for all threads, and set by whoever runs the process. */
 void pare_memory_limit(size_t bytes);
 size_t pare_memory_used(void);  /* by all arenas */
 bool pare_memory_refused(void); /* the limit has been the reason for a NULL */

@@ -3,8 +3,8 @@
  * FOLDER/cases.txt has a paragraph for each case:
  *
  *     [name]                  the files are those of FOLDER that are called name.something
- *     make symlink /etc x     and what cannot be committed: symlink, hardlink, copy (of a file of the
- *                             tests) A B; fifo, dir A; sparse A BYTES; bytes A COUNT
+ *     make symlink /etc x     and what cannot be committed: symlink, hardlink, move, copy A B (A is
+ *                             a file of the tests); fifo, dir A; sparse A BYTES; bytes A COUNT
  *     run inspect name.onnx   what pare is asked to do
  *     says pare: ...          all that it must answer, on the standard error
  *     code 1                  its exit code, if it is not 1
