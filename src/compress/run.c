@@ -297,6 +297,7 @@ int pare_run_restart(struct pare_run *r, struct pare_err *err)
         was[i] = r->layer[i].quantized[PARE_WEIGHT];
         r->layer[i].quantized[PARE_WEIGHT] = false;
     }
+    r->twin = NULL;
     rc = pare_run_put(r, err);
     for (int i = 0; i < r->n_layers; i++)
         r->layer[i].quantized[PARE_WEIGHT] = was[i];

@@ -97,6 +97,8 @@ struct pare_run {
     const struct pare_quantizer *quantizer; /* pruner[0] is its base; NULL: this is a pruning */
     bool training;                          /* the forward that asks the quantizer */
     bool in_graph;                          /* its nodes are in the model's graph */
+    bool looking;                           /* ... and only look, see pare_run_observe() */
+    int *twin;                              /* (layers, PARE_SITES), see pare_layer_twin(); or NULL */
     const struct pare_json *calibration;    /* scales of a file, or NULL */
     const char *calibration_path;
     bool keep_zeros; /* weights that were 0 are masked */

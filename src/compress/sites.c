@@ -44,8 +44,10 @@ static int round_site(const struct site *s, const struct pare_tensor *x, struct 
     struct pare_turn turn;
     int rc;
 
-    if (!s->layer->quantized[s->site]) { /* it stays float after all */
-        memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
+    if (!s->layer->quantized[s->site] || /* it stays float after all, or another looks */
+        (r->looking && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
+        if (y->data != x->data)
+            memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
         return 0;
     }
     turn = pare_turn_begin(r, 0);
@@ -133,12 +135,15 @@ static int dwhole(const struct pare_node *n, const float *x, const float *gy, fl
             .infer = infer, .forward = forward, .backward = backward, __VA_ARGS__          \
     }
 
-/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing. */
+/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing; [4], [5]: such
+ * while they only look. */
 static const struct pare_op site_op[] = {
     SITE(0, .whole = NULL),
     SITE(PARE_OP_LEARNS, .whole = NULL),
     SITE(PARE_OP_WHOLE, .whole = whole, .dwhole = dwhole),
     SITE(PARE_OP_LEARNS | PARE_OP_WHOLE, .whole = whole, .dwhole = dwhole),
+    SITE(PARE_OP_LOOKS | PARE_OP_WHOLE, .whole = whole),
+    SITE(PARE_OP_LEARNS | PARE_OP_LOOKS | PARE_OP_WHOLE, .whole = whole),
 };
 
 static const struct pare_op *op_of(const struct pare_layer *l, enum pare_site site)
@@ -146,7 +151,7 @@ static const struct pare_op *op_of(const struct pare_layer *l, enum pare_site si
     unsigned flags = l->run->quantizer->base.flags;
     bool any = flags & PARE_ANY_ORDER && l->quant[site].axis < 0;
 
-    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (any ? 2 : 0)];
+    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (!any ? 0 : l->run->looking ? 4 : 2)];
 }
 
 static bool is_site(const struct pare_node *n)
@@ -255,6 +260,19 @@ int pare_sites_insert(struct pare_run *r, struct pare_err *err)
         if (r->layer[i].quantized[PARE_OUTPUT])
             PARE_TRY(insert_output(r, &r->layer[i], err));
     return pare_graph_order(r->model->graph, err);
+}
+
+void pare_sites_look(struct pare_run *r, bool on)
+{
+    struct pare_graph *g = r->model->graph;
+
+    r->looking = on;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (is_site(g->node[i])) {
+            const struct site *s = g->node[i]->attr;
+
+            g->node[i]->op = op_of(s->layer, s->site);
+        }
 }
 
 void pare_sites_remove(struct pare_run *r)
