@@ -97,10 +97,11 @@ bool pare_layer_twin(const struct pare_layer *l, enum pare_site site, struct par
     return to != place;
 }
 
-int pare_run_observe(struct pare_run *r, int64_t batches, struct pare_err *err)
+int pare_run_observe(struct pare_run *r, int64_t batches, bool in_parts, struct pare_err *err)
 {
     int rc;
 
+    r->in_parts = in_parts;
     pare_sites_look(r, true);
     rc = pare_run_forward(r, batches, err);
     pare_sites_look(r, false);

@@ -258,12 +258,13 @@ static int merge_counts(struct pare_run *r, struct state *s, struct pare_err *er
 static int calibrate(struct pare_run *r, struct state *s, struct pare_err *err)
 {
     const struct opts *o = pare_run_conf(r);
+    bool parts = strcmp(o->observer, "moving_average") != 0; /* which looks at whole batches */
     int n;
 
     PARE_TRY(prepare(r, s, &n, err));
     if (!n)
         return 0; /* only weights: no data is needed */
-    PARE_TRY(pare_at(err, pare_run_observe(r, o->calibration_steps, err), "calibration"));
+    PARE_TRY(pare_at(err, pare_run_observe(r, o->calibration_steps, parts, err), "calibration"));
     PARE_TRY(merge_counts(r, s, err));
     narrow_all(r, s);
     return decide_all(r, s, err);

@@ -193,6 +193,7 @@ void pare_run_free(struct pare_run *r)
         pare_sites_remove(r);
     if (r->in_graph && r->trainer)
         r->trainer->stale = true; /* its plans have our nodes */
+    pare_pages_free(r->pages);
     pare_arena_free(r->scratch);
     pare_arena_free(r->arena);
 }
