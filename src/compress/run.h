@@ -63,6 +63,7 @@ struct pare_layer {
     struct pare_buffer *buffers;
     struct pare_quant quant[PARE_SITES]; /* of quantizers: what the config says ... */
     bool quantized[PARE_SITES];          /* ... about the places that it names */
+    int asked_bits[PARE_SITES];          /* the config's, whatever became of them; or 0 */
     int64_t start_step;
     struct pare_node *norm; /* the BatchNormalization it is rounded with (folded.h), or NULL */
     double *factor;         /* ... and by what it was multiplied when it was rounded last */
