@@ -100,8 +100,8 @@ struct pare_run {
     bool in_graph;                          /* its nodes are in the model's graph */
     bool looking;                           /* ... and only look, see pare_run_observe() */
     bool in_parts;                          /* ... a part of a batch at a time */
-    int *twin;                              /* (layers, PARE_SITES), see pare_layer_twin(); or NULL */
-    const struct pare_json *calibration;    /* scales of a file, or NULL */
+    int *twin;                           /* (layers, PARE_SITES), see pare_layer_twin(); or NULL */
+    const struct pare_json *calibration; /* scales of a file, or NULL */
     const char *calibration_path;
     bool keep_zeros; /* weights that were 0 are masked */
     bool measure;    /* forwards add to pare_layer.noise */

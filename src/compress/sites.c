@@ -3,10 +3,14 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/simd.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "calibration.h"
+#include "quant_rows.h"
 #include "quantized.h"
+
+#define PARTS 32
 
 /* The node's attribute: whose place it is. */
 struct site {
@@ -23,16 +27,39 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
+PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double *to)
+{
+    double signal = 0, noise = 0;
+
+#pragma omp simd reduction(+ : signal, noise)
+    for (int64_t i = 0; i < n; i++) {
+        double v = (double)x[i], d = v - (double)y[i];
+
+        signal += v * v;
+        noise += d * d;
+    }
+    to[0] = signal;
+    to[1] = noise;
+}
+
+/* By parts of which there are as many on any number of threads, and so are the sums. */
 void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     const struct pare_tensor *y)
 {
     struct pare_noise *s = &l->noise[site];
+    int threads = pare_rows_threads(&l->quant[site], x);
+    double part[PARTS][2];
+    int64_t n = pare_numel(x);
 
-    for (int64_t i = 0, n = pare_numel(x); i < n; i++) {
-        double v = (double)pare_f32(x)[i], d = v - (double)pare_f32(y)[i];
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+    for (int i = 0; i < PARTS; i++) {
+        int64_t from = n * i / PARTS, to = n * (i + 1) / PARTS;
 
-        s->signal += v * v;
-        s->noise += d * d;
+        noise_of(pare_f32(x) + from, pare_f32(y) + from, to - from, part[i]);
+    }
+    for (int i = 0; i < PARTS; i++) {
+        s->signal += part[i][0];
+        s->noise += part[i][1];
     }
 }
 
