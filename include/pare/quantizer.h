@@ -47,8 +47,8 @@ PARE_API int64_t pare_layer_start_step(const struct pare_layer *l); /* quant_sta
 
 PARE_API bool pare_run_is_training(const struct pare_run *r); /* else the model is being judged */
 
-/* Run batches through the model in start(), only to see them: pare_run_forward() in which nothing is
- * rounded.  input() and output() get y that may be x itself, and leave in it what x holds.  With
+/* Run batches through the model in start(), only to see them: pare_run_forward() in which nothing
+ * is rounded.  input() and output() get y that may be x itself, and leave in it what x holds.  With
  * in_parts a batch may be seen in several calls, each with some of its items, in less memory. */
 PARE_API int pare_run_observe(struct pare_run *r, int64_t batches, bool in_parts,
                               struct pare_err *err);

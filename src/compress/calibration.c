@@ -255,7 +255,7 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
     return 0;
 }
 
-/* The bits must be the config's, or be there in their place: --accuracy-drop may have raised them. */
+/* The bits must be the config's, or be there in their place: --accuracy-drop may raise them. */
 static int apply_bits(struct pare_layer *l, enum pare_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
