@@ -67,6 +67,7 @@ struct pare_step {
                                        gradient, so that it assigns instead of adding */
     void *state;                  /* the kernel's own, from backend->arena */
     double seconds, back_seconds; /* spent so far, when the plan is profiled */
+    bool tuned;                   /* there were rivals, and the plan was tuned */
 };
 
 /* The graph while a plan is made. */
@@ -93,6 +94,8 @@ struct pare_backend {
     int threads;
     int block;                  /* the machine's channel block */
     bool vnni;                  /* it sums products of 8-bit integers without saturating */
+    int sparse;                 /* weights by blocks of so many rows; 0: where it pays; -1: never */
+    unsigned isa;               /* the instructions that it may use, as a number */
     struct pare_onednn *onednn; /* engine and stream */
     struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
 };
@@ -100,6 +103,8 @@ struct pare_backend {
 struct pare_kernel {
     const char *name, *doc;
     bool integers; /* reads the integers behind real constants, never those */
+    bool rival;    /* where several such kernels match, those that plans tune are timed (tune.c) */
+    bool by_zeros; /* a rival whose time depends on the zeros among the constants */
 
     /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
      * may look at the view, not change it. */

@@ -165,6 +165,12 @@ size_t pare_arena_bytes(const struct pare_arena *a)
     return sum;
 }
 
+void pare_arena_visit(const struct pare_arena *a, void (*see)(const void *data, size_t bytes))
+{
+    for (const struct block *b = a->top; b; b = b->next)
+        see(b->data, b->used);
+}
+
 void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
 {
     size_t bytes;

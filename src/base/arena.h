@@ -17,6 +17,9 @@ bool pare_arena_failed(const struct pare_arena *a);
 
 size_t pare_arena_bytes(const struct pare_arena *a); /* what it holds from the system */
 
+/* All that was taken from it, in pieces. */
+void pare_arena_visit(const struct pare_arena *a, void (*see)(const void *data, size_t bytes));
+
 char *pare_strdup(struct pare_arena *a, const char *s);
 char *pare_strndup(struct pare_arena *a, const char *s, size_t n);
 char *pare_sprintf(struct pare_arena *a, const char *fmt, ...) PARE_PRINTF(2, 3);
