@@ -83,6 +83,11 @@ static void note_uses(struct pare_plan *p)
             root_of(p->all[i])->last = p->n_steps;
 }
 
+static bool is_view(const struct pare_step *s)
+{
+    return s->node->op->flags & (PARE_OP_VIEW | PARE_OP_LOOKS) && !s->n_fused;
+}
+
 /* Does another input of the step share the memory that the result would overwrite? */
 static bool read_twice(const struct pare_step *s)
 {
@@ -90,7 +95,7 @@ static bool read_twice(const struct pare_step *s)
 
     for (int k = 0; k < s->n_in; k++)
         same += root_of(s->in_buf[k]) == root_of(s->in_buf[s->inplace - 1]);
-    return same > 1 && !(s->node->op->flags & PARE_OP_VIEW);
+    return same > 1 && !is_view(s);
 }
 
 /* Results take the memory of an input: a view always, since nobody writes into it while its source
@@ -103,7 +108,7 @@ static void share(struct pare_plan *p, bool views)
         struct pare_step *s = p->step[i];
         struct pare_buf *in, *out;
 
-        if (!s->inplace || views != (s->node->op->flags & PARE_OP_VIEW && !s->n_fused))
+        if (!s->inplace || views != is_view(s))
             continue;
         in = s->in_buf[s->inplace - 1];
         out = s->out_buf[0];
