@@ -29,8 +29,9 @@
 
 struct pare_buf {
     struct pare_value *value;
-    struct pare_tensor t;  /* logical shape; t.data is set once memory is placed */
-    int block;             /* layout; 0: a step's working memory */
+    struct pare_tensor t; /* logical shape; t.data is set once memory is placed */
+    int block;            /* layout; 0: a step's working memory */
+    int last; /* of a root: when anybody needs what is in this memory; see plan/memory.c */
     struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
     struct pare_buf *next; /* another buffer of the same value, in another layout */
     int born, dies;        /* first and last step that needs its memory */
@@ -94,6 +95,7 @@ struct pare_backend {
     int threads;
     int block;                  /* the machine's channel block */
     bool vnni;                  /* it sums products of 8-bit integers without saturating */
+    int sparse;                 /* weights by blocks of so many rows; 0: where it pays; -1: never */
     unsigned isa;               /* the instructions that it may use, as a number */
     struct pare_onednn *onednn; /* engine and stream */
     struct pare_dist *sync;     /* see struct pare_ctx; or NULL */

@@ -167,6 +167,7 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
 struct extra {
     const struct pare_train_opts *train; /* or NULL */
     const char *const *without;
+    int sparse; /* see struct pare_backend */
     struct pare_strs keep;
 };
 
@@ -255,6 +256,7 @@ static int new_plan(const struct pare_model *model, const struct pare_plan_opts 
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
     p->without = x->without;
+    p->backend.sparse = x->sparse;
     rc = compile(p, model, opts, x, err);
     if (rc)
         pare_plan_free(p);
@@ -267,6 +269,12 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
                           const char *const *without, struct pare_plan **plan, struct pare_err *err)
 {
     return new_plan(model, opts, &(struct extra){ .without = without }, plan, err);
+}
+
+int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
+                         int rows, struct pare_plan **plan, struct pare_err *err)
+{
+    return new_plan(model, opts, &(struct extra){ .sparse = rows }, plan, err);
 }
 
 int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,

@@ -92,6 +92,11 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
                           const char *const *without, struct pare_plan **plan,
                           struct pare_err *err);
 
+/* pare_plan_new() that runs weights by the blocks of so many rows (1, 4 or 8) that are not zero,
+ * whether that is faster or not; -1: all weights as dense ones. */
+int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
+                         int rows, struct pare_plan **plan, struct pare_err *err);
+
 /* pare_plan_new() that keeps the values of these names, such as the inputs and outputs of layers:
  * see pare_layer_info. */
 int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,
