@@ -44,9 +44,8 @@ static int follow_list(struct pare_contest *c, const char *name, const struct pa
 {
     *k = rival_named(c, name);
     if (!*k)
-        return pare_fail(err, PARE_ECONFIG,
-                         "%s: '%s' is chosen for node '%s', which it cannot run; '%s' can",
-                         c->p->tuner->choices, name, c->node->name, c->rule->name);
+        return pare_fail(err, PARE_ECONFIG, "%s: '%s' is chosen for node '%s', which it cannot run",
+                         c->p->tuner->choices, name, c->node->name);
     c->p->tuned.listed++;
     return 0;
 }

@@ -96,8 +96,7 @@ static void check_plan(struct trial *t, int threads, bool tune, const char *cons
     char how[96];
 
     snprintf(how, sizeof(how), "%d thread%s%s%s%s%s", threads, threads > 1 ? "s" : "",
-             tune ? ", tuned" : "",
-             without ? " without " : "", without ? without[0] : "",
+             tune ? ", tuned" : "", without ? " without " : "", without ? without[0] : "",
              without && without[1] ? " and others" : "");
     if (pare_plan_new_without(t->model, &o, without, &p, &err))
         failed(t, how, err.msg);
