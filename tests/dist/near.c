@@ -1,8 +1,8 @@
 /* near.c - are two checkpoints, or two models' states, the same?  near A B TOLERANCE [zeros]
  *
  * Masks must be equal bit for bit; a state has none, so there "zeros" says that the zeros of
- * weights are at the same places.  Weights, statistics and buffers (scales, ranges) may differ by TOLERANCE times the
- * largest number of the tensor.
+ * weights are at the same places.  Weights, statistics and buffers (scales, ranges) may differ by
+ * TOLERANCE times the largest number of the tensor.
  */
 #include <math.h>
 #include <stdio.h>
