@@ -87,17 +87,21 @@ J
 fails "set/b/3.png" 4 pare compress bad.json -o bad.onnx -q
 
 # A process is killed in the middle of a training: the job ends, and two go on where three were.
-sed 's/"finetune", "epochs": 1/"finetune", "epochs": 8, "checkpoint-steps": 5/' recipe.json >long.json
+sed 's/"finetune", "epochs": 1/"finetune", "epochs": 12, "checkpoint-steps": 5/' recipe.json >long.json
 pare compress long.json -o whole.onnx -q >log 2>&1
 mpi 3 pare compress long.json -o k.onnx -q >log 2>&1 &
 job=$!
-while ! ls k.steps/02-finetune-*.checkpoint.safetensors >/dev/null 2>&1; do sleep 0.02; done
-victim=$(pgrep -f "pare compress long.json -o k.onnx" -P "$(pgrep -P $job mpirun || echo $job)" | sed -n 2p)
+victim=
+while [ -z "$victim" ]; do
+    sleep 0.05
+    victim=$(pgrep -f "pare compress long.json -o k.onnx" -P "$(pgrep -P $job mpirun || echo $job)" | sed -n 2p)
+done
+while ! ls k.steps/02-finetune-*.checkpoint.safetensors >/dev/null 2>&1; do sleep 0.01; done
 kill -9 "$victim"
 start=$(date +%s)
 if wait $job; then echo "the job ended well"; exit 1; fi
 [ $(($(date +%s) - start)) -le 30 ]
-[ ! -e k.onnx ] && ls k.steps/02-finetune-*.checkpoint.safetensors >/dev/null
+[ ! -e k.onnx ] && [ -s k.run.json ] && [ -s k.steps/01-prune.onnx ]
 timeout 600 mpi 2 pare compress long.json -o k.onnx --resume -q >log 2>&1 || { cat log; exit 1; }
 for step in 01-prune 02-finetune 04-distil; do
     mv $(state whole.steps/$step.onnx) a.safetensors
