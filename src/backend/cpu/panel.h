@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* y (rows, columns) = clamp(x (rows, K) w + bias + start).  Element k of a row is at x[row * x_row + k / run * x_run +
- * k % run]: with run = K an ordinary matrix, with a block of channels as the run a tensor in
- * blocks.  Columns come in blocks that are y_block apart. */
+/* y (rows, columns) = clamp(x (rows, K) w + bias + start).  Element k of a row is at
+ * x[row * x_row + k / run * x_run + k % run]: with run = K an ordinary matrix, with a block of
+ * channels as the run a tensor in blocks.  Columns come in blocks that are y_block apart. */
 struct pare_panel {
     const float *x, *w;
     const float *bias;  /* of each column, or NULL */
