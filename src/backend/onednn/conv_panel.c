@@ -159,8 +159,9 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     int64_t groups = (c->pixels + GROUP - 1) / GROUP;
 
     (void)err;
-    if (c->N * groups * parts < b->threads)
-        groups = c->pixels < b->threads ? c->pixels : b->threads;
+    if (c->N * parts % b->threads) /* as much for each thread */
+        groups = (groups + b->threads - 1) / b->threads * b->threads;
+    groups = groups < c->pixels ? groups : c->pixels;
 #pragma omp parallel for num_threads(b->threads) schedule(static)
     for (int64_t i = 0; i < c->N * groups * parts; i++) {
         int64_t g = i % groups, part = i / groups % parts, first = part * some;
