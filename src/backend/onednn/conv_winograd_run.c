@@ -41,14 +41,14 @@ static bool know_posts(struct conv *c, bool lanes)
 }
 
 /* Cycles of this and of the direct kernel, in units of one vector's multiplications: products;
- * transforms of a vector of a tile; filters that no cache holds.  The direct kernel does not pad the
- * few channels of a picture. */
+ * transforms of a vector of a tile; filters that no cache holds, which all threads read together.
+ * The direct kernel does not pad the few channels of a picture. */
 static bool pays(const struct pare_wino *g, int64_t real)
 {
     int64_t in = g->from.channels, out = g->to.channels, tiles = pare_wino_tiles(g);
     int64_t products = tiles * PARE_WINO * in * out / g->block;
     int64_t transforms = tiles * (in + out) / g->block * 200;
-    int64_t filters = PARE_WINO * in * out * (int64_t)sizeof(float) / 6;
+    int64_t filters = PARE_WINO * in * out * (int64_t)sizeof(float) / 4 * g->threads;
     int64_t direct = g->N * g->to.h * g->to.w * 9 * (real < g->block ? real : in) * out / g->block;
 
     return (products > filters ? products : filters) + transforms < direct;
