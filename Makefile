@@ -102,10 +102,10 @@ asan: ## the tests again, with the address and undefined-behaviour sanitizers
 	@$(call compile,$(BUILD)/asan,-DPARE_TESTS=ON -DPARE_SANITIZE=ON)
 	@ctest --test-dir $(BUILD)/asan --output-on-failure -j $(JOBS) -LE interop
 
-fuzz: ## run the fuzzers for FUZZ_SECONDS (60) each
+fuzz: ## run all fuzzers, in SECONDS (600) altogether
 	@tools/deps.sh build fuzz
 	@$(call compile,$(BUILD)/fuzz,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=OFF -DPARE_FUZZ=ON)
-	@tools/fuzz.sh $(BUILD)/fuzz
+	@tools/fuzz.sh $(BUILD)/fuzz $(SECONDS)
 
 install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -1,22 +1,41 @@
 #!/bin/sh
-# fuzz.sh - run every libFuzzer program of a build folder for FUZZ_SECONDS each.
+# fuzz.sh - run every libFuzzer program of a build folder, all of them in so many seconds.
 #
-# usage: tools/fuzz.sh BUILD_FOLDER
-# Starts from the committed corpus and the official operator cases; what is found on the way is kept
-# in BUILD_FOLDER/corpus, so the next run goes on from there.  An input that fails is left in
+# usage: tools/fuzz.sh BUILD_FOLDER [SECONDS]      (600)
+# As many run at a time as there are cores.  Starts from the committed corpus and the official
+# operator cases; what is found on the way is kept in BUILD_FOLDER/corpus, so the next run goes on
+# from there.  An input that crashes, leaks, takes more than 10 seconds or more than 2 GB is left in
 # BUILD_FOLDER; once fixed, it belongs in tests/fuzz/corpus.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
 official=/usr/share/libonnx-testdata/data/node
+jobs=$(nproc)
+programs=$(find "$build/tests/fuzz" -maxdepth 1 -type f -perm -u+x -name 'fuzz_*' | sort)
+n=$(echo "$programs" | wc -l)
+each=$(((${2:-600} * jobs + n - 1) / n))
+echo "$n targets, $each seconds each"
 
-for program in "$build"/tests/fuzz/fuzz_*; do
-    [ -x "$program" ] && [ ! -d "$program" ] || continue
-    name=$(basename "$program")
-    mkdir -p "$build/corpus/$name"
-    echo "$name: ${FUZZ_SECONDS:=60} seconds"
-    "$program" -max_total_time="$FUZZ_SECONDS" -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
-        -artifact_prefix="$build/$name-" "$build/corpus/$name" tests/fuzz/corpus "$official" \
-        >"$build/$name.log" 2>&1 || { tail -40 "$build/$name.log"; exit 1; }
-    grep -E '^(stat::number_of_executed_units|stat::new_units_added)' "$build/$name.log"
-done
+cat >"$build/fuzz_one.sh" <<'S'
+name=$(basename "$1")
+mkdir -p "$build/corpus/$name"
+rm -f "$build/$name.failed"
+models=
+case $name in fuzz_onnx | fuzz_run | fuzz_speedup) models=$official ;; esac
+if OMP_NUM_THREADS=1 "$1" -max_total_time="$each" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+    -print_final_stats=1 -artifact_prefix="$build/$name-" "$build/corpus/$name" tests/fuzz/corpus \
+    $models >"$build/$name.log" 2>&1; then
+    sed -n 's/^stat::number_of_executed_units: *//p' "$build/$name.log" |
+        xargs printf '%-18s %10s executions' "$name"
+    sed -n 's/^stat::new_units_added: *//p' "$build/$name.log" | xargs printf ', %s new inputs'
+    sed -n 's/^stat::peak_rss_mb: *//p' "$build/$name.log" | xargs printf ', %s MB\n'
+else
+    touch "$build/$name.failed"
+    echo "$name: FAILED, see $build/$name.log"
+    grep -m1 -E 'ERROR|SUMMARY|runtime error' "$build/$name.log" || tail -5 "$build/$name.log"
+fi
+S
+export build official each
+echo "$programs" | xargs -P "$jobs" -n 1 sh "$build/fuzz_one.sh"
+failed=$(find "$build" -maxdepth 1 -name '*.failed' | wc -l)
+[ "$failed" = 0 ] || { echo "$failed targets failed" >&2; exit 1; }

@@ -7,14 +7,7 @@
  */
 #include <stdlib.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(SANITIZED)
+#if defined(__linux__) && defined(__GLIBC__) && !defined(PARE_ASAN) && !defined(PARE_TSAN)
 static void set_spin(int argc, char **argv, char **env)
 {
     (void)argc, (void)argv, (void)env;
