@@ -98,8 +98,8 @@ static int write_all(int fd, const char *p, size_t len, struct pare_err *err)
 
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
-            return pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
+        if (n <= 0)
+            return pare_fail(err, PARE_EIO, "cannot write: %s", strerror(n ? errno : ENOSPC));
         at += (size_t)n;
     }
     return 0;
@@ -117,7 +117,8 @@ int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
         return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
     if (fsync(fd) && errno != EINVAL && errno != EROFS)
         rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
-    close(fd);
+    if (close(fd) && !rc)
+        rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
     if (!rc && rename(tmp, path))
         rc = pare_fail(err, PARE_EIO, "cannot rename: %s", strerror(errno));
     return rc;
