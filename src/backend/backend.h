@@ -34,6 +34,7 @@ struct pare_buf {
     struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
     struct pare_buf *next; /* another buffer of the same value, in another layout */
     int born, dies;        /* first and last step that needs its memory */
+    int last;              /* of a root, while planning: last step that reads what shares it */
     size_t bytes, offset;
     bool fixed;            /* a constant or parameter: not in the plan's memory */
     struct pare_buf *grad; /* training: d loss / d this, in the same layout; or NULL */

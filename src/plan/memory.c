@@ -15,11 +15,15 @@
 #define TRIES 8       /* of each order */
 #define MOVES 200     /* of single buffers in the best one, ... */
 #define WORK 20000000 /* ... fewer when there are many: moves times buffers squared */
+#define LARGE 2000    /* with more buffers, only one order is tried */
 
+/* Chains of views and in-place results may be long: halved on the way. */
 static struct pare_buf *root_of(struct pare_buf *b)
 {
-    while (b->root != b)
+    while (b->root != b) {
+        b->root = b->root->root;
         b = b->root;
+    }
     return b;
 }
 
@@ -52,32 +56,40 @@ static bool reads(unsigned dropped, int k)
     return k > 31 || !(dropped >> k & 1);
 }
 
-/* The last time that anybody needs what is in a buffer that shares this one's memory. */
-static int last_use(const struct pare_plan *p, struct pare_buf *b)
+static void read_at(struct pare_buf *b, int step)
 {
-    const struct pare_buf *r = root_of(b);
-    int last = -1;
+    struct pare_buf *r = root_of(b);
 
+    if (step > r->last)
+        r->last = step;
+}
+
+/* The last time that anybody needs what is in a buffer that shares a root's memory. */
+static void last_uses(const struct pare_plan *p)
+{
+    for (int i = 0; i < p->n_bufs; i++)
+        p->all[i]->last = -1;
     for (int i = 0; i < p->n_steps; i++) {
         const struct pare_step *s = p->step[i];
-        bool back = p->train && has_back(s), now = false, later = false;
+        bool back = p->train && has_back(s);
 
         for (int k = 0; k < s->n_in; k++)
-            if (root_of(s->in_buf[k]) == r) {
-                now = true;
-                later |= back && reads(s->drop_in, k);
-            }
+            read_at(s->in_buf[k], back && reads(s->drop_in, k) ? 2 * p->n_steps - i : i);
         for (int k = 0; k < s->n_out; k++)
-            later |= back && reads(s->drop_out, k) && root_of(s->out_buf[k]) == r;
-        if (later && 2 * p->n_steps - i > last)
-            last = 2 * p->n_steps - i;
-        if (now && i > last)
-            last = i;
+            if (back && reads(s->drop_out, k))
+                read_at(s->out_buf[k], 2 * p->n_steps - i);
     }
     for (int i = 0; i < p->n_bufs; i++)
-        if (is_output(p->all[i]) && root_of(p->all[i]) == r && last < p->n_steps)
-            last = p->n_steps;
-    return last;
+        if (is_output(p->all[i]))
+            read_at(p->all[i], p->n_steps);
+}
+
+static void join(struct pare_buf *out, struct pare_buf *in)
+{
+    int last = root_of(out)->last;
+
+    out->root = in;
+    read_at(in, last);
 }
 
 /* Does another input of the step share the memory that the result would overwrite? */
@@ -94,6 +106,7 @@ static bool read_twice(const struct pare_step *s)
  * is still needed; another in-place step when nothing that shares the memory is needed later. */
 static void share(struct pare_plan *p, bool views)
 {
+    last_uses(p);
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
         struct pare_buf *in, *out;
@@ -104,8 +117,8 @@ static void share(struct pare_plan *p, bool views)
         out = s->out_buf[0];
         if (in->fixed || in->bytes != out->bytes || read_twice(s))
             continue;
-        if (views || last_use(p, in) <= i)
-            out->root = in;
+        if (views || root_of(in)->last <= i)
+            join(out, in);
         if (views && out->grad && in->grad)
             out->grad->root = in->grad;
     }
@@ -220,6 +233,29 @@ static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int
     return top;
 }
 
+/* The same in the order of birth, where what has died is out of the way for good: the time goes with
+ * how many are alive at once, not with how many there are. */
+static size_t place_in_time(struct pare_buf *const *order, struct pare_buf **alive, int n)
+{
+    size_t top = 0;
+    int count = 0;
+
+    for (int i = 0; i < n; i++) {
+        int left = 0;
+        size_t end;
+
+        for (int k = 0; k < count; k++)
+            if (alive[k]->dies >= order[i]->born)
+                alive[left++] = alive[k];
+        count = left;
+        order[i]->offset = find_gap(alive, count, order[i]);
+        insert(alive, count++, order[i]);
+        end = order[i]->offset + rounded(order[i]->bytes);
+        top = end > top ? end : top;
+    }
+    return top;
+}
+
 /* A search for a good order. */
 struct search {
     struct pare_buf **order, **best, **spare; /* the one to try; the best so far */
@@ -284,6 +320,11 @@ static size_t place_best(struct pare_buf *const *roots, struct search *s)
     struct pare_rng r;
 
     s->least = SIZE_MAX;
+    if (s->n > LARGE) {
+        copy(s, s->order, roots);
+        qsort(s->order, (size_t)s->n, sizeof(*s->order), by_birth);
+        return place_in_time(s->order, s->spare, s->n);
+    }
     for (size_t k = 0; k < sizeof(orders) / sizeof(*orders); k++) {
         bool more = true;
 
@@ -301,19 +342,23 @@ static size_t place_best(struct pare_buf *const *roots, struct search *s)
 }
 
 /* The most bytes alive at any one step: what no placement can go below. */
-static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *roots, int n)
+static int most_alive(struct pare_plan *p, struct pare_buf *const *roots, int n, size_t *most,
+                      struct pare_err *err)
 {
-    size_t most = 0;
+    int64_t *change = pare_alloc(p->scratch, 2 * (size_t)p->n_steps + 2, sizeof(*change)), sum = 0;
 
-    for (int s = 0; s <= (p->train ? 2 : 1) * p->n_steps; s++) {
-        size_t sum = 0;
-
-        for (int i = 0; i < n; i++)
-            if (roots[i]->born <= s && s <= roots[i]->dies)
-                sum += rounded(roots[i]->bytes);
-        most = sum > most ? sum : most;
+    if (!change)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    for (int i = 0; i < n; i++) {
+        change[roots[i]->born] += (int64_t)rounded(roots[i]->bytes);
+        change[roots[i]->dies + 1] -= (int64_t)rounded(roots[i]->bytes);
     }
-    return most;
+    *most = 0;
+    for (int s = 0; s <= 2 * p->n_steps; s++) {
+        sum += change[s];
+        *most = (size_t)sum > *most ? (size_t)sum : *most;
+    }
+    return 0;
 }
 
 /* Time runs through the steps, then (training) through the loss at n_steps and back through the
@@ -426,7 +471,8 @@ int pare_plan_place(struct pare_plan *p, struct pare_err *err)
     if (!roots || !s.order || !s.best || !s.spare)
         return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
     s.n = list_roots(p, roots);
-    s.bound = p->needed_bytes = most_alive(p, roots, s.n);
+    PARE_TRY(most_alive(p, roots, s.n, &p->needed_bytes, err));
+    s.bound = p->needed_bytes;
     p->memory_bytes = place_best(roots, &s);
     p->memory = pare_alloc_raw(p->arena, p->memory_bytes, 1);
     if (!p->memory)
