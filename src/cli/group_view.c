@@ -1,6 +1,8 @@
 /* group_view.c - which channels of a model belong together. */
 #include "group_view.h"
 
+#include <string.h>
+
 #include "../base/arena.h"
 #include "../graph/kept.h"
 
@@ -31,30 +33,45 @@ static bool counts(const struct pare_layer_info *l)
     return out >= 0 && (in >= 0 || l->weight->t.rank > 1);
 }
 
-/* The set of the output channels of layer `first`. */
-static int fill(struct pare_arena *a, const struct pare_kept *k, struct pare_group *g,
-                const struct pare_layer_info *layer, int n_layers, int first)
+/* The sets that layers make, in the order of the first that does; group[set] is its number. */
+static void find_groups(const struct pare_kept *k, const struct pare_layer_info *layer,
+                        int n_layers, struct pare_group *list, int *n, int *group)
 {
-    int out, in, set;
-
-    g->maker = pare_alloc(a, (size_t)n_layers, sizeof(*g->maker));
-    g->user = pare_alloc(a, (size_t)n_layers, sizeof(*g->user));
-    if (!g->maker || !g->user)
-        return PARE_ENOMEM;
-    layer[first].node->op->axes(layer[first].node, &out, &in);
-    g->channels = layer[first].weight->t.dim[out];
-    g->why = pare_kept_why(k, layer[first].weight, out, &g->node);
-    set = pare_kept_set(k, layer[first].weight, out);
     for (int i = 0; i < n_layers; i++) {
+        int out, in;
+
+        sets_of(k, &layer[i], &out, &in);
+        if (!counts(&layer[i]) || out < 0 || group[out] >= 0)
+            continue;
+        group[out] = *n;
+        layer[i].node->op->axes(layer[i].node, &out, &in);
+        list[*n].channels = layer[i].weight->t.dim[out];
+        list[*n].why = pare_kept_why(k, layer[i].weight, out, &list[*n].node);
+        ++*n;
+    }
+}
+
+/* Who makes and who uses them: counted first, then written down. */
+static void list_layers(const struct pare_kept *k, const struct pare_layer_info *layer,
+                        int n_layers, struct pare_group *list, const int *group, bool write)
+{
+    for (int i = 0; i < n_layers; i++) {
+        int out, in;
+
         if (!counts(&layer[i]))
             continue;
         sets_of(k, &layer[i], &out, &in);
-        if (out == set)
-            g->maker[g->n_makers++] = &layer[i];
-        if (in == set)
-            g->user[g->n_users++] = &layer[i];
+        out = out < 0 ? -1 : group[out];
+        in = in < 0 ? -1 : group[in];
+        if (out >= 0 && write)
+            list[out].maker[list[out].n_makers] = &layer[i];
+        if (in >= 0 && write)
+            list[in].user[list[in].n_users] = &layer[i];
+        if (out >= 0)
+            list[out].n_makers++;
+        if (in >= 0)
+            list[in].n_users++;
     }
-    return 0;
 }
 
 int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
@@ -62,25 +79,29 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
                      int *n, struct pare_err *err)
 {
     struct pare_kept *k;
-    bool *seen;
+    int *group;
 
     *n = 0;
     *list = pare_alloc(a, (size_t)n_layers, sizeof(**list));
     PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     PARE_TRY(pare_kept_new(a, g, &k, err));
-    seen = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*seen));
-    if (!*list || !seen)
+    group = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*group));
+    if (!*list || !group)
         return no_memory(err);
-    for (int i = 0; i < n_layers; i++) {
-        int out, in;
+    for (int i = 0; i < pare_kept_sets(k); i++)
+        group[i] = -1;
+    find_groups(k, layer, n_layers, *list, n, group);
+    list_layers(k, layer, n_layers, *list, group, false);
+    for (int i = 0; i < *n; i++) {
+        struct pare_group *x = &(*list)[i];
 
-        sets_of(k, &layer[i], &out, &in);
-        if (!counts(&layer[i]) || out < 0 || seen[out])
-            continue;
-        seen[out] = true;
-        if (fill(a, k, &(*list)[(*n)++], layer, n_layers, i))
+        x->maker = pare_alloc(a, (size_t)x->n_makers, sizeof(*x->maker));
+        x->user = pare_alloc(a, (size_t)x->n_users, sizeof(*x->user));
+        if (!x->maker || !x->user)
             return no_memory(err);
+        x->n_makers = x->n_users = 0;
     }
+    list_layers(k, layer, n_layers, *list, group, true);
     return 0;
 }
 
@@ -88,11 +109,23 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
 
 static const char *names(struct pare_arena *a, const struct pare_layer_info *const *list, int n)
 {
-    const char *text = "";
+    size_t bytes = 1, at = 0;
+    char *text;
 
-    for (int i = 0; i < n && text; i++)
-        text = pare_sprintf(a, "%s%s%s", text, i ? " " : "", list[i]->name);
-    return text ? text : "?";
+    for (int i = 0; i < n; i++)
+        bytes += strlen(list[i]->name) + 1;
+    text = pare_alloc(a, bytes, 1);
+    if (!text)
+        return "?";
+    for (int i = 0; i < n; i++) {
+        size_t len = strlen(list[i]->name);
+
+        if (i)
+            text[at++] = ' ';
+        memcpy(text + at, list[i]->name, len);
+        at += len;
+    }
+    return text;
 }
 
 static const char *reason(struct pare_arena *a, const struct pare_group *g)
