@@ -83,6 +83,7 @@ struct pare_view {
     bool *late;   /* by node id: runs when somebody reads its result */
     int wanted;   /* while a late node is matched: the layout that is asked for; else 0 */
     bool train;   /* only kernels with back() are asked */
+    bool any;     /* match() says what a kernel can do, not only what it expects to do fast */
     bool *learns; /* training, by value id: its gradient is wanted */
 };
 

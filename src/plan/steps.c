@@ -94,6 +94,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
 
     p->view = (struct pare_view){
         .train = p->train,
+        .any = p->without != NULL,
         .learns = p->learns,
         .graph = p->graph,
         .backend = &p->backend,

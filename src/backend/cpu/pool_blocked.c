@@ -219,25 +219,86 @@ static double divisor(const struct pool *p, const struct taps *t)
     return n;
 }
 
+/* The outputs [from, to) of a row, whose windows lie inside the input: rows lo to hi of them. */
+PARE_SIMD static void inside_row(const struct pool *p, const struct taps *t, int64_t from,
+                                 int64_t to, const float *x, float *y)
+{
+    const struct pare_window *w = &p->w;
+    const int64_t b = p->block, line = w->in[2] * b, right = w->kernel[2];
+    const float scale = p->max ? 1 : (float)(1 / divisor(p, t));
+
+    for (int64_t q = from; q < to; q++)
+        for (int64_t k = 0; k < b; k += 8) {
+            const float *v = x + (t->start[1] + t->lo[1]) * line + k +
+                             (q * w->stride[2] - w->pad_begin[2]) * b;
+            pare_v8 sum = PARE_V8(v), most = sum;
+
+            for (int64_t h = t->lo[1]; h < t->hi[1]; h++, v += line)
+                for (int64_t i = h == t->lo[1]; i < right; i++) {
+                    pare_v8 a = PARE_V8(v + i * b);
+                    pare_m8 more = a > most;
+
+                    if (p->max)
+                        most = (pare_v8)((more & (pare_m8)a) | (~more & (pare_m8)most));
+                    else
+                        sum += a;
+                }
+            if (p->max)
+                PARE_PUT8(y + q * b + k, most);
+            else
+                PARE_PUT8(y + q * b + k, sum * scale);
+        }
+}
+
+/* Which outputs of a row have the whole width of their windows inside: [from, to). */
+static void find_inside(const struct pool *p, int64_t *from, int64_t *to)
+{
+    const struct pare_window *w = &p->w;
+    int64_t room = w->in[2] + w->pad_begin[2] - w->kernel[2], most = room / w->stride[2] + 1;
+
+    *from = (w->pad_begin[2] + w->stride[2] - 1) / w->stride[2];
+    *to = room < 0 || w->dilation[1] != 1 || w->dilation[2] != 1 || w->in[0] != 1 ? 0 : most;
+    if (*to > w->out[2])
+        *to = w->out[2];
+    if (w->pad_begin[2] < 0 || *to < *from || w->kernel[0] != 1)
+        *from = *to = 0;
+}
+
+static void one_output(const struct pool *p, struct taps *t, int64_t q, const float *x, float *y)
+{
+    const struct pare_window *w = &p->w;
+    bool empty;
+
+    set_taps(w, 2, q, t);
+    empty = t->lo[0] == t->hi[0] || t->lo[1] == t->hi[1] || t->lo[2] == t->hi[2];
+    if (p->max && !empty)
+        max_taps(w, t, p->block, x, y + q * p->block);
+    else
+        sum_taps(w, t, p->block, x, empty ? 0 : (float)(1 / divisor(p, t)), y + q * p->block);
+}
+
 static void run_plane(const struct pool *p, const float *x, float *y)
 {
     const struct pare_window *w = &p->w;
+    int64_t from, to;
     struct taps t;
 
+    find_inside(p, &from, &to);
     for (int64_t d = 0; d < w->out[0]; d++) {
         set_taps(w, 0, d, &t);
-        for (int64_t h = 0; h < w->out[1]; h++) {
-            set_taps(w, 1, h, &t);
-            for (int64_t q = 0; q < w->out[2]; q++, y += p->block) {
-                bool empty;
+        for (int64_t h = 0; h < w->out[1]; h++, y += w->out[2] * p->block) {
+            bool some;
 
-                set_taps(w, 2, q, &t);
-                empty = t.lo[0] == t.hi[0] || t.lo[1] == t.hi[1] || t.lo[2] == t.hi[2];
-                if (p->max && !empty)
-                    max_taps(w, &t, p->block, x, y);
-                else
-                    sum_taps(w, &t, p->block, x, empty ? 0 : (float)(1 / divisor(p, &t)), y);
+            set_taps(w, 1, h, &t);
+            some = from < to && t.lo[1] < t.hi[1] && t.lo[0] < t.hi[0];
+            for (int64_t q = 0; q < (some ? from : w->out[2]); q++)
+                one_output(p, &t, q, x, y);
+            if (some) {
+                set_taps(w, 2, from, &t);
+                inside_row(p, &t, from, to, x, y);
             }
+            for (int64_t q = to; some && q < w->out[2]; q++)
+                one_output(p, &t, q, x, y);
         }
     }
 }

@@ -1,37 +1,16 @@
 /* conv_onednn.c - Conv, with the normalisation, sum and activations behind it, as one primitive.
  *
- * A BatchNormalization right behind is folded into weights and bias:
- *     s = gamma / sqrt(var + eps),  w' = s w,  b' = s (b - mean) + beta.
- * A residual Add becomes a sum into the result's memory (in place when the other operand dies
- * here), activations become post-operations.
+ * conv_head.h says what is fused.
  */
 #include "conv_desc.h"
-#include "post.h"
-
-#include <math.h>
-
-#include "../../op/norm.h"
+#include "conv_head.h"
 
 struct conv {
-    struct pare_window win;
-    struct pare_node *bn;
-    struct pare_post post;
+    struct pare_conv_head head;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
     dnnl_memory_t src, dst, weights, bias;
 };
-
-/* ---- what is fused ---------------------------------------------------------------- */
-
-static bool foldable(const struct pare_node *n)
-{
-    if (strcmp(n->type, "BatchNormalization") || pare_bn_trains(n) || !pare_bn_per_channel(n))
-        return false;
-    for (int i = 1; i < 5; i++)
-        if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]))
-            return false;
-    return true;
-}
 
 /* ---- descriptors ------------------------------------------------------------------ */
 
@@ -40,7 +19,7 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
                      int in_block, int out_block)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->win.group);
+    struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->head.win.group);
     dnnl_memory_desc_t src, dst, wei, bias;
     struct pare_conv_sides g;
     dnnl_primitive_attr_t attr = NULL;
@@ -54,12 +33,12 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
     if ((in_block && !pare_dnnl_md(&src, x, in_block)) ||
         (out_block && !pare_dnnl_md(&dst, y, out_block)))
         return false;
-    pare_conv_sides(&c->win, &g);
+    pare_conv_sides(&c->head.win, &g);
     ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
                                                     dnnl_convolution_direct, &src, &wei, &bias,
                                                     &dst, g.stride, g.dilate, g.begin,
                                                     g.end) == dnnl_success &&
-         pare_post_attr(&c->post, &attr) &&
+         pare_post_attr(&c->head.post, &attr) &&
          dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
     if (attr)
@@ -94,70 +73,20 @@ static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv 
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    struct pare_value *out = n->out[0];
-    struct pare_node *next;
-    struct pare_err err;
-    struct conv *c;
-    int folded, in_block, out_block;
+    struct conv *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    int in_block, out_block;
 
-    if (strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
-        !pare_is_const(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
-        !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])))
+    if (!c || !pare_conv_head(v, n, &c->head) || !layouts(v, n, c, &in_block, &out_block))
         return false;
-    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || pare_conv_window(n, &c->win, &err))
-        return false;
-    next = pare_only_use(v, out);
-    if (next && foldable(next)) {
-        c->bn = next;
-        out = next->out[0];
-    }
-    folded = c->bn != NULL;
-    out = pare_post_follow(v, out, true, &c->post);
-    if (!layouts(v, n, c, &in_block, &out_block))
-        return false;
-    if (!pare_step_lists(s, v, c->post.sum ? 2 : 1, 1, folded + c->post.n_nodes)) {
+    if (!pare_conv_head_step(v, n, &c->head, in_block, out_block, s)) {
         dnnl_primitive_desc_destroy(c->pd);
         return false;
     }
     s->state = c;
-    s->in[0] = n->in[0];
-    s->in_block[0] = in_block;
-    if (c->post.sum) {
-        s->in[1] = c->post.sum;
-        s->in_block[1] = out_block;
-        s->inplace = 2;
-    }
-    s->out[0] = out;
-    s->out_block[0] = out_block;
-    if (c->bn)
-        s->fused[0] = c->bn;
-    for (int i = 0; i < c->post.n_nodes; i++)
-        s->fused[folded + i] = c->post.node[i];
     return true;
 }
 
 /* ---- weights ---------------------------------------------------------------------- */
-
-/* Scale and shift of each output channel. */
-static int fold_bn(struct pare_backend *b, const struct conv *c, int64_t channels, float *scale,
-                   float *bias, struct pare_err *err)
-{
-    const float *p[4];
-
-    for (int i = 0; i < 4; i++) {
-        p[i] = pare_const_f32(b, c->bn->in[i + 1], err);
-        if (!p[i])
-            return err->code;
-    }
-    for (int64_t k = 0; k < channels; k++) {
-        double s = (double)p[0][k] / sqrt((double)p[3][k] + pare_bn_epsilon(c->bn));
-
-        scale[k] = (float)s;
-        bias[k] = (float)(s * ((double)bias[k] - (double)p[2][k]) + (double)p[1][k]);
-    }
-    return 0;
-}
 
 static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, const float *scale,
                 struct pare_err *err)
@@ -169,10 +98,10 @@ static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, co
         .data = pare_const_raw(w),
         .scale = scale,
         .n_scales = w->t.dim[0],
-        .mask = c->win.group == 1 ? 1 : 3,
+        .mask = c->head.win.group == 1 ? 1 : 3,
     };
 
-    PARE_TRY(pare_conv_weight_md(&w->t, c->win.group, &md, err));
+    PARE_TRY(pare_conv_weight_md(&w->t, c->head.win.group, &md, err));
     return pare_dnnl_pack(b, &k, &c->weights, err);
 }
 
@@ -186,16 +115,8 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
 
     if (!bias || !scale)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
-    if (s->node->n_in > 2 && s->node->in[2]) {
-        const float *given = pare_const_f32(b, s->node->in[2], err);
-
-        if (!given)
-            return err->code;
-        memcpy(bias, given, (size_t)O * sizeof(*bias));
-    }
-    if (c->bn)
-        PARE_TRY(fold_bn(b, c, O, scale, bias, err));
-    PARE_TRY(pack(b, c, w, c->bn ? scale : NULL, err));
+    PARE_TRY(pare_conv_head_fold(b, s->node, &c->head, scale, bias, err));
+    PARE_TRY(pack(b, c, w, c->head.bn ? scale : NULL, err));
     return pare_dnnl(
         err,
         dnnl_memory_create(&c->bias, dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 1),

@@ -43,7 +43,7 @@ static bool usable(const struct pare_view *v, const struct pare_node *n, struct 
         if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0 ||
             w->pad_begin[i] > 2)
             return false;
-    return x->dim[1] >= LEAST_CHANNELS && y->dim[1] >= LEAST_CHANNELS;
+    return v->any || (x->dim[1] >= LEAST_CHANNELS && y->dim[1] >= LEAST_CHANNELS);
 }
 
 static int64_t padded(int64_t channels, int block)
@@ -74,8 +74,14 @@ static struct conv *describe(const struct pare_view *v, const struct pare_node *
     c->back.left = 2 - c->there.left;
     c->back.from = c->there.to;
     c->back.to = c->there.from;
-    c->filters = (struct pare_wino_filters){ y->dim[1], x->dim[1], c->there.to.channels,
-                                             c->there.from.channels, v->backend->threads };
+    c->filters = (struct pare_wino_filters){
+        .O = y->dim[1],
+        .I = x->dim[1],
+        .o = c->there.to.channels,
+        .i = c->there.from.channels,
+        .block = block,
+        .threads = v->backend->threads,
+    };
     c->u = (size_t)(PARE_WINO * pare_wino_step(c->there.to.channels, c->there.from.channels));
     c->want_x = v->learns[n->in[0]->id];
     c->want_w = v->learns[n->in[1]->id];
@@ -93,7 +99,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         return false;
     c = describe(v, n, &w);
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
-    if (!c || !pays(&c->there) || !pare_step_lists(s, v, n_in, 1, 0))
+    if (!c || (!v->any && !pays(&c->there)) || !pare_step_lists(s, v, n_in, 1, 0))
         return false;
     if (n_in > 2) {
         c->bias = pare_alloc(v->backend->arena, (size_t)c->there.to.channels, sizeof(float));
@@ -127,10 +133,12 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     };
 
     (void)b;
+    (void)err;
     if (c->bias)
         memcpy(c->bias, s->in[2]->t.data, (size_t)s->in[2]->t.dim[0] * sizeof(float));
     pare_wino_filters(&c->filters, pare_f32(&s->in[1]->t), false, u);
-    return pare_wino_run(&c->there, &r, err);
+    pare_wino_run(&c->there, &r);
+    return 0;
 }
 
 /* The sum over all positions of one image, by lane. */
@@ -179,14 +187,13 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         struct pare_wino_run r = {
             .x = gy,
             .u = u,
-            .turned = true,
             .add = !s->first[0],
             .y = pare_f32(&s->in_buf[0]->grad->t),
             .work = u + c->u,
         };
 
         pare_wino_filters(&c->filters, pare_f32(&s->in[1]->t), true, u);
-        return pare_wino_run(&c->back, &r, err);
+        pare_wino_run(&c->back, &r);
     }
     return 0;
 }

@@ -5,7 +5,10 @@
 
 #include "../../base/simd.h"
 
-#define CHUNK 64              /* tiles that one thread has at a time */
+#define CHUNK 64 /* tiles that one thread has at a time */
+#define LEAST_CHUNK 16
+#define MOST_TOGETHER 64 /* tiles that all threads have at a time */
+#define CACHE_BYTES (640 << 10)
 #define MOST_BYTES (8u << 20) /* of the tiles that wait for the filters' gradient */
 
 /* ---- the one-dimensional transforms ---------------------------------------- */
@@ -78,34 +81,51 @@ static inline void unfilter3(const pare_v8 *u, int su, pare_v8 *o, int so)
 
 /* ---- filters --------------------------------------------------------------- */
 
-PARE_SIMD static void filters_of(const struct pare_wino_filters *f, const float *w, int64_t o,
+/* The filters from channel k to channels c, c + 1, ... of those that the packed matrix makes. */
+static void gather(const struct pare_wino_filters *f, const float *w, int64_t k, int64_t c,
+                   bool turned, float part[9][8])
+{
+    int64_t columns = turned ? f->I : f->O, rows = turned ? f->O : f->I;
+
+    memset(part, 0, 9 * sizeof(*part));
+    for (int64_t l = 0; l < 8 && c + l < columns && k < rows; l++) {
+        int64_t o = turned ? k : c + l, i = turned ? c + l : k;
+        const float *from = w + (o * f->I + i) * 9;
+        float scale = f->scale ? f->scale[o] : 1;
+
+        for (int j = 0; j < 9; j++)
+            part[turned ? 8 - j : j][l] = from[j] * scale;
+    }
+}
+
+PARE_SIMD static void filters_of(const struct pare_wino_filters *f, const float *w, int64_t k,
                                  bool turned, float *u)
 {
-    const int64_t step = pare_wino_step(f->o, f->i);
+    const int64_t step = pare_wino_step(f->o, f->i), columns = turned ? f->i : f->o;
+    const int64_t K = turned ? f->o : f->i, blocks = columns / f->block;
 
-    for (int64_t c = 0; c < f->i; c += 8) {
+    for (int64_t c = 0; c < columns; c += 8) {
+        float *to = u + pare_panel_at(K, blocks, f->block, k, c);
         pare_v8 d[9], e[18], t[PARE_WINO];
-        float part[9][8] = { { 0 } };
+        float part[9][8];
 
-        for (int64_t k = 0; o < f->O && k < 8 && c + k < f->I; k++)
-            for (int j = 0; j < 9; j++)
-                part[turned ? 8 - j : j][k] = w[(o * f->I + c + k) * 9 + j];
+        gather(f, w, k, c, turned, part);
         for (int j = 0; j < 9; j++)
             d[j] = PARE_V8(part[j]);
         for (int j = 0; j < 3; j++)
             filter6(d + j, 3, e + j, 3);
         for (int i = 0; i < 6; i++)
             filter6(e + 3 * i, 1, t + 6 * i, 1);
-        for (int k = 0; k < PARE_WINO; k++)
-            PARE_PUT8(u + k * step + o * f->i + c, t[k]);
+        for (int p = 0; p < PARE_WINO; p++)
+            PARE_PUT8(to + p * step, t[p]);
     }
 }
 
 void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool turned, float *u)
 {
 #pragma omp parallel for num_threads(f->threads)
-    for (int64_t o = 0; o < f->o; o++)
-        filters_of(f, w, o, turned, u);
+    for (int64_t k = 0; k < (turned ? f->o : f->i); k++)
+        filters_of(f, w, k, turned, u);
 }
 
 PARE_SIMD static void unfilter_of(const struct pare_wino_filters *f, const float *u, int64_t o,
@@ -231,6 +251,37 @@ PARE_SIMD static void take_grad(const struct pare_wino *g, const struct tile *t,
     }
 }
 
+/* What is fused behind the convolution, for the 16 results of one tile; where their sums are. */
+static inline void finish(const struct pare_wino_run *r, const struct tile *t, const float *sum,
+                          int64_t block, pare_v8 o[16])
+{
+    const pare_v8 zero = { 0 };
+
+    for (int i = 0; i < r->n_post; i++) {
+        const struct pare_wino_post *p = &r->post[i];
+        const pare_v8 lo = PARE_ALL8(p->a), hi = PARE_ALL8(p->b);
+
+        for (int k = 0; k < 16; k++) {
+            pare_v8 v = o[k];
+
+            if (p->kind == PARE_WINO_SUM && t->at[k] >= 0)
+                v += PARE_V8(sum + t->at[k] * block);
+            if (p->kind == PARE_WINO_RELU) {
+                pare_m8 below = v < zero;
+
+                v = (pare_v8)((~below & (pare_m8)v) | (below & (pare_m8)(v * lo)));
+            }
+            if (p->kind == PARE_WINO_CLIP) {
+                pare_m8 low = v<lo, high = v> hi;
+
+                v = (pare_v8)((low & (pare_m8)lo) | (high & (pare_m8)hi) |
+                              (~low & ~high & (pare_m8)v));
+            }
+            o[k] = v;
+        }
+    }
+}
+
 /* The tile's results from m[k * step + c], all channels. */
 PARE_SIMD static void give_output(const struct pare_wino *g, const struct tile *t,
                                   const struct pare_wino_run *r, const float *m, int64_t step)
@@ -238,7 +289,8 @@ PARE_SIMD static void give_output(const struct pare_wino *g, const struct tile *
     const int64_t block = g->block;
 
     for (int64_t c = 0; c < g->to.channels; c += 8) {
-        float *y = r->y + start_of(g, &g->to, t, c);
+        const int64_t start = start_of(g, &g->to, t, c);
+        float *y = r->y + start;
         pare_v8 d[PARE_WINO], e[24], o[16], b = { 0 };
 
         if (r->bias)
@@ -249,13 +301,17 @@ PARE_SIMD static void give_output(const struct pare_wino *g, const struct tile *
             output4(d + j, 6, e + j, 6);
         for (int i = 0; i < 4; i++)
             output4(e + 6 * i, 1, o + 4 * i, 1);
+        for (int k = 0; k < 16; k++)
+            o[k] += b;
+        if (r->n_post)
+            finish(r, t, r->sum ? r->sum + start : NULL, block, o);
         for (int k = 0; k < 16; k++) {
             float *to = y + t->at[k] * block;
 
             if (t->at[k] >= 0 && r->add)
-                PARE_PUT8(to, PARE_V8(to) + o[k]);
-            else if (t->at[k] >= 0)
-                PARE_PUT8(to, o[k] + b);
+                o[k] += PARE_V8(to);
+            if (t->at[k] >= 0)
+                PARE_PUT8(to, o[k]);
         }
     }
 }
@@ -274,11 +330,29 @@ static int64_t step_of(int64_t channels, int64_t tiles)
     return tiles * row_of(channels) + 16;
 }
 
+/* Few tiles and many filters: all threads transform, then multiply, each with its part of the
+ * filters, so that these are read once.  Else each thread takes tiles of its own, as many at a time
+ * as stay in its cache on the way through all 36 places. */
+static bool together(const struct pare_wino *g)
+{
+    int64_t filters = PARE_WINO * pare_wino_step(g->from.channels, g->to.channels);
+
+    return g->threads > 1 && pare_wino_tiles(g) <= MOST_TOGETHER &&
+           filters * (int64_t)sizeof(float) > CACHE_BYTES;
+}
+
 static int64_t chunk_of(const struct pare_wino *g)
 {
     int64_t tiles = pare_wino_tiles(g), each = (tiles + g->threads - 1) / g->threads;
+    int64_t bytes = PARE_WINO * (row_of(g->from.channels) + row_of(g->to.channels)) *
+                    (int64_t)sizeof(float);
+    int64_t n = CACHE_BYTES / bytes;
 
-    return each < CHUNK ? each : CHUNK;
+    if (together(g))
+        return tiles;
+    n = n < LEAST_CHUNK ? LEAST_CHUNK : n > CHUNK ? CHUNK : n;
+    n = (each + n - 1) / n; /* chunks of about the same size */
+    return (each + n - 1) / n;
 }
 
 static size_t chunk_floats(const struct pare_wino *g)
@@ -290,46 +364,95 @@ static size_t chunk_floats(const struct pare_wino *g)
 
 size_t pare_wino_work(const struct pare_wino *g)
 {
-    return (size_t)g->threads * chunk_floats(g);
+    return (size_t)(together(g) ? 1 : g->threads) * chunk_floats(g);
 }
 
-static int run_chunk(const struct pare_wino *g, const struct pare_wino_run *r, int64_t first,
+static void tile_in(const struct pare_wino *g, const struct pare_wino_run *r, int64_t i, float *v)
+{
+    struct tile t;
+
+    find_tile(g, i, &t);
+    find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
+    take_input(g, &t, r->x, v, step_of(g->from.channels, chunk_of(g)));
+}
+
+static void tile_out(const struct pare_wino *g, const struct pare_wino_run *r, int64_t i,
+                     const float *m)
+{
+    struct tile t;
+
+    find_tile(g, i, &t);
+    find_elements(&g->to, t.row, t.col, 4, &t);
+    give_output(g, &t, r, m, step_of(g->to.channels, chunk_of(g)));
+}
+
+/* Place k of n tiles. */
+static void multiply(const struct pare_wino *g, const struct pare_wino_run *r, int k, int64_t n,
                      float *work)
 {
-    int64_t size = chunk_of(g), left = pare_wino_tiles(g) - first, n = left < size ? left : size;
-    int64_t from = g->from.channels, to = g->to.channels, sv = step_of(from, size);
-    int64_t sm = step_of(to, size);
-    float *v = work, *m = work + PARE_WINO * sv;
-    struct tile t;
-    int failed = 0;
+    int64_t from = g->from.channels, to = g->to.channels;
+    int64_t sv = step_of(from, chunk_of(g)), sm = step_of(to, chunk_of(g));
+    struct pare_panel p = {
+        .x = work + k * sv,
+        .w = r->u + k * pare_wino_step(to, from),
+        .y = work + PARE_WINO * sv + k * sm,
+        .rows = n,
+        .blocks = to / g->block,
+        .runs = 1,
+        .run = from,
+        .x_row = row_of(from),
+        .y_row = row_of(to),
+        .y_block = g->block,
+        .block = g->block,
+    };
 
-    for (int64_t i = 0; i < n; i++) {
-        find_tile(g, first + i, &t);
-        find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
-        take_input(g, &t, r->x, v + i * row_of(from), sv);
-    }
-    for (int k = 0; k < PARE_WINO; k++)
-        failed |= dnnl_sgemm('N', r->turned ? 'N' : 'T', n, to, from, 1, v + k * sv, row_of(from),
-                             r->u + k * pare_wino_step(to, from), r->turned ? to : from, 0,
-                             m + k * sm, row_of(to)) != dnnl_success;
-    for (int64_t i = 0; i < n; i++) {
-        find_tile(g, first + i, &t);
-        find_elements(&g->to, t.row, t.col, 4, &t);
-        give_output(g, &t, r, m + i * row_of(to), sm);
-    }
-    return failed;
+    pare_panel_run(&p);
 }
 
-int pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r, struct pare_err *err)
+static void run_chunk(const struct pare_wino *g, const struct pare_wino_run *r, int64_t first,
+                      float *work)
+{
+    int64_t size = chunk_of(g), left = pare_wino_tiles(g) - first, n = left < size ? left : size;
+    float *m = work + PARE_WINO * step_of(g->from.channels, size);
+
+    for (int64_t i = 0; i < n; i++)
+        tile_in(g, r, first + i, work + i * row_of(g->from.channels));
+    for (int k = 0; k < PARE_WINO; k++)
+        multiply(g, r, k, n, work);
+    for (int64_t i = 0; i < n; i++)
+        tile_out(g, r, first + i, m + i * row_of(g->to.channels));
+}
+
+static void run_together(const struct pare_wino *g, const struct pare_wino_run *r)
+{
+    int64_t n = pare_wino_tiles(g);
+    float *m = r->work + PARE_WINO * step_of(g->from.channels, n);
+
+#pragma omp parallel num_threads(g->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n; i++)
+            tile_in(g, r, i, r->work + i * row_of(g->from.channels));
+#pragma omp for schedule(static)
+        for (int k = 0; k < PARE_WINO; k++)
+            multiply(g, r, k, n, r->work);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n; i++)
+            tile_out(g, r, i, m + i * row_of(g->to.channels));
+    }
+}
+
+void pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r)
 {
     int64_t tiles = pare_wino_tiles(g), size = chunk_of(g);
-    int failed = 0;
 
-#pragma omp parallel for num_threads(g->threads) schedule(static) reduction(| : failed)
+    if (together(g)) {
+        run_together(g, r);
+        return;
+    }
+#pragma omp parallel for num_threads(g->threads) schedule(static)
     for (int64_t i = 0; i < (tiles + size - 1) / size; i++)
-        failed |= run_chunk(g, r, i * size,
-                            r->work + (size_t)omp_get_thread_num() * chunk_floats(g));
-    return failed ? pare_fail(err, PARE_EUNSUPPORTED, "oneDNN: a product failed") : 0;
+        run_chunk(g, r, i * size, r->work + (size_t)omp_get_thread_num() * chunk_floats(g));
 }
 
 /* All threads work on the same tiles, then on the same sums: the result is the same for any number

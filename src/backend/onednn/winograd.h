@@ -10,6 +10,8 @@
 
 #include "onednn.h"
 
+#include "../cpu/panel.h"
+
 #define PARE_WINO 36 /* places of a tile */
 
 /* Floats from one place's filters to the next's.  No power of two, which would put all places into
@@ -34,28 +36,39 @@ struct pare_wino {
 /* The tiles of `to`, all images. */
 int64_t pare_wino_tiles(const struct pare_wino *g);
 
-/* Filters w (O, I, 3, 3), row-major, to u (36, o, i), whose places are pare_wino_step() apart, with
- * zeros beyond O and I; `turned` by half a turn, as the gradient of the input needs them. */
+/* Filters w (O, I, 3, 3), row-major, to u: 36 packed matrices (panel.h) from i to o channels, zeros
+ * beyond O and I, each pare_wino_step() from the last; `turned` by half a turn and from o to i, as
+ * the gradient of the input needs them. */
 struct pare_wino_filters {
     int64_t O, I, o, i;
-    int threads;
+    int block, threads;
+    const float *scale; /* of each of O, or NULL */
 };
 void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool turned, float *u);
 
-/* The way back: w = or, `add`, += what the filters' gradient is when u's is given. */
+/* The way back: w = or, `add`, += what the filters' gradient is when that of u (36, o, i) is
+ * given. */
 void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w);
 
 /* Floats of working memory that the next two need. */
 size_t pare_wino_work(const struct pare_wino *g);
 size_t pare_wino_weights_work(const struct pare_wino *g);
 
+struct pare_wino_post {
+    enum { PARE_WINO_SUM, PARE_WINO_RELU, PARE_WINO_CLIP } kind;
+    float a, b; /* the slope below 0; the bounds */
+};
+
 struct pare_wino_run {
-    const float *x, *u; /* `from`; filters, (36, to, from) or, `turned`, (36, from, to) */
+    const float *x, *u; /* `from`; filters */
     const float *bias;  /* by channel of `to`, padded; or NULL */
-    bool turned, add;   /* add to y instead of assigning */
+    bool add;           /* add to y instead of assigning */
+    const float *sum;   /* what PARE_WINO_SUM adds, perhaps y */
+    const struct pare_wino_post *post;
+    int n_post;
     float *y, *work;
 };
-int pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r, struct pare_err *err);
+void pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r);
 
 /* u (36, to, from) = the gradient of the transformed filters, from the input x and the gradient gy
  * of the result. */

@@ -1,0 +1,180 @@
+/* linear_panel.c - Gemm and MatMul of several rows with constant weights, and what is elementwise
+ * behind them: each thread makes some rows, and the rest of the chain while they are in its cache.
+ */
+#include "links.h"
+#include "panel.h"
+
+#include "../linear_head.h"
+
+#define LEAST_ROWS 4
+#define GROUP 48 /* rows at a time */
+#define CACHE_BYTES (384 << 10)
+
+struct linear {
+    struct pare_linear_head head;
+    struct pare_links links; /* n_links 0: nothing */
+    float *packed, *bias;
+};
+
+static bool fill_step(const struct pare_view *v, struct pare_node *n, struct linear *l,
+                      struct pare_step *s)
+{
+    int first = l->head.add != NULL, at = 1;
+
+    if (!pare_step_lists(s, v, 1 + l->links.n_ops, 1, first + l->links.n_links))
+        return false;
+    s->in[0] = n->in[0];
+    for (int i = 0; i < l->links.n_ops; i++)
+        if (l->links.op[i].value && l->links.op[i].value != l->head.out)
+            s->in[at++] = l->links.op[i].value;
+    s->n_in = at;
+    if (l->head.add)
+        s->fused[0] = l->head.add;
+    for (int i = 0; i < l->links.n_links; i++)
+        s->fused[first + i] = l->links.link[i].node;
+    s->out[0] = l->links.n_links ? pare_links_out(&l->links) : l->head.out;
+    s->state = l;
+    return true;
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pare_linear_head head;
+    struct linear *l;
+
+    if (v->backend->block < 8 || !pare_linear_head_read(v, n, &head) ||
+        head.N % v->backend->block || head.M < (v->any ? 1 : LEAST_ROWS))
+        return false;
+    l = pare_alloc(v->backend->arena, 1, sizeof(*l));
+    if (!l)
+        return false;
+    l->head = head;
+    if (!pare_links_behind(v, head.out, &l->links))
+        l->links.n_links = l->links.n_ops = 0;
+    return fill_step(v, n, l, s);
+}
+
+static void pack(const struct linear *l, struct pare_backend *b, const unsigned char *w)
+{
+    const struct pare_linear_head *h = &l->head;
+    const int64_t blocks = h->N / b->block, block = b->block;
+    const size_t size = sizeof(float);
+
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < blocks; i++) {
+        float *to = l->packed + pare_panel_at(h->K, blocks, b->block, 0, i * block);
+        int64_t step = pare_panel_at(h->K, blocks, b->block, 1, i * block) - (to - l->packed);
+
+        for (int64_t k = 0; k < h->K && !h->tb; k++)
+            memcpy(to + k * step, w + (size_t)(k * h->N + i * block) * size, (size_t)block * size);
+        for (int64_t c = 0; c < block && h->tb; c++)
+            for (int64_t k = 0; k < h->K; k++)
+                memcpy(to + k * step + c, w + (size_t)((i * block + c) * h->K + k) * size, size);
+    }
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct linear *l = s->state;
+    const struct pare_linear_head *h = &l->head;
+
+    l->packed = pare_alloc_raw(b->arena, (size_t)(h->K * h->N), sizeof(float));
+    l->bias = pare_alloc(b->arena, (size_t)h->N, sizeof(float));
+    if (!l->packed || !l->bias)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    pack(l, b, pare_const_raw(h->w));
+    if (h->b)
+        memcpy(l->bias, pare_const_raw(h->b), (size_t)h->N * sizeof(float));
+    if (!l->links.n_links)
+        return 0;
+    return pare_links_init(&l->links, b, s->in_buf + 1, h->out, pare_f32(&s->out_buf[0]->t), err);
+}
+
+/* Rows [from, to) and blocks of columns [first, end) of the product. */
+struct part {
+    int64_t from, to, first, end;
+};
+
+static void multiply(const struct linear *l, int block, const struct part *r, const float *x,
+                     float *y)
+{
+    const struct pare_linear_head *h = &l->head;
+    struct pare_panel p = {
+        .x = x + r->from * h->K,
+        .w = l->packed + r->first * block * h->K,
+        .y = y + r->from * h->N + r->first * block,
+        .bias = l->bias + r->first * block,
+        .rows = r->to - r->from,
+        .blocks = r->end - r->first,
+        .runs = 1,
+        .run = h->K,
+        .x_row = h->K,
+        .y_row = h->N,
+        .y_block = block,
+        .block = block,
+    };
+
+    pare_panel_run(&p);
+}
+
+/* Few weights: they stay in the cache, rows come one group after the other. */
+static void run_rows(const struct linear *l, struct pare_backend *b, const float *x, float *y)
+{
+    int64_t M = l->head.M, N = l->head.N, groups = (M + GROUP - 1) / GROUP;
+
+    groups = (groups + b->threads - 1) / b->threads * b->threads; /* all threads have the same */
+    groups = groups < M ? groups : M;
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int64_t i = 0; i < groups; i++) {
+        struct part r = { M * i / groups, M * (i + 1) / groups, 0, N / b->block };
+
+        multiply(l, b->block, &r, x, y);
+        if (l->links.n_links)
+            pare_links_run(&l->links, r.from * N, r.to * N, y);
+    }
+}
+
+/* Many weights: each thread has columns of its own and goes over all rows with as many as stay in
+ * its cache, so that weights are read once. */
+static void run_columns(const struct linear *l, struct pare_backend *b, const float *x, float *y)
+{
+    int64_t M = l->head.M, N = l->head.N, pairs = (N / b->block + 1) / 2;
+    int64_t some = CACHE_BYTES / (2 * b->block * l->head.K * (int64_t)sizeof(float)) + 1;
+
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int i = 0; i < b->threads; i++) {
+        int64_t from = pairs * i / b->threads * 2, to = pairs * (i + 1) / b->threads * 2;
+        int64_t blocks = N / b->block;
+
+        to = to < blocks ? to : blocks;
+        for (int64_t c = from; c < to; c += 2 * some) {
+            struct part r = { 0, M, c, c + 2 * some < to ? c + 2 * some : to };
+
+            multiply(l, b->block, &r, x, y);
+        }
+        for (int64_t m = 0; m < M && l->links.n_links && from < to; m++)
+            pare_links_run(&l->links, m * N + from * b->block, m * N + to * b->block, y);
+    }
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    const float *x = pare_f32(&s->in_buf[0]->t);
+    float *y = pare_f32(&s->out_buf[0]->t);
+
+    (void)err;
+    if (l->head.K * l->head.N * (int64_t)sizeof(float) > CACHE_BYTES)
+        run_columns(l, b, x, y);
+    else
+        run_rows(l, b, x, y);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_linear_panel = {
+    .name = "linear_panel",
+    .doc = "Gemm and MatMul of several rows with constant weights, with elementwise operators.",
+    .match = match,
+    .init = init,
+    .run = run,
+};

@@ -1,0 +1,39 @@
+/* panel.h - products with constant matrices that are packed by panels of columns.
+ *
+ * A panel is two blocks of columns wide (the machine's channel block: 8 or 16), the last one
+ * perhaps one; it holds (K, width) floats.  The registers hold that many next to a dozen rows.
+ */
+#ifndef PARE_BACKEND_CPU_PANEL_H
+#define PARE_BACKEND_CPU_PANEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* y (rows, columns) = clamp(x (rows, K) w + bias + start).  Element k of a row is at x[row * x_row + k / run * x_run +
+ * k % run]: with run = K an ordinary matrix, with a block of channels as the run a tensor in
+ * blocks.  Columns come in blocks that are y_block apart. */
+struct pare_panel {
+    const float *x, *w;
+    const float *bias;  /* of each column, or NULL */
+    const float *start; /* as y, or NULL; may be y */
+    bool clamp;         /* between low and high */
+    float low, high;
+    float *y;
+    int64_t rows, blocks; /* blocks of columns */
+    int64_t runs, run;    /* K = runs * run + last */
+    int64_t last;
+    int64_t x_row, x_run, y_row, y_block;
+    int block; /* 8 or 16 */
+};
+
+void pare_panel_run(const struct pare_panel *p);
+
+/* Where element (k, column) is in the packed form of a matrix with so many blocks of columns. */
+static inline int64_t pare_panel_at(int64_t K, int64_t blocks, int block, int64_t k, int64_t column)
+{
+    int64_t b = column / block, first = b / 2 * 2, width = first + 1 < blocks ? 2 : 1;
+
+    return (first * K + k * width + b - first) * block + column % block;
+}
+
+#endif

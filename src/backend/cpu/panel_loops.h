@@ -1,0 +1,137 @@
+/* panel_loops.h - the loops of panel.c for one instruction set; included once for each.
+ *
+ * Before: VEC, a vector of BLOCK floats, with LOAD, STORE, ZERO, ALL (one float in all lanes), FMA,
+ * ADD, MAX and MIN; ROWS, how many rows the registers hold; TARGET, the functions' attribute;
+ * NAME(x), to tell them apart.
+ */
+
+/* sum += x w over `count` neighbours in the rows; returns the next of w. */
+TARGET static inline __attribute__((always_inline)) const float *
+NAME(walk)(const float *x, const int64_t x_row, const float *w, int64_t count, VEC sum[ROWS][2],
+           const int n, const int nv)
+{
+    for (int64_t k = 0; k < count; k++) {
+        VEC b[2];
+
+        for (int v = 0; v < nv; v++)
+            b[v] = LOAD(w + v * BLOCK);
+        w += nv * BLOCK;
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++) {
+            VEC a = ALL(x[r * x_row + k]);
+
+            for (int v = 0; v < nv; v++)
+                sum[r][v] = FMA(a, b[v], sum[r][v]);
+        }
+    }
+    return w;
+}
+
+/* What comes behind the products.  max and min give their second operand where one is NaN. */
+TARGET static inline __attribute__((always_inline)) void NAME(put)(const struct pare_panel *p,
+                                                                   int64_t at, VEC v)
+{
+    if (p->start)
+        v = ADD(v, LOAD(p->start + at));
+    if (p->clamp)
+        v = MIN(ALL(p->high), MAX(ALL(p->low), v));
+    STORE(p->y + at, v);
+}
+
+/* n rows from `first` on of nv blocks of columns; n <= ROWS and nv <= 2 are constants wherever
+ * this is inlined, and so are x_row and run for pixels that are side by side. */
+TARGET static inline __attribute__((always_inline)) void
+NAME(rows)(const struct pare_panel *p, int64_t first, int64_t block, const int n, const int nv,
+           const int64_t x_row, const int64_t run)
+{
+    const float *x = p->x + first * x_row;
+    const float *w = p->w + block * (p->runs * p->run + p->last) * BLOCK;
+    VEC sum[ROWS][2];
+
+#pragma GCC unroll 16
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < nv; v++)
+            sum[r][v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
+    for (int64_t i = 0; i < p->runs; i++, x += p->x_run)
+        w = NAME(walk)(x, x_row, w, run, sum, n, nv);
+    if (p->last)
+        NAME(walk)(x, x_row, w, p->last, sum, n, nv);
+#pragma GCC unroll 16
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < nv; v++)
+            NAME(put)(p, (first + r) * p->y_row + (block + v) * p->y_block, sum[r][v]);
+}
+
+#define CASE(n)                                            \
+    case n:                                                \
+        if (two)                                           \
+            NAME(rows)(p, first, block, n, 2, x_row, run); \
+        else                                               \
+            NAME(rows)(p, first, block, n, 1, x_row, run); \
+        break
+
+TARGET static inline __attribute__((always_inline)) void NAME(some)(const struct pare_panel *p,
+                                                                    int64_t first, int64_t block,
+                                                                    int n, const int64_t x_row,
+                                                                    const int64_t run)
+{
+    const bool two = block + 1 < p->blocks;
+
+    switch (n) {
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(6);
+#if ROWS > 6
+        CASE(7);
+        CASE(8);
+        CASE(9);
+        CASE(10);
+        CASE(11);
+        CASE(12);
+#endif
+    default: break;
+    }
+}
+
+#undef CASE
+
+TARGET static void NAME(near)(const struct pare_panel *p, int64_t first, int64_t block, int n)
+{
+    NAME(some)(p, first, block, n, BLOCK, BLOCK);
+}
+
+TARGET static void NAME(apart)(const struct pare_panel *p, int64_t first, int64_t block, int n)
+{
+    NAME(some)(p, first, block, n, p->x_row, p->run);
+}
+
+/* All rows, in parts of about the same size, so that none leaves the registers half empty. */
+TARGET static void NAME(all)(const struct pare_panel *p)
+{
+    const bool near = p->x_row == BLOCK && p->run == BLOCK;
+    int64_t parts = (p->rows + ROWS - 1) / ROWS;
+
+    for (int64_t b = 0; b < p->blocks; b += 2)
+        for (int64_t i = 0; i < parts; i++) {
+            int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
+
+            (near ? NAME(near) : NAME(apart))(p, first, b, (int)(end - first));
+        }
+}
+
+#undef VEC
+#undef LOAD
+#undef STORE
+#undef ZERO
+#undef ALL
+#undef FMA
+#undef ADD
+#undef MAX
+#undef MIN
+#undef BLOCK
+#undef ROWS
+#undef TARGET
+#undef NAME

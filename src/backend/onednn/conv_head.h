@@ -1,0 +1,39 @@
+/* conv_head.h - a convolution with constant weights and what may be fused behind it. */
+#ifndef PARE_BACKEND_ONEDNN_CONV_HEAD_H
+#define PARE_BACKEND_ONEDNN_CONV_HEAD_H
+
+#include "post.h"
+
+#include "../../op/window.h"
+#include "../cpu/lanes.h"
+
+/* A BatchNormalization right behind is folded into weights and bias:
+ *     s = gamma / sqrt(var + eps),  w' = s w,  b' = s (b - mean) + beta.
+ * A residual Add becomes a sum into the result (in place when the other operand dies here),
+ * activations become post-operations. */
+struct pare_conv_head {
+    struct pare_window win;
+    struct pare_node *bn; /* or NULL */
+    struct pare_post post;
+    struct pare_value *out;
+};
+
+/* Is n a Conv of float32 with constant weights?  Then follow what is behind it. */
+bool pare_conv_head(const struct pare_view *v, struct pare_node *n, struct pare_conv_head *h);
+
+/* The step's lists: in[0] is X, in[1] the other operand of a residual Add; false when out of
+ * memory. */
+bool pare_conv_head_step(const struct pare_view *v, struct pare_node *n,
+                         const struct pare_conv_head *h, int in_block, int out_block,
+                         struct pare_step *s);
+
+/* What each output channel's filter is multiplied by, and its bias. */
+int pare_conv_head_fold(struct pare_backend *b, const struct pare_node *n,
+                        const struct pare_conv_head *h, float *scale, float *bias,
+                        struct pare_err *err);
+
+/* The posts for lanes.h, and how many: -1 when one is unknown there or, `padded`, would make
+ * something else of a 0 in lanes beyond the channels. */
+int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct pare_lane_post *post);
+
+#endif

@@ -1,0 +1,90 @@
+/* test_panel.c - products with packed matrices against plain sums. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "backend/cpu/panel.h"
+#include "base/rng.h"
+
+enum { ROWS = 40, COLUMNS = 80, DEPTH = 48, GAP = 3 };
+
+static struct pare_rng rng;
+
+static float draw(void)
+{
+    return (float)pare_rng_uniform(&rng) * 2 - 1;
+}
+
+static int64_t up_to(int64_t n)
+{
+    return 1 + (int64_t)pare_rng_below(&rng, (uint64_t)n);
+}
+
+/* Random sizes; runs with a gap between them, rows with one; nothing beyond is written. */
+static void check(int block)
+{
+    static float x[ROWS * (2 * DEPTH + GAP)], w[DEPTH * COLUMNS], y[ROWS * (COLUMNS + GAP)];
+    static float packed[DEPTH * COLUMNS];
+    int64_t blocks = up_to(COLUMNS / block), run = up_to(16), runs = up_to(DEPTH / run);
+    int64_t K = run * runs, columns = blocks * block, rows = up_to(ROWS);
+    struct pare_panel p = {
+        .x = x,
+        .w = packed,
+        .y = y,
+        .rows = rows,
+        .blocks = blocks,
+        .runs = runs,
+        .run = run,
+        .x_run = run + 1,
+        .x_row = runs * (run + 1) + GAP,
+        .y_row = columns + GAP,
+        .y_block = block,
+        .block = block,
+    };
+
+    for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
+        x[i] = draw();
+    for (size_t i = 0; i < sizeof(y) / sizeof(*y); i++)
+        y[i] = 77;
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t c = 0; c < columns; c++) {
+            w[k * columns + c] = draw();
+            packed[pare_panel_at(K, blocks, block, k, c)] = w[k * columns + c];
+        }
+    pare_panel_run(&p);
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < p.y_row; c++) {
+            double sum = 0;
+
+            if (r >= rows || c >= columns) {
+                assert_true(y[r * p.y_row + c] == 77);
+                continue;
+            }
+            for (int64_t k = 0; k < K; k++)
+                sum += (double)x[r * p.x_row + k / run * p.x_run + k % run] *
+                       (double)w[k * columns + c];
+            assert_true(fabs(sum - (double)y[r * p.y_row + c]) < 1e-5);
+        }
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 5);
+    for (int i = 0; i < 300; i++)
+        check(i % 2 ? 8 : 16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
