@@ -50,6 +50,17 @@ done
 printf '%-18s %10d executions, %d new inputs, %d MB\n' "$name" $runs $new "$rss"
 S
 export build official each
+rm -f "$build"/*.failed
 echo "$programs" | xargs -P "$jobs" -n 1 sh "$build/fuzz_one.sh"
+
+# The same networks in ONNX Runtime, where make test-interop has built what that needs; other seeds
+# every time.
+whole=$(dirname "$build")
+if [ -x "$whole/tests/interop/random_graphs" ] && [ -d "$whole/node/node_modules" ]; then
+    tests/interop/random_graphs.sh "$whole/tests/interop/random_graphs" "$whole/node/node_modules" 200 \
+        "$(date +%s)" || touch "$build/random_graphs.failed"
+else
+    echo "not compared with ONNX Runtime: make test-interop builds what that needs"
+fi
 failed=$(find "$build" -maxdepth 1 -name '*.failed' | wc -l)
 [ "$failed" = 0 ] || { echo "$failed targets failed" >&2; exit 1; }

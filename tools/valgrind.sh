@@ -3,11 +3,10 @@
 #
 # usage: tools/valgrind.sh BUILD_FOLDER
 # An invalid read or write, a jump on what was never set, or memory that nobody can reach fails.
-# valgrind has no AVX-512, so oneDNN takes AVX2; tools/valgrind.supp has what is not ours.
+# valgrind has no AVX-512, so oneDNN takes AVX2.
 set -eu
 cd "$(dirname "$0")/.."
 pare=$(realpath "$1/pare")
-supp=$PWD/tools/valgrind.supp
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
@@ -15,7 +14,7 @@ export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MA
 
 check() {
     valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
-        --errors-for-leak-kinds=definite --suppressions="$supp" "$pare" "$@" >out 2>err ||
+        --errors-for-leak-kinds=definite "$pare" "$@" >out 2>err ||
         { tail -60 err; echo "FAIL  pare $*"; exit 1; }
     echo "ok    pare $*"
 }
