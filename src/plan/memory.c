@@ -233,8 +233,8 @@ static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int
     return top;
 }
 
-/* The same in the order of birth, where what has died is out of the way for good: the time goes with
- * how many are alive at once, not with how many there are. */
+/* The same in the order of birth, where what has died is out of the way for good: the time goes
+ * with how many are alive at once, not with how many there are. */
 static size_t place_in_time(struct pare_buf *const *order, struct pare_buf **alive, int n)
 {
     size_t top = 0;

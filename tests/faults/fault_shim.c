@@ -3,8 +3,8 @@
  *     LD_PRELOAD=fault_shim.so FAULT_AT=3 FAULT_KIND=full FAULT_HIT=file pare ...
  *
  * The FAULT_AT-th call that changes files fails as FAULT_KIND says, and FAULT_HIT gets its name; a
- * file that is not there afterwards means that there were not so many calls.  FAULT_COUNT gets their
- * number.  Counted are open for
+ * file that is not there afterwards means that there were not so many calls.  FAULT_COUNT gets
+ * their number.  Counted are open for
  * writing, write, fsync, close of what was written, rename, mkdir; not those on 0, 1, 2 and on
  * folders.
  *     full    ENOSPC        io      EIO
@@ -170,7 +170,7 @@ __attribute__((destructor)) static void tell(void)
     }
 }
 
-/* ---- memory: not beside the sanitizer, which has its own -------------------------------------- */
+/* ---- memory: not beside the sanitizer, which has its own -------------------------- */
 #ifndef PARE_ASAN
 
 void *__libc_malloc(size_t n);

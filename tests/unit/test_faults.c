@@ -196,7 +196,7 @@ static int speedup(struct pare_err *err)
     return rc;
 }
 
-/* ---- every request ---------------------------------------------------------------------------- */
+/* ---- every request ------------------------------------------------------------------ */
 
 /* Nothing may be there that is not whole. */
 static const char *left(void)
