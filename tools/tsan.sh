@@ -35,7 +35,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 pare=$build/pare
 try new "$pare" new lenet --input 1,8,8 --width 0.5 -o m.onnx
-try train "$pare" train m.onnx --data digits --limit 256 --epochs 2 --threads 4 --augment-crop 1 -o t.onnx ||:
+try train "$pare" train m.onnx --data digits --limit 256 --epochs 2 --threads 4 -o t.onnx
 try prune "$pare" prune m.onnx --pruner taylor --sparsity 0.5 --data digits --limit 128 --threads 4 -o p.onnx
 try quantize "$pare" quantize m.onnx --preset int8 --data digits --limit 64 --threads 4 -o q.onnx
 try run "$pare" run q.onnx --batch 16 --threads 4
