@@ -47,8 +47,11 @@ static void all_plain(const struct pare_panel *p)
             for (int c = 0; c < p->block && p->bias; c++)
                 sum[c] = p->bias[b * p->block + c];
             for (int64_t k = 0; k < K; k++) {
-                const float *w = p->w + pare_panel_at(K, p->blocks, p->block, k, b * p->block);
-                float x = p->x[r * p->x_row + k / p->run * p->x_run + k % p->run];
+                const float *w = p->w + (p->w_step ? k * p->w_step + b * p->block
+                                                   : pare_panel_at(K, p->blocks, p->block, k,
+                                                                   b * p->block));
+                int64_t at = p->w_step ? k * p->x_step : k / p->run * p->x_run + k % p->run;
+                float x = p->x[r * p->x_row + at];
 
                 for (int c = 0; c < p->block; c++)
                     sum[c] += x * w[c];

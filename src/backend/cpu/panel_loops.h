@@ -5,9 +5,17 @@
  * NAME(x), to tell them apart.
  */
 
+/* How the operands lie. */
+#ifndef STEPS
+#define STEPS
+struct steps {
+    int64_t x_row, x_step, w_step, run; /* w_step 0: packed */
+};
+#endif
+
 /* sum += x w over `count` neighbours in the rows; returns the next of w. */
 TARGET static inline __attribute__((always_inline)) const float *
-NAME(walk)(const float *x, const int64_t x_row, const float *w, int64_t count, VEC sum[ROWS][2],
+NAME(walk)(const float *x, const struct steps s, const float *w, int64_t count, VEC sum[ROWS][2],
            const int n, const int nv)
 {
     for (int64_t k = 0; k < count; k++) {
@@ -15,10 +23,10 @@ NAME(walk)(const float *x, const int64_t x_row, const float *w, int64_t count, V
 
         for (int v = 0; v < nv; v++)
             b[v] = LOAD(w + v * BLOCK);
-        w += nv * BLOCK;
+        w += s.w_step ? s.w_step : nv * BLOCK;
 #pragma GCC unroll 16
         for (int r = 0; r < n; r++) {
-            VEC a = ALL(x[r * x_row + k]);
+            VEC a = ALL(x[r * s.x_row + k * s.x_step]);
 
             for (int v = 0; v < nv; v++)
                 sum[r][v] = FMA(a, b[v], sum[r][v]);
@@ -39,13 +47,14 @@ TARGET static inline __attribute__((always_inline)) void NAME(put)(const struct 
 }
 
 /* n rows from `first` on of nv blocks of columns; n <= ROWS and nv <= 2 are constants wherever
- * this is inlined, and so are x_row and run for pixels that are side by side. */
-TARGET static inline __attribute__((always_inline)) void
-NAME(rows)(const struct pare_panel *p, int64_t first, int64_t block, const int n, const int nv,
-           const int64_t x_row, const int64_t run)
+ * this is inlined, and so are many of the steps. */
+TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct pare_panel *p,
+                                                                    int64_t first, int64_t block,
+                                                                    const int n, const int nv,
+                                                                    const struct steps s)
 {
-    const float *x = p->x + first * x_row;
-    const float *w = p->w + block * (p->runs * p->run + p->last) * BLOCK;
+    const float *x = p->x + first * s.x_row;
+    const float *w = p->w + block * (s.w_step ? 1 : p->runs * s.run + p->last) * BLOCK;
     VEC sum[ROWS][2];
 
 #pragma GCC unroll 16
@@ -53,27 +62,25 @@ NAME(rows)(const struct pare_panel *p, int64_t first, int64_t block, const int n
         for (int v = 0; v < nv; v++)
             sum[r][v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
     for (int64_t i = 0; i < p->runs; i++, x += p->x_run)
-        w = NAME(walk)(x, x_row, w, run, sum, n, nv);
+        w = NAME(walk)(x, s, w, s.run, sum, n, nv);
     if (p->last)
-        NAME(walk)(x, x_row, w, p->last, sum, n, nv);
+        NAME(walk)(x, s, w, p->last, sum, n, nv);
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
             NAME(put)(p, (first + r) * p->y_row + (block + v) * p->y_block, sum[r][v]);
 }
 
-#define CASE(n)                                            \
-    case n:                                                \
-        if (two)                                           \
-            NAME(rows)(p, first, block, n, 2, x_row, run); \
-        else                                               \
-            NAME(rows)(p, first, block, n, 1, x_row, run); \
+#define CASE(n)                                   \
+    case n:                                       \
+        if (two)                                  \
+            NAME(rows)(p, first, block, n, 2, s); \
+        else                                      \
+            NAME(rows)(p, first, block, n, 1, s); \
         break
 
-TARGET static inline __attribute__((always_inline)) void NAME(some)(const struct pare_panel *p,
-                                                                    int64_t first, int64_t block,
-                                                                    int n, const int64_t x_row,
-                                                                    const int64_t run)
+TARGET static inline __attribute__((always_inline)) void
+NAME(some)(const struct pare_panel *p, int64_t first, int64_t block, int n, const struct steps s)
 {
     const bool two = block + 1 < p->blocks;
 
@@ -98,27 +105,37 @@ TARGET static inline __attribute__((always_inline)) void NAME(some)(const struct
 
 #undef CASE
 
+/* Pixels side by side; rows apart; columns of x with rows of w. */
 TARGET static void NAME(near)(const struct pare_panel *p, int64_t first, int64_t block, int n)
 {
-    NAME(some)(p, first, block, n, BLOCK, BLOCK);
+    NAME(some)(p, first, block, n, (struct steps){ BLOCK, 1, 0, BLOCK });
 }
 
 TARGET static void NAME(apart)(const struct pare_panel *p, int64_t first, int64_t block, int n)
 {
-    NAME(some)(p, first, block, n, p->x_row, p->run);
+    NAME(some)(p, first, block, n, (struct steps){ p->x_row, 1, 0, p->run });
+}
+
+TARGET static void NAME(outer)(const struct pare_panel *p, int64_t first, int64_t block, int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ 1, p->x_step, p->w_step, p->run });
 }
 
 /* All rows, in parts of about the same size, so that none leaves the registers half empty. */
 TARGET static void NAME(all)(const struct pare_panel *p)
 {
-    const bool near = p->x_row == BLOCK && p->run == BLOCK;
+    void (*run)(const struct pare_panel *, int64_t, int64_t, int) = NAME(apart);
     int64_t parts = (p->rows + ROWS - 1) / ROWS;
 
+    if (p->w_step)
+        run = NAME(outer);
+    else if (p->x_row == BLOCK && p->run == BLOCK)
+        run = NAME(near);
     for (int64_t b = 0; b < p->blocks; b += 2)
         for (int64_t i = 0; i < parts; i++) {
             int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
 
-            (near ? NAME(near) : NAME(apart))(p, first, b, (int)(end - first));
+            run(p, first, b, (int)(end - first));
         }
 }
 

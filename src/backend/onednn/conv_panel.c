@@ -1,5 +1,5 @@
-/* conv_panel.c - Conv with constant 1x1 filters in the blocked layout, as products of packed panels,
- * with what is fused behind it (conv_head.h).
+/* conv_panel.c - Conv with constant 1x1 filters in the blocked layout, as products of packed
+ * panels, with what is fused behind it (conv_head.h).
  */
 #include "conv_head.h"
 

@@ -1,6 +1,6 @@
-/* lanes.h - what convolutions fuse behind themselves, on vectors. */
-#ifndef PARE_BACKEND_CPU_LANES_H
-#define PARE_BACKEND_CPU_LANES_H
+/* behind.h - what convolutions fuse behind themselves, on vectors. */
+#ifndef PARE_BACKEND_CPU_BEHIND_H
+#define PARE_BACKEND_CPU_BEHIND_H
 
 #include <stdbool.h>
 #include <stdint.h>

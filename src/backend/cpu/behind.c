@@ -1,12 +1,12 @@
-/* lanes.c - what convolutions fuse behind themselves, on vectors. */
-#include "lanes.h"
+/* behind.c - what convolutions fuse behind themselves, on vectors. */
+#include "behind.h"
 
 #include "../../base/simd.h"
 
 #define ROUNDER 12582912.0f /* 1.5 * 2^23: what is added to it becomes whole */
 
-/* 1 / (1 + exp(-x)), 3e-7 relative: 2^f for |f| <= 1/2 is a polynomial, 2^k goes into the exponent's
- * bits.  Beyond 87 the result would not be a normal number. */
+/* 1 / (1 + exp(-x)), 3e-7 relative: 2^f for |f| <= 1/2 is a polynomial, 2^k goes into the
+ * exponent's bits.  Beyond 87 the result would not be a normal number. */
 static inline void sigmoid8(const pare_v8 *x, pare_v8 *y)
 {
     const pare_v8 most = PARE_ALL8(125.0f), whole = PARE_ALL8(ROUNDER);
