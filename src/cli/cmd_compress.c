@@ -20,6 +20,7 @@ struct compress {
     int64_t seed, threads;
     double seconds;
     bool resume, dry_run, keep_steps, json, quiet;
+    struct pare_strs plugin;
 };
 
 #define AT(field) offsetof(struct compress, field)
@@ -38,6 +39,8 @@ static const struct pare_opt compress_opts[] = {
       NULL, NULL, false },
     { "seconds", "instead of the recipe's: how long to measure each model", PARE_OPT_FLOAT,
       AT(seconds), -1, 0, 86400, NULL, NULL, false },
+    { "plugin", "a shared object that the recipe's steps may load", PARE_OPT_STRS, AT(plugin), 0,
+      PARE_ANY, NULL, NULL, false },
     { "resume", "go on with a run that did not come to its end", PARE_OPT_BOOL, AT(resume), 0, 0, 1,
       NULL, NULL, false },
     { "dry-run", "check all, and print what would be done", PARE_OPT_BOOL, AT(dry_run), 0, 0, 1,
@@ -88,7 +91,8 @@ static int read_recipe(struct job *j, struct pare_err *err)
         return pare_misuse(j->c, err,
                            "'%s' is no recipe, those end in .json; for a model give --preset",
                            path);
-    PARE_TRY(pare_at(err, pare_file_read(a, path, &bytes, &len, err), "%s", path));
+    PARE_TRY(
+        pare_at(err, pare_file_read_most(a, path, PARE_JSON_BYTES, &bytes, &len, err), "%s", path));
     return pare_recipe_parse(a, path, bytes, len, &j->r, err);
 }
 
@@ -170,6 +174,24 @@ static int check_keys(const struct pare_recipe_step *s, struct pare_err *err)
     return 0;
 }
 
+/* A plugin is a program.  A recipe may come from anywhere, so it cannot start one by itself. */
+static int check_plugins(const struct job *j, const struct pare_recipe_step *s,
+                         struct pare_err *err)
+{
+    for (int i = 0; i < s->n_given; i++) {
+        bool allowed = strcmp(s->given[i].name, "plugin") != 0;
+
+        for (int k = 0; k < j->o->plugin.n; k++)
+            allowed |= !strcmp(s->given[i].text, j->o->plugin.v[k]);
+        if (!allowed)
+            return pare_fail(err, PARE_ECONFIG,
+                             "line %d: loads the plugin '%.200s', which is a program; if you trust "
+                             "it, give --plugin %.200s as well",
+                             s->line, s->given[i].text, s->given[i].text);
+    }
+    return 0;
+}
+
 /* As it will run, but on the model that the recipe starts with. */
 static int check_step(struct job *j, int i, struct pare_err *err)
 {
@@ -181,6 +203,8 @@ static int check_step(struct job *j, int i, struct pare_err *err)
     if (!c.arena || !f.output)
         return no_memory(err);
     rc = check_keys(s, err);
+    if (!rc)
+        rc = check_plugins(j, s, err);
     if (!rc)
         rc = pare_at(err, pare_recipe_bind(&j->r, i, &f, &c, err), "line %d", s->line);
     if (!rc && s->cmd->check)

@@ -1,8 +1,6 @@
 /* group_view.c - which channels of a model belong together. */
 #include "group_view.h"
 
-#include <string.h>
-
 #include "../base/arena.h"
 #include "../graph/kept.h"
 
@@ -33,99 +31,107 @@ static bool counts(const struct pare_layer_info *l)
     return out >= 0 && (in >= 0 || l->weight->t.rank > 1);
 }
 
-/* The sets that layers make, in the order of the first that does; group[set] is its number. */
-static void find_groups(const struct pare_kept *k, const struct pare_layer_info *layer,
-                        int n_layers, struct pare_group *list, int *n, int *group)
+/* The sets of all layers that count, and which group each set is. */
+struct finding {
+    const struct pare_layer_info *layer;
+    int n_layers;
+    struct {
+        int out, in;
+    } * set;    /* (n_layers) */
+    int *group; /* of a set, -1: none */
+};
+
+/* A group for each set in which a layer has its output channels. */
+static void begin_groups(const struct pare_kept *k, const struct finding *f,
+                         struct pare_group *list, int *n)
 {
-    for (int i = 0; i < n_layers; i++) {
+    for (int i = 0; i < f->n_layers; i++) {
+        const struct pare_layer_info *l = &f->layer[i];
+        struct pare_group *g;
         int out, in;
 
-        sets_of(k, &layer[i], &out, &in);
-        if (!counts(&layer[i]) || out < 0 || group[out] >= 0)
+        if (f->set[i].out < 0 || f->group[f->set[i].out] >= 0)
             continue;
-        group[out] = *n;
-        layer[i].node->op->axes(layer[i].node, &out, &in);
-        list[*n].channels = layer[i].weight->t.dim[out];
-        list[*n].why = pare_kept_why(k, layer[i].weight, out, &list[*n].node);
-        ++*n;
+        f->group[f->set[i].out] = *n;
+        g = &list[(*n)++];
+        l->node->op->axes(l->node, &out, &in);
+        g->channels = l->weight->t.dim[out];
+        g->why = pare_kept_why(k, l->weight, out, &g->node);
     }
 }
 
-/* Who makes and who uses them: counted first, then written down. */
-static void list_layers(const struct pare_kept *k, const struct pare_layer_info *layer,
-                        int n_layers, struct pare_group *list, const int *group, bool write)
+static struct pare_group *group_of(const struct finding *f, struct pare_group *list, int set)
 {
-    for (int i = 0; i < n_layers; i++) {
-        int out, in;
+    return set < 0 || f->group[set] < 0 ? NULL : &list[f->group[set]];
+}
 
-        if (!counts(&layer[i]))
-            continue;
-        sets_of(k, &layer[i], &out, &in);
-        out = out < 0 ? -1 : group[out];
-        in = in < 0 ? -1 : group[in];
-        if (out >= 0 && write)
-            list[out].maker[list[out].n_makers] = &layer[i];
-        if (in >= 0 && write)
-            list[in].user[list[in].n_users] = &layer[i];
-        if (out >= 0)
-            list[out].n_makers++;
-        if (in >= 0)
-            list[in].n_users++;
+/* Counted first, so that each group takes only the memory that it needs. */
+static int fill_groups(struct pare_arena *a, const struct finding *f, struct pare_group *list,
+                       int n)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < n && turn; i++) {
+            list[i].maker = pare_alloc(a, (size_t)list[i].n_makers, sizeof(*list[i].maker));
+            list[i].user = pare_alloc(a, (size_t)list[i].n_users, sizeof(*list[i].user));
+            if (!list[i].maker || !list[i].user)
+                return PARE_ENOMEM;
+            list[i].n_makers = list[i].n_users = 0;
+        }
+        for (int i = 0; i < f->n_layers; i++) {
+            struct pare_group *out = group_of(f, list, f->set[i].out);
+            struct pare_group *in = group_of(f, list, f->set[i].in);
+
+            if (out && turn)
+                out->maker[out->n_makers] = &f->layer[i];
+            if (in && turn)
+                in->user[in->n_users] = &f->layer[i];
+            if (out)
+                out->n_makers++;
+            if (in)
+                in->n_users++;
+        }
     }
+    return 0;
 }
 
 int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
                      const struct pare_layer_info *layer, int n_layers, struct pare_group **list,
                      int *n, struct pare_err *err)
 {
+    struct finding f = { .layer = layer, .n_layers = n_layers };
     struct pare_kept *k;
-    int *group;
 
     *n = 0;
     *list = pare_alloc(a, (size_t)n_layers, sizeof(**list));
+    f.set = pare_alloc(a, (size_t)n_layers, sizeof(*f.set));
     PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     PARE_TRY(pare_kept_new(a, g, &k, err));
-    group = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*group));
-    if (!*list || !group)
+    f.group = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*f.group));
+    if (!*list || !f.set || !f.group)
         return no_memory(err);
     for (int i = 0; i < pare_kept_sets(k); i++)
-        group[i] = -1;
-    find_groups(k, layer, n_layers, *list, n, group);
-    list_layers(k, layer, n_layers, *list, group, false);
-    for (int i = 0; i < *n; i++) {
-        struct pare_group *x = &(*list)[i];
-
-        x->maker = pare_alloc(a, (size_t)x->n_makers, sizeof(*x->maker));
-        x->user = pare_alloc(a, (size_t)x->n_users, sizeof(*x->user));
-        if (!x->maker || !x->user)
-            return no_memory(err);
-        x->n_makers = x->n_users = 0;
+        f.group[i] = -1;
+    for (int i = 0; i < n_layers; i++) {
+        f.set[i].out = f.set[i].in = -1;
+        if (counts(&layer[i]))
+            sets_of(k, &layer[i], &f.set[i].out, &f.set[i].in);
     }
-    list_layers(k, layer, n_layers, *list, group, true);
-    return 0;
+    begin_groups(k, &f, *list, n);
+    return fill_groups(a, &f, *list, *n) ? no_memory(err) : 0;
 }
 
 /* ---- text and JSON ---------------------------------------------------------------- */
 
 static const char *names(struct pare_arena *a, const struct pare_layer_info *const *list, int n)
 {
-    size_t bytes = 1, at = 0;
-    char *text;
+    const char **name = pare_alloc(a, (size_t)n, sizeof(*name)), *text;
 
-    for (int i = 0; i < n; i++)
-        bytes += strlen(list[i]->name) + 1;
-    text = pare_alloc(a, bytes, 1);
-    if (!text)
+    if (!name)
         return "?";
-    for (int i = 0; i < n; i++) {
-        size_t len = strlen(list[i]->name);
-
-        if (i)
-            text[at++] = ' ';
-        memcpy(text + at, list[i]->name, len);
-        at += len;
-    }
-    return text;
+    for (int i = 0; i < n; i++)
+        name[i] = list[i]->name;
+    text = pare_join(a, name, n, " ");
+    return text ? text : "?";
 }
 
 static const char *reason(struct pare_arena *a, const struct pare_group *g)

@@ -62,16 +62,15 @@ static bool scalars(const struct pare_json *v)
 /* [1, 2] is "1,2"; a config_list stays JSON. */
 static const char *value_text(struct pare_arena *a, const struct pare_json *v)
 {
-    const char *s = "";
+    const char **text = pare_alloc(a, (size_t)v->n + 1, sizeof(*text));
 
     if (!scalars(v))
         return scalar_text(a, v);
-    for (int i = 0; i < v->n && s; i++) {
-        const char *t = scalar_text(a, &v->item[i]);
-
-        s = t ? pare_sprintf(a, "%s%s%s", s, i ? "," : "", t) : NULL;
+    for (int i = 0; i < v->n && text; i++) {
+        text[i] = scalar_text(a, &v->item[i]);
+        text = text[i] ? text : NULL;
     }
-    return s;
+    return text ? pare_join(a, text, v->n, ",") : NULL;
 }
 
 static bool lists_texts(const struct pare_opt *opts, const char *name)

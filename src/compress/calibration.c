@@ -316,7 +316,8 @@ int pare_run_calibrate(struct pare_run *r, const char *path, struct pare_err *er
     r->calibration_path = pare_strdup(r->arena, path);
     if (!root || !r->calibration_path)
         return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
-    PARE_TRY(pare_at(err, pare_file_read(r->arena, path, &text, &len, err), "%s", path));
+    PARE_TRY(pare_at(err, pare_file_read_most(r->arena, path, PARE_JSON_BYTES, &text, &len, err),
+                     "%s", path));
     PARE_TRY(pare_at(err, pare_json_parse(r->arena, text, len, root, err), "%s", path));
     if (root->kind != PARE_JSON_OBJECT)
         return pare_fail(err, PARE_ECONFIG, "%s: is %s, must be an object of layers", path,

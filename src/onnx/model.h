@@ -21,6 +21,7 @@ struct pare_model {
         ino_t ino;
         struct pare_pages *next;
     } * pages;
+    int n_pages;
 };
 
 /* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to
@@ -35,6 +36,10 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
 /* What pare_model_save() would write, in memory, weights included. */
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err);
+
+/* Can this path be written to?  Not over the file that the model was read from, nor over one that
+ * its weights are in, nor over what is no file. */
+int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err);
 
 /* The bytes at `data` were copied and are not needed for now: where they are pages of a mapped
  * file, let the system have them.  Whoever reads them again gets them from the file. */

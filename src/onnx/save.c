@@ -23,6 +23,7 @@ struct output {
     ProtobufCBuffer base; /* first: protobuf-c appends to it */
     const struct pare_model *m;
     int dir, fd, error; /* error: the errno of the first failure */
+    int held;           /* open until the file has its name, see io/file.c */
     const char *name;
     char tmp[64];
     size_t n;
@@ -97,6 +98,7 @@ static int output_open(struct output *o, const struct save *s, const char *path,
                           .m = s->m,
                           .dir = -1,
                           .fd = -1,
+                          .held = -1,
                           .name = slash ? slash + 1 : path,
                           .buf = pare_alloc_raw(s->arena, BUFFER, 1) };
     if (!dir || !o->buf)
@@ -110,8 +112,10 @@ static int output_open(struct output *o, const struct save *s, const char *path,
         if (o->fd < 0 && errno != EEXIST)
             break;
     }
-    if (o->fd >= 0)
+    if (o->fd >= 0) {
+        o->held = dup(o->fd);
         return 0;
+    }
     o->tmp[0] = '\0';
     return pare_fail(err, PARE_EIO, "cannot be written: %s", strerror(errno));
 }
@@ -144,6 +148,8 @@ static void output_close(struct output *o)
 {
     if (o->fd >= 0)
         close(o->fd);
+    if (o->held >= 0)
+        close(o->held);
     if (o->tmp[0])
         unlinkat(o->dir, o->tmp, 0);
     if (o->dir >= 0)
@@ -152,7 +158,7 @@ static void output_close(struct output *o)
 
 /* ---- what to write --------------------------------------------------------------------- */
 
-static int check_target(const struct pare_model *m, const char *path, struct pare_err *err)
+int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err)
 {
     size_t n = strlen(path);
     struct stat st;
@@ -189,12 +195,12 @@ static int plan_save(struct save *s, const struct pare_save_opts *opts, struct p
     bool external = opts && opts->external;
     size_t above = opts && opts->external_above ? opts->external_above : EXTERNAL_ABOVE;
 
-    PARE_TRY(check_target(s->m, s->path, err));
+    PARE_TRY(pare_model_target(s->m, s->path, err));
     PARE_TRY(prepare(s, external, above, err));
     if (!external && protobuf_c_message_get_packed_size(s->msg) > MAX_INSIDE)
         PARE_TRY(prepare(s, true, above, err));
     if (s->w.first)
-        PARE_TRY(pare_at(err, check_target(s->m, s->data_path, err), "%s", s->data_path));
+        PARE_TRY(pare_at(err, pare_model_target(s->m, s->data_path, err), "%s", s->data_path));
     if (protobuf_c_message_get_packed_size(s->msg) > MAX_INSIDE)
         return pare_fail(err, PARE_ELIMIT, "would have more than %u bytes without its weights",
                          MAX_INSIDE);
@@ -213,7 +219,7 @@ static void write_weights(struct output *o, const struct pare_outside *first)
 
 static int write_files(struct save *s, struct pare_err *err)
 {
-    struct output data = { .dir = -1, .fd = -1 }, model = data;
+    struct output data = { .dir = -1, .fd = -1, .held = -1 }, model = data;
     int rc = output_open(&model, s, s->path, err);
 
     if (!rc && s->w.first) {

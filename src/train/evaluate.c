@@ -10,13 +10,17 @@ struct runner {
     const struct pare_model *m;
     struct pare_plan *plan[2];
     int64_t batch[2];
-    int threads;
+    const struct pare_eval_opts *o;
 };
 
 static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_plan **plan,
                      struct pare_err *err)
 {
-    struct pare_plan_opts o = { .threads = r->threads, .in = x };
+    struct pare_plan_opts o = { .threads = r->o->threads,
+                                .in = x,
+                                .tune = r->o->tune,
+                                .choices = r->o->choices,
+                                .cache = r->o->cache };
     int i = r->plan[0] && r->batch[0] != x->dim[0];
 
     if (r->plan[i] && r->batch[i] != x->dim[0]) {
@@ -50,9 +54,10 @@ static void count_classes(const struct pare_tensor *out, const struct pare_tenso
     }
 }
 
-static int one_batch(struct runner *r, const struct pare_batch *b, const struct pare_eval_opts *o,
-                     struct pare_eval *e, struct pare_err *err)
+static int one_batch(struct runner *r, const struct pare_batch *b, struct pare_eval *e,
+                     struct pare_err *err)
 {
+    const struct pare_eval_opts *o = r->o;
     struct pare_tensor out[16];
     struct pare_plan *plan;
     double loss, start;
@@ -94,7 +99,7 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
                   struct pare_err *err)
 {
     const struct pare_io *io;
-    struct runner r = { .m = m, .threads = o->threads };
+    struct runner r = { .m = m, .o = o };
     struct pare_loader_opts lo = { .batch = o->batch,
                                    .rank = pare_dist_rank(o->dist),
                                    .ranks = pare_dist_size(o->dist),
@@ -117,7 +122,7 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
         rc = pare_loader_next(loader, &b, err);
         if (rc || !b)
             break;
-        rc = one_batch(&r, b, o, e, err);
+        rc = one_batch(&r, b, e, err);
     }
     if (!rc)
         rc = merge(o->dist, e, err);

@@ -155,7 +155,7 @@ if [ -f "$tmp/script" ]; then
       cat "$tmp/script"; } >"$tmp/whole"
     if ! (cd "$tmp/in" && env -u MAKEFLAGS -u MAKELEVEL FULL="$tmp/bin:$PATH" \
         LITTLE="$tmp/little:$tmp/bin:$PATH" SETS="$tmp/sets" SOURCE="$root" LC_ALL=C NO_COLOR=1 \
-        OMP_NUM_THREADS=1 PKG_CONFIG_PATH="$tmp/bin" LD_LIBRARY_PATH="$build" \
+        PARE_CACHE= OMP_NUM_THREADS=1 PKG_CONFIG_PATH="$tmp/bin" LD_LIBRARY_PATH="$build" \
         sh -eu "$tmp/whole" </dev/null >"$tmp/log" 2>&1); then
         tail -n 40 "$tmp/log"
         exit 1

@@ -170,6 +170,19 @@ static int run_only(const struct pare_model *m, struct data *d, int k, struct pa
     return pare_at(err, rc, "only %s", pare_kernels[k]->name);
 }
 
+/* With weights as blocks of so many rows, whether there are zeros or not. */
+static int run_sparse(const struct pare_model *m, struct data *d, int rows, struct pare_err *err)
+{
+    struct pare_plan_opts opts = { .threads = 1, .in = d->in };
+    struct pare_plan *plan = NULL;
+    int rc = pare_plan_new_sparse(m, &opts, rows, &plan, err);
+
+    if (!rc)
+        rc = run_plan(m, d, plan, err);
+    pare_plan_free(plan);
+    return pare_at(err, rc, "blocks of %d rows", rows);
+}
+
 static int run_all(const struct run *r, const struct pare_model *m, struct data *d,
                    struct pare_err *err)
 {
@@ -182,6 +195,8 @@ static int run_all(const struct run *r, const struct pare_model *m, struct data 
     pare_plan_free(plan);
     for (int k = 0; r->each && !rc && pare_kernels[k]; k++)
         rc = run_only(m, d, k, err);
+    for (int rows = 1; r->each && !rc && rows <= 8; rows += rows == 1 ? 3 : 4)
+        rc = run_sparse(m, d, rows, err);
     return rc;
 }
 

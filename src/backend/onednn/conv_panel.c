@@ -181,6 +181,7 @@ const struct pare_kernel pare_kernel_conv_panel = {
     .name = "conv_panel",
     .doc =
         "Convolution with constant 1x1 filters as products of packed panels, with what is fused.",
+    .rival = true,
     .match = match,
     .init = init,
     .run = run,

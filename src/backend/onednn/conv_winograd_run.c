@@ -146,6 +146,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_winograd_run = {
     .name = "conv_winograd_run",
     .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with what is fused.",
+    .rival = true,
     .match = match,
     .init = init,
     .run = run,
