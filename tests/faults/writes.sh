@@ -89,7 +89,7 @@ for form in safetensors pth npz; do
 done
 try external "out.onnx out.onnx.data" export m.onnx --external -o out.onnx
 try run "out.npz" run m.onnx -o out.npz
-try analyze "out.csv" analyze count m.onnx --csv out.csv
+try analyze "out.csv" analyze sensitivity m.onnx --data digits --limit 32 --sparsities 0.5 --threads 1 --csv out.csv
 try report "out.html" report done.json -o out.html
 try compress "out.onnx out.run.json" compress r.json -q
 echo "$failed calls failed, $taken writes took a part or were interrupted"
