@@ -11,14 +11,20 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse lint fmt asan fuzz install deb test-deb clean
+# What `make test` leaves to others.
+apart = interop|all_faults
+# With QUICK=1, `make asan` leaves out what takes longest and what only calls others.
+slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_budget|train_|analyze)
+threaded = test_loader test_plan test_train
+
+.PHONY: all help deps demo test test-faults test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
 	@$(call compile,$(BUILD),$(bare))
 
 help: ## list these targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 deps: ## install all that any target needs
 	@tools/deps.sh build test interop lint fuzz
@@ -29,7 +35,13 @@ demo: all ## build, then prune, train, shrink and quantize a network that reads 
 test: ## build and run the tests: unit, official ONNX cases, command line, install
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE interop
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE '$(apart)'
+
+test-faults: ## all faults: every request for memory, every write, 50 kills of each kind, large models
+	@tools/deps.sh build test
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
+	@PARE_FAULTS=all ctest --test-dir $(BUILD) -V -R '^(all_faults\.|unit\.test_faults)' \
+	    | grep -E '^[0-9]+: [^ ]|tests passed|Failed' | grep -v 'Test command\|Test timeout\|Working Dir'
 
 test-docs: ## run all that README and docs/ say: every command, every piece of code
 	@tools/deps.sh build test
@@ -106,12 +118,28 @@ fmt: ## format all C files in place
 asan: ## the tests again, with the address and undefined-behaviour sanitizers
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD)/asan,-DPARE_TESTS=ON -DPARE_SANITIZE=ON)
-	@ctest --test-dir $(BUILD)/asan --output-on-failure -j $(JOBS) -LE interop
+	@PARE_GRAPHS=$(or $(GRAPHS),20) ctest --test-dir $(BUILD)/asan --output-on-failure -j $(JOBS) \
+	    -LE '$(apart)' $(if $(QUICK),-E '$(slow)')
 
-fuzz: ## run the fuzzers for FUZZ_SECONDS (60) each
+tsan: ## threads under the thread sanitizer: the loader's, those of kernels, of whole trainings
+	@tools/deps.sh build test fuzz
+	@$(call compile,$(BUILD)/tsan,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=ON -DPARE_TSAN=ON \
+	    -DPARE_MPI=OFF) --target $(threaded) pare
+	@tools/tsan.sh $(BUILD)/tsan $(threaded)
+
+valgrind: all ## the demo's commands under valgrind, on few items
+	@tools/deps.sh build lint
+	@tools/valgrind.sh $(BUILD)
+
+analyze-code: ## clang-tidy and gcc's analyzer over src/
+	@tools/deps.sh build lint
+	@$(call compile,$(BUILD),$(bare)) --target pare_wire >/dev/null
+	@tools/analyze_code.sh $(BUILD)
+
+fuzz: ## run all fuzzers, in SECONDS (600) altogether
 	@tools/deps.sh build fuzz
 	@$(call compile,$(BUILD)/fuzz,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=OFF -DPARE_FUZZ=ON)
-	@tools/fuzz.sh $(BUILD)/fuzz
+	@tools/fuzz.sh $(BUILD)/fuzz $(SECONDS)
 
 install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -13,13 +13,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#ifdef __SANITIZE_ADDRESS__
-#define MAP_ABOVE SIZE_MAX /* let the sanitizer see every block */
+#define ALIGN 64 /* one cache line; also what the SIMD kernels want */
+
+/* The sanitizer sees every block, and in them only what was asked for: the rest, and a gap behind
+ * each request, may not be touched. */
+#ifdef PARE_ASAN
+#include <sanitizer/asan_interface.h>
+#define MAP_ABOVE SIZE_MAX
+#define GAP ALIGN
+#define hide(p, n) __asan_poison_memory_region(p, n)
+#define show(p, n) __asan_unpoison_memory_region(p, n)
 #else
 #define MAP_ABOVE ((size_t)1 << 20)
+#define GAP 0
+#define hide(p, n) ((void)(p), (void)(n))
+#define show(p, n) ((void)(p), (void)(n))
 #endif
-
-#define ALIGN 64 /* one cache line; also what the SIMD kernels want */
 
 struct block {
     struct block *next; /* older */
@@ -88,6 +97,8 @@ static void block_free(struct block *b)
 {
     size_t n = b ? sizeof(*b) + ALIGN + b->cap : 0;
 
+    if (b)
+        show(b->data, b->cap);
     held -= n;
     if (n < MAP_ABOVE)
         free(b);
@@ -123,6 +134,7 @@ static int push_block(struct pare_arena *a, size_t need)
         return PARE_ENOMEM;
     }
     b->used = 0;
+    hide(b->data, b->cap);
     b->next = a->top;
     a->top = b;
     return 0;
@@ -153,12 +165,19 @@ static void pop_block(struct pare_arena *a, bool keep)
     }
 }
 
+static void cut_top(struct pare_arena *a, size_t used)
+{
+    if (!a->top)
+        return;
+    a->top->used = used;
+    hide(a->top->data + used, a->top->cap - used);
+}
+
 void pare_reset(struct pare_arena *a, struct pare_mark m)
 {
     while (a->top && a->top != m.block)
         pop_block(a, false);
-    if (a->top)
-        a->top->used = m.used;
+    cut_top(a, m.used);
 }
 
 void pare_rewind(struct pare_arena *a, struct pare_mark m)
@@ -167,8 +186,7 @@ void pare_rewind(struct pare_arena *a, struct pare_mark m)
 
     for (; a->top && a->top != m.block; pop_block(a, true))
         used += a->top->used;
-    if (a->top)
-        a->top->used = m.used;
+    cut_top(a, m.used);
     if (a->spare && a->spare->cap < used) { /* there were several: one of the size of all */
         block_free(a->spare);
         a->spare = new_block(a, used);
@@ -215,9 +233,9 @@ void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
     size_t bytes;
     void *p;
 
-    if (size && n > (SIZE_MAX - ALIGN) / size)
+    if (size && n > (SIZE_MAX - ALIGN - GAP) / size)
         return NULL;
-    bytes = (n * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    bytes = ((n * size + ALIGN - 1) & ~(size_t)(ALIGN - 1)) + GAP;
     if (!bytes)
         bytes = ALIGN;
     if (pare_oom_countdown < 0 && ++pare_oom_countdown == 0) {
@@ -229,6 +247,7 @@ void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
             return NULL;
     p = a->top->data + a->top->used;
     a->top->used += bytes;
+    show(p, n * size);
     return p;
 }
 

@@ -2,6 +2,7 @@
 #include "input.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -241,6 +242,24 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
 
 /* ---- files ----------------------------------------------------------------- */
 
+/* Fast kernels may lose them on the way: a Relu makes 0 of NaN. */
+static int warn_of_nan(struct pare_cli *c, struct pare_inputs *in, int i, struct pare_err *err)
+{
+    const struct pare_tensor *t = &in->t[i];
+    int64_t bad = 0;
+
+    for (int64_t k = 0; t->dtype != PARE_STR && k < pare_numel(t); k++)
+        bad += !isfinite(pare_get(t, k));
+    if (!bad)
+        return 0;
+    return note(in,
+                pare_sprintf(c->arena,
+                             "input '%s': %" PRId64 " of %" PRId64 " values are not finite; "
+                             "what comes of them is not defined",
+                             in->io[i].name, bad, pare_numel(t)),
+                err);
+}
+
 static int take(struct pare_cli *c, struct pare_inputs *in, int i, const struct pare_tensor *t,
                 const char *from, struct pare_err *err)
 {
@@ -252,7 +271,7 @@ static int take(struct pare_cli *c, struct pare_inputs *in, int i, const struct 
         return pare_misuse(c, err, "%s: input '%s' is given twice", from, in->io[i].name);
     in->t[i] = *t;
     in->given[i] = true;
-    return 0;
+    return warn_of_nan(c, in, i, err);
 }
 
 static int read_npz(struct pare_cli *c, struct pare_inputs *in, const char *path,

@@ -24,12 +24,21 @@ static void on_signal(int signal)
     stop = 1;
 }
 
-/* The second signal of a kind ends the process as usual. */
+/* The second signal of a kind ends the process as usual.
+ *
+ * The handler needs a stack of its own: oneDNN's matrix products make the stack pointer point into
+ * a buffer, and what the system puts below it there when a signal comes is somebody's memory. */
 static void catch_signals(void)
 {
-    struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+    static char memory[1 << 16];
+    const stack_t stack = { .ss_sp = memory, .ss_size = sizeof(memory) };
+    struct sigaction a = {
+        .sa_handler = on_signal,
+        .sa_flags = SA_RESTART | SA_ONSTACK | (int)SA_RESETHAND,
+    };
 
     sigemptyset(&a.sa_mask);
+    sigaltstack(&stack, NULL);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
 }

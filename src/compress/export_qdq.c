@@ -299,8 +299,9 @@ static bool is_one(const struct pare_node *n, const char *attr)
     return !o || *(const double *)(const void *)((const char *)n->attr + o->offset) == 1;
 }
 
-/* The scale of what enters the layer, when that is integers with one scale; else NULL. */
-static const struct pare_qscale *input_scale(struct qdq *x, const struct pare_layer *l)
+/* The scale of what enters the layer, when that is integers with one scale; else *scale is NULL. */
+static int input_scale(struct qdq *x, const struct pare_layer *l, const struct pare_qscale **scale,
+                       struct pare_err *err)
 {
     const struct pare_value *out = pare_graph_find(x->r->model->graph, made_by(l->info.node));
     const struct pare_value *in = out && out->maker && out->maker->n_in ? out->maker->in[0] : NULL;
@@ -308,16 +309,19 @@ static const struct pare_qscale *input_scale(struct qdq *x, const struct pare_la
     const struct pair *p = NULL;
     enum pare_site site;
     struct pare_qscale g;
-    struct pare_err err;
+    int rc = 0;
 
     of = in && in->maker ? pare_site_of(in->maker, &site) : NULL;
     while (of && !of->quantized[site]) { /* a place that stays float: what is before it? */
         in = in->maker->in[0];
         of = in->maker ? pare_site_of(in->maker, &site) : NULL;
     }
-    if (of && !pare_qscale_of(of, site, x->a, &g, &err))
+    if (of)
+        rc = pare_qscale_of(of, site, x->a, &g, err);
+    if (of && !rc)
         p = find_pair(x, file_name(in), &g);
-    return p && p->g.axis < 0 ? &p->g : NULL;
+    *scale = p && p->g.axis < 0 ? &p->g : NULL;
+    return rc == PARE_ENOMEM ? rc : 0; /* other reasons are those of a place without a scale */
 }
 
 /* May the bias be integers of scale input * weight?  Runtimes add these to the sum of products, so
@@ -383,10 +387,11 @@ static bool make_bias(const struct pare_layer *l, const struct pare_qscale *in,
 static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *w,
                        struct pare_err *err)
 {
-    const struct pare_qscale *in = input_scale(x, l);
+    const struct pare_qscale *in;
     struct pare_qscale g = { .dtype = PARE_I32, .n = w->n, .axis = w->axis >= 0 ? 0 : -1 };
     struct pare_tensor q;
 
+    PARE_TRY(input_scale(x, l, &in, err));
     if (!in || w->offset != 0 || !fits(x, l, w))
         return 0;
     q = l->bias->t;

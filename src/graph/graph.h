@@ -56,7 +56,8 @@ int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err 
 /* Infer the shapes of all values, and compute all values that do not depend on the inputs.
  * Input values must have their shapes set.  A value whose shape depends on data gets
  * dtype PARE_NONE, and so does all that depends on it.  The first node that cannot run is an
- * error; with `lenient` it is skipped like a data-dependent one. */
+ * error; with `lenient` it is skipped like a data-dependent one,
+ * unless there was no memory. */
 int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err);
 
 /* Check the node, then infer(): sets the shapes of its outputs. */

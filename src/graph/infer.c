@@ -138,7 +138,7 @@ int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
         if (pare_node_known(n) && n->n_out)
             continue;
         rc = infer_node(g, n, &c, &budget, err);
-        if (rc == PARE_EDYNAMIC || (rc && lenient)) {
+        if (rc == PARE_EDYNAMIC || (rc && rc != PARE_ENOMEM && lenient)) {
             forget(n);
             rc = 0;
         }

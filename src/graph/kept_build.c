@@ -362,9 +362,12 @@ static int list_users(struct pare_kept *k, struct pare_err *err)
     return 0;
 }
 
+#define MOST_INDICES ((int64_t)1 << 28) /* of all sets: a byte each, and more for atoms */
+
 static int make_sets(struct pare_kept *k, struct pare_err *err)
 {
     size_t n = (size_t)k->n_axes;
+    int64_t left = MOST_INDICES;
 
     k->keep = pare_alloc(k->arena, n, sizeof(*k->keep));
     k->ones = pare_alloc(k->arena, n, sizeof(*k->ones));
@@ -384,6 +387,11 @@ static int make_sets(struct pare_kept *k, struct pare_err *err)
 
         if (x->parent != i)
             continue;
+        if (x->size > left)
+            return pare_fail(err, PARE_ELIMIT,
+                             "the axes have more than %lld indices to keep or to remove",
+                             (long long)MOST_INDICES);
+        left -= x->size;
         k->number[i] = k->n_sets++;
         k->keep[i] = pare_alloc(k->arena, (size_t)x->size, 1);
         if (!k->keep[i])

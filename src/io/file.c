@@ -1,10 +1,13 @@
 /* file.c - whole files in memory. */
 #include "file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -105,8 +108,8 @@ static int write_all(int fd, const char *p, size_t len, struct pare_err *err)
 
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
-            return pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
+        if (n <= 0)
+            return pare_fail(err, PARE_EIO, "cannot write: %s", strerror(n ? errno : ENOSPC));
         at += (size_t)n;
     }
     return 0;
@@ -124,10 +127,42 @@ int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
         return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
     if (fsync(fd) && errno != EINVAL && errno != EROFS)
         rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
-    close(fd);
+    if (close(fd) && !rc)
+        rc = pare_fail(err, PARE_EIO, "cannot write: %s", strerror(errno));
     if (!rc && rename(tmp, path))
         rc = pare_fail(err, PARE_EIO, "cannot rename: %s", strerror(errno));
     return rc;
+}
+
+/* "<name>.<number>.tmp", of a process that is no more? */
+static bool is_leftover(const char *entry, const char *name, size_t len)
+{
+    char *end;
+    long number;
+
+    if (strncmp(entry, name, len) != 0 || entry[len] != '.')
+        return false;
+    number = strtol(entry + len + 1, &end, 10);
+    return number > 0 && number <= INT_MAX && !strcmp(end, ".tmp") && kill((pid_t)number, 0) &&
+           errno == ESRCH;
+}
+
+/* What processes left that were killed while they wrote this very file. */
+static void remove_leftovers(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char folder[PATH_MAX];
+    struct dirent *e;
+    DIR *d;
+
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    d = opendir(folder);
+    while (d && (e = readdir(d)))
+        if (is_leftover(e->d_name, name, strlen(name)))
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
 }
 
 /* A file of this name that is there already is what a killed process with our number left. */
@@ -151,6 +186,7 @@ int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n
 
     if (snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(tmp))
         return pare_fail(err, PARE_EIO, "the file name is too long");
+    remove_leftovers(path);
     fd = create(tmp, err);
     if (fd < 0)
         return err->code;

@@ -4,7 +4,7 @@
 
 #include <pare/pare.h>
 
-#define PARE_NAMED_MAX 64
+#define PARE_NAMED_MAX 256
 
 /* Sets i to the index of `name`; an error with the nearest name, or all of them, when it is not
  * there.  `what` is "loss", "optimizer", ... */

@@ -17,7 +17,7 @@ while [ "$(cat log 2>/dev/null | grep -c '^epoch')" -lt 3 ]; do sleep 0.01; done
 kill -KILL $job
 wait $job 2>/dev/null
 ls a.onnx a.run.json 2>/dev/null
-ls a.steps | sed 's/-[0-9a-f]*\././'
+ls a.steps | grep -v "tmp$" | sed 's/-[0-9a-f]*\././'
 pare compress recipe.json --resume >out 2>log
 head -4 out | sed 's/accuracy.*//'
 [ "$(grep -c '^epoch' log)" -lt 80 ] && echo not all epochs again

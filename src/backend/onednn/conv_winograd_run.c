@@ -69,12 +69,14 @@ static bool usable(const struct pare_view *v, const struct pare_node *n, struct 
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    const struct pare_tensor *x, *y;
     int block = v->backend->block;
     struct conv *c;
 
     if (strcmp(n->type, "Conv"))
         return false;
+    x = &n->in[0]->t;
+    y = &n->out[0]->t;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c || !pare_conv_head(v, n, &c->head) || !usable(v, n, c))
         return false;

@@ -1,0 +1,64 @@
+#!/bin/sh
+# memory.sh - every request for memory fails once, in every command: our own blocks, and those of the
+# libraries that read and write formats.
+#
+# usage: memory.sh PARE SHIM [all|some]
+# `some` lets about 60 requests of each command fail, `all` up to 1,500.  tests/unit/test_faults.c
+# has the finer requests, inside the blocks.
+. "$(dirname "$0")/lib.sh"
+most=60
+[ "$how_many" = all ] && most=1500
+failed=0 harmless=0
+
+"$pare" new lenet --input 1,8,8 --width 0.25 -o m.onnx || exit 1
+"$pare" prune m.onnx --pruner l1 --sparsity 0.5 -o p.onnx --masks k.pth >out || exit 1
+cat >r.json <<'J'
+{"model": "m.onnx", "data": "digits", "output": "out.onnx", "seconds": 0, "threads": 1,
+ "steps": [{"step": "prune", "pruner": "l1", "sparsity": 0.5}, {"step": "speedup"},
+           {"step": "finetune", "epochs": 1, "limit": 32, "batch": 32},
+           {"step": "quantize", "preset": "int8", "limit": 16}]}
+J
+
+# try NAME COMMAND...
+try() {
+    name=$1 n=1
+    shift
+    # How many requests there are, so that those that fail are spread over all.
+    FAULT_KIND=memory FAULT_AT=1000000000 FAULT_COUNT=$tmp/count LD_PRELOAD=$shim "$pare" "$@" >out 2>err ||
+        { wrong "$name fails by itself: $(tail -1 err)"; return; }
+    all=$(cat count)
+    step=$(((all + most - 1) / most))
+    while [ $n -le "$all" ]; do
+        rm -rf out.* hit
+        echo old >out.onnx
+        FAULT_KIND=memory FAULT_AT=$n FAULT_HIT=$tmp/hit LD_PRELOAD=$shim "$pare" "$@" >out 2>err
+        code=$?
+        where="$name, request $n of $all"
+        [ -e hit ] || { n=$((n + step)); continue; }
+        if [ $code = 0 ]; then
+            harmless=$((harmless + 1))
+        else
+            failed=$((failed + 1))
+            [ $code = 1 ] || [ $code = 2 ] || wrong "$where: exit code $code, $(tail -2 err)"
+            one_sentence || wrong "$where: $(cat err)"
+            [ "$(tr -d '\0' <out.onnx | head -c 4)" = old ] || "$pare" inspect out.onnx >/dev/null 2>&1 ||
+                wrong "$where: out.onnx is neither old nor complete"
+        fi
+        left=$(find . -name '*.tmp*')
+        [ -z "$left" ] || wrong "$where: leaves $left"
+        n=$((n + step))
+    done
+    echo "$name: $all requests"
+}
+
+try inspect inspect m.onnx
+try run run m.onnx -o out.npz
+try train train m.onnx --data digits --limit 32 --epochs 1 --threads 1 --quiet -o out.onnx
+try prune prune m.onnx --pruner l1 --sparsity 0.5 -o out.onnx --masks out.pth
+try quantize quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
+try apply apply m.onnx --masks k.pth -o out.onnx
+try speedup speedup p.onnx --no-bench -o out.onnx
+try export export m.onnx --state out.npz -o out.onnx
+try compress compress r.json -q
+echo "$failed requests failed with a sentence, $harmless did no harm"
+exit $((bad > 0))

@@ -1,0 +1,35 @@
+#!/bin/sh
+# plugins.sh - a hundred plugins at once.
+#
+# usage: plugins.sh PARE SHIM [all|some]      (PARE_INCLUDE: the folder of pare/plugin.h)
+. "$(dirname "$0")/lib.sh"
+cat >plugin.c <<'C'
+#include <pare/plugin.h>
+static int score(struct pare_run *r, struct pare_layer *l, float *s, struct pare_err *err)
+{
+    (void)r, (void)err;
+    pare_units_sum(pare_layer_units(l), pare_layer_weight(l), 1, s);
+    return 0;
+}
+static const struct pare_pruner pruner = { .abi = PARE_ABI, .name = "number_000", .doc = "One of many.", .score = score };
+PARE_API int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
+{
+    return pare_add_pruner(g, &pruner, err);
+}
+C
+cc -shared -fPIC -I"$PARE_INCLUDE" plugin.c -o p000.so || exit 1
+"$pare" new mlp --input 1,4,4 -o m.onnx >out
+options="--plugin ./p000.so"
+for i in $(seq -w 1 99); do
+    sed "s/number_000/number_0$i/" p000.so >p0$i.so
+    options="$options --plugin ./p0$i.so"
+done
+"$pare" prune m.onnx $options --pruner number_000 --sparsity 0.5 -o a.onnx >out 2>err || wrong "$(cat err)"
+"$pare" prune m.onnx $options --pruner number_099 --sparsity 0.5 -o b.onnx >out 2>err || wrong "$(cat err)"
+cmp a.onnx b.onnx || wrong "the same algorithm gives another model"
+# The same one twice: a sentence.
+"$pare" prune m.onnx $options --plugin ./p000.so --pruner number_000 --sparsity 0.5 -o c.onnx >out 2>err
+code=$?
+[ $code = 0 ] || one_sentence || wrong "$(cat err)"
+echo "100 plugins loaded"
+exit $((bad > 0))

@@ -1,0 +1,69 @@
+/* fuzz_compress.c - any text as the config_list or the calibration of a real run, to its end.
+ *
+ * Built and run as fuzz_onnx.c.  The first byte says which pruner or quantizer; a second half
+ * behind a byte of 0 is a calibration file.
+ */
+#include "base/arena.h"
+#include "compress/pruners.h"
+#include "memory_file.h"
+#include "onnx/model.h"
+
+#include <pare/compress.h>
+
+#include <math.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+static const char *const pruners[] = { "level", "l1", "l2", "fpgm", "nm", "random", "linear" };
+static const char *const quantizers[] = { "naive", "qat", "dorefa", "bnn", "ptq", "group", "lsq" };
+
+static int must(int rc, const struct pare_err *err)
+{
+    if (rc && (rc != err->code || !err->msg[0]))
+        abort();
+    return rc;
+}
+
+static void run(struct pare_model *m, const struct pare_run_opts *o, const char *calibration)
+{
+    struct pare_err err = { 0 };
+    struct pare_run *r = NULL;
+
+    if (!must(pare_run_new(m, o, &r, &err), &err)) {
+        if (calibration) {
+            struct memory_file f = memory_file(calibration, strlen(calibration));
+
+            must(pare_run_calibrate(r, f.path, &err), &err);
+            close(f.fd);
+        }
+        err = (struct pare_err){ 0 };
+        must(pare_run_compress(r, &err), &err);
+    }
+    pare_run_free(r);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    static const int64_t chw[] = { 1, 2, 2 };
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_run_opts o = { .threads = 1 };
+    struct pare_model *m = NULL;
+    struct pare_err err = { 0 };
+    char *text;
+
+    if (size < 2 || pare_model_new("mlp", chw, 3, 1, &m, &err)) {
+        pare_arena_free(a);
+        return 0;
+    }
+    if (data[0] % 2)
+        o.pruner = pruners[data[0] / 2 % 7];
+    else
+        o.quantizer = quantizers[data[0] / 2 % 7];
+    text = pare_strndup(a, (const char *)data + 1, size - 1);
+    o.config = *text == '[' || *text == '{' ? text : "[{\"op_types\": [\"default\"]}]";
+    run(m, &o, strlen(text) + 1 < size - 1 ? text + strlen(text) + 1 : NULL);
+    pare_model_free(m);
+    pare_arena_free(a);
+    return 0;
+}

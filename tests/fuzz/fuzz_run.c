@@ -1,0 +1,100 @@
+/* fuzz_run.c - any bytes as a model: compile it as `pare run` does, run it, write it.
+ *
+ * Built and run as fuzz_onnx.c, which has what comes before; here are kernels, layouts and the
+ * places of buffers.  What would take long is not run.
+ */
+#include "base/arena.h"
+#include "graph/count.h"
+#include "plan/plan.h"
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+
+#define MAX_BYTES (1 << 16) /* of an input */
+#define MAX_PLAN (1 << 22)  /* of a plan's memory */
+#define MAX_MACS 1e7
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+/* Inputs of the shapes that the file declares, 2 where it leaves them open. */
+static struct pare_tensor *inputs(struct pare_arena *a, const struct pare_model *m,
+                                  const unsigned char *data, size_t size)
+{
+    const struct pare_io *io;
+    int n = pare_model_inputs(m, &io);
+    struct pare_tensor *t = pare_alloc(a, (size_t)n, sizeof(*t));
+    struct pare_err err;
+
+    for (int i = 0; i < n; i++) {
+        size_t bytes;
+        int64_t count;
+
+        t[i] = (struct pare_tensor){ .dtype = io[i].dtype,
+                                     .rank = io[i].rank < 0 ? 1 : io[i].rank };
+        for (int k = 0; k < t[i].rank; k++)
+            t[i].dim[k] = io[i].rank < 0 || io[i].dim[k] < 0 ? 2 : io[i].dim[k];
+        if (t[i].dtype == PARE_STR || pare_tensor_size(&t[i], &count, &bytes, &err) ||
+            bytes > MAX_BYTES || pare_tensor_alloc(a, &t[i], &err))
+            return NULL;
+        for (int64_t k = 0; k < count; k++) {
+            int16_t x = (int16_t)(data[((size_t)k * 7 + (size_t)i) % size] % 16 - 4);
+            char *at = (char *)t[i].data + (size_t)k * pare_dtype_size(t[i].dtype);
+
+            pare_convert(t[i].dtype, at, PARE_I16, &x, 1, &err);
+        }
+    }
+    return t;
+}
+
+static bool is_small(struct pare_arena *a, const struct pare_plan *p)
+{
+    struct pare_count c;
+    struct pare_err err;
+
+    return p->memory_bytes <= MAX_PLAN && !pare_count(a, p->graph, 1, true, &c, &err) &&
+           c.flops <= MAX_MACS;
+}
+
+static void run(struct pare_arena *a, const struct pare_model *m, const struct pare_tensor *in,
+                bool reference)
+{
+    struct pare_plan_opts o = { .threads = 1, .in = in, .reference = reference };
+    struct pare_err err = { 0 };
+    struct pare_plan *p = NULL;
+    const struct pare_io *io;
+    struct pare_tensor *out = pare_alloc(a, (size_t)pare_model_outputs(m, &io), sizeof(*out));
+    volatile unsigned char sum = 0;
+    int rc = pare_plan_new(m, &o, &p, &err);
+
+    if (!rc && is_small(a, p))
+        rc = pare_plan_run(p, in, out, &err);
+    for (int i = 0; !rc && i < pare_model_outputs(m, &io) && out[i].data; i++)
+        for (size_t k = 0; k < (size_t)pare_numel(&out[i]) * pare_dtype_size(out[i].dtype); k++)
+            sum ^= ((unsigned char *)out[i].data)[k];
+    (void)sum;
+    if (rc && (rc != err.code || !err.msg[0]))
+        abort();
+    pare_plan_free(p);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_model *m = NULL;
+    struct pare_err err = { 0 };
+    struct pare_tensor *in;
+    void *packed;
+    size_t n;
+
+    if (!pare_model_parse(data, size, NULL, &m, &err)) {
+        in = inputs(a, m, data, size);
+        if (in) {
+            run(a, m, in, false);
+            run(a, m, in, true);
+        }
+        pare_model_pack(m, a, &packed, &n, &err);
+    }
+    pare_model_free(m);
+    pare_arena_free(a);
+    return 0;
+}

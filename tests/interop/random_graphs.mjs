@@ -1,0 +1,49 @@
+// random_graphs.mjs - what ONNX Runtime makes of random networks, against what Pare made of them.
+// node random_graphs.mjs FOLDER      with the files of random_graphs.c; NODE_PATH as for ort.mjs.
+// ONNX Runtime itself may crash: FOLDER/log has what was done before, a line for each file begun, and
+// whoever calls this again goes on behind it.
+import { createRequire } from 'node:module';
+import { appendFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
+import { readNpz } from './npz.mjs';
+
+const ort = createRequire(import.meta.url)('onnxruntime-node');
+const folder = process.argv[2];
+const log = `${folder}/log`;
+const before = existsSync(log) ? readFileSync(log, 'utf8').split('\n') : [];
+const seen = new Set(before.filter(l => l.startsWith('at ')).map(l => l.slice(3)));
+const note = (line) => appendFileSync(log, `${line}\n`);
+
+// How far off, in parts of what is allowed: 2e-4 of the largest value, and a little.
+function distance(mine, theirs) {
+    let most = 0, off = 0;
+    if (String(theirs.dims) !== String(mine.dims)) return Infinity;
+    for (const v of theirs.data) most = Math.max(most, Math.abs(Number(v)));
+    for (let i = 0; i < theirs.data.length; i++) {
+        const a = Number(theirs.data[i]), b = Number(mine.data[i]);
+        if (Object.is(a, b)) continue;
+        if (!(Math.abs(a - b) <= off)) off = Math.abs(a - b);
+    }
+    return off / (2e-4 * most + 1e-5);
+}
+
+for (const file of readdirSync(folder).filter(f => f.endsWith('.onnx') && !seen.has(f))) {
+    const base = `${folder}/${file.slice(0, -5)}`;
+    const feeds = {};
+    let result;
+    note(`at ${file}`);
+    for (const [name, a] of Object.entries(readNpz(`${base}.in.npz`))) {
+        feeds[name] = new ort.Tensor(a.type, a.data, a.dims);
+    }
+    try {
+        const session = await ort.InferenceSession.create(`${base}.onnx`, { logSeverityLevel: 4 });
+        result = await session.run(feeds);
+    } catch (e) {
+        note(`refused ${String(e.message).replace(/\s+/g, ' ').slice(0, 160)}`);
+        continue;
+    }
+    for (const [name, mine] of Object.entries(readNpz(`${base}.out.npz`))) {
+        const d = distance(mine, result[name]);
+        note(d <= 1 ? `same ${d}` : `other ${file} ${name}: ${d} times what is allowed`);
+    }
+    note('done');
+}
