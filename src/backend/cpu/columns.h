@@ -23,9 +23,12 @@ struct pare_columns {
     bool narrow, want_x, want_w, want_b;
     struct pare_taps taps, for_w; /* of W and X with channels last; what dW is summed from */
     int64_t groups;
-    int32_t *from; /* by result: which pixel it was; -1: none, or Relu stops the gradient */
-    int32_t *at;   /* by pixel: where its window begins with channels last */
-    double *gb;    /* (groups, O): the bias's gradient */
+    int32_t *from;   /* by result: which pixel it was; -1: none, or Relu stops the gradient */
+    int32_t *at;     /* by pixel: where its window begins with channels last */
+    int32_t *row;    /* the same in what dW is summed from */
+    int32_t *tap;    /* by tap, in W's order: where it is in an image with padding */
+    int32_t *corner; /* pairs, by result: its first pixel */
+    double *gb;      /* (groups, O): the bias's gradient */
     size_t work[2], shared; /* floats for each thread in run, in back; for all of them in back */
 };
 

@@ -52,28 +52,37 @@ static struct own divide(const struct pare_columns *c, float *memory)
     return o;
 }
 
-/* Those of image i whose gradient is not zero, channel by channel; `at` is where their windows
- * begin for dW. */
+/* Of n results those whose gradient is not zero; returns how many. */
+static int32_t list(const int32_t *from, const float *gy, const int32_t *at, int64_t n,
+                    struct pare_term *term, int32_t *pixel)
+{
+    int32_t count = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        int32_t p = from[i] < 0 ? 0 : from[i];
+
+        pixel[count] = p;
+        term[count] = (struct pare_term){ at[p], gy[i] };
+        count += (from[i] >= 0) & (gy[i] != 0);
+    }
+    return count;
+}
+
+/* All those of image i, channel by channel; `at` is where their windows begin for dW. */
 static void list_by_channel(const struct pare_columns *c, const float *y, const float *gy,
                             int64_t i, struct own *own)
 {
-    const int32_t *from = c->pooled ? c->from + i * c->O * c->results : NULL;
+    const int32_t *from = c->pooled ? c->from + i * c->O * c->results : own->end;
     int32_t n = 0;
 
     y += i * c->O * c->results;
     gy += i * c->O * c->results;
-    for (int64_t o = 0; o < c->O; o++) {
+    for (int64_t o = 0; o < c->O; o++, y += c->results, gy += c->results) {
+        for (int64_t k = 0; !c->pooled && k < c->results; k++)
+            own->end[k] = c->relu && !(y[k] > 0) ? -1 : (int32_t)k;
         own->first[o] = n;
-        for (int64_t k = 0; k < c->results; k++, y++, gy++) {
-            int32_t pixel = from ? *from++ : (int32_t)k;
-            bool there = pixel >= 0 && *gy != 0 && (from || !c->relu || *y > 0);
-
-            pixel = there ? pixel : 0;
-            own->pixel[n] = pixel;
-            own->by_channel[n].at = c->narrow ? pixel * (int32_t)c->for_w.size : c->at[pixel];
-            own->by_channel[n].by = *gy;
-            n += there;
-        }
+        n += list(from, gy, c->row, c->results, own->by_channel + n, own->pixel + n);
+        from += c->pooled ? c->results : 0;
     }
     own->first[c->O] = n;
 }
@@ -128,15 +137,22 @@ static void last(const struct pare_columns *c, const float *x, float *to)
 static void plain(const struct pare_columns *c, const float *from, bool add, float *gx)
 {
     const struct pare_window *w = &c->w;
+    int64_t rows = c->H - w->pad_begin[1], n = c->W - w->pad_begin[2];
 
+    n = n < w->in[2] ? n : w->in[2];
+    from += (w->pad_begin[1] * c->W + w->pad_begin[2]) * c->lanes;
     for (int64_t i = 0; i < c->C; i++)
-        for (int64_t h = 0; h < w->in[1]; h++)
-            for (int64_t q = 0; q < w->in[2]; q++, gx++) {
-                int64_t y = h + w->pad_begin[1], z = q + w->pad_begin[2];
-                float g = y < c->H && z < c->W ? from[(y * c->W + z) * c->lanes + i] : 0;
+        for (int64_t h = 0; h < w->in[1]; h++, gx += w->in[2]) {
+            const float *row = from + h * c->W * c->lanes + i;
+            int64_t q = 0;
 
-                *gx = add ? *gx + g : g;
-            }
+            for (; add && h < rows && q < n; q++)
+                gx[q] += row[q * c->lanes];
+            for (; h < rows && q < n; q++)
+                gx[q] = row[q * c->lanes];
+            for (; !add && q < w->in[2]; q++)
+                gx[q] = 0;
+        }
 }
 
 /* The narrow windows of an image, in the order of W.  Short rows are written 8 floats at a time;
@@ -144,24 +160,20 @@ static void plain(const struct pare_columns *c, const float *from, bool add, flo
 PARE_SIMD static void make_rows(const struct pare_columns *c, const float *x, float *rows)
 {
     const struct pare_window *w = &c->w;
-    const int64_t KW = w->kernel[2], step = w->dilation[2];
-    const bool wide = step == 1 && KW <= 8;
+    const int64_t KW = w->kernel[2];
+    const bool wide = w->dilation[2] == 1 && KW <= 8;
 
-    for (int64_t p = 0; p < c->pixels; p++) {
-        const float *corner = x + p / w->out[2] * w->stride[1] * c->W +
-                              p % w->out[2] * w->stride[2];
-        float *to = rows + p * c->for_w.size;
+    for (int64_t h = 0; h < w->out[1]; h++, x += w->stride[1] * c->W)
+        for (int64_t p = 0; p < w->out[2]; p++, rows += c->for_w.size) {
+            const float *from = x + p * w->stride[2];
 
-        for (int64_t i = 0; i < c->C; i++)
-            for (int64_t h = 0; h < w->kernel[1]; h++, to += KW) {
-                const float *from = corner + (i * c->H + h * w->dilation[1]) * c->W;
-
-                if (wide)
-                    PARE_PUT8(to, PARE_V8(from));
-                for (int64_t q = 0; q < KW && !wide; q++)
-                    to[q] = from[q * step];
-            }
-    }
+            if (wide)
+                for (int64_t k = 0; k < c->K; k += KW)
+                    PARE_PUT8(rows + k, PARE_V8(from + c->tap[k]));
+            else
+                for (int64_t k = 0; k < c->K; k++)
+                    rows[k] = from[c->tap[k]];
+        }
 }
 
 static void image_weights(const struct pare_columns *c, const float *x, const struct own *own,
@@ -254,6 +266,22 @@ static void bias(struct pare_step *s, const struct pare_columns *c)
     }
 }
 
+static double sum_terms(const struct pare_term *t, int32_t n)
+{
+    double a = 0, b = 0, c = 0, d = 0;
+    int32_t i = 0;
+
+    for (; i + 4 <= n; i += 4) {
+        a += (double)t[i].by;
+        b += (double)t[i + 1].by;
+        c += (double)t[i + 2].by;
+        d += (double)t[i + 3].by;
+    }
+    for (; i < n; i++)
+        a += (double)t[i].by;
+    return a + b + (c + d);
+}
+
 /* The images of group g. */
 static void group(struct pare_step *s, int64_t g, struct own *own, const float *w, float *gw)
 {
@@ -267,8 +295,7 @@ static void group(struct pare_step *s, int64_t g, struct own *own, const float *
     for (int64_t i = c->N * g / c->groups; i < c->N * (g + 1) / c->groups; i++) {
         list_by_channel(c, pare_f32(&s->out_buf[0]->t), pare_f32(&s->out_buf[0]->grad->t), i, own);
         for (int64_t o = 0; o < c->O && c->want_b; o++)
-            for (int32_t k = own->first[o]; k < own->first[o + 1]; k++)
-                gb[o] += (double)own->by_channel[k].by;
+            gb[o] += sum_terms(own->by_channel + own->first[o], own->first[o + 1] - own->first[o]);
         if (c->want_w)
             image_weights(c, pare_f32(&s->in_buf[0]->t) + i * size, own, gw);
         if (c->want_x)

@@ -147,17 +147,30 @@ static bool tables(const struct pare_view *v, struct pare_columns *c)
         c->pixels * c->for_w.size > INT32_MAX || c->O * c->results > INT32_MAX)
         return false;
     c->at = pare_alloc(v->backend->arena, (size_t)c->pixels, sizeof(*c->at));
+    c->row = pare_alloc(v->backend->arena, (size_t)c->pixels, sizeof(*c->row));
+    c->tap = pare_alloc(v->backend->arena, (size_t)c->K, sizeof(*c->tap));
+    c->corner = pare_alloc(v->backend->arena, (size_t)c->results, sizeof(*c->corner));
     c->gb = pare_alloc(v->backend->arena, (size_t)(c->groups * c->O), sizeof(*c->gb));
     if (c->pooled)
         c->from = pare_alloc(v->backend->arena, (size_t)(c->N * c->O * c->results),
                              sizeof(*c->from));
-    if (!c->at || !c->gb || (c->pooled && !c->from))
+    if (!c->at || !c->row || !c->tap || !c->corner || !c->gb || (c->pooled && !c->from))
         return false;
     for (int64_t i = 0; i < c->pixels; i++) {
         int64_t h = i / w->out[2] * w->stride[1], q = i % w->out[2] * w->stride[2];
 
         c->at[i] = (int32_t)((h * c->W + q) * c->lanes);
+        c->row[i] = c->narrow ? (int32_t)(i * c->for_w.size) : c->at[i];
     }
+    for (int64_t i = 0; i < c->K; i++) {
+        int64_t q = i % w->kernel[2], h = i / w->kernel[2] % w->kernel[1];
+
+        c->tap[i] = (int32_t)((i / (w->kernel[1] * w->kernel[2]) * c->H + h * w->dilation[1]) *
+                                  c->W +
+                              q * w->dilation[2]);
+    }
+    for (int64_t i = 0; c->pairs && i < c->results; i++)
+        c->corner[i] = (int32_t)(i / c->pool.out[2] * 2 * c->pool.in[2] + i % c->pool.out[2] * 2);
     return true;
 }
 
@@ -206,54 +219,38 @@ static bool needs_padding(const struct pare_columns *c)
     return c->H != c->w.in[1] || c->W != c->w.in[2];
 }
 
-/* n floats, some of them `step` apart. */
-static inline __attribute__((always_inline)) void copy(float *to, const float *x, int64_t n,
-                                                       int64_t step)
-{
-    int64_t i = 0;
-
-    for (; step == 1 && i + 8 <= n; i += 8)
-        PARE_PUT8(to + i, PARE_V8(x + i));
-    for (; i < n; i++)
-        to[i] = x[i * step];
-}
-
-/* One row of the columns, which are packed by panels of two blocks: panel + row + ... */
-static inline __attribute__((always_inline)) void one_tap(const struct pare_columns *c,
-                                                          const float *x, float *to)
+/* The columns, packed by panels of two blocks: neighbours in a row of the output, up to 8 of them,
+ * for one tap after the other. */
+PARE_SIMD static void make_columns(const struct pare_columns *c, const float *x, float *to)
 {
     const struct pare_window *w = &c->w;
-    const int64_t wide = 2 * c->block, next = c->K * wide;
+    const int64_t wide = 2 * c->block, step = w->stride[2];
     int64_t lane = 0;
 
     for (int64_t h = 0; h < w->out[1]; h++, x += w->stride[1] * c->W)
         for (int64_t q = 0, n; q < w->out[2]; q += n) {
-            n = w->out[2] - q < wide - lane ? w->out[2] - q : wide - lane;
-            copy(to + lane, x + q * w->stride[2], n, w->stride[2]);
+            const float *from = x + q * step;
+            int64_t left = w->out[2] - q;
+
+            n = wide - lane < 8 ? wide - lane : 8;
+            n = n < left ? n : left;
+            if (n == 8 && step == 1)
+                for (int64_t k = 0; k < c->K; k++)
+                    PARE_PUT8(to + k * wide + lane, PARE_V8(from + c->tap[k]));
+            else
+                for (int64_t k = 0; k < c->K; k++)
+                    for (int64_t i = 0; i < n; i++)
+                        to[k * wide + lane + i] = from[c->tap[k] + i * step];
             lane += n;
-            if (lane == wide) {
-                lane = 0;
-                to += next;
-            }
+            to += lane == wide ? c->K * wide : 0;
+            lane = lane == wide ? 0 : lane;
         }
-    for (; lane && lane < wide; lane++)
-        to[lane] = 0;
+    for (int64_t k = 0; k < c->K && lane; k++)
+        memset(to + k * wide + lane, 0, (size_t)(wide - lane) * sizeof(*to));
 }
 
-PARE_SIMD static void make_columns(const struct pare_columns *c, const float *x, float *to)
-{
-    const struct pare_window *w = &c->w;
-    int64_t wide = 2 * c->block;
-
-    for (int64_t i = 0; i < c->C; i++)
-        for (int64_t h = 0; h < w->kernel[1]; h++)
-            for (int64_t q = 0; q < w->kernel[2]; q++, to += wide)
-                one_tap(c, x + (i * c->H + h * w->dilation[1]) * c->W + q * w->dilation[2], to);
-}
-
-/* The largest of each window of a plane, the first of equals, with the bias; and which it was. */
-static void windows(const struct pare_columns *c, const float *x, float bias, float *y,
-                    int32_t *from)
+/* The largest of each window of a plane, the first of equals; and which it was. */
+static void windows(const struct pare_columns *c, const float *x, float *y, int32_t *from)
 {
     struct pare_pool p;
 
@@ -268,34 +265,66 @@ static void windows(const struct pare_columns *c, const float *x, float bias, fl
                 best = x[at] > x[best] ? at : best;
             }
         from[i] = (int32_t)best;
-        y[i] = x[best] + bias;
+        y[i] = x[best];
     }
 }
 
-/* The same for windows of 2x2. */
-PARE_SIMD static void pair_windows(const struct pare_columns *c, const float *x, float bias,
-                                   float *y, int32_t *from)
+/* The larger of each two rows; `below` says whether it is the lower one's.  As in the plain operator,
+ * a NaN stays only where it is a window's first. */
+PARE_SIMD static void larger_rows(const float *x, int32_t width, int32_t rows, float *most,
+                                  int32_t *below)
 {
-    const int32_t width = (int32_t)c->pool.in[2], n = (int32_t)c->pool.out[2];
+    const pare_m8 right = { 0, -1, 0, -1, 0, -1, 0, -1 };
 
-    for (int32_t h = 0; h < (int32_t)c->pool.out[1]; h++, y += n, from += n) {
+    for (int32_t h = 0; h < rows; h++, most += width, below += width) {
         const float *a = x + 2 * h * width, *b = a + width;
+        int32_t q = 0;
 
-        for (int32_t q = 0; q < n; q++) {
-            float best = a[2 * q];
-            int32_t at = 2 * h * width + 2 * q;
-            bool more = a[2 * q + 1] > best;
+        for (; q + 8 <= width; q += 8) {
+            pare_v8 up = PARE_V8(a + q), down = PARE_V8(b + q);
+            pare_m8 more = (down > up) | ((up != up) & right);
 
-            best = more ? a[2 * q + 1] : best;
-            at += more ? 1 : 0;
-            more = b[2 * q] > best;
-            best = more ? b[2 * q] : best;
-            at = more ? (2 * h + 1) * width + 2 * q : at;
-            more = b[2 * q + 1] > best;
-            y[q] = (more ? b[2 * q + 1] : best) + bias;
-            from[q] = more ? (2 * h + 1) * width + 2 * q + 1 : at;
+            PARE_PUT8(most + q, (pare_v8)((more & (pare_m8)down) | (~more & (pare_m8)up)));
+            *(pare_m8 *)(below + q) = more & width;
+        }
+        for (; q < width; q++) {
+            bool more = b[q] > a[q] || (q % 2 && a[q] != a[q]);
+
+            most[q] = more ? b[q] : a[q];
+            below[q] = more ? width : 0;
         }
     }
+}
+
+/* The larger of each two neighbours among them, n of them. */
+PARE_SIMD static void larger_pairs(const float *most, const int32_t *below, const int32_t *corner,
+                                   int32_t n, float *y, int32_t *from)
+{
+    for (int32_t i = 0; i < n; i++) {
+        float a = most[2 * i], b = most[2 * i + 1];
+        int32_t left = below[2 * i], right = below[2 * i + 1];
+        int32_t more = (b > a) | ((b == a) & (right < left));
+
+        y[i] = more ? b : a;
+        from[i] = corner[i] + (more ? right + 1 : left);
+    }
+}
+
+/* windows() for those of 2x2; `beside` is room for as many floats as there are pixels. */
+static void pair_windows(const struct pare_columns *c, const float *x, float *beside, float *y,
+                         int32_t *from)
+{
+    int32_t width = (int32_t)c->pool.in[2], n = (int32_t)c->pool.out[2];
+    int32_t rows = (int32_t)c->pool.out[1], *below = (int32_t *)(beside + rows * width);
+
+    larger_rows(x, width, rows, beside, below);
+    if (width == 2 * n) {
+        n *= rows;
+        rows = 1;
+    }
+    for (int32_t h = 0; h < rows; h++)
+        larger_pairs(beside + h * width, below + h * width, c->corner + h * n, n, y + h * n,
+                     from + h * n);
 }
 
 PARE_SIMD static void plane(const float *x, float bias, bool relu, int64_t n, float *y)
@@ -307,31 +336,35 @@ PARE_SIMD static void plane(const float *x, float bias, bool relu, int64_t n, fl
     }
 }
 
-PARE_SIMD static void positive(float *y, int32_t *from, int64_t n)
+/* The same in place, and no gradient where Relu stops it. */
+PARE_SIMD static void settle(float bias, bool relu, int64_t n, float *y, int32_t *from)
 {
     for (int64_t i = 0; i < n; i++) {
-        from[i] = y[i] > 0 ? from[i] : -1;
-        y[i] = y[i] < 0 ? 0 : y[i];
+        float a = y[i] + bias;
+
+        from[i] = !relu || a > 0 ? from[i] : -1;
+        y[i] = relu && a < 0 ? 0 : a;
     }
 }
 
 /* From sums (O, columns) of image i to its results. */
-static void finish(const struct pare_columns *c, const float *sums, const float *bias, int64_t i,
-                   float *y)
+static void finish(const struct pare_columns *c, const float *sums, const float *bias,
+                   float *beside, int64_t i, float *y)
 {
     y += i * c->O * c->results;
     for (int64_t o = 0; o < c->O; o++, sums += c->columns, y += c->results) {
         int32_t *from = c->pooled ? c->from + (i * c->O + o) * c->results : NULL;
         float b = bias ? bias[o] : 0;
 
-        if (!from)
+        if (!from) {
             plane(sums, b, c->relu, c->pixels, y);
-        else if (c->pairs)
-            pair_windows(c, sums, b, y, from);
+            continue;
+        }
+        if (c->pairs)
+            pair_windows(c, sums, beside, y, from);
         else
-            windows(c, sums, b, y, from);
-        if (from && c->relu)
-            positive(y, from, c->results);
+            windows(c, sums, y, from);
+        settle(b, c->relu, c->results, y, from);
     }
 }
 
@@ -370,7 +403,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
             make_columns(c, pare_columns_pad(c, x + i * c->C * c->w.in[1] * c->w.in[2], room),
                          columns);
             pare_panel_run(&p);
-            finish(c, sums, bias, i, y);
+            finish(c, sums, bias, columns, i, y);
         }
     }
     return 0;
