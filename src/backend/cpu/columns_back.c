@@ -53,8 +53,8 @@ static struct own divide(const struct pare_columns *c, float *memory)
 }
 
 /* Of n results those whose gradient is not zero; returns how many. */
-static int32_t list(const int32_t *from, const float *gy, const int32_t *at, int64_t n,
-                    struct pare_term *term, int32_t *pixel)
+PARE_SIMD static int32_t list(const int32_t *from, const float *gy, const int32_t *at, int64_t n,
+                              struct pare_term *term, int32_t *pixel)
 {
     int32_t count = 0;
 
@@ -119,7 +119,7 @@ static int64_t run_at(const struct pare_columns *c, const struct pare_taps *t, i
 }
 
 /* An image with channels last; its padding is zero already. */
-static void last(const struct pare_columns *c, const float *x, float *to)
+PARE_SIMD static void last(const struct pare_columns *c, const float *x, float *to)
 {
     const struct pare_window *w = &c->w;
 
@@ -134,7 +134,7 @@ static void last(const struct pare_columns *c, const float *x, float *to)
 }
 
 /* Back: its gradient without the padding. */
-static void plain(const struct pare_columns *c, const float *from, bool add, float *gx)
+PARE_SIMD static void plain(const struct pare_columns *c, const float *from, bool add, float *gx)
 {
     const struct pare_window *w = &c->w;
     int64_t rows = c->H - w->pad_begin[1], n = c->W - w->pad_begin[2];
