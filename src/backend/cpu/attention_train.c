@@ -193,17 +193,18 @@ struct rows {
 };
 
 /* Rows of D elements as the columns of a product over T. */
-static void pack(const struct attention *a, struct rows x, float *to)
+PARE_SIMD static void pack(const struct attention *a, const struct rows *x, float *to)
 {
     const int64_t blocks = a->D / a->block;
-    const size_t size = (size_t)a->block * sizeof(*to);
 
     for (int64_t b = 0; b < blocks; b++) {
         float *at = to + pare_panel_at(a->T, blocks, a->block, 0, b * a->block);
+        const float *from = x->at + b * a->block;
         int64_t step = (b / 2 * 2 + 1 < blocks ? 2 : 1) * a->block;
 
-        for (int64_t t = 0; t < a->T; t++)
-            memcpy(at + t * step, x.at + t * x.step + b * a->block, size);
+        for (int64_t t = 0; t < a->T; t++, at += step, from += x->step)
+            for (int c = 0; c < a->block; c += 8)
+                PARE_PUT8(at + c, PARE_V8(from + c));
     }
 }
 
@@ -237,17 +238,21 @@ static inline __attribute__((always_inline)) void turn(pare_v8 r[8])
 PARE_SIMD static void pack_turned(const struct attention *a, const struct rows *x, float *to)
 {
     const int64_t blocks = a->tokens / NARROW;
+    const float zeros[8] = { 0 };
 
     for (int64_t b = 0; b < blocks; b++) {
         float *at = to + pare_panel_at(a->D, blocks, NARROW, 0, b * NARROW);
         int64_t step = (b / 2 * 2 + 1 < blocks ? 2 : 1) * NARROW;
 
+        const float *row[8];
+
+        for (int64_t i = 0; i < 8; i++)
+            row[i] = b * 8 + i < a->T ? x->at + (b * 8 + i) * x->step : zeros;
         for (int64_t d = 0; d < a->D; d += 8) {
             pare_v8 r[8];
 
             for (int64_t i = 0; i < 8; i++)
-                r[i] = b * 8 + i < a->T ? PARE_V8(x->at + (b * 8 + i) * x->step + d)
-                                        : (pare_v8){ 0 };
+                r[i] = PARE_V8(row[i] + (row[i] == zeros ? 0 : d));
             turn(r);
             for (int64_t i = 0; i < 8; i++)
                 PARE_PUT8(at + (d + i) * step, r[i]);
@@ -329,12 +334,12 @@ PARE_SIMD static void softmax_back(const float *p, float *g, int64_t n, float sc
         g[i] = scale * p[i] * (g[i] - sum);
 }
 
-PARE_SIMD static void put(const struct attention *a, const float *x, bool add,
-                          const struct rows *to)
+/* Add to what is there already; the first has been written there. */
+static void put(const struct attention *a, bool first, const struct rows *x, const struct rows *to)
 {
-    for (int64_t t = 0; t < a->T; t++)
+    for (int64_t t = 0; t < a->T && !first; t++)
         for (int64_t d = 0; d < a->D; d++)
-            to->at[t * to->step + d] = (add ? to->at[t * to->step + d] : 0) + x[t * a->D + d];
+            to->at[t * to->step + d] += x->at[t * x->step + d];
 }
 
 /* ---- running ----------------------------------------------------------------------------- */
@@ -369,13 +374,13 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 #pragma omp parallel for num_threads(b->threads) schedule(static)
     for (int64_t i = 0; i < a->N * a->H; i++) {
         float *columns = work + (size_t)omp_get_thread_num() * own_size(a);
-        struct rows k = part(a, x, i, 1), p = weights(a, i);
+        struct rows k = part(a, x, i, 1), z = part(a, x, i, 2), p = weights(a, i);
 
         pack_turned(a, &k, columns);
         to_tokens(a, part(a, x, i, 0), columns, p);
         for (int64_t t = 0; t < a->T; t++)
             softmax(p.at + t * p.step, a->T, a->scale);
-        pack(a, part(a, x, i, 2), columns);
+        pack(a, &z, columns);
         to_head(a, p, false, columns, result(a, y, i));
     }
     return 0;
@@ -384,28 +389,26 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 static void head_back(const struct attention *a, struct pare_step *s, int64_t i, float *columns)
 {
     float *x = pare_f32(&s->in_buf[0]->t), *gx = pare_f32(&s->in_buf[0]->grad->t);
-    struct rows p = weights(a, i), z = part(a, x, i, 2);
-    struct rows gy = result(a, pare_f32(&s->out_buf[0]->grad->t), i);
+    struct rows q = part(a, x, i, 0), k = part(a, x, i, 1), z = part(a, x, i, 2);
+    struct rows p = weights(a, i), gy = result(a, pare_f32(&s->out_buf[0]->grad->t), i);
     struct rows g = { columns + up(a->tokens * up(a->D, 32), 16), a->tokens };
-    struct rows one = { g.at + up(a->T * a->tokens, 16), a->D }, to;
-    bool add = !s->first[0];
+    struct rows one = { g.at + up(a->T * a->tokens, 16), a->D }, to[3];
 
-    pack(a, gy, columns);
-    to_head(a, p, true, columns, one);
-    to = part(a, gx, i, 2);
-    put(a, one.at, add, &to);
+    for (int j = 0; j < 3; j++)
+        to[j] = part(a, gx, i, j);
+    pack(a, &gy, columns);
+    to_head(a, p, true, columns, s->first[0] ? to[2] : one);
+    put(a, s->first[0], &one, &to[2]);
     pack_turned(a, &z, columns);
     to_tokens(a, gy, columns, g);
     for (int64_t t = 0; t < a->T; t++)
         softmax_back(p.at + t * p.step, g.at + t * g.step, a->T, a->scale);
-    pack(a, part(a, x, i, 1), columns);
-    to_head(a, g, false, columns, one);
-    to = part(a, gx, i, 0);
-    put(a, one.at, add, &to);
-    pack(a, part(a, x, i, 0), columns);
-    to_head(a, g, true, columns, one);
-    to = part(a, gx, i, 1);
-    put(a, one.at, add, &to);
+    pack(a, &k, columns);
+    to_head(a, g, false, columns, s->first[0] ? to[0] : one);
+    put(a, s->first[0], &one, &to[0]);
+    pack(a, &q, columns);
+    to_head(a, g, true, columns, s->first[0] ? to[1] : one);
+    put(a, s->first[0], &one, &to[1]);
 }
 
 static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
