@@ -11,7 +11,7 @@ compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u M
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate lint fmt asan fuzz install deb test-deb clean
+.PHONY: all help deps demo test test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse lint fmt asan fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -88,6 +88,12 @@ bench-calibrate: ## time calibration beside running the model, and its memory; M
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(calibrate)
+
+bench-sparse: ## time layers with dense weights and with blocks of zeros; THREADS="1 2" ROUNDS=15 LAYER=resnet18
+	@tools/deps.sh build test
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
+	@$(PYTHON) bench/sparse.py --build $(BUILD) $(if $(THREADS),--threads "$(THREADS)") \
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LAYER),--layer "$(LAYER)")
 
 lint: ## check style, layers, registries and headers; build without a warning
 	@tools/deps.sh build test lint

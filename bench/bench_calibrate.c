@@ -2,8 +2,8 @@
  * THREADS OBSERVER, where OBSERVER is one of ptq's, or "none" to only run the model.
  *
  * Prints seconds, seconds of the processor and the peak of resident memory in kilobytes.  What is
- * timed: making a plan, the batches, and with an observer also deciding all scales and rounding
- * the weights. */
+ * timed: making a plan, the batches, and with an observer also folding normalizations before,
+ * deciding all scales and rounding the weights. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 struct task {
     struct pare_arena *arena;
-    struct pare_model *model, *folded;
+    struct pare_model *model;
     struct pare_data *data;
     int64_t batch, steps;
     int threads;
@@ -44,7 +44,7 @@ static int only_run(const struct task *t, struct pare_err *err)
     struct pare_tensor out[16];
     const struct pare_io *io;
 
-    if (pare_model_inputs(t->folded, &io) > 0)
+    if (pare_model_inputs(t->model, &io) > 0)
         lo.input = &io[0];
     PARE_TRY(pare_loader_new(t->data, &lo, &loader, err));
     for (int64_t i = 0; i < t->steps;) {
@@ -56,7 +56,7 @@ static int only_run(const struct task *t, struct pare_err *err)
             continue;
         o.in = &b->x;
         if (!plan)
-            PARE_TRY(pare_plan_new(t->folded, &o, &plan, err));
+            PARE_TRY(pare_plan_new(t->model, &o, &plan, err));
         PARE_TRY(pare_plan_run(plan, &b->x, out, err));
         i++;
     }
@@ -69,20 +69,25 @@ static int calibrate(const struct task *t, struct pare_err *err)
 {
     char settings[96];
     struct pare_run_opts o = { .quantizer = "ptq", .threads = t->threads };
+    struct pare_model *folded, *model;
     struct pare_rules rules;
     struct pare_run *run;
     const char *usual;
+    int n;
 
     snprintf(settings, sizeof(settings), "observer=%s calibration_steps=%lld", t->observer,
              (long long)t->steps);
-    PARE_TRY(pare_preset("int8", t->folded, t->arena, &usual, &rules, err));
+    PARE_TRY(pare_model_fold_norm(t->model, t->arena, &folded, &n, err));
+    model = folded ? folded : t->model;
+    PARE_TRY(pare_preset("int8", model, t->arena, &usual, &rules, err));
     o.settings = settings;
     o.rule = rules.rule;
     o.n_rules = rules.n;
-    PARE_TRY(pare_run_new(t->folded, &o, &run, err));
+    PARE_TRY(pare_run_new(model, &o, &run, err));
     PARE_TRY(pare_run_look(run, t->data, t->batch, err));
     PARE_TRY(pare_run_compress(run, err));
     pare_run_free(run);
+    pare_model_free(folded);
     return 0;
 }
 
@@ -90,12 +95,8 @@ static int measure(struct task *t, char **argv, struct pare_err *err)
 {
     struct rusage u;
     double wall, cpu;
-    int n;
 
     PARE_TRY(pare_model_load(argv[1], &t->model, err));
-    PARE_TRY(pare_model_fold_norm(t->model, t->arena, &t->folded, &n, err));
-    if (!t->folded)
-        t->folded = t->model;
     PARE_TRY(pare_data_open(argv[2], "train", NULL, &t->data, err));
     wall = pare_now();
     cpu = processor();

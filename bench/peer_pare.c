@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     struct pare_plan *plan = NULL;
     struct pare_err err = { 0 };
     struct pare_tensor x = { 0 }, y;
-    struct pare_plan_opts opts = { .in = &x };
+    struct pare_plan_opts opts = { .in = &x, .tune = true };
     int rc;
 
     if (argc != 6 || !a || !parse_shape(argv[2], &x) || !read_input(a, argv[4], &x)) {
@@ -90,6 +90,7 @@ int main(int argc, char **argv)
         return 2;
     }
     opts.threads = (int)strtol(argv[3], NULL, 10);
+    opts.cache = pare_cache_folder(a);
     rc = pare_model_load(argv[1], &model, &err);
     if (!rc)
         rc = pare_plan_new(model, &opts, &plan, &err);

@@ -44,6 +44,7 @@ compile() {
 
 run layers tools/check_layers.sh
 run registry tools/check_registry.sh
+run limits tools/check_limits.sh
 run style tools/check_style.sh
 run format format
 run cppcheck cppcheck_all

@@ -138,6 +138,7 @@ enum pare_op_flag {
     PARE_OP_JOINS = 256,  /* puts its inputs side by side: an empty one may be left out */
     PARE_OP_PRODUCT = 512, /* with two inputs: products of their elements, and sums of those */
     PARE_OP_WHOLE = 1024,  /* whole() and dwhole() are there */
+    PARE_OP_LOOKS = 2048,  /* output 0 is input 0: whole() changes nothing where y is x */
 };
 
 struct pare_op {

@@ -191,7 +191,17 @@ struct pare_plan_opts {
     int64_t batch;                /* for free first dimensions; 0 means 1 */
     const struct pare_tensor *in; /* shapes of the inputs in the model's order, or NULL */
     bool reference;               /* plain-C kernels only, no fusion: slow, for checking */
+
+    /* Where several kernels can run a layer: time them, and use the fastest.  It takes as long as a
+     * few runs.  Results differ in their last digits from those of other choices. */
+    bool tune;
+    const char *choices; /* a file of choices to follow, which gets those that are new; or NULL */
+    const char *cache;   /* a folder where choices are kept for later plans; or NULL */
 };
+
+/* The user's folder for that: $PARE_CACHE, else $XDG_CACHE_HOME/pare, else $HOME/.cache/pare.  NULL
+ * when PARE_CACHE is empty or nothing is set. */
+PARE_API const char *pare_cache_folder(struct pare_arena *a);
 
 /* Compile the model for one set of input shapes: infer, fold, fuse, lay out, place in memory.
  * The model must outlive the plan.  opts may be NULL. */

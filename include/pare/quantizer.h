@@ -47,6 +47,18 @@ PARE_API int64_t pare_layer_start_step(const struct pare_layer *l); /* quant_sta
 
 PARE_API bool pare_run_is_training(const struct pare_run *r); /* else the model is being judged */
 
+/* Run batches through the model in start(), only to see them: pare_run_forward() in which nothing
+ * is rounded.  input() and output() get y that may be x itself, and leave in it what x holds.  With
+ * in_parts a batch may be seen in several calls, each with some of its items, in less memory. */
+PARE_API int pare_run_observe(struct pare_run *r, int64_t batches, bool in_parts,
+                              struct pare_err *err);
+
+/* Do inputs or outputs of another layer have the very numbers of these, and are they quantized in
+ * the same way?  Then pare_run_observe() shows them only there: *of and *of_site, where not NULL.
+ * Answers hold until start() ends. */
+PARE_API bool pare_layer_twin(const struct pare_layer *l, enum pare_site site,
+                              struct pare_layer **of, enum pare_site *of_site);
+
 /* From a range to scale and zero point: the range is widened to hold 0; a range of nothing gets the
  * smallest scale, not a division by 0. */
 PARE_API void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,

@@ -29,8 +29,9 @@
 
 struct pare_buf {
     struct pare_value *value;
-    struct pare_tensor t;  /* logical shape; t.data is set once memory is placed */
-    int block;             /* layout; 0: a step's working memory */
+    struct pare_tensor t; /* logical shape; t.data is set once memory is placed */
+    int block;            /* layout; 0: a step's working memory */
+    int last; /* of a root: when anybody needs what is in this memory; see plan/memory.c */
     struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
     struct pare_buf *next; /* another buffer of the same value, in another layout */
     int born, dies;        /* first and last step that needs its memory */
@@ -67,6 +68,7 @@ struct pare_step {
                                        gradient, so that it assigns instead of adding */
     void *state;                  /* the kernel's own, from backend->arena */
     double seconds, back_seconds; /* spent so far, when the plan is profiled */
+    bool tuned;                   /* there were rivals, and the plan was tuned */
 };
 
 /* The graph while a plan is made. */
@@ -93,6 +95,8 @@ struct pare_backend {
     int threads;
     int block;                  /* the machine's channel block */
     bool vnni;                  /* it sums products of 8-bit integers without saturating */
+    int sparse;                 /* weights by blocks of so many rows; 0: where it pays; -1: never */
+    unsigned isa;               /* the instructions that it may use, as a number */
     struct pare_onednn *onednn; /* engine and stream */
     struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
 };
@@ -100,6 +104,8 @@ struct pare_backend {
 struct pare_kernel {
     const char *name, *doc;
     bool integers; /* reads the integers behind real constants, never those */
+    bool rival;    /* where several such kernels match, those that plans tune are timed (tune.c) */
+    bool by_zeros; /* a rival whose time depends on the zeros among the constants */
 
     /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
      * may look at the view, not change it. */

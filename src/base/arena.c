@@ -7,6 +7,7 @@
 #include "arena.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,22 +36,59 @@ struct pare_arena {
 
 int pare_oom_countdown;
 
-static void *block_malloc(size_t n)
+/* What all arenas hold, and may hold. */
+static _Atomic size_t held, most;
+static atomic_bool refused;
+
+void pare_memory_limit(size_t bytes)
+{
+    most = bytes;
+    refused = false;
+}
+
+size_t pare_memory_used(void)
+{
+    return held;
+}
+
+bool pare_memory_refused(void)
+{
+    return refused;
+}
+
+static void *system_alloc(size_t n)
 {
     void *p;
 
-    if (pare_oom_countdown > 0 && --pare_oom_countdown == 0)
-        return NULL;
     if (n < MAP_ABOVE)
         return malloc(n);
     p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
+static void *block_malloc(size_t n)
+{
+    size_t may = most, before;
+    void *p;
+
+    if (pare_oom_countdown > 0 && --pare_oom_countdown == 0)
+        return NULL;
+    before = atomic_fetch_add(&held, n);
+    if (may && (n > may || before > may - n)) {
+        held -= n;
+        refused = true;
+        return NULL;
+    }
+    p = system_alloc(n);
+    held -= p ? 0 : n;
+    return p;
+}
+
 static void block_free(struct block *b)
 {
     size_t n = b ? sizeof(*b) + ALIGN + b->cap : 0;
 
+    held -= n;
     if (n < MAP_ABOVE)
         free(b);
     else
@@ -148,6 +186,7 @@ void pare_arena_free(struct pare_arena *a)
         return;
     pare_reset(a, (struct pare_mark){ NULL, 0 });
     block_free(a->spare);
+    held -= sizeof(*a);
     free(a);
 }
 
@@ -163,6 +202,12 @@ size_t pare_arena_bytes(const struct pare_arena *a)
     for (const struct block *b = a->top; b; b = b->next)
         sum += b->cap;
     return sum;
+}
+
+void pare_arena_visit(const struct pare_arena *a, void (*see)(const void *data, size_t bytes))
+{
+    for (const struct block *b = a->top; b; b = b->next)
+        see(b->data, b->used);
 }
 
 void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size)
@@ -229,6 +274,28 @@ char *pare_sprintf(struct pare_arena *a, const char *fmt, ...)
     vsnprintf(p, (size_t)n + 1, fmt, ap);
     va_end(ap);
     return p;
+}
+
+char *pare_join(struct pare_arena *a, const char *const *text, int n, const char *between)
+{
+    size_t len = 1, gap = strlen(between);
+    char *to, *p;
+
+    for (int i = 0; i < n; i++)
+        len += strlen(text[i]) + (i ? gap : 0);
+    to = p = pare_alloc_raw(a, len, 1);
+    for (int i = 0; i < n && to; i++) {
+        size_t k = strlen(text[i]);
+
+        if (i)
+            memcpy(p, between, gap);
+        p += i ? gap : 0;
+        memcpy(p, text[i], k);
+        p += k;
+    }
+    if (to)
+        *p = '\0';
+    return to;
 }
 
 void *pare_grow(struct pare_arena *a, void *array, int n, int *cap, size_t size)

@@ -8,6 +8,12 @@
  * request of any size. */
 extern int pare_oom_countdown;
 
+/* From now on all arenas together hold at most this many bytes; 0: no limit.  Like the limits that
+ * a system has for a process, it is one for all threads, and set by whoever runs the process. */
+void pare_memory_limit(size_t bytes);
+size_t pare_memory_used(void);  /* by all arenas */
+bool pare_memory_refused(void); /* the limit has been the reason for a NULL */
+
 /* Drop everything since m but keep as much memory as it took, in one block, so that a loop that
  * rewinds every turn stops asking the system for more. */
 void pare_rewind(struct pare_arena *a, struct pare_mark m);
@@ -17,9 +23,15 @@ bool pare_arena_failed(const struct pare_arena *a);
 
 size_t pare_arena_bytes(const struct pare_arena *a); /* what it holds from the system */
 
+/* All that was taken from it, in pieces. */
+void pare_arena_visit(const struct pare_arena *a, void (*see)(const void *data, size_t bytes));
+
 char *pare_strdup(struct pare_arena *a, const char *s);
 char *pare_strndup(struct pare_arena *a, const char *s, size_t n);
 char *pare_sprintf(struct pare_arena *a, const char *fmt, ...) PARE_PRINTF(2, 3);
+
+/* Texts one after the other with `between` between them. */
+char *pare_join(struct pare_arena *a, const char *const *text, int n, const char *between);
 
 /* Make room for one more element in an arena array: returns the array, perhaps moved, or NULL.
  * `cap` is updated; start with NULL, 0. */

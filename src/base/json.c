@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "limits.h"
 
 /* Jansson parses, but forgets where.  The text is valid by then, so a cursor that goes along with
  * the tree, in the text's order, knows the line of each value. */

@@ -4,8 +4,6 @@
 
 #include <pare/pare.h>
 
-#define PARE_JSON_DEPTH 64 /* lists in lists in lists */
-
 enum pare_json_kind {
     PARE_JSON_NULL,
     PARE_JSON_BOOL,

@@ -13,9 +13,51 @@ uint64_t pare_hash(const void *data, size_t len)
     return h;
 }
 
+static uint64_t turn(uint64_t v, int by)
+{
+    return v << by | v >> (64 - by);
+}
+
+static void rounds(uint64_t v[4], int n)
+{
+    for (; n; n--) {
+        v[0] += v[1], v[2] += v[3];
+        v[1] = turn(v[1], 13) ^ v[0], v[3] = turn(v[3], 16) ^ v[2];
+        v[0] = turn(v[0], 32);
+        v[2] += v[1], v[0] += v[3];
+        v[1] = turn(v[1], 17) ^ v[2], v[3] = turn(v[3], 21) ^ v[0];
+        v[2] = turn(v[2], 32);
+    }
+}
+
+/* SipHash-1-3.  Names come from files, and whoever can foresee where they fall could make all fall
+ * on one place; so the key is where the table lies, which differs from run to run.  Nothing but
+ * the places depends on it. */
+static uint64_t secret_hash(const char *key, uint64_t secret)
+{
+    uint64_t v[4] = { secret ^ 0x736f6d6570736575u, ~secret ^ 0x646f72616e646f6du,
+                      secret ^ 0x6c7967656e657261u, ~secret ^ 0x7465646279746573u };
+    size_t len = strlen(key);
+    uint64_t word = 0;
+
+    for (size_t at = 0; at <= len; at += 8) {
+        size_t n = len - at < 8 ? len - at : 8;
+
+        word = 0;
+        memcpy(&word, key + at, n);
+        word |= n < 8 ? (uint64_t)len << 56 : 0;
+        v[3] ^= word;
+        rounds(v, 1);
+        v[0] ^= word;
+    }
+    v[2] ^= 0xff;
+    rounds(v, 3);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
 static struct pare_map_slot *find(const struct pare_map *m, const char *key)
 {
-    size_t i = (size_t)pare_hash(key, strlen(key)) & (m->cap - 1);
+    size_t i = (size_t)secret_hash(key, (uintptr_t)m->slot) & (m->cap - 1);
 
     while (m->slot[i].key && strcmp(m->slot[i].key, key))
         i = (i + 1) & (m->cap - 1);

@@ -20,6 +20,9 @@
 #define PARE_SIMD __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #endif
 
+/* A part of such functions.  Compiled by itself it would be for plain x86-64 only. */
+#define PARE_SIMD_PART static inline __attribute__((always_inline))
+
 /* a * b + c, rounded once, in loops of such functions; where there are no clones, the machine's own
  * instruction may be missing, and float64 holds a * b. */
 #ifdef PARE_NO_CLONES

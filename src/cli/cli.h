@@ -14,6 +14,7 @@
 #include <pare/plugin.h>
 
 #include "../base/parts.h"
+#include "guard.h"
 
 /* A model as it would be, for plans: changed as a command would, but with no data. */
 struct pare_guess {
@@ -31,9 +32,10 @@ struct pare_cli {
     bool usage;               /* the error is the user's: exit code 2 */
     struct pare_given *given; /* options that belong to the command's parts */
     int n_given;
-    struct json_t **keep;   /* who called wants the result itself, not printed: here; else NULL */
-    const char *journal;    /* file that has the history of a training so far, or NULL */
-    struct pare_dist *dist; /* the processes that work on it, see dist/dist.h; NULL: only this */
+    struct json_t **keep;    /* who called wants the result itself, not printed: here; else NULL */
+    const char *journal;     /* file that has the history of a training so far, or NULL */
+    struct pare_guard guard; /* limits of memory and time */
+    struct pare_dist *dist;  /* the processes that work on it, see dist/dist.h; NULL: only this */
 };
 
 struct pare_command {
@@ -54,6 +56,8 @@ struct pare_command {
 
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
     int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
+
+    bool brief; /* no work that memory or time would have to be limited for */
 
     /* Several processes (mpirun) can share the work; else the first one does it. */
     bool shared;

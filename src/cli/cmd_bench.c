@@ -23,7 +23,8 @@ struct bench {
     int64_t threads, batch, repeat, seed;
     double seconds;
     struct pare_strs shape;
-    bool reference, json, verbose;
+    bool reference, json, verbose, tune;
+    const char *choices;
 };
 
 static const struct pare_opt bench_opts[] = {
@@ -41,6 +42,7 @@ static const struct pare_opt bench_opts[] = {
       NULL, false },
     { "reference", "only the plain kernels: slow, for checking", PARE_OPT_BOOL,
       offsetof(struct bench, reference), 0, 0, 1, NULL, NULL, false },
+    PARE_TUNE_OPTS(struct bench, 1),
     { "verbose", "print the time of each step", PARE_OPT_BOOL, offsetof(struct bench, verbose), 0,
       0, 1, NULL, NULL, false },
     { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct bench, json), 0, 0, 1, NULL, NULL,
@@ -67,7 +69,11 @@ struct contest {
 static int prepare(struct contest *b, struct entry *e, const char *path, struct pare_err *err)
 {
     struct pare_shape_args args = { b->o->batch, b->o->shape, false };
-    struct pare_plan_opts opts = { .threads = (int)b->o->threads, .reference = b->o->reference };
+    struct pare_plan_opts opts = { .threads = (int)b->o->threads,
+                                   .reference = b->o->reference,
+                                   .tune = b->o->tune,
+                                   .choices = b->o->choices,
+                                   .cache = pare_cache_folder(b->c->arena) };
 
     PARE_TRY(pare_session_open(b->c, path, &e->s, err));
     PARE_TRY(pare_inputs_shape(b->c, e->s.model, &args, &e->s.in, err));
@@ -227,6 +233,23 @@ static int profile(struct contest *b, struct entry *e, struct pare_plan_stat **s
     return 0;
 }
 
+/* How the kernels were chosen. */
+static void print_choice(const struct pare_plan *p)
+{
+    const struct pare_tuned *t = &p->tuned;
+    char time[PARE_NUM_TEXT];
+
+    printf("\n%d step%s, %d of them between layouts", p->n_steps, p->n_steps == 1 ? "" : "s",
+           p->n_reorders);
+    if (t->layers)
+        printf(
+            "; %d with a choice of kernels (*): %d timed in %s, %d by the list, %d known before or "
+            "alike,\n%d not as the rules would choose",
+            t->layers, t->measured, pare_time_text(t->seconds, time, sizeof(time)), t->listed,
+            t->cached, t->changed);
+    printf("\n");
+}
+
 static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
 {
     struct pare_table *t = pare_table_new(b->c->arena, "lllrr");
@@ -247,10 +270,12 @@ static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
                        stat[i].n_fused
                            ? pare_sprintf(b->c->arena, "%s + %d", stat[i].type, stat[i].n_fused)
                            : stat[i].type,
-                       stat[i].kernel,
+                       stat[i].tuned ? pare_sprintf(b->c->arena, "%s *", stat[i].kernel)
+                                     : stat[i].kernel,
                        pare_time_text(stat[i].seconds / PROFILE_RUNS, time, sizeof(time)),
                        pare_percent_text(stat[i].seconds, sum, share, sizeof(share)));
     pare_table_print(t, stdout);
+    print_choice(e->s.plan);
     return 0;
 }
 
@@ -265,12 +290,21 @@ static json_t *json_steps(struct contest *b, struct entry *e, struct pare_err *e
         return NULL;
     }
     for (int i = 0; i < n; i++)
-        json_array_append_new(a, json_pack("{s:o, s:o, s:i, s:s, s:f}", "node",
+        json_array_append_new(a, json_pack("{s:o, s:o, s:i, s:s, s:b, s:f}", "node",
                                            pare_json_text(stat[i].node), "type",
                                            pare_json_text(stat[i].type), "fused", stat[i].n_fused,
-                                           "kernel", stat[i].kernel, "seconds",
-                                           stat[i].seconds / PROFILE_RUNS));
+                                           "kernel", stat[i].kernel, "tuned", stat[i].tuned,
+                                           "seconds", stat[i].seconds / PROFILE_RUNS));
     return a;
+}
+
+static json_t *json_choice(const struct pare_plan *p)
+{
+    const struct pare_tuned *t = &p->tuned;
+
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:f}", "layers", t->layers, "timed",
+                     t->measured, "listed", t->listed, "known", t->cached, "changed", t->changed,
+                     "runs", t->runs, "seconds", t->seconds);
 }
 
 static int print_json(struct contest *b, struct pare_err *err)
@@ -288,8 +322,11 @@ static int print_json(struct contest *b, struct pare_err *err)
                               (json_int_t)e->s.plan->memory_bytes, "speed",
                               pare_json_real(b->e[0].median / e->median));
 
-        if (j && b->o->verbose)
+        if (j && b->o->verbose) {
             json_object_set_new(j, "steps", json_steps(b, e, err));
+            json_object_set_new(j, "reorders", json_integer(e->s.plan->n_reorders));
+            json_object_set_new(j, "tuning", json_choice(e->s.plan));
+        }
         json_array_append_new(models, j);
     }
     return pare_json_result(b->c,

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "compress_view.h"
+#include "conduct.h"
 #include "run_record.h"
 #include "teach.h"
 #include "../base/arena.h"
@@ -20,6 +21,7 @@ struct compress {
     int64_t seed, threads;
     double seconds;
     bool resume, dry_run, keep_steps, json, quiet;
+    struct pare_strs plugin;
 };
 
 #define AT(field) offsetof(struct compress, field)
@@ -38,6 +40,8 @@ static const struct pare_opt compress_opts[] = {
       NULL, NULL, false },
     { "seconds", "instead of the recipe's: how long to measure each model", PARE_OPT_FLOAT,
       AT(seconds), -1, 0, 86400, NULL, NULL, false },
+    { "plugin", "a shared object that the recipe's steps may load", PARE_OPT_STRS, AT(plugin), 0,
+      PARE_ANY, NULL, NULL, false },
     { "resume", "go on with a run that did not come to its end", PARE_OPT_BOOL, AT(resume), 0, 0, 1,
       NULL, NULL, false },
     { "dry-run", "check all, and print what would be done", PARE_OPT_BOOL, AT(dry_run), 0, 0, 1,
@@ -88,7 +92,8 @@ static int read_recipe(struct job *j, struct pare_err *err)
         return pare_misuse(j->c, err,
                            "'%s' is no recipe, those end in .json; for a model give --preset",
                            path);
-    PARE_TRY(pare_at(err, pare_file_read(a, path, &bytes, &len, err), "%s", path));
+    PARE_TRY(
+        pare_at(err, pare_file_read_most(a, path, PARE_JSON_BYTES, &bytes, &len, err), "%s", path));
     return pare_recipe_parse(a, path, bytes, len, &j->r, err);
 }
 
@@ -132,6 +137,7 @@ static int settle(struct job *j, struct pare_err *err)
     r->threads = o->threads >= 0 ? o->threads : r->threads;
     r->seconds = o->seconds >= 0 ? o->seconds : r->seconds;
     r->keep_steps |= o->keep_steps;
+    r->dist = j->c->dist;
     r->output = o->output ? o->output : r->output;
     base = without_ending(a, r->model);
     if (base && !r->output)
@@ -170,6 +176,24 @@ static int check_keys(const struct pare_recipe_step *s, struct pare_err *err)
     return 0;
 }
 
+/* A plugin is a program.  A recipe may come from anywhere, so it cannot start one by itself. */
+static int check_plugins(const struct job *j, const struct pare_recipe_step *s,
+                         struct pare_err *err)
+{
+    for (int i = 0; i < s->n_given; i++) {
+        bool allowed = strcmp(s->given[i].name, "plugin") != 0;
+
+        for (int k = 0; k < j->o->plugin.n; k++)
+            allowed |= !strcmp(s->given[i].text, j->o->plugin.v[k]);
+        if (!allowed)
+            return pare_fail(err, PARE_ECONFIG,
+                             "line %d: loads the plugin '%.200s', which is a program; if you trust "
+                             "it, give --plugin %.200s as well",
+                             s->line, s->given[i].text, s->given[i].text);
+    }
+    return 0;
+}
+
 /* As it will run, but on the model that the recipe starts with. */
 static int check_step(struct job *j, int i, struct pare_err *err)
 {
@@ -181,6 +205,8 @@ static int check_step(struct job *j, int i, struct pare_err *err)
     if (!c.arena || !f.output)
         return no_memory(err);
     rc = check_keys(s, err);
+    if (!rc)
+        rc = check_plugins(j, s, err);
     if (!rc)
         rc = pare_at(err, pare_recipe_bind(&j->r, i, &f, &c, err), "line %d", s->line);
     if (!rc && s->cmd->check)
@@ -287,6 +313,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
     const char *tag = pare_sprintf(j->c->arena, "-%.8s.checkpoint.safetensors", asked);
     const char *journal = pare_sprintf(j->c->arena, "-%.8s.history.json", asked);
     struct pare_step_files f = { .model = j->at, .output = output, .quiet = j->o->quiet };
+    struct pare_call k;
     int rc;
 
     if (!c.arena || !tag || !journal)
@@ -294,7 +321,11 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
     f.checkpoint = step_file(j, i, tag);
     c.journal = step_file(j, i, journal);
     f.resume = j->o->resume && f.checkpoint && !access(f.checkpoint, F_OK);
-    rc = pare_recipe_bind(&j->r, i, &f, &c, err);
+    rc = pare_recipe_call(&j->r, i, &f, c.arena, &k, err);
+    if (!rc)
+        rc = pare_cli_fill(&k, &c, err);
+    if (!rc)
+        rc = pare_conduct(j->r.dist, &k, &c.dist, err);
     if (!rc)
         rc = s->cmd->run(&c, err);
     if (rc) { /* a training that was stopped has a result, too */
@@ -393,11 +424,12 @@ static int begin_record(struct job *j, struct pare_err *err)
     j->at = r->model;
     snprintf(j->at_sha, sizeof(j->at_sha), "%s",
              json_string_value(json_object_get(facts, "sha256")));
-    j->run = json_pack("{s:s, s:b, s:o?, s:s, s:s?, s:s?, s:I, s:I, s:{s:s, s:s}, s:o, s:[]}",
+    j->run = json_pack("{s:s, s:b, s:o?, s:s, s:s?, s:s?, s:I, s:I, s:i, s:{s:s, s:s}, s:o, s:[]}",
                        "format", "pare run 1", "finished", false, "recipe", recipe, "recipe_sha256",
                        sha, "data", r->data, "valid", r->valid, "seed", (json_int_t)r->seed,
-                       "threads", (json_int_t)r->threads, "versions", "pare", pare_version(),
-                       "compiler", __VERSION__, "input", facts, "steps");
+                       "threads", (json_int_t)r->threads, "processes", pare_dist_size(r->dist),
+                       "versions", "pare", pare_version(), "compiler", __VERSION__, "input", facts,
+                       "steps");
     return j->run ? 0 : no_memory(err);
 }
 
@@ -497,8 +529,13 @@ static int work(struct job *j, struct pare_err *err)
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j = { .c = c, .o = c->opts };
-    int rc = work(&j, err);
+    int rc;
 
+    if (pare_dist_rank(c->dist))
+        return pare_conduct_follow(c->dist, err);
+    rc = work(&j, err);
+    if (!rc)
+        rc = pare_conduct_end(c->dist, err);
     if (rc && j.folder)
         rmdir(j.folder); /* nothing in it: nothing was done */
     json_decref(j.run);
@@ -525,10 +562,11 @@ const struct pare_command pare_command_compress = {
         "             {\"step\": \"quantize\", \"preset\": \"int8\"}]}\n"
         "All is checked before anything runs.  What happened is written to the run's record, step\n"
         "by step; after a crash or Ctrl-C, --resume goes on in the step that was at work.\n"
-        "'pare report' makes a page of the record.",
+        "'pare report' makes a page of the record.  Under mpirun, processes share the steps.",
     .opts = compress_opts,
     .size = sizeof(struct compress),
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .shared = true,
 };

@@ -4,12 +4,14 @@
 #include <jansson.h>
 
 #include "cli.h"
+#include "session.h"
 #include "../base/arena.h"
 #include "../train/setup.h"
 
 struct eval {
     const char *data, *split;
-    bool per_class, json;
+    bool per_class, json, tune;
+    const char *choices;
 };
 
 static const struct pare_opt eval_opts[] = {
@@ -19,6 +21,7 @@ static const struct pare_opt eval_opts[] = {
       "test", "train|val|test", false },
     { "per-class", "a line for each class as well", PARE_OPT_BOOL, offsetof(struct eval, per_class),
       0, 0, 1, NULL, NULL, false },
+    PARE_TUNE_OPTS(struct eval, 0),
     { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct eval, json), 0, 0, 1, NULL, NULL,
       false },
     PARE_OPT_END
@@ -107,6 +110,9 @@ static int judge(struct pare_cli *c, const struct pare_setup *s, const struct pa
         .threads = s->trainer.threads ? s->trainer.threads : pare_dist_threads(c->dist),
         .loss = s->trainer.loss,
         .loss_conf = s->trainer.loss_conf,
+        .tune = o->tune,
+        .choices = o->choices,
+        .cache = pare_cache_folder(c->arena),
     };
     struct pare_eval e;
 

@@ -76,6 +76,8 @@ int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, stru
     pare_table_row(t, "options:", "");
     for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
         option_row(t, a, o);
+    for (const struct pare_opt *o = pare_guard_opts; !cmd->brief && o->name; o++)
+        option_row(t, a, o);
     pare_table_row(t, "  -h, --help", "print this");
     PARE_TRY(part_rows(cmd, t, a, err));
     pare_table_print(t, stdout);
@@ -349,5 +351,6 @@ const struct pare_command pare_command_help = {
     .size = sizeof(struct help),
     .max_args = 2,
     .run = run,
+    .brief = true,
     .word = word,
 };

@@ -234,5 +234,6 @@ const struct pare_command pare_command_list = {
     .min_args = 1,
     .max_args = 1,
     .run = run,
+    .brief = true,
     .word = word,
 };

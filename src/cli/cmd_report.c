@@ -26,7 +26,8 @@ static int read_run(struct pare_cli *c, const char *path, struct pare_run_file *
 
     if (!root)
         return pare_fail(err, PARE_ENOMEM, "no memory for %s", path);
-    PARE_TRY(pare_at(err, pare_file_read(c->arena, path, &bytes, &len, err), "%s", path));
+    PARE_TRY(pare_at(err, pare_file_read_most(c->arena, path, PARE_JSON_BYTES, &bytes, &len, err),
+                     "%s", path));
     PARE_TRY(pare_at(err, pare_json_parse(c->arena, bytes, len, root, err), "%s", path));
     *to = (struct pare_run_file){ path, root };
     return 0;

@@ -18,10 +18,10 @@
 
 struct run {
     struct pare_strs input, shape;
-    const char *output, *check;
+    const char *output, *check, *choices;
     int64_t seed, batch, threads;
     double rtol, atol;
-    bool reference, json;
+    bool reference, json, tune;
 };
 
 static const struct pare_opt run_opts[] = {
@@ -45,6 +45,7 @@ static const struct pare_opt run_opts[] = {
       1024, NULL, NULL, false },
     { "reference", "only the plain kernels: slow, for checking", PARE_OPT_BOOL,
       offsetof(struct run, reference), 0, 0, 1, NULL, NULL, false },
+    PARE_TUNE_OPTS(struct run, 0),
     { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct run, json), 0, 0, 1, NULL, NULL, false },
     PARE_OPT_END
 };
@@ -236,7 +237,11 @@ static int prepare(struct pare_cli *c, struct pare_session *s, struct pare_err *
 {
     const struct run *o = c->opts;
     struct pare_shape_args args = { o->batch, o->shape, false };
-    struct pare_plan_opts opts = { .threads = (int)o->threads, .reference = o->reference };
+    struct pare_plan_opts opts = { .threads = (int)o->threads,
+                                   .reference = o->reference,
+                                   .tune = o->tune,
+                                   .choices = o->choices,
+                                   .cache = pare_cache_folder(c->arena) };
 
     PARE_TRY(check_options(c, s, err));
     PARE_TRY(pare_inputs_read(c, s->model, o->input, &s->in, err));

@@ -31,28 +31,65 @@ static bool counts(const struct pare_layer_info *l)
     return out >= 0 && (in >= 0 || l->weight->t.rank > 1);
 }
 
-/* The set of the output channels of layer `first`. */
-static int fill(struct pare_arena *a, const struct pare_kept *k, struct pare_group *g,
-                const struct pare_layer_info *layer, int n_layers, int first)
-{
-    int out, in, set;
+/* The sets of all layers that count, and which group each set is. */
+struct finding {
+    const struct pare_layer_info *layer;
+    int n_layers;
+    struct {
+        int out, in;
+    } * set;    /* (n_layers) */
+    int *group; /* of a set, -1: none */
+};
 
-    g->maker = pare_alloc(a, (size_t)n_layers, sizeof(*g->maker));
-    g->user = pare_alloc(a, (size_t)n_layers, sizeof(*g->user));
-    if (!g->maker || !g->user)
-        return PARE_ENOMEM;
-    layer[first].node->op->axes(layer[first].node, &out, &in);
-    g->channels = layer[first].weight->t.dim[out];
-    g->why = pare_kept_why(k, layer[first].weight, out, &g->node);
-    set = pare_kept_set(k, layer[first].weight, out);
-    for (int i = 0; i < n_layers; i++) {
-        if (!counts(&layer[i]))
+/* A group for each set in which a layer has its output channels. */
+static void begin_groups(const struct pare_kept *k, const struct finding *f,
+                         struct pare_group *list, int *n)
+{
+    for (int i = 0; i < f->n_layers; i++) {
+        const struct pare_layer_info *l = &f->layer[i];
+        struct pare_group *g;
+        int out, in;
+
+        if (f->set[i].out < 0 || f->group[f->set[i].out] >= 0)
             continue;
-        sets_of(k, &layer[i], &out, &in);
-        if (out == set)
-            g->maker[g->n_makers++] = &layer[i];
-        if (in == set)
-            g->user[g->n_users++] = &layer[i];
+        f->group[f->set[i].out] = *n;
+        g = &list[(*n)++];
+        l->node->op->axes(l->node, &out, &in);
+        g->channels = l->weight->t.dim[out];
+        g->why = pare_kept_why(k, l->weight, out, &g->node);
+    }
+}
+
+static struct pare_group *group_of(const struct finding *f, struct pare_group *list, int set)
+{
+    return set < 0 || f->group[set] < 0 ? NULL : &list[f->group[set]];
+}
+
+/* Counted first, so that each group takes only the memory that it needs. */
+static int fill_groups(struct pare_arena *a, const struct finding *f, struct pare_group *list,
+                       int n)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < n && turn; i++) {
+            list[i].maker = pare_alloc(a, (size_t)list[i].n_makers, sizeof(*list[i].maker));
+            list[i].user = pare_alloc(a, (size_t)list[i].n_users, sizeof(*list[i].user));
+            if (!list[i].maker || !list[i].user)
+                return PARE_ENOMEM;
+            list[i].n_makers = list[i].n_users = 0;
+        }
+        for (int i = 0; i < f->n_layers; i++) {
+            struct pare_group *out = group_of(f, list, f->set[i].out);
+            struct pare_group *in = group_of(f, list, f->set[i].in);
+
+            if (out && turn)
+                out->maker[out->n_makers] = &f->layer[i];
+            if (in && turn)
+                in->user[in->n_users] = &f->layer[i];
+            if (out)
+                out->n_makers++;
+            if (in)
+                in->n_users++;
+        }
     }
     return 0;
 }
@@ -61,37 +98,39 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
                      const struct pare_layer_info *layer, int n_layers, struct pare_group **list,
                      int *n, struct pare_err *err)
 {
+    struct finding f = { .layer = layer, .n_layers = n_layers };
     struct pare_kept *k;
-    bool *seen;
 
     *n = 0;
     *list = pare_alloc(a, (size_t)n_layers, sizeof(**list));
+    f.set = pare_alloc(a, (size_t)n_layers, sizeof(*f.set));
     PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     PARE_TRY(pare_kept_new(a, g, &k, err));
-    seen = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*seen));
-    if (!*list || !seen)
+    f.group = pare_alloc(a, (size_t)pare_kept_sets(k), sizeof(*f.group));
+    if (!*list || !f.set || !f.group)
         return no_memory(err);
+    for (int i = 0; i < pare_kept_sets(k); i++)
+        f.group[i] = -1;
     for (int i = 0; i < n_layers; i++) {
-        int out, in;
-
-        sets_of(k, &layer[i], &out, &in);
-        if (!counts(&layer[i]) || out < 0 || seen[out])
-            continue;
-        seen[out] = true;
-        if (fill(a, k, &(*list)[(*n)++], layer, n_layers, i))
-            return no_memory(err);
+        f.set[i].out = f.set[i].in = -1;
+        if (counts(&layer[i]))
+            sets_of(k, &layer[i], &f.set[i].out, &f.set[i].in);
     }
-    return 0;
+    begin_groups(k, &f, *list, n);
+    return fill_groups(a, &f, *list, *n) ? no_memory(err) : 0;
 }
 
 /* ---- text and JSON ---------------------------------------------------------------- */
 
 static const char *names(struct pare_arena *a, const struct pare_layer_info *const *list, int n)
 {
-    const char *text = "";
+    const char **name = pare_alloc(a, (size_t)n, sizeof(*name)), *text;
 
-    for (int i = 0; i < n && text; i++)
-        text = pare_sprintf(a, "%s%s%s", text, i ? " " : "", list[i]->name);
+    if (!name)
+        return "?";
+    for (int i = 0; i < n; i++)
+        name[i] = list[i]->name;
+    text = pare_join(a, name, n, " ");
     return text ? text : "?";
 }
 

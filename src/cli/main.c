@@ -66,13 +66,15 @@ static int join(const struct pare_command *cmd, struct pare_cli *c, struct pare_
 /* The sentence, and the end of all processes: the others may be waiting for this one. */
 static void complain(struct pare_cli *c, const struct pare_err *err)
 {
+    char note[PARE_GUARD_TEXT];
+
     fflush(stdout);
     if (pare_dist_speaks(c->dist)) {
         fputs("pare: ", stderr);
         if (pare_dist_rank(c->dist))
             fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
         pare_put_clean(stderr, err->msg);
-        fputc('\n', stderr);
+        fprintf(stderr, "%s\n", pare_guard_note(&c->guard, err->code, note, sizeof(note)));
         fflush(stderr);
     }
     pare_dist_end_all(c->dist, c->usage ? 2 : 1);
@@ -87,6 +89,10 @@ static int run(const struct pare_command *cmd, int argc, char **argv)
 
     if (!rc)
         rc = pare_cli_parse(cmd, argc, argv, &c, &help, &err);
+    if (!rc && !cmd->brief) {
+        rc = pare_guard_start(&c.guard, &err);
+        c.usage = rc == PARE_ECONFIG;
+    }
     if (!rc)
         rc = help ? pare_help_command(cmd, c.arena, &err) : cmd->run(&c, &err);
     /* A full disk or a closed pipe shows only when the buffer is written. */
@@ -94,6 +100,7 @@ static int run(const struct pare_command *cmd, int argc, char **argv)
         rc = pare_fail(&err, PARE_EIO, "cannot write the result: %s", strerror(errno));
     if (rc)
         complain(&c, &err);
+    pare_guard_end();
     pare_dist_close(c.dist);
     pare_arena_free(c.arena);
     return !rc ? 0 : c.usage ? 2 : 1;

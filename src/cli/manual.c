@@ -45,7 +45,8 @@ static void head(FILE *f, const char *name, const char *doc)
 static void ends(FILE *f)
 {
     fputs(".SH EXIT STATUS\n0: done; 1: failed, with one sentence on the standard error that says\n"
-          "what was found and what was expected; 2: wrong usage.\n",
+          "what was found and what was expected, also when a limit of memory or time was\n"
+          "reached; 2: wrong usage.\n",
           f);
 }
 

@@ -110,6 +110,8 @@ int pare_options_each(const struct pare_command *cmd, struct pare_arena *a, pare
         PARE_TRY(cmd->parts(a, &part, &n, err));
     for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
         fn(&(struct pare_option_at){ NULL, o, has(cmd->opts, o, o->name) }, user);
+    for (const struct pare_opt *o = pare_guard_opts; !cmd->brief && o->name; o++)
+        fn(&(struct pare_option_at){ NULL, o, false }, user);
     for (int i = 0; i < n; i++)
         for (const struct pare_opt *o = part[i].opts; o && o->name; o++) {
             bool same = has(cmd->opts, NULL, o->name) || has(part[i].opts, o, o->name);

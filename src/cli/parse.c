@@ -50,8 +50,10 @@ struct parser {
     const char **arg;
     struct pare_part *part;
     int n_parts;
-    void *into; /* the option struct */
-    bool keys;  /* names of a recipe, not options of a command line */
+    void *into;                    /* the option struct */
+    struct pare_setting guard[16]; /* of the limits that all commands have */
+    int n_guard;
+    bool keys; /* names of a recipe, not options of a command line */
 };
 
 /* As they are typed: with dashes. */
@@ -76,6 +78,8 @@ static int unknown(struct parser *p, const char *typed, const char *name, struct
 
     for (int i = 0; i < p->n_parts; i++)
         n = add_names(p, p->part[i].opts, names, n);
+    if (!p->keys && !p->cmd->brief)
+        n = add_names(p, pare_guard_opts, names, n);
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
     name = pare_sprintf(p->c->arena, "%s%s", p->keys ? "" : "--", name);
     return pare_misuse(p->c, err, "unknown %s '%s' for '%s'%s", p->keys ? "key" : "option", typed,
@@ -105,6 +109,27 @@ static int add_text(struct parser *p, const struct pare_opt *o, const char *text
         memcpy(v, s->strs.v, (size_t)s->strs.n * sizeof(*v));
     v[s->strs.n] = text;
     s->strs = (struct pare_strs){ v, s->strs.n + 1 };
+    return 0;
+}
+
+/* Which of the limits that all commands have; NULL: none. */
+static const struct pare_opt *guard_option(const struct parser *p, const char *name)
+{
+    return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_guard_opts, name);
+}
+
+static int set_guard(struct parser *p, const struct pare_opt *o, const char *text,
+                     struct pare_err *err)
+{
+    int i = 0;
+
+    while (i < p->n_guard && strcmp(p->guard[i].name, o->name))
+        i++;
+    if (pare_opt_parse(o, text, &p->guard[i], p->c->arena, err)) {
+        p->c->usage = err->code != PARE_ENOMEM;
+        return err->code;
+    }
+    p->n_guard += i == p->n_guard;
     return 0;
 }
 
@@ -139,6 +164,8 @@ static int give(struct parser *p, const struct pare_opt *o, const char *name, co
 {
     if (pare_opt_find(p->cmd->opts, o->name) == o)
         return set_option(p, o, text, err);
+    if (guard_option(p, o->name) == o)
+        return set_guard(p, o, text, err);
     p->c->given[p->c->n_given++] = (struct pare_given){ name, text };
     return 0;
 }
@@ -147,7 +174,8 @@ static const struct pare_opt *find_option(const struct parser *p, const char *na
 {
     const struct pare_opt *o = pare_opt_find(p->cmd->opts, name);
 
-    return o ? o : part_option(p, name);
+    o = o ? o : part_option(p, name);
+    return o ? o : guard_option(p, name);
 }
 
 /* "name", "name=value" or "no-name", without its dashes; `typed` is as it was given. */
@@ -219,7 +247,8 @@ static int finish(struct parser *p, struct pare_err *err)
 {
     struct pare_cli *c = p->c;
 
-    if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err)) {
+    if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err) ||
+        pare_opts_apply(pare_guard_opts, p->guard, p->n_guard, &c->guard, c->arena, err)) {
         c->usage = err->code != PARE_ENOMEM;
         return err->code;
     }

@@ -4,8 +4,12 @@
  * core, everything crawls (a LeNet step took 17 times as long).  With a short spin it takes 2-3
  * times as long, and nothing is lost on an idle machine.  The library reads its settings before
  * main(), so they are made before that; whoever set them himself is left alone.
+ *
+ * That early, setenv() is in vain: the C library is not there yet, and later takes the system's
+ * list.  There is no room in it for another line, so one that only shells care for makes way.
  */
-#include <stdlib.h>
+#include <stddef.h>
+#include <string.h>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -15,11 +19,32 @@
 
 #if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(SANITIZED)
+static char **find(char **env, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (; *env; env++)
+        if (!strncmp(*env, name, n) && (*env)[n] == '=')
+            return env;
+    return NULL;
+}
+
 static void set_spin(int argc, char **argv, char **env)
 {
-    (void)argc, (void)argv, (void)env;
-    if (!getenv("OMP_WAIT_POLICY"))
-        setenv("GOMP_SPINCOUNT", "10000", 0);
+    static const char *const useless[] = { "_", "OLDPWD", "SHLVL", "LS_COLORS" };
+    static char spin[] = "GOMP_SPINCOUNT=10000";
+
+    (void)argc, (void)argv;
+    if (find(env, "OMP_WAIT_POLICY") || find(env, "GOMP_SPINCOUNT"))
+        return;
+    for (size_t i = 0; i < sizeof(useless) / sizeof(*useless); i++) {
+        char **line = find(env, useless[i]);
+
+        if (line) {
+            *line = spin;
+            return;
+        }
+    }
 }
 
 __attribute__((section(".preinit_array"), used)) static void (*const hook)(int, char **,

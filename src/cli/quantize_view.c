@@ -59,6 +59,7 @@ static void look_weight(const struct pare_layer *l, struct place *p)
                  p->bits);
     }
     pare_arena_free(a);
+    pare_layer_release(l);
 }
 
 static void look(struct pare_layer *l, enum pare_site site, struct pare_arena *a, struct place *p)

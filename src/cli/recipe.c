@@ -62,16 +62,15 @@ static bool scalars(const struct pare_json *v)
 /* [1, 2] is "1,2"; a config_list stays JSON. */
 static const char *value_text(struct pare_arena *a, const struct pare_json *v)
 {
-    const char *s = "";
+    const char **text = pare_alloc(a, (size_t)v->n + 1, sizeof(*text));
 
     if (!scalars(v))
         return scalar_text(a, v);
-    for (int i = 0; i < v->n && s; i++) {
-        const char *t = scalar_text(a, &v->item[i]);
-
-        s = t ? pare_sprintf(a, "%s%s%s", s, i ? "," : "", t) : NULL;
+    for (int i = 0; i < v->n && text; i++) {
+        text[i] = scalar_text(a, &v->item[i]);
+        text = text[i] ? text : NULL;
     }
-    return s;
+    return text ? pare_join(a, text, v->n, ",") : NULL;
 }
 
 static bool lists_texts(const struct pare_opt *opts, const char *name)
@@ -160,7 +159,8 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
         PARE_TRY(parse_step(a, &j->item[r->n_steps], s, err));
         if (!strcmp(s->cmd->name, "prune") || !strcmp(s->cmd->name, "speedup"))
             masked = !strcmp(s->cmd->name, "prune");
-        s->keep_zeros = masked && !strcmp(s->cmd->name, "train");
+        s->keep_zeros = masked &&
+                        (!strcmp(s->cmd->name, "train") || !strcmp(s->cmd->name, "quantize"));
     }
     return 0;
 }
@@ -252,7 +252,7 @@ bool pare_step_writes(const struct pare_recipe_step *s)
 struct binding {
     const struct pare_recipe *r;
     const struct pare_recipe_step *s;
-    struct pare_cli *c;
+    struct pare_arena *arena;
     struct pare_given *given;
     int n;
 };
@@ -277,7 +277,7 @@ static int add(struct binding *b, const char *name, const char *text, struct par
 
     if (!text || said(b, name))
         return 0;
-    PARE_TRY(pare_cli_option(b->s->cmd, b->c->arena, name, &o, err));
+    PARE_TRY(pare_cli_option(b->s->cmd, b->arena, name, &o, err));
     /* Options of parts are for training, and that needs data. */
     if (o && (b->r->data || pare_opt_find(b->s->cmd->opts, name)))
         b->given[b->n++] = (struct pare_given){ name, text };
@@ -289,7 +289,7 @@ static int add(struct binding *b, const char *name, const char *text, struct par
 static int add_all(struct binding *b, const struct pare_step_files *f, struct pare_err *err)
 {
     const struct pare_recipe *r = b->r;
-    struct pare_arena *a = b->c->arena;
+    struct pare_arena *a = b->arena;
     bool eval = !strcmp(b->s->cmd->name, "eval");
 
     PARE_TRY(add(b, "data", eval && r->valid ? r->valid : r->data, err));
@@ -308,20 +308,29 @@ static int add_all(struct binding *b, const struct pare_step_files *f, struct pa
     return add(b, "json", "true", err);
 }
 
-int pare_recipe_bind(const struct pare_recipe *r, int i, const struct pare_step_files *f,
-                     struct pare_cli *c, struct pare_err *err)
+int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_files *f,
+                     struct pare_arena *a, struct pare_call *k, struct pare_err *err)
 {
-    struct binding b = { .r = r, .s = &r->step[i], .c = c };
-    const char *arg[] = { b.s->word ? b.s->word : f->model, f->model };
-    struct pare_call k = { .cmd = b.s->cmd, .arg = arg, .n_args = b.s->word ? 2 : 1 };
+    struct binding b = { .r = r, .s = &r->step[i], .arena = a };
+    const char **arg = pare_alloc(a, 2, sizeof(*arg));
 
-    b.given = pare_alloc(c->arena, (size_t)b.s->n_given + MOST_ADDED, sizeof(*b.given));
-    if (!b.given)
+    b.given = pare_alloc(a, (size_t)b.s->n_given + MOST_ADDED, sizeof(*b.given));
+    if (!b.given || !arg)
         return pare_fail(err, PARE_ENOMEM, "no memory for a step");
     for (; b.n < b.s->n_given; b.n++)
         b.given[b.n] = b.s->given[b.n];
     PARE_TRY(add_all(&b, f, err));
-    k.given = b.given;
-    k.n_given = b.n;
+    arg[0] = b.s->word ? b.s->word : f->model;
+    arg[1] = f->model;
+    *k = (struct pare_call){ b.s->cmd, b.given, b.n, arg, b.s->word ? 2 : 1 };
+    return 0;
+}
+
+int pare_recipe_bind(const struct pare_recipe *r, int i, const struct pare_step_files *f,
+                     struct pare_cli *c, struct pare_err *err)
+{
+    struct pare_call k;
+
+    PARE_TRY(pare_recipe_call(r, i, f, c->arena, &k, err));
     return pare_cli_fill(&k, c, err);
 }

@@ -32,6 +32,7 @@ struct pare_recipe {
     int64_t seed, threads; /* threads 0: all cores */
     double seconds;        /* to measure each model; 0: not at all */
     bool keep_steps;
+    struct pare_dist *dist; /* the processes that run it; NULL: only this */
     struct pare_recipe_step *step;
     int n_steps;
 };
@@ -54,12 +55,15 @@ int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, 
 const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,
                                const char *data);
 
-/* A step's command, ready to run on `model`.  Files of the step are `base` with endings; NULL: only
- * to look at. */
+/* A step as a call of its command on `model`, in the arena. */
 struct pare_step_files {
     const char *model, *output, *checkpoint;
     bool resume, quiet;
 };
+int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_files *f,
+                     struct pare_arena *a, struct pare_call *k, struct pare_err *err);
+
+/* The same, ready to run: only to look at, since other processes know nothing of it. */
 int pare_recipe_bind(const struct pare_recipe *r, int i, const struct pare_step_files *f,
                      struct pare_cli *c, struct pare_err *err);
 

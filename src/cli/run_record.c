@@ -6,14 +6,18 @@
 
 #include <jansson.h>
 
+#include "conduct.h"
 #include "../base/arena.h"
 
-int pare_call(const struct pare_call *k, json_t **result, struct pare_err *err)
+int pare_call(const struct pare_recipe *r, const struct pare_call *k, json_t **result,
+              struct pare_err *err)
 {
     struct pare_cli c = { .arena = pare_arena_new(1 << 16), .keep = result };
     int rc = c.arena ? pare_cli_fill(k, &c, err) : pare_fail(err, PARE_ENOMEM, "no memory");
 
     *result = NULL;
+    if (!rc)
+        rc = pare_conduct(r->dist, k, &c.dist, err);
     if (!rc)
         rc = k->cmd->run(&c, err);
     if (rc) {
@@ -100,7 +104,7 @@ static int judge(const struct pare_recipe *r, struct pare_arena *a, const char *
 
     if (!g[1].text)
         return pare_fail(err, PARE_ENOMEM, "no memory for the options");
-    PARE_TRY(pare_call(&k, &e, err));
+    PARE_TRY(pare_call(r, &k, &e, err));
     json_object_set(facts, "accuracy", json_object_get(e, "top1"));
     json_object_set(facts, "top5", json_object_get(e, "top5"));
     json_object_set(facts, "loss", json_object_get(e, "loss"));
@@ -120,7 +124,7 @@ int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const c
 
     *facts = NULL;
     PARE_TRY(pare_model_sha256(a, path, sha, err));
-    PARE_TRY(pare_call(&k, &look, err));
+    PARE_TRY(pare_call(r, &k, &look, err));
     *facts = json_pack("{s:o, s:s, s:O, s:O, s:O, s:f, s:i}", "path", pare_json_text(path),
                        "sha256", sha, "bytes", json_object_get(look, "bytes"), "parameters",
                        json_object_get(look, "parameters"), "macs", json_object_get(look, "macs"),
@@ -154,11 +158,12 @@ static void add_model(struct models *m, json_t *facts)
     }
 }
 
-static int measure(const struct models *m, struct pare_call *k, json_t *run, struct pare_err *err)
+static int measure(const struct pare_recipe *r, const struct models *m, struct pare_call *k,
+                   json_t *run, struct pare_err *err)
 {
     json_t *b;
 
-    PARE_TRY(pare_call(k, &b, err));
+    PARE_TRY(pare_call(r, k, &b, err));
     for (int i = 0; i < m->n; i++) {
         json_t *one = json_array_get(json_object_get(b, "models"), (size_t)i);
 
@@ -189,7 +194,7 @@ int pare_record_latency(const struct pare_recipe *r, struct pare_arena *a, json_
     add_model(&m, json_object_get(run, "output"));
     k.arg = m.path;
     k.n_args = m.n;
-    return measure(&m, &k, run, err);
+    return measure(r, &m, &k, run, err);
 }
 
 /* ---- layers --------------------------------------------------------------------------------- */

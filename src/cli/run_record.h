@@ -7,8 +7,10 @@
 
 struct json_t;
 
-/* Call a command and take its result.  Its memory is gone when this returns. */
-int pare_call(const struct pare_call *k, struct json_t **result, struct pare_err *err);
+/* Call a command, by all processes if it is one that they share, and take its result.  Its memory
+ * is gone when this returns. */
+int pare_call(const struct pare_recipe *r, const struct pare_call *k, struct json_t **result,
+              struct pare_err *err);
 
 /* The hash of a model's file, and of the one with its weights beside it. */
 int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA256_TEXT],

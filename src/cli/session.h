@@ -5,6 +5,16 @@
 #include "../base/clock.h"
 #include "input.h"
 
+/* Options of commands that make plans, for struct S with these fields; `on` is what they do when
+ * nothing is said. */
+/* clang-format off */
+#define PARE_TUNE_OPTS(S, on)                                                                     \
+    { "tune", "time the kernels that can run a layer, and use the fastest", PARE_OPT_BOOL,        \
+      offsetof(S, tune), on, 0, 1, NULL, NULL, false },                                           \
+    { "choices", "file of kernels to use for layers, which gets those found by tuning",           \
+      PARE_OPT_STR, offsetof(S, choices), 0, PARE_ANY, NULL, NULL, false }
+/* clang-format on */
+
 struct pare_session {
     const char *path;
     struct pare_model *model;

@@ -13,6 +13,7 @@
 
 #include "../base/arena.h"
 #include "../base/clock.h"
+#include "../onnx/model.h"
 
 /* The one thing that a signal handler may touch. */
 static volatile sig_atomic_t stop;
@@ -78,6 +79,17 @@ static int check_files(struct pare_cli *c, const struct pare_teach *j, struct pa
     return 0;
 }
 
+/* Nor what the model's weights are in. */
+static int check_weights(const struct pare_teach *j, struct pare_err *err)
+{
+    const char *path[] = { j->output, j->setup->c.checkpoint };
+
+    for (int i = 0; i < 2; i++)
+        if (path[i])
+            PARE_TRY(pare_at(err, pare_model_target(j->model, path[i], err), "%s", path[i]));
+    return 0;
+}
+
 /* What is 0 in weights of layers is a mask; biases and the like may start at 0. */
 static int hold_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_err *err)
 {
@@ -122,6 +134,8 @@ int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *e
         PARE_TRY(check_files(c, j, err));
     if (!j->model)
         PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
+    if (!pare_dist_rank(c->dist))
+        PARE_TRY(check_weights(j, err));
     if (j->setup->c.teacher)
         PARE_TRY(pare_model_load(j->setup->c.teacher, &j->teacher, err));
     j->setup->trainer.teacher = j->teacher;
@@ -147,6 +161,7 @@ int pare_teach_train(struct pare_cli *c, struct pare_teach *j, struct pare_err *
 {
     struct pare_train_conf *t = &j->setup->train;
     const char *term = getenv("TERM");
+    int rc;
 
     j->view = (struct pare_view_train){
         .lines = j->quiet  ? NULL
@@ -170,7 +185,10 @@ int pare_teach_train(struct pare_cli *c, struct pare_teach *j, struct pare_err *
     if (t->resume && !j->quiet)
         warn_of_start(t->checkpoint);
     catch_signals();
-    return pare_train(j->trainer, j->data[0], j->data[1], t, &j->result, err);
+    pare_guard_training(&stop);
+    rc = pare_train(j->trainer, j->data[0], j->data[1], t, &j->result, err);
+    pare_guard_training(NULL);
+    return rc;
 }
 
 int pare_teach_stopped(const struct pare_teach *j, struct pare_err *err)

@@ -92,15 +92,44 @@ bool pare_ends_in(const char *s, const char *ending)
     return n >= e && !strcmp(s + n - e, ending);
 }
 
-static bool is_control(unsigned char c)
+/* How many bytes the UTF-8 character at s has; 0: it is none. */
+static int symbol(const unsigned char *s, uint32_t *code)
 {
-    return c < 0x20 || c == 0x7f;
+    int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 4;
+
+    if (n == 4 && (*s < 0xf0 || *s > 0xf4))
+        return 0;
+    *code = n == 1 ? *s : *s & (0x7fu >> n);
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        *code = *code << 6 | (s[i] & 0x3fu);
+    }
+    if ((n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000))) ||
+        (n == 4 && (*code < 0x10000 || *code > 0x10ffff)))
+        return 0;
+    return n;
+}
+
+/* Controls, and marks that turn the direction of what follows. */
+static bool is_unfit(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200e && code <= 0x200f) ||
+           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
 void pare_put_clean(FILE *f, const char *s)
 {
-    for (; *s; s++)
-        fputc(is_control((unsigned char)*s) ? '?' : *s, f);
+    const unsigned char *p = (const unsigned char *)s;
+    uint32_t code = 0;
+
+    for (int n; *p; p += n ? n : 1) {
+        n = symbol(p, &code);
+        if (!n || is_unfit(code))
+            fputc('?', f);
+        else
+            fwrite(p, 1, (size_t)n, f);
+    }
 }
 
 /* ---- tables ---------------------------------------------------------------- */

@@ -46,11 +46,19 @@ struct pare_tensor *pare_layer_bias_grad(const struct pare_layer *l)
 
 struct pare_tensor *pare_layer_mask(struct pare_layer *l)
 {
+    struct pare_err err;
+
+    if (l->weight && pare_mask_new(l->run, &l->w, &l->mask, &err))
+        return NULL;
     return &l->mask;
 }
 
 struct pare_tensor *pare_layer_bias_mask(struct pare_layer *l)
 {
+    struct pare_err err;
+
+    if (l->bias && pare_mask_new(l->run, &l->b, &l->bias_mask, &err))
+        return NULL;
     return l->bias ? &l->bias_mask : NULL;
 }
 

@@ -10,13 +10,16 @@
 #include "../tensor/tensor.h"
 #include "folded.h"
 #include "grid.h"
+#include "quantized.h"
 
 #define KEY 64
 
+#define FLOAT 32 /* bits of a place that stays as it is */
+
 /* The keys of a place: input_scale, tracked_min_input, ... */
-enum what { BITS, SCALE, ZERO, MIN, MAX };
-static const char *const before[] = { "", "", "", "tracked_min_", "tracked_max_" };
-static const char *const after[] = { "_bits", "_scale", "_zero_point", "", "" };
+enum what { BITS, ASKED, SCALE, ZERO, MIN, MAX };
+static const char *const before[] = { "", "", "", "", "tracked_min_", "tracked_max_" };
+static const char *const after[] = { "_bits", "_bits_config", "_scale", "_zero_point", "", "" };
 
 #define GROUP "weight_group_size" /* see quant_group.h */
 
@@ -90,11 +93,16 @@ static void add_layer(struct out *o, const struct pare_layer *l)
         struct pare_qscale g;
         struct pare_err err;
 
-        if (!l->quantized[i])
+        if (!l->asked_bits[i])
             continue;
         add(o, pare_sprintf(o->a, "%s\n    \"%s_bits\": %d", first ? "" : ",", pare_site_name(site),
-                            l->quant[i].bits));
+                            l->quantized[i] ? l->quant[i].bits : FLOAT));
         first = false;
+        if (!l->quantized[i] || l->quant[i].bits != l->asked_bits[i])
+            add(o, pare_sprintf(o->a, ",\n    \"%s_bits_config\": %d", pare_site_name(site),
+                                l->asked_bits[i]));
+        if (!l->quantized[i])
+            continue;
         if (site == PARE_WEIGHT && pare_groups_kept(l) >= 0)
             add(o,
                 pare_sprintf(o->a, ",\n    \"%s\": %lld", GROUP, (long long)pare_groups_kept(l)));
@@ -247,19 +255,38 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
     return 0;
 }
 
+/* The bits must be the config's, or be there in their place: --accuracy-drop may raise them. */
+static int apply_bits(struct pare_layer *l, enum pare_site site, const struct pare_json *o,
+                      struct pare_err *err)
+{
+    const struct pare_json *bits = member(o, site, BITS), *asked = member(o, site, ASKED);
+    struct pare_quant *q = &l->quant[site];
+    bool whole = bits && bits->kind == PARE_JSON_INT;
+
+    if (whole && bits->whole == q->bits)
+        return 0;
+    if (!whole || !asked || asked->kind != PARE_JSON_INT || asked->whole != l->asked_bits[site] ||
+        ((bits->whole < 1 || bits->whole > 16) && bits->whole != FLOAT))
+        return pare_fail(err, PARE_ECONFIG, "line %d: %s_bits is %lld, the config says %d",
+                         bits ? bits->line : o->line, pare_site_name(site),
+                         bits && is_number(bits) ? (long long)bits->num : 0, q->bits);
+    l->quantized[site] = bits->whole != FLOAT;
+    if (l->quantized[site])
+        pare_quant_set_bits(q, (int)bits->whole);
+    return 0;
+}
+
 static int apply_site(struct pare_layer *l, enum pare_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
-    const struct pare_json *bits = member(o, site, BITS);
     const struct pare_json *scale = member(o, site, SCALE);
     const struct pare_json *zero = member(o, site, ZERO);
     struct pare_tensor *s, *z;
     int64_t n, m;
 
-    if (!bits || bits->kind != PARE_JSON_INT || bits->whole != l->quant[site].bits)
-        return pare_fail(err, PARE_ECONFIG, "line %d: %s_bits is %lld, the config says %d",
-                         bits ? bits->line : o->line, pare_site_name(site),
-                         bits && is_number(bits) ? (long long)bits->num : 0, l->quant[site].bits);
+    PARE_TRY(apply_bits(l, site, o, err));
+    if (!l->quantized[site])
+        return 0;
     if (site == PARE_WEIGHT)
         PARE_TRY(read_group(l, o, err));
     if (!scale && site == PARE_WEIGHT)
@@ -316,7 +343,8 @@ int pare_run_calibrate(struct pare_run *r, const char *path, struct pare_err *er
     r->calibration_path = pare_strdup(r->arena, path);
     if (!root || !r->calibration_path)
         return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
-    PARE_TRY(pare_at(err, pare_file_read(r->arena, path, &text, &len, err), "%s", path));
+    PARE_TRY(pare_at(err, pare_file_read_most(r->arena, path, PARE_JSON_BYTES, &text, &len, err),
+                     "%s", path));
     PARE_TRY(pare_at(err, pare_json_parse(r->arena, text, len, root, err), "%s", path));
     if (root->kind != PARE_JSON_OBJECT)
         return pare_fail(err, PARE_ECONFIG, "%s: is %s, must be an object of layers", path,

@@ -5,7 +5,8 @@
  *                  "tracked_min_input": 0, "tracked_max_input": 2, "output_bits": ... }, ... }
  *
  * as NNI's export_model has it, with scales of inputs and outputs beside.  A number stands for all
- * channels, a list has one for each.
+ * channels, a list has one for each.  Where the bits are not the config's (--accuracy-drop),
+ * "weight_bits_config" has those, and 32 bits are a place that stays float.
  */
 #ifndef PARE_COMPRESS_CALIBRATION_H
 #define PARE_COMPRESS_CALIBRATION_H

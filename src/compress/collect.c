@@ -85,15 +85,66 @@ int pare_run_collect(struct pare_run *r, const struct pare_plan *p, struct pare_
 
 /* ---- batches only to be seen ---------------------------------------------------------------- */
 
-/* One plan for full batches; a smaller last one is left out. */
-static int feed(struct pare_run *r, struct pare_loader *loader, int64_t batches,
-                struct pare_plan **plan, struct pare_err *err)
-{
-    struct pare_tensor out[16];
-    struct pare_strs names;
-    int64_t size = 0;
+#define AT_ONCE 1200000 /* numbers of the input that are shown together */
 
-    PARE_TRY(pare_run_watched(r, &names, err));
+struct feed {
+    struct pare_run *r;
+    struct pare_strs names;
+    struct pare_plan *plan;
+    int64_t size, part; /* of batches; of what the plan takes at a time */
+};
+
+/* Who only looks needs what is fused elsewhere, which costs memory: a large batch comes in parts of
+ * one size, where that changes nothing. */
+static int64_t part_of(const struct pare_run *r, const struct pare_tensor *x)
+{
+    int64_t n = x->dim[0], each = n > 0 ? pare_numel(x) / n : 0, most;
+
+    if (!r->looking || !r->in_parts || r->collectors || pare_dist_size(r->dist) > 1 || each < 1 ||
+        r->model->in[0].dim[0] >= 0)
+        return n;
+    most = AT_ONCE / each > 8 ? AT_ONCE / each : 8;
+    for (int64_t p = most < n ? most : n; 2 * p > most; p--)
+        if (n % p == 0)
+            return p;
+    return n;
+}
+
+static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err *err)
+{
+    struct pare_tensor x = b->x;
+    struct pare_plan_opts o = { .threads = f->r->threads, .in = &x };
+
+    f->size = b->whole;
+    f->part = o.batch = x.dim[0] = part_of(f->r, &b->x);
+    PARE_TRY(pare_plan_new_keeping(f->r->model, &o, f->names, &f->plan, err));
+    if (f->plan->graph->n_out > 16)
+        return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
+    return 0;
+}
+
+static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err)
+{
+    struct pare_tensor x = b->x, out[16];
+    int64_t parts = f->part > 0 ? b->x.dim[0] / f->part : 1;
+    size_t bytes;
+
+    if (parts > 1)
+        x.dim[0] = f->part;
+    PARE_TRY(pare_tensor_size(&x, NULL, &bytes, err));
+    for (int64_t i = 0; i < parts; i++) {
+        x.data = (char *)b->x.data + (size_t)i * bytes;
+        PARE_TRY(pare_plan_run(f->plan, &x, out, err));
+    }
+    return f->names.n ? pare_run_collect(f->r, f->plan, err) : 0;
+}
+
+/* One plan for full batches; a smaller last one is left out. */
+static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, struct pare_err *err)
+{
+    struct pare_run *r = f->r;
+
+    PARE_TRY(pare_run_watched(r, &f->names, err));
     pare_run_part_begin(r);
     for (int64_t done = 0; done < batches;) {
         const struct pare_batch *b;
@@ -101,21 +152,13 @@ static int feed(struct pare_run *r, struct pare_loader *loader, int64_t batches,
         PARE_TRY(pare_loader_next(loader, &b, err));
         if (!b)
             continue; /* the next epoch */
-        if (!*plan) {
-            struct pare_plan_opts o = { .threads = r->threads, .batch = b->x.dim[0], .in = &b->x };
-
-            PARE_TRY(pare_plan_new_keeping(r->model, &o, names, plan, err));
-            size = b->whole;
-            if ((*plan)->graph->n_out > 16)
-                return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
-        }
-        if (b->whole != size)
+        if (!f->plan)
+            PARE_TRY(make_plan(f, b, err));
+        if (b->whole != f->size)
             continue;
         pare_dist_batch(r->dist, b->own, b->whole);
-        PARE_TRY(pare_plan_run(*plan, &b->x, out, err));
-        if (names.n)
-            PARE_TRY(pare_run_collect(r, *plan, err));
-        if (names.n && !r->collectors)
+        PARE_TRY(show(f, b, err));
+        if (f->names.n && !r->collectors)
             break; /* nobody is looking any more */
         done++;
     }
@@ -129,8 +172,8 @@ int pare_run_forward(struct pare_run *r, int64_t batches, struct pare_err *err)
                                   .seed = 1,
                                   .rank = pare_dist_rank(r->dist),
                                   .ranks = pare_dist_size(r->dist) };
+    struct feed f = { .r = r };
     struct pare_loader *loader = NULL;
-    struct pare_plan *plan = NULL;
     const struct pare_io *io;
     int rc;
 
@@ -140,8 +183,8 @@ int pare_run_forward(struct pare_run *r, int64_t batches, struct pare_err *err)
         o.input = &io[0];
     rc = pare_loader_new(r->data, &o, &loader, err);
     if (!rc)
-        rc = feed(r, loader, batches, &plan, err);
-    pare_plan_free(plan);
+        rc = feed(&f, loader, batches, err);
+    pare_plan_free(f.plan);
     pare_loader_free(loader);
     return rc;
 }

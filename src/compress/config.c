@@ -11,9 +11,7 @@
 #include "../io/file.h"
 #include "../train/setup.h"
 
-#define MAX_BYTES (1 << 20) /* of a config_list */
-#define MAX_KEYS 1000       /* of an entry */
-#define MAX_NAMES 256       /* of options that a hint is chosen from */
+#define MAX_NAMES 256 /* of options that a hint is chosen from */
 
 static const char *const selectors[] = { "op_types", "op_names", "exclude" };
 
@@ -216,8 +214,9 @@ static int read_entry(struct pare_arena *a, const struct pare_json *v, struct pa
                          pare_json_kind_name(v->kind));
     for (int i = 0; i < v->n; i++)
         n += v->item[i].kind == PARE_JSON_OBJECT ? v->item[i].n : 1;
-    if (n > MAX_KEYS)
-        return pare_fail(err, PARE_ELIMIT, "has %d keys, at most %d are handled", n, MAX_KEYS);
+    if (n > PARE_CONFIG_KEYS)
+        return pare_fail(err, PARE_ELIMIT, "has %d keys, at most %d are handled", n,
+                         PARE_CONFIG_KEYS);
     e->set = pare_alloc(a, (size_t)n, sizeof(*e->set));
     if (!e->set)
         return no_memory(err);
@@ -233,9 +232,9 @@ static int read_entries(struct pare_arena *a, const char *text, size_t len, stru
     struct pare_json root;
 
     *c = (struct pare_config){ 0 };
-    if (len > MAX_BYTES)
+    if (len > PARE_CONFIG_BYTES)
         return pare_fail(err, PARE_ELIMIT, "a config_list of %zu bytes, at most %d are handled",
-                         len, MAX_BYTES);
+                         len, PARE_CONFIG_BYTES);
     PARE_TRY(pare_json_parse(a, text, len, &root, err));
     if (root.kind != PARE_JSON_LIST)
         return pare_fail(err, PARE_ECONFIG, "a config_list is a list of objects, this is %s%s",
@@ -272,7 +271,8 @@ int pare_config_read(struct pare_arena *a, const char *spec, struct pare_config 
         p++;
     if (*p == '[' || *p == '{')
         return pare_config_parse(a, spec, NULL, c, err);
-    PARE_TRY(pare_at(err, pare_file_read(a, spec, &data, &len, err), "%s", spec));
+    PARE_TRY(pare_at(err, pare_file_read_most(a, spec, PARE_CONFIG_BYTES, &data, &len, err), "%s",
+                     spec));
     return pare_at(err, read_entries(a, data, len, c, err), "%s", spec);
 }
 
@@ -312,8 +312,9 @@ static int read_rule(struct pare_arena *a, const struct pare_rule *r, struct par
     PARE_TRY(copy_texts(a, r->op_types, "op_types", &e->op_types, err));
     PARE_TRY(copy_texts(a, r->op_names, "op_names", &e->op_names, err));
     PARE_TRY(pare_given_split(r->keys, a, &given, &n, err));
-    if (n > MAX_KEYS)
-        return pare_fail(err, PARE_ELIMIT, "has %d keys, at most %d are handled", n, MAX_KEYS);
+    if (n > PARE_CONFIG_KEYS)
+        return pare_fail(err, PARE_ELIMIT, "has %d keys, at most %d are handled", n,
+                         PARE_CONFIG_KEYS);
     e->set = pare_alloc(a, (size_t)n, sizeof(*e->set));
     if (!e->set)
         return no_memory(err);

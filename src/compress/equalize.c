@@ -140,7 +140,7 @@ static int own(struct scan *s, const struct pare_value *of, struct pare_tensor *
 
     if (!v)
         return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is no initializer of the model", of->name);
-    PARE_TRY(pare_model_own(s->m, v, err));
+    PARE_TRY(pare_model_own_apart(s->m, v, err));
     *t = v->t;
     return 0;
 }

@@ -117,6 +117,9 @@ static int list_masks(struct pare_run *r, struct pare_arena *a, bool floats,
 
         if (!l->weight)
             continue;
+        PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
+        if (l->bias)
+            PARE_TRY(pare_mask_new(r, &l->b, &l->bias_mask, err));
         PARE_TRY(add_mask(a, l, "weight", &l->mask, &v[(*n)++], err));
         if (l->bias)
             PARE_TRY(add_mask(a, l, "bias", &l->bias_mask, &v[(*n)++], err));

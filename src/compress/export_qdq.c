@@ -458,9 +458,11 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
             PARE_TRY(export_site(x, g->node[i], l, site, err));
     }
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_WEIGHT])
+        if (r->layer[i].quantized[PARE_WEIGHT]) {
             PARE_TRY(pare_at(err, export_weight(x, &r->layer[i], err), "layer '%s'",
                              r->layer[i].info.name));
+            pare_layer_release(&r->layer[i]);
+        }
     if (!x->n_nbits)
         return pare_fail(err, PARE_ECONFIG,
                          "no layer can become MatMulNBits: that takes a Gemm or MatMul with a "

@@ -101,6 +101,7 @@ int pare_folded_find(struct pare_run *r, struct pare_err *err)
             l->factor = pare_alloc(r->arena, 2 * (size_t)l->w.dim[0], sizeof(*l->factor));
             if (!l->factor)
                 return no_memory(err);
+            PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
         }
     }
     return 0;

@@ -118,6 +118,10 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
         struct pare_layer *l = &r->layer[i];
 
         if (l->weight)
+            PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
+        if (l->bias)
+            PARE_TRY(pare_mask_new(r, &l->b, &l->bias_mask, err));
+        if (l->weight)
             PARE_TRY(mask(t, l->weight, &l->mask, &l->w, &l->grad, err));
         if (l->bias)
             PARE_TRY(mask(t, l->bias, &l->bias_mask, &l->b, &l->bias_grad, err));

@@ -38,33 +38,31 @@ PARE_SIMD static void find_bins(const float *x, int64_t n, float per_bin, int32_
 }
 
 /* Two tables in turn: neighbours are often in the same bin, and its count need not be waited for.
- * Returns how many were left out. */
-static int64_t count_some(const float *x, int64_t n, float per_bin, uint32_t *part)
+ * A branch would be guessed wrong half of the time behind a ReLU, so all is counted. */
+static void count_some(const float *x, int64_t n, float per_bin, uint32_t *part)
 {
-    int64_t out = 0;
+    uint32_t *other = part + PARE_HIST_TABLE;
 
     for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t m = n - at < BLOCK ? n - at : BLOCK;
-        uint32_t none[2] = { 0 };
+        int64_t m = n - at < BLOCK ? n - at : BLOCK, i = 0;
         int32_t bin[BLOCK];
 
         find_bins(x + at, m, per_bin, bin);
-        for (int64_t i = 0; i < m; i++) {
-            uint32_t *to = part + (i & 1) * PARE_BINS + bin[i];
-
-            to = bin[i] < PARE_BINS ? to : &none[i & 1];
-            ++*to;
+        for (; i + 4 <= m; i += 4) {
+            part[bin[i]]++;
+            other[bin[i + 1]]++;
+            part[bin[i + 2]]++;
+            other[bin[i + 3]]++;
         }
-        out += none[0] + none[1];
+        for (; i < m; i++)
+            part[bin[i]]++;
     }
-    return out;
 }
 
 void pare_histogram_add(struct pare_histogram *h, const struct pare_hist_batch *b)
 {
     double most = (double)(-b->lo > b->hi ? -b->lo : b->hi);
     int threads = b->n > 32768 && b->threads > 1 ? b->threads : 1;
-    int64_t zeros = 0;
     float per_bin;
 
     if (h->reach == 0)
@@ -74,17 +72,18 @@ void pare_histogram_add(struct pare_histogram *h, const struct pare_hist_batch *
     per_bin = h->reach > 0 ? (float)(HALF / h->reach) : 0;
     if (per_bin > 3e38f) /* next to nothing */
         per_bin = 3e38f;
-    memset(b->part, 0, (size_t)threads * 2 * PARE_BINS * sizeof(*b->part));
-#pragma omp parallel for num_threads(threads) if (threads > 1) reduction(+ : zeros)
+    memset(b->part, 0, (size_t)threads * 2 * PARE_HIST_TABLE * sizeof(*b->part));
+#pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int t = 0; t < threads; t++) {
         int64_t from = b->n * t / threads, to = b->n * (t + 1) / threads;
 
-        zeros += count_some(b->x + from, to - from, per_bin, b->part + (int64_t)t * 2 * PARE_BINS);
+        count_some(b->x + from, to - from, per_bin, b->part + (int64_t)t * 2 * PARE_HIST_TABLE);
     }
-    h->zeros += zeros;
-    for (int64_t t = 0; t < 2 * threads; t++)
+    for (int64_t t = 0; t < 2 * threads; t++) {
         for (int i = 0; i < PARE_BINS; i++)
-            h->count[i] += b->part[t * PARE_BINS + i];
+            h->count[i] += b->part[t * PARE_HIST_TABLE + i];
+        h->zeros += b->part[t * PARE_HIST_TABLE + PARE_BINS];
+    }
 }
 
 static double edge(const struct pare_histogram *h, int bin)
@@ -118,12 +117,20 @@ void pare_histogram_percentile(const struct pare_histogram *h, double part, doub
     *hi = *hi < h->hi ? *hi : h->hi;
 }
 
+struct sums;
+
+/* What a range costs that reaches so far; the sums are only of those who need them. */
+typedef double cost_fn(const struct pare_histogram *h, const struct pare_quant *q,
+                       const struct sums *s, double reach);
+
 /* The squared error of a bin's middle, for each that was seen. */
-static double error_of(const struct pare_histogram *h, const struct pare_quant *q, double reach)
+static double error_of(const struct pare_histogram *h, const struct pare_quant *q,
+                       const struct sums *sums, double reach)
 {
     double lo, hi, sum = 0, width = h->reach / HALF;
     float s, z;
 
+    (void)sums;
     within(h, reach, &lo, &hi);
     pare_quant_fit(q, lo, hi, &s, &z);
     for (int i = 0; i < PARE_BINS; i++) {
@@ -140,20 +147,19 @@ static double error_of(const struct pare_histogram *h, const struct pare_quant *
 
 /* The reach with the least cost: by 1/64 of the largest, then by 1/256 around the best. */
 static double search(const struct pare_histogram *h, const struct pare_quant *q,
-                     double (*cost)(const struct pare_histogram *, const struct pare_quant *,
-                                    double))
+                     const struct sums *s, cost_fn *cost)
 {
-    double most = -h->lo > h->hi ? -h->lo : h->hi, best = most, least = cost(h, q, most), from;
+    double most = -h->lo > h->hi ? -h->lo : h->hi, best = most, least = cost(h, q, s, most), from;
 
     for (int i = 2; i < 64; i++) {
-        double c = cost(h, q, most * i / 64);
+        double c = cost(h, q, s, most * i / 64);
 
         if (c < least)
             least = c, best = most * i / 64;
     }
     from = best;
     for (int i = -3; i <= 3; i++) {
-        double c = cost(h, q, from + most * i / 256);
+        double c = cost(h, q, s, from + most * i / 256);
 
         if (c < least)
             least = c, best = from + most * i / 256;
@@ -164,7 +170,7 @@ static double search(const struct pare_histogram *h, const struct pare_quant *q,
 void pare_histogram_mse(const struct pare_histogram *h, const struct pare_quant *q, double *lo,
                         double *hi)
 {
-    within(h, search(h, q, error_of), lo, hi);
+    within(h, search(h, q, NULL, error_of), lo, hi);
 }
 
 /* ---- entropy --------------------------------------------------------------------------------- */
@@ -176,44 +182,64 @@ static int bin_at(const struct pare_histogram *h, double x)
     return i < 0 ? 0 : i > PARE_BINS ? PARE_BINS : (int)i;
 }
 
+/* Sums over the bins before each: counts c, c log c, and bins that are not empty. */
+struct sums {
+    double count[PARE_BINS + 1], log[PARE_BINS + 1];
+    int full[PARE_BINS + 1];
+};
+
+static double log_times(double c)
+{
+    return c > 0 ? c * log(c) : 0;
+}
+
+static void add_up(const struct pare_histogram *h, struct sums *s)
+{
+    s->count[0] = s->log[0] = 0;
+    s->full[0] = 0;
+    for (int i = 0; i < PARE_BINS; i++) {
+        s->count[i + 1] = s->count[i] + (double)h->count[i];
+        s->log[i + 1] = s->log[i] + log_times((double)h->count[i]);
+        s->full[i + 1] = s->full[i] + (h->count[i] > 0);
+    }
+}
+
 /* KL(P || Q) over the bins first..last-1.  P has what was seen, with all beyond the ends in the
  * outermost bins; Q has, for each of the `levels` groups of bins, the mean over the bins of it that
- * are not empty.  What one group takes from another by rounding is left out. */
-static double divergence(const struct pare_histogram *h, int first, int last, double levels)
+ * are not empty.  What one group takes from another by rounding is left out.  With n the number of
+ * all and m of those inside,
+ *     KL = (sum p log p - sum over groups of P log Q) / n + log m - log n. */
+static double divergence(const struct pare_histogram *h, const struct sums *s, int first, int last,
+                         double levels)
 {
-    double total = 0, q_total = 0, sum = 0, extra[2] = { 0, 0 };
+    double total = s->count[PARE_BINS], inside = s->count[last] - s->count[first];
+    double below = s->count[first], above = total - s->count[last];
+    double ends[2] = { (double)h->count[first], (double)h->count[last - 1] }, sum;
     int to;
 
-    for (int i = 0; i < PARE_BINS; i++) {
-        total += (double)h->count[i];
-        extra[0] += i < first ? (double)h->count[i] : 0;
-        extra[1] += i >= last ? (double)h->count[i] : 0;
-        q_total += i >= first && i < last ? (double)h->count[i] : 0;
-    }
-    if (!(q_total > 0))
+    if (!(inside > 0))
         return INFINITY;
+    if (last - first == 1) /* P and Q are the one bin */
+        return 0;
+    sum = s->log[last] - s->log[first] - log_times(ends[0]) - log_times(ends[1]) +
+          log_times(ends[0] + below) + log_times(ends[1] + above);
     for (int from = first, level = 1; from < last; from = to, level++) {
-        double mass = 0, full = 0;
+        double mass, full, seen;
 
         to = first + (int)((double)(last - first) * level / levels + 0.5);
         to = to <= from ? from + 1 : to > last || level >= levels ? last : to;
-        for (int i = from; i < to; i++) {
-            mass += (double)h->count[i];
-            full += h->count[i] > 0 || (i == first && extra[0] > 0) ||
-                    (i == last - 1 && extra[1] > 0);
-        }
-        for (int i = from; i < to; i++) {
-            double p = (double)h->count[i] + (i == first ? extra[0] : 0) +
-                       (i == last - 1 ? extra[1] : 0);
-
-            if (p > 0) /* a group without mass has only what lies beyond the end: hardly likely */
-                sum += p / total * log(p / total / ((mass > 0 ? mass / full : 1e-4) / q_total));
-        }
+        mass = s->count[to] - s->count[from];
+        full = s->full[to] - s->full[from] + (from == first && ends[0] == 0 && below > 0) +
+               (to == last && ends[1] == 0 && above > 0);
+        seen = mass + (from == first ? below : 0) + (to == last ? above : 0);
+        if (seen > 0) /* a group without mass has only what lies beyond the end: hardly likely */
+            sum -= seen * log(mass > 0 ? mass / full : 1e-4);
     }
-    return sum;
+    return sum / total + log(inside) - log(total);
 }
 
-static double entropy_of(const struct pare_histogram *h, const struct pare_quant *q, double reach)
+static double entropy_of(const struct pare_histogram *h, const struct pare_quant *q,
+                         const struct sums *s, double reach)
 {
     double levels = (double)(q->qmax - q->qmin) + 1, lo, hi;
     int first, last;
@@ -228,11 +254,14 @@ static double entropy_of(const struct pare_histogram *h, const struct pare_quant
     last = last > PARE_BINS ? PARE_BINS : last;
     if (last - first < levels) /* finer than was counted */
         return INFINITY;
-    return divergence(h, first, last, levels);
+    return divergence(h, s, first, last, levels);
 }
 
 void pare_histogram_entropy(const struct pare_histogram *h, const struct pare_quant *q, double *lo,
                             double *hi)
 {
-    within(h, search(h, q, entropy_of), lo, hi);
+    struct sums s;
+
+    add_up(h, &s);
+    within(h, search(h, q, &s, entropy_of), lo, hi);
 }

@@ -10,6 +10,7 @@
 #include <pare/plugin.h>
 
 #define PARE_BINS 4096
+#define PARE_HIST_TABLE (PARE_BINS + 16) /* the last are for what is left out */
 
 struct pare_histogram {
     double reach;  /* 0: nothing but 0 was seen */
@@ -18,7 +19,7 @@ struct pare_histogram {
 };
 
 /* Add n numbers that lie within [lo, hi]; NaN and infinities are left out.  `part` is room for
- * `threads` times PARE_BINS * 2 counts. */
+ * `threads` times PARE_HIST_TABLE * 2 counts. */
 struct pare_hist_batch {
     const float *x;
     int64_t n;

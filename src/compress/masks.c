@@ -17,27 +17,44 @@ static int no_memory(struct pare_err *err)
 
 /* ---- into the model ---------------------------------------------------------------------- */
 
-PARE_SIMD static void multiply(const float *w, const uint8_t *mask, float *out, int64_t n)
+PARE_SIMD static void multiply_row(const float *w, const uint8_t *mask, float *out, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         out[i] = mask[i] ? w[i] : 0;
 }
 
+/* Without a mask all stay. */
+static void multiply(const float *w, const uint8_t *mask, float *out, int64_t n)
+{
+    if (mask)
+        multiply_row(w, mask, out, n);
+    else if (w != out)
+        memcpy(out, w, (size_t)n * sizeof(float));
+}
+
 /* Without a trainer: `w` leaves the model's memory the first time, unless there is no way back. */
-static int put(struct pare_run *r, const struct pare_value *v, struct pare_tensor *w,
-               const struct pare_tensor *mask, struct pare_err *err)
+static int leave(struct pare_run *r, const struct pare_value *v, struct pare_tensor *w,
+                 struct pare_err *err)
 {
     int64_t n = pare_numel(w);
 
     if (w->data == v->t.data && !r->final) {
-        struct pare_tensor own;
+        struct pare_tensor own = v->t;
 
-        PARE_TRY(pare_tensor_new(r->arena, &own, PARE_F32, v->t.rank, v->t.dim, err));
+        PARE_TRY(r->quantizer ? pare_tensor_apart(r->arena, &own, &r->pages, err)
+                              : pare_tensor_alloc(r->arena, &own, err));
         memcpy(own.data, v->t.data, (size_t)n * sizeof(float));
         *w = own;
     }
-    multiply(pare_f32(w), mask->data, pare_f32(&v->t), n);
+    return 0;
+}
+
+static int put(struct pare_run *r, const struct pare_value *v, struct pare_tensor *w,
+               const struct pare_tensor *mask, struct pare_err *err)
+{
+    PARE_TRY(leave(r, v, w, err));
+    multiply(pare_f32(w), mask->data, pare_f32(&v->t), pare_numel(w));
     return 0;
 }
 
@@ -64,6 +81,16 @@ int pare_run_round(struct pare_run *r, struct pare_err *err)
     return 0;
 }
 
+void pare_layer_release(const struct pare_layer *l)
+{
+    size_t bytes = l->weight ? (size_t)pare_numel(&l->w) * sizeof(float) : 0;
+
+    if (!bytes || l->grad.data)
+        return;
+    pare_pages_release(l->run->pages, l->w.data, bytes);
+    pare_model_release(l->run->model, l->weight->t.data, bytes);
+}
+
 int pare_run_put(struct pare_run *r, struct pare_err *err)
 {
     if (r->trainer)
@@ -73,12 +100,16 @@ int pare_run_put(struct pare_run *r, struct pare_err *err)
 
         if (!l->weight)
             continue;
-        if (!l->grad.data)
-            PARE_TRY(put(r, l->weight, &l->w, &l->mask, err));
+        if (!l->grad.data) /* what is rounded is written as a whole below */
+            PARE_TRY(l->quantized[PARE_WEIGHT] ? leave(r, l->weight, &l->w, err)
+                                               : put(r, l->weight, &l->w, &l->mask, err));
         if (l->bias && !l->bias_grad.data)
             PARE_TRY(put(r, l->bias, &l->b, &l->bias_mask, err));
+        if (l->quantized[PARE_WEIGHT])
+            PARE_TRY(round_weight(r, l, err));
+        pare_layer_release(l);
     }
-    return pare_run_round(r, err);
+    return 0;
 }
 
 void pare_run_restore(struct pare_run *r)

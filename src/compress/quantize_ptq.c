@@ -32,6 +32,7 @@ struct place {
     bool seen;
     int64_t n;                /* channels */
     struct pare_histogram *h; /* or NULL */
+    float *lo, *hi;           /* tracked_min_*, tracked_max_* */
 };
 
 /* clang-format off */
@@ -67,21 +68,30 @@ static bool counts(const struct opts *o)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* The range so far, in the buffers tracked_min_* and tracked_max_*. */
-static int track(const struct pare_place *p, bool first, const float *lo, const float *hi,
-                 struct pare_err *err)
+static int buffers(const struct pare_place *p, struct place *at, struct pare_err *err)
 {
-    const struct opts *o = pare_run_conf(pare_layer_run(p->layer));
-    float keep = (float)o->averaging;
     struct pare_tensor *tmin = pare_place_buffer(p, "tracked_min", err);
     struct pare_tensor *tmax = tmin ? pare_place_buffer(p, "tracked_max", err) : NULL;
 
     if (!tmax)
         return err->code;
-    for (int64_t c = 0; c < p->n; c++) {
-        float *a = pare_f32(tmin) + c, *b = pare_f32(tmax) + c;
+    at->lo = pare_f32(tmin);
+    at->hi = pare_f32(tmax);
+    return 0;
+}
 
-        if (first) {
+/* The range so far. */
+static int track(const struct pare_place *p, struct place *at, const float *lo, const float *hi,
+                 struct pare_err *err)
+{
+    const struct opts *o = pare_run_conf(pare_layer_run(p->layer));
+    float keep = (float)o->averaging;
+
+    PARE_TRY(buffers(p, at, err));
+    for (int64_t c = 0; c < p->n; c++) {
+        float *a = at->lo + c, *b = at->hi + c;
+
+        if (!at->seen) {
             *a = lo[c];
             *b = hi[c];
         } else if (!strcmp(o->observer, "moving_average")) {
@@ -109,7 +119,7 @@ static int look(struct pare_layer *l, enum pare_site site, const struct pare_ten
     if (!lo)
         return no_memory(err);
     PARE_TRY(pare_place_range(&p, x, lo, lo + p.n, err));
-    PARE_TRY(track(&p, !at->seen, lo, lo + p.n, err));
+    PARE_TRY(track(&p, at, lo, lo + p.n, err));
     if (at->h)
         pare_histogram_add(at->h, &(struct pare_hist_batch){ .x = pare_f32(x),
                                                              .n = pare_numel(x),
@@ -124,42 +134,74 @@ static int look(struct pare_layer *l, enum pare_site site, const struct pare_ten
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
-static void narrow(const struct opts *o, const struct pare_quant *q, struct pare_histogram *h,
-                   float *tmin, float *tmax)
+static void narrow(const struct opts *o, const struct pare_quant *q, struct place *at)
 {
+    struct pare_histogram *h = at->h;
     double lo, hi;
 
-    h->lo = (double)*tmin;
-    h->hi = (double)*tmax;
+    h->lo = (double)at->lo[0];
+    h->hi = (double)at->hi[0];
     if (!strcmp(o->observer, "percentile"))
         pare_histogram_percentile(h, o->percentile / 100, &lo, &hi);
     else if (!strcmp(o->observer, "mse"))
         pare_histogram_mse(h, q, &lo, &hi);
     else
         pare_histogram_entropy(h, q, &lo, &hi);
-    *tmin = (float)lo;
-    *tmax = (float)hi;
+    at->lo[0] = (float)lo;
+    at->hi[0] = (float)hi;
 }
 
-static int decide(struct pare_layer *l, enum pare_site site, const struct place *at,
+static void narrow_all(struct pare_run *r, struct state *s)
+{
+    const struct opts *o = pare_run_conf(r);
+    int n = pare_run_layers(r) * PARE_SITES, threads = pare_run_threads(r);
+
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(dynamic, 1)
+    for (int i = 0; i < n; i++)
+        if (s->place[i].seen && s->place[i].h)
+            narrow(o,
+                   pare_layer_quant(pare_run_layer(r, i / PARE_SITES),
+                                    (enum pare_site)(i % PARE_SITES)),
+                   &s->place[i]);
+}
+
+/* From ranges to scales; `from` is another place where another was looked at for this one. */
+static int decide(struct pare_layer *l, enum pare_site site, const struct place *from,
                   struct pare_err *err)
 {
-    const struct opts *o = pare_run_conf(pare_layer_run(l));
-    struct pare_place p = { .layer = l, .site = site, .n = at->n };
-    struct pare_tensor *scale, *zero, *tmin, *tmax;
+    struct pare_place p = { .layer = l, .site = site, .n = from->n };
+    struct pare_tensor *scale, *zero;
+    struct place own = { .n = p.n };
 
     p.q = pare_layer_quant(l, site);
-    tmin = pare_place_buffer(&p, "tracked_min", err);
-    tmax = tmin ? pare_place_buffer(&p, "tracked_max", err) : NULL;
-    scale = tmax ? pare_layer_scale(l, site, p.n, err) : NULL;
+    PARE_TRY(buffers(&p, &own, err));
+    scale = pare_layer_scale(l, site, p.n, err);
     zero = scale ? pare_layer_zero_point(l, site, p.n, err) : NULL;
     if (!zero)
         return err->code;
-    if (at->h)
-        narrow(o, p.q, at->h, pare_f32(tmin), pare_f32(tmax));
-    for (int64_t c = 0; c < p.n; c++)
-        pare_quant_fit(p.q, (double)pare_f32(tmin)[c], (double)pare_f32(tmax)[c],
-                       pare_f32(scale) + c, pare_f32(zero) + c);
+    for (int64_t c = 0; c < p.n; c++) {
+        own.lo[c] = from->lo[c];
+        own.hi[c] = from->hi[c];
+        pare_quant_fit(p.q, (double)own.lo[c], (double)own.hi[c], pare_f32(scale) + c,
+                       pare_f32(zero) + c);
+    }
+    return 0;
+}
+
+static int decide_all(struct pare_run *r, struct state *s, struct pare_err *err)
+{
+    for (int i = 0; i < pare_run_layers(r) * PARE_SITES; i++) {
+        struct pare_layer *l = pare_run_layer(r, i / PARE_SITES), *of;
+        enum pare_site site = (enum pare_site)(i % PARE_SITES), of_site;
+        const struct place *from;
+
+        if (site == PARE_WEIGHT || !pare_layer_quant(l, site))
+            continue;
+        pare_layer_twin(l, site, &of, &of_site);
+        from = &s->place[pare_layer_index(of) * PARE_SITES + (int)of_site];
+        if (from->seen)
+            PARE_TRY(decide(l, site, from, err));
+    }
     return 0;
 }
 
@@ -189,11 +231,13 @@ static int prepare(struct pare_run *r, struct state *s, int *n, struct pare_err 
                              "layer '%s': observer %s looks at all numbers together, so it is not "
                              "for per_channel; minmax and moving_average are",
                              pare_layer_name(l), o->observer);
+        if (pare_layer_twin(l, (enum pare_site)(i % PARE_SITES), NULL, NULL))
+            continue;
         s->place[i].h = pare_alloc(a, 1, sizeof(*s->place[i].h));
         if (!s->place[i].h)
             return no_memory(err);
     }
-    s->part = pare_alloc_raw(a, (size_t)threads * 2 * PARE_BINS, sizeof(*s->part));
+    s->part = pare_alloc_raw(a, (size_t)threads * 2 * PARE_HIST_TABLE, sizeof(*s->part));
     return s->place && s->part ? 0 : no_memory(err);
 }
 
@@ -214,18 +258,16 @@ static int merge_counts(struct pare_run *r, struct state *s, struct pare_err *er
 static int calibrate(struct pare_run *r, struct state *s, struct pare_err *err)
 {
     const struct opts *o = pare_run_conf(r);
+    bool parts = strcmp(o->observer, "moving_average") != 0; /* which looks at whole batches */
     int n;
 
     PARE_TRY(prepare(r, s, &n, err));
     if (!n)
         return 0; /* only weights: no data is needed */
-    PARE_TRY(pare_at(err, pare_run_forward(r, o->calibration_steps, err), "calibration"));
+    PARE_TRY(pare_at(err, pare_run_observe(r, o->calibration_steps, parts, err), "calibration"));
     PARE_TRY(merge_counts(r, s, err));
-    for (int i = 0; i < pare_run_layers(r) * PARE_SITES; i++)
-        if (s->place[i].seen)
-            PARE_TRY(decide(pare_run_layer(r, i / PARE_SITES), (enum pare_site)(i % PARE_SITES),
-                            &s->place[i], err));
-    return 0;
+    narrow_all(r, s);
+    return decide_all(r, s, err);
 }
 
 static int start(struct pare_run *r, struct pare_err *err)
@@ -299,6 +341,7 @@ const struct pare_quantizer pare_quantizer_ptq = {
         .abi = PARE_ABI,
         .name = "ptq",
         .doc = "Without training: scales from a few batches.",
+        .flags = PARE_ANY_ORDER,
         .opts = opts,
         .opts_size = sizeof(struct opts),
         .run_size = sizeof(struct state),

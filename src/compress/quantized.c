@@ -158,6 +158,7 @@ int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struc
         set_range(q);
         q->threads = l->run->threads > 0 ? l->run->threads : omp_get_max_threads();
         l->quantized[site] = true;
+        l->asked_bits[site] = q->bits;
     }
     return 0;
 }

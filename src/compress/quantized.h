@@ -28,6 +28,9 @@ const char *pare_site_name(enum pare_site site); /* "weight", ... */
 int pare_sites_insert(struct pare_run *r, struct pare_err *err);
 void pare_sites_remove(struct pare_run *r);
 
+/* The nodes only look from here on, or round again; for pare_run_observe(). */
+void pare_sites_look(struct pare_run *r, bool on);
+
 /* Whose place the node rounds, and which; NULL: it is none of ours. */
 struct pare_layer *pare_site_of(const struct pare_node *n, enum pare_site *site);
 

@@ -193,6 +193,7 @@ void pare_run_free(struct pare_run *r)
         pare_sites_remove(r);
     if (r->in_graph && r->trainer)
         r->trainer->stale = true; /* its plans have our nodes */
+    pare_pages_free(r->pages);
     pare_arena_free(r->scratch);
     pare_arena_free(r->arena);
 }
@@ -297,6 +298,7 @@ int pare_run_restart(struct pare_run *r, struct pare_err *err)
         was[i] = r->layer[i].quantized[PARE_WEIGHT];
         r->layer[i].quantized[PARE_WEIGHT] = false;
     }
+    r->twin = NULL;
     rc = pare_run_put(r, err);
     for (int i = 0; i < r->n_layers; i++)
         r->layer[i].quantized[PARE_WEIGHT] = was[i];

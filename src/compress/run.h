@@ -51,7 +51,7 @@ struct pare_layer {
     struct pare_value *weight, *bias; /* the model's initializers: weight * mask; bias or NULL */
     struct pare_tensor w, b;          /* not masked; at first the model's own memory */
     struct pare_tensor b_before;      /* the bias before its correction; data NULL: there is none */
-    struct pare_tensor mask, bias_mask;
+    struct pare_tensor mask, bias_mask; /* data NULL: all stay */
     struct pare_tensor grad, bias_grad; /* the trainer's; data NULL: there are none */
     int out_axis, in_axis;
     struct pare_goal goal;
@@ -63,6 +63,7 @@ struct pare_layer {
     struct pare_buffer *buffers;
     struct pare_quant quant[PARE_SITES]; /* of quantizers: what the config says ... */
     bool quantized[PARE_SITES];          /* ... about the places that it names */
+    int asked_bits[PARE_SITES];          /* the config's, whatever became of them; or 0 */
     int64_t start_step;
     struct pare_node *norm; /* the BatchNormalization it is rounded with (folded.h), or NULL */
     double *factor;         /* ... and by what it was multiplied when it was rounded last */
@@ -97,7 +98,10 @@ struct pare_run {
     const struct pare_quantizer *quantizer; /* pruner[0] is its base; NULL: this is a pruning */
     bool training;                          /* the forward that asks the quantizer */
     bool in_graph;                          /* its nodes are in the model's graph */
-    const struct pare_json *calibration;    /* scales of a file, or NULL */
+    bool looking;                           /* ... and only look, see pare_run_observe() */
+    bool in_parts;                          /* ... a part of a batch at a time */
+    int *twin;                           /* (layers, PARE_SITES), see pare_layer_twin(); or NULL */
+    const struct pare_json *calibration; /* scales of a file, or NULL */
     const char *calibration_path;
     bool keep_zeros; /* weights that were 0 are masked */
     bool measure;    /* forwards add to pare_layer.noise */
@@ -120,6 +124,7 @@ struct pare_run {
     int64_t batch;
     bool started, in_step;
     bool final;               /* masks are multiplied into the weights, see pare_run_opts */
+    struct pare_pages *pages; /* float weights of a quantizer */
     struct pare_tensor *kept; /* by pare_run_remember: parameters, then statistics */
 };
 
@@ -133,6 +138,13 @@ void pare_turn_end(struct pare_run *r, struct pare_turn t);
 
 /* Index of the pruner that ranks: the base, where there is one. */
 int pare_run_ranker(const struct pare_run *r);
+
+/* Make the mask of a tensor if it has none: all stay (wrap.c). */
+int pare_mask_new(struct pare_run *r, const struct pare_tensor *of, struct pare_tensor *mask,
+                  struct pare_err *err);
+
+/* The layer's weights are not looked at for now (masks.c). */
+void pare_layer_release(const struct pare_layer *l);
 
 /* The model gets weight * mask again (masks.c). */
 int pare_run_put(struct pare_run *r, struct pare_err *err);

@@ -160,7 +160,7 @@ int64_t pare_mask_zeros(const struct pare_tensor *mask)
     const uint8_t *m = mask->data;
     int64_t zeros = 0;
 
-    for (int64_t i = 0, n = pare_numel(mask); i < n; i++)
+    for (int64_t i = 0, n = m ? pare_numel(mask) : 0; i < n; i++)
         zeros += !m[i];
     return zeros;
 }

@@ -3,10 +3,14 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/simd.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "calibration.h"
+#include "quant_rows.h"
 #include "quantized.h"
+
+#define PARTS 32
 
 /* The node's attribute: whose place it is. */
 struct site {
@@ -23,16 +27,39 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
+PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double *to)
+{
+    double signal = 0, noise = 0;
+
+#pragma omp simd reduction(+ : signal, noise)
+    for (int64_t i = 0; i < n; i++) {
+        double v = (double)x[i], d = v - (double)y[i];
+
+        signal += v * v;
+        noise += d * d;
+    }
+    to[0] = signal;
+    to[1] = noise;
+}
+
+/* By parts of which there are as many on any number of threads, and so are the sums. */
 void pare_noise_add(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     const struct pare_tensor *y)
 {
     struct pare_noise *s = &l->noise[site];
+    int threads = pare_rows_threads(&l->quant[site], x);
+    double part[PARTS][2];
+    int64_t n = pare_numel(x);
 
-    for (int64_t i = 0, n = pare_numel(x); i < n; i++) {
-        double v = (double)pare_f32(x)[i], d = v - (double)pare_f32(y)[i];
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+    for (int i = 0; i < PARTS; i++) {
+        int64_t from = n * i / PARTS, to = n * (i + 1) / PARTS;
 
-        s->signal += v * v;
-        s->noise += d * d;
+        noise_of(pare_f32(x) + from, pare_f32(y) + from, to - from, part[i]);
+    }
+    for (int i = 0; i < PARTS; i++) {
+        s->signal += part[i][0];
+        s->noise += part[i][1];
     }
 }
 
@@ -44,8 +71,10 @@ static int round_site(const struct site *s, const struct pare_tensor *x, struct 
     struct pare_turn turn;
     int rc;
 
-    if (!s->layer->quantized[s->site]) { /* it stays float after all */
-        memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
+    if (!s->layer->quantized[s->site] || /* it stays float after all, or another looks */
+        (r->looking && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
+        if (y->data != x->data)
+            memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
         return 0;
     }
     turn = pare_turn_begin(r, 0);
@@ -133,12 +162,15 @@ static int dwhole(const struct pare_node *n, const float *x, const float *gy, fl
             .infer = infer, .forward = forward, .backward = backward, __VA_ARGS__          \
     }
 
-/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing. */
+/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing; [4], [5]: such
+ * while they only look. */
 static const struct pare_op site_op[] = {
     SITE(0, .whole = NULL),
     SITE(PARE_OP_LEARNS, .whole = NULL),
     SITE(PARE_OP_WHOLE, .whole = whole, .dwhole = dwhole),
     SITE(PARE_OP_LEARNS | PARE_OP_WHOLE, .whole = whole, .dwhole = dwhole),
+    SITE(PARE_OP_LOOKS | PARE_OP_WHOLE, .whole = whole),
+    SITE(PARE_OP_LEARNS | PARE_OP_LOOKS | PARE_OP_WHOLE, .whole = whole),
 };
 
 static const struct pare_op *op_of(const struct pare_layer *l, enum pare_site site)
@@ -146,7 +178,7 @@ static const struct pare_op *op_of(const struct pare_layer *l, enum pare_site si
     unsigned flags = l->run->quantizer->base.flags;
     bool any = flags & PARE_ANY_ORDER && l->quant[site].axis < 0;
 
-    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (any ? 2 : 0)];
+    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (!any ? 0 : l->run->looking ? 4 : 2)];
 }
 
 static bool is_site(const struct pare_node *n)
@@ -255,6 +287,19 @@ int pare_sites_insert(struct pare_run *r, struct pare_err *err)
         if (r->layer[i].quantized[PARE_OUTPUT])
             PARE_TRY(insert_output(r, &r->layer[i], err));
     return pare_graph_order(r->model->graph, err);
+}
+
+void pare_sites_look(struct pare_run *r, bool on)
+{
+    struct pare_graph *g = r->model->graph;
+
+    r->looking = on;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (is_site(g->node[i])) {
+            const struct site *s = g->node[i]->attr;
+
+            g->node[i]->op = op_of(s->layer, s->site);
+        }
 }
 
 void pare_sites_remove(struct pare_run *r)

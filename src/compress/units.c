@@ -51,6 +51,22 @@ static int set_blocks(const struct pare_tensor *w, const struct pare_ints *block
     return 0;
 }
 
+/* "block_4x1": so many output channels side by side at one place of the rest. */
+static int set_columns(const struct pare_tensor *w, const char *name, int axis,
+                       struct pare_units *u, struct pare_err *err)
+{
+    int64_t rows = name[6] - '0';
+
+    PARE_TRY(need_axis(w, name, axis, "output", err));
+    if (w->dim[axis] % rows)
+        return pare_fail(err, PARE_ECONFIG,
+                         "granularity '%s' needs output channels in groups of %lld, and there are "
+                         "%lld: leave the layer out, or give it another granularity",
+                         name, (long long)rows, (long long)w->dim[axis]);
+    u->block[axis] = rows;
+    return 0;
+}
+
 static int set_heads(const struct pare_tensor *w, const struct pare_grain *g, struct pare_units *u,
                      struct pare_err *err)
 {
@@ -87,12 +103,13 @@ static void split_parts(struct pare_units *u, int axis, int64_t parts)
 
 static int unknown(const char *name, struct pare_err *err)
 {
-    static const char *const names[] = { "element", "block", "out_channel", "in_channel", "head" };
-    const char *near = pare_nearest(name, names, 5);
+    static const char *const names[] = { "element",     "block",      "block_4x1", "block_8x1",
+                                         "out_channel", "in_channel", "head" };
+    const char *near = pare_nearest(name, names, 7);
 
     return pare_fail(err, PARE_ECONFIG,
-                     "granularity '%s'%s%s%s; expected element, block, out_channel, in_channel or "
-                     "head",
+                     "granularity '%s'%s%s%s; expected element, block, block_4x1, block_8x1, "
+                     "out_channel, in_channel or head",
                      name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
@@ -101,12 +118,15 @@ static int block_sizes(const struct pare_tensor *w, const struct pare_grain *g,
 {
     const char *name = g->name ? g->name : "";
     bool head = !strcmp(name, "head"), out = head || !strcmp(name, "out_channel");
-    bool small = !strcmp(name, "element") || !strcmp(name, "block");
+    bool columns = !strcmp(name, "block_4x1") || !strcmp(name, "block_8x1");
+    bool small = !strcmp(name, "element") || !strcmp(name, "block") || columns;
 
     if (!small && !out && strcmp(name, "in_channel") != 0)
         return unknown(name, err);
     for (int i = 0; i < w->rank; i++)
         u->block[i] = small ? 1 : w->dim[i];
+    if (columns)
+        return set_columns(w, name, g->out_axis, u, err);
     if (small)
         return *name == 'b' ? set_blocks(w, &g->block, u, err) : 0;
     if (out)

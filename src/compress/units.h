@@ -13,7 +13,7 @@
  * heads side by side, such as those of queries, keys and values: a head is what has its number in
  * all of them. */
 struct pare_grain {
-    const char *name; /* element, block, out_channel, in_channel, head */
+    const char *name; /* element, block, block_4x1, block_8x1, out_channel, in_channel, head */
     struct pare_ints block;
     int64_t heads, parts;  /* parts 0: 1 */
     int out_axis, in_axis; /* of the weight; -1: none */

@@ -21,8 +21,10 @@ const struct pare_opt pare_goal_keys[] = {
       PARE_OPT_FLOAT, AT(total_sparsity), -1, 0, 0.999999999, NULL, NULL, false },
     { "max_sparsity_per_layer", "with mode=global, more of a layer never goes", PARE_OPT_FLOAT,
       AT(max_sparsity_per_layer), 0.99, 1e-9, 1, NULL, NULL, false },
-    { "granularity", "what goes as a whole", PARE_OPT_STR, AT(granularity), 0, PARE_ANY, "default",
-      "default|element|block|out_channel|in_channel|head", false },
+    { "granularity",
+      "what goes as a whole; block_4x1: 4 output channels side by side at one input and tap",
+      PARE_OPT_STR, AT(granularity), 0, PARE_ANY, "default",
+      "default|element|block|block_4x1|block_8x1|out_channel|in_channel|head", false },
     { "block", "of granularity block: its size along the last axes; -1: all of an axis",
       PARE_OPT_INTS, AT(block), 0, -1, 1e12, NULL, NULL, false },
     { "heads", "of granularity head: how many there are", PARE_OPT_INT, AT(heads), 0, 0, 1e9, NULL,
@@ -140,11 +142,20 @@ static int make_conf(struct pare_layer *l, struct pare_err *err)
 
 /* ---- weights ----------------------------------------------------------------------------- */
 
+int pare_mask_new(struct pare_run *r, const struct pare_tensor *of, struct pare_tensor *mask,
+                  struct pare_err *err)
+{
+    if (mask->data)
+        return 0;
+    PARE_TRY(pare_tensor_new(r->arena, mask, PARE_BOOL, of->rank, of->dim, err));
+    memset(mask->data, 1, (size_t)pare_numel(of));
+    return 0;
+}
+
 static int take(struct pare_run *r, const struct pare_value *from, struct pare_value **v,
                 struct pare_tensor *t, struct pare_tensor *mask, struct pare_err *err)
 {
     const char *name = pare_value_root(from)->name;
-    size_t n;
 
     *v = pare_graph_find(r->model->graph, name);
     if (!*v)
@@ -153,11 +164,12 @@ static int take(struct pare_run *r, const struct pare_value *from, struct pare_v
     if ((*v)->t.dtype != PARE_F32)
         return pare_fail(err, PARE_EUNSUPPORTED, "its weight '%s' is %s, only float32 is pruned",
                          name, pare_dtype_name((*v)->t.dtype));
-    PARE_TRY(pare_model_own(r->model, *v, err));
+    PARE_TRY((r->quantizer ? pare_model_own_apart : pare_model_own)(r->model, *v, err));
     *t = (*v)->t;
-    PARE_TRY(pare_tensor_new(r->arena, mask, PARE_BOOL, t->rank, t->dim, err));
-    n = (size_t)pare_numel(t);
-    memset(mask->data, 1, n);
+    if (r->quantizer) /* it has no weight to remove, as a rule */
+        pare_model_release(r->model, t->data, (size_t)pare_numel(t) * sizeof(float));
+    else
+        PARE_TRY(pare_mask_new(r, t, mask, err));
     return 0;
 }
 
@@ -171,6 +183,8 @@ static int wrap(struct pare_run *r, const struct pare_layer_info *info,
     l->due = true;
     if (info->weight)
         PARE_TRY(take(r, info->weight, &l->weight, &l->w, &l->mask, err));
+    if (info->weight && r->keep_zeros)
+        PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
     for (int64_t i = 0; info->weight && r->keep_zeros && i < pare_numel(&l->w); i++)
         ((uint8_t *)l->mask.data)[i] = pare_f32(&l->w)[i] != 0;
     if (info->bias && pare_value_root(info->bias)->t.dtype == PARE_F32)

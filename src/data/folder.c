@@ -7,8 +7,7 @@
 
 #include "source.h"
 #include "../base/arena.h"
-
-#define MAX_NAMES (1 << 28)
+#include "../base/limits.h"
 
 bool pare_is_dir(const char *path)
 {
@@ -56,7 +55,7 @@ int pare_dir_list(struct pare_arena *a, const char *dir, const char *const **nam
     for (struct dirent *e = readdir(d); e && !rc; e = readdir(d)) {
         if (e->d_name[0] == '.')
             continue;
-        list = *n < MAX_NAMES ? pare_grow(a, list, *n, &cap, sizeof(*list)) : NULL;
+        list = *n < PARE_FOLDER_FILES ? pare_grow(a, list, *n, &cap, sizeof(*list)) : NULL;
         if (!list || !(list[*n] = pare_strdup(a, e->d_name)))
             rc = pare_fail(err, PARE_ENOMEM, "no memory for %d names", *n);
         else

@@ -13,9 +13,6 @@ struct pare_gzip {
     z_stream z;
 };
 
-/* Deflate makes nothing smaller than by this factor. */
-#define PARE_GZIP_RATIO 1032
-
 int pare_gzip_start(struct pare_gzip *g, const void *bytes, size_t len, struct pare_err *err);
 int pare_gzip_take(struct pare_gzip *g, void *dst, size_t len, struct pare_err *err);
 int pare_gzip_end(struct pare_gzip *g, struct pare_err *err); /* nothing may follow */

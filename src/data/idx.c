@@ -69,13 +69,14 @@ static int contents(struct pare_arena *a, struct pare_gzip *g, struct pare_tenso
 
     PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
     pare_shape_text(t, buf, sizeof(buf));
-    if (g->packed ? bytes / PARE_GZIP_RATIO > g->left : bytes != g->left)
+    if (g->packed ? bytes / PARE_MAX_RATIO > g->left : bytes != g->left)
         return pare_fail(err, PARE_EFORMAT, "its shape %s needs %zu bytes%s, but %zu%s are there",
                          buf, bytes, g->packed ? "" : " of data", g->left,
                          g->packed ? " compressed ones" : "");
-    if (bytes > PARE_IO_QUOTA)
-        return pare_fail(err, PARE_ELIMIT, "its shape %s needs %zu bytes, at most %zu are handled",
-                         buf, bytes, PARE_IO_QUOTA);
+    if (g->packed && bytes > PARE_MAX_GROWTH)
+        return pare_fail(err, PARE_ELIMIT,
+                         "its shape %s needs %zu bytes, at most %zu are unpacked from a file", buf,
+                         bytes, PARE_MAX_GROWTH);
     if (!g->packed && size == 1) {
         t->data = (void *)(uintptr_t)g->p;
         return 0;
@@ -155,7 +156,7 @@ static const char *find(struct pare_arena *a, const char *dir, bool test, bool i
 static bool has_magic(const char *path)
 {
     unsigned char b[4] = { 0 };
-    FILE *f = fopen(path, "rb");
+    FILE *f = pare_is_file(path) ? fopen(path, "rb") : NULL;
     bool yes = f && fread(b, 1, 4, f) == 4 && !b[0] && !b[1] && type_of(b[2]) != PARE_NONE &&
                b[3] && b[3] <= PARE_MAX_RANK;
 

@@ -11,15 +11,14 @@
 
 #include "source.h"
 #include "../base/arena.h"
+#include "../base/limits.h"
 #include "../io/file.h"
 #include "../tensor/tensor.h"
-
-#define MAX_DEPTH 16 /* folders in folders, or links in a circle */
-#define MAX_FILES (1 << 28)
 
 struct folder {
     const char **path;
     int n, cap;
+    int folders; /* looked into so far: links in a circle make many of few */
 };
 
 static bool ends_in(const char *name, const char *const *list)
@@ -47,24 +46,28 @@ static bool other_picture(const char *name)
     return ends_in(name, list);
 }
 
-/* The names of the folders (or, otherwise, files) in a folder. */
-static int list_kind(struct pare_arena *a, const char *dir, bool folders, struct folder *f,
-                     struct pare_err *err)
+/* The names of the files and of the folders in a folder. */
+static int list_kinds(struct pare_arena *a, const char *dir, struct folder *files,
+                      struct folder *folders, struct pare_err *err)
 {
     const char *const *name;
     int n;
 
-    *f = (struct folder){ 0 };
+    *files = *folders = (struct folder){ 0 };
     PARE_TRY(pare_at(err, pare_dir_list(a, dir, &name, &n, err), "%s", dir));
-    f->path = pare_alloc(a, (size_t)n, sizeof(*f->path));
-    for (int i = 0; f->path && i < n; i++) {
+    files->path = pare_alloc(a, (size_t)n, sizeof(*files->path));
+    folders->path = pare_alloc(a, (size_t)n, sizeof(*folders->path));
+    if (!files->path || !folders->path)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+    for (int i = 0; i < n; i++) {
         const char *p = pare_sprintf(a, "%s/%s", dir, name[i]);
+        struct folder *to = p && pare_is_dir(p) ? folders : files;
 
-        if (p && pare_is_dir(p) == folders)
-            f->path[f->n++] = name[i];
-        f->path = p ? f->path : NULL;
+        if (!p)
+            return pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+        to->path[to->n++] = name[i];
     }
-    return f->path ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+    return 0;
 }
 
 static int add(struct pare_data *d, struct folder *f, const char *dir, const char *name,
@@ -74,8 +77,9 @@ static int add(struct pare_data *d, struct folder *f, const char *dir, const cha
         return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are handled", dir, name);
     if (!readable(name))
         return 0;
-    f->path = f->n < MAX_FILES ? pare_grow(d->arena, f->path, f->n, &f->cap, sizeof(*f->path))
-                               : NULL;
+    f->path = f->n < PARE_FOLDER_FILES
+                  ? pare_grow(d->arena, f->path, f->n, &f->cap, sizeof(*f->path))
+                  : NULL;
     if (!f->path)
         return pare_fail(err, PARE_ENOMEM, "%s: no memory for %d files", dir, f->n);
     f->path[f->n] = pare_sprintf(d->arena, "%s/%s", dir, name);
@@ -88,17 +92,19 @@ static int add(struct pare_data *d, struct folder *f, const char *dir, const cha
 static int walk(struct pare_data *d, struct folder *f, const char *dir, int depth,
                 struct pare_err *err)
 {
-    struct folder names;
+    struct folder files, folders;
 
-    if (depth > MAX_DEPTH)
+    if (depth > PARE_FOLDER_DEPTH)
         return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders in each other", dir,
-                         MAX_DEPTH);
-    PARE_TRY(list_kind(d->parts->tmp, dir, false, &names, err));
-    for (int i = 0; i < names.n; i++)
-        PARE_TRY(add(d, f, dir, names.path[i], err));
-    PARE_TRY(list_kind(d->parts->tmp, dir, true, &names, err));
-    for (int i = 0; i < names.n; i++) {
-        const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, names.path[i]);
+                         PARE_FOLDER_DEPTH);
+    if (++f->folders > PARE_FOLDER_FOLDERS)
+        return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders below the classes", dir,
+                         PARE_FOLDER_FOLDERS);
+    PARE_TRY(list_kinds(d->parts->tmp, dir, &files, &folders, err));
+    for (int i = 0; i < files.n; i++)
+        PARE_TRY(add(d, f, dir, files.path[i], err));
+    for (int i = 0; i < folders.n; i++) {
+        const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, folders.path[i]);
 
         if (!sub)
             return pare_fail(err, PARE_ENOMEM, "no memory for a name");
@@ -136,10 +142,11 @@ static const char *split_folder(struct pare_data *d, const char *path, struct pa
 
 static bool probe(struct pare_data *d, const char *path)
 {
-    struct folder names;
+    struct folder files, folders;
     struct pare_err err;
 
-    return pare_is_dir(path) && !list_kind(d->parts->tmp, path, true, &names, &err) && names.n;
+    return pare_is_dir(path) && !list_kinds(d->parts->tmp, path, &files, &folders, &err) &&
+           folders.n;
 }
 
 /* The size of the first picture is that of all, unless the options say otherwise. */
@@ -158,13 +165,13 @@ static int set_form(struct pare_data *d, struct pare_err *err)
 static int open_folder(struct pare_data *d, const char *path, struct pare_err *err)
 {
     const char *dir = split_folder(d, path, err), **class_name;
-    struct folder *f = pare_alloc(d->arena, 1, sizeof(*f)), classes;
+    struct folder *f = pare_alloc(d->arena, 1, sizeof(*f)), files, classes;
     struct pare_tensor y = { .dtype = PARE_I64, .rank = 1 };
     int *end;
 
     if (!dir || !f)
         return dir ? pare_fail(err, PARE_ENOMEM, "no memory to open a data set") : err->code;
-    PARE_TRY(list_kind(d->arena, dir, true, &classes, err));
+    PARE_TRY(list_kinds(d->arena, dir, &files, &classes, err));
     class_name = classes.path;
     end = pare_alloc(d->parts->tmp, (size_t)classes.n, sizeof(*end));
     if (!end)

@@ -12,8 +12,6 @@
 
 #include "source.h"
 
-#define MAX_SCANS 500 /* a small progressive file can ask for endless work */
-
 struct reader {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
@@ -49,7 +47,7 @@ static void flaw(j_common_ptr c, int level)
 
 static void progress(j_common_ptr c)
 {
-    if (c->is_decompressor && ((j_decompress_ptr)c)->input_scan_number > MAX_SCANS)
+    if (c->is_decompressor && ((j_decompress_ptr)c)->input_scan_number > PARE_JPEG_SCANS)
         stop(c->client_data, PARE_ELIMIT, "it has too many scans");
 }
 

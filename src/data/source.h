@@ -7,6 +7,7 @@
 #ifndef PARE_DATA_SOURCE_H
 #define PARE_DATA_SOURCE_H
 
+#include "../base/limits.h"
 #include "data.h"
 
 /* One item.  Whatever is not a picture is one with h = 1: dim[0] channels of w numbers. */
@@ -16,9 +17,6 @@ struct pare_picture {
     bool last; /* stored (h, w, c), else (c, h, w) */
     const void *data;
 };
-
-/* What a picture may have at most, before memory is taken for it. */
-#define PARE_MAX_PIXELS ((int64_t)1 << 26)
 
 struct pare_source {
     const char *name, *help;

@@ -58,6 +58,9 @@ int pare_dist_finish(struct pare_dist *d, struct pare_err *err);
 int pare_dist_send(struct pare_dist *d, void *data, size_t bytes, struct pare_err *err);
 int pare_dist_wait(struct pare_dist *d, struct pare_err *err);
 
+/* The same where it may take long: who waits sleeps, and leaves its core to the others. */
+int pare_dist_rest(struct pare_dist *d, struct pare_err *err);
+
 /* Are these the same everywhere?  *which is the first hash that differs, or -1. */
 uint64_t pare_dist_hash(const void *data, size_t bytes);
 int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t *which,

@@ -15,7 +15,8 @@
 #include "dist.h"
 
 #define PENDING 64
-#define SILENCE 10               /* seconds that the process that speaks has to end the others */
+#define SILENCE 10 /* seconds that the process that speaks has to end the others */
+#define NAP 0.001
 #define PIECE ((int64_t)1 << 26) /* elements of one call: counts are ints */
 
 enum { NEXT, SPOKEN, COUNTERS }; /* the next thing to do; who has spoken */
@@ -297,6 +298,23 @@ int pare_dist_send(struct pare_dist *d, void *data, size_t bytes, struct pare_er
 int pare_dist_wait(struct pare_dist *d, struct pare_err *err)
 {
     return d ? fail(MPI_Barrier(d->main), "wait for each other", err) : 0;
+}
+
+/* MPI waits by asking again and again, as fast as it can. */
+int pare_dist_rest(struct pare_dist *d, struct pare_err *err)
+{
+    MPI_Request all;
+    int rc, done = 0;
+
+    if (!d)
+        return 0;
+    rc = MPI_Ibarrier(d->main, &all);
+    while (rc == MPI_SUCCESS && !done) {
+        rc = MPI_Test(&all, &done, MPI_STATUS_IGNORE);
+        if (!done)
+            pause_for(NAP);
+    }
+    return fail(rc, "wait for each other", err);
 }
 
 /* The largest h and the largest ~h, in one go: the latter is the complement of the least h. */

@@ -104,6 +104,11 @@ int pare_dist_wait(struct pare_dist *d, struct pare_err *err)
     return 0;
 }
 
+int pare_dist_rest(struct pare_dist *d, struct pare_err *err)
+{
+    return pare_dist_wait(d, err);
+}
+
 int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t *which,
                    struct pare_err *err)
 {

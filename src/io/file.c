@@ -28,19 +28,20 @@ static int read_all(int fd, char *p, size_t len, struct pare_err *err)
     return 0;
 }
 
-/* A regular file of a size that is handled; the caller closes fd unless it is -1. */
-static int open_file(const char *path, int *fd, size_t *len, struct pare_err *err)
+/* A regular file of a size that is handled; the caller closes fd unless it is -1.  Not to wait for
+ * who writes into a pipe of that name. */
+static int open_file(const char *path, size_t most, int *fd, size_t *len, struct pare_err *err)
 {
     struct stat st;
 
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
         return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
     if (fstat(*fd, &st) || !S_ISREG(st.st_mode))
         return pare_fail(err, PARE_EIO, "not a regular file");
-    if ((uintmax_t)st.st_size > PARE_IO_QUOTA)
+    if ((uintmax_t)st.st_size > most)
         return pare_fail(err, PARE_ELIMIT, "the file has %jd bytes, at most %zu are handled",
-                         (intmax_t)st.st_size, PARE_IO_QUOTA);
+                         (intmax_t)st.st_size, most);
     *len = (size_t)st.st_size;
     return 0;
 }
@@ -57,10 +58,10 @@ void *pare_file_block(struct pare_arena *a, size_t len)
     return block;
 }
 
-int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
-                   struct pare_err *err)
+int pare_file_read_most(struct pare_arena *a, const char *path, size_t most, const void **data,
+                        size_t *len, struct pare_err *err)
 {
-    int fd, rc = open_file(path, &fd, len, err);
+    int fd, rc = open_file(path, most, &fd, len, err);
     char *p;
 
     if (rc)
@@ -75,10 +76,16 @@ out:
     return rc;
 }
 
+int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
+                   struct pare_err *err)
+{
+    return pare_file_read_most(a, path, PARE_IO_QUOTA, data, len, err);
+}
+
 int pare_file_look(const char *path, void *head, size_t room, struct pare_file_facts *f,
                    struct pare_err *err)
 {
-    int fd, rc = open_file(path, &fd, &f->size, err);
+    int fd, rc = open_file(path, PARE_IO_QUOTA, &fd, &f->size, err);
 
     if (!rc) {
         f->head = f->size < room ? f->size : room;
@@ -140,13 +147,14 @@ int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n
                           struct pare_err *err)
 {
     char tmp[PATH_MAX];
-    int fd, rc = 0;
+    int fd, held, rc = 0;
 
     if (snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(tmp))
         return pare_fail(err, PARE_EIO, "the file name is too long");
     fd = create(tmp, err);
     if (fd < 0)
         return err->code;
+    held = dup(fd); /* whoever ends the process finds what to remove among its open files */
     for (int i = 0; i < n && !rc; i++)
         rc = write_all(fd, part[i].data, part[i].len, err);
     if (close(fd) && !rc)
@@ -155,6 +163,8 @@ int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n
         rc = pare_file_commit(tmp, path, err);
     if (rc)
         unlink(tmp);
+    if (held >= 0)
+        close(held);
     return rc;
 }
 

@@ -4,8 +4,7 @@
 
 #include <pare/pare.h>
 
-/* What a file of data may hold at most, before anything is allocated for it. */
-#define PARE_IO_QUOTA ((size_t)1 << 34)
+#include "../base/limits.h"
 
 /* Memory that is not zeroed, for the contents of a file; NULL when there is none.  A large block
  * asks for large pages, which the system gives at a fraction of the cost of small ones. */
@@ -13,6 +12,10 @@ void *pare_file_block(struct pare_arena *a, size_t len);
 
 int pare_file_read(struct pare_arena *a, const char *path, const void **data, size_t *len,
                    struct pare_err *err);
+
+/* The same of a file that may have at most `most` bytes. */
+int pare_file_read_most(struct pare_arena *a, const char *path, size_t most, const void **data,
+                        size_t *len, struct pare_err *err);
 
 /* How a file begins, to tell what it is: up to `room` bytes of it. */
 struct pare_file_facts {

@@ -17,8 +17,6 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
-#define MAX_HEADER 65536
-
 static const struct {
     enum pare_dtype dtype;
     const char *descr;
@@ -202,7 +200,7 @@ static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *h
     *head = (size_t)b[8] | (size_t)b[9] << 8;
     if (b[6] > 1 && len >= 12)
         *head |= (size_t)b[10] << 16 | (size_t)b[11] << 24;
-    if (*head > MAX_HEADER || *start > len || *head > len - *start)
+    if (*head > PARE_NPY_HEADER || *start > len || *head > len - *start)
         return malformed(err, "its length is beyond the file or too large");
     return 0;
 }

@@ -7,29 +7,12 @@
 
 #include "file.h"
 #include "npy.h"
+#include "zip_check.h"
 #include "zip_store.h"
 #include "../base/arena.h"
 #include "../base/map.h"
 
-#define MAX_ENTRIES 65536
-
 /* ---- reading ------------------------------------------------------------------ */
-
-/* What the directory says of an entry, checked before anything is allocated for it. */
-static int check_entry(zip_t *z, zip_uint64_t i, zip_stat_t *st, size_t *left, struct pare_err *err)
-{
-    const zip_uint64_t need = ZIP_STAT_NAME | ZIP_STAT_SIZE;
-
-    if (zip_stat_index(z, i, 0, st) || (st->valid & need) != need)
-        return pare_fail(err, PARE_EFORMAT, "entry %llu cannot be read: %s", (unsigned long long)i,
-                         zip_strerror(z));
-    if (st->size > *left)
-        return pare_fail(err, PARE_ELIMIT,
-                         "entry '%s' has %llu bytes, at most %zu are handled in a file", st->name,
-                         (unsigned long long)st->size, PARE_IO_QUOTA);
-    *left -= (size_t)st->size;
-    return 0;
-}
 
 static int read_entry(struct pare_arena *a, zip_t *z, zip_uint64_t i, const zip_stat_t *st,
                       struct pare_tensor *t, struct pare_err *err)
@@ -66,11 +49,7 @@ static int read_entries(struct pare_arena *a, zip_t *z, struct pare_named **list
                         struct pare_err *err)
 {
     zip_int64_t count = zip_get_num_entries(z, 0);
-    size_t left = PARE_IO_QUOTA;
 
-    if (count < 0 || count > MAX_ENTRIES)
-        return pare_fail(err, PARE_ELIMIT, "the file has %lld entries, at most %d are handled",
-                         (long long)count, MAX_ENTRIES);
     *list = pare_alloc(a, (size_t)count, sizeof(**list));
     if (!*list)
         return pare_fail(err, PARE_ENOMEM, "no memory for %lld entries", (long long)count);
@@ -80,40 +59,32 @@ static int read_entries(struct pare_arena *a, zip_t *z, struct pare_named **list
         size_t len;
 
         zip_stat_init(&st);
-        PARE_TRY(check_entry(z, (zip_uint64_t)*n, &st, &left, err));
+        if (zip_stat_index(z, (zip_uint64_t)*n, 0, &st))
+            return pare_fail(err, PARE_EFORMAT, "entry %d cannot be read: %s", *n, zip_strerror(z));
         len = strlen(st.name);
         if (len < 4 || strcmp(st.name + len - 4, ".npy") != 0)
-            return pare_fail(err, PARE_EUNSUPPORTED, "entry '%s' is not a .npy", st.name);
+            return pare_fail(err, PARE_EUNSUPPORTED, "entry '%.128s' is not a .npy", st.name);
         e->name = pare_strndup(a, st.name, len - 4);
         if (!e->name)
             return pare_fail(err, PARE_ENOMEM, "no memory for a name");
-        PARE_TRY(pare_at(err, read_entry(a, z, (zip_uint64_t)*n, &st, &e->t, err), "entry '%s'",
+        PARE_TRY(pare_at(err, read_entry(a, z, (zip_uint64_t)*n, &st, &e->t, err), "entry '%.128s'",
                          e->name));
     }
     return 0;
 }
 
-static int open_failed(int code, struct pare_err *err)
-{
-    zip_error_t e;
-
-    zip_error_init_with_code(&e, code);
-    pare_fail(err, PARE_EIO, "cannot open: %s", zip_error_strerror(&e));
-    zip_error_fini(&e);
-    return PARE_EIO;
-}
-
 int pare_npz_read(struct pare_arena *a, const char *path, struct pare_named **list, int *n,
                   struct pare_err *err)
 {
-    int code = 0, rc;
-    zip_t *z = zip_open(path, ZIP_RDONLY, &code);
+    size_t file;
+    zip_t *z;
+    int rc = pare_zip_open(path, &z, &file, err);
 
     *n = 0;
-    if (!z)
-        return pare_at(err, open_failed(code, err), "%s", path);
-    rc = read_entries(a, z, list, n, err);
-    zip_discard(z);
+    if (!rc)
+        rc = read_entries(a, z, list, n, err);
+    if (z)
+        zip_discard(z);
     return pare_at(err, rc, "%s", path);
 }
 

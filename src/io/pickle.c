@@ -6,8 +6,6 @@
 #include "../base/arena.h"
 #include "pickle_machine.h"
 
-#define MAX_STACK (1 << 20)
-
 struct opcode {
     const char *name;
     int (*run)(struct pare_machine *m, unsigned char code); /* NULL: refused */
@@ -49,10 +47,10 @@ static int take_number(struct pare_machine *m, int n, uint64_t *v)
 
 static int push(struct pare_machine *m, struct pare_pickled v)
 {
-    if (m->n == MAX_STACK)
+    if (m->n == PARE_PICKLE_STACK)
         return pare_fail(m->err, PARE_ELIMIT,
                          "the pickle puts more than %d things on the stack, which is the limit",
-                         MAX_STACK);
+                         PARE_PICKLE_STACK);
     m->stack = pare_grow(m->arena, m->stack, m->n, &m->cap, sizeof(*m->stack));
     if (!m->stack)
         return pare_pickle_no_memory(m);

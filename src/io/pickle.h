@@ -10,7 +10,7 @@
 
 #include <pare/pare.h>
 
-#define PARE_PICKLE_MAX ((size_t)1 << 24) /* bytes */
+#include "../base/limits.h"
 
 enum pare_pickled_kind {
     PARE_PICKLED_NONE,

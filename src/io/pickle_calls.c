@@ -5,8 +5,6 @@
 #include "../tensor/tensor.h"
 #include "pickle_machine.h"
 
-#define MAX_KEY 32
-
 static int make_dict(struct pare_machine *m, const struct pare_items *args,
                      struct pare_pickled *out)
 {
@@ -144,7 +142,7 @@ static bool is_key(struct pare_str s)
     for (size_t i = 0; i < s.len; i++)
         if (s.s[i] <= ' ' || s.s[i] > '~')
             return false;
-    return s.len && s.len <= MAX_KEY;
+    return s.len && s.len <= PARE_PICKLE_KEY;
 }
 
 static int new_storage(struct pare_machine *m, const char *key, const struct pare_pickled *id,
@@ -175,7 +173,7 @@ int pare_pickle_storage(struct pare_machine *m, const struct pare_pickled *id,
 {
     const struct pare_pickled *t;
     struct pare_storage *s;
-    char key[MAX_KEY + 1] = "";
+    char key[PARE_PICKLE_KEY + 1] = "";
 
     t = id->kind == PARE_PICKLED_TUPLE && id->items->n >= 5 ? id->items->item : NULL;
     if (!t || t[0].kind != PARE_PICKLED_TEXT || !same(t[0].text, "storage") ||

@@ -6,9 +6,6 @@
 
 #include "../base/map.h"
 
-#define PARE_PICKLE_OBJECTS (1 << 20) /* containers, tensors and storages, at most */
-#define PARE_PICKLE_STORAGES (1 << 16)
-
 struct pare_machine {
     struct pare_arena *arena;
     const unsigned char *begin, *at, *end;

@@ -15,12 +15,7 @@
 #include "../tensor/tensor.h"
 #include "file.h"
 #include "pickle.h"
-
-#define MAX_DEPTH 32
-#define MAX_VISITS (1 << 18)
-#define MAX_NAME 1024
-/* What a file may grow to beyond its own size, by compression or by strides of 0. */
-#define MAX_GROWTH ((size_t)1 << 31)
+#include "zip_check.h"
 
 struct reader {
     struct pare_arena *arena, *scratch; /* what stays, what goes when all is read */
@@ -31,7 +26,7 @@ struct reader {
     size_t copied; /* bytes of tensors that are no views */
     struct pare_pickle pickle;
     struct pare_map names;
-    char name[MAX_NAME];
+    char name[PARE_PTH_NAME];
     int visits, cap, none_cap;
     struct pare_pth *out;
 };
@@ -169,7 +164,7 @@ static int check_bools(const unsigned char *p, size_t n, struct pare_err *err)
  * are compressed have a limit of their own. */
 static int count_bytes(struct reader *r, bool packed, size_t bytes, struct pare_err *err)
 {
-    size_t *sum = packed ? &r->grown : &r->stored, limit = packed ? MAX_GROWTH : r->file;
+    size_t *sum = packed ? &r->grown : &r->stored, limit = packed ? PARE_MAX_GROWTH : r->file;
 
     if (bytes > limit - *sum)
         return pare_fail(err, PARE_ELIMIT, "more than %zu bytes %s", limit,
@@ -296,7 +291,7 @@ static void gather(char *to, const struct pare_strided *m, size_t size)
 static int make_tensor(struct reader *r, const struct pare_strided *s, struct pare_tensor *t,
                        struct pare_err *err)
 {
-    size_t size = pare_dtype_size(s->storage->dtype), bytes, limit = r->kept + MAX_GROWTH;
+    size_t size = pare_dtype_size(s->storage->dtype), bytes, limit = r->kept + PARE_MAX_GROWTH;
     struct pare_strided m;
     int64_t numel;
 
@@ -388,15 +383,16 @@ static int walk(struct reader *r, size_t len, const struct pare_pickled *v, int 
         return add_none(r, r->name, err);
     if (!dict && v->kind != PARE_PICKLED_LIST && v->kind != PARE_PICKLED_TUPLE)
         return 0;
-    if (depth == MAX_DEPTH)
-        return pare_fail(err, PARE_ELIMIT, "dicts and lists are nested deeper than %d", MAX_DEPTH);
+    if (depth == PARE_PTH_DEPTH)
+        return pare_fail(err, PARE_ELIMIT, "dicts and lists are nested deeper than %d",
+                         PARE_PTH_DEPTH);
     for (int i = 0; i < v->items->n; i += 1 + dict) {
         const struct pare_pickled *e = &v->items->item[i];
         size_t sub = len;
 
-        if (++r->visits > MAX_VISITS)
+        if (++r->visits > PARE_PTH_NAMES)
             return pare_fail(err, PARE_ELIMIT, "more than %d names, which is the limit",
-                             MAX_VISITS);
+                             PARE_PTH_NAMES);
         PARE_TRY(extend(r, &sub, dict ? e : NULL, i, err));
         PARE_TRY(walk(r, sub, e + dict, depth + 1, err));
     }
@@ -490,7 +486,9 @@ int pare_pth_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
         return zip_failed(&why, err);
     }
     zip_error_fini(&why);
-    rc = read_zip(a, z, len, p, err);
+    rc = pare_zip_check(z, len, err);
+    if (!rc)
+        rc = read_zip(a, z, len, p, err);
     zip_discard(z);
     return rc;
 }
@@ -500,23 +498,17 @@ int pare_pth_read(struct pare_arena *a, const char *path, struct pare_pth *p, st
     unsigned char head[16];
     struct pare_file_facts f;
     zip_t *z = NULL;
-    int code = 0, rc;
+    size_t file = 0;
+    int rc;
 
     memset(p, 0, sizeof(*p));
     rc = pare_file_look(path, head, sizeof(head), &f, err);
     if (!rc)
         rc = check_magic(head, f.head, err);
-    if (!rc) {
-        z = zip_open(path, ZIP_RDONLY, &code);
-        if (!z) {
-            zip_error_t why;
-
-            zip_error_init_with_code(&why, code);
-            rc = zip_failed(&why, err);
-        }
-    }
     if (!rc)
-        rc = read_zip(a, z, f.size, p, err);
+        rc = pare_zip_open(path, &z, &file, err);
+    if (!rc)
+        rc = read_zip(a, z, file, p, err);
     if (z)
         zip_discard(z);
     return pare_at(err, rc, "%s", path);

@@ -15,8 +15,6 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
-#define MAX_HEADER ((size_t)1 << 25)
-#define MAX_ENTRIES ((size_t)1 << 18)
 #define META "__metadata__"
 
 static const struct {
@@ -192,9 +190,9 @@ static int read_header(struct reader *r, json_t *root, struct pare_safetensors *
 
     if (!json_is_object(root))
         return pare_fail(err, PARE_EFORMAT, "the header is not an object");
-    if (n > MAX_ENTRIES)
+    if (n > PARE_SAFETENSORS_ENTRIES)
         return pare_fail(err, PARE_ELIMIT, "the file has %zu entries, at most %zu are handled", n,
-                         MAX_ENTRIES);
+                         PARE_SAFETENSORS_ENTRIES);
     st->tensor = pare_alloc(r->arena, n, sizeof(*st->tensor));
     r->range = pare_alloc(r->arena, n, sizeof(*r->range));
     if (!st->tensor || !r->range)
@@ -232,11 +230,11 @@ int pare_safetensors_parse(struct pare_arena *a, const void *bytes, size_t len,
         return pare_fail(err, PARE_EFORMAT, "the file has %zu bytes, too few for a header", len);
     for (int i = 7; i >= 0; i--)
         head = head << 8 | p[i];
-    if (head > MAX_HEADER || head > len - 8)
+    if (head > PARE_SAFETENSORS_HEADER || head > len - 8)
         return pare_fail(err, PARE_EFORMAT,
                          "the header says it has %llu bytes, the file has %zu and at most %zu are "
                          "handled",
-                         (unsigned long long)head, len - 8, MAX_HEADER);
+                         (unsigned long long)head, len - 8, PARE_SAFETENSORS_HEADER);
     if (!head || p[8] != '{')
         return pare_fail(err, PARE_EFORMAT, "the header does not start with '{'");
     root = json_loadb((const char *)p + 8, (size_t)head, JSON_REJECT_DUPLICATES, &why);
@@ -346,9 +344,9 @@ static int pack_header(struct writer *w, struct pare_err *err)
     size_t len = json_dumpb(w->root, NULL, 0, JSON_COMPACT), full = (len + 8 + 63) / 64 * 64;
     unsigned char *p;
 
-    if (!len || full > MAX_HEADER)
+    if (!len || full > PARE_SAFETENSORS_HEADER)
         return pare_fail(err, PARE_ELIMIT, "a header of %zu bytes, at most %zu are handled", full,
-                         MAX_HEADER);
+                         PARE_SAFETENSORS_HEADER);
     p = pare_alloc_raw(w->arena, full, 1);
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory for a header of %zu bytes", full);

@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "limits.h"
+#include "../base/limits.h"
 
 static int no_memory(struct pare_build *b)
 {

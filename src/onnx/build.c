@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "limits.h"
+#include "../base/limits.h"
 
 static int no_memory(struct pare_build *b)
 {
@@ -403,7 +403,7 @@ int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p)
     size_t k = 0;
 
     if (p->n_node > INT_MAX / 2 || p->n_input > INT_MAX / 2 || p->n_output > INT_MAX / 2)
-        return pare_fail(b->err, PARE_ELIMIT, "the graph has too many nodes or inputs");
+        return pare_fail(b->err, PARE_ELIMIT, "the graph has too many nodes, inputs or outputs");
     sc->g = pare_graph_new(b->m->arena, sc->up ? sc->up->g : NULL, b->err);
     if (!sc->g)
         return b->err->code;

@@ -61,6 +61,7 @@ struct pare_build {
     struct pare_value absent;  /* stands for an input that a call leaves out */
     int64_t inlined, renamed;  /* nodes that came from functions; that got a number */
     size_t expanded;           /* bytes of functions, once for every call */
+    size_t sparse;             /* bytes of sparse tensors written out */
     struct pare_err *err;
 };
 

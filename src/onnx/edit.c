@@ -45,7 +45,7 @@ static void copy_out(const struct pare_model *m, char *to, const struct pare_val
     }
 }
 
-int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err)
+static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pare_err *err)
 {
     Onnx__TensorProto *p = find(m, v->name);
     struct pare_tensor t = v->t;
@@ -61,13 +61,24 @@ int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *
     if (t.dtype == PARE_I4 || t.dtype == PARE_U4 || t.dtype == PARE_STR)
         return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, which cannot be changed in place",
                          v->name, pare_dtype_name(t.dtype));
-    PARE_TRY(pare_tensor_alloc(m->arena, &t, err));
+    PARE_TRY(apart ? pare_tensor_apart(m->arena, &t, &m->pages, err)
+                   : pare_tensor_alloc(m->arena, &t, err));
     copy_out(m, t.data, v, bytes);
     point_inside(p, t.data, bytes);
     v->t = t;
     v->raw = NULL;
     v->flags |= PARE_V_OWNED;
     return 0;
+}
+
+int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err)
+{
+    return own(m, v, false, err);
+}
+
+int pare_model_own_apart(struct pare_model *m, struct pare_value *v, struct pare_err *err)
+{
+    return own(m, v, true, err);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------- */

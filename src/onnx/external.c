@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../base/limits.h"
 #include "wire.h"
 
 struct place {
@@ -32,6 +33,9 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
 
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory to read it");
+    if (m->n_pages == PARE_MAX_BESIDE)
+        return pare_fail(err, PARE_ELIMIT, "is one of more than %d files of external data",
+                         PARE_MAX_BESIDE);
     if (fstat(fd, &st))
         return pare_fail(err, PARE_EIO, "cannot be read: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))
@@ -40,6 +44,9 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
     if (name && st.st_nlink != 1)
         return pare_fail(err, PARE_EIO, "has %llu names (hard links), must have one",
                          (unsigned long long)st.st_nlink);
+    if ((uint64_t)st.st_size > PARE_MAX_MODEL)
+        return pare_fail(err, PARE_ELIMIT, "has %lld bytes, at most %llu are handled",
+                         (long long)st.st_size, (unsigned long long)PARE_MAX_MODEL);
     *p = (struct pare_pages){ .name = name,
                               .len = (size_t)st.st_size,
                               .dev = st.st_dev,
@@ -51,6 +58,7 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
             return pare_fail(err, PARE_EIO, "cannot be mapped: %s", strerror(errno));
     }
     m->pages = p;
+    m->n_pages++;
     *pages = p;
     return 0;
 }
@@ -59,7 +67,8 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
 static int open_steps(int dir, const char *location)
 {
     char part[256];
-    int fd = dir;
+    struct stat st;
+    int fd = dir, rc;
 
     for (const char *p = location; *p;) {
         size_t n = strcspn(p, "/");
@@ -76,8 +85,13 @@ static int open_steps(int dir, const char *location)
                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
                               (last ? 0 : O_DIRECTORY));
         }
+        if (next < 0 && errno == ENOTDIR && !fstatat(fd, part, &st, AT_SYMLINK_NOFOLLOW) &&
+            S_ISLNK(st.st_mode))
+            errno = ELOOP; /* as openat2() says it */
+        rc = errno;
         if (fd != dir)
             close(fd);
+        errno = rc;
         if (next < 0)
             return -1;
         fd = next;
@@ -163,23 +177,31 @@ static int parse_number(const char *key, const char *text, uint64_t *v, struct p
                      text);
 }
 
+/* Other keys, such as a check sum, are nothing to us.  A key that is there twice would be one thing
+ * to who checks and another to who uses it. */
 static int read_place(const Onnx__TensorProto *p, struct place *at, struct pare_err *err)
 {
+    static const char *const keys[] = { "location", "offset", "length" };
+    const char *found[3] = { NULL, NULL, NULL };
+
     memset(at, 0, sizeof(*at));
     for (size_t i = 0; i < p->n_external_data; i++) {
         const char *key = p->external_data[i]->key, *value = p->external_data[i]->value;
 
-        if (!key || !value)
-            continue;
-        if (!strcmp(key, "location")) {
-            at->location = value;
-        } else if (!strcmp(key, "offset")) {
-            PARE_TRY(parse_number(key, value, &at->offset, err));
-        } else if (!strcmp(key, "length")) {
-            PARE_TRY(parse_number(key, value, &at->length, err));
-            at->has_length = true;
+        for (int k = 0; k < 3 && key; k++) {
+            if (strcmp(key, keys[k]) != 0)
+                continue;
+            if (found[k])
+                return pare_fail(err, PARE_EFORMAT, "external data has two of '%s'", key);
+            found[k] = value ? value : "";
         }
     }
+    at->location = found[0];
+    at->has_length = found[2] != NULL;
+    if (found[1])
+        PARE_TRY(parse_number(keys[1], found[1], &at->offset, err));
+    if (found[2])
+        PARE_TRY(parse_number(keys[2], found[2], &at->length, err));
     return check_location(at->location, err);
 }
 

@@ -28,6 +28,6 @@ int pare_model_facts(const struct pare_model *m, struct pare_arena *a, struct pa
         .opset = list,
     };
     for (const struct pare_pages *g = m->pages; g; g = g->next)
-        f->bytes += g->len;
+        f->bytes += g->apart ? 0 : g->len;
     return 0;
 }

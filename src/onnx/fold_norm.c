@@ -9,19 +9,11 @@
 
 enum { X, SCALE, SHIFT, MEAN, VARIANCE, NORM_INPUTS };
 
-/* Numbers that take the place of a file's. */
-struct fresh {
-    const char *name;
-    const void *data;
-};
-
 struct fold {
     const struct pare_model *m;
     const struct pare_graph *g;
-    struct pare_arena *a;
+    struct pare_arena *a; /* numbers, until the model is written */
     struct pare_edit *e;
-    struct fresh *fresh; /* two of each convolution */
-    int n_fresh;
 };
 
 static int no_memory(struct pare_err *err)
@@ -168,46 +160,36 @@ static int fold(struct fold *f, const struct pare_node *norm, struct pare_err *e
     else
         PARE_TRY(pare_tensor_new(f->a, &n.b, PARE_F32, 1, n.w.dim, err));
     PARE_TRY(numbers(f, norm, &n.w, &n.b, err));
-    PARE_TRY(pare_edit_fold_norm(f->e, &n, err));
-    f->fresh[f->n_fresh++] = (struct fresh){ conv->in[1]->name, n.w.data };
-    f->fresh[f->n_fresh++] = (struct fresh){ n.bias, n.b.data };
-    return 0;
+    return pare_edit_fold_norm(f->e, &n, err);
 }
 
-/* The new numbers are in memory of ours: they may be changed where they are. */
-static void own(const struct fold *f, const struct pare_model *folded)
+static int fold_all(struct fold *f, struct pare_model **folded, int *n, struct pare_err *err)
 {
-    for (int i = 0; i < f->n_fresh; i++) {
-        struct pare_value *v = pare_graph_find(folded->graph, f->fresh[i].name);
+    for (int i = 0; i < f->g->n_nodes; i++) {
+        const struct pare_node *norm = f->g->node[i];
 
-        if (v && v->t.data == f->fresh[i].data)
-            v->flags |= PARE_V_OWNED;
+        if (!pare_norm_folds(f->g, norm) || !pare_edit_maker(f->e, norm->out[0]->name) ||
+            !pare_edit_maker(f->e, norm->in[X]->name))
+            continue;
+        PARE_TRY(fold(f, norm, err));
+        ++*n;
     }
+    return *n ? pare_edit_model(f->e, folded, err) : 0;
 }
 
 int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
                          struct pare_model **folded, int *n, struct pare_err *err)
 {
-    struct fold f = { .m = m, .g = m->graph, .a = a };
+    struct fold f = { .m = m, .g = m->graph, .a = pare_arena_new(1 << 16) };
+    int rc;
 
     *n = 0;
     *folded = NULL;
-    f.fresh = pare_alloc(a, 2 * (size_t)f.g->n_nodes + 1, sizeof(*f.fresh));
-    if (!f.fresh)
-        return no_memory(err);
-    PARE_TRY(pare_edit_new(m, a, &f.e, err));
-    for (int i = 0; i < f.g->n_nodes; i++) {
-        const struct pare_node *norm = f.g->node[i];
-
-        if (!pare_norm_folds(f.g, norm) || !pare_edit_maker(f.e, norm->out[0]->name) ||
-            !pare_edit_maker(f.e, norm->in[X]->name))
-            continue;
-        PARE_TRY(fold(&f, norm, err));
-        ++*n;
-    }
-    if (*n)
-        PARE_TRY(pare_edit_model(f.e, folded, err));
-    if (*n)
-        own(&f, *folded);
-    return 0;
+    rc = f.a ? pare_edit_new(m, a, &f.e, err) : no_memory(err);
+    if (!rc)
+        rc = fold_all(&f, folded, n, err);
+    pare_arena_free(f.a);
+    for (const struct pare_pages *p = m->pages; p; p = p->next)
+        pare_pages_release(p, p->data, p->len);
+    return rc;
 }

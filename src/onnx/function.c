@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "limits.h"
+#include "../base/limits.h"
 #include "wire.h"
 
 /* Fields that are newer than the schema we are built with. */

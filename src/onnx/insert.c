@@ -355,13 +355,10 @@ static int order(struct pare_edit *e, struct pare_err *err)
 int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err)
 {
     struct pare_model changed = *e->m;
-    void *bytes;
-    size_t len;
 
     PARE_TRY(order(e, err));
     changed.proto = &e->model;
-    PARE_TRY(pare_model_pack(&changed, e->a, &bytes, &len, err));
-    return pare_model_parse(bytes, len, NULL, model, err);
+    return pare_model_copy(&changed, e->a, model, err);
 }
 
 int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "../tensor/tensor.h"
-#include "limits.h"
+#include "../base/limits.h"
 
 static int no_memory(struct pare_build *b)
 {
@@ -86,8 +86,9 @@ int pare_build_sparse(struct pare_build *b, struct pare_value *v, const Onnx__Sp
     if (p->n_dims)
         memcpy(t.dim, p->dims, p->n_dims * sizeof(*p->dims));
     PARE_TRY(pare_tensor_size(&t, NULL, &bytes, b->err));
-    if (bytes > PARE_MAX_SPARSE)
+    if (bytes > PARE_MAX_SPARSE - b->sparse)
         return is_odd(b, v, "it is sparse and too large to be written out");
+    b->sparse += bytes;
     n = pare_numel(&values.t);
     if (values.t.rank != 1 || idx.t.dtype != PARE_I64 || idx.t.rank < 1 || idx.t.rank > 2 ||
         idx.t.dim[0] != n || (idx.t.rank == 2 && idx.t.dim[1] != t.rank))

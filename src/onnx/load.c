@@ -25,15 +25,9 @@ struct pare_model *pare_model_empty(struct pare_err *err)
 
 void pare_model_free(struct pare_model *m)
 {
-    struct pare_pages *p, *next;
-
     if (!m)
         return;
-    for (p = m->pages; p; p = next) {
-        next = p->next;
-        if (p->data)
-            munmap(p->data, p->len);
-    }
+    pare_pages_free(m->pages);
     pare_arena_free(m->arena);
 }
 

@@ -19,8 +19,10 @@ struct pare_model {
         size_t len;
         dev_t dev;
         ino_t ino;
+        bool apart; /* no file that anybody sees, see pare_pages_apart() */
         struct pare_pages *next;
     } * pages;
+    int n_pages;
 };
 
 /* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to
@@ -36,13 +38,35 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err);
 
+/* Can this path be written to?  Not over the file that the model was read from, nor over one that
+ * its weights are in, nor over what is no file. */
+int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err);
+
+/* Another model that is what pare_model_save() would write, in pages that can be given back.  It
+ * refers to memory in the arena, which must outlive it. */
+int pare_model_copy(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
+                    struct pare_err *err);
+
 /* The bytes at `data` were copied and are not needed for now: where they are pages of a mapped
  * file, let the system have them.  Whoever reads them again gets them from the file. */
 void pare_model_release(const struct pare_model *m, const void *data, size_t len);
 
 /* Make an initializer of the main graph the model's own memory, aligned and open to change: what
- * is written into v->t.data is what later plans compute with and what is saved. */
+ * is written into v->t.data is what later plans compute with and what is saved.  The second takes
+ * memory that pare_model_release() can give back. */
 int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err);
+int pare_model_own_apart(struct pare_model *m, struct pare_value *v, struct pare_err *err);
+
+/* Memory behind a file without a name (apart.c): what is given back with pare_pages_release() is
+ * there again when it is read.  NULL when it is little, or there is no such file; the struct is in
+ * the arena. */
+struct pare_pages *pare_pages_apart(struct pare_arena *a, size_t bytes);
+void pare_pages_release(const struct pare_pages *list, const void *data, size_t len);
+void pare_pages_free(struct pare_pages *list);
+
+/* pare_tensor_alloc() of such memory, put into *list; from the arena where there is none. */
+int pare_tensor_apart(struct pare_arena *a, struct pare_tensor *t, struct pare_pages **list,
+                      struct pare_err *err);
 
 /* A word about the model that is saved with it (metadata_props), in place of what was noted under
  * the key; and what is noted there, or NULL. */

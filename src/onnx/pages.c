@@ -5,13 +5,18 @@
 
 #include "model.h"
 
-void pare_model_release(const struct pare_model *m, const void *data, size_t len)
+void pare_pages_release(const struct pare_pages *list, const void *data, size_t len)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, to = from + len;
 
     from = (from + page - 1) / page * page; /* only whole pages: neighbours stay */
     to = to / page * page;
-    for (const struct pare_pages *p = m->pages; p && from < to; p = p->next)
+    for (const struct pare_pages *p = list; p && from < to; p = p->next)
         if (p->data && from >= (uintptr_t)p->data && to <= (uintptr_t)p->data + p->len)
             madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+void pare_model_release(const struct pare_model *m, const void *data, size_t len)
+{
+    pare_pages_release(m->pages, data, len);
 }

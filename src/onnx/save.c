@@ -23,6 +23,7 @@ struct output {
     ProtobufCBuffer base; /* first: protobuf-c appends to it */
     const struct pare_model *m;
     int dir, fd, error; /* error: the errno of the first failure */
+    int held;           /* open until the file has its name, see io/file.c */
     const char *name;
     char tmp[64];
     size_t n;
@@ -36,6 +37,14 @@ struct save {
     const char *path, *data_path;
     ProtobufCMessage *msg;
     struct pare_rewrite w;
+};
+
+/* A model in one piece. */
+struct packed {
+    bool apart; /* in: ask for pages of its own */
+    struct pare_pages *pages;
+    void *bytes;
+    size_t len;
 };
 
 /* ---- buffered writing ------------------------------------------------------------- */
@@ -97,6 +106,7 @@ static int output_open(struct output *o, const struct save *s, const char *path,
                           .m = s->m,
                           .dir = -1,
                           .fd = -1,
+                          .held = -1,
                           .name = slash ? slash + 1 : path,
                           .buf = pare_alloc_raw(s->arena, BUFFER, 1) };
     if (!dir || !o->buf)
@@ -110,8 +120,10 @@ static int output_open(struct output *o, const struct save *s, const char *path,
         if (o->fd < 0 && errno != EEXIST)
             break;
     }
-    if (o->fd >= 0)
+    if (o->fd >= 0) {
+        o->held = dup(o->fd);
         return 0;
+    }
     o->tmp[0] = '\0';
     return pare_fail(err, PARE_EIO, "cannot be written: %s", strerror(errno));
 }
@@ -144,6 +156,8 @@ static void output_close(struct output *o)
 {
     if (o->fd >= 0)
         close(o->fd);
+    if (o->held >= 0)
+        close(o->held);
     if (o->tmp[0])
         unlinkat(o->dir, o->tmp, 0);
     if (o->dir >= 0)
@@ -152,7 +166,7 @@ static void output_close(struct output *o)
 
 /* ---- what to write --------------------------------------------------------------------- */
 
-static int check_target(const struct pare_model *m, const char *path, struct pare_err *err)
+int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err)
 {
     size_t n = strlen(path);
     struct stat st;
@@ -164,7 +178,7 @@ static int check_target(const struct pare_model *m, const char *path, struct par
     if (!S_ISREG(st.st_mode))
         return pare_fail(err, PARE_EIO, "is there already and is not a regular file");
     for (const struct pare_pages *p = m->pages; p; p = p->next)
-        if (p->dev == st.st_dev && p->ino == st.st_ino)
+        if (!p->apart && p->dev == st.st_dev && p->ino == st.st_ino)
             return pare_fail(err, PARE_EIO, "holds %s that is being saved: choose another name",
                              p->name ? "weights of the model" : "the model");
     return 0;
@@ -189,12 +203,12 @@ static int plan_save(struct save *s, const struct pare_save_opts *opts, struct p
     bool external = opts && opts->external;
     size_t above = opts && opts->external_above ? opts->external_above : EXTERNAL_ABOVE;
 
-    PARE_TRY(check_target(s->m, s->path, err));
+    PARE_TRY(pare_model_target(s->m, s->path, err));
     PARE_TRY(prepare(s, external, above, err));
     if (!external && protobuf_c_message_get_packed_size(s->msg) > MAX_INSIDE)
         PARE_TRY(prepare(s, true, above, err));
     if (s->w.first)
-        PARE_TRY(pare_at(err, check_target(s->m, s->data_path, err), "%s", s->data_path));
+        PARE_TRY(pare_at(err, pare_model_target(s->m, s->data_path, err), "%s", s->data_path));
     if (protobuf_c_message_get_packed_size(s->msg) > MAX_INSIDE)
         return pare_fail(err, PARE_ELIMIT, "would have more than %u bytes without its weights",
                          MAX_INSIDE);
@@ -213,7 +227,7 @@ static void write_weights(struct output *o, const struct pare_outside *first)
 
 static int write_files(struct save *s, struct pare_err *err)
 {
-    struct output data = { .dir = -1, .fd = -1 }, model = data;
+    struct output data = { .dir = -1, .fd = -1, .held = -1 }, model = data;
     int rc = output_open(&model, s, s->path, err);
 
     if (!rc && s->w.first) {
@@ -255,19 +269,51 @@ int pare_model_save(const struct pare_model *m, const char *path, const struct p
     return pare_at(err, rc, "%s", path);
 }
 
+static int pack(const struct pare_model *m, struct pare_arena *a, struct packed *to,
+                struct pare_err *err)
+{
+    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
+    size_t len;
+
+    PARE_TRY(prepare(&s, false, 0, err));
+    len = protobuf_c_message_get_packed_size(s.msg);
+    if (len > MAX_INSIDE)
+        return pare_fail(err, PARE_ELIMIT, "the model has %zu bytes, at most %u fit in one piece",
+                         len, MAX_INSIDE);
+    to->pages = to->apart ? pare_pages_apart(a, len) : NULL;
+    to->bytes = to->pages ? to->pages->data : pare_alloc_raw(a, len, 1);
+    to->len = len;
+    if (!to->bytes)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %zu bytes", len);
+    protobuf_c_message_pack(s.msg, to->bytes);
+    return 0;
+}
+
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err)
 {
-    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
+    struct packed p = { .apart = false };
 
-    PARE_TRY(prepare(&s, false, 0, err));
-    *len = protobuf_c_message_get_packed_size(s.msg);
-    if (*len > MAX_INSIDE)
-        return pare_fail(err, PARE_ELIMIT, "the model has %zu bytes, at most %u fit in one piece",
-                         *len, MAX_INSIDE);
-    *bytes = pare_alloc_raw(a, *len, 1);
-    if (!*bytes)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %zu bytes", *len);
-    protobuf_c_message_pack(s.msg, *bytes);
+    PARE_TRY(pack(m, a, &p, err));
+    *bytes = p.bytes;
+    *len = p.len;
+    return 0;
+}
+
+int pare_model_copy(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
+                    struct pare_err *err)
+{
+    struct packed p = { .apart = true };
+    int rc;
+
+    PARE_TRY(pack(m, a, &p, err));
+    rc = pare_model_parse(p.bytes, p.len, NULL, copy, err);
+    if (rc || !p.pages) {
+        pare_pages_free(p.pages);
+        return rc;
+    }
+    pare_pages_release(p.pages, p.bytes, p.len);
+    p.pages->next = (*copy)->pages;
+    (*copy)->pages = p.pages;
     return 0;
 }

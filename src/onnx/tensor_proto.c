@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../tensor/tensor.h"
-#include "limits.h"
+#include "../base/limits.h"
 #include "wire.h"
 
 static int no_memory(struct pare_err *err)

@@ -13,8 +13,10 @@
 
 #include <string.h>
 
+#include "onnx.pb-c.h"
+
 #include "../base/arena.h"
-#include "limits.h"
+#include "../base/limits.h"
 
 enum wire { VARINT = 0, FIXED64 = 1, BLOCK = 2, FIXED32 = 5 };
 
@@ -25,6 +27,7 @@ struct scan {
     uint8_t *out;    /* NULL in the first turn, which only counts */
     size_t at, room; /* bytes written, or counted; and how many fit */
     size_t cost;     /* memory that unpacking will take */
+    int64_t nodes;   /* of all graphs and functions */
     struct pare_err *err;
 };
 
@@ -163,6 +166,11 @@ static int check_plain(struct scan *s, const struct field *f, const char *where)
         return bad(s, f->start, "a field is written as another type than the schema says", where);
     if (f->d->type != PROTOBUF_C_TYPE_STRING)
         return 0;
+    if ((size_t)(f->end - f->data) > PARE_MAX_TEXT)
+        return pare_fail(s->err, PARE_ELIMIT,
+                         "a text of %zu bytes at byte %zu (in %s), at most %zu are handled",
+                         (size_t)(f->end - f->data), (size_t)(f->data - s->base), where,
+                         PARE_MAX_TEXT);
     if (memchr(f->data, 0, (size_t)(f->end - f->data)))
         return bad(s, f->data, "a text contains a zero byte", where);
     return charge(s, (size_t)(f->end - f->data) + 16);
@@ -195,6 +203,10 @@ static int copy_message(struct scan *s, const ProtobufCMessageDescriptor *d, con
     if (depth > PARE_MAX_NESTING)
         return pare_fail(s->err, PARE_ELIMIT, "more than %d messages inside each other (in %s)",
                          PARE_MAX_NESTING, d->short_name);
+    s->nodes += d == &onnx__node_proto__descriptor;
+    if (s->nodes > PARE_MAX_NODES)
+        return pare_fail(s->err, PARE_ELIMIT, "more than %d nodes, which is the limit",
+                         PARE_MAX_NODES);
     PARE_TRY(charge(s, d->sizeof_message + 64));
     while (p < end) {
         struct field f = { 0 };
@@ -342,6 +354,7 @@ int pare_wire_unpack(const ProtobufCMessageDescriptor *d, const void *data, size
     }
     s.room = s.at; /* somebody may be writing to the file: count on nothing but this */
     s.at = s.cost = 0;
+    s.nodes = 0;
     rc = copy_message(&s, d, s.base, s.base + len, 1);
     *out = rc || s.at > s.room ? NULL : protobuf_c_message_unpack(d, &alloc, s.at, s.out);
     pare_arena_free(tmp);

@@ -2,8 +2,9 @@
  *
  * One after the other, each at the lowest offset where it meets no buffer that is alive at the
  * same time.  The order decides how well they fit: several are tried, each a few times over with
- * what ended on top put first, and the best is improved by moving single buffers.  Views and
- * in-place results use the memory of their source.
+ * what ended on top put first, and the best is improved by moving single buffers.  When there are
+ * very many, each simply takes what those left that are gone when it is made.  Views and in-place
+ * results use the memory of their source.
  */
 #include "plan.h"
 
@@ -15,11 +16,13 @@
 #define TRIES 8       /* of each order */
 #define MOVES 200     /* of single buffers in the best one, ... */
 #define WORK 20000000 /* ... fewer when there are many: moves times buffers squared */
+#define MANY 4000     /* buffers from which on none of that is done, ... */
+#define GAPS 1000     /* ... and so many gaps at most are looked at */
 
 static struct pare_buf *root_of(struct pare_buf *b)
 {
-    while (b->root != b)
-        b = b->root;
+    for (; b->root != b; b = b->root)
+        b->root = b->root->root; /* chains of views stay short */
     return b;
 }
 
@@ -52,32 +55,37 @@ static bool reads(unsigned dropped, int k)
     return k > 31 || !(dropped >> k & 1);
 }
 
-/* The last time that anybody needs what is in a buffer that shares this one's memory. */
-static int last_use(const struct pare_plan *p, struct pare_buf *b)
+/* The last time that anybody needs what is in the memory of each root. */
+static void note_uses(struct pare_plan *p)
 {
-    const struct pare_buf *r = root_of(b);
-    int last = -1;
-
+    for (int i = 0; i < p->n_bufs; i++)
+        p->all[i]->last = -1;
     for (int i = 0; i < p->n_steps; i++) {
         const struct pare_step *s = p->step[i];
-        bool back = p->train && has_back(s), now = false, later = false;
+        bool back = p->train && has_back(s);
+        int later = 2 * p->n_steps - i;
 
-        for (int k = 0; k < s->n_in; k++)
-            if (root_of(s->in_buf[k]) == r) {
-                now = true;
-                later |= back && reads(s->drop_in, k);
-            }
-        for (int k = 0; k < s->n_out; k++)
-            later |= back && reads(s->drop_out, k) && root_of(s->out_buf[k]) == r;
-        if (later && 2 * p->n_steps - i > last)
-            last = 2 * p->n_steps - i;
-        if (now && i > last)
-            last = i;
+        for (int k = 0; k < s->n_in; k++) {
+            struct pare_buf *r = root_of(s->in_buf[k]);
+            int use = back && reads(s->drop_in, k) ? later : i;
+
+            r->last = use > r->last ? use : r->last;
+        }
+        for (int k = 0; k < s->n_out && back; k++) {
+            struct pare_buf *r = root_of(s->out_buf[k]);
+
+            if (reads(s->drop_out, k) && later > r->last)
+                r->last = later;
+        }
     }
     for (int i = 0; i < p->n_bufs; i++)
-        if (is_output(p->all[i]) && root_of(p->all[i]) == r && last < p->n_steps)
-            last = p->n_steps;
-    return last;
+        if (is_output(p->all[i]) && root_of(p->all[i])->last < p->n_steps)
+            root_of(p->all[i])->last = p->n_steps;
+}
+
+static bool is_view(const struct pare_step *s)
+{
+    return s->node->op->flags & (PARE_OP_VIEW | PARE_OP_LOOKS) && !s->n_fused;
 }
 
 /* Does another input of the step share the memory that the result would overwrite? */
@@ -87,25 +95,31 @@ static bool read_twice(const struct pare_step *s)
 
     for (int k = 0; k < s->n_in; k++)
         same += root_of(s->in_buf[k]) == root_of(s->in_buf[s->inplace - 1]);
-    return same > 1 && !(s->node->op->flags & PARE_OP_VIEW);
+    return same > 1 && !is_view(s);
 }
 
 /* Results take the memory of an input: a view always, since nobody writes into it while its source
  * is still needed; another in-place step when nothing that shares the memory is needed later. */
 static void share(struct pare_plan *p, bool views)
 {
+    if (!views)
+        note_uses(p);
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
         struct pare_buf *in, *out;
 
-        if (!s->inplace || views != (s->node->op->flags & PARE_OP_VIEW && !s->n_fused))
+        if (!s->inplace || views != is_view(s))
             continue;
         in = s->in_buf[s->inplace - 1];
         out = s->out_buf[0];
         if (in->fixed || in->bytes != out->bytes || read_twice(s))
             continue;
-        if (views || last_use(p, in) <= i)
+        if (views || root_of(in)->last <= i) {
+            struct pare_buf *r = root_of(in);
+
+            r->last = root_of(out)->last > r->last ? root_of(out)->last : r->last;
             out->root = in;
+        }
         if (views && out->grad && in->grad)
             out->grad->root = in->grad;
     }
@@ -300,20 +314,115 @@ static size_t place_best(struct pare_buf *const *roots, struct search *s)
     return place(s->best, s->spare, s->n);
 }
 
-/* The most bytes alive at any one step: what no placement can go below. */
-static size_t most_alive(const struct pare_plan *p, struct pare_buf *const *roots, int n)
+/* ---- very many ------------------------------------------------------------------- */
+
+/* Memory between buffers that are alive. */
+struct gap {
+    size_t at, bytes;
+};
+
+struct gaps {
+    struct gap *list; /* sorted */
+    int n;
+    size_t top;
+};
+
+/* The first that is large enough, of those that are looked at; else new memory on top. */
+static size_t take_gap(struct gaps *g, size_t bytes)
 {
-    size_t most = 0;
+    for (int i = 0; i < g->n && i < GAPS; i++) {
+        size_t at = g->list[i].at;
 
-    for (int s = 0; s <= (p->train ? 2 : 1) * p->n_steps; s++) {
-        size_t sum = 0;
-
-        for (int i = 0; i < n; i++)
-            if (roots[i]->born <= s && s <= roots[i]->dies)
-                sum += rounded(roots[i]->bytes);
-        most = sum > most ? sum : most;
+        if (g->list[i].bytes < bytes)
+            continue;
+        g->list[i].at += bytes;
+        g->list[i].bytes -= bytes;
+        if (!g->list[i].bytes) {
+            g->n--;
+            memmove(g->list + i, g->list + i + 1, (size_t)(g->n - i) * sizeof(*g->list));
+        }
+        return at;
     }
-    return most;
+    g->top += bytes;
+    return g->top - bytes;
+}
+
+/* Beside its neighbours, and one with them. */
+static void give_gap(struct gaps *g, size_t at, size_t bytes)
+{
+    int lo = 0, hi = g->n;
+
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+
+        if (g->list[mid].at < at)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo < g->n && at + bytes == g->list[lo].at) {
+        g->list[lo].at = at;
+        g->list[lo].bytes += bytes;
+    } else {
+        memmove(g->list + lo + 1, g->list + lo, (size_t)(g->n - lo) * sizeof(*g->list));
+        g->list[lo] = (struct gap){ at, bytes };
+        g->n++;
+    }
+    if (lo > 0 && g->list[lo - 1].at + g->list[lo - 1].bytes == g->list[lo].at) {
+        g->list[lo - 1].bytes += g->list[lo].bytes;
+        g->n--;
+        memmove(g->list + lo, g->list + lo + 1, (size_t)(g->n - lo) * sizeof(*g->list));
+    }
+}
+
+static int by_death(const void *a, const void *b)
+{
+    const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
+
+    return x->dies != y->dies ? x->dies - y->dies : by_birth(a, b);
+}
+
+/* As time goes by; roots are in the order in which they are made. */
+static size_t place_many(struct pare_buf *const *roots, struct search *s, struct gap *list)
+{
+    struct gaps g = { .list = list };
+    int gone = 0;
+
+    copy(s, s->order, roots);
+    copy(s, s->spare, roots);
+    qsort(s->order, (size_t)s->n, sizeof(*s->order), by_birth);
+    qsort(s->spare, (size_t)s->n, sizeof(*s->spare), by_death);
+    for (int i = 0; i < s->n; i++) {
+        for (; s->spare[gone]->dies < s->order[i]->born; gone++)
+            give_gap(&g, s->spare[gone]->offset, rounded(s->spare[gone]->bytes));
+        s->order[i]->offset = take_gap(&g, rounded(s->order[i]->bytes));
+    }
+    return g.top;
+}
+
+/* The most bytes alive at any one step: what no placement can go below.  Fails when all together
+ * are more than can be counted. */
+static int most_alive(const struct pare_plan *p, struct pare_buf *const *roots, int n, size_t *most,
+                      struct pare_err *err)
+{
+    size_t steps = (size_t)(p->train ? 2 : 1) * (size_t)p->n_steps + 2, all = 0, sum = 0;
+    size_t *comes = pare_alloc(p->scratch, steps, sizeof(*comes));
+    size_t *goes = pare_alloc(p->scratch, steps, sizeof(*goes));
+
+    if (!comes || !goes)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    for (int i = 0; i < n; i++) {
+        if (__builtin_add_overflow(all, rounded(roots[i]->bytes), &all))
+            return pare_fail(err, PARE_ELIMIT, "the results take more bytes than can be counted");
+        comes[roots[i]->born] += rounded(roots[i]->bytes);
+        goes[roots[i]->dies + 1] += rounded(roots[i]->bytes);
+    }
+    *most = 0;
+    for (size_t k = 0; k < steps; k++) {
+        sum = sum - goes[k] + comes[k];
+        *most = sum > *most ? sum : *most;
+    }
+    return 0;
 }
 
 /* Time runs through the steps, then (training) through the loss at n_steps and back through the
@@ -415,6 +524,7 @@ int pare_plan_place(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_buf **roots;
     struct search s = { 0 };
+    struct gap *gaps;
     size_t count;
 
     PARE_TRY(prepare(p, err));
@@ -426,8 +536,12 @@ int pare_plan_place(struct pare_plan *p, struct pare_err *err)
     if (!roots || !s.order || !s.best || !s.spare)
         return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
     s.n = list_roots(p, roots);
-    s.bound = p->needed_bytes = most_alive(p, roots, s.n);
-    p->memory_bytes = place_best(roots, &s);
+    PARE_TRY(most_alive(p, roots, s.n, &s.bound, err));
+    p->needed_bytes = s.bound;
+    gaps = s.n > MANY ? pare_alloc(p->scratch, count + 1, sizeof(*gaps)) : NULL;
+    if (s.n > MANY && !gaps)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    p->memory_bytes = gaps ? place_many(roots, &s, gaps) : place_best(roots, &s);
     p->memory = pare_alloc_raw(p->arena, p->memory_bytes, 1);
     if (!p->memory)
         return pare_fail(err, PARE_ENOMEM, "no memory for activations (%zu bytes)",

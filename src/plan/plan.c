@@ -1,5 +1,5 @@
 /* plan.c - compile a model for one set of input shapes, and run it. */
-#include "plan.h"
+#include "tune.h"
 
 #include <math.h>
 #include <omp.h>
@@ -107,7 +107,7 @@ static int point_values(struct pare_plan *p, struct pare_err *err)
 }
 
 /* Weights that a step has packed for itself need not stay in memory as well. */
-static void release_weights(const struct pare_model *m, const struct pare_step *s)
+void pare_plan_release(const struct pare_plan *p, const struct pare_step *s)
 {
     struct pare_err err;
 
@@ -117,45 +117,45 @@ static void release_weights(const struct pare_model *m, const struct pare_step *
         if (v && pare_is_const(v) && !v->t.data && !v->raw && v->maker && v->maker->n_in)
             v = v->maker->in[0]; /* the integers behind real numbers that nobody made */
         if (v && pare_is_const(v) && !pare_tensor_size(&v->t, NULL, NULL, &err))
-            pare_model_release(m, v->raw ? v->raw : v->t.data, pare_packed_size(&v->t));
+            pare_model_release(p->model, v->raw ? v->raw : v->t.data, pare_packed_size(&v->t));
     }
 }
 
 /* Real constants behind integers exist from here on, where the kernel reads them. */
-static int load_late(struct pare_plan *p, const struct pare_node *n, struct pare_err *err)
+static int load_late(struct pare_arena *a, const struct pare_node *n, struct pare_err *err)
 {
     for (int i = 0; n && i < n->n_in; i++)
         if (n->in[i] && pare_is_const(n->in[i]) && !n->in[i]->raw)
-            PARE_TRY(pare_value_load(p->arena, n->in[i], err));
+            PARE_TRY(pare_value_load(a, n->in[i], err));
     return 0;
 }
 
-static int load_step(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *err)
 {
     for (int k = 0; k < s->n_in; k++)
         if (s->in_buf[k]->fixed) { /* a constant read as a tensor */
-            PARE_TRY(pare_value_load(p->arena, s->in[k], err));
+            PARE_TRY(pare_value_load(a, s->in[k], err));
             s->in_buf[k]->t.data = s->in[k]->t.data;
         }
     if (s->kernel->integers)
         return 0;
-    PARE_TRY(load_late(p, s->node, err));
+    PARE_TRY(load_late(a, s->node, err));
     for (int k = 0; k < s->n_fused; k++)
-        PARE_TRY(load_late(p, s->fused[k], err));
+        PARE_TRY(load_late(a, s->fused[k], err));
     return 0;
 }
 
-static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pare_err *err)
+static int init_steps(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
         struct pare_mark mark = pare_mark(p->scratch);
-        int rc = load_step(p, s, err);
+        int rc = pare_plan_load(p->arena, s, err);
 
         if (!rc)
             rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
         pare_reset(p->scratch, mark);
-        release_weights(m, s);
+        pare_plan_release(p, s);
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                            s->node ? s->node->type : "reorder");
@@ -167,6 +167,7 @@ static int init_steps(struct pare_plan *p, const struct pare_model *m, struct pa
 struct extra {
     const struct pare_train_opts *train; /* or NULL */
     const char *const *without;
+    int sparse; /* see struct pare_backend */
     struct pare_strs keep;
 };
 
@@ -175,6 +176,7 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
 {
     const struct pare_train_opts *t = x->train;
 
+    p->model = m;
     p->graph = pare_graph_clone(p->arena, m->graph, err);
     if (!p->graph)
         return err->code;
@@ -191,14 +193,16 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
         pare_plan_rise(p);
     if (t)
         PARE_TRY(pare_plan_reach(p, err));
+    PARE_TRY(pare_tune_start(p, o, err));
     PARE_TRY(pare_plan_steps(p, err));
+    PARE_TRY(pare_tune_end(p, err));
     if (t)
         PARE_TRY(pare_plan_grads(p, err));
     PARE_TRY(pare_plan_place(p, err));
     PARE_TRY(point_values(p, err));
     if (t)
         PARE_TRY(pare_plan_grad_values(p, err));
-    return init_steps(p, m, err);
+    return init_steps(p, err);
 }
 
 /* An empty plan; NULL when out of memory. */
@@ -252,6 +256,7 @@ static int new_plan(const struct pare_model *model, const struct pare_plan_opts 
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
     p->without = x->without;
+    p->backend.sparse = x->sparse;
     rc = compile(p, model, opts, x, err);
     if (rc)
         pare_plan_free(p);
@@ -264,6 +269,12 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
                           const char *const *without, struct pare_plan **plan, struct pare_err *err)
 {
     return new_plan(model, opts, &(struct extra){ .without = without }, plan, err);
+}
+
+int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
+                         int rows, struct pare_plan **plan, struct pare_err *err)
+{
+    return new_plan(model, opts, &(struct extra){ .sparse = rows }, plan, err);
 }
 
 int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,
@@ -313,6 +324,7 @@ void pare_plan_free(struct pare_plan *p)
         if (p->step[i]->kernel && p->step[i]->kernel->quit && p->step[i]->state)
             p->step[i]->kernel->quit(p->step[i]);
     pare_onednn_close(&p->backend);
+    pare_tune_free(p);
     pare_arena_free(p->dynamic);
     pare_arena_free(p->scratch);
     pare_arena_free(p->arena);
@@ -418,6 +430,7 @@ int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare
             .n_fused = s->n_fused,
             .seconds = s->seconds,
             .back_seconds = s->back_seconds,
+            .tuned = s->tuned,
         };
     }
     return *stat ? p->n_steps : 0;

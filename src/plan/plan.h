@@ -6,10 +6,13 @@
 #include "../graph/graph.h"
 #include "../onnx/model.h"
 
+struct pare_tuner;
+
 struct pare_plan {
     struct pare_arena *arena;   /* everything below; dies with the plan */
     struct pare_arena *dynamic; /* values whose shapes depend on data; emptied every run */
     struct pare_arena *scratch;
+    const struct pare_model *model;
     struct pare_graph *graph; /* a clone with shapes and folded constants */
     struct pare_backend backend;
     struct pare_view view;
@@ -32,6 +35,16 @@ struct pare_plan {
     int n_kept;
     void (*on_back)(void *user, int step); /* told after the back() of each step; or NULL */
     void *user;
+    struct pare_tuner *tuner; /* while it is made; NULL: rules choose kernels */
+    struct pare_tuned {
+        int layers;     /* that several kernels could run */
+        int measured;   /* of them; others are like one of these, or ... */
+        int listed;     /* ... in the list of choices, or ... */
+        int cached;     /* ... known, or too late to be measured */
+        int changed;    /* that got another kernel than by the rules */
+        int runs;       /* of kernels */
+        double seconds; /* that it took */
+    } tuned;
 };
 
 /* A parameter of a training plan. */
@@ -80,6 +93,11 @@ int pare_plan_new_without(const struct pare_model *model, const struct pare_plan
                           const char *const *without, struct pare_plan **plan,
                           struct pare_err *err);
 
+/* pare_plan_new() that runs weights by the blocks of so many rows (1, 4 or 8) that are not zero,
+ * whether that is faster or not; -1: all weights as dense ones. */
+int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
+                         int rows, struct pare_plan **plan, struct pare_err *err);
+
 /* pare_plan_new() that keeps the values of these names, such as the inputs and outputs of layers:
  * see pare_layer_info. */
 int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,
@@ -103,6 +121,13 @@ void pare_plan_rise(struct pare_plan *p);
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
 
+/* For tune.c: may the plan use the kernel, can a step read the value in this layout without a
+ * conversion, load the constants of a step whose buffers are there, give them back. */
+bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k);
+bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int block);
+int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *err);
+void pare_plan_release(const struct pare_plan *p, const struct pare_step *s);
+
 /* When each buffer lives and where (memory.c). */
 int pare_plan_place(struct pare_plan *p, struct pare_err *err);
 
@@ -117,6 +142,7 @@ struct pare_plan_stat {
     const char *kernel, *node, *type;
     int n_fused;
     double seconds, back_seconds;
+    bool tuned; /* its kernel has rivals */
 };
 void pare_plan_profile(struct pare_plan *p, bool on);
 int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat);

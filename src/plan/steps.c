@@ -1,5 +1,5 @@
 /* steps.c - ask the kernels who runs what, and put layout conversions in between. */
-#include "plan.h"
+#include "tune.h"
 
 #include <string.h>
 
@@ -160,6 +160,16 @@ static bool same_bytes(const struct pare_tensor *t, int a, int b)
            pare_numel(t) == t->dim[0] * t->dim[1] && t->dim[1] % block == 0;
 }
 
+bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int block)
+{
+    if (!p->buf[v->id])
+        return true; /* a constant, or it is made when it is asked for */
+    for (const struct pare_buf *b = p->buf[v->id]; b; b = b->next)
+        if (b->block == block || same_bytes(&v->t, b->block, block))
+            return true;
+    return false;
+}
+
 static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err);
 
 /* Run a node that has waited for somebody to ask for its result. */
@@ -258,12 +268,12 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     return true;
 }
 
-static bool is_left_out(const struct pare_plan *p, const struct pare_kernel *k)
+bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k)
 {
     for (const char *const *w = p->without; w && *w; w++)
         if (!strcmp(*w, k->name))
-            return true;
-    return false;
+            return false;
+    return !p->train || k->back;
 }
 
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
@@ -274,14 +284,13 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     s->node = n;
     for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
         struct pare_step t = { .node = n };
-        bool yes = (!p->train || pare_kernels[i]->back) && !is_left_out(p, pare_kernels[i]) &&
-                   pare_kernels[i]->match(&p->view, n, &t);
+        bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
         if (yes) {
             t.kernel = pare_kernels[i];
             *s = t;
-            return 0;
+            return pare_tune_step(p, s, err);
         }
         if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
             return no_memory(err); /* or the plan would be slow and nobody knew why */
@@ -313,10 +322,9 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
 {
     struct pare_step s = { 0 }, *slot;
 
-    PARE_TRY(choose(p, n, &s, err));
-    slot = connect(p, &s, err) ? NULL : add_step(p, err);
+    slot = choose(p, n, &s, err) || connect(p, &s, err) ? NULL : add_step(p, err);
     if (!slot) {
-        if (s.kernel->quit && s.state)
+        if (s.kernel && s.kernel->quit && s.state)
             s.kernel->quit(&s);
         return err->code;
     }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "../base/limits.h"
+
 int64_t pare_numel(const struct pare_tensor *t)
 {
     int64_t n = 1;
@@ -34,9 +36,9 @@ int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
     for (int i = 0; i < t->rank; i++) {
         int64_t d = t->dim[i] ? t->dim[i] : 1;
 
-        if (d > INT64_MAX / size / n)
-            return pare_fail(err, PARE_ELIMIT, "shape %s has more elements than memory can hold",
-                             pare_shape_text(t, buf, sizeof(buf)));
+        if (d > PARE_MAX_ELEMENTS / n)
+            return pare_fail(err, PARE_ELIMIT, "shape %s has more than %lld elements",
+                             pare_shape_text(t, buf, sizeof(buf)), (long long)PARE_MAX_ELEMENTS);
         n *= d;
     }
     if (numel)

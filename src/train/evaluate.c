@@ -10,13 +10,19 @@ struct runner {
     const struct pare_model *m;
     struct pare_plan *plan[2];
     int64_t batch[2];
-    int threads;
+    const struct pare_eval_opts *o;
+    int64_t fixed;        /* the only batch that the model takes; 0: any */
+    struct pare_tensor x; /* ... for the last items, with zeros behind them */
 };
 
 static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_plan **plan,
                      struct pare_err *err)
 {
-    struct pare_plan_opts o = { .threads = r->threads, .in = x };
+    struct pare_plan_opts o = { .threads = r->o->threads,
+                                .in = x,
+                                .tune = r->o->tune,
+                                .choices = r->o->choices,
+                                .cache = r->o->cache };
     int i = r->plan[0] && r->batch[0] != x->dim[0];
 
     if (r->plan[i] && r->batch[i] != x->dim[0]) {
@@ -50,19 +56,37 @@ static void count_classes(const struct pare_tensor *out, const struct pare_tenso
     }
 }
 
-static int one_batch(struct runner *r, const struct pare_batch *b, const struct pare_eval_opts *o,
-                     struct pare_eval *e, struct pare_err *err)
+/* A model of a fixed batch gets the last items of the set with zeros behind them. */
+static int fill_up(struct runner *r, const struct pare_tensor *x, struct pare_arena *a,
+                   struct pare_err *err)
 {
+    r->x = *x;
+    if (x->dim[0] >= r->fixed)
+        return 0;
+    r->x.dim[0] = r->fixed;
+    r->x.data = pare_alloc(a, (size_t)pare_numel(&r->x), pare_dtype_size(x->dtype));
+    if (!r->x.data)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the last batch");
+    memcpy(r->x.data, x->data, (size_t)pare_numel(x) * pare_dtype_size(x->dtype));
+    return 0;
+}
+
+static int one_batch(struct runner *r, const struct pare_batch *b, struct pare_eval *e,
+                     struct pare_err *err)
+{
+    const struct pare_eval_opts *o = r->o;
     struct pare_tensor out[16];
     struct pare_plan *plan;
     double loss, start;
 
-    PARE_TRY(find_plan(r, &b->x, &plan, err));
+    PARE_TRY(find_plan(r, &r->x, &plan, err));
     if (plan->graph->n_out > 16)
         return pare_fail(err, PARE_ELIMIT, "models with more than 16 outputs are not judged");
     start = pare_now();
-    PARE_TRY(pare_plan_run(plan, &b->x, out, err));
+    PARE_TRY(pare_plan_run(plan, &r->x, out, err));
     e->seconds += pare_now() - start;
+    if (out[0].rank > 0 && out[0].dim[0] == r->x.dim[0])
+        out[0].dim[0] = b->x.dim[0];
     PARE_TRY(o->loss->run(o->loss_conf, &out[0], &b->y, NULL, &loss, err));
     e->loss += loss * (double)b->x.dim[0];
     e->n += b->x.dim[0];
@@ -94,7 +118,7 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
                   struct pare_err *err)
 {
     const struct pare_io *io;
-    struct runner r = { .m = m, .threads = o->threads };
+    struct runner r = { .m = m, .o = o };
     struct pare_loader_opts lo = { .batch = o->batch,
                                    .rank = pare_dist_rank(o->dist),
                                    .ranks = pare_dist_size(o->dist),
@@ -110,14 +134,19 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
         return pare_fail(err, PARE_ENOMEM, "no memory for an evaluation");
     if (!data->y.data)
         return pare_fail(err, PARE_ECONFIG, "'%s' has no labels to compare with", data->name);
-    if (pare_model_inputs(m, &io) > 0)
+    if (pare_model_inputs(m, &io) > 0) {
         lo.input = &io[0];
+        r.fixed = io[0].rank > 0 && io[0].dim[0] > 0 ? io[0].dim[0] : 0;
+        lo.batch = lo.batch ? lo.batch : r.fixed;
+    }
     rc = pare_loader_new(data, &lo, &loader, err);
     while (!rc && !(o->stop && *o->stop)) {
         rc = pare_loader_next(loader, &b, err);
         if (rc || !b)
             break;
-        rc = one_batch(&r, b, o, e, err);
+        rc = fill_up(&r, &b->x, a, err);
+        if (!rc)
+            rc = one_batch(&r, b, e, err);
     }
     if (!rc)
         rc = merge(o->dist, e, err);

@@ -23,6 +23,8 @@ struct pare_eval_opts {
     const void *loss_conf;
     const volatile int *stop; /* set from outside: end early; or NULL */
     struct pare_dist *dist;   /* processes that share the set; or NULL */
+    bool tune;                /* see struct pare_plan_opts */
+    const char *choices, *cache;
 };
 
 /* Run the model over the whole set.  Lists are in the arena.  Several processes each take some of

@@ -18,7 +18,7 @@ ln -s "$pare" "$tmp/bin/pare"
 ln -s "$models" "$tmp/in/models"
 
 code=0
-(cd "$tmp/in" && PATH="$tmp/bin:$PATH" LC_ALL=C NO_COLOR=1 sh -u "$case.sh" >"$tmp/out" 2>"$tmp/err" \
+(cd "$tmp/in" && PATH="$tmp/bin:$PATH" LC_ALL=C NO_COLOR=1 PARE_CACHE= sh -u "$case.sh" >"$tmp/out" 2>"$tmp/err" \
     </dev/null) || code=$?
 if [ "$code" != 0 ]; then echo "$code" >"$tmp/code"; else : >"$tmp/code"; fi
 

@@ -1,6 +1,7 @@
-/* near.c - are two checkpoints the same?  near A B TOLERANCE
+/* near.c - are two checkpoints, or two models' states, the same?  near A B TOLERANCE [zeros]
  *
- * Masks must be equal bit for bit.  Weights, statistics and buffers (scales, ranges) may differ by
+ * Masks must be equal bit for bit; a state has none, so there "zeros" says that the zeros of
+ * weights are at the same places.  Weights, statistics and buffers (scales, ranges) may differ by
  * TOLERANCE times the largest number of the tensor.
  */
 #include <math.h>
@@ -50,29 +51,51 @@ static bool same(const struct pare_tensor *a, const struct pare_tensor *b)
            !memcmp(a->data, b->data, (size_t)pare_numel(a) * pare_dtype_size(a->dtype));
 }
 
+static bool same_zeros(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    if (a->dtype != PARE_F32 || a->rank < 2)
+        return true;
+    for (int64_t i = 0; i < pare_numel(a); i++)
+        if ((pare_f32(a)[i] == 0) != (pare_f32(b)[i] == 0))
+            return false;
+    return true;
+}
+
+/* Names of a checkpoint say what they are. */
+static bool is_state(const struct pare_safetensors *s)
+{
+    for (int i = 0; i < s->n_tensors; i++)
+        if (begins(s->tensor[i].name, "weight/"))
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     struct pare_arena *arena = pare_arena_new(1 << 20);
     struct pare_safetensors s[2] = { 0 };
-    double tolerance = argc == 4 ? strtod(argv[3], NULL) : 0, worst = 0;
+    double tolerance = argc > 3 ? strtod(argv[3], NULL) : 0, worst = 0;
     int bad = 0, weights = 0, masks = 0;
+    bool state;
     const char *where = "";
     struct pare_err err;
 
     for (int i = 0; i < 2; i++)
-        if (argc != 4 || pare_safetensors_read(arena, argv[1 + i], &s[i], &err)) {
-            fprintf(stderr, "near: %s\n", argc == 4 ? err.msg : "A B TOLERANCE");
+        if (argc < 4 || pare_safetensors_read(arena, argv[1 + i], &s[i], &err)) {
+            fprintf(stderr, "near: %s\n", argc > 3 ? err.msg : "A B TOLERANCE [zeros]");
             return 2;
         }
+    state = is_state(&s[0]);
     for (int i = 0; i < s[0].n_tensors; i++) {
         const struct pare_named *a = &s[0].tensor[i];
         const struct pare_tensor *b = find(&s[1], a->name);
         bool mask = begins(a->name, "mask/") || begins(a->name, "bias_mask/");
-        bool number = (begins(a->name, "weight/") || begins(a->name, "buffer/")) &&
-                      (a->t.dtype == PARE_F32 || a->t.dtype == PARE_F64);
+        bool number = (a->t.dtype == PARE_F32 || a->t.dtype == PARE_F64) &&
+                      (state || begins(a->name, "weight/") || begins(a->name, "buffer/"));
         double d = number && b ? apart(&a->t, b) : 0;
 
-        if ((mask && !same(&a->t, b)) || !b) {
+        if (!b || (mask && !same(&a->t, b)) ||
+            (argc == 5 && isfinite(d) && !same_zeros(&a->t, b))) {
             printf("%s: not the same\n", a->name);
             bad++;
         }

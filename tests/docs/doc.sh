@@ -12,6 +12,8 @@
 #     text       not looked at
 # A block without a mark is an error, as is a command that is only indented.  Files of the tree and
 # functions of the library that a document names in `quotes` must exist.
+# `mpirun -n N` starts N processes, more than there are cores if need be, or only one where this cannot
+# be.
 # Exit code 77: skipped, for a build with sanitizers cannot be linked with.
 set -eu
 build=$(realpath "$1")
@@ -133,6 +135,17 @@ cifar() { # cifar FILE ITEMS
 mkdir "$tmp/bin" "$tmp/little" "$tmp/in" "$tmp/sets" "$tmp/sets/idx" "$tmp/sets/cifar"
 ln -s "$build/pare" "$tmp/bin/pare"
 ln -s "$root/tests/docs/little.sh" "$tmp/little/pare"
+cat >"$tmp/bin/mpirun" <<END
+#!/bin/sh
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm_rsh_agent=false
+if [ -n "$(command -v mpirun)" ] && ldd "$build/pare" | grep -q libmpi; then
+    exec "$(command -v mpirun)" -q --oversubscribe --bind-to none "\$@"
+fi
+shift 2
+exec "\$@"
+END
+chmod +x "$tmp/bin/mpirun"
 cat >"$tmp/bin/pare.pc" <<END
 Name: pare
 Description: Pare as it was built
@@ -155,7 +168,7 @@ if [ -f "$tmp/script" ]; then
       cat "$tmp/script"; } >"$tmp/whole"
     if ! (cd "$tmp/in" && env -u MAKEFLAGS -u MAKELEVEL FULL="$tmp/bin:$PATH" \
         LITTLE="$tmp/little:$tmp/bin:$PATH" SETS="$tmp/sets" SOURCE="$root" LC_ALL=C NO_COLOR=1 \
-        OMP_NUM_THREADS=1 PKG_CONFIG_PATH="$tmp/bin" LD_LIBRARY_PATH="$build" \
+        PARE_CACHE= OMP_NUM_THREADS=1 PKG_CONFIG_PATH="$tmp/bin" LD_LIBRARY_PATH="$build" \
         sh -eu "$tmp/whole" </dev/null >"$tmp/log" 2>&1); then
         tail -n 40 "$tmp/log"
         exit 1

@@ -48,6 +48,12 @@ cmake -S "$here" -B "$work/package" -DCMAKE_PREFIX_PATH="$prefix" >"$work/packag
 cmake --build "$work/package" >>"$work/package.log"
 check "$work/package/with_shared" "find_package, pare::shared"
 check "$work/package/with_static" "find_package, pare::static"
+if ldd "$lib/libpare.so" | grep -q libmpi; then
+    for program in "$work/fixed" "$work/package/with_static"; do
+        ldd "$program" | grep -q libmpi || { echo "$program is not linked with MPI" >&2; exit 1; }
+    done
+    echo "ok: static, with MPI"
+fi
 
 if [ -x "$prefix/bin/pare" ]; then
     "$prefix/bin/pare" --version | grep -qF "$version"

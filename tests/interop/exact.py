@@ -246,6 +246,12 @@ def global_average(a, x):
     return x.mean(tuple(range(2, x.ndim)), keepdim=True)
 
 
+@op("BatchNormalization")
+def batch_normalization(a, x, scale, shift, mean, variance):
+    scale = scale / torch.sqrt(variance + a.get("epsilon", 1e-5))
+    return (x - along(mean, x.ndim, 1)) * along(scale, x.ndim, 1) + along(shift, x.ndim, 1)
+
+
 @op("ReduceMean")
 def reduce_mean(a, x):
     return x.mean(tuple(a["axes"]), keepdim=bool(a.get("keepdims", 1)))

@@ -18,6 +18,8 @@ import tempfile
 
 import numpy as np
 
+os.environ["PARE_CACHE"] = ""  # tests neither read nor write what is the user's
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 

@@ -2,6 +2,7 @@
 // The first output of each model is written.  NODE_PATH says where onnxruntime-node is.
 // Float inputs of layers with integer weights stay float: of itself ONNX Runtime would round them to
 // 8 bits where it makes MatMulNBits of DequantizeLinear and MatMul.
+// ORT_LEVEL (disabled, basic, extended, all) says how much of the graph it may change.
 import { createRequire } from 'node:module';
 import { readNpz, writeNpy } from './npz.mjs';
 
@@ -9,6 +10,9 @@ const ort = createRequire(import.meta.url)('onnxruntime-node');
 const jobs = process.argv.slice(2);
 const sessions = {};
 const options = { logSeverityLevel: 3, extra: { session: { qdq_matmulnbits_accuracy_level: '1' } } };
+if (process.env.ORT_LEVEL) {
+    options.graphOptimizationLevel = process.env.ORT_LEVEL;
+}
 
 for (let i = 0; i + 2 < jobs.length; i += 3) {
     const [model, input, output] = jobs.slice(i, i + 3);

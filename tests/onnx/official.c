@@ -22,12 +22,14 @@
 #include "base/map.h"
 #include "io/pb.h"
 #include "onnx/model.h"
+#include "plan/plan.h"
 #include "tensor/compare.h"
 
 #ifndef OFFICIAL_DIR
 #define OFFICIAL_DIR "."
 #endif
 #define MAX_IO 64
+#define MAX_KERNELS 64
 #define SECONDS 60
 
 static const char *const suites[] = { "node", "simple", "pytorch-converted", "pytorch-operator" };
@@ -45,7 +47,7 @@ struct result {
 
 struct run {
     const char *dir, *only, *pass, *write;
-    bool reference, verbose;
+    bool reference, each, verbose;
     struct pare_arena *arena;
     struct pare_map listed;     /* the pass list */
     int count[N_STATUS], wrong; /* wrong: not as the list says */
@@ -63,6 +65,7 @@ static const char usage[] =
     "  --only PATTERN  only cases whose suite/case contains PATTERN, or matches it when it\n"
     "                  has a * or ?\n"
     "  --reference     plain-C kernels only\n"
+    "  --each          once for each fast kernel, with no other, wherever it can run\n"
     "  --pass FILE     compare with the list of cases that pass\n"
     "  --write FILE    write that list\n"
     "  -v              print the cases that pass, too\n";
@@ -135,14 +138,74 @@ static int compare(const struct pare_model *m, const struct data *d, struct pare
 }
 
 /* Twice, because a plan that works once may have spoilt what the next run needs. */
+static int run_plan(const struct pare_model *m, struct data *d, struct pare_plan *plan,
+                    struct pare_err *err)
+{
+    for (int i = 0; i < 2; i++) {
+        PARE_TRY(pare_plan_run(plan, d->in, d->got, err));
+        PARE_TRY(pare_at(err, compare(m, d, err), "run %d", i + 1));
+    }
+    return 0;
+}
+
+/* With kernel k and no other; nothing is run when it takes no node. */
+static int run_only(const struct pare_model *m, struct data *d, int k, struct pare_err *err)
+{
+    const char *without[MAX_KERNELS];
+    struct pare_plan_opts opts = { .threads = 1, .in = d->in };
+    struct pare_plan *plan = NULL;
+    int n = 0, rc;
+    bool used = false;
+
+    for (int i = 0; pare_kernels[i]; i++)
+        if (i != k)
+            without[n++] = pare_kernels[i]->name;
+    without[n] = NULL;
+    rc = pare_plan_new_without(m, &opts, without, &plan, err);
+    for (int i = 0; !rc && i < plan->n_steps; i++)
+        used |= plan->step[i]->kernel == pare_kernels[k];
+    if (used)
+        rc = run_plan(m, d, plan, err);
+    pare_plan_free(plan);
+    return pare_at(err, rc, "only %s", pare_kernels[k]->name);
+}
+
+/* With weights as blocks of so many rows, whether there are zeros or not. */
+static int run_sparse(const struct pare_model *m, struct data *d, int rows, struct pare_err *err)
+{
+    struct pare_plan_opts opts = { .threads = 1, .in = d->in };
+    struct pare_plan *plan = NULL;
+    int rc = pare_plan_new_sparse(m, &opts, rows, &plan, err);
+
+    if (!rc)
+        rc = run_plan(m, d, plan, err);
+    pare_plan_free(plan);
+    return pare_at(err, rc, "blocks of %d rows", rows);
+}
+
+static int run_all(const struct run *r, const struct pare_model *m, struct data *d,
+                   struct pare_err *err)
+{
+    struct pare_plan_opts opts = { .threads = 1, .reference = r->reference, .in = d->in };
+    struct pare_plan *plan = NULL;
+    int rc = pare_plan_new(m, &opts, &plan, err);
+
+    if (!rc)
+        rc = run_plan(m, d, plan, err);
+    pare_plan_free(plan);
+    for (int k = 0; r->each && !rc && pare_kernels[k]; k++)
+        rc = run_only(m, d, k, err);
+    for (int rows = 1; r->each && !rc && rows <= 8; rows += rows == 1 ? 3 : 4)
+        rc = run_sparse(m, d, rows, err);
+    return rc;
+}
+
 static int run_set(const struct run *r, const struct pare_model *m, const char *dir,
                    struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct data *d = a ? pare_alloc(a, 1, sizeof(*d)) : NULL;
     int rc = d ? 0 : pare_fail(err, PARE_ENOMEM, "no memory");
-    struct pare_plan_opts opts = { .threads = 1, .reference = r->reference };
-    struct pare_plan *plan = NULL;
 
     if (!rc)
         rc = read_tensors(a, dir, "input", d->in, &d->n_in, err);
@@ -155,15 +218,8 @@ static int run_set(const struct run *r, const struct pare_model *m, const char *
     if (!rc) {
         fix_bfloat16(d->in, m->in, m->n_in);
         fix_bfloat16(d->want, m->out, m->n_out);
-        opts.in = d->in;
-        rc = pare_plan_new(m, &opts, &plan, err);
+        rc = run_all(r, m, d, err);
     }
-    for (int i = 0; i < 2 && !rc; i++) {
-        rc = pare_plan_run(plan, d->in, d->got, err);
-        if (!rc)
-            rc = pare_at(err, compare(m, d, err), "run %d", i + 1);
-    }
-    pare_plan_free(plan);
     pare_arena_free(a);
     return rc;
 }
@@ -348,10 +404,15 @@ static int read_list(struct run *r, struct pare_err *err)
 static int parse(struct run *r, int argc, char **argv)
 {
     static const struct option options[] = {
-        { "dir", required_argument, NULL, 'd' },  { "only", required_argument, NULL, 'o' },
-        { "pass", required_argument, NULL, 'p' }, { "write", required_argument, NULL, 'w' },
-        { "reference", no_argument, NULL, 'r' },  { "verbose", no_argument, NULL, 'v' },
-        { "help", no_argument, NULL, 'h' },       { NULL, 0, NULL, 0 },
+        { "dir", required_argument, NULL, 'd' },
+        { "only", required_argument, NULL, 'o' },
+        { "pass", required_argument, NULL, 'p' },
+        { "write", required_argument, NULL, 'w' },
+        { "reference", no_argument, NULL, 'r' },
+        { "verbose", no_argument, NULL, 'v' },
+        { "each", no_argument, NULL, 'e' },
+        { "help", no_argument, NULL, 'h' },
+        { NULL, 0, NULL, 0 },
     };
     int c;
 
@@ -362,6 +423,7 @@ static int parse(struct run *r, int argc, char **argv)
         case 'p': r->pass = optarg; break;
         case 'w': r->write = optarg; break;
         case 'r': r->reference = true; break;
+        case 'e': r->each = true; break;
         case 'v': r->verbose = true; break;
         case 'h': fputs(usage, stdout); exit(0);
         default: fputs(usage, stderr); exit(2);

@@ -294,12 +294,56 @@ static void test_misuse(void **state)
     pare_model_free(m);
 }
 
+/* Scales that were written with other bits than the config's make the same model again. */
+static void test_reload(void **state)
+{
+    struct pare_export files = { .calibration = "budget.json.tmp" };
+    struct job j = job_open(trained_model(0), "ptq", CONFIG("2"), NULL, LEARN), k;
+    struct pare_run_opts o = { .quantizer = "ptq", .config = CONFIG("2"), .threads = 1 };
+    struct pare_budget b = { .judge = by_accuracy, .user = &j };
+    struct pare_budget_report p;
+    int raised = 0;
+
+    (void)state;
+    b.least = nets[0].accuracy - 0.01;
+    ok(pare_run_budget(j.run, &b, &p, &rig_err));
+    for (int s = 0; s < PARE_SITES; s++) /* one stays float */
+        j.run->layer[2].quantized[s] = false;
+    ok(pare_run_put(j.run, &rig_err));
+    ok(pare_run_export(j.run, &files, &rig_err));
+    k = (struct job){ .model = trained_model(0) };
+    ok(pare_run_new(k.model, &o, &k.run, &rig_err));
+    ok(pare_run_calibrate(k.run, files.calibration, &rig_err));
+    ok(pare_run_compress(k.run, &rig_err));
+    for (int i = 0; i < 4; i++) {
+        const struct pare_layer *l = pare_run_layer(j.run, i), *m = pare_run_layer(k.run, i);
+
+        raised += l->quant[PARE_WEIGHT].bits != 2;
+        for (int s = 0; s < PARE_SITES; s++) {
+            assert_int_equal(l->quantized[s], m->quantized[s]);
+            if (l->quantized[s])
+                assert_int_equal(l->quant[s].bits, m->quant[s].bits);
+        }
+        assert_memory_equal(l->weight->t.data, m->weight->t.data,
+                            (size_t)pare_numel(&l->w) * sizeof(float));
+    }
+    assert_true(raised > 0);
+    pare_run_free(k.run);
+    o.config = CONFIG("3"); /* of another config they are not */
+    ok(pare_run_new(k.model, &o, &k.run, &rig_err));
+    assert_int_equal(pare_run_calibrate(k.run, files.calibration, &rig_err), PARE_ECONFIG);
+    job_close(&k);
+    job_close(&j);
+    remove(files.calibration);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_honoured), cmocka_unit_test(test_honoured_trained),
-        cmocka_unit_test(test_fewest),   cmocka_unit_test(test_worst_layer),
-        cmocka_unit_test(test_never),    cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_reload),           cmocka_unit_test(test_honoured),
+        cmocka_unit_test(test_honoured_trained), cmocka_unit_test(test_fewest),
+        cmocka_unit_test(test_worst_layer),      cmocka_unit_test(test_never),
+        cmocka_unit_test(test_misuse),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

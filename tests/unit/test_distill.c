@@ -71,9 +71,10 @@ static void test_keeps(void **state)
     for (int again = 0; again < 2; again++) {
         assert_int_equal(pare_plan_run(fast, &x, &out[0], &err), 0);
         assert_int_equal(pare_plan_run(plain, &x, &out[1], &err), 0);
-        assert_close(&out[0], &out[1], 1e-5, "output");
+        /* Winograd's convolutions are some 1e-5 of the largest value away from plain sums. */
+        assert_close(&out[0], &out[1], 5e-5, "output");
         for (int i = 0; i < keep.n; i++)
-            assert_close(pare_plan_value(fast, i), pare_plan_value(plain, i), 1e-5, keep.v[i]);
+            assert_close(pare_plan_value(fast, i), pare_plan_value(plain, i), 5e-5, keep.v[i]);
     }
     pare_plan_free(fast);
     pare_plan_free(plain);

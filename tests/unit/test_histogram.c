@@ -14,7 +14,7 @@
 #define N 100000
 
 static struct pare_histogram h;
-static uint32_t part[2 * 2 * PARE_BINS];
+static uint32_t part[2 * 2 * PARE_HIST_TABLE];
 static float x[N];
 
 static void add(float lo, float hi)

@@ -72,6 +72,58 @@ static void check(int block)
         }
 }
 
+/* Columns of x with rows of w, added to what is there, between bounds. */
+static void check_outer(int block)
+{
+    static float x[DEPTH * (ROWS + GAP)], w[DEPTH * (COLUMNS + GAP)], y[ROWS * COLUMNS];
+    static float was[ROWS * COLUMNS];
+    int64_t blocks = up_to(COLUMNS / block), K = up_to(DEPTH), rows = up_to(ROWS);
+    struct pare_panel p = {
+        .x = x,
+        .w = w,
+        .y = y,
+        .start = y,
+        .clamp = true,
+        .low = -1,
+        .high = 2,
+        .rows = rows,
+        .blocks = blocks,
+        .runs = 1,
+        .run = K,
+        .x_row = 1,
+        .x_step = rows + GAP,
+        .w_step = blocks * block + GAP,
+        .y_row = blocks * block,
+        .y_block = block,
+        .block = block,
+    };
+
+    for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
+        x[i] = draw();
+    for (size_t i = 0; i < sizeof(w) / sizeof(*w); i++)
+        w[i] = draw();
+    for (size_t i = 0; i < sizeof(y) / sizeof(*y); i++)
+        was[i] = y[i] = draw();
+    pare_panel_run(&p);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < p.y_row; c++) {
+            double sum = (double)was[r * p.y_row + c];
+
+            for (int64_t k = 0; k < K; k++)
+                sum += (double)x[k * p.x_step + r] * (double)w[k * p.w_step + c];
+            sum = fmin(2, fmax(-1, sum));
+            assert_true(fabs(sum - (double)y[r * p.y_row + c]) < 1e-5);
+        }
+}
+
+static void test_outer(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 6);
+    for (int i = 0; i < 300; i++)
+        check_outer(i % 2 ? 8 : 16);
+}
+
 static void test_products(void **state)
 {
     (void)state;
@@ -84,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_outer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,16 +87,16 @@ static void note_plan(struct trial *t, const struct pare_plan *p, const char *ho
 }
 
 /* Twice the first data, with the second in between. */
-static void check_plan(struct trial *t, int threads, const char *const *without)
+static void check_plan(struct trial *t, int threads, bool tune, const char *const *without)
 {
-    struct pare_plan_opts o = { .threads = threads };
+    struct pare_plan_opts o = { .threads = threads, .tune = tune };
     struct pare_tensor out[OUTPUTS], first[OUTPUTS];
     struct pare_plan *p;
     struct pare_err err;
     char how[96];
 
-    snprintf(how, sizeof(how), "%d thread%s%s%s%s", threads, threads > 1 ? "s" : "",
-             without ? " without " : "", without ? without[0] : "",
+    snprintf(how, sizeof(how), "%d thread%s%s%s%s%s", threads, threads > 1 ? "s" : "",
+             tune ? ", tuned" : "", without ? " without " : "", without ? without[0] : "",
              without && without[1] ? " and others" : "");
     if (pare_plan_new_without(t->model, &o, without, &p, &err))
         failed(t, how, err.msg);
@@ -164,12 +164,12 @@ static void check_variants(struct trial *t, int kernels)
         skip -= t->uses[one];
     without[0] = pare_kernels[one]->name;
     without[1] = NULL;
-    check_plan(t, 1, without);
+    check_plan(t, 1, false, without);
     for (int k = 0; k < kernels; k++)
         if (k != one)
             without[left++] = pare_kernels[k]->name;
     without[left] = NULL;
-    check_plan(t, 1, without);
+    check_plan(t, 1, false, without);
 }
 
 static void check_graph(uint64_t seed, int kernels)
@@ -184,8 +184,9 @@ static void check_graph(uint64_t seed, int kernels)
         dump(&t.graph.b, getenv("PARE_DUMP"));
     t.model = build_model(&t.graph.b);
     reference(&t);
-    check_plan(&t, 1, NULL);
-    check_plan(&t, 2, NULL);
+    check_plan(&t, 1, false, NULL);
+    check_plan(&t, 2, false, NULL);
+    check_plan(&t, 2, true, NULL);
     check_variants(&t, kernels);
     pare_model_free(t.model);
     pare_reset(pool, m);

@@ -74,6 +74,7 @@ static void names(void **state)
         { { .name = "element" }, { 1, 1, 1, 1 }, { 6, 4, 3, 3 }, 216, 1 },
         { { .name = "out_channel", .in_axis = 1 }, { 1, 4, 3, 3 }, { 6, 1, 1, 1 }, 6, 36 },
         { { .name = "in_channel", .in_axis = 1 }, { 6, 1, 3, 3 }, { 1, 4, 1, 1 }, 4, 54 },
+        { { .name = "block_4x1", .out_axis = 1 }, { 1, 4, 1, 1 }, { 6, 1, 3, 3 }, 54, 4 },
         { { .name = "out_channel", .out_axis = 1 }, { 6, 1, 3, 3 }, { 1, 4, 1, 1 }, 4, 54 },
         { { .name = "head", .heads = 2 }, { 3, 4, 3, 3 }, { 2, 1, 1, 1 }, 2, 108 },
         { { .name = "head", .heads = 2, .out_axis = 1 }, { 6, 2, 3, 3 }, { 1, 2, 1, 1 }, 2, 108 },
@@ -156,13 +157,22 @@ static void refused(void **state)
         { { .name = "block", .block = { minus, 1 } },
           "block size -2; expected a positive number, or -1 for a whole axis" },
         { { .name = "chanel" },
-          "granularity 'chanel'; expected element, block, out_channel, in_channel or head" },
+          "granularity 'chanel'; expected element, block, block_4x1, block_8x1, out_channel, "
+          "in_channel or head" },
+        { { .name = "block_4x1", .out_axis = 0 },
+          "granularity 'block_4x1' needs output channels in groups of 4, and there are 6: leave "
+          "the layer out, or give it another granularity" },
+        { { .name = "block_8x1", .out_axis = -1 },
+          "granularity 'block_8x1' needs a weight with output channels, and this one has none" },
+        { { .name = "block_2x1" },
+          "granularity 'block_2x1' (did you mean 'block_4x1'?); expected element, block, "
+          "block_4x1, block_8x1, out_channel, in_channel or head" },
         { { .name = "elment" },
           "granularity 'elment' (did you mean 'element'?); expected element, "
-          "block, out_channel, in_channel or head" },
+          "block, block_4x1, block_8x1, out_channel, in_channel or head" },
         { { .name = NULL },
-          "granularity ''; expected element, block, out_channel, in_channel or "
-          "head" },
+          "granularity ''; expected element, block, block_4x1, block_8x1, out_channel, "
+          "in_channel or head" },
     };
     struct pare_tensor w = weight(DIMS(6, 4));
     struct pare_units u;

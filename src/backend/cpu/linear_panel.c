@@ -174,6 +174,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_panel = {
     .name = "linear_panel",
     .doc = "Gemm and MatMul of several rows with constant weights, with elementwise operators.",
+    .rival = true,
     .match = match,
     .init = init,
     .run = run,

@@ -54,8 +54,7 @@ bool pare_links_behind(const struct pare_view *v, const struct pare_value *x, st
 /* The value that the last link makes. */
 struct pare_value *pare_links_out(const struct pare_links *c);
 
-/* Where the operands are: in_buf[at], ... of the step for those with values, in order; `made`, if not
- * NULL, is in y. */
+/* Where the operands are: those with values in in_buf, in order; `made`, if not NULL, in y. */
 int pare_links_init(struct pare_links *c, struct pare_backend *b, struct pare_buf **in_buf,
                     const struct pare_value *made, const float *y, struct pare_err *err);
 

@@ -1,8 +1,6 @@
 /* panel.c - products with constant matrices that are packed by panels of columns. */
 #include "panel.h"
 
-#include <stdbool.h>
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -12,6 +10,9 @@
 #define ZERO() _mm512_setzero_ps()
 #define ALL(a) _mm512_set1_ps(a)
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define ADD(a, b) _mm512_add_ps(a, b)
+#define MAX(a, b) _mm512_max_ps(a, b)
+#define MIN(a, b) _mm512_min_ps(a, b)
 #define BLOCK 16
 #define ROWS 12
 #define TARGET __attribute__((target("avx512f")))
@@ -24,6 +25,9 @@
 #define ZERO() _mm256_setzero_ps()
 #define ALL(a) _mm256_set1_ps(a)
 #define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define ADD(a, b) _mm256_add_ps(a, b)
+#define MAX(a, b) _mm256_max_ps(a, b)
+#define MIN(a, b) _mm256_min_ps(a, b)
 #define BLOCK 8
 #define ROWS 6
 #define TARGET __attribute__((target("avx2,fma")))
@@ -34,7 +38,7 @@
 /* Any machine, any block. */
 static void all_plain(const struct pare_panel *p)
 {
-    const int64_t K = p->runs * p->run;
+    const int64_t K = p->runs * p->run + p->last;
 
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t b = 0; b < p->blocks; b++) {
@@ -43,14 +47,22 @@ static void all_plain(const struct pare_panel *p)
             for (int c = 0; c < p->block && p->bias; c++)
                 sum[c] = p->bias[b * p->block + c];
             for (int64_t k = 0; k < K; k++) {
-                const float *w = p->w + pare_panel_at(K, p->blocks, p->block, k, b * p->block);
-                float x = p->x[r * p->x_row + k / p->run * p->x_run + k % p->run];
+                const float *w = p->w + (p->w_step ? k * p->w_step + b * p->block
+                                                   : pare_panel_at(K, p->blocks, p->block, k,
+                                                                   b * p->block));
+                int64_t at = p->w_step ? k * p->x_step : k / p->run * p->x_run + k % p->run;
+                float x = p->x[r * p->x_row + at];
 
                 for (int c = 0; c < p->block; c++)
                     sum[c] += x * w[c];
             }
-            for (int c = 0; c < p->block; c++)
-                p->y[r * p->y_row + b * p->y_block + c] = sum[c];
+            for (int c = 0; c < p->block; c++) {
+                int64_t at = r * p->y_row + b * p->y_block + c;
+                float v = p->start ? sum[c] + p->start[at] : sum[c];
+
+                v = p->clamp && v < p->low ? p->low : v;
+                p->y[at] = p->clamp && v > p->high ? p->high : v;
+            }
         }
 }
 

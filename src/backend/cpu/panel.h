@@ -6,19 +6,26 @@
 #ifndef PARE_BACKEND_CPU_PANEL_H
 #define PARE_BACKEND_CPU_PANEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* y (rows, columns) = x (rows, K) w + bias.  Element k of a row is at x[row * x_row + k / run * x_run +
- * k % run]: with run = K an ordinary matrix, with a block of channels as the run a tensor in
- * blocks.  Columns come in blocks that are y_block apart. */
+/* y (rows, columns) = clamp(x (rows, K) w + bias + start).  Element k of a row is at
+ * x[row * x_row + k / run * x_run + k % run]: with run = K an ordinary matrix, with a block of
+ * channels as the run a tensor in blocks.  Columns come in blocks that are y_block apart. */
 struct pare_panel {
     const float *x, *w;
-    const float *bias; /* of each column, or NULL */
+    const float *bias;  /* of each column, or NULL */
+    const float *start; /* as y, or NULL; may be y */
+    bool clamp;         /* between low and high */
+    float low, high;
     float *y;
     int64_t rows, blocks; /* blocks of columns */
-    int64_t runs, run;    /* K = runs * run */
+    int64_t runs, run;    /* K = runs * run + last */
+    int64_t last;
     int64_t x_row, x_run, y_row, y_block;
-    int block; /* 8 or 16 */
+    int64_t x_step, w_step; /* not 0: w is no panels but (K, columns), so far from row to row, and
+                               elements of x's rows (x_row must be 1) are so far apart */
+    int block;              /* 8 or 16 */
 };
 
 void pare_panel_run(const struct pare_panel *p);

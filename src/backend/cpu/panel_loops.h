@@ -1,54 +1,89 @@
 /* panel_loops.h - the loops of panel.c for one instruction set; included once for each.
  *
- * Before: VEC, a vector of BLOCK floats, with LOAD, STORE, ZERO, ALL (one float in all lanes) and
- * FMA; ROWS, how many rows the registers hold; TARGET, the functions' attribute; NAME(x), to tell
- * them apart.
+ * Before: VEC, a vector of BLOCK floats, with LOAD, STORE, ZERO, ALL (one float in all lanes), FMA,
+ * ADD, MAX and MIN; ROWS, how many rows the registers hold; TARGET, the functions' attribute;
+ * NAME(x), to tell them apart.
  */
 
-/* Rows r of a panel: 1 <= n <= ROWS and nv <= 2 are constants wherever this is inlined. */
-TARGET static inline __attribute__((always_inline)) void
-NAME(rows)(const struct pare_panel *p, int64_t first, int64_t block, const int n, const int nv)
+/* How the operands lie. */
+#ifndef STEPS
+#define STEPS
+struct steps {
+    int64_t x_row, x_step, w_step, run; /* w_step 0: packed */
+};
+#endif
+
+/* sum += x w over `count` neighbours in the rows; returns the next of w. */
+TARGET static inline __attribute__((always_inline)) const float *
+NAME(walk)(const float *x, const struct steps s, const float *w, int64_t count, VEC sum[ROWS][2],
+           const int n, const int nv)
 {
-    const float *x = p->x + first * p->x_row, *w = p->w + block * p->runs * p->run * BLOCK;
-    float *y = p->y + first * p->y_row + block * p->y_block;
+    for (int64_t k = 0; k < count; k++) {
+        VEC b[2];
+
+        for (int v = 0; v < nv; v++)
+            b[v] = LOAD(w + v * BLOCK);
+        w += s.w_step ? s.w_step : nv * BLOCK;
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++) {
+            VEC a = ALL(x[r * s.x_row + k * s.x_step]);
+
+            for (int v = 0; v < nv; v++)
+                sum[r][v] = FMA(a, b[v], sum[r][v]);
+        }
+    }
+    return w;
+}
+
+/* What comes behind the products.  max and min give their second operand where one is NaN. */
+TARGET static inline __attribute__((always_inline)) void NAME(put)(const struct pare_panel *p,
+                                                                   int64_t at, VEC v)
+{
+    if (p->start)
+        v = ADD(v, LOAD(p->start + at));
+    if (p->clamp)
+        v = MIN(ALL(p->high), MAX(ALL(p->low), v));
+    STORE(p->y + at, v);
+}
+
+/* n rows from `first` on of nv blocks of columns; n <= ROWS and nv <= 2 are constants wherever
+ * this is inlined, and so are many of the steps. */
+TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct pare_panel *p,
+                                                                    int64_t first, int64_t block,
+                                                                    const int n, const int nv,
+                                                                    const struct steps s)
+{
+    const float *x = p->x + first * s.x_row;
+    const float *w = p->w + block * (s.w_step ? 1 : p->runs * s.run + p->last) * BLOCK;
     VEC sum[ROWS][2];
 
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
             sum[r][v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
-    for (int64_t i = 0; i < p->runs; i++)
-        for (int64_t k = 0; k < p->run; k++) {
-            VEC b[2];
-
-            for (int v = 0; v < nv; v++)
-                b[v] = LOAD(w + v * BLOCK);
-            w += nv * BLOCK;
-#pragma GCC unroll 16
-            for (int r = 0; r < n; r++) {
-                VEC a = ALL(x[i * p->x_run + r * p->x_row + k]);
-
-                for (int v = 0; v < nv; v++)
-                    sum[r][v] = FMA(a, b[v], sum[r][v]);
-            }
-        }
+    for (int64_t i = 0; i < p->runs; i++, x += p->x_run)
+        w = NAME(walk)(x, s, w, s.run, sum, n, nv);
+    if (p->last)
+        NAME(walk)(x, s, w, p->last, sum, n, nv);
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
-            STORE(y + r * p->y_row + v * p->y_block, sum[r][v]);
+            NAME(put)(p, (first + r) * p->y_row + (block + v) * p->y_block, sum[r][v]);
 }
 
-#define CASE(n)                                \
-    case n:                                    \
-        if (two)                               \
-            NAME(rows)(p, first, block, n, 2); \
-        else                                   \
-            NAME(rows)(p, first, block, n, 1); \
+#define CASE(n)                                   \
+    case n:                                       \
+        if (two)                                  \
+            NAME(rows)(p, first, block, n, 2, s); \
+        else                                      \
+            NAME(rows)(p, first, block, n, 1, s); \
         break
 
-TARGET static void NAME(some)(const struct pare_panel *p, int64_t first, int64_t block, int n,
-                              bool two)
+TARGET static inline __attribute__((always_inline)) void
+NAME(some)(const struct pare_panel *p, int64_t first, int64_t block, int n, const struct steps s)
 {
+    const bool two = block + 1 < p->blocks;
+
     switch (n) {
         CASE(1);
         CASE(2);
@@ -70,16 +105,37 @@ TARGET static void NAME(some)(const struct pare_panel *p, int64_t first, int64_t
 
 #undef CASE
 
+/* Pixels side by side; rows apart; columns of x with rows of w. */
+TARGET static void NAME(near)(const struct pare_panel *p, int64_t first, int64_t block, int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ BLOCK, 1, 0, BLOCK });
+}
+
+TARGET static void NAME(apart)(const struct pare_panel *p, int64_t first, int64_t block, int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ p->x_row, 1, 0, p->run });
+}
+
+TARGET static void NAME(outer)(const struct pare_panel *p, int64_t first, int64_t block, int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ 1, p->x_step, p->w_step, p->run });
+}
+
 /* All rows, in parts of about the same size, so that none leaves the registers half empty. */
 TARGET static void NAME(all)(const struct pare_panel *p)
 {
+    void (*run)(const struct pare_panel *, int64_t, int64_t, int) = NAME(apart);
     int64_t parts = (p->rows + ROWS - 1) / ROWS;
 
+    if (p->w_step)
+        run = NAME(outer);
+    else if (p->x_row == BLOCK && p->run == BLOCK)
+        run = NAME(near);
     for (int64_t b = 0; b < p->blocks; b += 2)
         for (int64_t i = 0; i < parts; i++) {
             int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
 
-            NAME(some)(p, first, b, (int)(end - first), b + 1 < p->blocks);
+            run(p, first, b, (int)(end - first));
         }
 }
 
@@ -89,6 +145,9 @@ TARGET static void NAME(all)(const struct pare_panel *p)
 #undef ZERO
 #undef ALL
 #undef FMA
+#undef ADD
+#undef MAX
+#undef MIN
 #undef BLOCK
 #undef ROWS
 #undef TARGET

@@ -34,6 +34,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->in_block[0] = s->out_block[0] = block;
     s->state = c;
     s->drop_out = ~0u;
+    s->inplace = n->op->flags & PARE_OP_LOOKS ? 1 : 0;
     s->grad_inplace = 1;
     s->add_bytes = (size_t)c->count * sizeof(float);
     return true;

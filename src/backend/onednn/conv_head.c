@@ -96,3 +96,31 @@ int pare_conv_head_fold(struct pare_backend *b, const struct pare_node *n,
     }
     return h->bn ? fold_bn(b, h->bn, O, scale, bias, err) : 0;
 }
+
+int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct pare_lane_post *post)
+{
+    for (int i = 0; i < h->post.n; i++) {
+        const struct pare_post_op *o = &h->post.op[i];
+        bool known = true;
+
+        post[i].a = o->alpha;
+        post[i].b = o->beta;
+        if (o->sum)
+            post[i].kind = PARE_LANE_SUM;
+        else if (o->alg == dnnl_eltwise_relu)
+            post[i].kind = PARE_LANE_RELU;
+        else if (o->alg == dnnl_eltwise_clip && (!padded || (o->alpha <= 0 && o->beta >= 0)))
+            post[i].kind = PARE_LANE_CLIP;
+        else if (o->alg == dnnl_eltwise_swish)
+            post[i].kind = PARE_LANE_SWISH;
+        else if (o->alg == dnnl_eltwise_hardswish)
+            post[i].kind = PARE_LANE_HARDSWISH;
+        else if (o->alg == dnnl_eltwise_logistic && !padded)
+            post[i].kind = PARE_LANE_SIGMOID;
+        else
+            known = false;
+        if (!known)
+            return -1;
+    }
+    return h->post.n;
+}

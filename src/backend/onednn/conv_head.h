@@ -5,6 +5,7 @@
 #include "post.h"
 
 #include "../../op/window.h"
+#include "../cpu/behind.h"
 
 /* A BatchNormalization right behind is folded into weights and bias:
  *     s = gamma / sqrt(var + eps),  w' = s w,  b' = s (b - mean) + beta.
@@ -30,5 +31,9 @@ bool pare_conv_head_step(const struct pare_view *v, struct pare_node *n,
 int pare_conv_head_fold(struct pare_backend *b, const struct pare_node *n,
                         const struct pare_conv_head *h, float *scale, float *bias,
                         struct pare_err *err);
+
+/* The posts for behind.h, and how many: -1 when one is unknown there or, `padded`, would make
+ * something else of a 0 in lanes beyond the channels. */
+int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct pare_lane_post *post);
 
 #endif

@@ -178,6 +178,7 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_onednn = {
     .name = "conv_onednn",
     .doc = "Convolution with normalisation, residual sum and activations fused, by oneDNN.",
+    .rival = true,
     .match = match,
     .init = init,
     .run = run,

@@ -177,10 +177,11 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *u = pare_f32(&s->work[1]->t);
 
     (void)b;
+    (void)err;
     if (s->n_in > 2 && s->in_buf[2]->grad)
         bias_grad(c, gy, s->first[2], pare_f32(&s->in_buf[2]->grad->t));
     if (c->want_w) {
-        PARE_TRY(pare_wino_weights(&c->there, pare_f32(&s->in_buf[0]->t), gy, u, u + c->u, err));
+        pare_wino_weights(&c->there, pare_f32(&s->in_buf[0]->t), gy, u, u + c->u);
         pare_wino_unfilter(&c->filters, u, !s->first[1], pare_f32(&s->in_buf[1]->grad->t));
     }
     if (c->want_x) {

@@ -41,14 +41,15 @@ static bool know_posts(struct conv *c, bool lanes)
 }
 
 /* Cycles of this and of the direct kernel, in units of one vector's multiplications: products;
- * transforms of a vector of a tile; filters that no cache holds. */
-static bool pays(const struct pare_wino *g)
+ * transforms of a vector of a tile; filters that no cache holds.  The direct kernel does not pad the
+ * few channels of a picture. */
+static bool pays(const struct pare_wino *g, int64_t real)
 {
     int64_t in = g->from.channels, out = g->to.channels, tiles = pare_wino_tiles(g);
     int64_t products = tiles * PARE_WINO * in * out / g->block;
     int64_t transforms = tiles * (in + out) / g->block * 200;
     int64_t filters = PARE_WINO * in * out * (int64_t)sizeof(float) / 6;
-    int64_t direct = g->N * g->to.h * g->to.w * 9 * in * out / g->block;
+    int64_t direct = g->N * g->to.h * g->to.w * 9 * (real < g->block ? real : in) * out / g->block;
 
     return (products > filters ? products : filters) + transforms < direct;
 }
@@ -86,7 +87,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
-    if ((!v->any && !pays(&c->geo)) || !pare_conv_head_step(v, n, &c->head, block, block, s))
+    if ((!v->any && !pays(&c->geo, x->dim[1])) ||
+        !pare_conv_head_step(v, n, &c->head, block, block, s))
         return false;
     s->state = c;
     s->work_bytes[0] = pare_wino_work(&c->geo) * sizeof(float);
@@ -144,6 +146,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_winograd_run = {
     .name = "conv_winograd_run",
     .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with what is fused.",
+    .rival = true,
     .match = match,
     .init = init,
     .run = run,

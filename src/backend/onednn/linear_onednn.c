@@ -154,6 +154,7 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_linear_onednn = {
     .name = "linear_onednn",
     .doc = "Gemm and MatMul with constant weights, by oneDNN.",
+    .rival = true,
     .match = match,
     .init = init,
     .run = run,

@@ -30,6 +30,7 @@ int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
     if (!o)
         return pare_fail(err, PARE_ENOMEM, "no memory for the engine");
     b->onednn = o;
+    b->isa = (unsigned)dnnl_get_effective_cpu_isa();
     b->block = has_isa(dnnl_cpu_isa_avx512_core) ? 16 : 8;
     b->vnni = has_isa(dnnl_cpu_isa_avx512_core_vnni) || has_isa(dnnl_cpu_isa_avx2_vnni);
     PARE_TRY(pare_dnnl(err, dnnl_engine_create(&o->engine, dnnl_cpu, 0), "engine"));

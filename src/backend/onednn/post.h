@@ -4,6 +4,8 @@
 
 #include "onednn.h"
 
+#include "../cpu/sparse.h"
+
 #define PARE_MAX_POST 6
 
 /* The nodes behind a head that become post-operations of its primitive, in order. */
@@ -26,5 +28,9 @@ struct pare_value *pare_post_follow(const struct pare_view *v, struct pare_value
 
 /* A primitive attribute with these post-operations; the caller destroys it. */
 bool pare_post_attr(const struct pare_post *p, dnnl_primitive_attr_t *attr);
+
+/* The same by loops of our own: y, n numbers, and those that are added to it. */
+void pare_post_apply(const void *post, float *y, const float *sum, int64_t n);
+struct pare_end pare_post_end(const struct pare_post *p);
 
 #endif

@@ -475,18 +475,43 @@ size_t pare_wino_weights_work(const struct pare_wino *g)
     return (size_t)(PARE_WINO * (step_of(g->from.channels, n) + step_of(g->to.channels, n)));
 }
 
-int pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy, float *u,
-                      float *work, struct pare_err *err)
+/* u += or, first, = z' v at place k of n tiles. */
+static void multiply_grad(const struct pare_wino *g, int k, int64_t n, bool first,
+                          const float *work, float *u)
+{
+    int64_t from = g->from.channels, to = g->to.channels, sv = step_of(from, wait_of(g));
+    float *y = u + k * pare_wino_step(to, from);
+    struct pare_panel p = {
+        .x = work + PARE_WINO * sv + k * step_of(to, wait_of(g)),
+        .w = work + k * sv,
+        .y = y,
+        .start = first ? NULL : y,
+        .rows = to,
+        .blocks = from / g->block,
+        .runs = 1,
+        .run = n,
+        .x_row = 1,
+        .x_step = row_of(to),
+        .w_step = row_of(from),
+        .y_row = from,
+        .y_block = g->block,
+        .block = g->block,
+    };
+
+    pare_panel_run(&p);
+}
+
+void pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy, float *u,
+                       float *work)
 {
     int64_t tiles = pare_wino_tiles(g), size = wait_of(g), from = g->from.channels;
     int64_t to = g->to.channels, sv = step_of(from, size), sz = step_of(to, size);
     float *v = work, *z = work + PARE_WINO * sv;
-    int failed = 0;
 
     for (int64_t first = 0; first < tiles; first += size) {
         int64_t n = tiles - first < size ? tiles - first : size;
 
-#pragma omp parallel num_threads(g->threads) reduction(| : failed)
+#pragma omp parallel num_threads(g->threads)
         {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < n; i++) {
@@ -500,10 +525,7 @@ int pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy
             }
 #pragma omp for schedule(static)
             for (int k = 0; k < PARE_WINO; k++)
-                failed |= dnnl_sgemm('T', 'N', to, from, n, 1, z + k * sz, row_of(to), v + k * sv,
-                                     row_of(from), first ? 1 : 0, u + k * pare_wino_step(to, from),
-                                     from) != dnnl_success;
+                multiply_grad(g, k, n, first == 0, work, u);
         }
     }
-    return failed ? pare_fail(err, PARE_EUNSUPPORTED, "oneDNN: a product failed") : 0;
 }

@@ -72,7 +72,7 @@ void pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r);
 
 /* u (36, to, from) = the gradient of the transformed filters, from the input x and the gradient gy
  * of the result. */
-int pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy, float *u,
-                      float *work, struct pare_err *err);
+void pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy, float *u,
+                       float *work);
 
 #endif

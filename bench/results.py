@@ -1,0 +1,130 @@
+#!/usr/bin/python3
+"""results.py - RESULTS.md from what `make bench` wrote: the last row of each model, batch and threads.
+
+    python3 bench/results.py --build build > bench/RESULTS.md
+"""
+import argparse
+import glob
+import json
+import os
+import platform
+import statistics
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def cpu():
+    with open("/proc/cpuinfo") as f:
+        names = [line.split(":")[1].strip() for line in f if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def newest(build, train):
+    """The newest row of each key, in the order in which keys were first measured."""
+    rows = {}
+    for path in sorted(glob.glob(os.path.join(build, "bench", "2*.json"))):
+        if path.endswith("-train.json") != train:
+            continue
+        with open(path) as f:
+            for r in json.load(f)["rows"]:
+                rows[r["model"], r["batch"], r["threads"]] = r
+    return list(rows.values())
+
+
+def mean(values):
+    return f"{statistics.geometric_mean(values):.2f}" if values else "-"
+
+
+def part(row, peer):
+    return row["pare"]["ms"] / row[peer]["ms"] if peer in row and "pare" in row else None
+
+
+def cells(row, peers):
+    out = []
+    for p in peers:
+        out.append(f"{row[p]['ms']:.2f}" if p in row else "-")
+    for p in peers[1:]:
+        value = part(row, p)
+        out.append(f"{value:.2f}" if value else "-")
+    return out
+
+
+def table(rows, peers, titles):
+    head = ["model", "batch", "threads"] + titles
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    for r in rows:
+        fields = [r["model"], str(r["batch"]), str(r["threads"])] + cells(r, peers)
+        fields.append(f"{100 * r['other_cpu']:.0f} %")
+        lines.append("| " + " | ".join(fields) + " |")
+    return lines
+
+
+def means(rows, peer, title):
+    lines = []
+    for batch in sorted({r["batch"] for r in rows}):
+        for threads in sorted({r["threads"] for r in rows}):
+            values = [part(r, peer) for r in rows
+                      if r["batch"] == batch and r["threads"] == threads and part(r, peer)]
+            if values:
+                lines.append(f"- batch {batch}, {threads} thread{'s' * (threads > 1)}: "
+                             f"{mean(values)} of {title} (of {len(values)}; "
+                             f"the worst {max(values):.2f})")
+    values = [part(r, peer) for r in rows if part(r, peer)]
+    if values:
+        lines.append(f"- all: **{mean(values)}** of {title}")
+    return lines
+
+
+def inference(rows):
+    plain = [r for r in rows if not r["model"].endswith("-int8")]
+    whole = [r for r in rows if r["model"].endswith("-int8")]
+    ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in plain}
+    titles = ["Pare ms", "ONNX Runtime ms", "PyTorch ms", "of ORT", "of PyTorch", "other load"]
+    lines = ["## Inference, float32", ""]
+    lines += means(plain, "ort", "ONNX Runtime's time") + means(plain, "torch", "PyTorch's time")
+    lines += [""] + table(plain, ("pare", "ort", "torch"), titles)
+    if whole:
+        lines += ["", "## Inference, 8-bit integers (QDQ files of `pare quantize --preset int8`)", ""]
+        lines += means(whole, "ort", "ONNX Runtime's int8 time")
+        values = [r["pare"]["ms"] / ms[key] for r in whole
+                  if (key := (r["model"][:-5], r["batch"], r["threads"])) in ms]
+        lines.append(f"- {mean(values)} of Pare's float32 time, Winograd's algorithm included")
+        lines += [""] + table(whole, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT",
+                                                      "other load"])
+    return lines
+
+
+def training(rows):
+    lines = ["", "## A step of training, float32", ""]
+    values = [part(r, "torch") for r in rows if part(r, "torch")]
+    lines.append(f"- {mean(values)} of PyTorch's time (geometric mean of {len(values)})")
+    memory = [f"{r['model']} {r['pare']['peak_mb'] / r['torch']['peak_mb']:.2f}" for r in rows
+              if r["threads"] == 1 and "torch" in r]
+    lines.append(f"- peak memory of the process as a part of PyTorch's: {', '.join(memory)}")
+    lines += [""] + table(rows, ("pare", "torch"), ["Pare ms", "PyTorch ms", "of PyTorch",
+                                                    "other load"])
+    return lines
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ap.add_argument("--build", default="build", help="the build folder")
+    args = ap.parse_args()
+    print("# Results of `make bench`\n")
+    print(f"Made by `make bench results`, on {os.cpu_count()} cores of an {cpu()}, a virtual machine")
+    print("shared with others: read ratios, not times.  README.md beside this file says how it is")
+    print("measured: in turns, the same files, inputs and threads, medians, each peer at its best")
+    print("settings.  *of X* is Pare's time divided by X's: below 1 Pare is faster.  *other load* is how")
+    print("much of a core was used by programs outside the benchmark.\n")
+    print("\n".join(inference(newest(args.build, False))))
+    rows = newest(args.build, True)
+    if rows:
+        print("\n".join(training(rows)))
+    extra = os.path.join(HERE, "RESULTS-more.md")
+    if os.path.exists(extra):
+        with open(extra) as f:
+            print("\n" + f.read(), end="")
+
+
+if __name__ == "__main__":
+    main()

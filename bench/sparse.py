@@ -1,0 +1,54 @@
+#!/usr/bin/python3
+"""sparse.py - how much faster blocks of zeros are: layers alone, then a whole pruned network.
+
+usage: sparse.py --build FOLDER [--threads "1 2"] [--rounds 15] [--layer PART-OF-NAME] [--model FILE]
+
+Layers are those of bench_sparse.c.  The network (resnet18 of tools/export_models.py, when it is there)
+is pruned by `pare prune --pruner level` with granularity block_4x1 and block_8x1 and to single weights,
+all convolutions but the first; `pare bench` runs all files in turns.
+"""
+import argparse
+import os
+import subprocess
+
+KINDS = ["block_4x1", "block_8x1", "element"]
+CONFIG = """[{"op_types": ["Conv"], "granularity": "%s", "sparsity": %g},
+             {"exclude": true, "op_names": ["re:^/?conv1.*"]}]"""
+
+
+def prune(pare, model, folder):
+    """The pruned files."""
+    files = []
+    for kind in KINDS:
+        for sparsity in (0.7, 0.9):
+            files.append(os.path.join(folder, f"{kind}-{sparsity}.onnx"))
+            subprocess.run([pare, "prune", model, "--pruner", "level", "--config",
+                            CONFIG % (kind, sparsity), "-q", "-o", files[-1]], check=True)
+    return files
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--threads", default="1 2")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--layer")
+    parser.add_argument("--model")
+    args = parser.parse_args()
+    pare = os.path.join(args.build, "pare")
+    folder = os.path.join(args.build, "bench", "sparse")
+    model = args.model or os.path.join(args.build, "models", "resnet18.onnx")
+    for threads in args.threads.split():
+        subprocess.run([os.path.join(args.build, "bench", "bench_sparse"), threads, str(args.rounds)] +
+                       ([args.layer] if args.layer else []), check=True)
+    if args.layer or not os.path.exists(model):
+        return
+    os.makedirs(folder, exist_ok=True)
+    files = prune(pare, model, folder)
+    for threads in args.threads.split():
+        subprocess.run([pare, "bench", "--threads", threads, "--repeat", str(args.rounds * 3), model] +
+                       files, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+/* conv_panel.c - Conv with constant 1x1 filters in the blocked layout, as products of packed
+ * panels, with what is fused behind it (conv_head.h).
+ */
+#include "conv_head.h"
+
+#include <math.h>
+
+#include "../cpu/panel.h"
+
+#define GROUP 96 /* pixels at a time */
+#define CACHE_BYTES (384 << 10)
+
+struct conv {
+    struct pare_conv_head head;
+    struct pare_lane_post post[PARE_MAX_POST];
+    int n_post;
+    bool sum, clamp; /* done by the product itself */
+    float low, high;
+    int64_t N, pixels, in, in_blocks, out_blocks;
+    float *w, *bias;
+};
+
+static bool usable(const struct pare_view *v, const struct pare_node *n, const struct conv *c)
+{
+    const struct pare_window *w = &c->head.win;
+
+    if (v->train || n->in[0]->t.rank < 3 || n->in[0]->t.rank > 5 || w->group != 1 ||
+        v->backend->block < 8)
+        return false;
+    for (int i = 0; i < w->nd; i++)
+        if (w->kernel[i] != 1 || w->stride[i] != 1 || w->pad_begin[i] || w->pad_end[i] ||
+            w->in[i] != w->out[i])
+            return false;
+    return true;
+}
+
+/* The product itself can add the residual first and clamp last. */
+static void take_posts(struct conv *c)
+{
+    int at = 0;
+
+    if (c->n_post > at && c->post[at].kind == PARE_LANE_SUM) {
+        c->sum = true;
+        at++;
+    }
+    if (c->n_post > at && (c->post[at].kind == PARE_LANE_CLIP ||
+                           (c->post[at].kind == PARE_LANE_RELU && c->post[at].a == 0))) {
+        c->clamp = true;
+        c->low = c->post[at].kind == PARE_LANE_CLIP ? c->post[at].a : 0;
+        c->high = c->post[at].kind == PARE_LANE_CLIP ? c->post[at].b : INFINITY;
+        at++;
+    }
+    c->n_post -= at;
+    memmove(c->post, c->post + at, (size_t)c->n_post * sizeof(*c->post));
+}
+
+static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    int block = v->backend->block;
+    struct conv *c;
+    int64_t out;
+
+    if (strcmp(n->type, "Conv"))
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || !pare_conv_head(v, n, &c->head) || !usable(v, n, c))
+        return false;
+    out = n->in[1]->t.dim[0];
+    c->n_post = pare_conv_head_lanes(&c->head, out % block != 0, c->post);
+    if (c->n_post < 0)
+        return false;
+    c->N = x->dim[0];
+    c->in = x->dim[1];
+    c->pixels = pare_numel(x) / (c->N * c->in);
+    c->in_blocks = (c->in + block - 1) / block;
+    c->out_blocks = (out + block - 1) / block;
+    take_posts(c);
+    if (!pare_conv_head_step(v, n, &c->head, block, block, s))
+        return false;
+    if (!c->sum)
+        s->inplace = 0; /* what is added later must not be written over first */
+    s->state = c;
+    return true;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    const struct pare_tensor *w = &s->node->in[1]->t;
+    int64_t O = w->dim[0], padded = c->out_blocks * b->block;
+    float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
+    const unsigned char *from = pare_const_raw(s->node->in[1]);
+
+    c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
+    c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
+    if (!scale || !c->w || !c->bias)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    PARE_TRY(pare_conv_head_fold(b, s->node, &c->head, scale, c->bias, err));
+    for (int64_t o = 0; o < O; o++) {
+        float *to = c->w + pare_panel_at(c->in, c->out_blocks, b->block, 0, o);
+        int64_t step = pare_panel_at(c->in, c->out_blocks, b->block, 1, o) - (to - c->w);
+
+        for (int64_t i = 0; i < c->in; i++) {
+            float f;
+
+            memcpy(&f, from + (size_t)(o * c->in + i) * sizeof(f), sizeof(f));
+            to[i * step] = f * scale[o];
+        }
+    }
+    return 0;
+}
+
+/* Pixels [from, to) of an image and blocks of channels [first, end) of the result. */
+struct part {
+    int64_t image, from, to, first, end;
+};
+
+static void run_part(const struct conv *c, struct pare_step *s, int block, const struct part *r)
+{
+    const int64_t plane = c->pixels * block;
+    const int64_t at = (r->image * c->out_blocks + r->first) * plane + r->from * block;
+    const float *sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) + at : NULL;
+    struct pare_panel p = {
+        .x = pare_f32(&s->in_buf[0]->t) + r->image * c->in_blocks * plane + r->from * block,
+        .w = c->w + r->first * block * c->in,
+        .y = pare_f32(&s->out_buf[0]->t) + at,
+        .bias = c->bias + r->first * block,
+        .start = c->sum ? sum : NULL,
+        .clamp = c->clamp,
+        .low = c->low,
+        .high = c->high,
+        .rows = r->to - r->from,
+        .blocks = r->end - r->first,
+        .runs = c->in / block,
+        .run = block,
+        .last = c->in % block,
+        .x_row = block,
+        .x_run = plane,
+        .y_row = block,
+        .y_block = plane,
+        .block = block,
+    };
+
+    pare_panel_run(&p);
+    for (int64_t i = 0; i < p.blocks && c->n_post; i++)
+        pare_lanes(c->post, c->n_post, sum ? sum + i * plane : NULL, p.y + i * plane,
+                   p.rows * block);
+}
+
+/* As linear_panel.c: few weights stay in the cache while pixels come and go; of many weights each
+ * thread has its own part. */
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct conv *c = s->state;
+    const int64_t bytes = 2 * b->block * c->in * (int64_t)sizeof(float),
+                  pairs = CACHE_BYTES / bytes;
+    const int64_t some = 2 * (pairs ? pairs : 1), parts = (c->out_blocks + some - 1) / some;
+    int64_t groups = (c->pixels + GROUP - 1) / GROUP;
+
+    (void)err;
+    if (c->N * parts % b->threads) /* as much for each thread */
+        groups = (groups + b->threads - 1) / b->threads * b->threads;
+    groups = groups < c->pixels ? groups : c->pixels;
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int64_t i = 0; i < c->N * groups * parts; i++) {
+        int64_t g = i % groups, part = i / groups % parts, first = part * some;
+        struct part r = {
+            .image = i / groups / parts,
+            .from = c->pixels * g / groups,
+            .to = c->pixels * (g + 1) / groups,
+            .first = first,
+            .end = first + some < c->out_blocks ? first + some : c->out_blocks,
+        };
+
+        run_part(c, s, b->block, &r);
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_conv_panel = {
+    .name = "conv_panel",
+    .doc =
+        "Convolution with constant 1x1 filters as products of packed panels, with what is fused.",
+    .rival = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

@@ -1,0 +1,216 @@
+/* guard.c - how much memory and time a command may take: --max-memory and --timeout.
+ *
+ * Memory is counted where all of it comes from (base/arena.c).  Time is watched by a thread: work
+ * can be anywhere, also in a library that is never asked to stop, so when time is over the process
+ * ends.  What is left then are temporary files; they are open until they get their names, so the
+ * process's open files tell which.
+ */
+#include "guard.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "../base/arena.h"
+
+#define GRACE 10      /* seconds that a training has for its checkpoint */
+#define POLL 20000000 /* nanoseconds */
+#define FOREVER 1e9   /* seconds */
+
+const struct pare_opt pare_guard_opts[] = {
+    { "max-memory", "use at most so much, such as 512M or 8G; 0: no limit; default: the machine's",
+      PARE_OPT_STR, offsetof(struct pare_guard, max_memory), 0, PARE_ANY, NULL, NULL, false },
+    { "timeout", "end after so many seconds; 0: never", PARE_OPT_FLOAT,
+      offsetof(struct pare_guard, timeout), 0, 0, 1e300, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+/* The process's one watch: what the thread and main() tell each other. */
+enum state { RUNNING, STOPPING, OVER, DONE };
+
+static struct {
+    _Atomic int state;
+    volatile sig_atomic_t *_Atomic training;
+    struct timespec end;
+    double seconds;
+} watch;
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* "512M", "1.5G", "1000000". */
+static int parse_size(const char *text, size_t *bytes, struct pare_err *err)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    double v = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+
+    if (unit) {
+        v = ldexp(v, 10 * (int)(unit - units + 1));
+        end += end[1] == 'B' || end[1] == 'b' ? 2 : 1;
+    }
+    if (end == text || *end || !(v >= 0 && v < 0x1p62) || *text == '-')
+        return pare_fail(err, PARE_ECONFIG,
+                         "option 'max-memory' is '%.64s', must be a size such as 512M or 8G", text);
+    *bytes = (size_t)v;
+    return 0;
+}
+
+static size_t machine_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+}
+
+const char *pare_guard_note(const struct pare_guard *g, int code, char *buf, size_t size)
+{
+    char text[PARE_NUM_TEXT];
+
+    buf[0] = '\0';
+    if (watch.state == STOPPING || watch.state == OVER)
+        snprintf(buf, size, " (--timeout: %g seconds are over)", watch.seconds);
+    else if (code == PARE_ENOMEM && pare_memory_refused())
+        snprintf(buf, size, " (%s %s)", g->max_memory ? "--max-memory is" : "this machine has",
+                 g->max_memory ? g->max_memory
+                               : pare_bytes_text((double)machine_memory(), text, sizeof(text)));
+    return buf;
+}
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+/* Is this a file that we were about to rename?  Their names have the process's number. */
+static bool is_ours(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    char dot[32], dash[32];
+    size_t n = name ? strlen(name) : 0;
+
+    snprintf(dot, sizeof(dot), ".%ld.tmp", (long)getpid());
+    snprintf(dash, sizeof(dash), "/.pare-%ld-", (long)getpid());
+    return n > 4 && !strcmp(name + n - 4, ".tmp") &&
+           ((n > strlen(dot) && !strcmp(name + n - strlen(dot), dot)) ||
+            !strncmp(name, dash, strlen(dash)));
+}
+
+static void remove_unfinished(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    char link[sizeof("/proc/self/fd/") + 256], path[4096];
+
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        ssize_t n;
+
+        snprintf(link, sizeof(link), "/proc/self/fd/%.255s", e->d_name);
+        n = readlink(link, path, sizeof(path) - 1);
+        if (n <= 0)
+            continue;
+        path[n] = '\0';
+        if (is_ours(path))
+            unlink(path);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* Whoever holds a lock of stdio may never let go of it: written past it. */
+static void end_process(void)
+{
+    char text[128];
+    int n = snprintf(text, sizeof(text),
+                     "pare: --timeout: %g seconds are over; unfinished files were removed\n",
+                     watch.seconds);
+
+    remove_unfinished();
+    if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
+        _exit(1);
+    _exit(1);
+}
+
+/* Whether the work came to its end within the grace. */
+static bool wait_for_training(volatile sig_atomic_t *stop)
+{
+    const struct timespec poll = { 0, POLL };
+
+    *stop = 1;
+    for (int64_t i = 0; i < (int64_t)GRACE * 1000000000 / POLL; i++) {
+        if (watch.state == DONE)
+            return true;
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &poll, NULL);
+    }
+    return false;
+}
+
+static void *watch_clock(void *unused)
+{
+    volatile sig_atomic_t *stop;
+    int from = RUNNING;
+
+    (void)unused;
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &watch.end, NULL) == EINTR)
+        ;
+    stop = watch.training;
+    if (stop) {
+        if (!atomic_compare_exchange_strong(&watch.state, &from, STOPPING) ||
+            wait_for_training(stop))
+            return NULL;
+        from = STOPPING;
+    }
+    if (atomic_compare_exchange_strong(&watch.state, &from, OVER))
+        end_process();
+    return NULL;
+}
+
+void pare_guard_training(volatile sig_atomic_t *stop)
+{
+    watch.training = stop;
+}
+
+void pare_guard_end(void)
+{
+    int from = watch.state;
+
+    while (from != OVER && !atomic_compare_exchange_weak(&watch.state, &from, DONE))
+        ;
+    while (from == OVER)
+        pause(); /* the other thread is ending the process */
+}
+
+static int start_watch(double seconds, struct pare_err *err)
+{
+    pthread_t thread;
+    double whole = floor(seconds);
+    int rc;
+
+    watch.seconds = seconds;
+    clock_gettime(CLOCK_MONOTONIC, &watch.end);
+    watch.end.tv_sec += (time_t)whole;
+    watch.end.tv_nsec += (long)((seconds - whole) * 1e9);
+    if (watch.end.tv_nsec >= 1000000000) {
+        watch.end.tv_nsec -= 1000000000;
+        watch.end.tv_sec++;
+    }
+    rc = pthread_create(&thread, NULL, watch_clock, NULL);
+    if (rc)
+        return pare_fail(err, PARE_EIO, "--timeout: no thread to watch the time: %s", strerror(rc));
+    pthread_detach(thread);
+    return 0;
+}
+
+int pare_guard_start(const struct pare_guard *g, struct pare_err *err)
+{
+    size_t bytes = machine_memory();
+
+    if (g->max_memory)
+        PARE_TRY(parse_size(g->max_memory, &bytes, err));
+    pare_memory_limit(bytes);
+    return g->timeout > 0 && g->timeout < FOREVER ? start_watch(g->timeout, err) : 0;
+}

@@ -1,0 +1,21 @@
+/* tune.h - the fastest of the kernels that can run a layer. */
+#ifndef PARE_PLAN_TUNE_H
+#define PARE_PLAN_TUNE_H
+
+#include "plan.h"
+
+#define PARE_KEY_TEXT 4096
+
+/* What a time depends on, as a line: the operator and those behind it, shapes, layouts, threads,
+ * instructions; with `zeros`, the part of zeros among its constants.  False when it does not
+ * fit. */
+bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool zeros, bool cold,
+                   char key[PARE_KEY_TEXT]);
+
+/* While a plan is made; all do nothing when it is not to be tuned. */
+int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err);
+int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_err *err);
+int pare_tune_end(struct pare_plan *p, struct pare_err *err);
+void pare_tune_free(struct pare_plan *p);
+
+#endif

@@ -1,0 +1,128 @@
+/* tune_key.c - what the time of a step depends on, as a line of text. */
+#include "tune.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct text {
+    char *s;
+    size_t n;
+};
+
+static void put(struct text *t, const char *fmt, ...) PARE_PRINTF(2, 3);
+
+/* Once it is full it stays so. */
+static void put(struct text *t, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(t->s + t->n, PARE_KEY_TEXT - t->n, fmt, ap);
+    va_end(ap);
+    t->n = n < 0 || t->n + (size_t)n >= PARE_KEY_TEXT ? PARE_KEY_TEXT - 1 : t->n + (size_t)n;
+}
+
+/* Names come from files. */
+static void put_word(struct text *t, const char *s)
+{
+    for (; *s; s++)
+        put(t, "%c", *s > ' ' && *s <= '~' ? *s : '_');
+}
+
+static void put_ints(struct text *t, const char *name, struct pare_ints v)
+{
+    put(t, " %s=", name);
+    for (int i = 0; i < v.n; i++)
+        put(t, "%s%lld", i ? "," : "", (long long)v.v[i]);
+}
+
+static void put_floats(struct text *t, const char *name, struct pare_floats v)
+{
+    put(t, " %s=", name);
+    for (int i = 0; i < v.n; i++)
+        put(t, "%s%.9g", i ? "," : "", v.v[i]);
+}
+
+/* Those that are not as by default. */
+static void put_attr(struct text *t, const struct pare_opt *o, const void *field)
+{
+    if (o->type == PARE_OPT_BOOL && *(const bool *)field != (o->def > 0 || o->def < 0)) {
+        put(t, " %s=%d", o->name, *(const bool *)field);
+    } else if (o->type == PARE_OPT_INT && *(const int64_t *)field != (int64_t)o->def) {
+        put(t, " %s=%lld", o->name, (long long)*(const int64_t *)field);
+    } else if (o->type == PARE_OPT_FLOAT && (float)*(const double *)field != (float)o->def) {
+        put(t, " %s=%.9g", o->name, *(const double *)field);
+    } else if (o->type == PARE_OPT_STR && *(const char *const *)field) {
+        put(t, " %s=", o->name);
+        put_word(t, *(const char *const *)field);
+    } else if (o->type == PARE_OPT_INTS && ((const struct pare_ints *)field)->n) {
+        put_ints(t, o->name, *(const struct pare_ints *)field);
+    } else if (o->type == PARE_OPT_FLOATS && ((const struct pare_floats *)field)->n) {
+        put_floats(t, o->name, *(const struct pare_floats *)field);
+    }
+}
+
+static void put_node(struct text *t, const struct pare_node *n)
+{
+    put_word(t, n->type);
+    for (const struct pare_opt *o = n->op->attrs; o && o->name; o++)
+        put_attr(t, o, (const char *)n->attr + o->offset);
+}
+
+static void put_value(struct text *t, const struct pare_value *v)
+{
+    put(t, " | %s ", pare_dtype_name(v->t.dtype));
+    for (int i = 0; i < v->t.rank; i++)
+        put(t, "%s%lld", i ? "," : "", (long long)v->t.dim[i]);
+}
+
+/* The part of zeros, in tenths, in a sample of short runs; -1: nothing to look at. */
+static int zeros_of(const struct pare_value *v)
+{
+    const int runs = 64, len = 32;
+    int64_t n = pare_numel(&v->t), zeros = 0, seen = 0;
+    const char *data = pare_const_raw(v);
+
+    if (v->t.dtype != PARE_F32 || !data || n < len)
+        return -1;
+    for (int r = 0; r < runs; r++)
+        for (int64_t i = 0, from = (n - len) / runs * r; i < len; i++) {
+            float x;
+
+            memcpy(&x, data + (size_t)(from + i) * sizeof(x), sizeof(x));
+            zeros += x >= 0 && x <= 0;
+            seen++;
+        }
+    return (int)((10 * zeros + seen / 2) / seen);
+}
+
+bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool zeros, bool cold,
+                   char key[PARE_KEY_TEXT])
+{
+    struct text t = { key, 0 };
+    const struct pare_node *n = s->node;
+
+    key[0] = '\0';
+    put_node(&t, n);
+    for (int i = 0; i < n->n_in; i++) {
+        if (!n->in[i])
+            continue;
+        put_value(&t, n->in[i]);
+        if (!pare_is_fixed(n->in[i]))
+            put(&t, " in %d", pare_layout_of(&p->view, n->in[i]));
+        else if (zeros && zeros_of(n->in[i]) >= 0)
+            put(&t, " zeros %d0%%", zeros_of(n->in[i]));
+    }
+    for (int k = 0; k < s->n_fused; k++) {
+        put(&t, " | then ");
+        put_node(&t, s->fused[k]);
+    }
+    for (int k = 1; k < s->n_in; k++) { /* those of nodes behind */
+        put_value(&t, s->in[k]);
+        put(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
+    }
+    put(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa, cold ? ", cold" : "");
+    return t.n < PARE_KEY_TEXT - 1;
+}

@@ -1,0 +1,485 @@
+/* hostile.c - every malicious or broken file gets its sentence: hostile PARE FOLDER [case...]
+ *
+ * FOLDER/cases.txt has a paragraph for each case:
+ *
+ *     [name]                  the files are those of FOLDER that are called name.something
+ *     make symlink /etc x     and what cannot be committed: symlink, hardlink, move, copy A B (A is
+ *                             a file of the tests); fifo, dir A; sparse A BYTES; bytes A COUNT
+ *     run inspect name.onnx   what pare is asked to do
+ *     says pare: ...          all that it must answer, on the standard error
+ *     code 1                  its exit code, if it is not 1
+ *     memory 500              megabytes that it may take, if not the usual
+ *     writes                  it may leave files in its folder
+ *
+ * The command runs in a new folder.  It must answer just that, within SECONDS of work, with MEMORY,
+ * and leave the folder, the folder above it and the file victim.bin there as they were.  A file
+ * name.x.rep is a short description of name.x, see tools/make_hostile.py.  BLESS=1 writes the
+ * answers into cases.txt instead; look at the difference before committing it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SECONDS
+#define SECONDS 10 /* of work */
+#endif
+#define PATIENCE 6 /* times that, on a busy machine */
+#ifndef MEMORY
+#define MEMORY 200 /* MB */
+#endif
+#define MAX_WORDS 32
+#define MAX_MAKE 64
+#define VICTIM 72 /* bytes */
+
+struct test {
+    char *name, *run, *says;
+    char *make[MAX_MAKE];
+    int n_make, code;
+    long memory;
+    bool writes;
+};
+
+struct outcome {
+    char text[4096]; /* of the standard error, without the last line's end */
+    int status;
+    double seconds;
+    long memory; /* MB */
+    bool hung;
+};
+
+static const char *folder, *pare;
+static char top[512]; /* the folder above the one that the command runs in */
+
+static void die(const char *what, const char *name)
+{
+    fprintf(stderr, "hostile: %s %s: %s\n", what, name, strerror(errno));
+    exit(2);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- making files ------------------------------------------------------------------------- */
+
+static FILE *open_or_die(const char *name, const char *how)
+{
+    FILE *f = fopen(name, how);
+
+    if (!f)
+        die("cannot open", name);
+    return f;
+}
+
+static void copy(const char *from, const char *to)
+{
+    FILE *in = open_or_die(from, "rb"), *out = open_or_die(to, "wb");
+    char buf[65536];
+
+    for (size_t n; (n = fread(buf, 1, sizeof(buf), in)) > 0;)
+        fwrite(buf, 1, n, out);
+    fclose(in);
+    if (fclose(out))
+        die("cannot write", to);
+}
+
+/* Lines of "count hex". */
+static void expand(const char *from, const char *to)
+{
+    static char line[1 << 16], bytes[1 << 15];
+    FILE *in = open_or_die(from, "r"), *out = open_or_die(to, "wb");
+
+    while (fgets(line, sizeof(line), in)) {
+        char *hex;
+        long count = strtol(line, &hex, 10);
+        size_t n = 0;
+        unsigned v;
+
+        for (hex++; sscanf(hex, "%2x", &v) == 1; hex += 2)
+            bytes[n++] = (char)v;
+        while (count-- > 0)
+            fwrite(bytes, 1, n, out);
+    }
+    fclose(in);
+    if (fclose(out))
+        die("cannot write", to);
+}
+
+static void count_up(const char *name, int n)
+{
+    FILE *f = open_or_die(name, "wb");
+
+    for (int i = 0; i < n; i++)
+        fputc(i & 255, f);
+    fclose(f);
+}
+
+/* All files of the case. */
+static void copy_files(const char *name)
+{
+    DIR *d = opendir(folder);
+    size_t len = strlen(name);
+    char from[PATH_MAX];
+
+    if (!d)
+        die("cannot read", folder);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        size_t n = strlen(e->d_name);
+
+        if (strncmp(e->d_name, name, len) || e->d_name[len] != '.')
+            continue;
+        snprintf(from, sizeof(from), "%s/%s", folder, e->d_name);
+        if (n > 4 && !strcmp(e->d_name + n - 4, ".rep")) {
+            e->d_name[n - 4] = '\0';
+            expand(from, e->d_name);
+        } else {
+            copy(from, e->d_name);
+        }
+    }
+    closedir(d);
+}
+
+static void make(const char *line)
+{
+    char what[16] = "", a[1024] = "", b[1024] = "", from[PATH_MAX];
+    int rc = 0;
+
+    sscanf(line, "%15s %1023s %1023s", what, a, b);
+    snprintf(from, sizeof(from), "%s/../%.1000s", folder, a);
+    if (!strcmp(what, "symlink"))
+        rc = symlink(a, b);
+    else if (!strcmp(what, "hardlink"))
+        rc = link(a, b);
+    else if (!strcmp(what, "fifo"))
+        rc = mkfifo(a, 0600);
+    else if (!strcmp(what, "dir"))
+        rc = mkdir(a, 0777);
+    else if (!strcmp(what, "move"))
+        rc = rename(a, b);
+    else if (!strcmp(what, "copy"))
+        copy(from, b);
+    else if (!strcmp(what, "bytes"))
+        count_up(a, (int)strtol(b, NULL, 10));
+    else if (!strcmp(what, "sparse"))
+        fclose(open_or_die(a, "wb")), rc = truncate(a, (off_t)strtoll(b, NULL, 10));
+    else
+        errno = EINVAL, rc = -1;
+    if (rc)
+        die("cannot make", line);
+}
+
+/* ---- a folder as it is -------------------------------------------------------------------- */
+
+/* Names, kinds, sizes and times of everything below, as one number; `but` and what is in it is not
+ * looked at. */
+static uint64_t sum_tree(const char *path, const char *but)
+{
+    DIR *d = opendir(path);
+    uint64_t sum = 0;
+
+    if (!d)
+        die("cannot read", path);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        char sub[PATH_MAX];
+        uint64_t h = 14695981039346656037u;
+        struct stat st;
+
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, but))
+            continue;
+        snprintf(sub, sizeof(sub), "%s/%s", path, e->d_name);
+        if (lstat(sub, &st))
+            die("cannot look at", sub);
+        for (const char *p = sub; *p; p++)
+            h = (h ^ (unsigned char)*p) * 1099511628211u;
+        h = (h ^ (uint64_t)st.st_mode) * 1099511628211u;
+        h = (h ^ (uint64_t)(S_ISREG(st.st_mode) ? st.st_size : 0)) * 1099511628211u;
+        h = (h ^ (uint64_t)(S_ISDIR(st.st_mode) ? 0 : st.st_mtim.tv_nsec)) * 1099511628211u;
+        sum += h;
+        if (S_ISDIR(st.st_mode))
+            sum += sum_tree(sub, but);
+    }
+    closedir(d);
+    return sum;
+}
+
+static void remove_tree(const char *path)
+{
+    char command[PATH_MAX + 16];
+
+    snprintf(command, sizeof(command), "rm -rf '%s'", path);
+    if (system(command))
+        die("cannot remove", path);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void start(const char *run, int err)
+{
+    static char line[4096], *word[MAX_WORDS + 2];
+    int n = 0, null = open("/dev/null", O_RDWR);
+
+    snprintf(line, sizeof(line), "%s", run);
+    word[n++] = (char *)(uintptr_t)pare;
+    for (char *w = strtok_r(line, " ", &word[MAX_WORDS + 1]); w && n < MAX_WORDS;
+         w = strtok_r(NULL, " ", &word[MAX_WORDS + 1]))
+        word[n++] = w;
+    word[n] = NULL;
+    dup2(null, 0);
+    dup2(null, 1);
+    dup2(err, 2);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){ SECONDS, SECONDS + 1 });
+    setenv("LC_ALL", "C", 1);
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    execv(pare, word);
+    _exit(127);
+}
+
+/* The process is over, or time is. */
+static void wait_for(pid_t pid, struct outcome *o)
+{
+    const struct timespec pause = { 0, 2000000 };
+    double begin = now();
+    struct rusage use;
+
+    while (wait4(pid, &o->status, WNOHANG, &use) != pid) {
+        nanosleep(&pause, NULL);
+        if (!o->hung && now() - begin > SECONDS * PATIENCE) {
+            o->hung = true;
+            kill(pid, SIGKILL);
+        }
+    }
+    o->seconds = now() - begin;
+    o->memory = use.ru_maxrss / 1024;
+}
+
+static void run(const struct test *t, struct outcome *o)
+{
+    char path[PATH_MAX];
+    ssize_t n;
+    pid_t pid;
+    int err;
+
+    snprintf(path, sizeof(path), "%s.err", top);
+    err = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (err < 0)
+        die("cannot write", path);
+    pid = fork();
+    if (pid < 0)
+        die("cannot start", pare);
+    if (!pid)
+        start(t->run, err);
+    wait_for(pid, o);
+    n = pread(err, o->text, sizeof(o->text) - 1, 0);
+    o->text[n > 0 ? n : 0] = '\0';
+    while (n > 0 && o->text[n - 1] == '\n')
+        o->text[--n] = '\0';
+    for (char *p = o->text; *p; p++)
+        *p = *p == '\n' ? '|' : *p;
+    close(err);
+    unlink(path);
+}
+
+static bool complain(const struct test *t, const char *what, const struct outcome *o)
+{
+    printf("%s: %s (%.2f s, %ld MB)\n  said:     %s\n  expected: %s\n", t->name, what, o->seconds,
+           o->memory, o->text, t->says ? t->says : "");
+    return false;
+}
+
+static bool judge(const struct test *t, const struct outcome *o, bool touched)
+{
+    char what[64];
+
+    if (o->hung)
+        return complain(t, "did not end in time", o);
+    if (WIFSIGNALED(o->status) && WTERMSIG(o->status) == SIGXCPU)
+        return complain(t, "worked too long", o);
+    if (WIFSIGNALED(o->status)) {
+        snprintf(what, sizeof(what), "died of signal %d", WTERMSIG(o->status));
+        return complain(t, what, o);
+    }
+    if (WEXITSTATUS(o->status) != t->code) {
+        snprintf(what, sizeof(what), "ended with %d, not %d", WEXITSTATUS(o->status), t->code);
+        return complain(t, what, o);
+    }
+    if (touched)
+        return complain(t, "changed files", o);
+    if (o->memory > t->memory)
+        return complain(t, "took too much memory", o);
+    if (!getenv("BLESS") && strcmp(t->says ? t->says : "", o->text) != 0)
+        return complain(t, "said something else", o);
+    return true;
+}
+
+/* In a new folder, with a file above it that nobody may touch or read. */
+static bool try_case(struct test *t, struct outcome *o)
+{
+    char in[PATH_MAX + 8], *dir;
+    uint64_t before;
+    bool good;
+
+    snprintf(top, sizeof(top), "%s/hostile.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    dir = mkdtemp(top);
+    snprintf(in, sizeof(in), "%s/in", top);
+    if (!dir || chdir(top) || mkdir(in, 0777))
+        die("cannot make", top);
+    count_up("victim.bin", VICTIM);
+    if (chdir(in))
+        die("cannot enter", in);
+    copy_files(t->name);
+    for (int i = 0; i < t->n_make; i++)
+        make(t->make[i]);
+    before = sum_tree(top, t->writes ? "in" : "");
+    run(t, o);
+    good = judge(t, o, sum_tree(top, t->writes ? "in" : "") != before);
+    if (chdir("/"))
+        die("cannot enter", "/");
+    remove_tree(top);
+    return good;
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+static char *line_of(FILE *f)
+{
+    static char buf[8192];
+    size_t n;
+
+    if (!fgets(buf, sizeof(buf), f))
+        return NULL;
+    n = strlen(buf);
+    if (n && buf[n - 1] == '\n')
+        buf[n - 1] = '\0';
+    return buf;
+}
+
+static const char *after(const char *line, const char *word)
+{
+    size_t n = strlen(word);
+
+    return !strncmp(line, word, n) && line[n] == ' ' ? line + n + 1 : NULL;
+}
+
+static void begin(struct test *t, const char *line)
+{
+    free(t->name), free(t->run), free(t->says);
+    for (int i = 0; i < t->n_make; i++)
+        free(t->make[i]);
+    *t = (struct test){ .name = strndup(line + 1, strcspn(line + 1, "]")),
+                        .code = 1,
+                        .memory = MEMORY };
+}
+
+static void read_line(struct test *t, const char *line)
+{
+    const char *v;
+
+    if ((v = after(line, "make")) && t->n_make < MAX_MAKE)
+        t->make[t->n_make++] = strdup(v);
+    else if ((v = after(line, "run")))
+        t->run = strdup(v);
+    else if ((v = after(line, "says")))
+        t->says = strdup(v);
+    else if ((v = after(line, "code")))
+        t->code = (int)strtol(v, NULL, 10);
+    else if (!strcmp(line, "writes"))
+        t->writes = true;
+    else if ((v = after(line, "memory")))
+        t->memory = strtol(v, NULL, 10) * MEMORY / 200;
+    else if (*line && *line != '#')
+        die("what is this:", line);
+}
+
+struct tally {
+    int cases, bad;
+    double slowest;
+    long most;
+    int n_only;
+    char **only;
+};
+
+static bool chosen(const struct tally *c, const char *name)
+{
+    for (int i = 0; i < c->n_only; i++)
+        if (!strncmp(name, c->only[i], strlen(c->only[i])))
+            return true;
+    return !c->n_only;
+}
+
+/* The case that is complete is run; with BLESS, what it said is written down. */
+static void finish(struct test *t, struct tally *c, FILE *bless)
+{
+    static struct outcome o;
+
+    if (!t->name)
+        return;
+    memset(&o, 0, sizeof(o));
+    if (!chosen(c, t->name)) {
+        if (bless && t->says)
+            fprintf(bless, "says %s\n", t->says);
+        return;
+    }
+    c->cases++;
+    c->bad += !try_case(t, &o);
+    c->slowest = o.seconds > c->slowest ? o.seconds : c->slowest;
+    c->most = o.memory > c->most ? o.memory : c->most;
+    if (bless && o.text[0])
+        fprintf(bless, "says %s\n", o.text);
+}
+
+int main(int argc, char **argv)
+{
+    static struct test t;
+    struct tally c = { .n_only = argc - 3, .only = argv + 3 };
+    char table[PATH_MAX], temp[PATH_MAX + 8], here[PATH_MAX], program[PATH_MAX];
+    FILE *f, *bless = NULL;
+
+    if (argc < 3 || !realpath(argv[1], program) || !realpath(argv[2], here)) {
+        fprintf(stderr, "usage: hostile PARE FOLDER [CASE...]\n");
+        return 2;
+    }
+    pare = program;
+    folder = here;
+    snprintf(table, sizeof(table), "%.4000s/cases.txt", here);
+    snprintf(temp, sizeof(temp), "%s.new", table);
+    f = open_or_die(table, "r");
+    if (getenv("BLESS"))
+        bless = open_or_die(temp, "w");
+    for (char *line; (line = line_of(f));) {
+        bool ends = !*line || *line == '[';
+
+        if (ends) {
+            finish(&t, &c, bless);
+            begin(&t, *line ? line : "]");
+            if (!*line)
+                free(t.name), t.name = NULL;
+        } else {
+            read_line(&t, line);
+        }
+        if (bless && !after(line, "says"))
+            fprintf(bless, "%s\n", line);
+    }
+    finish(&t, &c, bless);
+    fclose(f);
+    if (bless && (fclose(bless) || rename(temp, table)))
+        die("cannot write", table);
+    printf("%d hostile cases, %d wrong; slowest %.2f s, largest %ld MB\n", c.cases, c.bad,
+           c.slowest, c.most);
+    return c.bad || !c.cases;
+}

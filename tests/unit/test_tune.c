@@ -1,0 +1,497 @@
+/* test_tune.c - plans that try kernels: right results, and choices that files have are followed. */
+#include "make_model.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "plan/choices.h"
+#include "plan/trial.h"
+#include "plan/tune.h"
+#include "tensor/compare.h"
+
+/* A plan's result and what it was made of. */
+struct result {
+    struct pare_tensor y;
+    struct pare_tuned tuned;
+    const char *kernel[16]; /* of the convolutions */
+    int n;
+};
+
+static struct {
+    struct pare_model *model;
+    struct pare_tensor x, want;
+    char dir[64];
+} net;
+
+/* ---- the network ------------------------------------------------------------------------ */
+
+static const char *weights(struct build *b, struct pare_rng *r, float scale, int rank,
+                           const int64_t *dim)
+{
+    struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32(&t)[i] = scale * (float)(2 * pare_rng_uniform(r) - 1);
+    return build_floats(b, rank, dim, t.data);
+}
+
+static const char *conv(struct build *b, struct pare_rng *r, const char *x, int64_t in, int64_t out)
+{
+    const char *w = weights(b, r, 0.2f, INTS(out, in, 3, 3)), *bias = weights(b, r, 1, INTS(out));
+
+    return build_node(b, "Conv", NAMES(x, w, bias), at_ints("pads", INTS(1, 1, 1, 1)));
+}
+
+/* Five 3x3 convolutions.  The first has another layout to begin with than the second and the third,
+ * which are alike; then come an odd number of channels, and a residual sum. */
+enum { CONVS = 5, KINDS = 4 };
+
+static void make_net(void)
+{
+    struct build *b = pare_alloc(pool, 1, sizeof(*b));
+    struct pare_plan_opts o = { .reference = true };
+    struct pare_plan *p;
+    struct pare_tensor out;
+    struct pare_rng r;
+    struct pare_err err;
+    const char *x, *y, *z;
+
+    pare_rng_init(&r, 3);
+    b->opset = 17;
+    x = build_input(b, PARE_F32, INTS(2, 16, 12, 12));
+    y = build_node(b, "Relu", NAMES(x), NOTHING);
+    for (int i = 0; i < 3; i++)
+        y = build_node(b, "Relu", NAMES(conv(b, &r, y, 16, 16)), NOTHING);
+    z = build_node(b, "Relu", NAMES(conv(b, &r, y, 16, 21)), NOTHING);
+    y = conv(b, &r, z, 21, 21);
+    y = build_node(b, "Relu", NAMES(build_node(b, "Add", NAMES(y, z), NOTHING)), NOTHING);
+    build_output(b, y);
+    net.model = build_model(b);
+    net.x = build_tensor(PARE_F32, INTS(2, 16, 12, 12));
+    for (int64_t i = 0; i < pare_numel(&net.x); i++)
+        pare_f32(&net.x)[i] = (float)(2 * pare_rng_uniform(&r) - 1);
+    assert_int_equal(pare_plan_new(net.model, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_run(p, &net.x, &out, &err), 0);
+    net.want = build_copy(&out);
+    pare_plan_free(p);
+}
+
+static int plan_with(const struct pare_plan_opts *o, struct result *r, struct pare_err *err)
+{
+    struct pare_plan *p;
+    struct pare_plan_stat *stat;
+    struct pare_tensor out;
+
+    memset(r, 0, sizeof(*r));
+    PARE_TRY(pare_plan_new(net.model, o, &p, err));
+    assert_null(p->tuner);
+    if (pare_plan_run(p, &net.x, &out, err))
+        fail_msg("%s", err->msg);
+    r->y = build_copy(&out);
+    r->tuned = p->tuned;
+    for (int i = 0, n = pare_plan_stats(p, pool, &stat); i < n; i++)
+        if (!strcmp(stat[i].type, "Conv")) {
+            assert_true(r->n < 16);
+            r->kernel[r->n++] = stat[i].kernel;
+        }
+    pare_plan_free(p);
+    return 0;
+}
+
+/* It works, and gives what the plain kernels give. */
+static struct result plan(const struct pare_plan_opts *o)
+{
+    struct result r;
+    struct pare_err err;
+
+    if (plan_with(o, &r, &err) ||
+        pare_tensor_compare(&r.y, &net.want, (struct pare_tolerance){ 1e-4, 1e-4 }, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.n, CONVS);
+    return r;
+}
+
+static void refused(const struct pare_plan_opts *o, const char *why)
+{
+    struct result r;
+    struct pare_err err;
+
+    assert_int_not_equal(plan_with(o, &r, &err), 0);
+    if (!strstr(err.msg, why))
+        fail_msg("expected '%s', found '%s'", why, err.msg);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static const char *path(const char *name)
+{
+    return pare_sprintf(pool, "%s/%s", net.dir, name);
+}
+
+static void put(const char *file, const char *text)
+{
+    FILE *f = fopen(file, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static char *get(const char *file)
+{
+    FILE *f = fopen(file, "r");
+    char *text = pare_alloc(pool, 1 << 16, 1);
+
+    assert_non_null(f);
+    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static bool same_bytes(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    return !memcmp(a->data, b->data, (size_t)pare_numel(a) * sizeof(float));
+}
+
+/* The list of choices of the network on one thread, with this kernel for everything. */
+static struct pare_choices all_to(const char *file, const char *kernel)
+{
+    struct pare_choices c = { .arena = pool };
+    struct pare_err err;
+
+    unlink(file);
+    plan(&(struct pare_plan_opts){ .threads = 1, .tune = true, .choices = file });
+    assert_int_equal(pare_choices_read(&c, file, true, &err), 0);
+    for (int i = 0; i < c.n; i++)
+        c.item[i]->kernel = kernel;
+    unlink(file);
+    assert_int_equal(pare_choices_save(&c, file, true, &err), 0);
+    return c;
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static void tuned_is_right(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        struct result r = plan(&(struct pare_plan_opts){ .threads = threads, .tune = true });
+
+        assert_int_equal(r.tuned.layers, CONVS);
+        assert_int_equal(r.tuned.measured, KINDS); /* two are alike */
+        assert_int_equal(r.tuned.cached, 1);
+        /* at most 13 runs of each rival, and conversions */
+        assert_in_range(r.tuned.runs, KINDS * 2 * 2, KINDS * (PARE_RIVALS * 13 + 12));
+        assert_true(r.tuned.seconds > 0);
+    }
+}
+
+static void off_by_default(void **state)
+{
+    struct result r;
+
+    (void)state;
+    r = plan(&(struct pare_plan_opts){ .threads = 1 });
+    assert_int_equal(r.tuned.layers, 0);
+    assert_int_equal(r.tuned.runs, 0);
+    r = plan(&(struct pare_plan_opts){ .threads = 1, .cache = path("unused") });
+    assert_int_equal(r.tuned.runs, 0);
+    assert_int_not_equal(access(path("unused"), F_OK), 0);
+}
+
+static void one_kernel_is_no_choice(void **state)
+{
+    static const char *const without[] = { "conv_winograd_run", NULL };
+    struct pare_plan_opts o = { .threads = 1, .tune = true };
+    struct pare_plan *p;
+    struct pare_err err;
+
+    (void)state;
+    assert_int_equal(pare_plan_new_without(net.model, &o, without, &p, &err), 0);
+    assert_int_equal(p->tuned.changed, 0);
+    for (int i = 0; i < p->n_steps; i++)
+        assert_string_not_equal(p->step[i]->kernel->name, without[0]);
+    pare_plan_free(p);
+}
+
+static void list_is_followed(void **state)
+{
+    static const char *const kernels[] = { "conv_onednn", "conv_winograd_run" };
+    const char *file = path("list.txt");
+    struct pare_plan_opts o = { .threads = 1, .choices = file };
+    struct result r[2];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct result again;
+
+        all_to(file, kernels[k]);
+        r[k] = plan(&o);
+        assert_int_equal(r[k].tuned.listed, CONVS);
+        assert_int_equal(r[k].tuned.runs, 0);
+        for (int i = 0; i < CONVS; i++)
+            assert_string_equal(r[k].kernel[i], kernels[k]);
+        o.tune = true; /* nothing is left to be tried */
+        again = plan(&o);
+        o.tune = false;
+        assert_int_equal(again.tuned.runs, 0);
+        assert_true(same_bytes(&again.y, &r[k].y));
+    }
+    assert_false(same_bytes(&r[0].y, &r[1].y)); /* else all this says nothing */
+}
+
+/* One layer so, another so; those that a list does not have go by the rules. */
+static void list_of_some(void **state)
+{
+    const char *file = path("some.txt");
+    struct pare_choices c = all_to(file, "conv_onednn");
+    struct pare_plan_opts o = { .threads = 1, .choices = file };
+    struct result rules = plan(&(struct pare_plan_opts){ .threads = 1 }), r;
+    struct pare_err err;
+
+    (void)state;
+    assert_int_equal(c.n, KINDS);
+    c.item[2]->kernel = "conv_winograd_run";
+    unlink(file);
+    assert_int_equal(pare_choices_save(&c, file, true, &err), 0);
+    r = plan(&o);
+    assert_string_equal(r.kernel[0], "conv_onednn");
+    assert_string_equal(r.kernel[1], "conv_onednn");
+    assert_string_equal(r.kernel[2], "conv_onednn");
+    assert_string_equal(r.kernel[3], "conv_winograd_run");
+    assert_string_equal(r.kernel[4], "conv_onednn");
+    c.n = 3;
+    unlink(file);
+    assert_int_equal(pare_choices_save(&c, file, true, &err), 0);
+    r = plan(&o);
+    assert_int_equal(r.tuned.listed, CONVS - 1);
+    assert_string_equal(r.kernel[4], rules.kernel[4]);
+    o.tune = true; /* now it is tried, and written down */
+    r = plan(&o);
+    assert_int_equal(r.tuned.measured, 1);
+    o.tune = false;
+    assert_int_equal(plan(&o).tuned.listed, CONVS);
+}
+
+static void bad_lists(void **state)
+{
+    const char *file = path("bad.txt");
+    struct pare_plan_opts o = { .threads = 1, .choices = file };
+
+    (void)state;
+    unlink(file);
+    refused(&o, "bad.txt: No such file");
+    put(file, "# a remark\n\nconv_onednn Conv\n");
+    refused(&o, "bad.txt: line 3: expected a kernel's name");
+    put(file, "conv_onednn\tConv\x01\n");
+    refused(&o, "line 1: expected");
+    all_to(file, "linear_onednn");
+    refused(&o, "'linear_onednn' is chosen for node");
+    o.choices = net.dir;
+    refused(&o, "not a regular file");
+    o.choices = path("no/such/folder.txt");
+    o.tune = true;
+    refused(&o, "cannot create");
+}
+
+static const char *cache_file(const char *folder)
+{
+    const char *file = pare_choices_file(pool, folder, false);
+
+    assert_non_null(file);
+    return file;
+}
+
+static void cache_is_kept(void **state)
+{
+    const char *folder = path("deep/cache"), *file = cache_file(folder);
+    struct pare_plan_opts o = { .threads = 1, .tune = true, .cache = folder };
+    struct result first, second;
+    char *text;
+
+    (void)state;
+    first = plan(&o);
+    assert_int_equal(first.tuned.measured, KINDS);
+    second = plan(&o);
+    assert_int_equal(second.tuned.measured, 0);
+    assert_int_equal(second.tuned.cached, CONVS);
+    assert_int_equal(second.tuned.runs, 0);
+    assert_true(same_bytes(&first.y, &second.y));
+    o.threads = 2; /* that is another question */
+    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    o.threads = 1;
+    assert_int_equal(plan(&o).tuned.measured, 0);
+    text = get(file); /* of a kernel that is gone, the line is not followed */
+    for (char *at = strstr(text, "\nconv_"); at; at = strstr(at + 1, "\nconv_"))
+        at[1] = 'k';
+    put(file, text);
+    assert_int_equal(plan(&o).tuned.measured, KINDS);
+}
+
+/* What else may be in such a file, and in its place. */
+static void cache_is_damaged(void **state)
+{
+    const char *folder = path("damaged"), *file = cache_file(folder);
+    struct pare_plan_opts o = { .threads = 1, .tune = true, .cache = folder };
+    char *text, *all, *junk;
+
+    (void)state;
+    plan(&o);
+    text = get(file);
+    junk = pare_alloc(pool, 40000, 1);
+    memset(junk, 'x', 39999);
+    all = pare_sprintf(pool, "garbage\n\t\n%s\n\xff\xfe\tConv\nconv_onednn\n%sconv_onednn\tcut",
+                       junk, text);
+    put(file, all);
+    assert_int_equal(plan(&o).tuned.measured, 0);
+    put(file, "");
+    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    assert_int_equal(plan(&o).tuned.measured, 0);
+    put(path("file"), "not a folder"); /* nothing can be kept there, and nobody minds */
+    o.cache = path("file");
+    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    o.cache = "/proc/self";
+    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    assert_int_equal(mkdir(path("shut"), 0500), 0);
+    o.cache = path("shut");
+    plan(&o);
+}
+
+/* Two that write one after the other both find their choices again. */
+static void files_are_merged(void **state)
+{
+    const char *file = path("merged.txt");
+    struct pare_choices a = { .arena = pool }, b = { .arena = pool }, c = { .arena = pool };
+    struct pare_err err;
+
+    (void)state;
+    assert_int_equal(pare_choices_set(&a, "one", "first", &err), 0);
+    assert_int_equal(pare_choices_set(&a, "two", "first", &err), 0);
+    assert_int_equal(pare_choices_set(&b, "two", "second", &err), 0);
+    assert_int_equal(pare_choices_set(&b, "three", "second", &err), 0);
+    assert_int_equal(pare_choices_save(&a, file, true, &err), 0);
+    assert_int_equal(pare_choices_save(&b, file, true, &err), 0);
+    assert_int_equal(pare_choices_read(&c, file, true, &err), 0);
+    assert_int_equal(c.n, 3);
+    assert_string_equal(pare_choices_get(&c, "one"), "first");
+    assert_string_equal(pare_choices_get(&c, "two"), "second");
+    assert_string_equal(pare_choices_get(&c, "three"), "second");
+    assert_null(pare_choices_get(&c, "four"));
+}
+
+static void folder_of_the_user(void **state)
+{
+    (void)state;
+    setenv("HOME", "/h", 1);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("PARE_CACHE");
+    assert_string_equal(pare_cache_folder(pool), "/h/.cache/pare");
+    setenv("XDG_CACHE_HOME", "/x", 1);
+    assert_string_equal(pare_cache_folder(pool), "/x/pare");
+    setenv("PARE_CACHE", "here", 1);
+    assert_string_equal(pare_cache_folder(pool), "here");
+    setenv("PARE_CACHE", "", 1);
+    assert_null(pare_cache_folder(pool));
+}
+
+/* The zeros among weights count only where a kernel says so. */
+static void keys_say_zeros(void **state)
+{
+    struct build *b = pare_alloc(pool, 1, sizeof(*b));
+    struct pare_tensor w = build_tensor(PARE_F32, INTS(16, 16, 3, 3));
+    char with[PARE_KEY_TEXT], without[PARE_KEY_TEXT];
+    struct pare_model *m;
+    struct pare_plan *p;
+    struct pare_err err;
+    const char *x;
+
+    (void)state;
+    b->opset = 17;
+    for (int64_t i = 0; i < pare_numel(&w); i++)
+        pare_f32(&w)[i] = i % 10 < 7 ? 0 : 1;
+    x = build_input(b, PARE_F32, INTS(1, 16, 8, 8));
+    build_output(b, build_node(b, "Conv", NAMES(x, build_floats(b, INTS(16, 16, 3, 3), w.data)),
+                               at_text("auto_pad", "SAME_UPPER")));
+    m = build_model(b);
+    assert_int_equal(pare_plan_new(m, &(struct pare_plan_opts){ .threads = 1 }, &p, &err), 0);
+    for (int i = 0; i < p->n_steps; i++) {
+        if (!p->step[i]->node || strcmp(p->step[i]->node->type, "Conv"))
+            continue;
+        assert_true(pare_tune_key(p, p->step[i], true, false, with));
+        assert_true(pare_tune_key(p, p->step[i], false, true, without));
+        assert_non_null(strstr(with, "16,16,3,3 zeros 70%"));
+        assert_non_null(strstr(with, "auto_pad=SAME_UPPER"));
+        assert_null(strstr(without, "zeros"));
+        assert_non_null(strstr(without, "cold"));
+    }
+    pare_plan_free(p);
+    pare_model_free(m);
+}
+
+/* An allocation fails, each in turn: an error that says so, or all is well without. */
+static void memory_runs_out(void **state)
+{
+    struct pare_plan_opts o = { .threads = 1, .tune = true, .choices = path("oom.txt") };
+    int failures = 0;
+
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        bool reached = true;
+
+        for (int n = 1; reached; n += sign < 0 ? 7 : 1) {
+            struct pare_plan *p = NULL;
+            struct pare_err err = { 0 };
+            int rc;
+
+            unlink(o.choices);
+            pare_oom_countdown = sign * n;
+            rc = pare_plan_new(net.model, &o, &p, &err);
+            reached = pare_oom_countdown == 0;
+            pare_oom_countdown = 0;
+            failures += rc != 0;
+            if (rc && (rc != PARE_ENOMEM || !strstr(err.msg, "memory")))
+                fail_msg("allocation %d: code %d, '%s'", sign * n, rc, err.msg);
+            pare_plan_free(p);
+        }
+    }
+    assert_true(failures > 30);
+}
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+static int begin(void **state)
+{
+    (void)state;
+    pool = pare_arena_new(1 << 20);
+    snprintf(net.dir, sizeof(net.dir), "/tmp/pare_tune_XXXXXX");
+    if (!pool || !mkdtemp(net.dir))
+        return -1;
+    make_net();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    pare_model_free(net.model);
+    (void)!system(pare_sprintf(pool, "rm -rf '%s'", net.dir));
+    pare_arena_free(pool);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tuned_is_right),   cmocka_unit_test(off_by_default),
+        cmocka_unit_test(list_is_followed), cmocka_unit_test(list_of_some),
+        cmocka_unit_test(bad_lists),        cmocka_unit_test(cache_is_kept),
+        cmocka_unit_test(cache_is_damaged), cmocka_unit_test(files_are_merged),
+        cmocka_unit_test(keys_say_zeros),   cmocka_unit_test(one_kernel_is_no_choice),
+        cmocka_unit_test(memory_runs_out),  cmocka_unit_test(folder_of_the_user),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}
