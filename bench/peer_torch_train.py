@@ -58,8 +58,45 @@ def mobilenetv2_cifar():
     return m
 
 
+class Block(nn.Module):
+    """A transformer's block under timm's names."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(dim, 1e-6), nn.LayerNorm(dim, 1e-6)
+        self.attn = nn.ModuleDict({"qkv": nn.Linear(dim, 3 * dim), "proj": nn.Linear(dim, dim)})
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(dim, 4 * dim), "fc2": nn.Linear(4 * dim, dim)})
+
+    def forward(self, x):
+        n, t, c = x.shape
+        q, k, v = self.attn["qkv"](self.norm1(x)).reshape(n, t, 3, self.heads, -1).permute(
+            2, 0, 3, 1, 4)
+        y = ((q * (c // self.heads) ** -0.5) @ k.transpose(-2, -1)).softmax(-1) @ v
+        x = x + self.attn["proj"](y.transpose(1, 2).reshape(n, t, c))
+        return x + self.mlp["fc2"](nn.functional.gelu(self.mlp["fc1"](self.norm2(x))))
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, dim=192, depth=12, heads=3, patch=4, patches=64):
+        super().__init__()
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(3, dim, patch, patch)})
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.pos_embed = nn.Parameter(torch.zeros(1, patches + 1, dim))
+        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(dim, 1e-6), nn.Linear(dim, 10)
+
+    def forward(self, x):
+        x = self.patch_embed["proj"](x).flatten(2).transpose(1, 2)
+        x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), 1) + self.pos_embed
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)[:, 0])
+
+
 NETWORKS = {"lenet": LeNet, "vgg16-cifar": VGG, "resnet18-cifar": resnet18_cifar,
-            "mobilenetv2-cifar": mobilenetv2_cifar, "resnet18": torchvision.models.resnet18}
+            "mobilenetv2-cifar": mobilenetv2_cifar, "resnet18": torchvision.models.resnet18,
+            "vit-tiny": VisionTransformer}
 
 
 def load(path):

@@ -27,6 +27,7 @@ MODELS = {
     "vgg16-cifar": (32, 3, 32, 10),
     "mobilenetv2-cifar": (32, 3, 32, 10),
     "resnet18": (8, 3, 224, 1000),
+    "vit-tiny": (32, 3, 32, 10),
 }
 STEPS = 4               # whose losses are compared
 RATE = "0.0001"          # larger ones make MobileNetV2 chaotic: PyTorch then differs from itself

@@ -297,6 +297,7 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
     p->train = p->ctx.train = true;
+    p->without = o->without;
     p->ctx.rng = o->rng;
     rc = compile(p, model, &opts, &(struct extra){ .train = o, .keep = o->keep }, err);
     p->ctx.sync = p->backend.sync = o->sync;

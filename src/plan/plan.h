@@ -66,6 +66,7 @@ struct pare_train_opts {
     int n_names;
     struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
     bool reference;
+    const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
     struct pare_rng *rng;
     struct pare_strs keep;                 /* values to look at, see pare_plan_value */
     struct pare_dist *sync;                /* see struct pare_ctx */

@@ -229,9 +229,12 @@ static inline float pare_gelu_tanhf(float x)
  * 1.6 x + 0.07 x^3.  Beyond 15 they are 0 or 1. */
 static inline float pare_gelu_slopef(float x)
 {
-    float c = x < -15.0f ? -15.0f : x > 15.0f ? 15.0f : x;
+    float c = x < -15.0f ? -15.0f : x > 15.0f ? 15.0f : x, a = fabsf(c);
+    float hi = pare_unbits(pare_bits(a) & 0xfffff000);
+    float e_hi = -0.5f * hi * hi, e_lo = -0.5f * (a - hi) * (a + hi);
+    float q = pare_gauss_tail(a, e_hi, e_lo); /* which has the same exponential */
 
-    return pare_gaussf(c) + 0.398942280f * c * pare_expf(-0.5f * c * c);
+    return (c < 0 ? q : 1 - q) + 0.398942280f * c * pare_exp_sum(e_hi, e_lo);
 }
 
 static inline float pare_gelu_tanh_slopef(float x)

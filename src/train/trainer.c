@@ -228,6 +228,7 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .n_names = t->n_params,
         .grad = t->grad,
         .reference = t->o.reference,
+        .without = t->o.without,
         .rng = &t->rng,
         .in = x,
         .keep = t->keep,

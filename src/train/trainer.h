@@ -59,8 +59,9 @@ struct pare_trainer_opts {
     struct pare_distill_soft soft;        /* how to learn from it */
     const struct pare_distill_link *link; /* ... and layer by layer */
     int n_links;
-    struct pare_strs keep; /* values to look at: pare_plan_value(t->plan[t->at], i) */
-    bool reference;        /* plain kernels only */
+    struct pare_strs keep;      /* values to look at: pare_plan_value(t->plan[t->at], i) */
+    bool reference;             /* plain kernels only */
+    const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
     struct pare_hooks hooks;
 
     /* Several processes train together: each has its part of the batch, see pare_dist_batch; with

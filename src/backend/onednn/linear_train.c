@@ -1,15 +1,22 @@
 /* linear_train.c - Gemm and MatMul with a 2-D weight, and their gradients, by oneDNN's GEMM.
  *
  *     Y (M, N) = X (M, K) W + b      dX = dY W'      dW = X' dY      db = sum of dY's rows
+ *
+ * Where most of dY's rows are zero (behind a network's last attention only one token in many is
+ * used) the gradients are made of the others only.
  */
 #include "onednn.h"
 
 #include "../../base/simd.h"
 #include "../../op/matrix.h"
 
+#define FEW 8         /* one row of so many is few */
+#define LEAST_ROWS 64 /* for which that matters */
+
 struct linear {
     int64_t M, N, K;
-    bool tb; /* W is (N, K) */
+    bool tb;       /* W is (N, K) */
+    int64_t *rows; /* of dY, that are not zero; NULL: nobody looks */
 };
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
@@ -46,7 +53,11 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->out[0] = n->out[0];
     s->state = l;
     s->drop_out = ~0u;
-    return true;
+    if (l->M < LEAST_ROWS)
+        return true;
+    l->rows = pare_alloc(v->backend->arena, (size_t)(l->M / FEW), sizeof(*l->rows));
+    s->work_bytes[1] = (size_t)(l->M / FEW * (l->N + 2 * l->K)) * sizeof(float);
+    return l->rows != NULL;
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -71,35 +82,106 @@ PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
             gb[j] += gy[i * N + j];
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+/* What the gradients are made from: all rows, or those that count. */
+struct way {
+    int64_t M;
+    const float *gy, *x;
+    float *gx;
+    bool add; /* to gx */
+};
+
+static int multiply_back(struct pare_step *s, const struct way *w, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    const float *gy = pare_f32(&s->out_buf[0]->grad->t), *x = pare_f32(&s->in_buf[0]->t);
-    const float *w = pare_f32(&s->in_buf[1]->t);
-    struct pare_buf *gx = s->in_buf[0]->grad, *gw = s->in_buf[1]->grad;
-    struct pare_buf *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
+    const float *weight = pare_f32(&s->in_buf[1]->t), *gy = w->gy, *x = w->x;
+    struct pare_buf *gw = s->in_buf[1]->grad;
 
-    (void)b;
-    if (gx)
-        PARE_TRY(
-            pare_dnnl(err,
-                      dnnl_sgemm('N', l->tb ? 'N' : 'T', l->M, l->K, l->N, 1, gy, l->N, w,
-                                 l->tb ? l->K : l->N, s->first[0] ? 0 : 1, pare_f32(&gx->t), l->K),
-                      "product"));
+    if (w->gx)
+        PARE_TRY(pare_dnnl(err,
+                           dnnl_sgemm('N', l->tb ? 'N' : 'T', w->M, l->K, l->N, 1, gy, l->N, weight,
+                                      l->tb ? l->K : l->N, w->add ? 1 : 0, w->gx, l->K),
+                           "product"));
     if (gw && l->tb) /* (N, K) = dY' X */
         PARE_TRY(pare_dnnl(err,
-                           dnnl_sgemm('T', 'N', l->N, l->K, l->M, 1, gy, l->N, x, l->K,
+                           dnnl_sgemm('T', 'N', l->N, l->K, w->M, 1, gy, l->N, x, l->K,
                                       s->first[1] ? 0 : 1, pare_f32(&gw->t), l->K),
                            "product"));
     if (gw && !l->tb) /* (K, N) = X' dY */
         PARE_TRY(pare_dnnl(err,
-                           dnnl_sgemm('T', 'N', l->K, l->N, l->M, 1, x, l->K, gy, l->N,
+                           dnnl_sgemm('T', 'N', l->K, l->N, w->M, 1, x, l->K, gy, l->N,
                                       s->first[1] ? 0 : 1, pare_f32(&gw->t), l->N),
                            "product"));
+    return 0;
+}
+
+static bool is_zero(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != 0)
+            return false;
+    return true;
+}
+
+/* How many rows of dY are not zero, listed; -1: more than a few. */
+static int64_t find_rows(const struct linear *l, const float *gy)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < l->M && l->rows; i++) {
+        if (is_zero(gy + i * l->N, l->N))
+            continue;
+        if (n == l->M / FEW)
+            return -1;
+        l->rows[n++] = i;
+    }
+    return l->rows && n ? n : -1;
+}
+
+/* Brings n rows together, computes, and puts X's gradient where it belongs. */
+static int back_few(struct pare_step *s, const struct way *all, int64_t n, struct way *few,
+                    struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    float *gy = pare_f32(&s->work[1]->t), *x = gy + n * l->N, *gx = x + n * l->K;
+    const size_t row = (size_t)l->K * sizeof(float);
+
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(gy + i * l->N, all->gy + l->rows[i] * l->N, (size_t)l->N * sizeof(float));
+        memcpy(x + i * l->K, all->x + l->rows[i] * l->K, row);
+    }
+    *few = (struct way){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
+    PARE_TRY(multiply_back(s, few, err));
+    if (all->gx && !all->add)
+        memset(all->gx, 0, (size_t)l->M * row);
+    for (int64_t i = 0; i < n && all->gx; i++)
+        for (int64_t k = 0; k < l->K; k++)
+            all->gx[l->rows[i] * l->K + k] += gx[i * l->K + k];
+    return 0;
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    struct pare_buf *gx = s->in_buf[0]->grad, *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
+    struct way all = {
+        .M = l->M,
+        .gy = pare_f32(&s->out_buf[0]->grad->t),
+        .x = pare_f32(&s->in_buf[0]->t),
+        .gx = gx ? pare_f32(&gx->t) : NULL,
+        .add = gx && !s->first[0],
+    };
+    struct way few = all;
+    int64_t n = find_rows(l, all.gy);
+
+    (void)b;
+    if (n < 0)
+        PARE_TRY(multiply_back(s, &all, err));
+    else
+        PARE_TRY(back_few(s, &all, n, &few, err));
     if (gb && s->first[2])
         memset(gb->t.data, 0, gb->bytes);
     if (gb)
-        add_rows(gy, l->M, l->N, pare_f32(&gb->t));
+        add_rows(few.gy, few.M, l->N, pare_f32(&gb->t));
     return 0;
 }
 

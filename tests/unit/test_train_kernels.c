@@ -1,0 +1,289 @@
+/* test_train_kernels.c - kernels with gradients, each against the plain operators: odd sizes,
+ * strides, dilations and pads, gradients that are added to others, one thread and more. */
+#include "train_rig.h"
+
+static const char *const threads[] = { "1", "2", "3" };
+
+static void close_to(struct trial *fast, struct trial *plain, const char *what, double tol)
+{
+    assert_true(fabs(fast->score.loss - plain->score.loss) < 1e-5 * fabs(plain->score.loss));
+    for (int i = 0; i < plain->trainer->n_params; i++) {
+        double d = distance(&fast->trainer->grad[i], &plain->trainer->grad[i]);
+
+        if (!(d < tol))
+            fail_msg("%s: the gradient of '%s' is off by %g", what, plain->trainer->name[i], d);
+    }
+}
+
+/* The same bytes as another trial's. */
+static void same(struct trial *a, struct trial *b, const char *what)
+{
+    for (int i = 0; i < a->trainer->n_params; i++)
+        if (memcmp(a->trainer->grad[i].data, b->trainer->grad[i].data,
+                   (size_t)pare_numel(&a->trainer->grad[i]) * sizeof(float)))
+            fail_msg("%s: the gradient of '%s' is not the same again", what, a->trainer->name[i]);
+}
+
+static void against_plain(build_fn *build, const int64_t chw[3], const char *kernel, int least)
+{
+    const char *const without[] = { "conv_winograd", "conv_winograd_run", NULL };
+    struct trial fast, plain;
+
+    start(&plain, make(build, kernel, chw), chw, true, "1");
+    for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++) {
+        struct trial again;
+
+        start_without(&fast, make(build, kernel, chw), chw, without, threads[i]);
+        start_without(&again, make(build, kernel, chw), chw, without, threads[i]);
+        uses(fast.trainer->plan[0], kernel, least);
+        close_to(&fast, &plain, kernel, 1e-4);
+        if (pare_trainer_gradient(again.trainer, &again.x, &again.y, &again.score, &err))
+            fail_msg("%s", err.msg);
+        same(&fast, &again, kernel);
+        end(&fast);
+        end(&again);
+    }
+    end(&plain);
+}
+
+/* ---- convolutions ------------------------------------------------------------------------ */
+
+enum order { NOTHING, RELU, POOL, RELU_POOL, POOL_RELU };
+
+static const struct conv_case {
+    int64_t in, out, kernel[2], stride[2], dilation[2], pads[4];
+    enum order order;
+    int64_t pool, step, border; /* the pool's window, stride and padding */
+    bool bias;
+} conv_cases[] = {
+    { 1, 20, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 0 }, RELU_POOL, 2, 2, 0, true },
+    { 20, 50, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 0 }, POOL_RELU, 2, 2, 0, true },
+    { 3, 7, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1, 1, 1 }, POOL, 2, 2, 0, false },
+    { 3, 7, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1, 1, 1 }, RELU_POOL, 3, 2, 1, true },
+    { 9, 5, { 3, 2 }, { 2, 1 }, { 1, 1 }, { 0, 1, 1, 0 }, RELU, 0, 0, 0, true },
+    { 9, 33, { 2, 3 }, { 1, 2 }, { 2, 1 }, { 2, 0, 1, 3 }, NOTHING, 0, 0, 0, false },
+    { 12, 18, { 3, 3 }, { 1, 1 }, { 1, 2 }, { 1, 2, 1, 2 }, RELU_POOL, 2, 1, 0, true },
+    { 2, 1, { 1, 9 }, { 1, 1 }, { 1, 1 }, { 0, 4, 0, 4 }, POOL_RELU, 3, 3, 0, true },
+    { 5, 3, { 4, 1 }, { 3, 2 }, { 1, 3 }, { 5, 0, 0, 2 }, RELU, 0, 0, 0, true },
+    { 8, 16, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0 }, RELU_POOL, 2, 2, 0, false },
+};
+
+static const struct conv_case *conv_now;
+
+static struct pare_flow pooled(struct pare_net *n, struct pare_flow x)
+{
+    const struct conv_case *c = conv_now;
+
+    x.value = pare_make_node(n->make, "MaxPool", "pool", x.value, NULL);
+    pare_make_ints(n->make, "kernel_shape", 2, (int64_t[]){ c->pool, c->pool });
+    pare_make_ints(n->make, "strides", 2, (int64_t[]){ c->step, c->step });
+    pare_make_ints(n->make, "pads", 4, (int64_t[]){ c->border, c->border, c->border, c->border });
+    x.h = (x.h + 2 * c->border - c->pool) / c->step + 1;
+    x.w = (x.w + 2 * c->border - c->pool) / c->step + 1;
+    return x;
+}
+
+static struct pare_flow convolve(struct pare_net *n, struct pare_flow x)
+{
+    const struct conv_case *c = conv_now;
+    int64_t dim[4] = { c->out, x.c, c->kernel[0], c->kernel[1] }, *size[2] = { &x.h, &x.w };
+    const char *w = pare_net_uniform(n, "case.weight", 4, dim, 0.3);
+    const char *b = c->bias ? pare_net_uniform(n, "case.bias", 1, dim, 0.3) : NULL;
+
+    x.value = pare_make_node(n->make, "Conv", "case", x.value, w, b, NULL);
+    pare_make_ints(n->make, "kernel_shape", 2, c->kernel);
+    pare_make_ints(n->make, "strides", 2, c->stride);
+    pare_make_ints(n->make, "dilations", 2, c->dilation);
+    pare_make_ints(n->make, "pads", 4, c->pads);
+    for (int i = 0; i < 2; i++)
+        *size[i] = (*size[i] + c->pads[i] + c->pads[i + 2] - (c->kernel[i] - 1) * c->dilation[i] -
+                    1) /
+                       c->stride[i] +
+                   1;
+    x.c = c->out;
+    return x;
+}
+
+/* A first convolution without anything behind it; its result is used again, behind the case, so
+ * that the gradient of the case's input is added to another. */
+static struct pare_flow conv_net(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv lead = { .out = conv_now->in, .kernel = 3, .pad = 1, .bias = true };
+    struct pare_flow y, z;
+
+    x = pare_net_apply(n, pare_net_conv(n, x, "lead", lead), "Tanh", "lead.tanh");
+    y = convolve(n, x);
+    if (conv_now->order == RELU || conv_now->order == RELU_POOL)
+        y = pare_net_relu(n, y, "relu");
+    if (conv_now->order >= POOL)
+        y = pooled(n, y);
+    if (conv_now->order == POOL_RELU)
+        y = pare_net_relu(n, y, "relu");
+    z = pare_net_linear(n, pare_net_flatten(n, x, "flatten1"), "fc1", 6);
+    y = pare_net_linear(n, pare_net_flatten(n, y, "flatten"), "fc", 6);
+    return pare_net_linear(n, pare_net_sum(n, y, z, "sum"), "last", n->classes);
+}
+
+static void test_conv(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(conv_cases) / sizeof(*conv_cases); i++) {
+        conv_now = &conv_cases[i];
+        against_plain(conv_net, (int64_t[]){ 2, 13, 14 }, "conv_columns", 2);
+        against_plain(conv_net, (int64_t[]){ 1, 18, 9 }, "conv_columns", 2);
+    }
+}
+
+/* ---- transformers ------------------------------------------------------------------------ */
+
+static const char *shaped(struct pare_net *n, const char *x, const char *name, int rank,
+                          const int64_t *dim)
+{
+    char part[64];
+
+    snprintf(part, sizeof(part), "%s.shape", name);
+    return pare_make_node(n->make, "Reshape", name, x, pare_make_shape(n->make, part, rank, dim),
+                          NULL);
+}
+
+static const char *turned(struct pare_net *n, const char *x, const char *name, int a, int b, int c)
+{
+    const char *y = pare_make_node(n->make, "Transpose", name, x, NULL);
+
+    pare_make_ints(n->make, "perm", 4, (int64_t[]){ 0, a, b, c });
+    return y;
+}
+
+static struct {
+    int64_t heads, size;
+    bool again, on_scores; /* the projection is used again; where the scale is */
+} heads_now;
+
+/* (N, 1, T, C) -> (N T, C) -> attention -> (N, T H D) */
+static struct pare_flow attention_net(struct pare_net *n, struct pare_flow x)
+{
+    int64_t H = heads_now.heads, D = heads_now.size, T = x.h;
+    struct pare_flow all, y;
+    const char *part[3], *scale, *v;
+
+    x = (struct pare_flow){ shaped(n, x.value, "rows", 2, (int64_t[]){ -1, x.w }), x.w, 0, 0 };
+    all = pare_net_linear(n, x, "qkv", 3 * H * D);
+    pare_make_node(n->make, "Split", "split", all.value, NULL);
+    pare_make_int(n->make, "axis", 1);
+    for (int i = 2; i >= 0; i--)
+        part[i] = pare_make_split(n->make, 3, i);
+    for (int i = 0; i < 3; i++) {
+        char name[2][16];
+
+        snprintf(name[0], sizeof(name[0]), "part%d", i);
+        snprintf(name[1], sizeof(name[1]), "heads%d", i);
+        v = shaped(n, part[i], name[0], 4, (int64_t[]){ -1, T, H, D });
+        part[i] = turned(n, v, name[1], 2, i == 1 ? 3 : 1, i == 1 ? 1 : 3);
+    }
+    scale = pare_make_number(n->make, "scale", heads_now.on_scores ? 1.3f : 0.6f);
+    v = part[0];
+    if (!heads_now.on_scores)
+        v = pare_make_node(n->make, "Mul", "scaled", v, scale, NULL);
+    v = pare_make_node(n->make, "MatMul", "scores", v, part[1], NULL);
+    if (heads_now.on_scores)
+        v = pare_make_node(n->make, "Div", "scaled", v, scale, NULL);
+    v = pare_make_node(n->make, "Softmax", "softmax", v, NULL);
+    pare_make_int(n->make, "axis", -1);
+    v = pare_make_node(n->make, "MatMul", "mixed", v, part[2], NULL);
+    v = shaped(n, turned(n, v, "back", 2, 1, 3), "flat", 2, (int64_t[]){ -1, H * D });
+    y = (struct pare_flow){ v, H * D, 0, 0 };
+    if (heads_now.again) {
+        all = pare_net_linear(n, pare_net_apply(n, all, "Tanh", "tanh"), "other", H * D);
+        y = pare_net_sum(n, y, all, "sum");
+    }
+    y.value = shaped(n, y.value, "images", 2, (int64_t[]){ -1, T * H * D });
+    y.c = T * H * D;
+    return pare_net_linear(n, y, "fc", n->classes);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        heads_now.heads = 1 + i % 3;
+        heads_now.size = 8 * (1 + i % 5);
+        heads_now.again = i % 2;
+        heads_now.on_scores = i / 2 % 2;
+        against_plain(attention_net, (int64_t[]){ 1, 1 + 5 * i, 12 }, "attention_train", 1);
+    }
+}
+
+/* LayerNormalization and a spelled out Gelu, alone and with a way around them; and linear layers
+ * of which only the first row of each image is used. */
+static struct pare_flow norm(struct pare_net *n, struct pare_flow x, const char *name, bool bias)
+{
+    char part[32];
+    const char *w, *b = NULL;
+
+    snprintf(part, sizeof(part), "%s.weight", name);
+    w = pare_net_fill(n, part, 1, &x.c, 1);
+    snprintf(part, sizeof(part), "%s.bias", name);
+    if (bias)
+        b = pare_net_fill(n, part, 1, &x.c, 0);
+    x.value = pare_make_node(n->make, "LayerNormalization", name, x.value, w, b, NULL);
+    pare_make_int(n->make, "axis", -1);
+    return x;
+}
+
+static struct pare_flow gelu(struct pare_net *n, struct pare_flow x, bool mul)
+{
+    struct pare_make *k = n->make;
+    const char *y;
+
+    y = pare_make_node(k, mul ? "Mul" : "Div", pare_net_name(n, "scaled%d", mul), x.value,
+                       pare_make_number(k, pare_net_name(n, "root%d", mul),
+                                        (float)(mul ? sqrt(0.5) : sqrt(2))),
+                       NULL);
+    y = pare_make_node(k, "Erf", pare_net_name(n, "erf%d", mul), y, NULL);
+    y = pare_make_node(k, "Add", pare_net_name(n, "add%d", mul), y,
+                       pare_make_number(k, pare_net_name(n, "one%d", mul), 1), NULL);
+    y = pare_make_node(k, "Mul", pare_net_name(n, "mul%d", mul), x.value, y, NULL);
+    x.value = pare_make_node(k, "Mul", pare_net_name(n, "half%d", mul), y,
+                             pare_make_number(k, pare_net_name(n, "two%d", mul), 0.5f), NULL);
+    return x;
+}
+
+static struct pare_flow rows_net(struct pare_net *n, struct pare_flow x)
+{
+    int64_t T = x.h, first = 0;
+    const char *which;
+
+    x = (struct pare_flow){ shaped(n, x.value, "rows", 2, (int64_t[]){ -1, x.w }), x.w, 0, 0 };
+    x = norm(n, pare_net_linear(n, x, "start", 21), "norm1", true);
+    x = gelu(n, pare_net_linear(n, x, "a", 19), false);
+    x = pare_net_sum(n, x, norm(n, x, "norm2", false), "sum1");
+    x = pare_net_linear(n, x, "b", 33);
+    x = pare_net_sum(n, x, gelu(n, x, true), "sum2");
+    x = pare_net_linear(n, x, "c", 17);
+    x.value = shaped(n, x.value, "images", 3, (int64_t[]){ -1, T, 17 });
+    which = pare_make_shape(n->make, "which", 1, &first);
+    x.value = pare_make_node(n->make, "Gather", "gather", x.value, which, NULL);
+    pare_make_int(n->make, "axis", 1);
+    x.value = shaped(n, x.value, "first", 2, (int64_t[]){ -1, x.c });
+    return pare_net_linear(n, x, "fc", n->classes);
+}
+
+static void test_rows(void **state)
+{
+    int64_t chw[3] = { 1, 31, 13 };
+
+    (void)state;
+    against_plain(rows_net, chw, "norm_train", 2);
+    against_plain(rows_net, chw, "gelu_train", 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_rows),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
