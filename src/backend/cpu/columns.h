@@ -37,7 +37,7 @@ static inline int64_t pare_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* An image with its padding, in `to`, whose padding is zero already; or x itself, if that is NULL. */
+/* An image with its padding, in `to`, whose padding is zero by then; or x, if that is NULL. */
 const float *pare_columns_pad(const struct pare_columns *c, const float *x, float *to);
 
 int pare_columns_back(struct pare_step *s, struct pare_backend *b, struct pare_err *err);

@@ -1,5 +1,5 @@
-/* conv_columns.c - Conv with its gradients for few or odd channels, with the Relu and MaxPool behind
- * it; all of it row-major, one image after the other in each thread.
+/* conv_columns.c - Conv of few or odd channels with its gradients, Relu and MaxPool behind it; all
+ * of it row-major, one image after the other in each thread.
  *
  * Forward: the columns of an image, C KH KW rows of its output pixels, times W by packed panels.
  * The pool sees the sums while they are in the cache and remembers which one each maximum was.
@@ -269,8 +269,8 @@ static void windows(const struct pare_columns *c, const float *x, float *y, int3
     }
 }
 
-/* The larger of each two rows; `below` says whether it is the lower one's.  As in the plain operator,
- * a NaN stays only where it is a window's first. */
+/* The larger of each two rows; `below` says whether it is the lower one's.  As in the plain
+ * operator, a NaN stays only where it is a window's first. */
 PARE_SIMD static void larger_rows(const float *x, int32_t width, int32_t rows, float *most,
                                   int32_t *below)
 {
