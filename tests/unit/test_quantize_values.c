@@ -169,7 +169,7 @@ static void test_masked(void **state)
         pare_f32(rig_weight(m, "conv1.weight"))[i] = (float)(i - 36) * 2.3f;
     ok(pare_run_new(m, &o, &r, &rig_err));
     l = pare_run_layer(r, 0);
-    mask = l->mask.data;
+    mask = pare_layer_mask(l)->data;
     for (int i = 0; i < 72; i++)
         mask[i] = i % 3 != 0;
     ok(pare_run_compress(r, &rig_err));

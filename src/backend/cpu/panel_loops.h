@@ -4,6 +4,7 @@
  * ADD, MAX and MIN; ROWS, how many rows the registers hold; TARGET, the functions' attribute;
  * NAME(x), to tell them apart.
  */
+#ifdef VEC
 
 /* How the operands lie. */
 #ifndef STEPS
@@ -152,3 +153,5 @@ TARGET static void NAME(all)(const struct pare_panel *p)
 #undef ROWS
 #undef TARGET
 #undef NAME
+
+#endif
