@@ -17,7 +17,7 @@ apart = interop|all_faults
 slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_budget|train_|analyze)
 threaded = test_loader test_plan test_train
 
-.PHONY: all help deps demo test test-faults test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
+.PHONY: all help deps demo test test-faults test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -106,6 +106,9 @@ bench-sparse: ## time layers with dense weights and with blocks of zeros; THREAD
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/sparse.py --build $(BUILD) $(if $(THREADS),--threads "$(THREADS)") \
 	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LAYER),--layer "$(LAYER)")
+
+results: ## write bench/RESULTS.md from what make bench measured
+	@$(PYTHON) bench/results.py --build $(BUILD) > bench/RESULTS.md
 
 lint: ## check style, layers, registries and headers; build without a warning
 	@tools/deps.sh build test lint
