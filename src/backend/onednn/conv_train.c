@@ -155,11 +155,9 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
     c->want_x = v->learns[n->in[0]->id];
     c->want_w = v->learns[n->in[1]->id] || (n_in > 2 && v->learns[n->in[2]->id]);
-    if (!layouts(v, n, c, &in, &out))
+    if (!pare_step_lists(s, v, n_in, 1, 0) || !layouts(v, n, c, &in, &out))
         return false;
     s->state = c;
-    if (!pare_step_lists(s, v, n_in, 1, 0))
-        return false;
     for (int i = 0; i < n_in; i++)
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
