@@ -86,6 +86,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     void *packed;
     size_t n;
 
+    pare_memory_limit((size_t)1 << 30); /* as --max-memory does */
     if (!pare_model_parse(data, size, NULL, &m, &err)) {
         in = inputs(a, m, data, size);
         if (in) {

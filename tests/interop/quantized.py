@@ -45,9 +45,10 @@ def outputs(build, work, path, x):
 
 def as_near(build, work, path, x, mine):
     """Is Pare as near to the file's float64 outputs as ONNX Runtime is?  Each program rounds a few
-    numbers that are about halfway the other way, and a deep network makes more of it: then nobody's
-    outputs are known to one step, not even those of one program.  In steps: a sentence, and yes or no
-    by the root of the mean square, which does not hang on one output as the largest does."""
+    numbers that are about halfway the other way, and a deep network makes more of it.  Yes only where
+    ONNX Runtime is more than a step from itself without optimizations, so that nobody can be within
+    one of both; layer_by_layer() then says whether Pare's integers are right.  In steps: a sentence,
+    and yes or no by the root of the mean square, which does not hang on one output."""
     right = exact.run(path, dict(np.load(x)))
     theirs = [runtime(build, work, path, x, level) for level in ("all", "basic", "disabled")]
     off = [np.abs(y - right) / step(path) for y in [mine] + theirs]
@@ -57,8 +58,7 @@ def as_near(build, work, path, x, mine):
     text = (f"from float64 Pare is {most[0]:.2g} steps off (rms {rms[0]:.3f}), ONNX Runtime "
             + ", ".join(f"{m:.2g} (rms {r:.3f})" for m, r in zip(most[1:], rms[1:]))
             + f" and {apart:.2g} from itself without optimizations")
-    return text, max(most[1:]) > 1.001 and rms[0] <= 1.1 * max(rms[1:]) and \
-        most[0] <= max(most[1:]) + 1.001
+    return text, apart > 1.001 and rms[0] <= 1.1 * max(rms[1:])
 
 
 def step(path):
