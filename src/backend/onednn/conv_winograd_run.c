@@ -9,7 +9,7 @@
 struct conv {
     struct pare_conv_head head;
     struct pare_wino geo;
-    struct pare_wino_post post[PARE_MAX_POST];
+    struct pare_lane_post post[PARE_MAX_POST];
     float *u, *bias;
 };
 
@@ -18,26 +18,15 @@ static int64_t padded(int64_t channels, int block)
     return (channels + block - 1) / block * block;
 }
 
-/* Lanes beyond the channels are 0 and stay so. */
-static bool know_posts(struct conv *c, bool lanes)
+/* The transform of a tile's results does only the simple ones. */
+static bool know_posts(struct conv *c, bool padded)
 {
-    const struct pare_post *p = &c->head.post;
+    int n = pare_conv_head_lanes(&c->head, padded, c->post);
 
-    for (int i = 0; i < p->n; i++) {
-        const struct pare_post_op *o = &p->op[i];
-
-        if (o->sum)
-            c->post[i].kind = PARE_WINO_SUM;
-        else if (o->alg == dnnl_eltwise_relu)
-            c->post[i].kind = PARE_WINO_RELU;
-        else if (o->alg == dnnl_eltwise_clip && (!lanes || (o->alpha <= 0 && o->beta >= 0)))
-            c->post[i].kind = PARE_WINO_CLIP;
-        else
+    for (int i = 0; i < n; i++)
+        if (c->post[i].kind > PARE_LANE_CLIP)
             return false;
-        c->post[i].a = o->alpha;
-        c->post[i].b = o->beta;
-    }
-    return true;
+    return n >= 0;
 }
 
 /* Cycles of this and of the direct kernel, in units of one vector's multiplications: products;

@@ -258,20 +258,20 @@ static inline void finish(const struct pare_wino_run *r, const struct tile *t, c
     const pare_v8 zero = { 0 };
 
     for (int i = 0; i < r->n_post; i++) {
-        const struct pare_wino_post *p = &r->post[i];
+        const struct pare_lane_post *p = &r->post[i];
         const pare_v8 lo = PARE_ALL8(p->a), hi = PARE_ALL8(p->b);
 
         for (int k = 0; k < 16; k++) {
             pare_v8 v = o[k];
 
-            if (p->kind == PARE_WINO_SUM && t->at[k] >= 0)
+            if (p->kind == PARE_LANE_SUM && t->at[k] >= 0)
                 v += PARE_V8(sum + t->at[k] * block);
-            if (p->kind == PARE_WINO_RELU) {
+            if (p->kind == PARE_LANE_RELU) {
                 pare_m8 below = v < zero;
 
                 v = (pare_v8)((~below & (pare_m8)v) | (below & (pare_m8)(v * lo)));
             }
-            if (p->kind == PARE_WINO_CLIP) {
+            if (p->kind == PARE_LANE_CLIP) {
                 pare_m8 low = v<lo, high = v> hi;
 
                 v = (pare_v8)((low & (pare_m8)lo) | (high & (pare_m8)hi) |

@@ -10,6 +10,7 @@
 
 #include "onednn.h"
 
+#include "../cpu/behind.h"
 #include "../cpu/panel.h"
 
 #define PARE_WINO 36 /* places of a tile */
@@ -54,17 +55,12 @@ void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool 
 size_t pare_wino_work(const struct pare_wino *g);
 size_t pare_wino_weights_work(const struct pare_wino *g);
 
-struct pare_wino_post {
-    enum { PARE_WINO_SUM, PARE_WINO_RELU, PARE_WINO_CLIP } kind;
-    float a, b; /* the slope below 0; the bounds */
-};
-
 struct pare_wino_run {
-    const float *x, *u; /* `from`; filters */
-    const float *bias;  /* by channel of `to`, padded; or NULL */
-    bool add;           /* add to y instead of assigning */
-    const float *sum;   /* what PARE_WINO_SUM adds, perhaps y */
-    const struct pare_wino_post *post;
+    const float *x, *u;                /* `from`; filters */
+    const float *bias;                 /* by channel of `to`, padded; or NULL */
+    bool add;                          /* add to y instead of assigning */
+    const float *sum;                  /* what PARE_LANE_SUM adds, perhaps y */
+    const struct pare_lane_post *post; /* no kind behind PARE_LANE_CLIP */
     int n_post;
     float *y, *work;
 };
