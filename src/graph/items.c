@@ -1,7 +1,7 @@
 /* items.c - can the items of a batch be run by themselves?
  *
- * From the inputs on, each value is followed to where its items are: on which axis, perhaps as the
- * first digit of its indices (after a Reshape to (items * heads, ...)), or nowhere.  Constants that
+ * From the inputs on, each value is followed to where its items are: on which axis, perhaps as one
+ * digit of its indices (after a Reshape to (items * heads, ...)), or nowhere.  Constants that
  * were computed from sizes may differ between the two graphs.  They may say what shape a result
  * has, which is compared, or be the same for each item (Expand of a class token); anything else
  * would be a result that depends on how many items there are.
@@ -21,7 +21,9 @@ struct walk {
     const struct pare_graph *whole, *part;
     int64_t items, fewer; /* in whole, in part */
     struct pare_arena *arena;
-    int *axis; /* by value id */
+    int *axis;      /* by value id */
+    int64_t *outer; /* by value id: an index of that axis is (outer, item, rest), the first counting
+                         most; so many outer ones there are */
 };
 
 static bool known(const struct pare_tensor *t)
@@ -96,16 +98,18 @@ static int const_axis(const struct walk *w, const struct pare_tensor *a,
 /* ---- nodes ------------------------------------------------------------------------------------ */
 
 /* Row-major, items are between the same numbers of elements before and after. */
-static int view_axis(const struct walk *w, const struct pare_tensor *x, int axis,
-                     const struct pare_tensor *y)
+static int view_axis(const struct walk *w, const struct pare_value *x, const struct pare_tensor *y,
+                     int64_t *outer)
 {
-    int64_t before = 1, now = 1;
+    int64_t before = w->outer[x->id], now = 1;
 
-    for (int i = 0; i < axis; i++)
-        before *= x->dim[i];
-    for (int i = 0; i < y->rank && now <= before; now *= y->dim[i], i++)
-        if (now == before && y->dim[i] > 0 && y->dim[i] % w->items == 0)
+    for (int i = 0; i < w->axis[x->id]; i++)
+        before *= x->t.dim[i];
+    for (int i = 0; i < y->rank && now > 0 && now <= before; now *= y->dim[i], i++) {
+        *outer = before / now;
+        if (before % now == 0 && y->dim[i] > 0 && y->dim[i] % (*outer * w->items) == 0)
             return i;
+    }
     return NONE;
 }
 
@@ -113,8 +117,9 @@ static int view_axis(const struct walk *w, const struct pare_tensor *x, int axis
 struct hearing {
     const struct walk *w;
     const struct pare_node *n;
-    int *to;     /* by output: where its items are, NONE as long as nobody says */
-    bool *found; /* by input: its items are on an axis of an output */
+    int *to;        /* by output: where its items are, NONE as long as nobody says */
+    int64_t *outer; /* by output, as in struct walk */
+    bool *found;    /* by input: its items are on an axis of an output */
     bool apart;
 };
 
@@ -134,6 +139,13 @@ static bool has_items(const struct hearing *h, const struct pare_value *v, int a
     return v && (out >= 0 ? h->to[out] : h->w->axis[v->id]) == axis;
 }
 
+static int64_t outer_of(const struct hearing *h, const struct pare_value *v)
+{
+    int out = output_of(h->n, v);
+
+    return out >= 0 ? h->outer[out] : h->w->outer[v->id];
+}
+
 /* The items of this input are on an axis of an output. */
 static void mark_found(struct hearing *h, const struct pare_value *in)
 {
@@ -151,8 +163,12 @@ static bool hear_same(struct hearing *h, const struct pare_tied *t)
         h->apart = false; /* an input that has them not there, or an output that has them twice */
         return false;
     }
-    if (a != b)
+    if (a != b) {
         h->to[out] = a ? t->bx : t->ax;
+        h->outer[out] = outer_of(h, a ? t->a : t->b);
+    } else if (a && outer_of(h, t->a) != outer_of(h, t->b)) {
+        h->apart = false;
+    }
     if ((a || b) && output_of(h->n, t->b) >= 0)
         mark_found(h, t->a);
     if ((a || b) && output_of(h->n, t->a) >= 0)
@@ -231,10 +247,8 @@ static int node_items(struct hearing *h, bool sizes, struct pare_err *err)
     if (!h->apart)
         return 0;
     if (n->op->flags & PARE_OP_VIEW) {
-        int axis = n->n_out == 1 && n->in[0] && n->out[0] ? h->w->axis[n->in[0]->id] : NONE;
-
-        if (axis >= 0)
-            h->to[0] = view_axis(h->w, &n->in[0]->t, axis, &n->out[0]->t);
+        if (n->n_out == 1 && n->in[0] && n->out[0] && h->w->axis[n->in[0]->id] >= 0)
+            h->to[0] = view_axis(h->w, n->in[0], &n->out[0]->t, &h->outer[0]);
         return 0;
     }
     h->apart = n->op->ties && n->n_out && n->out[0] && !pare_node_check(n, &ignored);
@@ -279,11 +293,14 @@ static int visit(struct walk *w, int at, bool *apart, struct pare_err *err)
         sizes |= own && w->axis[v->id] == SIZES;
     }
     h.to = pare_alloc(w->arena, (size_t)n->n_out, sizeof(*h.to));
+    h.outer = pare_alloc(w->arena, (size_t)n->n_out, sizeof(*h.outer));
     h.found = pare_alloc(w->arena, (size_t)n->n_in, sizeof(*h.found));
-    if (!h.to || !h.found)
+    if (!h.to || !h.outer || !h.found)
         return pare_fail(err, PARE_ENOMEM, "no memory to look at a batch");
-    for (int i = 0; i < n->n_out; i++)
+    for (int i = 0; i < n->n_out; i++) {
         h.to[i] = NONE;
+        h.outer[i] = 1;
+    }
     if (!folded(n) && items)
         PARE_TRY(node_items(&h, sizes, err));
     for (int i = 0; i < n->n_out; i++) {
@@ -295,6 +312,7 @@ static int visit(struct walk *w, int at, bool *apart, struct pare_err *err)
             h.apart &= shapes_fit(w, &n->out[i]->t, &m->out[i]->t, h.to[i]) &&
                        items == (h.to[i] >= 0) && (items || !sizes);
         w->axis[n->out[i]->id] = h.to[i];
+        w->outer[n->out[i]->id] = h.outer[i];
     }
     *apart = h.apart;
     return 0;
@@ -317,6 +335,7 @@ static bool inputs_fit(struct walk *w)
             !shapes_fit(w, &g->in[i]->t, &p->in[i]->t, 0))
             return false;
         w->axis[g->in[i]->id] = 0;
+        w->outer[g->in[i]->id] = 1;
     }
     return true;
 }
@@ -333,7 +352,7 @@ static int follow(struct walk *w, bool *apart, struct pare_err *err)
         pare_reset(w->arena, m);
     }
     for (int i = 0; i < w->whole->n_out && *apart; i++)
-        *apart = w->axis[w->whole->out[i]->id] == 0;
+        *apart = w->axis[w->whole->out[i]->id] == 0 && w->outer[w->whole->out[i]->id] == 1;
     return 0;
 }
 
@@ -345,7 +364,8 @@ int pare_items_apart(const struct pare_graph *whole, const struct pare_graph *pa
 
     *apart = false;
     w.axis = w.arena ? pare_alloc(w.arena, (size_t)whole->n_values, sizeof(*w.axis)) : NULL;
-    if (w.axis)
+    w.outer = w.arena ? pare_alloc(w.arena, (size_t)whole->n_values, sizeof(*w.outer)) : NULL;
+    if (w.axis && w.outer)
         rc = follow(&w, apart, err);
     else
         pare_fail(err, PARE_ENOMEM, "no memory to look at a batch");

@@ -33,7 +33,10 @@ int pare_split_parts(struct pare_split *s, int64_t from, int64_t to, const struc
 int pare_split_run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
                    struct pare_err *err);
 
-/* How many items a part has by the rules, batch: all of them. */
+/* How many items a part has by the rules; all of the batch: it is run as a whole. */
 int64_t pare_split_rule(const struct pare_plan *p);
+
+/* Can parts have so many items, with about as many parts for each thread? */
+bool pare_split_fits(const struct pare_plan *p, int64_t items);
 
 #endif

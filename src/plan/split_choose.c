@@ -6,13 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/cache.h"
 #include "../base/clock.h"
 
 #define MOST 5        /* runs of each way, ... */
 #define ENOUGH 0.2    /* ... or until so many seconds were spent on each, after two */
 #define BETTER 0.97   /* the rules' choice is left for one that takes less than this of it */
-#define UNEVEN 1.15   /* threads that have no part wait: at most this times the time without */
 #define NAME "parts_of_"
 
 static int no_memory(struct pare_err *err)
@@ -41,11 +39,6 @@ static bool has_batch(const struct pare_plan *p)
             g->out[i]->t.dim[0] % batch || g->out[i]->t.dtype == PARE_STR)
             return false;
     return batch > 1 && g->n_out > 0;
-}
-
-int64_t pare_split_rule(const struct pare_plan *p)
-{
-    return batch_of(p);
 }
 
 /* ---- trying ----------------------------------------------------------------------------------- */
@@ -120,30 +113,29 @@ static int run_ways(struct trial *t, struct way *w, int n, int *best, struct par
     return 0;
 }
 
-/* The ways to try: by the rules, as a whole, and with the least or the most in a part. */
-static int list_ways(const struct pare_plan *p, int64_t *items)
+/* The ways to try: by the rules, and with fewer and more in a part. */
+static int list_ways(const struct pare_plan *p, int64_t items[3])
 {
-    int64_t batch = batch_of(p), by_rule = pare_split_rule(p), threads = p->backend.threads;
-    int64_t more[3] = { batch, threads > 1 && batch % threads == 0 ? batch / threads : 1, 1 };
+    int64_t batch = batch_of(p), rule = pare_split_rule(p), less = rule - 1, more = rule + 1;
     int n = 0;
 
-    items[n++] = by_rule;
-    for (int i = 0; i < 3 && n < 3; i++) {
-        bool known = false;
-
-        for (int k = 0; k < n; k++)
-            known |= items[k] == more[i];
-        if (!known && (more[i] == batch || batch / more[i] >= threads))
-            items[n++] = more[i];
-    }
+    while (less > 0 && !pare_split_fits(p, less))
+        less--;
+    while (more < batch && !pare_split_fits(p, more))
+        more++;
+    items[n++] = rule;
+    if (less > 0)
+        items[n++] = less;
+    if (more <= batch)
+        items[n++] = more;
     return n;
 }
 
 static int contest(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
     struct trial t = { .p = p };
-    struct way way[4] = { { NULL, 0 } };
-    int64_t items[4];
+    struct way way[3] = { { NULL, 0 } };
+    int64_t items[3];
     int n = 0, best = 0, count = list_ways(p, items), rc = 0;
     double left = PARE_TUNE_LIMIT;
     struct pare_mark m = pare_mark(p->scratch);
