@@ -188,6 +188,8 @@ struct extra {
     int sparse; /* see struct pare_backend */
     struct pare_strs keep;
     const struct pare_part_opts *part; /* or NULL */
+    bool split;                        /* it may run its batch in parts, ... */
+    int64_t items;                     /* ... which must have so many items; 0: as it likes */
 };
 
 /* Some items of a batch.  They may be apart in the graph's own words, which is asked here. */
@@ -241,12 +243,6 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o, const
     return pare_graph_infer(p->graph, false, err);
 }
 
-/* May the batch be run in parts?  Whoever looks inside or chooses kernels wants the whole. */
-static bool may_split(const struct pare_plan_opts *o, const struct extra *x)
-{
-    return !o->reference && !x->train && !x->part && !x->without && !x->sparse && !x->keep.n;
-}
-
 static int make(struct pare_plan *p, const struct pare_model *m, const struct pare_plan_opts *o,
                 const struct extra *x, struct pare_err *err)
 {
@@ -257,8 +253,8 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     PARE_TRY(make_graph(p, o, x, err));
     if (!o->reference)
         PARE_TRY(pare_onednn_open(&p->backend, err));
-    if (may_split(o, x)) {
-        PARE_TRY(pare_split_make(p, o, err));
+    if (x->split && !o->reference) {
+        PARE_TRY(pare_split_make(p, o, x->items, err));
         if (p->split)
             return 0;
     }
@@ -357,6 +353,12 @@ int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan
     return new_plan(model, opts, &(struct extra){ .keep = keep }, plan, err);
 }
 
+int pare_plan_new_parts(const struct pare_model *model, const struct pare_plan_opts *opts,
+                        int64_t items, struct pare_plan **plan, struct pare_err *err)
+{
+    return new_plan(model, opts, &(struct extra){ .split = true, .items = items }, plan, err);
+}
+
 int pare_plan_new_part(const struct pare_plan_opts *opts, const struct pare_part_opts *part,
                        struct pare_plan **plan, struct pare_err *err)
 {
@@ -396,7 +398,7 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
 int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                   struct pare_plan **plan, struct pare_err *err)
 {
-    return new_plan(model, opts, &(struct extra){ .train = NULL }, plan, err);
+    return new_plan(model, opts, &(struct extra){ .split = true }, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)

@@ -115,6 +115,10 @@ const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
  * same memory. */
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
 
+/* pare_plan_new() in parts of so many items, for tests; PARE_EUNSUPPORTED when it cannot be. */
+int pare_plan_new_parts(const struct pare_model *model, const struct pare_plan_opts *opts,
+                        int64_t items, struct pare_plan **plan, struct pare_err *err);
+
 /* pare_plan_new() for `items` items of the batch of `whole`, which has only its graph: results are
  * those of a part of the batch, or it is an error other than PARE_ENOMEM.  With `like`, another
  * part of the same options, it has the same steps and shares that one's weights. */

@@ -19,8 +19,10 @@ struct pare_split {
 };
 
 /* Decide how p, which has its graph, runs its batch, and make p->split unless it is as a whole and
- * the plan is still to be made. */
-int pare_split_make(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err);
+ * the plan is still to be made.  `items`: parts must have so many, or it is an error; 0: the best
+ * way is taken. */
+int pare_split_make(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
+                    struct pare_err *err);
 
 /* Parts of so many items on all threads of p.  *split is NULL when the items are not apart. */
 int pare_split_new(const struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,

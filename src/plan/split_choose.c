@@ -232,10 +232,24 @@ static int finish(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-int pare_split_make(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
+/* As somebody wants it. */
+static int obey(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
+                struct pare_err *err)
+{
+    if (has_batch(p) && items < batch_of(p) && batch_of(p) % items == 0)
+        PARE_TRY(pare_split_new(p, o, items, NULL, &p->split, err));
+    return p->split ? finish(p, err)
+                    : pare_fail(err, PARE_EUNSUPPORTED, "the batch has no parts of %lld items",
+                                (long long)items);
+}
+
+int pare_split_make(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
+                    struct pare_err *err)
 {
     double start = pare_now();
 
+    if (items)
+        return obey(p, o, items, err);
     if (!has_batch(p))
         return 0;
     PARE_TRY(pare_tune_start(p, o, NULL, err));
