@@ -239,8 +239,8 @@ static int node_items(struct hearing *h, bool sizes, struct pare_err *err)
     const struct pare_node *n = h->n;
     struct pare_err ignored;
 
-    h->apart = !n->n_cap && !(n->op->flags & (PARE_OP_RANDOM | PARE_OP_ALLOCS | PARE_OP_WHOLE |
-                                              PARE_OP_LEARNS | PARE_OP_SHAPES));
+    h->apart = !n->n_cap && !(n->op->flags & (PARE_OP_ALLOCS | PARE_OP_WHOLE | PARE_OP_LEARNS |
+                                              PARE_OP_SHAPES));
     for (int i = 0; i < n->n_in; i++) /* only what says which shape a result has */
         if (n->in[i] && h->w->axis[n->in[i]->id] == SIZES)
             h->apart &= i < 32 && n->op->sizes >> i & 1;
