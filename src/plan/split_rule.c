@@ -108,19 +108,17 @@ static void count_node(const struct places *l, const struct pare_node *n, double
     s->alive = *now > s->alive ? *now : s->alive;
 }
 
-/* What nobody reads from here on is gone: nodes by their last reader would be a list; few values
- * have more than some readers, so each node looks at its own. */
+/* What nobody reads from here on is gone. */
 static void forget(const struct places *l, const struct pare_graph *g, const struct pare_node *n,
                    double *now)
 {
     for (int k = 0; k < n->n_in; k++) {
         const struct pare_value *v = n->in[k] ? g->value[l->root[n->in[k]->id]] : NULL;
-        bool again = false;
+        bool gone = v && !pare_is_fixed(v) && l->last[v->id] == n->id;
 
-        for (int j = 0; j < k; j++)
-            again |= n->in[j] && l->root[n->in[j]->id] == v->id;
-        if (v && !again && !pare_is_fixed(v) && l->last[v->id] == n->id)
-            *now -= bytes_of(v);
+        for (int j = 0; j < k && gone; j++)
+            gone = !n->in[j] || l->root[n->in[j]->id] != v->id;
+        *now -= gone ? bytes_of(v) : 0;
     }
 }
 
