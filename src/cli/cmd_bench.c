@@ -240,8 +240,7 @@ static void print_choice(const struct pare_plan *p)
     int steps = pare_plan_inner(p)->n_steps;
     char time[PARE_NUM_TEXT];
 
-    printf("\n%d step%s, %d of them between layouts", steps, steps == 1 ? "" : "s",
-           p->n_reorders);
+    printf("\n%d step%s, %d of them between layouts", steps, steps == 1 ? "" : "s", p->n_reorders);
     if (t->layers)
         printf(
             "; %d with a choice of kernels (*): %d timed in %s, %d by the list, %d known before or "

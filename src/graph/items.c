@@ -24,6 +24,10 @@ struct walk {
     int *axis;      /* by value id */
     int64_t *outer; /* by value id: an index of that axis is (outer, item, rest), the first counting
                          most; so many outer ones there are */
+
+    /* while a node is listened to */
+    int *output; /* by value id: k + 1 for its k-th output; 0 for all other values */
+    bool *found; /* by value id: an input whose items are on an axis of an output */
 };
 
 static bool known(const struct pare_tensor *t)
@@ -119,45 +123,35 @@ struct hearing {
     const struct pare_node *n;
     int *to;        /* by output: where its items are, NONE as long as nobody says */
     int64_t *outer; /* by output, as in struct walk */
-    bool *found;    /* by input: its items are on an axis of an output */
     bool apart;
 };
 
-static int output_of(const struct pare_node *n, const struct pare_value *v)
+/* Which output it is; -1: none. */
+static int output_of(const struct hearing *h, const struct pare_value *v)
 {
-    for (int i = 0; i < n->n_out; i++)
-        if (v && n->out[i] == v)
-            return i;
-    return -1;
+    return h->w->output[v->id] - 1;
 }
 
 /* Does the axis have items?  Of an output: as far as was heard. */
 static bool has_items(const struct hearing *h, const struct pare_value *v, int axis)
 {
-    int out = output_of(h->n, v);
+    int out = v ? output_of(h, v) : -1;
 
     return v && (out >= 0 ? h->to[out] : h->w->axis[v->id]) == axis;
 }
 
 static int64_t outer_of(const struct hearing *h, const struct pare_value *v)
 {
-    int out = output_of(h->n, v);
+    int out = output_of(h, v);
 
     return out >= 0 ? h->outer[out] : h->w->outer[v->id];
-}
-
-/* The items of this input are on an axis of an output. */
-static void mark_found(struct hearing *h, const struct pare_value *in)
-{
-    for (int i = 0; i < h->n->n_in; i++)
-        h->found[i] |= h->n->in[i] == in;
 }
 
 /* Axes that are the same both have items or none.  Returns whether something new was said. */
 static bool hear_same(struct hearing *h, const struct pare_tied *t)
 {
     bool a = has_items(h, t->a, t->ax), b = has_items(h, t->b, t->bx);
-    int out = output_of(h->n, a ? t->b : t->a);
+    int out = output_of(h, a ? t->b : t->a);
 
     if (a != b && (out < 0 || h->to[out] != NONE)) {
         h->apart = false; /* an input that has them not there, or an output that has them twice */
@@ -169,10 +163,10 @@ static bool hear_same(struct hearing *h, const struct pare_tied *t)
     } else if (a && outer_of(h, t->a) != outer_of(h, t->b)) {
         h->apart = false;
     }
-    if ((a || b) && output_of(h->n, t->b) >= 0)
-        mark_found(h, t->a);
-    if ((a || b) && output_of(h->n, t->a) >= 0)
-        mark_found(h, t->b);
+    if ((a || b) && output_of(h, t->b) >= 0)
+        h->w->found[t->a->id] = true;
+    if ((a || b) && output_of(h, t->a) >= 0)
+        h->w->found[t->b->id] = true;
     return a != b;
 }
 
@@ -189,8 +183,8 @@ static void hear_other(struct hearing *h, const struct pare_tied *t)
 
 static bool is_same(const struct pare_tied *t)
 {
-    return t->kind == PARE_TIE_SAME || (t->kind == PARE_TIE_PART && !t->from &&
-                                        t->a->t.dim[t->ax] == t->b->t.dim[t->bx]);
+    return t->kind == PARE_TIE_SAME ||
+           (t->kind == PARE_TIE_PART && !t->from && t->a->t.dim[t->ax] == t->b->t.dim[t->bx]);
 }
 
 static void hear_all(struct hearing *h, const struct pare_ties *t)
@@ -221,14 +215,24 @@ static bool has_ranges(const struct pare_ties *t)
 static int ask(struct hearing *h, bool sizes, struct pare_err *err)
 {
     struct pare_ties t = { .arena = h->w->arena, .node = h->n };
+    const struct pare_node *n = h->n;
 
-    h->n->op->ties(h->n, &t);
+    n->op->ties(n, &t);
     if (t.failed)
         return pare_fail(err, PARE_ENOMEM, "no memory to look at a batch");
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i])
+            h->w->found[n->in[i]->id] = false;
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            h->w->output[n->out[i]->id] = i + 1;
     hear_all(h, &t);
-    for (int i = 0; i < h->n->n_in; i++)
-        if (h->n->in[i] && h->w->axis[h->n->in[i]->id] >= 0)
-            h->apart &= h->found[i];
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            h->w->output[n->out[i]->id] = 0;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && h->w->axis[n->in[i]->id] >= 0)
+            h->apart &= h->w->found[n->in[i]->id];
     h->apart &= !sizes || !has_ranges(&t);
     return 0;
 }
@@ -239,8 +243,8 @@ static int node_items(struct hearing *h, bool sizes, struct pare_err *err)
     const struct pare_node *n = h->n;
     struct pare_err ignored;
 
-    h->apart = !n->n_cap && !(n->op->flags & (PARE_OP_ALLOCS | PARE_OP_WHOLE | PARE_OP_LEARNS |
-                                              PARE_OP_SHAPES));
+    h->apart = !n->n_cap &&
+               !(n->op->flags & (PARE_OP_ALLOCS | PARE_OP_WHOLE | PARE_OP_LEARNS | PARE_OP_SHAPES));
     for (int i = 0; i < n->n_in; i++) /* only what says which shape a result has */
         if (n->in[i] && h->w->axis[n->in[i]->id] == SIZES)
             h->apart &= i < 32 && n->op->sizes >> i & 1;
@@ -294,8 +298,7 @@ static int visit(struct walk *w, int at, bool *apart, struct pare_err *err)
     }
     h.to = pare_alloc(w->arena, (size_t)n->n_out, sizeof(*h.to));
     h.outer = pare_alloc(w->arena, (size_t)n->n_out, sizeof(*h.outer));
-    h.found = pare_alloc(w->arena, (size_t)n->n_in, sizeof(*h.found));
-    if (!h.to || !h.outer || !h.found)
+    if (!h.to || !h.outer)
         return pare_fail(err, PARE_ENOMEM, "no memory to look at a batch");
     for (int i = 0; i < n->n_out; i++) {
         h.to[i] = NONE;
@@ -360,12 +363,17 @@ int pare_items_apart(const struct pare_graph *whole, const struct pare_graph *pa
                      struct pare_err *err)
 {
     struct walk w = { .whole = whole, .part = part, .arena = pare_arena_new(1 << 16) };
+    size_t values = (size_t)whole->n_values;
     int rc = PARE_ENOMEM;
 
     *apart = false;
-    w.axis = w.arena ? pare_alloc(w.arena, (size_t)whole->n_values, sizeof(*w.axis)) : NULL;
-    w.outer = w.arena ? pare_alloc(w.arena, (size_t)whole->n_values, sizeof(*w.outer)) : NULL;
-    if (w.axis && w.outer)
+    if (w.arena) {
+        w.axis = pare_alloc(w.arena, values, sizeof(*w.axis));
+        w.outer = pare_alloc(w.arena, values, sizeof(*w.outer));
+        w.output = pare_alloc(w.arena, values, sizeof(*w.output));
+        w.found = pare_alloc(w.arena, values, sizeof(*w.found));
+    }
+    if (w.axis && w.outer && w.output && w.found)
         rc = follow(&w, apart, err);
     else
         pare_fail(err, PARE_ENOMEM, "no memory to look at a batch");

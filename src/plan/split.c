@@ -48,9 +48,10 @@ int pare_split_new(const struct pare_plan *p, const struct pare_plan_opts *o, in
     int64_t parts = p->graph->in[0]->t.dim[0] / items;
     int n = parts < p->backend.threads ? (int)parts : p->backend.threads;
     struct pare_split *s = create(p->graph, items, n);
-    struct pare_part_opts part = {
-        .whole = p, .items = items, .threads = parts > 1 ? 1 : p->backend.threads, .seconds = seconds
-    };
+    struct pare_part_opts part = { .whole = p,
+                                   .items = items,
+                                   .threads = parts > 1 ? 1 : p->backend.threads,
+                                   .seconds = seconds };
     int rc = 0;
 
     *split = NULL;

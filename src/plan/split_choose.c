@@ -8,9 +8,10 @@
 
 #include "../base/clock.h"
 
-#define MOST 5        /* runs of each way, ... */
-#define ENOUGH 0.2    /* ... or until so many seconds were spent on each, after two */
-#define BETTER 0.97   /* the rules' choice is left for one that takes less than this of it */
+#define MOST 5            /* runs of each way, ... */
+#define ENOUGH 0.2        /* ... or until so many seconds were spent on each, after two */
+#define BETTER 0.97       /* the rules' choice is left for one that takes less than this of it */
+#define LARGEST (1 << 20) /* batch whose divisors are looked for */
 #define NAME "parts_of_"
 
 static int no_memory(struct pare_err *err)
@@ -38,7 +39,7 @@ static bool has_batch(const struct pare_plan *p)
         if (g->out[i]->t.dtype == PARE_NONE || g->out[i]->t.rank < 1 ||
             g->out[i]->t.dim[0] % batch || g->out[i]->t.dtype == PARE_STR)
             return false;
-    return batch > 1 && g->n_out > 0;
+    return batch > 1 && batch <= LARGEST && g->n_out > 0;
 }
 
 /* ---- trying ----------------------------------------------------------------------------------- */

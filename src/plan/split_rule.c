@@ -13,11 +13,13 @@
 
 #include "../base/cache.h"
 
-#define ROOM 0.75     /* of the cache for what is alive */
-#define CACHED 0.3    /* what weights from the cache cost, of those from memory */
-#define UNEVEN 1.15   /* threads without a part wait: at most this times the time without */
+#define ROOM 0.75       /* of the cache for what is alive */
+#define CACHED 0.3      /* what weights from the cache cost, of those from memory */
+#define UNEVEN 1.15     /* threads without a part wait: at most this times the time without */
 #define LEAST_MACS 1e6  /* in a batch: less is done before ... */
 #define LEAST_BYTES 1e6 /* ... other threads have begun */
+
+#define MANY 64 /* inputs of a node in which a value that comes twice is looked for */
 
 /* In bytes, activations of an item. */
 struct sizes {
@@ -116,7 +118,7 @@ static void forget(const struct places *l, const struct pare_graph *g, const str
         const struct pare_value *v = n->in[k] ? g->value[l->root[n->in[k]->id]] : NULL;
         bool gone = v && !pare_is_fixed(v) && l->last[v->id] == n->id;
 
-        for (int j = 0; j < k && gone; j++)
+        for (int j = k > MANY ? k - MANY : 0; j < k && gone; j++)
             gone = !n->in[j] || l->root[n->in[j]->id] != v->id;
         *now -= gone ? bytes_of(v) : 0;
     }

@@ -60,7 +60,8 @@ MAKES(heads)
 {
     const char *q = NODE("Reshape", NAMES(n->x, LIST(-1, 2, 6)), NOTHING);
     const char *k = NODE("Transpose", NAMES(q), at_ints("perm", INTS(0, 2, 1)));
-    const char *a = NODE("Softmax", NAMES(NODE("MatMul", NAMES(q, k), NOTHING)), at_int("axis", -1));
+    const char *a = NODE("Softmax", NAMES(NODE("MatMul", NAMES(q, k), NOTHING)),
+                         at_int("axis", -1));
 
     return NODE("Reshape", NAMES(NODE("MatMul", NAMES(a, q), NOTHING), LIST(-1, 4, 6)), NOTHING);
 }
@@ -140,8 +141,8 @@ MAKES(moments_of_the_batch)
 {
     const char *c = weight(n, INTS(4)), *y[3];
 
-    build_node_outs(&n->b, "BatchNormalization", NAMES(n->x, c, c, c, c), at_int("training_mode", 1),
-                    3, y);
+    build_node_outs(&n->b, "BatchNormalization", NAMES(n->x, c, c, c, c),
+                    at_int("training_mode", 1), 3, y);
     return y[0];
 }
 

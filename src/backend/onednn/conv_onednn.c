@@ -160,16 +160,14 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 {
     struct conv *c = s->state;
     dnnl_exec_arg_t args[] = {
-        { DNNL_ARG_SRC, c->src },
-        { DNNL_ARG_WEIGHTS, c->weights },
-        { DNNL_ARG_BIAS, c->bias },
-        { DNNL_ARG_DST, c->dst },
-        { DNNL_ARG_SCRATCHPAD, c->scratch },
+        { DNNL_ARG_SRC, c->src }, { DNNL_ARG_WEIGHTS, c->weights },    { DNNL_ARG_BIAS, c->bias },
+        { DNNL_ARG_DST, c->dst }, { DNNL_ARG_SCRATCHPAD, c->scratch },
     };
 
     if (s->n_in > 1 && s->in_buf[1]->t.data != s->out_buf[0]->t.data)
         memcpy(s->out_buf[0]->t.data, s->in_buf[1]->t.data, s->out_buf[0]->bytes);
-    return pare_dnnl(err, dnnl_primitive_execute(c->prim, b->onednn->stream, c->scratch ? 5 : 4, args),
+    return pare_dnnl(err,
+                     dnnl_primitive_execute(c->prim, b->onednn->stream, c->scratch ? 5 : 4, args),
                      "convolution");
 }
 

@@ -170,10 +170,9 @@ int pare_dnnl_scratch(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
 {
     if (!s->work[0])
         return 0;
-    return pare_dnnl(err,
-                     dnnl_memory_create(scratch,
-                                        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md,
-                                                                     0),
-                                        b->onednn->engine, s->work[0]->t.data),
-                     "working memory");
+    return pare_dnnl(
+        err,
+        dnnl_memory_create(scratch, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0),
+                           b->onednn->engine, s->work[0]->t.data),
+        "working memory");
 }
