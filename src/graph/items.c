@@ -99,7 +99,7 @@ static int const_axis(const struct walk *w, const struct pare_tensor *a,
     return SIZES;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------ */
+/* ---- nodes ------------------------------------------------------------------------------- */
 
 /* Row-major, items are between the same numbers of elements before and after. */
 static int view_axis(const struct walk *w, const struct pare_value *x, const struct pare_tensor *y,

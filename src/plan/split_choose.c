@@ -42,7 +42,7 @@ static bool has_batch(const struct pare_plan *p)
     return batch > 1 && batch <= LARGEST && g->n_out > 0;
 }
 
-/* ---- trying ----------------------------------------------------------------------------------- */
+/* ---- trying ------------------------------------------------------------------------------ */
 
 struct way {
     struct pare_split *split;

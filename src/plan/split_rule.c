@@ -7,7 +7,8 @@
  *
  *     B / b * weights  +  B * activations * (1 - room / (n b alive)), where that is positive,
  *
- * with what one item has alive at most and makes in all.  Weights that stay in the cache count less.
+ * with what one item has alive at most and makes in all.  Weights that stay in the cache count
+ * less.
  */
 #include "split.h"
 

@@ -297,7 +297,7 @@ static bool in_parts(const struct data *d, int64_t items, int threads)
     return true;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests ------------------------------------------------------------------------------- */
 
 static void make_net(struct data *d, int i, struct net *n, int64_t batch)
 {

@@ -1,4 +1,4 @@
-/* split.c - make and run the parts of a batch. */
+/* split_parts.c - make and run the parts of a batch. */
 #include "split.h"
 
 #include <omp.h>
