@@ -38,6 +38,9 @@ int pare_split_run(struct pare_plan *p, const struct pare_tensor *in, struct par
 /* How many items a part has by the rules; all of the batch: it is run as a whole. */
 int64_t pare_split_rule(const struct pare_plan *p);
 
+/* Is there enough to do that parts may be worth it? */
+bool pare_split_pays(const struct pare_plan *p);
+
 /* Can parts have so many items, with about as many parts for each thread? */
 bool pare_split_fits(const struct pare_plan *p, int64_t items);
 

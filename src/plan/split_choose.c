@@ -98,19 +98,14 @@ static int run_way(struct trial *t, struct way *w, struct pare_err *err)
     return 0;
 }
 
-/* In turn; the first is what the rules say. */
-static int run_ways(struct trial *t, struct way *w, int n, int *best, struct pare_err *err)
+/* In turn. */
+static int run_both(struct trial *t, struct way w[2], struct pare_err *err)
 {
     double start = pare_now();
 
-    PARE_TRY(make_inputs(t, err));
-    for (int r = 0; r < MOST && (r < 2 || pare_now() - start < ENOUGH * n); r++)
-        for (int i = 0; i < n; i++)
+    for (int r = 0; r < MOST && (r < 2 || pare_now() - start < 2 * ENOUGH); r++)
+        for (int i = 0; i < 2; i++)
             PARE_TRY(run_way(t, &w[i], err));
-    *best = 0;
-    for (int i = 1; i < n; i++)
-        if (w[i].best < (*best ? 1 : BETTER) * w[*best].best)
-            *best = i;
     return 0;
 }
 
@@ -132,27 +127,43 @@ static int list_ways(const struct pare_plan *p, int64_t items[3])
     return n;
 }
 
+/* The best so far against the next, so that weights are there twice at most. */
+static int meet(struct trial *t, struct way w[2], bool by_rule, struct pare_err *err)
+{
+    int rc = w[0].split && w[1].split ? run_both(t, w, err) : 0;
+    bool better = !w[0].split || (w[1].split && w[1].best < (by_rule ? BETTER : 1) * w[0].best);
+
+    if (better && !rc) {
+        struct way old = w[0];
+
+        w[0] = w[1];
+        w[1] = old;
+    }
+    pare_split_free(w[1].split);
+    w[1] = (struct way){ NULL, 0 };
+    return rc;
+}
+
 static int contest(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
     struct trial t = { .p = p };
-    struct way way[3] = { { NULL, 0 } };
+    struct way way[2] = { { NULL, 0 } };
     int64_t items[3];
-    int n = 0, best = 0, count = list_ways(p, items), rc = 0;
+    int n = list_ways(p, items), rc;
     double left = PARE_TUNE_LIMIT;
     struct pare_mark m = pare_mark(p->scratch);
 
-    for (int i = 0; i < count && !rc; i++) {
-        rc = pare_split_new(p, o, items[i], &left, &way[n].split, err);
-        n += way[n].split != NULL;
+    rc = make_inputs(&t, err);
+    for (int i = 0; i < n && !rc; i++) {
+        rc = pare_split_new(p, o, items[i], &left, &way[1].split, err);
+        if (!rc)
+            rc = meet(&t, way, way[0].split && way[0].split->items == items[0], err);
     }
-    if (!rc && n > 1)
-        rc = run_ways(&t, way, n, &best, err);
     pare_reset(p->scratch, m);
-    for (int i = 0; i < n; i++)
-        if (rc || i != best)
-            pare_split_free(way[i].split);
-    if (!rc && n)
-        p->split = way[best].split;
+    if (rc)
+        pare_split_free(way[0].split);
+    else
+        p->split = way[0].split;
     return rc;
 }
 
@@ -200,7 +211,7 @@ static int decide(struct pare_plan *p, const struct pare_plan_opts *o, struct pa
                              o->choices, name, (long long)batch_of(p));
         }
     }
-    if (tries && o->tune) {
+    if (tries && o->tune && pare_split_pays(p)) {
         PARE_TRY(contest(p, o, err));
         return p->split ? note(p, key, err) : 0;
     }

@@ -17,7 +17,7 @@
 #define ROOM 0.75       /* of the cache for what is alive */
 #define CACHED 0.3      /* what weights from the cache cost, of those from memory */
 #define UNEVEN 1.15     /* threads without a part wait: at most this times the time without */
-#define LEAST_MACS 1e6  /* in a batch: less is done before ... */
+#define LEAST_MACS 1e7  /* in a batch: less is done before ... */
 #define LEAST_BYTES 1e6 /* ... other threads have begun */
 
 #define MANY 64 /* inputs of a node in which a value that comes twice is looked for */
@@ -175,6 +175,18 @@ bool pare_split_fits(const struct pare_plan *p, int64_t items)
     return items == batch || (batch % items == 0 && even(batch / items, p->backend.threads));
 }
 
+static bool is_small(const struct pare_plan *p, const struct sizes *s)
+{
+    return s->macs < LEAST_MACS && s->made * (double)p->graph->in[0]->t.dim[0] < LEAST_BYTES;
+}
+
+bool pare_split_pays(const struct pare_plan *p)
+{
+    struct sizes s;
+
+    return count(p, &s) && !is_small(p, &s);
+}
+
 /* Where each thread can have parts, it has. */
 int64_t pare_split_rule(const struct pare_plan *p)
 {
@@ -183,7 +195,7 @@ int64_t pare_split_rule(const struct pare_plan *p)
     double least = 0;
     struct sizes s;
 
-    if (!count(p, &s) || (s.macs < LEAST_MACS && s.made * (double)batch < LEAST_BYTES))
+    if (!count(p, &s) || is_small(p, &s))
         return batch;
     for (int64_t items = threads > 1 ? batch / 2 : batch; items > 0; items--) {
         double c = pare_split_fits(p, items) ? cost(&s, (double)batch, (double)items, threads) : 0;

@@ -492,73 +492,109 @@ static void write_choice(const char *path, const char *key, const char *name)
     fclose(f);
 }
 
+/* Enough to do that parts are tried. */
+static struct pare_model *larger(struct net *n, struct pare_tensor *x)
+{
+    const char *y;
+
+    memset(n, 0, sizeof(*n));
+    n->b.opset = 17;
+    pare_rng_init(&n->r, 1);
+    y = build_input(&n->b, PARE_F32, INTS(-1, 32, 12, 12));
+    y = NODE("Conv", NAMES(y, weight(n, INTS(64, 32, 3, 3))), NOTHING);
+    y = NODE("Relu", NAMES(y), NOTHING);
+    build_output(&n->b, NODE("Flatten", NAMES(y), NOTHING));
+    *x = build_tensor(PARE_F32, INTS(BATCH, 32, 12, 12));
+    return build_model(&n->b);
+}
+
 /* A list says how the batch is run; what is tried is written down and followed. */
 static void choices(void **state)
 {
     static struct net n;
     char path[] = "/tmp/pare_split_XXXXXX", key[PARE_KEY_TEXT];
-    struct data d;
-    struct pare_plan_opts o = { .threads = 2, .choices = path };
+    struct pare_tensor x;
+    struct pare_model *m = larger(&n, &x);
+    struct pare_plan_opts o = { .threads = 2, .choices = path, .in = &x };
     struct pare_plan *p;
     struct pare_err err;
+    int64_t items;
     int fd = mkstemp(path);
 
     (void)state;
     assert_true(fd >= 0);
     close(fd);
-    make_net(&d, 0, &n, BATCH);
-    o.in = d.in;
-    assert_int_equal(pare_plan_new(d.m, &o, &p, &err), 0);
-    assert_null(p->split); /* so little is run as a whole */
+    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
     assert_true(pare_tune_batch_key(p, key));
     pare_plan_free(p);
-    write_choice(path, key, "parts_of_3");
-    assert_int_equal(pare_plan_new(d.m, &o, &p, &err), 0);
-    assert_non_null(p->split);
-    assert_int_equal(p->split->items, 3);
+    for (items = 1; items <= 3; items++) {
+        write_choice(path, key, pare_sprintf(pool, "parts_of_%d", (int)items));
+        assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+        assert_non_null(p->split);
+        assert_int_equal(p->split->items, items);
+        assert_int_equal(p->split->n, 2);
+        pare_plan_free(p);
+    }
+    write_choice(path, key, "whole");
+    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_null(p->split);
     pare_plan_free(p);
     write_choice(path, key, "parts_of_4");
-    assert_int_equal(pare_plan_new(d.m, &o, &p, &err), PARE_ECONFIG);
+    assert_int_equal(pare_plan_new(m, &o, &p, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "'parts_of_4' is chosen for a batch of 6"));
     unlink(path);
     o.tune = true;
-    assert_int_equal(pare_plan_new(d.m, &o, &p, &err), 0);
-    assert_non_null(p->split);
+    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_non_null(p->split); /* perhaps with one part */
+    items = p->split->items;
     pare_plan_free(p);
     o.tune = false;
-    assert_int_equal(pare_plan_new(d.m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(p->split ? p->split->items : BATCH, items);
+    assert_int_equal(p->tuned.runs, 0);
     pare_plan_free(p);
     unlink(path);
-    pare_model_free((struct pare_model *)(uintptr_t)d.m);
+    pare_model_free(m);
 }
 
 /* Every request for memory fails once. */
 static void no_memory(void **state)
 {
     static struct net n;
-    struct data d;
+    struct pare_tensor x;
+    struct pare_model *m = larger(&n, &x);
     int fails = 0;
 
     (void)state;
-    make_net(&d, 0, &n, BATCH);
-    for (int tune = 0; tune < 2; tune++)
-        for (int at = 1, rc = PARE_ENOMEM; rc; at++) {
-            struct pare_plan_opts o = { .threads = 2, .in = d.in, .tune = tune };
-            struct pare_plan *p;
-            struct pare_err err;
+    for (int at = 1, rc = PARE_ENOMEM; rc; at++) {
+        struct pare_plan_opts o = { .threads = 2, .in = &x };
+        struct pare_plan *p;
+        struct pare_err err;
 
-            pare_oom_countdown = -at;
-            rc = tune ? pare_plan_new(d.m, &o, &p, &err)
-                      : pare_plan_new_parts(d.m, &o, 2, &p, &err);
-            pare_oom_countdown = 0;
-            fails += rc != 0;
-            if (rc)
-                assert_int_equal(rc, PARE_ENOMEM);
-            else
-                pare_plan_free(p);
-        }
+        pare_oom_countdown = -at;
+        rc = pare_plan_new_parts(m, &o, 2, &p, &err);
+        pare_oom_countdown = 0;
+        fails += rc != 0;
+        if (rc)
+            assert_int_equal(rc, PARE_ENOMEM);
+        else
+            pare_plan_free(p);
+    }
     assert_true(fails > 50);
-    pare_model_free((struct pare_model *)(uintptr_t)d.m);
+    for (int at = 1; at < 3 * fails; at += 7) { /* the more, the longer it takes */
+        struct pare_plan_opts o = { .threads = 2, .in = &x, .tune = true };
+        struct pare_plan *p = NULL;
+        struct pare_err err;
+        int rc;
+
+        pare_oom_countdown = -at;
+        rc = pare_plan_new(m, &o, &p, &err);
+        pare_oom_countdown = 0;
+        if (rc)
+            assert_int_equal(rc, PARE_ENOMEM);
+        pare_plan_free(p);
+    }
+    pare_model_free(m);
 }
 
 int main(void)
