@@ -81,8 +81,8 @@ PARE_SIMD_PART void ask_for(const struct pare_wino_filters *f, const float *from
             __builtin_prefetch(from + l * step + 64);
 }
 
-/* The filters from channel k to channels c, c + 1, ... of those that the packed matrix makes; at the
- * edge, where some are padding, by a copy. */
+/* The filters from channel k to channels c, c + 1, ... of those that the packed matrix makes; at
+ * the edge, where some are padding, by a copy. */
 PARE_SIMD_PART void gather(const struct pare_wino_filters *f, int64_t k, int64_t c, pare_v8 d[9])
 {
     int64_t columns = f->turned ? f->I : f->O, rows = f->turned ? f->O : f->I;
