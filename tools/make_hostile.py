@@ -319,6 +319,10 @@ def outside():
     put("external-files.onnx", [(1, num(1, 8) + blob(8, num(2, 13)) + varint(7 << 3 | 2) +
                                  varint(len(g) + 820 * sum(map(len, w))) + g)] +
         [(820, x) for x in w])
+    for name in ("external-cut", "external-cut-save"):
+        put(name + ".onnx", model(graph([node("MatMul", ["x", "w"], ["y"])], [value("x", [1, 256])],
+                                        [value("y")],
+                                        [external("w", [256, 16], ("location", "cut.bin"))])))
     conv = [node("Conv", ["x", "w"], ["y"])]
     for name, location in (("save-above.onnx", "../victim.bin"), ("save-over.onnx", "w.onnx")):
         put(name, model(graph(conv, [value("x", [1, 1, 3, 3])], [value("y")],
