@@ -10,6 +10,7 @@
 
 #define MOST 5            /* runs of each way, ... */
 #define ENOUGH 0.2        /* ... or until so many seconds were spent on each, after two */
+#define LONG 2            /* seconds after which no other way is begun */
 #define BETTER 0.97       /* the rules' choice is left for one that takes less than this of it */
 #define LARGEST (1 << 20) /* batch whose divisors are looked for */
 #define NAME "parts_of_"
@@ -144,8 +145,11 @@ static int meet(struct trial *t, struct way w[2], bool by_rule, struct pare_err 
     return rc;
 }
 
-static int contest(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
+/* `done`: there was time for all. */
+static int contest(struct pare_plan *p, const struct pare_plan_opts *o, bool *done,
+                   struct pare_err *err)
 {
+    double start = pare_now();
     struct trial t = { .p = p };
     struct way way[2] = { { NULL, 0 } };
     int64_t items[3];
@@ -154,10 +158,12 @@ static int contest(struct pare_plan *p, const struct pare_plan_opts *o, struct p
     struct pare_mark m = pare_mark(p->scratch);
 
     rc = make_inputs(&t, err);
-    for (int i = 0; i < n && !rc; i++) {
+    *done = true;
+    for (int i = 0; i < n && !rc && *done; i++) {
         rc = pare_split_new(p, o, items[i], &left, &way[1].split, err);
         if (!rc)
             rc = meet(&t, way, way[0].split && way[0].split->items == items[0], err);
+        *done = i == n - 1 || pare_now() - start < LONG;
     }
     pare_reset(p->scratch, m);
     if (rc)
@@ -183,13 +189,13 @@ static int64_t items_named(const char *name, int64_t batch)
     return *end || items < 1 || items >= batch || batch % items ? 0 : items;
 }
 
-static int note(struct pare_plan *p, const char *key, struct pare_err *err)
+static int note(struct pare_plan *p, const char *key, bool done, struct pare_err *err)
 {
     char name[64] = "whole";
 
     if (p->split && p->split->items < p->split->batch)
         snprintf(name, sizeof(name), NAME "%lld", (long long)p->split->items);
-    return pare_tune_note(p, key, name, err);
+    return pare_tune_note(p, key, name, done, err);
 }
 
 /* By the list; by the cache; by trying; by the rules. */
@@ -198,7 +204,7 @@ static int decide(struct pare_plan *p, const struct pare_plan_opts *o, struct pa
     int64_t items = pare_split_rule(p);
     char key[PARE_KEY_TEXT];
     const char *name;
-    bool listed, tries = p->tuner && pare_tune_batch_key(p, key);
+    bool listed, done, tries = p->tuner && pare_tune_batch_key(p, key);
 
     if (tries) {
         name = pare_tune_known(p, key, &listed);
@@ -212,8 +218,8 @@ static int decide(struct pare_plan *p, const struct pare_plan_opts *o, struct pa
         }
     }
     if (tries && o->tune && pare_split_pays(p)) {
-        PARE_TRY(contest(p, o, err));
-        return p->split ? note(p, key, err) : 0;
+        PARE_TRY(contest(p, o, &done, err));
+        return p->split ? note(p, key, done, err) : 0;
     }
     return items < batch_of(p) ? pare_split_new(p, o, items, NULL, &p->split, err) : 0;
 }
