@@ -398,6 +398,7 @@ static void by_elements(uint64_t seed, int kind)
     const int64_t two[] = { 2, 2 }, three[] = { 3, 3 }, ones[] = { 1, 1, 1, 1 };
     struct bin window = CAT(at_ints("kernel_shape", 2, three), at_ints("strides", 2, two),
                             at_ints("pads", 4, ones));
+    struct bin same = CAT(at_ints("kernel_shape", 2, three), at_ints("pads", 4, ones));
     int t = seed & 1 ? PARE_U8 : PARE_I8, z;
     const char *x, *y, *half;
     struct rig g;
@@ -407,7 +408,8 @@ static void by_elements(uint64_t seed, int kind)
     x = real_input(&g, t, z, 4,
                    (int64_t[]){ between(&g, 1, 2), between(&g, 1, 300), between(&g, 3, 9),
                                 between(&g, 3, 9) });
-    half = build_node(&g.b, "Mul", NAMES(x, build_scalar(&g.b, 0.5f)), NOTHING);
+    half = build_node(&g.b, "MaxPool", NAMES(x), same); /* no function of x by element */
+    half = build_node(&g.b, "Mul", NAMES(half, build_scalar(&g.b, 0.5f)), NOTHING);
     half = dequantize(&g, quantize(&g, half, 0.02f, PARE_I8, -5), 0.02f, PARE_I8, -5);
     switch (kind) {
     case 0:

@@ -4,7 +4,7 @@
  * needs no real numbers.  Means are sums in 32 bits, and then
  *     y = round((sum - count zero) f) + y_zero,   f = x_scale / (y_scale divisor).
  */
-#include "../q8.h"
+#include "../q8_func.h"
 
 #include "../../base/simd.h"
 #include "../../op/reduce_family.h"
@@ -21,6 +21,7 @@ struct pool8 {
     struct pare_value *out; /* real when nobody quantizes the mean */
     struct pare_ncs d;
     int64_t out_space;
+    struct pare_q8_table *table; /* of a mean over all: the numbers, by byte; NULL: those of x */
 };
 
 /* ---- reading nodes ------------------------------------------------------------------- */
@@ -48,6 +49,19 @@ static bool read_window(const struct pare_node *n, struct pool8 *p)
     return true;
 }
 
+/* Functions of integers, of which the mean over all is taken. */
+static bool read_func(const struct pare_view *v, struct pare_node *n, struct pool8 *p)
+{
+    struct pare_q8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
+
+    p->table = pare_alloc(v->backend->arena, 1, sizeof(*p->table));
+    if (!f || !p->table || !p->global || !pare_q8_func(v, n->in[0], f) || f->turn)
+        return false;
+    *p->table = f->table;
+    p->x = f->x;
+    return true;
+}
+
 /* Of integers themselves, or between DequantizeLinear and QuantizeLinear. */
 static bool read_ends(const struct pare_view *v, struct pare_node *n, struct pool8 *p)
 {
@@ -62,7 +76,7 @@ static bool read_ends(const struct pare_view *v, struct pare_node *n, struct poo
         p->out = n->out[0];
         return p->max && (n->in[0]->t.dtype == PARE_U8 || n->in[0]->t.dtype == PARE_I8);
     }
-    if (!pare_q8_source(v, n->in[0], &p->x) || p->x.viewed)
+    if ((!pare_q8_source(v, n->in[0], &p->x) || p->x.viewed) && !read_func(v, n, p))
         return false;
     if (pare_q8_end(v, n->out[0], &p->end)) {
         p->out = p->end.q.v;
@@ -194,18 +208,55 @@ PARE_SIMD static void finish(const struct pool8 *p, const int32_t *sum, int64_t 
     }
 }
 
-static void global_mean(const struct pool8 *p, const uint8_t *x, char *y, int64_t image)
+/* Channels [c, c + n) of one image. */
+static void global_mean(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
 {
-    int64_t C = p->d.c;
+    int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK;
+    int32_t sum[CHUNK] = { 0 };
 
-    for (int64_t c = 0; c < C; c += CHUNK) {
-        int64_t n = C - c < CHUNK ? C - c : CHUNK;
-        int32_t sum[CHUNK] = { 0 };
+    for (int64_t s = 0; s < p->d.s; s++)
+        add_into(sum, x + s * C + c, n, p->is_signed);
+    finish(p, sum, p->d.s, (double)p->d.s, y, image * C + c, n);
+}
 
-        for (int64_t s = 0; s < p->d.s; s++)
-            add_into(sum, x + s * C + c, n, p->is_signed);
-        finish(p, sum, p->d.s, (double)p->d.s, y, image * C + c, n);
+PARE_SIMD static void add_rows(const float *restrict real, int64_t rows, int64_t n,
+                               double *restrict sum)
+{
+    float some[CHUNK] = { 0 };
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < n; c++)
+            some[c] += real[r * n + c];
+    for (int64_t c = 0; c < n; c++)
+        sum[c] += (double)some[c];
+}
+
+#define ROOM 2048
+
+/* The same of numbers by a table: some rows at a time become real. */
+static void global_func(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
+{
+    int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK, at = image * C + c;
+    int64_t rows = n == C ? ROOM / C : ROOM / CHUNK;
+    double sum[CHUNK] = { 0 };
+    float real[ROOM];
+
+    for (int64_t s = 0; s < p->d.s; s += rows) {
+        int64_t m = p->d.s - s < rows ? p->d.s - s : rows;
+
+        if (n == C)
+            pare_q8_floats(p->table, x + s * C, real, m * C);
+        else
+            for (int64_t r = 0; r < m; r++)
+                pare_q8_floats(p->table, x + (s + r) * C + c, real + r * n, n);
+        add_rows(real, m, n, sum);
     }
+    for (int64_t i = 0; i < n; i++)
+        real[i] = (float)(sum[i] / (double)p->d.s);
+    if (pare_is_f32(p->out))
+        memcpy((float *)y + at, real, (size_t)n * sizeof(*real));
+    else
+        pare_q8_store(&p->end, real, y, at, n);
 }
 
 /* One output of n channels from c on. */
@@ -250,16 +301,19 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     const struct pool8 *p = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
     char *y = s->out_buf[0]->t.data;
-    int64_t image = p->d.c * p->d.s, rows = p->global ? 1 : p->w.out[0] * p->w.out[1];
+    int64_t image = p->d.c * p->d.s;
+    int64_t items = p->global ? (p->d.c + CHUNK - 1) / CHUNK : p->w.out[0] * p->w.out[1];
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) collapse(2) if (p->d.n * image > 16384)
     for (int64_t n = 0; n < p->d.n; n++)
-        for (int64_t r = 0; r < rows; r++) {
-            if (p->global)
-                global_mean(p, x + n * image, y, n);
+        for (int64_t i = 0; i < items; i++) {
+            if (p->global && p->table)
+                global_func(p, x + n * image, y, n, i * CHUNK);
+            else if (p->global)
+                global_mean(p, x + n * image, y, n, i * CHUNK);
             else
-                run_row(p, x + n * image, y, n, r);
+                run_row(p, x + n * image, y, n, i);
         }
     return 0;
 }
