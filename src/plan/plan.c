@@ -189,8 +189,10 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     PARE_TRY(pare_graph_infer(p->graph, false, err));
     if (!o->reference)
         PARE_TRY(pare_onednn_open(&p->backend, err));
-    if (!o->reference && !t)
+    if (!o->reference && !t) {
+        PARE_TRY(pare_plan_sink(p, err));
         pare_plan_rise(p);
+    }
     if (t)
         PARE_TRY(pare_plan_reach(p, err));
     PARE_TRY(pare_tune_start(p, o, err));

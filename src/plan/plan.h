@@ -118,6 +118,9 @@ void pare_plan_kept_zero(const struct pare_plan *p);
 /* Bring QuantizeLinear in front of what keeps the order of numbers (rise.c). */
 void pare_plan_rise(struct pare_plan *p);
 
+/* Bring DequantizeLinear behind what only moves numbers (sink.c). */
+int pare_plan_sink(struct pare_plan *p, struct pare_err *err);
+
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
 

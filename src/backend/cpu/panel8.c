@@ -70,6 +70,12 @@ put(const struct pare_panel8 *p, int64_t row, int64_t c, __m512i acc, __mmask16 
     _mm512_mask_cvtepi32_storeu_epi8((char *)p->y + at, live, q);
 }
 
+/* The first n of 16. */
+static inline __mmask16 mask(int64_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffffu : n > 0 ? (1u << n) - 1 : 0u);
+}
+
 /* n rows from `first` on of a panel; n is a constant wherever this is inlined. */
 TARGET static inline __attribute__((always_inline)) void rows(const struct pare_panel8 *p,
                                                               int64_t first, int64_t c, const int n)
@@ -77,7 +83,7 @@ TARGET static inline __attribute__((always_inline)) void rows(const struct pare_
     const int64_t fours = pare_panel8_fours(p->K), step = p->x_row;
     const uint8_t *x = p->x + first * step;
     const int8_t *w = p->w + c * fours * 4;
-    __mmask16 live[2] = { 0xffff, 0xffff };
+    __mmask16 live[2];
     __m512i sum[ROWS][2];
 
 #pragma GCC unroll 12
@@ -99,8 +105,7 @@ TARGET static inline __attribute__((always_inline)) void rows(const struct pare_
         }
     }
     for (int v = 0; v < 2; v++)
-        if (p->to < c + 16 * v + 16)
-            live[v] = p->to > c + 16 * v ? (__mmask16)((1u << (p->to - c - 16 * v)) - 1) : 0;
+        live[v] = mask(p->to - c - 16 * v);
 #pragma GCC unroll 12
     for (int r = 0; r < n; r++) {
         put(p, first + r, c, sum[r][0], live[0]);

@@ -293,7 +293,7 @@ TARGET static void output_tile(const struct pare_wino8 *k, int64_t tile, int64_t
 {
     int64_t each = k->tiles[0] * k->tiles[1], r = tile % each;
     int64_t h = r / k->tiles[1] * 4, w = r % k->tiles[1] * 4;
-    __mmask16 live = k->O - c < 16 ? (__mmask16)((1u << (k->O - c)) - 1) : 0xffff;
+    __mmask16 live = (__mmask16)(k->O - c < 16 ? (1u << (k->O - c)) - 1 : 0xffffu);
     struct ending e = ending(&k->finish, c);
     __m512i sum[4][4], more[4][4];
 
