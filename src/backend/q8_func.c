@@ -215,7 +215,8 @@ static bool only_for(const struct pare_view *v, const struct pare_node *q,
     const struct pare_uses *u = &v->use[q->out[0]->id];
     const struct pare_value *real;
 
-    if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT || !is_standard(u->node[0], "DequantizeLinear"))
+    if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
+        !is_standard(u->node[0], "DequantizeLinear"))
         return false;
     real = u->node[0]->out[0];
     u = &v->use[real->id];

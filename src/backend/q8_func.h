@@ -11,10 +11,10 @@
 #include "q8.h"
 
 struct pare_q8_func {
-    struct pare_q8 x;   /* the integers */
+    struct pare_q8 x;           /* the integers */
     struct pare_q8_table table; /* by byte */
-    bool plain;         /* only DequantizeLinear: (q - zero) * scale */
-    int turn;           /* 1: the value is x with channels moved to the end; -1: from there */
+    bool plain;                 /* only DequantizeLinear: (q - zero) * scale */
+    int turn; /* 1: the value is x with channels moved to the end; -1: from there */
 };
 
 /* Is this node such a function, to be run only when somebody asks?  Nodes before it are known. */

@@ -42,7 +42,8 @@ static inline const char *zero_point(struct rig *g, int dtype, int zero)
 }
 
 /* Random bytes as the graph's input, with scale and zero point; the real numbers. */
-static inline const char *real_input(struct rig *g, int dtype, int zero, int rank, const int64_t *dim)
+static inline const char *real_input(struct rig *g, int dtype, int zero, int rank,
+                                     const int64_t *dim)
 {
     const char *x = build_input(&g->b, dtype, rank, dim);
 
@@ -71,7 +72,8 @@ static inline const char *dequantize(struct rig *g, const char *x, float scale, 
 
 /* int8 weights whose output channels are axis `axis`, and a bias of int32 or real numbers; both
  * as real numbers.  Scales are one, or one for each channel. */
-static inline const char *weights(struct rig *g, int rank, const int64_t *dim, int axis, const char **bias)
+static inline const char *weights(struct rig *g, int rank, const int64_t *dim, int axis,
+                                  const char **bias)
 {
     int64_t n = 1, O = dim[axis];
     bool each = between(g, 0, 1);
@@ -123,8 +125,8 @@ static inline bool runs(const struct pare_plan *p, const char *kernel)
     return false;
 }
 
-static inline struct pare_tensor result(const struct pare_model *m, const struct rig *g, bool reference,
-                                 int threads, const char *kernel)
+static inline struct pare_tensor result(const struct pare_model *m, const struct rig *g,
+                                        bool reference, int threads, const char *kernel)
 {
     struct pare_plan_opts o = { .reference = reference, .threads = threads };
     struct pare_tensor out, copy;

@@ -168,7 +168,8 @@ static void functions(void **state)
 /* A value that is wanted as it is, too. */
 static void wanted(void **state)
 {
-    static const char *const none[] = { "", NULL }, *const few[] = { "int8_cast", "int8_map", NULL };
+    static const char *const none[] = { "", NULL }, *const few[] = { "int8_cast", "int8_map",
+                                                                     NULL };
     const int64_t dim[] = { 1, 19, 5, 7 };
     const char *x, *y;
 

@@ -44,8 +44,8 @@ static int parts(const struct pare_view *v, const struct pare_q8_conv *c, struct
             for (int p = 0; p < k->parts && fits; p++) {
                 int64_t to = pare_wino8_cut(k, p + 1) * 2;
 
-                fits = reach(c, w + o * k->C * 9, pare_wino8_cut(k, p) * 2,
-                             to < k->C ? to : k->C) < PARE_WINO8_REACH;
+                fits = reach(c, w + o * k->C * 9, pare_wino8_cut(k, p) * 2, to < k->C ? to : k->C) <
+                       PARE_WINO8_REACH;
             }
         if (fits)
             return k->parts;

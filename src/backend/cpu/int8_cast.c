@@ -53,8 +53,7 @@ static bool match_real(const struct pare_view *v, struct pare_node *n, struct pa
     int from, to = v->wanted ? v->wanted : 1;
     struct pare_q8_table *table;
 
-    if (!f || !v->late[n->id] || !pare_q8_func(v, n->out[0], f) ||
-        !pare_step_lists(s, v, 1, 1, 0))
+    if (!f || !v->late[n->id] || !pare_q8_func(v, n->out[0], f) || !pare_step_lists(s, v, 1, 1, 0))
         return false;
     from = pare_q8_func_keep(v, f);
     if (from != PARE_LAST)

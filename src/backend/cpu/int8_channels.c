@@ -54,8 +54,8 @@ static struct pare_node *read_shuffle(const struct pare_view *v, const struct pa
 
     back = is_node(t, "Transpose") ? pare_only_use(v, t->out[0]) : NULL;
     if (y->rank != 5 || !is_node(back, "Reshape") || back->in[0] != t->out[0] ||
-        !pare_same_shape(&back->out[0]->t, x) || y->dim[0] != x->dim[0] ||
-        y->dim[3] != x->dim[2] || y->dim[4] != x->dim[3])
+        !pare_same_shape(&back->out[0]->t, x) || y->dim[0] != x->dim[0] || y->dim[3] != x->dim[2] ||
+        y->dim[4] != x->dim[3])
         return NULL;
     pare_transpose_perm(t, perm);
     if (perm[0] != 0 || perm[1] != 2 || perm[2] != 1 || perm[3] != 3 || perm[4] != 4)

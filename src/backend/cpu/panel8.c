@@ -13,8 +13,9 @@ void pare_panel8_pack(const int8_t *w, bool turned, int64_t K, int64_t N, int8_t
     memset(packed, 0, pare_panel8_bytes(K, N));
     for (int64_t c = 0; c < N; c++)
         for (int64_t k = 0; k < K; k++)
-            packed[((c / WIDE * fours + k / 4) * WIDE + c % WIDE) * 4 + k % 4] =
-                turned ? w[c * K + k] : w[k * N + c];
+            packed[((c / WIDE * fours + k / 4) * WIDE + c % WIDE) * 4 + k % 4] = turned
+                                                                                     ? w[c * K + k]
+                                                                                     : w[k * N + c];
 }
 
 void pare_panel8_sums(const int8_t *packed, int64_t K, int64_t N, int zero, int32_t *sum)
@@ -114,10 +115,8 @@ TARGET static inline __attribute__((always_inline)) void rows(const struct pare_
     }
 }
 
-#define CASE(n)                \
-    case n:                    \
-        rows(p, first, c, n);  \
-        break
+#define CASE(n) \
+    case n: rows(p, first, c, n); break
 
 TARGET static void some(const struct pare_panel8 *p, int64_t first, int64_t c, int n)
 {

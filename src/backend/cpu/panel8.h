@@ -32,9 +32,9 @@ static inline size_t pare_panel8_bytes(int64_t K, int64_t N)
 }
 
 struct pare_panel8 {
-    const uint8_t *x;   /* rows may be read up to a multiple of 4 */
-    const int8_t *w;    /* packed */
-    const int32_t *sum; /* of each column, N of them and zeros to a whole panel: what the zero
+    const uint8_t *x;       /* rows may be read up to a multiple of 4 */
+    const int8_t *w;        /* packed */
+    const int32_t *sum;     /* of each column, N of them and zeros to a whole panel: what the zero
                            point of x adds */
     struct pare_q8_out out; /* f and b have room for whole panels, too */
     void *y;

@@ -7,8 +7,8 @@
 /* (G' g G'^T) of one filter. */
 static void transform_weight(const int8_t *g, int16_t u[36])
 {
-    static const int G[6][3] = { { 1, 0, 0 },  { 1, 1, 1 },  { 1, -1, 1 },
-                                 { 1, 2, 4 },  { 1, -2, 4 }, { 0, 0, 1 } };
+    static const int G[6][3] = { { 1, 0, 0 }, { 1, 1, 1 },  { 1, -1, 1 },
+                                 { 1, 2, 4 }, { 1, -2, 4 }, { 0, 0, 1 } };
     int t[6][3];
 
     for (int i = 0; i < 6; i++)
@@ -94,8 +94,8 @@ PART __m512i load(const struct pare_wino8 *k, const uint8_t *x, int64_t c, __mma
     return _mm512_maskz_sub_epi16(live, d, _mm512_set1_epi16((short)k->zero));
 }
 
-TARGET static void input_tile(const struct pare_wino8 *k, const uint8_t *const at[36],
-                              int64_t step, int16_t *v)
+TARGET static void input_tile(const struct pare_wino8 *k, const uint8_t *const at[36], int64_t step,
+                              int16_t *v)
 {
     int64_t row = pare_wino8_pairs(k->C) * 2;
 
@@ -171,10 +171,8 @@ PART void rows(const struct product *p, const int n)
     }
 }
 
-#define CASE(n)      \
-    case n:          \
-        rows(p, n);  \
-        break
+#define CASE(n) \
+    case n: rows(p, n); break
 
 TARGET static void some_rows(const struct product *p, int n)
 {

@@ -67,8 +67,8 @@ void pare_wino8_weights(const int8_t *w, int64_t C, int64_t O, int16_t *u);
 
 /* Tiles, counted through all images, which lie one behind the other with channels last. */
 struct pare_wino8_part {
-    int64_t first, n;  /* those that v holds */
-    int64_t from, to;  /* of these: which ones to transform */
+    int64_t first, n; /* those that v holds */
+    int64_t from, to; /* of these: which ones to transform */
     int16_t *v;
     int32_t *m;
 };

@@ -20,9 +20,9 @@
 
 struct linear8 {
     int64_t M, N, K;
-    bool tb;   /* w is (N, K) */
-    bool gemm; /* by oneDNN */
-    bool wide; /* many rows, by q8_dot.h */
+    bool tb;    /* w is (N, K) */
+    bool gemm;  /* by oneDNN */
+    bool wide;  /* many rows, by q8_dot.h */
     bool panel; /* many rows, by panel8.h ... */
     bool copy;  /* ... from a copy of x whose rows are multiples of 4 */
     struct pare_q8 x;
