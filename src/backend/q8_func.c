@@ -207,8 +207,8 @@ bool pare_q8_func(const struct pare_view *v, const struct pare_value *real, stru
     return true;
 }
 
-/* Is all that reads these integers, through one DequantizeLinear, such a function with what they are
- * made from? */
+/* Is all that reads these integers, through one DequantizeLinear, such a function with what they
+ * are made from? */
 static bool only_for(const struct pare_view *v, const struct pare_node *q,
                      const struct pare_value *root)
 {
