@@ -2,8 +2,8 @@
  *
  * x sigmoid(x) of a dequantized x has no more than 256 values, however many nodes it takes,
  * roundings on the way included.  Such nodes are late (backend.h): nobody runs them when who reads
- * the result takes the integers and a table.  A Transpose between (N, C, ...) and (N, ..., C) may be among
- * them: it is another layout of the same bytes.
+ * the result takes the integers and a table.  A Transpose between (N, C, ...) and (N, ..., C) may
+ * be among them: it is another layout of the same bytes.
  */
 #ifndef PARE_BACKEND_Q8_FUNC_H
 #define PARE_BACKEND_Q8_FUNC_H

@@ -1,7 +1,7 @@
 /* int8_chain.c - elementwise operators of several operands between integers, in one pass.
  *
- * Operands are functions of 8-bit integers (q8_func.h) and constants; the result is quantized.  Seen
- * as rows of C neighbours, channels where these are last, else the last axis, an operand is
+ * Operands are functions of 8-bit integers (q8_func.h) and constants; the result is quantized.
+ * Seen as rows of C neighbours, channels where these are last, else the last axis, an operand is
  *     FULL      as many integers as the result
  *     CHANNEL   constants, one for each place of a row
  *     IMAGE     integers, one for each place of a row and image: (N, C, 1, 1)

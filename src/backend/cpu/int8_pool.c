@@ -274,7 +274,7 @@ static void global_func(const struct pool8 *p, const uint8_t *x, char *y, int64_
         pare_q8_store(&p->end, real, y, at, n);
 }
 
-/* ---- windows: first down the columns of all places of a row, then along it -------------------- */
+/* ---- windows: first down the columns of all places of a row, then along it ------------- */
 
 PARE_SIMD static void sum_into(uint16_t *restrict y, const uint8_t *restrict x, int64_t n)
 {
