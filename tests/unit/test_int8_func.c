@@ -259,6 +259,79 @@ static void chains(void **state)
     }
 }
 
+/* ---- what moves bytes -------------------------------------------------------------------- */
+
+static const char *shuffle(struct rig *g, const char *x, const int64_t *d, int64_t a)
+{
+    const int64_t apart[] = { d[0], a, d[1] / a, d[2], d[3] };
+    const char *y = build_node(&g->b, "Reshape", NAMES(x, build_ints(&g->b, 5, apart)), NOTHING);
+
+    y = build_node(&g->b, "Transpose", NAMES(y), at_ints("perm", 5, (int64_t[]){ 0, 2, 1, 3, 4 }));
+    return build_node(&g->b, "Reshape", NAMES(y, build_ints(&g->b, 4, d)), NOTHING);
+}
+
+static const char *slice(struct rig *g, const char *x, int64_t from, int64_t to, int64_t step)
+{
+    return build_node(&g->b, "Slice",
+                      NAMES(x, build_ints(&g->b, 1, &from), build_ints(&g->b, 1, &to),
+                            build_ints(&g->b, 1, (int64_t[]){ 1 }), build_ints(&g->b, 1, &step)),
+                      NOTHING);
+}
+
+/* Channels in another order, some of them, the largest of neighbours, a mean with padding, of a
+ * DequantizeLinear that may have more readers. */
+static void moved(uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    static const char *const kernel[] = { "int8_channels", "int8_channels", "int8_pool",
+                                          "int8_pool" };
+    int kind = (int)(seed % 4), t = seed & 4 ? PARE_U8 : PARE_I8;
+    int64_t d[4], a;
+    const char *x, *y;
+    struct rig g;
+
+    begin(&g, seed);
+    g.b.opset = 14;
+    a = between(&g, 1, 4);
+    d[0] = between(&g, 1, 2);
+    d[1] = a * between(&g, 1, 90);
+    d[2] = between(&g, 2, 9);
+    d[3] = between(&g, 2, 9);
+    x = real_input(&g, t, (int)between(&g, 0, 90), 4, d);
+    x = build_node(&g.b, "MaxPool", NAMES(x), at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
+    x = dequantize(&g, quantize(&g, x, g.x_scale, t, 33), 0.03f, t, 33);
+    if (kind == 0) {
+        y = shuffle(&g, x, d, a);
+        if (between(&g, 0, 1))
+            y = build_node(&g.b, "Add", NAMES(y, x), NOTHING);
+    } else if (kind == 1) {
+        y = slice(&g, x, between(&g, 0, d[1] - 1), d[1], between(&g, 1, 2));
+    } else if (kind == 2) {
+        y = build_node(&g.b, "MaxPool", NAMES(x),
+                       CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
+                           at_ints("strides", 2, (int64_t[]){ between(&g, 1, 2), 1 })));
+    } else {
+        y = build_node(&g.b, "Pad",
+                       NAMES(x, build_ints(&g.b, 8, (int64_t[]){ 0, 0, 1, 1, 0, 0, 1, 0 })),
+                       NOTHING);
+        y = build_node(&g.b, "AveragePool", NAMES(y),
+                       at_ints("kernel_shape", 2, (int64_t[]){ 3, 2 }));
+    }
+    build_output(&g.b, quantize(&g, y, 0.0417f, t, 5));
+    compare(&g, none, kernel[kind], seed);
+}
+
+static void moves(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        moved(seed);
+        pare_reset(pool, m);
+    }
+}
+
 /* ---- tables ------------------------------------------------------------------------------- */
 
 static void tables(void **state)
@@ -318,6 +391,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(functions, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(wanted, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(chains, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(moves, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(tables, make_pool, drop_pool),
     };
 
