@@ -249,6 +249,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
         l->weights = like->weights;
         l->wider = like->wider;
+        l->sum = like->sum;
         l->finish = like->finish;
         l->finish.out = l->out;
         return 0;
