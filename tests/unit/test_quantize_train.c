@@ -301,9 +301,9 @@ static bool note(void *user, const struct pare_learned *r)
  * gradient, and the answers are counted. */
 static void test_output(void **state)
 {
-    struct job j = open_trained("qat",
-                                "[{\"quant_types\": [\"output\"], \"op_types\": [\"Linear\"]}]",
-                                NULL, LEARN "epochs=1");
+    struct job j = open_trained(
+        "qat", "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
+        NULL, LEARN "epochs=1");
     double learned = 0;
 
     (void)state;
