@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "behind.h"
+
 /* y (rows, columns) = clamp(x (rows, K) w + bias + start).  Element k of a row is at
  * x[row * x_row + k / run * x_run + k % run]: with run = K an ordinary matrix, with a block of
  * channels as the run a tensor in blocks.  Columns come in blocks that are y_block apart. */
@@ -18,6 +20,9 @@ struct pare_panel {
     const float *start; /* as y, or NULL; may be y */
     bool clamp;         /* between low and high */
     float low, high;
+    const struct pare_lane_post *post; /* ... and these behind it */
+    int n_post;
+    const float *sum; /* their other operand, as y, or NULL */
     float *y;
     int64_t rows, blocks; /* blocks of columns */
     int64_t runs, run;    /* K = runs * run + last */

@@ -1,8 +1,5 @@
-/* panel_loops.h - the loops of panel.c for one instruction set; included once for each.
- *
- * Before: VEC, a vector of BLOCK floats, with LOAD, STORE, ZERO, ALL (one float in all lanes), FMA,
- * ADD, MAX and MIN; ROWS, how many rows the registers hold; TARGET, the functions' attribute;
- * NAME(x), to tell them apart.
+/* panel_loops.h - the loops of panel.c for one instruction set; included once for each, with the
+ * vectors of vec512.h or its like and ROWS, how many rows the registers hold.
  */
 #ifdef VEC
 
@@ -132,26 +129,16 @@ TARGET static void NAME(all)(const struct pare_panel *p)
         run = NAME(outer);
     else if (p->x_row == BLOCK && p->run == BLOCK)
         run = NAME(near);
-    for (int64_t b = 0; b < p->blocks; b += 2)
+    for (int64_t b = 0; b < p->blocks; b += 2) {
         for (int64_t i = 0; i < parts; i++) {
             int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
 
             run(p, first, b, (int)(end - first));
         }
+        behind(p, b, b + 1 < p->blocks ? 2 : 1);
+    }
 }
 
-#undef VEC
-#undef LOAD
-#undef STORE
-#undef ZERO
-#undef ALL
-#undef FMA
-#undef ADD
-#undef MAX
-#undef MIN
-#undef BLOCK
 #undef ROWS
-#undef TARGET
-#undef NAME
 
 #endif

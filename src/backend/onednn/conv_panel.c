@@ -130,6 +130,9 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         .clamp = c->clamp,
         .low = c->low,
         .high = c->high,
+        .post = c->post,
+        .n_post = c->n_post,
+        .sum = sum,
         .rows = r->to - r->from,
         .blocks = r->end - r->first,
         .runs = c->in / block,
@@ -143,9 +146,6 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
     };
 
     pare_panel_run(&p);
-    for (int64_t i = 0; i < p.blocks && c->n_post; i++)
-        pare_lanes(c->post, c->n_post, sum ? sum + i * plane : NULL, p.y + i * plane,
-                   p.rows * block);
 }
 
 /* As linear_panel.c: few weights stay in the cache while pixels come and go; of many weights each
