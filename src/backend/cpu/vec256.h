@@ -15,6 +15,7 @@
     _mm256_castsi256_ps( \
         _mm256_add_epi32(_mm256_castps_si256(v), _mm256_slli_epi32(_mm256_cvtps_epi32(k), 23)))
 #define INVERSE(v) _mm256_div_ps(ALL(1.0f), v)
+#define KEEP(v) __asm__("" : "+x"(v)) /* load it once for all its uses */
 #define BLOCK 8
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) x##_avx2

@@ -19,6 +19,7 @@
 #define INVERSE(v)          \
     MUL(_mm512_rcp14_ps(v), \
         _mm512_fnmadd_ps(v, _mm512_rcp14_ps(v), ALL(2.0f))) /* a step of Newton's */
+#define KEEP(v) __asm__("" : "+v"(v))                       /* load it once for all its uses */
 #define BLOCK 16
 #define TARGET __attribute__((target("avx512f")))
 #define NAME(x) x##_avx512

@@ -14,6 +14,7 @@
 #undef ROUND
 #undef TIMES_POW2
 #undef INVERSE
+#undef KEEP
 #undef BLOCK
 #undef TARGET
 #undef NAME

@@ -3,8 +3,6 @@
  */
 #include "conv_head.h"
 
-#include <math.h>
-
 #include "../cpu/panel.h"
 
 #define GROUP 96 /* pixels at a time */
@@ -43,11 +41,8 @@ static void take_posts(struct conv *c)
         c->sum = true;
         at++;
     }
-    if (c->n_post > at && (c->post[at].kind == PARE_LANE_CLIP ||
-                           (c->post[at].kind == PARE_LANE_RELU && c->post[at].a == 0))) {
+    if (c->n_post > at && pare_lane_bounds(&c->post[at], &c->low, &c->high)) {
         c->clamp = true;
-        c->low = c->post[at].kind == PARE_LANE_CLIP ? c->post[at].a : 0;
-        c->high = c->post[at].kind == PARE_LANE_CLIP ? c->post[at].b : INFINITY;
         at++;
     }
     c->n_post -= at;
