@@ -1,6 +1,23 @@
 /* panel.c - products with constant matrices that are packed by panels of columns. */
 #include "panel.h"
 
+static inline int64_t run_at(const struct pare_panel *p, int64_t i)
+{
+    return p->offset ? p->offset[i] : i * p->x_run;
+}
+
+/* Where element k of a row is. */
+static int64_t element_at(const struct pare_panel *p, int64_t k)
+{
+    int64_t full = p->runs * p->run;
+
+    if (p->w_step)
+        return k * p->x_step;
+    if (k < full)
+        return run_at(p, k / p->run) + k % p->run;
+    return run_at(p, p->runs + (k - full) / p->last) + (k - full) % p->last;
+}
+
 /* What is behind n blocks of columns, while they are in the first-level cache. */
 static void behind(const struct pare_panel *p, int64_t first, int64_t n)
 {
@@ -35,7 +52,7 @@ static void behind(const struct pare_panel *p, int64_t first, int64_t n)
 /* Any machine, any block. */
 static void all_plain(const struct pare_panel *p)
 {
-    const int64_t K = p->runs * p->run + p->last;
+    const int64_t K = pare_panel_depth(p);
 
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t b = 0; b < p->blocks; b++) {
@@ -47,8 +64,7 @@ static void all_plain(const struct pare_panel *p)
                 const float *w = p->w + (p->w_step ? k * p->w_step + b * p->block
                                                    : pare_panel_at(K, p->blocks, p->block, k,
                                                                    b * p->block));
-                int64_t at = p->w_step ? k * p->x_step : k / p->run * p->x_run + k % p->run;
-                float x = p->x[r * p->x_row + at];
+                float x = p->x[r * p->x_row + element_at(p, k)];
 
                 for (int c = 0; c < p->block; c++)
                     sum[c] += x * w[c];

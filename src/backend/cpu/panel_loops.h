@@ -52,17 +52,18 @@ TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct
                                                                     const struct steps s)
 {
     const float *x = p->x + first * s.x_row;
-    const float *w = p->w + block * (s.w_step ? 1 : p->runs * s.run + p->last) * BLOCK;
+    const float *w = p->w + block * (s.w_step ? 1 : pare_panel_depth(p)) * BLOCK;
+    const int64_t tails = p->tails ? p->tails : 1;
     VEC sum[ROWS][2];
 
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
             sum[r][v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
-    for (int64_t i = 0; i < p->runs; i++, x += p->x_run)
-        w = NAME(walk)(x, s, w, s.run, sum, n, nv);
-    if (p->last)
-        NAME(walk)(x, s, w, p->last, sum, n, nv);
+    for (int64_t i = 0; i < p->runs; i++)
+        w = NAME(walk)(x + run_at(p, i), s, w, s.run, sum, n, nv);
+    for (int64_t i = 0; i < tails && p->last; i++)
+        w = NAME(walk)(x + run_at(p, p->runs + i), s, w, p->last, sum, n, nv);
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
