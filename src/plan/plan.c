@@ -289,7 +289,10 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
     struct pare_plan_opts opts = { .threads = o->threads,
                                    .batch = o->batch,
                                    .in = o->in,
-                                   .reference = o->reference };
+                                   .reference = o->reference,
+                                   .tune = o->tune,
+                                   .choices = o->choices,
+                                   .cache = o->cache };
     struct pare_plan *p = create(o->threads);
     int rc;
 

@@ -67,6 +67,8 @@ struct pare_train_opts {
     struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
     bool reference;
     const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
+    bool tune;                  /* these three as in struct pare_plan_opts */
+    const char *choices, *cache;
     struct pare_rng *rng;
     struct pare_strs keep;                 /* values to look at, see pare_plan_value */
     struct pare_dist *sync;                /* see struct pare_ctx */

@@ -133,7 +133,7 @@ static bool is_cold(const struct pare_plan *p)
     for (int i = 0; i < p->graph->n_values; i++) {
         const struct pare_value *v = p->graph->value[i];
 
-        if (pare_is_const(v) && !pare_tensor_size(&v->t, NULL, &bytes, &err))
+        if (pare_is_fixed(v) && !pare_tensor_size(&v->t, NULL, &bytes, &err))
             sum += bytes;
     }
     return sum > pare_cache_bytes() / 2;

@@ -123,6 +123,8 @@ bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool ze
         put_value(&t, s->in[k]);
         put(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
     }
+    for (int k = 0; p->train && k < s->n_in; k++)
+        put(&t, "%s%s", k ? "," : " | gradients ", p->learns[s->in[k]->id] ? "yes" : "no");
     put(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa, cold ? ", cold" : "");
     return t.n < PARE_KEY_TEXT - 1;
 }
