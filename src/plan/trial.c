@@ -63,6 +63,7 @@ bool pare_rival_matches(struct pare_plan *p, const struct pare_kernel *k, struct
     p->backend.arena = own;
     pare_rewind(p->scratch, m);
     s->kernel = yes ? k : NULL;
+    s->any = yes;
     return yes;
 }
 

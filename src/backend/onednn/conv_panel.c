@@ -146,6 +146,15 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(c->node->in[1]);
 
+    if (s->like) {
+        const struct conv *other = s->like->state;
+
+        c->w = other->w;
+        c->bias = other->bias;
+        c->front.scale = other->front.scale;
+        c->front.shift = other->front.shift;
+        return 0;
+    }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)

@@ -141,6 +141,12 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(s->node->in[1]);
 
+    if (s->like) {
+        c->w = ((const struct conv *)s->like->state)->w;
+        c->bias = ((const struct conv *)s->like->state)->bias;
+        c->offset = ((const struct conv *)s->like->state)->offset;
+        return 0;
+    }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->K), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     c->offset = pare_alloc(b->arena, (size_t)(c->runs + c->tails), sizeof(*c->offset));
