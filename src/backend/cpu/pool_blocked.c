@@ -1,7 +1,8 @@
 /* pool_blocked.c - MaxPool, AveragePool and means over space, in the blocked layout.
  *
  * The b channels of a block lie side by side, so every tap of a window is one vector operation.
- * Padding lanes are zero in and zero out, for the maximum starts from the first tap.
+ * Padding lanes are zero in and zero out, for the maximum starts from the first tap.  A NaN is
+ * larger than anything.
  */
 #include "../backend.h"
 
@@ -164,11 +165,11 @@ PARE_SIMD static void max_taps(const struct pare_window *w, const struct taps *t
     float acc[LANES];
 
     if (b == 16) {
-        TAPS(16, first[k], v[k] > acc[k] ? v[k] : acc[k])
+        TAPS(16, first[k], v[k] > acc[k] || v[k] != v[k] ? v[k] : acc[k])
         for (int k = 0; k < 16; k++)
             y[k] = acc[k];
     } else {
-        TAPS(8, first[k], v[k] > acc[k] ? v[k] : acc[k])
+        TAPS(8, first[k], v[k] > acc[k] || v[k] != v[k] ? v[k] : acc[k])
         for (int k = 0; k < 8; k++)
             y[k] = acc[k];
     }
@@ -236,7 +237,7 @@ PARE_SIMD static void inside_row(const struct pool *p, const struct taps *t, int
             for (int64_t h = t->lo[1]; h < t->hi[1]; h++, v += line)
                 for (int64_t i = h == t->lo[1]; i < right; i++) {
                     pare_v8 a = PARE_V8(v + i * b);
-                    pare_m8 more = a > most;
+                    pare_m8 more = (a > most) | (a != a);
 
                     if (p->max)
                         most = (pare_v8)((more & (pare_m8)a) | (~more & (pare_m8)most));

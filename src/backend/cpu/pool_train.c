@@ -95,11 +95,11 @@ static int64_t position(const struct pare_window *w, const struct window *t, int
            t->o[2] * w->stride[2] - w->pad_begin[2] + q * w->dilation[2];
 }
 
-/* Lanes where v is larger take it. */
+/* Lanes where v is larger take it, or is the first NaN. */
 PARE_SIMD static void larger(const float *v, int32_t at, int b, float *best, int32_t *from)
 {
     for (int k = 0; k < b; k++) {
-        bool more = v[k] > best[k];
+        bool more = (v[k] > best[k]) | ((v[k] != v[k]) & (best[k] == best[k]));
 
         best[k] = more ? v[k] : best[k];
         from[k] = more ? at : from[k];
