@@ -29,7 +29,7 @@ if grep -q 'Wanalyzer' "$build/analyzer.log"; then
 fi
 echo "gcc -fanalyzer: $(grep -c 'warning:.*Wanalyzer' "$build/analyzer.log" || :) findings"
 
-echo "$files" | xargs -P "$jobs" -n 8 clang-tidy -p "$build" --quiet >"$build/tidy.log" 2>/dev/null || :
+echo "$files" | xargs -P "$jobs" -n 1 clang-tidy -p "$build" --quiet >"$build/tidy.log" 2>/dev/null || :
 grep -E 'warning:|error:' "$build/tidy.log" | sort -u >"$build/tidy.txt" || :
 head -60 "$build/tidy.txt"
 echo "clang-tidy: $(wc -l <"$build/tidy.txt") findings"

@@ -1,12 +1,12 @@
 /* test_nan.c - a NaN that goes in comes out, in every fast kernel.
  *
- * Small networks, each with one NaN among its inputs, run once for each kernel of kernels.def with no
- * other, and with all that are ours, as they are and while their weights are learned: where the plain
- * kernels have NaN, so must they.  More
- * may be NaN: Winograd's kernels compute by tiles, and a NaN spoils its tile.
+ * Small networks, each with one NaN among its inputs, run once for each kernel of kernels.def with
+ * no other, and with all that are ours, as they are and while their weights are learned: where the
+ * plain kernels have NaN, so must they.  More may be NaN: Winograd's kernels compute by tiles, and
+ * a NaN spoils its tile.
  *
- * oneDNN's Relu and Clip make 0, or the bound, of NaN.  Only the two kernels that leave them to it may
- * do so, and only behind these.
+ * oneDNN's Relu and Clip make 0, or the bound, of NaN.  Only the two kernels that leave them to it
+ * may do so, and only behind these.
  */
 #include "make_model.h"
 
@@ -34,7 +34,7 @@ static const char *random_floats(struct build *b, int rank, const int64_t *dim)
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
-/* ---- networks: a head, and what is behind it ------------------------------------------------- */
+/* ---- networks: a head, and what is behind it --------------------------------------------- */
 
 static const char *conv(struct build *b, const char *x, int64_t kernel, int64_t stride,
                         int64_t group)
@@ -270,7 +270,7 @@ static const struct {
     { "relu, pool", relu_pool, true },
 };
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------- */
 
 struct trial {
     const char *head, *end;

@@ -281,13 +281,13 @@ PARE_SIMD static void larger_rows(const float *x, int32_t width, int32_t rows, f
 
         for (; q + 8 <= width; q += 8) {
             pare_v8 up = PARE_V8(a + q), down = PARE_V8(b + q);
-            pare_m8 more = (down > up) | ((down != down) & (up == up));
+            pare_m8 more = (down > up) | (PARE_NAN8(down) & ~PARE_NAN8(up));
 
             PARE_PUT8(most + q, (pare_v8)((more & (pare_m8)down) | (~more & (pare_m8)up)));
             *(pare_m8 *)(below + q) = more & width;
         }
         for (; q < width; q++) {
-            bool more = (b[q] > a[q]) | ((b[q] != b[q]) & (a[q] == a[q]));
+            bool more = (b[q] > a[q]) | (!!isnan(b[q]) & !isnan(a[q]));
 
             most[q] = more ? b[q] : a[q];
             below[q] = more ? width : 0;
@@ -303,7 +303,7 @@ PARE_SIMD static void larger_pairs(const float *most, const int32_t *below, cons
         float a = most[2 * i], b = most[2 * i + 1];
         int32_t left = below[2 * i], right = below[2 * i + 1];
         int32_t more = (b > a) | ((b == a) & (right < left)) |
-                       ((b != b) & ((a == a) | (right < left)));
+                       (!!isnan(b) & (!isnan(a) | (right < left)));
 
         y[i] = more ? b : a;
         from[i] = corner[i] + (more ? right + 1 : left);

@@ -6,6 +6,8 @@
  */
 #include "../backend.h"
 
+#include <math.h>
+
 #include "../../base/simd.h"
 #include "../../op/movement.h"
 #include "../../op/reduce_family.h"
@@ -165,11 +167,11 @@ PARE_SIMD static void max_taps(const struct pare_window *w, const struct taps *t
     float acc[LANES];
 
     if (b == 16) {
-        TAPS(16, first[k], v[k] > acc[k] || v[k] != v[k] ? v[k] : acc[k])
+        TAPS(16, first[k], (v[k] > acc[k]) | !!isnan(v[k]) ? v[k] : acc[k])
         for (int k = 0; k < 16; k++)
             y[k] = acc[k];
     } else {
-        TAPS(8, first[k], v[k] > acc[k] || v[k] != v[k] ? v[k] : acc[k])
+        TAPS(8, first[k], (v[k] > acc[k]) | !!isnan(v[k]) ? v[k] : acc[k])
         for (int k = 0; k < 8; k++)
             y[k] = acc[k];
     }
@@ -237,7 +239,7 @@ PARE_SIMD static void inside_row(const struct pool *p, const struct taps *t, int
             for (int64_t h = t->lo[1]; h < t->hi[1]; h++, v += line)
                 for (int64_t i = h == t->lo[1]; i < right; i++) {
                     pare_v8 a = PARE_V8(v + i * b);
-                    pare_m8 more = (a > most) | (a != a);
+                    pare_m8 more = (a > most) | PARE_NAN8(a);
 
                     if (p->max)
                         most = (pare_v8)((more & (pare_m8)a) | (~more & (pare_m8)most));
