@@ -317,10 +317,11 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     for (int64_t i = 0; i < p->planes; i++) {
         if (p->global) {
             float *out = y + i * p->out_size;
+            int64_t count = p->in_size / p->block;
 
-            sum_lanes(x + i * p->in_size, p->in_size / p->block, p->block, out);
+            sum_lanes(x + i * p->in_size, count, p->block, out);
             for (int k = 0; k < p->block; k++)
-                out[k] /= (float)(p->in_size / p->block);
+                out[k] /= (float)count;
         } else {
             run_plane(p, x + i * p->in_size, y + i * p->out_size);
         }

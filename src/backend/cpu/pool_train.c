@@ -36,6 +36,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     const struct pare_tensor *x, *y;
     struct pare_err err;
     struct pool *p;
+    int block;
 
     if (!v->train || (!max && !mean && !global) || n->op->domain || !pare_is_f32(n->in[0]) ||
         n->in[0]->t.rank < 3 || (n->n_out > 1 && n->out[1]))
@@ -43,11 +44,12 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     x = &n->in[0]->t;
     y = &n->out[0]->t;
     p = pare_alloc(v->backend->arena, 1, sizeof(*p));
-    if (!p || !layout(v, n) || !pare_numel(y) || !pare_numel(x) ||
+    block = layout(v, n);
+    if (!p || !block || !pare_numel(y) || !pare_numel(x) ||
         (!global && pare_pool_window(n, &p->w, &err)) || (max && !pare_window_meets(&p->w)) ||
         !pare_step_lists(s, v, 1, 1, 0))
         return false;
-    p->block = layout(v, n);
+    p->block = block;
     p->max = max;
     p->global = global;
     p->count_pad = mean && pare_pool_counts_pad(n);
