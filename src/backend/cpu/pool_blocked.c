@@ -9,9 +9,8 @@
 #include <math.h>
 
 #include "../../base/simd.h"
-#include "../../op/movement.h"
 #include "../../op/reduce_family.h"
-#include "../../op/window.h"
+#include "../padded_mean.h"
 
 #define LANES 16
 
@@ -47,33 +46,6 @@ static bool read_window(const struct pare_node *n, struct pool *p)
     return true;
 }
 
-/* Exporters write a padded average as Pad with zeros, then AveragePool without padding.  Padding
- * then counts like data. */
-static struct pare_node *padded_mean(const struct pare_view *v, struct pare_node *n, struct pool *p)
-{
-    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
-    struct pare_node *pool = strcmp(n->type, "Pad") ? NULL : pare_only_use(v, n->out[0]);
-    const struct pare_value *value = n->n_in > 2 ? n->in[2] : NULL;
-    struct pare_err err;
-
-    if (!pool || strcmp(pool->type, "AveragePool") || pare_pool_window(pool, &p->w, &err) ||
-        strcmp(pare_attr_text(n, "mode"), "constant") || pare_attr(n, "value") != 0 ||
-        (value &&
-         (!pare_is_const(value) || pare_numel(&value->t) != 1 || pare_get(&value->t, 0) != 0)) ||
-        pare_pad_amounts(n, before, after, &err) || before[0] || after[0] || before[1] || after[1])
-        return NULL;
-    for (int i = 0; i < p->w.nd; i++) {
-        if (p->w.pad_begin[i] || p->w.pad_end[i] || before[i + 2] < 0 || after[i + 2] < 0)
-            return NULL;
-        p->w.in[i] -= before[i + 2] + after[i + 2];
-        p->w.pad_begin[i] = before[i + 2];
-        p->w.pad_end[i] = after[i + 2];
-    }
-    p->count_pad = true;
-    pare_window_3d(&p->w);
-    return pool;
-}
-
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
@@ -91,9 +63,10 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         return false;
     p->global = spatial_mean(n);
     if (!p->global && !read_window(n, p)) {
-        pool = padded_mean(v, n, p);
+        pool = pare_padded_mean(v, n, &p->w);
         if (!pool)
             return false;
+        p->count_pad = true;
     }
     out = pool ? pool->out[0] : n->out[0];
     if (p->global && out->t.rank == 2 && x->dim[1] % block)
