@@ -287,7 +287,7 @@ PARE_SIMD static void larger_rows(const float *x, int32_t width, int32_t rows, f
             *(pare_m8 *)(below + q) = more & width;
         }
         for (; q < width; q++) {
-            bool more = (b[q] > a[q]) | (!!isnan(b[q]) & !isnan(a[q]));
+            bool more = (b[q] > a[q]) | ((isnan(b[q]) != 0) & (isnan(a[q]) == 0));
 
             most[q] = more ? b[q] : a[q];
             below[q] = more ? width : 0;
@@ -303,7 +303,7 @@ PARE_SIMD static void larger_pairs(const float *most, const int32_t *below, cons
         float a = most[2 * i], b = most[2 * i + 1];
         int32_t left = below[2 * i], right = below[2 * i + 1];
         int32_t more = (b > a) | ((b == a) & (right < left)) |
-                       (!!isnan(b) & (!isnan(a) | (right < left)));
+                       ((isnan(b) != 0) & ((isnan(a) == 0) | (right < left)));
 
         y[i] = more ? b : a;
         from[i] = corner[i] + (more ? right + 1 : left);

@@ -140,11 +140,11 @@ PARE_SIMD static void max_taps(const struct pare_window *w, const struct taps *t
     float acc[LANES];
 
     if (b == 16) {
-        TAPS(16, first[k], (v[k] > acc[k]) | !!isnan(v[k]) ? v[k] : acc[k])
+        TAPS(16, first[k], ((v[k] > acc[k]) | (isnan(v[k]) != 0)) ? v[k] : acc[k])
         for (int k = 0; k < 16; k++)
             y[k] = acc[k];
     } else {
-        TAPS(8, first[k], (v[k] > acc[k]) | !!isnan(v[k]) ? v[k] : acc[k])
+        TAPS(8, first[k], ((v[k] > acc[k]) | (isnan(v[k]) != 0)) ? v[k] : acc[k])
         for (int k = 0; k < 8; k++)
             y[k] = acc[k];
     }

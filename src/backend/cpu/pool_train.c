@@ -103,7 +103,7 @@ static int64_t position(const struct pare_window *w, const struct window *t, int
 PARE_SIMD static void larger(const float *v, int32_t at, int b, float *best, int32_t *from)
 {
     for (int k = 0; k < b; k++) {
-        bool more = (v[k] > best[k]) | (!!isnan(v[k]) & !isnan(best[k]));
+        bool more = (v[k] > best[k]) | ((isnan(v[k]) != 0) & (isnan(best[k]) == 0));
 
         best[k] = more ? v[k] : best[k];
         from[k] = more ? at : from[k];
