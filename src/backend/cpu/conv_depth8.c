@@ -1,8 +1,6 @@
 /* conv_depth8.c - convolutions of 8-bit integers with one filter for each channel (depth8.h). */
 #include "depth8.h"
 
-#include <math.h>
-
 #include "../q8_conv.h"
 
 #define MOST 8 /* rows and columns of a filter */
@@ -36,19 +34,27 @@ static bool geometry(struct depth *d)
     return true;
 }
 
+/* Vectors that are mostly full, or many products for each. */
+static bool pays(const struct pare_depth8 *k)
+{
+    return k->C * 4 >= pare_depth8_blocks(k->C) * PARE_DEPTH8 * 3 ||
+           k->kernel[0] * k->kernel[1] > 9;
+}
+
 static void bounds(struct depth *d)
 {
     const struct pare_q8 *q = &d->c.end.q;
     struct pare_depth8 *k = &d->k;
+    struct pare_q8_out o = { .out = d->c.out,
+                             .q = *q,
+                             .lo = d->c.end.lo / q->scale,
+                             .hi = d->c.end.hi / q->scale };
 
     k->flip = d->c.x.v->t.dtype == PARE_I8 ? 128 : 0;
     k->zero = d->c.x.zero + k->flip;
     k->is_signed = d->c.out->t.dtype == PARE_I8;
     k->y_zero = q->zero;
-    k->lo = fmaxf(d->c.end.lo / q->scale, (float)(q->lo - q->zero));
-    k->hi = fminf(d->c.end.hi / q->scale, (float)(q->hi - q->zero));
-    k->lo = fminf(k->lo, (float)(q->hi - q->zero)); /* bounds outside of the type */
-    k->hi = fmaxf(k->hi, (float)(q->lo - q->zero));
+    pare_q8_bounds(&o, &k->lo, &k->hi);
 }
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
@@ -56,7 +62,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct depth *d = pare_alloc(v->backend->scratch, 1, sizeof(*d)), *keep;
 
     if (!d || !pare_depth8_can(v->backend) || !pare_q8_conv(v, n, &d->c) ||
-        !pare_q8_conv_quantized(&d->c) || !geometry(d))
+        !pare_q8_conv_quantized(&d->c) || !geometry(d) || (!v->any && !pays(&d->k)))
         return false;
     bounds(d);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));

@@ -109,9 +109,9 @@ PART void windows(const struct pare_depth8 *k, const uint8_t *room, int64_t bloc
 #pragma GCC unroll 2
             for (int64_t g = 0; g < fours; g++)
                 for (int j = 0; j < 4; j++)
-                    acc[j] = _mm512_dpbusd_epi32(
-                        acc[j], _mm512_loadu_si512(x + g * BYTES + 64 * j),
-                        _mm512_loadu_si512(w + (g * columns + i) * BYTES + 64 * j));
+                    acc[j] = _mm512_dpbusd_epi32(acc[j], _mm512_loadu_si512(x + g * BYTES + 64 * j),
+                                                 _mm512_loadu_si512(w + (g * columns + i) * BYTES +
+                                                                    64 * j));
         }
         _mm512_mask_storeu_epi8(y + q * k->C, live, finish(&e, acc, k->is_signed));
     }

@@ -14,12 +14,12 @@
 
 struct pare_depth8 {
     int64_t C, in[2], out[2], pad[2], stride[2], dilation[2], kernel[2];
-    int zero;          /* of x as uint8 */
-    uint8_t flip;      /* what makes uint8 of x */
-    bool is_signed;    /* y is int8 */
+    int zero;       /* of x as uint8 */
+    uint8_t flip;   /* what makes uint8 of x */
+    bool is_signed; /* y is int8 */
     int y_zero;
-    float lo, hi;      /* bounds of y less its zero point */
-    const int8_t *w;   /* (blocks, fours of rows, columns, 4, 64) */
+    float lo, hi;       /* bounds of y less its zero point */
+    const int8_t *w;    /* (blocks, fours of rows, columns, 4, 64) */
     const int32_t *sum; /* (blocks, 4, 16): what x's zero point adds */
     const float *f, *b;
 };
