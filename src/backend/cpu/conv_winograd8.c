@@ -130,9 +130,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     return true;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int init_weights(struct wino *w, struct pare_backend *b, struct pare_err *err)
 {
-    struct wino *w = s->state;
     const struct pare_q8_conv *c = &w->c;
     struct pare_q8_out *o = &w->k.finish;
     size_t columns = (size_t)pare_wino8_panels(w->k.O) * PARE_WINO8_PANEL;
@@ -153,6 +152,19 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         o->f[i] = pare_q8_conv_factor(c, i);
         o->b[i] = (float)pare_q8_conv_bias(c, i);
     }
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct wino *w = s->state;
+    const struct wino *like = s->like ? s->like->state : NULL;
+
+    if (!like)
+        return init_weights(w, b, err);
+    w->k.u = like->k.u;
+    w->k.finish = like->k.finish;
+    w->k.finish.out = w->c.out;
     return 0;
 }
 

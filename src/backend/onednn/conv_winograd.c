@@ -223,6 +223,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 const struct pare_kernel pare_kernel_conv_winograd = {
     .name = "conv_winograd",
     .doc = "Convolution with 3x3 filters and its gradients, by Winograd's F(4x4, 3x3).",
+    .rival = true,
     .match = match,
     .run = run,
     .back = back,

@@ -105,6 +105,11 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         .scale = scale,
     };
 
+    if (s->like) {
+        c->u = ((const struct conv *)s->like->state)->u;
+        c->bias = ((const struct conv *)s->like->state)->bias;
+        return 0;
+    }
     c->u = pare_alloc_raw(b->arena, size, sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)to, sizeof(*c->bias));
     if (!scale || !weights || !c->u || !c->bias)
