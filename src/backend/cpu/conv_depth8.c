@@ -97,9 +97,8 @@ static void place(const struct depth *d, const int8_t *from, int64_t c, int8_t *
     sum[c / 64 * 64 + j * 16 + lane] = (int32_t)(-k->zero * all);
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err *err)
 {
-    struct depth *d = s->state;
     struct pare_depth8 *k = &d->k;
     size_t lanes = (size_t)pare_depth8_blocks(k->C) * 64;
     size_t bytes = lanes * 4 * (size_t)(pare_depth8_fours(k) * k->kernel[1]);
@@ -122,6 +121,20 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     k->sum = sum;
     k->f = f;
     k->b = bias;
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct depth *d = s->state;
+    const struct depth *like = s->like ? s->like->state : NULL;
+
+    if (!like)
+        return init_weights(d, b, err);
+    d->k.w = like->k.w;
+    d->k.sum = like->k.sum;
+    d->k.f = like->k.f;
+    d->k.b = like->k.b;
     return 0;
 }
 
