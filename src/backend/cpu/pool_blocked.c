@@ -1,9 +1,12 @@
 /* pool_blocked.c - MaxPool, AveragePool and means over space, in the blocked layout.
  *
  * The b channels of a block lie side by side, so every tap of a window is one vector operation.
- * Padding lanes are zero in and zero out, for the maximum starts from the first tap.
+ * Padding lanes are zero in and zero out, for the maximum starts from the first tap.  A NaN is
+ * larger than anything.
  */
 #include "../backend.h"
+
+#include <math.h>
 
 #include "../../base/simd.h"
 #include "../../op/reduce_family.h"
@@ -137,11 +140,11 @@ PARE_SIMD static void max_taps(const struct pare_window *w, const struct taps *t
     float acc[LANES];
 
     if (b == 16) {
-        TAPS(16, first[k], v[k] > acc[k] ? v[k] : acc[k])
+        TAPS(16, first[k], ((v[k] > acc[k]) | (isnan(v[k]) != 0)) ? v[k] : acc[k])
         for (int k = 0; k < 16; k++)
             y[k] = acc[k];
     } else {
-        TAPS(8, first[k], v[k] > acc[k] ? v[k] : acc[k])
+        TAPS(8, first[k], ((v[k] > acc[k]) | (isnan(v[k]) != 0)) ? v[k] : acc[k])
         for (int k = 0; k < 8; k++)
             y[k] = acc[k];
     }
@@ -209,7 +212,7 @@ PARE_SIMD static void inside_row(const struct pool *p, const struct taps *t, int
             for (int64_t h = t->lo[1]; h < t->hi[1]; h++, v += line)
                 for (int64_t i = h == t->lo[1]; i < right; i++) {
                     pare_v8 a = PARE_V8(v + i * b);
-                    pare_m8 more = a > most;
+                    pare_m8 more = (a > most) | PARE_NAN8(a);
 
                     if (p->max)
                         most = (pare_v8)((more & (pare_m8)a) | (~more & (pare_m8)most));
@@ -287,10 +290,11 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     for (int64_t i = 0; i < p->planes; i++) {
         if (p->global) {
             float *out = y + i * p->out_size;
+            int64_t count = p->in_size / p->block;
 
-            sum_lanes(x + i * p->in_size, p->in_size / p->block, p->block, out);
+            sum_lanes(x + i * p->in_size, count, p->block, out);
             for (int k = 0; k < p->block; k++)
-                out[k] /= (float)(p->in_size / p->block);
+                out[k] /= (float)count;
         } else {
             run_plane(p, x + i * p->in_size, y + i * p->out_size);
         }
