@@ -324,6 +324,21 @@ PARE_SIMD void pare_q8_store(const struct pare_q8_end *e, const float *real, voi
         }
 }
 
+void pare_q8_bounds(const struct pare_q8_out *o, float *lo, float *hi)
+{
+    enum pare_dtype type = o->out->t.dtype;
+    float least = (float)(o->q.lo - o->q.zero), most = (float)(o->q.hi - o->q.zero);
+
+    *lo = o->lo;
+    *hi = o->hi;
+    if (type != PARE_U8 && type != PARE_I8)
+        return;
+    *lo = *lo > least ? *lo : least;
+    *lo = *lo < most ? *lo : most; /* they may be outside of the type */
+    *hi = *hi < most ? *hi : most;
+    *hi = *hi > least ? *hi : least;
+}
+
 PARE_SIMD void pare_q8_finish(const struct pare_q8_out *o, const int32_t *acc, int64_t channel,
                               int64_t n, void *y)
 {

@@ -135,6 +135,10 @@ struct pare_q8_out {
     struct pare_q8 q;
     float *f, *b, lo, hi; /* but for b by q's scale */
 };
+/* Bounds of f (acc + b) that leave no more for the type to hold, so that rounding and adding the
+ * zero point is all that is left. */
+void pare_q8_bounds(const struct pare_q8_out *o, float *lo, float *hi);
+
 void pare_q8_finish(const struct pare_q8_out *o, const int32_t *acc, int64_t channel, int64_t n,
                     void *y);
 

@@ -107,6 +107,56 @@ static void winograd(void **state)
     largest(450, 255, 127);  /* four */
 }
 
+/* ---- one filter for each channel --------------------------------------------------------- */
+
+static void depth(uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    int64_t N, C, H, W, k[2], pad[4], stride[2], far[2];
+    int xt, xz;
+    const char *x, *w, *b = NULL, *y;
+    struct rig g;
+
+    begin(&g, seed);
+    N = between(&g, 1, 2);
+    C = between(&g, 1, 150);
+    H = between(&g, 9, 17);
+    W = between(&g, 9, 17);
+    for (int i = 0; i < 2; i++) {
+        k[i] = between(&g, 0, 2) ? 3 + 2 * (int64_t)(seed % 3) : between(&g, 1, 8);
+        stride[i] = between(&g, 1, 3);
+        far[i] = k[i] < 5 ? between(&g, 1, 2) : 1;
+    }
+    for (int i = 0; i < 4; i++)
+        pad[i] = between(&g, 0, 3);
+    xt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    xz = (int)(xt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
+    x = real_input(&g, xt, xz, 4, (int64_t[]){ N, C, H, W });
+    w = weights(&g, 4, (int64_t[]){ C, 1, k[0], k[1] }, 0, &b);
+    y = build_node(&g.b, "Conv", NAMES(x, w, b),
+                   CAT(at_ints("pads", 4, pad), at_ints("strides", 2, stride),
+                       at_ints("dilations", 2, far), at_int("group", C)));
+    if (between(&g, 0, 1))
+        y = build_node(&g.b, "Clip",
+                       NAMES(y, build_scalar(&g.b, 0), build_scalar(&g.b, 30 * g.x_scale)),
+                       NOTHING);
+    y = quantize(&g, y, y_scale(&g, (double)(k[0] * k[1])), seed & 1 ? PARE_U8 : PARE_I8,
+                 (int)between(&g, 0, 100));
+    build_output(&g.b, y);
+    compare(&g, none, "conv_depth8", seed);
+}
+
+static void depths(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 2 * TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        depth(seed);
+        pare_reset(pool, m);
+    }
+}
+
 /* ---- functions ------------------------------------------------------------------------------ */
 
 static const char *function(struct rig *g, const char *x, int kind)
@@ -388,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(winograd, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(depths, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(functions, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(wanted, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(chains, make_pool, drop_pool),

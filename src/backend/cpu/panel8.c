@@ -43,7 +43,8 @@ bool pare_panel8_can(const struct pare_backend *b)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
-/* As pare_q8_finish(), for 16 columns from c on; `live` are those that there are. */
+/* As pare_q8_finish(), for 16 columns from c on; `live` are those that there are.  The bounds are
+ * those of the type, too. */
 TARGET static inline __attribute__((always_inline)) void
 put(const struct pare_panel8 *p, int64_t row, int64_t c, __m512i acc, __mmask16 live)
 {
@@ -59,15 +60,12 @@ put(const struct pare_panel8 *p, int64_t row, int64_t c, __m512i acc, __mmask16 
     }
     v = _mm512_mul_ps(_mm512_add_ps(_mm512_cvtepi32_ps(acc), _mm512_loadu_ps(o->b + c)),
                       _mm512_loadu_ps(o->f + c));
-    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_set1_ps(o->lo)), _mm512_set1_ps(o->hi));
+    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_set1_ps(p->lo)), _mm512_set1_ps(p->hi));
     if (o->out->t.dtype == PARE_F32) {
         _mm512_mask_storeu_ps((float *)p->y + at, live, v);
         return;
     }
-    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_set1_ps(-1048576)), _mm512_set1_ps(1048576));
     q = _mm512_add_epi32(_mm512_cvtps_epi32(v), _mm512_set1_epi32(o->q.zero));
-    q = _mm512_min_epi32(_mm512_max_epi32(q, _mm512_set1_epi32(o->q.lo)),
-                         _mm512_set1_epi32(o->q.hi));
     _mm512_mask_cvtepi32_storeu_epi8((char *)p->y + at, live, q);
 }
 
@@ -137,15 +135,17 @@ TARGET static void some(const struct pare_panel8 *p, int64_t first, int64_t c, i
     }
 }
 
-void pare_panel8_run(const struct pare_panel8 *p)
+void pare_panel8_run(const struct pare_panel8 *given)
 {
-    int64_t parts = (p->rows + ROWS - 1) / ROWS;
+    struct pare_panel8 p = *given;
+    int64_t parts = (p.rows + ROWS - 1) / ROWS;
 
-    for (int64_t c = p->from; c < p->to; c += WIDE)
+    pare_q8_bounds(&p.out, &p.lo, &p.hi);
+    for (int64_t c = p.from; c < p.to; c += WIDE)
         for (int64_t i = 0; i < parts; i++) {
-            int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
+            int64_t first = p.rows * i / parts, end = p.rows * (i + 1) / parts;
 
-            some(p, first, c, (int)(end - first));
+            some(&p, first, c, (int)(end - first));
         }
 }
 

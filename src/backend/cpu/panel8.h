@@ -40,6 +40,7 @@ struct pare_panel8 {
     void *y;
     int64_t rows, K, N, x_row, y_row; /* x_row bytes, y_row elements */
     int64_t from, to;                 /* columns; from is a multiple of 32 */
+    float lo, hi;                     /* by pare_panel8_run(): bounds, the type's included */
 };
 
 /* w (K, N), or (N, K) when turned, into the memory of pare_panel8_bytes(), and sum: of x - zero. */

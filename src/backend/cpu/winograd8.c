@@ -241,20 +241,19 @@ PART __m512i divide(__m512i z)
 /* As pare_q8_finish(). */
 struct ending {
     __m512 f, b, lo, hi;
-    __m512i zero, least, most;
+    __m512i zero;
 };
 
 PART struct ending ending(const struct pare_q8_out *o, int64_t c)
 {
-    float far = 1 << 20, lo = o->lo > -far ? o->lo : -far, hi = o->hi < far ? o->hi : far;
+    float lo, hi;
 
+    pare_q8_bounds(o, &lo, &hi);
     return (struct ending){ .f = _mm512_loadu_ps(o->f + c),
                             .b = _mm512_loadu_ps(o->b + c),
                             .lo = _mm512_set1_ps(lo),
                             .hi = _mm512_set1_ps(hi),
-                            .zero = _mm512_set1_epi32(o->q.zero),
-                            .least = _mm512_set1_epi32(o->q.lo),
-                            .most = _mm512_set1_epi32(o->q.hi) };
+                            .zero = _mm512_set1_epi32(o->q.zero) };
 }
 
 PART __m128i finish(const struct ending *e, __m512i y)
@@ -262,8 +261,7 @@ PART __m128i finish(const struct ending *e, __m512i y)
     __m512 v = _mm512_mul_ps(_mm512_add_ps(_mm512_cvtepi32_ps(y), e->b), e->f);
 
     v = _mm512_min_ps(_mm512_max_ps(v, e->lo), e->hi);
-    y = _mm512_add_epi32(_mm512_cvtps_epi32(v), e->zero);
-    return _mm512_cvtepi32_epi8(_mm512_min_epi32(_mm512_max_epi32(y, e->least), e->most));
+    return _mm512_cvtepi32_epi8(_mm512_add_epi32(_mm512_cvtps_epi32(v), e->zero));
 }
 
 /* The sums of one tile, whose 36 places are `step` apart. */
