@@ -17,9 +17,19 @@ struct part {
     int64_t n;
 };
 
+/* Vectors of 16 are for AVX-512 only: it is where blocks of channels are 16.  For other machines
+ * they would be code that never runs, and takes the compiler longest. */
+#ifdef PARE_NO_CLONES
+#define TILE_8
+#define TILE_16
+#else
+#define TILE_8 __attribute__((target_clones("default", "arch=x86-64-v3")))
+#define TILE_16 __attribute__((target("arch=x86-64-v4")))
+#endif
+
 /* R rows of P vectors V of L pixels: R * P sums, P pixels and a weight must fit in registers. */
 #define TILE(V, L, R, P)                                                                        \
-    PARE_SIMD static void tile_##L##_##R##_##P(const struct part *b, const struct pare_tile *t) \
+    TILE_##L static void tile_##L##_##R##_##P(const struct part *b, const struct pare_tile *t)  \
     {                                                                                           \
         V sum[R][P];                                                                            \
                                                                                                 \
