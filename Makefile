@@ -17,7 +17,7 @@ bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 apart = interop|all_faults
 # With QUICK=1, `make asan` leaves out what takes longest and what only calls others.
 slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_budget|train_|analyze)
-threaded = test_loader test_plan test_train
+threaded = test_loader test_plan test_split test_train
 
 .PHONY: all help deps demo test test-faults test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
 

@@ -10,7 +10,6 @@ import os
 import platform
 import statistics
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def cpu():
@@ -106,6 +105,16 @@ def training(rows):
     return lines
 
 
+ZEROS = """
+## Blocks of zeros, float32 (`make bench-sparse`)
+
+How many times as fast layers are when weights are zero in blocks of 4x1 and 8x1, and one by one; *direct* is
+oneDNN's direct convolution, *dense* the kernel that Pare takes for dense weights, mostly Winograd's.
+
+```text
+"""
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--build", default="build", help="the build folder")
@@ -120,10 +129,10 @@ def main():
     rows = newest(args.build, True)
     if rows:
         print("\n".join(training(rows)))
-    extra = os.path.join(HERE, "RESULTS-more.md")
-    if os.path.exists(extra):
-        with open(extra) as f:
-            print("\n" + f.read(), end="")
+    zeros = os.path.join(args.build, "bench", "sparse.txt")
+    if os.path.exists(zeros):
+        with open(zeros) as f:
+            print(ZEROS + f.read() + "```")
 
 
 if __name__ == "__main__":

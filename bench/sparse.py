@@ -5,7 +5,8 @@ usage: sparse.py --build FOLDER [--threads "1 2"] [--rounds 15] [--layer PART-OF
 
 Layers are those of bench_sparse.c.  The network (resnet18 of tools/export_models.py, when it is there)
 is pruned by `pare prune --pruner level` with granularity block_4x1 and block_8x1 and to single weights,
-all convolutions but the first; `pare bench` runs all files in turns.
+all convolutions but the first; `pare bench` runs all files in turns.  What was printed is kept as
+FOLDER/bench/sparse.txt, from where `make results` takes it.
 """
 import argparse
 import os
@@ -27,6 +28,16 @@ def prune(pare, model, folder):
     return files
 
 
+def show(command, log):
+    """Run it; what it prints is seen and kept."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as p:
+        for line in p.stdout:
+            print(line, end="", flush=True)
+            log.write(line)
+    if p.returncode:
+        raise SystemExit(p.returncode)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
@@ -38,16 +49,16 @@ def main():
     pare = os.path.join(args.build, "pare")
     folder = os.path.join(args.build, "bench", "sparse")
     model = args.model or os.path.join(args.build, "models", "resnet18.onnx")
-    for threads in args.threads.split():
-        subprocess.run([os.path.join(args.build, "bench", "bench_sparse"), threads, str(args.rounds)] +
-                       ([args.layer] if args.layer else []), check=True)
-    if args.layer or not os.path.exists(model):
-        return
     os.makedirs(folder, exist_ok=True)
-    files = prune(pare, model, folder)
-    for threads in args.threads.split():
-        subprocess.run([pare, "bench", "--threads", threads, "--repeat", str(args.rounds * 3), model] +
-                       files, check=True)
+    with open(os.path.join(args.build, "bench", "sparse.txt"), "w") as log:
+        for threads in args.threads.split():
+            show([os.path.join(args.build, "bench", "bench_sparse"), threads, str(args.rounds)] +
+                 ([args.layer] if args.layer else []), log)
+        if args.layer or not os.path.exists(model):
+            return
+        files = prune(pare, model, folder)
+        for threads in args.threads.split():
+            show([pare, "bench", "--threads", threads, "--repeat", str(args.rounds * 3), model] + files, log)
 
 
 if __name__ == "__main__":

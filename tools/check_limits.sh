@@ -1,5 +1,6 @@
 #!/bin/sh
-# check_limits.sh - the limits in src/base/limits.h and those in docs/security.md are the same.
+# check_limits.sh - the limits in src/base/limits.h and those in docs/security.md are the same, and
+# tests/hostile/cases.txt has a file beyond each of them.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -46,10 +47,16 @@ FILENAME ~ /\.md$/ && /^\|.*`PARE_[A-Z_]+` \|$/ {
     else if (said + 0 != limit[name])
         complain(name " is " limit[name] ", docs/security.md says " said)
 }
+FILENAME ~ /cases\.txt$/ && /^limit / { tried[$2] = 1 }
 END {
     for (name in limit)
         if (!(name in seen))
             complain(name " is not in docs/security.md")
+        else if (!(name in tried))
+            complain("no case in tests/hostile/cases.txt has \"limit " name "\"")
+    for (name in tried)
+        if (!(name in limit))
+            complain(name " is in tests/hostile/cases.txt, but no limit")
     exit bad
 }
-' include/pare/pare.h src/base/limits.h docs/security.md
+' include/pare/pare.h src/base/limits.h docs/security.md tests/hostile/cases.txt

@@ -5,8 +5,8 @@ Run it from the project's folder after a change; what it writes is committed, an
 time.  Needs nothing but Python.  tests/hostile/cases.txt says what is done with each file and what
 Pare must answer.
 
-A file that would be large is written as NAME.rep, lines of "count hex": the bytes, so many times.
-The test makes the file of it.
+A file that would be large is written as NAME.rep, lines of "count hex": the bytes, so many times,
+with the number of the time, in six digits, where ## is.  The test makes the file of it.
 """
 import gzip
 import os
@@ -16,11 +16,12 @@ import zlib
 
 OUT = sys.argv[1] if len(sys.argv) > 1 else "tests/hostile"
 LARGEST = 10000
+COUNT = b"\1?\2?\3?"  # stands for the number of the repetition, and is as long
 
 
 def put(name, data):
     if isinstance(data, list):  # (count, bytes)
-        text = "".join("%d %s\n" % (n, b.hex()) for n, b in data if b)
+        text = "".join("%d %s\n" % (n, b.hex().replace(COUNT.hex(), "##")) for n, b in data if b)
         name, data = name + ".rep", text.encode()
     data = data.encode() if isinstance(data, str) else data
     assert len(data) <= LARGEST, (name, len(data))
@@ -118,6 +119,11 @@ def simple(inits=(), nodes=None, **kw):
     return model(graph(nodes, [value("x", [2])], [value("y", [2])], inits), **kw)
 
 
+def times(n, b):
+    """What a line of a .rep stands for."""
+    return b"".join(b.replace(COUNT, b"%06d" % i) for i in range(n))
+
+
 def wire():
     good = simple()
     put("wire-empty.onnx", b"")
@@ -189,6 +195,14 @@ def graphs():
                   blob(9, blob(1, "mine") + num(2, 1)) + blob(10, "mine"))
     put("function-bomb.onnx", simple(nodes=[node("f0", ["x"], ["y"], domain="mine")], functions=fs,
                                      more=blob(8, blob(1, "mine") + num(2, 1))))
+    # A text of 16 MB in a function that is called 20 times.
+    n = 16000000
+    fn = (blob(1, "f") + blob(4, "x") + blob(5, "y") + blob(9, num(2, 13)) + blob(10, "mine") +
+          blob(7, node("Relu", ["x"], ["y"])) + varint(8 << 3 | 2) + varint(n))
+    calls = graph([node("f", ["x"], ["y%d" % i], domain="mine") for i in range(20)],
+                  [value("x", [2])], [value("y0", [2])])
+    put("function-bytes.onnx", [(1, model(calls, more=blob(8, blob(1, "mine") + num(2, 1))) +
+                                 varint(25 << 3 | 2) + varint(len(fn) + n) + fn), (n, b"d")])
     # The error message must hold whatever the file says: CVE-2024-27319 read beyond the text.
     put("text-long.onnx", simple(nodes=[node("O" * 1500, ["x" * 1500], ["y" * 1500],
                                              name="n" * 1000)]))
@@ -298,6 +312,17 @@ def outside():
     put_at("external-twice.onnx", ("location", "w.bin"), ("location", "../victim.bin"))
     put_at("external-keys.onnx", ("__class__", "x"), ("basepath", "/etc"), ("tensor", "9" * 30))
     put_at("external-short.onnx", ("location", "w.bin"), ("length", "8"))
+    # 820 files, each named in 20 ways: 16,400.
+    w = [blob(5, external("%c%s" % (97 + i, COUNT.decode()), [1],
+                          ("location", "./" * i + "w" + COUNT.decode()))) for i in range(20)]
+    g = graph([node("Relu", ["x"], ["y"])], [value("x", [2])], [value("y", [2])])
+    put("external-files.onnx", [(1, num(1, 8) + blob(8, num(2, 13)) + varint(7 << 3 | 2) +
+                                 varint(len(g) + 820 * sum(map(len, w))) + g)] +
+        [(820, x) for x in w])
+    for name in ("external-cut", "external-cut-save"):
+        put(name + ".onnx", model(graph([node("MatMul", ["x", "w"], ["y"])], [value("x", [1, 256])],
+                                        [value("y")],
+                                        [external("w", [256, 16], ("location", "cut.bin"))])))
     conv = [node("Conv", ["x", "w"], ["y"])]
     for name, location in (("save-above.onnx", "../victim.bin"), ("save-over.onnx", "w.onnx")):
         put(name, model(graph(conv, [value("x", [1, 1, 3, 3])], [value("y")],
@@ -364,6 +389,7 @@ def numpy_files():
     one = array("(1,)", data=f32s(1))
     put("npy-magic.npy", b"\x93NUMPX" + one[6:])
     put("npy-header.npy", npy("{", version=2, length=0xfffffff0))
+    put("npy-header-limit.npy", [(1, b"\x93NUMPY\2\0" + struct.pack("<I", 65537)), (65537, b" ")])
     put("npy-overflow.npy", array("(4294967296, 4294967296, 4294967296)", data=f32s(1)))
     put("npy-dimension.npy", array("(%s,)" % ("9" * 40), data=f32s(1)))
     put("npy-negative.npy", array("(-1,)", data=f32s(1)))
@@ -484,6 +510,8 @@ def torch_files():
     put("pth-storage-lies.pth", pth(state(a_tensor(store(n=1 << 30), 0, [1 << 29], [1])), four))
     put("pth-storage-gone.pth", pth(state(a_tensor(store("7"), 0, [4], [1])), four))
     put("pth-storage-key.pth", pth(state(a_tensor(store("../../etc/passwd"), 0, [4], [1])), four))
+    put("pth-storage-long.pth", pth(state(a_tensor(store("k" * 33), 0, [4], [1])),
+                                    ("k" * 33, f32s(1, 2, 3, 4))))
     put("pth-storage-two.pth", pth(b"\x80\x02}(" + text("a") + a_tensor(store(), 0, [4], [1]) +
                                    text("b") + a_tensor(store(n=5), 0, [4], [1]) + b"u.", four))
     put("pth-twice.pth", pth(b"\x80\x02}(" + text("a") + a_tensor(store(), 0, [4], [1]) +
@@ -495,6 +523,13 @@ def torch_files():
     put("pth-script.pth", archive(Entry("a/data.pkl", b"\x80\x02}."),
                                   Entry("a/code/__torch__.py", b"import os")))
     put("pth-legacy.pth", bytes.fromhex("80028a0a6cfc9c46f9206aa85019") + b".\x80\x02M\xe9\x03.")
+    n, many = 65537, store(COUNT.decode(), n=0) + b"a"
+    pickle = b"\x80\2]" + times(n, many) + b"."
+    e = Entry("a/data.pkl", pickle, body=b"")
+    line = Entry("a/data.pkl", pickle).line(0)
+    e.packed = len(pickle)
+    put("pth-storages.pth", [(1, e.local() + b"\x80\2]"), (n, many), (1, b"." + line),
+                             (1, end(1, len(line), len(e.local()) + len(pickle)))])
     n = (1 << 24) + 1
     e = Entry("a/data.pkl", b"", size=n, packed=n, body=b"")
     line = e.line(0)
@@ -517,6 +552,9 @@ def safetensors():
     put("st-header.safetensors", st("{}", length=1 << 20))
     n = (1 << 25) + 1
     put("st-header-limit.safetensors", [(1, struct.pack("<Q", n) + b"{"), (n, b" ")])
+    n, entry = 262145, b'"' + COUNT + b'":0,'
+    put("st-entries.safetensors", [(1, struct.pack("<Q", n * len(entry) + 7) + b"{"), (n, entry),
+                                   (1, b'"x":0}')])
     put("st-short.safetensors", b"\2\0\0\0\0\0\0")
     put_at("st-overlap.safetensors", t(0, 4), t(0, 4, name="v"))
     put_at("st-hole.safetensors", t(4, 8))

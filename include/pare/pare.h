@@ -151,7 +151,7 @@ static inline int64_t *pare_i64(const struct pare_tensor *t)
 struct pare_model;
 
 /* Read an .onnx file.  Weights stay in the file's pages until they are needed, so the file
- * must not be changed while the model lives. */
+ * must not be changed while the model lives; when it gets shorter, reading it is a SIGBUS. */
 PARE_API int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err);
 
 /* The same from memory, which must outlive the model.  External data is looked for in `dir`;

@@ -23,6 +23,8 @@ struct pare_guess {
     double bytes; /* of its file */
 };
 
+struct pare_command;
+
 /* One call of a command. */
 struct pare_cli {
     struct pare_arena *arena; /* lives as long as the process's one command */
@@ -32,6 +34,9 @@ struct pare_cli {
     bool usage;               /* the error is the user's: exit code 2 */
     struct pare_given *given; /* options that belong to the command's parts */
     int n_given;
+    const struct pare_command *cmd;
+    struct pare_given *said; /* all options that are texts, in the order in which they came */
+    int n_said;
     struct json_t **keep;    /* who called wants the result itself, not printed: here; else NULL */
     const char *journal;     /* file that has the history of a training so far, or NULL */
     struct pare_guard guard; /* limits of memory and time */
@@ -56,6 +61,9 @@ struct pare_command {
 
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
     int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
+
+    /* Options that name files which it writes, the last NULL; NULL: none. */
+    const char *const *writes;
 
     bool brief; /* no work that memory or time would have to be limited for */
 

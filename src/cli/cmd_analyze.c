@@ -5,6 +5,7 @@
 
 #include "analyze_view.h"
 #include "input.h"
+#include "places.h"
 #include "teach.h"
 #include "../base/arena.h"
 #include "../onnx/model.h"
@@ -296,9 +297,7 @@ static int work(struct job *j, const struct what *what, struct pare_err *err)
     const struct analyze *o = j->o;
 
     PARE_TRY(pare_model_load(j->c->arg[1], &j->m, err));
-    if (o->csv && pare_same_file(o->csv, j->c->arg[1]))
-        return pare_fail(err, PARE_EIO, "%s: is the model; choose another name to write to",
-                         o->csv);
+    PARE_TRY(pare_places_model(j->c, j->m, NULL, err));
     if (o->data) {
         PARE_TRY(pare_data_open(o->data, o->split, &j->setup->data, &j->data, err));
         PARE_TRY(pare_at(err, pare_model_fits(j->m, j->data, err), "%s", j->c->arg[1]));
@@ -343,6 +342,7 @@ const struct pare_command pare_command_analyze = {
     .size = sizeof(struct analyze),
     .min_args = 2,
     .max_args = 2,
+    .writes = (const char *const[]){ "csv", NULL },
     .run = run,
     .parts = pare_setup_eval_parts,
     .word = word,

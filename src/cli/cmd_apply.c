@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "places.h"
 #include "teach.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
@@ -70,7 +71,9 @@ static int run(struct pare_cli *c, struct pare_err *err)
         return pare_fail(err, PARE_ENOMEM, "no memory for a name");
     PARE_TRY(pare_check_output(c, output, err));
     PARE_TRY(pare_model_load(c->arg[0], &m, err));
-    rc = pare_apply_list(m, o->masks, c->arena, &list, &count, err);
+    rc = pare_places_model(c, m, output, err);
+    if (!rc)
+        rc = pare_apply_list(m, o->masks, c->arena, &list, &count, err);
     if (!rc)
         rc = pare_model_save(m, output, NULL, err);
     pare_model_free(m);
@@ -90,5 +93,6 @@ const struct pare_command pare_command_apply = {
     .size = sizeof(struct apply),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "output", NULL },
     .run = run,
 };

@@ -13,7 +13,7 @@
 #include "cli.h"
 #include "session.h"
 #include "../base/arena.h"
-#include "../plan/plan.h"
+#include "../plan/split.h"
 
 #define WARM_UP 3
 #define MAX_RUNS 1000000
@@ -237,10 +237,10 @@ static int profile(struct contest *b, struct entry *e, struct pare_plan_stat **s
 static void print_choice(const struct pare_plan *p)
 {
     const struct pare_tuned *t = &p->tuned;
+    int steps = pare_plan_inner(p)->n_steps;
     char time[PARE_NUM_TEXT];
 
-    printf("\n%d step%s, %d of them between layouts", p->n_steps, p->n_steps == 1 ? "" : "s",
-           p->n_reorders);
+    printf("\n%d step%s, %d of them between layouts", steps, steps == 1 ? "" : "s", p->n_reorders);
     if (t->layers)
         printf(
             "; %d with a choice of kernels (*): %d timed in %s, %d by the list, %d known before or "
@@ -248,6 +248,9 @@ static void print_choice(const struct pare_plan *p)
             t->layers, t->measured, pare_time_text(t->seconds, time, sizeof(time)), t->listed,
             t->cached, t->changed);
     printf("\n");
+    if (p->split && p->split->items < p->split->batch)
+        printf("the batch is run in parts of %lld, %d at a time; times are those of one thread\n",
+               (long long)p->split->items, p->split->n);
 }
 
 static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
@@ -326,6 +329,9 @@ static int print_json(struct contest *b, struct pare_err *err)
             json_object_set_new(j, "steps", json_steps(b, e, err));
             json_object_set_new(j, "reorders", json_integer(e->s.plan->n_reorders));
             json_object_set_new(j, "tuning", json_choice(e->s.plan));
+            json_object_set_new(j, "part",
+                                json_integer(e->s.plan->split ? (json_int_t)e->s.plan->split->items
+                                                              : (json_int_t)e->batch));
         }
         json_array_append_new(models, j);
     }

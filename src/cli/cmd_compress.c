@@ -222,12 +222,19 @@ static int make_folder(const char *path, struct pare_err *err)
     return 0;
 }
 
-static int check_files(struct job *j, struct pare_err *err)
+static int check_files(struct job *j, const struct pare_model *m, struct pare_err *err)
 {
     struct pare_cli c = { .arena = j->c->arena, .arg = &j->r.model, .n_args = 1 };
+    const char *out[] = { j->r.output, j->r.run }, *in[] = { j->r.path, j->r.data, j->r.valid };
 
-    PARE_TRY(pare_check_output(&c, j->r.output, err));
-    PARE_TRY(pare_check_output(&c, j->r.run, err));
+    for (int i = 0; i < 2; i++) {
+        PARE_TRY(pare_check_output(&c, out[i], err));
+        PARE_TRY(pare_at(err, pare_model_target(m, out[i], err), "%s", out[i]));
+        for (int k = 0; k < 3; k++)
+            if (in[k] && pare_same_file(in[k], out[i]))
+                return pare_fail(err, PARE_EIO, "%s: is the %s; choose another name to write to",
+                                 out[i], k ? "data" : "recipe");
+    }
     if (pare_same_file(j->r.run, j->r.output))
         return pare_fail(err, PARE_EIO, "%s: is to be both the model and the record", j->r.run);
     return make_folder(j->folder, err);
@@ -236,10 +243,13 @@ static int check_files(struct job *j, struct pare_err *err)
 static int check(struct job *j, struct pare_err *err)
 {
     struct pare_model *m;
+    int rc;
 
     PARE_TRY(pare_at(err, pare_model_load(j->r.model, &m, err), "%s", j->r.path));
+    rc = check_files(j, m, err);
     pare_model_free(m);
-    PARE_TRY(check_files(j, err));
+    if (rc)
+        return rc;
     for (int i = 0; i < j->r.n_steps; i++)
         PARE_TRY(check_step(j, i, err));
     return 0;
@@ -567,6 +577,7 @@ const struct pare_command pare_command_compress = {
     .size = sizeof(struct compress),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "output", "run", NULL },
     .run = run,
     .shared = true,
 };

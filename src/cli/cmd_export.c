@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "compressing.h"
+#include "places.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
 #include "../io/state.h"
@@ -79,7 +80,9 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (o->state)
         PARE_TRY(pare_check_output(c, o->state, err));
     PARE_TRY(pare_model_load(c->arg[0], &m, err));
-    rc = pare_at(err, write_all(c, m, output, err), "%s", c->arg[0]);
+    rc = pare_places_model(c, m, output, err);
+    if (!rc)
+        rc = pare_at(err, write_all(c, m, output, err), "%s", c->arg[0]);
     pare_model_free(m);
     if (rc)
         return rc;
@@ -104,5 +107,6 @@ const struct pare_command pare_command_export = {
     .size = sizeof(struct export),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "output", "state", NULL },
     .run = run,
 };

@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "places.h"
 #include "prune_view.h"
 #include "slim.h"
 #include "../base/arena.h"
@@ -163,6 +164,7 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
         PARE_TRY(pare_check_output(c, o->masks, err));
     PARE_TRY(o->data ? pare_teach_open(c, &j->teach, err)
                      : pare_model_load(c->arg[0], &j->teach.model, err));
+    PARE_TRY(pare_places_model(c, j->teach.model, j->teach.output, err));
     return open_run(c, j, settings, err);
 }
 
@@ -337,6 +339,7 @@ const struct pare_command pare_command_prune = {
     .size = sizeof(struct prune),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "output", "model-out", "masks", "checkpoint", NULL },
     .run = run,
     .check = check,
     .guess = guess,

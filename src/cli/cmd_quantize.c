@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "places.h"
 #include "quantize_view.h"
 #include "../base/arena.h"
 #include "../compress/export.h"
@@ -161,6 +162,7 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
     int n;
 
     PARE_TRY(pare_model_load(c->arg[0], &j->teach.model, err));
+    PARE_TRY(pare_places_model(c, j->teach.model, j->teach.output, err));
     j->view.bytes_before = bytes_of(j->teach.model);
     PARE_TRY(pare_part_fill(&shared, c->given, c->n_given, c->arena, err));
     if (!folds_first(o, j) && !q.equalize && !q.bias_correction)
@@ -438,6 +440,7 @@ const struct pare_command pare_command_quantize = {
     .size = sizeof(struct quantize),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "output", "model-out", "calibration", "checkpoint", NULL },
     .run = run,
     .check = check,
     .guess = guess,

@@ -1,7 +1,7 @@
 /* cmd_report.c - pare report: records of pare compress as one page. */
 #include <string.h>
 
-#include "teach.h"
+#include "cli.h"
 #include "../base/arena.h"
 #include "../io/file.h"
 #include "../report/report.h"
@@ -42,10 +42,6 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
     for (int i = 0; i < c->n_args; i++)
         PARE_TRY(read_run(c, c->arg[i], &runs[i], err));
-    for (int i = 0; i < c->n_args; i++)
-        if (pare_same_file(o->output, c->arg[i]))
-            return pare_fail(err, PARE_EIO, "%s: is a record that is read; choose another name",
-                             o->output);
     PARE_TRY(pare_report(runs, c->n_args, c->arena, &page, &len, err));
     PARE_TRY(pare_file_write(o->output, page, len, err));
     printf("%s: the report\n", o->output);
@@ -62,5 +58,6 @@ const struct pare_command pare_command_report = {
     .size = sizeof(struct report),
     .min_args = 1,
     .max_args = MOST_RUNS,
+    .writes = (const char *const[]){ "output", NULL },
     .run = run,
 };

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "feed.h"
+#include "places.h"
 #include "slim.h"
 #include "teach.h"
 #include "../base/arena.h"
@@ -140,6 +141,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = pare_model_load(c->arg[0], &m, err);
     if (!rc)
+        rc = pare_places_model(c, m, s.output, err);
+    if (!rc)
         rc = work(c, &s, m, data, err);
     pare_data_free(data);
     pare_model_free(m);
@@ -183,6 +186,7 @@ const struct pare_command pare_command_speedup = {
     .size = sizeof(struct speedup),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "output", NULL },
     .run = run,
     .guess = guess,
     .parts = data_parts,

@@ -122,6 +122,7 @@ const struct pare_command pare_command_train = {
     .size = sizeof(struct train),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "output", "checkpoint", NULL },
     .run = run,
     .check = check,
     .parts = pare_setup_parts,

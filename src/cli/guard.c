@@ -1,13 +1,11 @@
 /* guard.c - how much memory and time a command may take: --max-memory and --timeout.
  *
- * Memory is counted where all of it comes from (base/arena.c).  Time is watched by a thread: work
- * can be anywhere, also in a library that is never asked to stop, so when time is over the process
- * ends.  What is left then are temporary files; they are open until they get their names, so the
- * process's open files tell which.
+ * Memory is counted where all of ours comes from (base/arena.c); what libraries take is behind the
+ * system's limit, which is a little higher.  Time is watched by a thread: work can be anywhere, also in a library that is never asked to stop, so when time is over the process
+ * ends (cli/emergency.c).
  */
 #include "guard.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -15,15 +13,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "emergency.h"
 #include "../base/arena.h"
 
 #define GRACE 10      /* seconds that a training has for its checkpoint */
 #define POLL 20000000 /* nanoseconds */
 #define FOREVER 1e9   /* seconds */
+
+#define BESIDE ((size_t)256 << 20) /* bytes that libraries may take beside --max-memory, */
+#define THREADS 32                 /* and so many threads */
+#define MOST_STACK ((rlim_t)8 << 20)
 
 const struct pare_opt pare_guard_opts[] = {
     { "max-memory", "use at most so much, such as 512M or 8G; 0: no limit; default: the machine's",
@@ -71,6 +75,34 @@ static size_t machine_memory(void)
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
 }
 
+/* The system's own limit, for oneDNN, decoders, plugins: all memory that is written to and not
+ * shared; pages of mapped models are not in it.  Stacks of threads are, whether used or not, so
+ * there is room for many. */
+static void limit_libraries(size_t bytes)
+{
+#if !defined(PARE_ASAN) && !defined(PARE_TSAN) /* which take terabytes, and use little of them */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    FILE *f = bytes ? fopen("/proc/self/statm", "r") : NULL;
+    struct rlimit r, stack;
+    size_t now = 0;
+
+    if (f && fscanf(f, "%*u %*u %*u %*u %*u %zu", &now) == 1 && !getrlimit(RLIMIT_DATA, &r) &&
+        !getrlimit(RLIMIT_STACK, &stack)) {
+        rlim_t each = stack.rlim_cur < MOST_STACK ? stack.rlim_cur : MOST_STACK;
+        rlim_t all = (rlim_t)now * page + bytes + BESIDE + THREADS * each;
+
+        if (r.rlim_cur == RLIM_INFINITY || all < r.rlim_cur) {
+            r.rlim_cur = all;
+            (void)setrlimit(RLIMIT_DATA, &r); /* where there is none, the count is all there is */
+        }
+    }
+    if (f)
+        fclose(f);
+#else
+    (void)bytes;
+#endif
+}
+
 const char *pare_guard_note(const struct pare_guard *g, int code, char *buf, size_t size)
 {
     char text[PARE_NUM_TEXT];
@@ -78,7 +110,7 @@ const char *pare_guard_note(const struct pare_guard *g, int code, char *buf, siz
     buf[0] = '\0';
     if (watch.state == STOPPING || watch.state == OVER)
         snprintf(buf, size, " (--timeout: %g seconds are over)", watch.seconds);
-    else if (code == PARE_ENOMEM && pare_memory_refused())
+    else if (code == PARE_ENOMEM && (g->max_memory || pare_memory_refused()))
         snprintf(buf, size, " (%s %s)", g->max_memory ? "--max-memory is" : "this machine has",
                  g->max_memory ? g->max_memory
                                : pare_bytes_text((double)machine_memory(), text, sizeof(text)));
@@ -87,52 +119,14 @@ const char *pare_guard_note(const struct pare_guard *g, int code, char *buf, siz
 
 /* ---- time ---------------------------------------------------------------------------------- */
 
-/* Is this a file that we were about to rename?  Their names have the process's number. */
-static bool is_ours(const char *path)
-{
-    const char *name = strrchr(path, '/');
-    char dot[32], dash[32];
-    size_t n = name ? strlen(name) : 0;
-
-    snprintf(dot, sizeof(dot), ".%ld.tmp", (long)getpid());
-    snprintf(dash, sizeof(dash), "/.pare-%ld-", (long)getpid());
-    return n > 4 && !strcmp(name + n - 4, ".tmp") &&
-           ((n > strlen(dot) && !strcmp(name + n - strlen(dot), dot)) ||
-            !strncmp(name, dash, strlen(dash)));
-}
-
-static void remove_unfinished(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    char link[sizeof("/proc/self/fd/") + 256], path[4096];
-
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        ssize_t n;
-
-        snprintf(link, sizeof(link), "/proc/self/fd/%.255s", e->d_name);
-        n = readlink(link, path, sizeof(path) - 1);
-        if (n <= 0)
-            continue;
-        path[n] = '\0';
-        if (is_ours(path))
-            unlink(path);
-    }
-    if (d)
-        closedir(d);
-}
-
-/* Whoever holds a lock of stdio may never let go of it: written past it. */
 static void end_process(void)
 {
     char text[128];
-    int n = snprintf(text, sizeof(text),
-                     "pare: --timeout: %g seconds are over; unfinished files were removed\n",
-                     watch.seconds);
 
-    remove_unfinished();
-    if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
-        _exit(1);
-    _exit(1);
+    snprintf(text, sizeof(text),
+             "pare: --timeout: %g seconds are over; unfinished files were removed\n",
+             watch.seconds);
+    pare_end_now(text);
 }
 
 /* Whether the work came to its end within the grace. */
@@ -212,5 +206,8 @@ int pare_guard_start(const struct pare_guard *g, struct pare_err *err)
     if (g->max_memory)
         PARE_TRY(parse_size(g->max_memory, &bytes, err));
     pare_memory_limit(bytes);
+    if (g->max_memory)
+        limit_libraries(bytes);
+    pare_emergency_start(g->max_memory);
     return g->timeout > 0 && g->timeout < FOREVER ? start_watch(g->timeout, err) : 0;
 }

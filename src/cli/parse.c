@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "cli.h"
+#include "places.h"
 #include "../base/arena.h"
 #include "../base/opt.h"
 
@@ -162,6 +162,8 @@ static const struct pare_opt *part_option(const struct parser *p, const char *na
 static int give(struct parser *p, const struct pare_opt *o, const char *name, const char *text,
                 struct pare_err *err)
 {
+    if (o->type == PARE_OPT_STR || o->type == PARE_OPT_STRS)
+        p->c->said[p->c->n_said++] = (struct pare_given){ o->name, text };
     if (pare_opt_find(p->cmd->opts, o->name) == o)
         return set_option(p, o, text, err);
     if (guard_option(p, o->name) == o)
@@ -237,7 +239,9 @@ static int begin(struct parser *p, size_t n, struct pare_err *err)
     p->set = pare_alloc(c->arena, n + 1, sizeof(*p->set));
     p->arg = pare_alloc(c->arena, n + 1, sizeof(*p->arg));
     c->given = pare_alloc(c->arena, n + 1, sizeof(*c->given));
-    if (!p->into || !p->set || !p->arg || !c->given)
+    c->said = pare_alloc(c->arena, n + 1, sizeof(*c->said));
+    c->cmd = p->cmd;
+    if (!p->into || !p->set || !p->arg || !c->given || !c->said)
         return pare_fail(err, PARE_ENOMEM, "no memory for the options");
     c->arg = p->arg;
     return p->cmd->parts ? p->cmd->parts(c->arena, &p->part, &p->n_parts, err) : 0;
@@ -252,7 +256,8 @@ static int finish(struct parser *p, struct pare_err *err)
         c->usage = err->code != PARE_ENOMEM;
         return err->code;
     }
-    return check_args(p, err);
+    PARE_TRY(check_args(p, err));
+    return pare_places_check(c, err);
 }
 
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,

@@ -1,11 +1,14 @@
 /* session.c - a model that is ready to run: loaded, with inputs, compiled. */
 #include "session.h"
 
+#include "places.h"
+
 int pare_session_open(struct pare_cli *c, const char *path, struct pare_session *s,
                       struct pare_err *err)
 {
     *s = (struct pare_session){ .path = path };
     PARE_TRY(pare_model_load(path, &s->model, err));
+    PARE_TRY(pare_places_model(c, s->model, NULL, err));
     s->n_out = pare_model_outputs(s->model, &s->io);
     s->out = pare_alloc(c->arena, (size_t)s->n_out, sizeof(*s->out));
     return s->out ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the outputs");

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "places.h"
 #include "../base/arena.h"
 #include "../base/clock.h"
 #include "../onnx/model.h"
@@ -88,17 +89,6 @@ static int check_files(struct pare_cli *c, const struct pare_teach *j, struct pa
     return 0;
 }
 
-/* Nor what the model's weights are in. */
-static int check_weights(const struct pare_teach *j, struct pare_err *err)
-{
-    const char *path[] = { j->output, j->setup->c.checkpoint };
-
-    for (int i = 0; i < 2; i++)
-        if (path[i])
-            PARE_TRY(pare_at(err, pare_model_target(j->model, path[i], err), "%s", path[i]));
-    return 0;
-}
-
 /* What is 0 in weights of layers is a mask; biases and the like may start at 0. */
 static int hold_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_err *err)
 {
@@ -144,7 +134,7 @@ int pare_teach_open(struct pare_cli *c, struct pare_teach *j, struct pare_err *e
     if (!j->model)
         PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
     if (!pare_dist_rank(c->dist))
-        PARE_TRY(check_weights(j, err));
+        PARE_TRY(pare_places_model(c, j->model, j->output, err));
     if (j->setup->c.teacher)
         PARE_TRY(pare_model_load(j->setup->c.teacher, &j->teacher, err));
     j->setup->trainer.teacher = j->teacher;

@@ -8,6 +8,7 @@
 
 #define HALF (PARE_BINS / 2)
 #define BLOCK 512
+#define ZEROS 16 /* bins of zeros */
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -23,8 +24,9 @@ static void widen(struct pare_histogram *h)
     h->reach *= 2;
 }
 
-/* The bin of each; those that are no numbers have bin PARE_BINS, exact zeros too: after a ReLU they
- * are most, and the divergence is not about them. */
+/* The bin of each; those that are no numbers have one of the bins from PARE_BINS on, exact zeros
+ * too: after a ReLU they are most, and the divergence is not about them.  They take turns, so that
+ * none waits for the count of the one before. */
 PARE_SIMD static void find_bins(const float *x, int64_t n, float per_bin, int32_t *bin)
 {
 #pragma omp simd
@@ -33,7 +35,8 @@ PARE_SIMD static void find_bins(const float *x, int64_t n, float per_bin, int32_
 
         v = v < 0 ? 0 : v;
         v = v > PARE_BINS - 1 ? PARE_BINS - 1 : v;
-        bin[i] = ((x[i] - x[i] == 0) & (x[i] != 0)) ? (int32_t)v : PARE_BINS;
+        bin[i] = ((x[i] - x[i] == 0) & (x[i] != 0)) ? (int32_t)v
+                                                    : PARE_BINS + ((int32_t)i & (ZEROS - 1));
     }
 }
 
@@ -82,7 +85,8 @@ void pare_histogram_add(struct pare_histogram *h, const struct pare_hist_batch *
     for (int64_t t = 0; t < 2 * threads; t++) {
         for (int i = 0; i < PARE_BINS; i++)
             h->count[i] += b->part[t * PARE_HIST_TABLE + i];
-        h->zeros += b->part[t * PARE_HIST_TABLE + PARE_BINS];
+        for (int i = 0; i < ZEROS; i++)
+            h->zeros += b->part[t * PARE_HIST_TABLE + PARE_BINS + i];
     }
 }
 

@@ -55,7 +55,12 @@ int pare_dir_list(struct pare_arena *a, const char *dir, const char *const **nam
     for (struct dirent *e = readdir(d); e && !rc; e = readdir(d)) {
         if (e->d_name[0] == '.')
             continue;
-        list = *n < PARE_FOLDER_FILES ? pare_grow(a, list, *n, &cap, sizeof(*list)) : NULL;
+        if (*n == PARE_FOLDER_FILES) {
+            rc = pare_fail(err, PARE_ELIMIT, "more than %d files, which is the limit",
+                           PARE_FOLDER_FILES);
+            break;
+        }
+        list = pare_grow(a, list, *n, &cap, sizeof(*list));
         if (!list || !(list[*n] = pare_strdup(a, e->d_name)))
             rc = pare_fail(err, PARE_ENOMEM, "no memory for %d names", *n);
         else

@@ -77,9 +77,10 @@ static int add(struct pare_data *d, struct folder *f, const char *dir, const cha
         return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are handled", dir, name);
     if (!readable(name))
         return 0;
-    f->path = f->n < PARE_FOLDER_FILES
-                  ? pare_grow(d->arena, f->path, f->n, &f->cap, sizeof(*f->path))
-                  : NULL;
+    if (f->n == PARE_FOLDER_FILES)
+        return pare_fail(err, PARE_ELIMIT, "%s: more than %d files, which is the limit", dir,
+                         PARE_FOLDER_FILES);
+    f->path = pare_grow(d->arena, f->path, f->n, &f->cap, sizeof(*f->path));
     if (!f->path)
         return pare_fail(err, PARE_ENOMEM, "%s: no memory for %d files", dir, f->n);
     f->path[f->n] = pare_sprintf(d->arena, "%s/%s", dir, name);

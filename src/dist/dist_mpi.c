@@ -4,6 +4,9 @@
  * must be the same everywhere, not where they lie among the others.
  */
 #include <limits.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <mpi.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -89,11 +92,22 @@ static int count_local(struct pare_dist *d, struct pare_err *err)
     return 0;
 }
 
+/* Open MPI allocates each sum's room anew.  Let freed memory stay with the process: to get room for
+ * a model's gradients from the system in every step cost a twentieth of resnet18-cifar's. */
+static void keep_memory(void)
+{
+#if defined(__GLIBC__)
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that every version takes */
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
+}
+
 static int join(struct pare_dist *d, struct pare_err *err)
 {
     MPI_Aint bytes = 0;
     int given;
 
+    keep_memory();
     PARE_TRY(fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given), "start", err));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     PARE_TRY(fail(MPI_Comm_dup(MPI_COMM_WORLD, &d->main), "start", err));

@@ -1,17 +1,17 @@
 /* file.c - whole files in memory. */
 #include "file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "../base/temp.h"
 
 static int read_all(int fd, char *p, size_t len, struct pare_err *err)
 {
@@ -134,37 +134,6 @@ int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
     return rc;
 }
 
-/* "<name>.<number>.tmp", of a process that is no more? */
-static bool is_leftover(const char *entry, const char *name, size_t len)
-{
-    char *end;
-    long number;
-
-    if (strncmp(entry, name, len) != 0 || entry[len] != '.')
-        return false;
-    number = strtol(entry + len + 1, &end, 10);
-    return number > 0 && number <= INT_MAX && !strcmp(end, ".tmp") && kill((pid_t)number, 0) &&
-           errno == ESRCH;
-}
-
-/* What processes left that were killed while they wrote this very file. */
-static void remove_leftovers(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char folder[PATH_MAX];
-    struct dirent *e;
-    DIR *d;
-
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
-             slash ? path : ".");
-    d = opendir(folder);
-    while (d && (e = readdir(d)))
-        if (is_leftover(e->d_name, name, strlen(name)))
-            unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        closedir(d);
-}
-
 /* A file of this name that is there already is what a killed process with our number left. */
 static int create(const char *tmp, struct pare_err *err)
 {
@@ -186,10 +155,11 @@ int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n
 
     if (snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(tmp))
         return pare_fail(err, PARE_EIO, "the file name is too long");
-    remove_leftovers(path);
+    pare_temp_sweep_beside(path);
     fd = create(tmp, err);
     if (fd < 0)
         return err->code;
+    pare_temp_hold(fd);
     held = dup(fd); /* whoever ends the process finds what to remove among its open files */
     for (int i = 0; i < n && !rc; i++)
         rc = write_all(fd, part[i].data, part[i].len, err);

@@ -200,8 +200,11 @@ static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *h
     *head = (size_t)b[8] | (size_t)b[9] << 8;
     if (b[6] > 1 && len >= 12)
         *head |= (size_t)b[10] << 16 | (size_t)b[11] << 24;
-    if (*head > PARE_NPY_HEADER || *start > len || *head > len - *start)
-        return malformed(err, "its length is beyond the file or too large");
+    if (*start > len || *head > len - *start)
+        return malformed(err, "its length is beyond the file");
+    if (*head > PARE_NPY_HEADER)
+        return pare_fail(err, PARE_ELIMIT, "the .npy header has %zu bytes, at most %d are handled",
+                         *head, PARE_NPY_HEADER);
     return 0;
 }
 

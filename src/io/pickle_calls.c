@@ -142,7 +142,7 @@ static bool is_key(struct pare_str s)
     for (size_t i = 0; i < s.len; i++)
         if (s.s[i] <= ' ' || s.s[i] > '~')
             return false;
-    return s.len && s.len <= PARE_PICKLE_KEY;
+    return s.len > 0;
 }
 
 static int new_storage(struct pare_machine *m, const char *key, const struct pare_pickled *id,
@@ -180,6 +180,10 @@ int pare_pickle_storage(struct pare_machine *m, const struct pare_pickled *id,
         t[1].kind != PARE_PICKLED_GLOBAL || !t[1].global->dtype || t[2].kind != PARE_PICKLED_TEXT ||
         !is_key(t[2].text) || !is_count(&t[4]))
         return pare_pickle_bad(m, "a storage is not told by its type, key and number of elements");
+    if (t[2].text.len > PARE_PICKLE_KEY)
+        return pare_fail(m->err, PARE_ELIMIT,
+                         "a storage's key has %zu bytes, at most %d are handled",
+                         (size_t)t[2].text.len, PARE_PICKLE_KEY);
     memcpy(key, t[2].text.s, t[2].text.len);
     s = pare_map_get(&m->keys, key);
     if (!s)

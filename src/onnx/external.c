@@ -33,7 +33,7 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
 
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory to read it");
-    if (m->n_pages == PARE_MAX_BESIDE)
+    if (name && m->n_beside == PARE_MAX_BESIDE)
         return pare_fail(err, PARE_ELIMIT, "is one of more than %d files of external data",
                          PARE_MAX_BESIDE);
     if (fstat(fd, &st))
@@ -58,7 +58,7 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
             return pare_fail(err, PARE_EIO, "cannot be mapped: %s", strerror(errno));
     }
     m->pages = p;
-    m->n_pages++;
+    m->n_beside += name != NULL;
     *pages = p;
     return 0;
 }

@@ -22,7 +22,7 @@ struct pare_model {
         bool apart; /* no file that anybody sees, see pare_pages_apart() */
         struct pare_pages *next;
     } * pages;
-    int n_pages;
+    int n_beside; /* pages of files beside the model */
 };
 
 /* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to

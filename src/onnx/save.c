@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../base/temp.h"
+
 #define MAX_INSIDE 2000000000u /* readers refuse messages from 2^31 bytes on */
 #define EXTERNAL_ABOVE 1024    /* default of pare_save_opts.external_above */
 #define BUFFER 65536
@@ -114,6 +116,7 @@ static int output_open(struct output *o, const struct save *s, const char *path,
     o->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (o->dir < 0)
         return pare_fail(err, PARE_EIO, "folder '%s' cannot be opened: %s", dir, strerror(errno));
+    pare_temp_sweep(o->dir, ".pare-");
     for (int i = 0; i < 100 && o->fd < 0; i++) {
         snprintf(o->tmp, sizeof(o->tmp), ".pare-%ld-%d.tmp", (long)getpid(), i);
         o->fd = openat(o->dir, o->tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -121,6 +124,7 @@ static int output_open(struct output *o, const struct save *s, const char *path,
             break;
     }
     if (o->fd >= 0) {
+        pare_temp_hold(o->fd);
         o->held = dup(o->fd);
         return 0;
     }

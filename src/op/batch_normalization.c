@@ -353,7 +353,8 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     int channels = y->t.rank > 1;
 
     for (int i = 0; i < y->t.rank; i++)
-        pare_tie(t, n->in[0], i, y, i);
+        if (i == channels || !pare_bn_trains(n)) /* moments of the batch are sums over the rest */
+            pare_tie(t, n->in[0], i, y, i);
     for (int i = 1; i < n->n_in; i++)
         pare_tie(t, n->in[i], 0, y, channels);
     for (int i = 1; i < n->n_out; i++)

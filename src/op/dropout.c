@@ -165,7 +165,10 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_except(n, 0, t);
+    const struct dropout *a = n->attr;
+    bool may = n->version < 7 ? !a->is_test : n->n_in > 2 && n->in[2];
+
+    pare_ties_except(n, may ? 1u : 0, t); /* who trains by itself drops by the place in a batch */
 }
 
 static float even(const struct pare_node *n, int axis, int64_t channel, float x)

@@ -11,6 +11,7 @@
 
 #include "../backend/backend.h"
 #include "../base/sha256.h"
+#include "../base/temp.h"
 
 #define MAX_LINE 8192
 #define MAX_LINES 20000 /* of a file; what is older is dropped */
@@ -138,13 +139,16 @@ static int replace(const struct pare_choices *c, const char *path, struct pare_e
 {
     const char *tmp = pare_sprintf(c->arena, "%s.%ld-%lx.tmp", path, (long)getpid(),
                                    (unsigned long)(uintptr_t)c);
-    FILE *f = tmp ? fopen(tmp, "w") : NULL;
+    FILE *f;
     bool ok;
 
     if (!tmp)
         return no_memory(err);
+    pare_temp_sweep_beside(path);
+    f = fopen(tmp, "w");
     if (!f)
         return pare_fail(err, PARE_EIO, "%s: cannot create: %s", path, strerror(errno));
+    pare_temp_hold(fileno(f));
     ok = write_lines(c, f);
     ok = !fclose(f) && ok;
     if (ok && !rename(tmp, path))

@@ -1,4 +1,5 @@
 /* plan.c - compile a model for one set of input shapes, and run it. */
+#include "split.h"
 #include "tune.h"
 
 #include <math.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 
 #include "../base/clock.h"
+#include "../graph/items.h"
 
 /* ---- kernels of last resort ------------------------------------------------------ */
 
@@ -145,6 +147,21 @@ int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *e
     return 0;
 }
 
+/* The same step of the part beside this one. */
+static const struct pare_step *like_step(const struct pare_plan *p, int i)
+{
+    const struct pare_step *s = p->step[i], *o;
+
+    if (!p->like || p->like->n_steps != p->n_steps)
+        return NULL;
+    o = p->like->step[i];
+    return o->kernel == s->kernel && o->node && s->node && o->node->id == s->node->id &&
+                   o->n_fused == s->n_fused && o->in_block[0] == s->in_block[0] &&
+                   o->out_block[0] == s->out_block[0]
+               ? o
+               : NULL;
+}
+
 static int init_steps(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
@@ -152,6 +169,7 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
         struct pare_mark mark = pare_mark(p->scratch);
         int rc = pare_plan_load(p->arena, s, err);
 
+        s->like = s->n_in && s->n_out ? like_step(p, i) : NULL;
         if (!rc)
             rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
         pare_reset(p->scratch, mark);
@@ -169,7 +187,61 @@ struct extra {
     const char *const *without;
     int sparse; /* see struct pare_backend */
     struct pare_strs keep;
+    const struct pare_part_opts *part; /* or NULL */
+    bool split;                        /* it may run its batch in parts, ... */
+    int64_t items;                     /* ... which must have so many items; 0: as it likes */
 };
+
+/* Some items of a batch.  They may be apart in the graph's own words, which is asked here. */
+static int part_graph(struct pare_plan *p, const struct pare_part_opts *o, struct pare_err *err)
+{
+    const struct pare_graph *whole = o->whole->graph;
+    bool apart = true;
+
+    for (int i = 0; i < p->graph->n_in; i++) {
+        p->graph->in[i]->t = whole->in[i]->t;
+        p->graph->in[i]->t.data = NULL;
+        if (p->graph->in[i]->t.rank > 0)
+            p->graph->in[i]->t.dim[0] = o->items;
+    }
+    PARE_TRY(pare_graph_infer(p->graph, false, err));
+    if (o->items != whole->in[0]->t.dim[0])
+        PARE_TRY(pare_items_apart(whole, p->graph, &apart, err));
+    return apart ? 0 : pare_fail(err, PARE_EUNSUPPORTED, "the items of a batch are not apart");
+}
+
+/* The graph of the part beside this one: what it folded and loaded is shared. */
+static int like_graph(struct pare_plan *p, const struct pare_plan *like, struct pare_err *err)
+{
+    p->like = like;
+    p->graph = pare_graph_clone(p->arena, like->graph, err);
+    if (!p->graph)
+        return err->code;
+    p->graph->late = true;
+    for (int i = 0; i < p->graph->n_values; i++)
+        if (!pare_is_fixed(p->graph->value[i]))
+            p->graph->value[i]->t.data = NULL;
+    return 0;
+}
+
+/* The graph with all its shapes. */
+static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o, const struct extra *x,
+                      struct pare_err *err)
+{
+    if (x->part && x->part->like)
+        return like_graph(p, x->part->like, err);
+    p->graph = pare_graph_clone(p->arena, p->model->graph, err);
+    if (!p->graph)
+        return err->code;
+    p->graph->late = !o->reference && !x->train;
+    if (x->part)
+        return part_graph(p, x->part, err);
+    PARE_TRY(bind_inputs(p, o, err));
+    PARE_TRY(pare_plan_keep(p, x->keep, err));
+    if (x->train)
+        PARE_TRY(pare_plan_learns(p, x->train, err));
+    return pare_graph_infer(p->graph, false, err);
+}
 
 static int make(struct pare_plan *p, const struct pare_model *m, const struct pare_plan_opts *o,
                 const struct extra *x, struct pare_err *err)
@@ -177,23 +249,21 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     const struct pare_train_opts *t = x->train;
 
     p->model = m;
-    p->graph = pare_graph_clone(p->arena, m->graph, err);
-    if (!p->graph)
-        return err->code;
     p->reference = o->reference;
-    p->graph->late = !o->reference && !t;
-    PARE_TRY(bind_inputs(p, o, err));
-    PARE_TRY(pare_plan_keep(p, x->keep, err));
-    if (t)
-        PARE_TRY(pare_plan_learns(p, t, err));
-    PARE_TRY(pare_graph_infer(p->graph, false, err));
+    PARE_TRY(make_graph(p, o, x, err));
     if (!o->reference)
         PARE_TRY(pare_onednn_open(&p->backend, err));
-    if (!o->reference && !t)
+    if (x->split && !o->reference) {
+        PARE_TRY(pare_split_make(p, o, x->items, err));
+        if (p->split)
+            return 0;
+    }
+    if (!o->reference && !t && !p->like)
         pare_plan_rise(p);
     if (t)
         PARE_TRY(pare_plan_reach(p, err));
-    PARE_TRY(pare_tune_start(p, o, err));
+    if (!p->like)
+        PARE_TRY(pare_tune_start(p, o, x->part ? x->part->seconds : NULL, err));
     PARE_TRY(pare_plan_steps(p, err));
     PARE_TRY(pare_tune_end(p, err));
     if (t)
@@ -283,13 +353,31 @@ int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan
     return new_plan(model, opts, &(struct extra){ .keep = keep }, plan, err);
 }
 
+int pare_plan_new_parts(const struct pare_model *model, const struct pare_plan_opts *opts,
+                        int64_t items, struct pare_plan **plan, struct pare_err *err)
+{
+    return new_plan(model, opts, &(struct extra){ .split = true, .items = items }, plan, err);
+}
+
+int pare_plan_new_part(const struct pare_plan_opts *opts, const struct pare_part_opts *part,
+                       struct pare_plan **plan, struct pare_err *err)
+{
+    struct pare_plan_opts o = *opts;
+
+    o.threads = part->threads;
+    return new_plan(part->whole->model, &o, &(struct extra){ .part = part }, plan, err);
+}
+
 int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err)
 {
     struct pare_plan_opts opts = { .threads = o->threads,
                                    .batch = o->batch,
                                    .in = o->in,
-                                   .reference = o->reference };
+                                   .reference = o->reference,
+                                   .tune = o->tune,
+                                   .choices = o->choices,
+                                   .cache = o->cache };
     struct pare_plan *p = create(o->threads);
     int rc;
 
@@ -313,13 +401,14 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
 int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                   struct pare_plan **plan, struct pare_err *err)
 {
-    return new_plan(model, opts, &(struct extra){ .train = NULL }, plan, err);
+    return new_plan(model, opts, &(struct extra){ .split = true }, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)
 {
     if (!p)
         return;
+    pare_split_free(p->split);
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel && p->step[i]->kernel->quit && p->step[i]->state)
             p->step[i]->kernel->quit(p->step[i]);
@@ -332,17 +421,14 @@ void pare_plan_free(struct pare_plan *p)
 
 /* ---- running --------------------------------------------------------------------- */
 
-static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err)
+int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err)
 {
     char have[PARE_SHAPE_TEXT], want[PARE_SHAPE_TEXT];
 
     for (int i = 0; i < p->graph->n_in; i++) {
-        struct pare_value *v = p->graph->in[i];
-        struct pare_buf *b = p->buf[v->id];
+        const struct pare_value *v = p->graph->in[i];
         size_t bytes;
 
-        while (b->block != 1)
-            b = b->next;
         if (in[i].dtype != v->t.dtype || !pare_same_shape(&in[i], &v->t))
             return pare_fail(err, PARE_ESHAPE, "input '%s' is %s %s, the plan was made for %s %s",
                              v->name, pare_dtype_name(in[i].dtype),
@@ -352,6 +438,21 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
         PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
         if (bytes && !in[i].data)
             return pare_fail(err, PARE_ECONFIG, "input '%s' has no data", v->name);
+    }
+    return 0;
+}
+
+static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err)
+{
+    PARE_TRY(pare_plan_check(p, in, err));
+    for (int i = 0; i < p->graph->n_in; i++) {
+        struct pare_value *v = p->graph->in[i];
+        struct pare_buf *b = p->buf[v->id];
+        size_t bytes;
+
+        while (b->block != 1)
+            b = b->next;
+        PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
         if (b->t.data && bytes)
             memcpy(b->t.data, in[i].data, bytes);
     }
@@ -396,6 +497,8 @@ int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare
 {
     int rc, threads = omp_get_max_threads();
 
+    if (p->split)
+        return pare_split_run(p, in, out, err);
     PARE_TRY(take_inputs(p, in, err));
     pare_rewind(p->dynamic, (struct pare_mark){ NULL, 0 });
     if (threads != p->backend.threads)
@@ -408,30 +511,4 @@ int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare
     if (p->train)
         pare_plan_kept_zero(p);
     return rc;
-}
-
-void pare_plan_profile(struct pare_plan *p, bool on)
-{
-    p->profile = on;
-    for (int i = 0; i < p->n_steps; i++)
-        p->step[i]->seconds = p->step[i]->back_seconds = 0;
-}
-
-int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat)
-{
-    *stat = pare_alloc(a, (size_t)p->n_steps, sizeof(**stat));
-    for (int i = 0; i < p->n_steps && *stat; i++) {
-        const struct pare_step *s = p->step[i];
-
-        (*stat)[i] = (struct pare_plan_stat){
-            .kernel = s->kernel->name,
-            .node = s->node ? s->node->name : s->in[0]->name,
-            .type = s->node ? s->node->type : "reorder",
-            .n_fused = s->n_fused,
-            .seconds = s->seconds,
-            .back_seconds = s->back_seconds,
-            .tuned = s->tuned,
-        };
-    }
-    return *stat ? p->n_steps : 0;
 }

@@ -7,6 +7,7 @@
 #include "../onnx/model.h"
 
 struct pare_tuner;
+struct pare_split;
 
 struct pare_plan {
     struct pare_arena *arena;   /* everything below; dies with the plan */
@@ -33,6 +34,9 @@ struct pare_plan {
     const char *const *without; /* names of kernels not to use, ends with NULL; or NULL */
     struct pare_value **kept;   /* what outsiders look at, in the order they gave (keep.c) */
     int n_kept;
+    struct pare_split *split;     /* it runs its batch in parts (split.h); NULL: as a whole */
+    const struct pare_plan *like; /* a part beside this one, with the same steps; or NULL */
+    int like_at;                  /* while it is made: the step of it that comes next */
     void (*on_back)(void *user, int step); /* told after the back() of each step; or NULL */
     void *user;
     struct pare_tuner *tuner; /* while it is made; NULL: rules choose kernels */
@@ -67,6 +71,8 @@ struct pare_train_opts {
     struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
     bool reference;
     const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
+    bool tune;                  /* these three as in struct pare_plan_opts */
+    const char *choices, *cache;
     struct pare_rng *rng;
     struct pare_strs keep;                 /* values to look at, see pare_plan_value */
     struct pare_dist *sync;                /* see struct pare_ctx */
@@ -111,12 +117,31 @@ const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
  * same memory. */
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
 
+/* pare_plan_new() in parts of so many items, for tests; PARE_EUNSUPPORTED when it cannot be. */
+int pare_plan_new_parts(const struct pare_model *model, const struct pare_plan_opts *opts,
+                        int64_t items, struct pare_plan **plan, struct pare_err *err);
+
+/* pare_plan_new() for `items` items of the batch of `whole`, which has only its graph: results are
+ * those of a part of the batch, or it is an error other than PARE_ENOMEM.  With `like`, another
+ * part of the same options, it has the same steps and shares that one's weights. */
+struct pare_part_opts {
+    const struct pare_plan *whole, *like;
+    int64_t items;
+    int threads;
+    double *seconds; /* that are left for trials; or NULL */
+};
+int pare_plan_new_part(const struct pare_plan_opts *opts, const struct pare_part_opts *part,
+                       struct pare_plan **plan, struct pare_err *err);
+
 /* Steps of making and running one, in keep.c. */
 int pare_plan_keep(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
 void pare_plan_kept_zero(const struct pare_plan *p);
 
 /* Bring QuantizeLinear in front of what keeps the order of numbers (rise.c). */
 void pare_plan_rise(struct pare_plan *p);
+
+/* Are these the inputs that the plan was made for? */
+int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err);
 
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
@@ -144,6 +169,9 @@ struct pare_plan_stat {
     double seconds, back_seconds;
     bool tuned; /* its kernel has rivals */
 };
+
+/* The plan whose steps run: of its parts, when it has some, else itself. */
+const struct pare_plan *pare_plan_inner(const struct pare_plan *p);
 void pare_plan_profile(struct pare_plan *p, bool on);
 int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat);
 

@@ -276,12 +276,48 @@ bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k)
     return !p->train || k->back;
 }
 
+/* As the part beside this one does it. */
+static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
+                       struct pare_err *err)
+{
+    const struct pare_step *like = NULL;
+    bool any = p->view.any, yes;
+
+    for (int i = 0, steps = p->like->n_steps; i < steps && !like; i++) { /* mostly the next one */
+        const struct pare_step *next = p->like->step[(p->like_at + i) % steps];
+
+        if (next->node && next->node->id == n->id) {
+            like = next;
+            p->like_at = (p->like_at + i + 1) % steps;
+        }
+    }
+    if (!like || like->kernel == &pare_kernel_plain || like->kernel == &pare_kernel_dynamic)
+        return match_plain(p, n, s) ? 0 : no_memory(err);
+    p->view.any = like->any;
+    yes = like->kernel->match(&p->view, n, s);
+    p->view.any = any;
+    s->kernel = yes ? like->kernel : NULL;
+    s->tuned = like->tuned;
+    if (yes)
+        return 0;
+    return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
+               ? no_memory(err)
+               : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
+                           like->kernel->name, n->name);
+}
+
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
     struct pare_mark m = pare_mark(p->scratch);
 
     s->node = n;
+    if (p->like) {
+        int rc = choose_like(p, n, s, err);
+
+        pare_rewind(p->scratch, m);
+        return rc;
+    }
     for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
         struct pare_step t = { .node = n };
         bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
@@ -289,6 +325,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
         pare_rewind(p->scratch, m);
         if (yes) {
             t.kernel = pare_kernels[i];
+            t.any = p->view.any;
             *s = t;
             return pare_tune_step(p, s, err);
         }

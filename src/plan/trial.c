@@ -63,6 +63,7 @@ bool pare_rival_matches(struct pare_plan *p, const struct pare_kernel *k, struct
     p->backend.arena = own;
     pare_rewind(p->scratch, m);
     s->kernel = yes ? k : NULL;
+    s->any = yes;
     return yes;
 }
 
@@ -153,6 +154,29 @@ static struct pare_buf *find_buf(struct pare_contest *c, struct pare_value *v, i
     return b;
 }
 
+/* Gradients, where they are wanted: all are assigned, as most are. */
+static int give_gradients(struct pare_contest *c, struct pare_step *s, struct pare_err *err)
+{
+    s->first = pare_alloc(c->data, (size_t)s->n_in, sizeof(*s->first));
+    if (!s->first)
+        return no_memory(err);
+    for (int k = 0; k < s->n_in + s->n_out; k++) {
+        struct pare_buf *b = k < s->n_in ? s->in_buf[k] : s->out_buf[k - s->n_in];
+
+        if (k < s->n_in)
+            s->first[k] = true;
+        if (b->grad || !c->p->learns[b->value->id])
+            continue;
+        b->grad = new_buf(c, b->value, b->bytes);
+        if (!b->grad)
+            return no_memory(err);
+        b->grad->block = b->block;
+        b->grad->is_grad = true;
+        fill(b->grad->t.data, b->bytes, PARE_F32);
+    }
+    return 0;
+}
+
 /* Is this step the last to read the value, so that the plan will let it write there? */
 static bool last_reader(const struct pare_contest *c, const struct pare_step *s,
                         const struct pare_value *v)
@@ -182,8 +206,10 @@ static int give_memory(struct pare_contest *c, struct pare_step *s, struct pare_
         if (!s->out_buf[k])
             return no_memory(err);
     }
-    if (s->inplace && s->in_buf[s->inplace - 1]->bytes == s->out_buf[0]->bytes &&
-        last_reader(c, s, s->in[s->inplace - 1])) {
+    if (c->p->train)
+        PARE_TRY(give_gradients(c, s, err));
+    else if (s->inplace && s->in_buf[s->inplace - 1]->bytes == s->out_buf[0]->bytes &&
+             last_reader(c, s, s->in[s->inplace - 1])) {
         struct pare_buf *b = new_buf(c, s->out[0], 0);
 
         if (!b)
@@ -192,11 +218,12 @@ static int give_memory(struct pare_contest *c, struct pare_step *s, struct pare_
         b->t.data = s->in_buf[s->inplace - 1]->t.data;
         s->out_buf[0] = b;
     }
-    if (s->work_bytes[0]) {
-        s->work[0] = new_buf(c, s->out[0], s->work_bytes[0]);
-        if (!s->work[0])
-            return no_memory(err);
-    }
+    for (int i = 0; i < 2; i++)
+        if (s->work_bytes[i]) {
+            s->work[i] = new_buf(c, s->out[0], s->work_bytes[i]);
+            if (!s->work[i])
+                return no_memory(err);
+        }
     return 0;
 }
 
@@ -229,9 +256,19 @@ static void drop_weights(const struct pare_contest *c, const struct pare_rival *
     for (int i = 0; i < c->node->n_in; i++) {
         const struct pare_value *v = c->node->in[i];
 
-        if (v && pare_is_const(v) && pare_const_raw(v))
+        if (v && pare_is_fixed(v) && pare_const_raw(v))
             pare_cache_drop(pare_const_raw(v), pare_packed_size(&v->t));
     }
+}
+
+/* A training plan's way back, where a gradient is wanted. */
+static int run_back(struct pare_contest *c, struct pare_step *s, struct pare_err *err)
+{
+    bool wanted = false;
+
+    for (int k = 0; k < s->n_in && c->p->train; k++)
+        wanted |= s->in_buf[k]->grad != NULL;
+    return wanted ? s->kernel->back(s, &c->p->backend, err) : 0;
 }
 
 /* Seconds that the busiest thread ran, so that what other programs take of the machine does not
@@ -241,11 +278,17 @@ static double time_step(struct pare_contest *c, struct pare_step *s, double *lea
                         struct pare_err *err)
 {
     int threads = c->p->backend.threads;
+    struct pare_mark m = pare_mark(c->p->scratch);
     double *clock = c->clock, most = 0;
+    int rc;
 
 #pragma omp parallel num_threads(threads)
     clock[omp_get_thread_num()] = pare_thread_now();
-    if (s->kernel->run(s, &c->p->backend, err))
+    rc = s->kernel->run(s, &c->p->backend, err);
+    if (!rc)
+        rc = run_back(c, s, err);
+    pare_rewind(c->p->scratch, m);
+    if (rc)
         return -1;
 #pragma omp parallel num_threads(threads)
     clock[omp_get_thread_num()] = pare_thread_now() - clock[omp_get_thread_num()];

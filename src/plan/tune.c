@@ -15,15 +15,14 @@
 #include "choices.h"
 #include "trial.h"
 
-#define LIMIT 3 /* seconds for a plan; the rules decide on what is left then */
-
 struct pare_tuner {
     struct pare_arena *arena;
     struct pare_choices list, cache;         /* as the files had them */
     struct pare_choices new_list, new_cache; /* what they do not have */
     const char *choices, *folder;
     bool measure, cold; /* see struct pare_contest */
-    double left;        /* seconds for trials */
+    double left;        /* seconds for trials, ... */
+    double *shared;     /* ... of several plans together; or NULL */
 };
 
 static int no_memory(struct pare_err *err)
@@ -133,13 +132,29 @@ static bool is_cold(const struct pare_plan *p)
     for (int i = 0; i < p->graph->n_values; i++) {
         const struct pare_value *v = p->graph->value[i];
 
-        if (pare_is_const(v) && !pare_tensor_size(&v->t, NULL, &bytes, &err))
+        if (pare_is_fixed(v) && !pare_tensor_size(&v->t, NULL, &bytes, &err))
             sum += bytes;
     }
     return sum > pare_cache_bytes() / 2;
 }
 
-int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
+const char *pare_tune_known(const struct pare_plan *p, const char *key, bool *listed)
+{
+    const struct pare_tuner *t = p->tuner;
+    const char *name = pare_choices_get(&t->list, key);
+
+    *listed = name != NULL;
+    return name || !t->measure ? name : pare_choices_get(&t->cache, key);
+}
+
+int pare_tune_note(struct pare_plan *p, const char *key, const char *name, struct pare_err *err)
+{
+    PARE_TRY(pare_choices_set(&p->tuner->new_cache, key, name, err));
+    return pare_choices_set(&p->tuner->new_list, key, name, err);
+}
+
+int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double *left,
+                    struct pare_err *err)
 {
     struct pare_arena *a;
     struct pare_tuner *t;
@@ -161,7 +176,8 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, struct 
                               .folder = o->cache,
                               .measure = o->tune,
                               .cold = is_cold(p),
-                              .left = LIMIT };
+                              .left = left ? *left : PARE_TUNE_LIMIT,
+                              .shared = left };
     p->tuner = t;
     if (t->choices && !t->measure && access(t->choices, F_OK))
         return pare_fail(err, PARE_EIO, "%s: %s", t->choices, strerror(errno));
@@ -190,6 +206,8 @@ int pare_tune_end(struct pare_plan *p, struct pare_err *err)
     }
     if (t->choices && t->new_list.n)
         PARE_TRY(pare_choices_save(&t->new_list, t->choices, true, err));
+    if (t->shared)
+        *t->shared = t->left;
     pare_tune_free(p);
     return 0;
 }

@@ -12,8 +12,19 @@
 bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool zeros, bool cold,
                    char key[PARE_KEY_TEXT]);
 
-/* While a plan is made; all do nothing when it is not to be tuned. */
-int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err);
+/* The same for how a whole batch is run: its shape, the nodes, as a number, and the machine. */
+bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_KEY_TEXT]);
+
+/* What was chosen for it, or NULL; what is chosen now. */
+const char *pare_tune_known(const struct pare_plan *p, const char *key, bool *listed);
+int pare_tune_note(struct pare_plan *p, const char *key, const char *name, struct pare_err *err);
+
+#define PARE_TUNE_LIMIT 3 /* seconds for a plan; the rules decide on what is left then */
+
+/* While a plan is made; all do nothing when it is not to be tuned.  `left`: seconds that several
+ * plans have together, or NULL. */
+int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double *left,
+                    struct pare_err *err);
 int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_err *err);
 int pare_tune_end(struct pare_plan *p, struct pare_err *err);
 void pare_tune_free(struct pare_plan *p);

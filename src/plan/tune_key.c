@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../base/sha256.h"
+
 struct text {
     char *s;
     size_t n;
@@ -123,6 +125,42 @@ bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool ze
         put_value(&t, s->in[k]);
         put(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
     }
+    for (int k = 0; p->train && k < s->n_in; k++)
+        put(&t, "%s%s", k ? "," : " | gradients ", p->learns[s->in[k]->id] ? "yes" : "no");
     put(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa, cold ? ", cold" : "");
+    return t.n < PARE_KEY_TEXT - 1;
+}
+
+/* The node with its shapes. */
+static void add_node(struct pare_sha256 *h, const struct pare_node *n)
+{
+    char line[PARE_KEY_TEXT] = "";
+    struct text t = { line, 0 };
+
+    if (n->op)
+        put_node(&t, n);
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i])
+            put_value(&t, n->in[i]);
+    pare_sha256_add(h, line, t.n + 1);
+}
+
+bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_KEY_TEXT])
+{
+    const struct pare_graph *g = p->graph;
+    struct text t = { key, 0 };
+    char hash[PARE_SHA256_TEXT];
+    struct pare_sha256 h;
+
+    key[0] = '\0';
+    pare_sha256_init(&h);
+    for (int i = 0; i < g->n_nodes; i++)
+        add_node(&h, g->node[i]);
+    pare_sha256_text(&h, hash);
+    put(&t, "batch");
+    for (int i = 0; i < g->n_in; i++)
+        put_value(&t, g->in[i]);
+    put(&t, " | %d nodes %.16s | %d threads, isa %x", g->n_nodes, hash, p->backend.threads,
+        p->backend.isa);
     return t.n < PARE_KEY_TEXT - 1;
 }

@@ -49,6 +49,10 @@ static const struct pare_opt train_opts[] = {
       9e15, NULL, NULL, false },
     { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
       false },
+    { "tune", "time the kernels that can train a layer, and use the fastest", PARE_OPT_BOOL,
+      AT(tune), 0, 0, 1, NULL, NULL, false },
+    { "choices", "file of kernels to use for layers, which gets those found by tuning",
+      PARE_OPT_STR, AT(choices), 0, PARE_ANY, NULL, NULL, false },
     PARE_OPT_END
 };
 
@@ -191,6 +195,8 @@ static void copy_conf(struct pare_setup *s)
     s->trainer.clip_norm = c->clip_norm;
     s->trainer.clip_value = c->clip_value;
     s->trainer.sync_bn = c->sync_bn;
+    s->trainer.tune = c->tune;
+    s->trainer.choices = c->choices;
     s->trainer.freeze = c->freeze.v;
     s->trainer.n_freeze = c->freeze.n;
     s->train.epochs = c->epochs;
@@ -231,6 +237,8 @@ static int make(struct setup *u, bool training, const struct pare_given *g, int 
             PARE_TRY(pare_part_fill(&u->part[i], g, n, u->arena, err));
     if (training)
         copy_conf(u->s);
+    if (u->s->c.tune)
+        u->s->trainer.cache = pare_cache_folder(u->arena);
     return training ? make_links(u, err) : 0;
 }
 

@@ -19,6 +19,8 @@ struct pare_setup_conf {
     int64_t checkpoint_steps;
     bool resume, sync_bn;
     int64_t seed, threads;
+    bool tune;
+    const char *choices;
 };
 
 struct pare_setup {

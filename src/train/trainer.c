@@ -167,6 +167,11 @@ static int make(struct pare_trainer *t, struct pare_err *err)
         .threads = t->o.threads,
     };
 
+    if (t->o.tune && pare_dist_size(t->o.dist) > 1)
+        return pare_fail(err, PARE_ECONFIG,
+                         "tune: each of %d processes would find other kernels; tune one process "
+                         "with choices=FILE, and give all of them that file without tune",
+                         pare_dist_size(t->o.dist));
     t->param = pare_alloc(t->arena, n, sizeof(*t->param));
     t->name = pare_alloc(t->arena, n, sizeof(*t->name));
     t->grad = pare_alloc(t->arena, n, sizeof(*t->grad));
@@ -229,6 +234,9 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .grad = t->grad,
         .reference = t->o.reference,
         .without = t->o.without,
+        .tune = t->o.tune,
+        .choices = t->o.choices,
+        .cache = t->o.cache,
         .rng = &t->rng,
         .in = x,
         .keep = t->keep,

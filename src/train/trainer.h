@@ -62,6 +62,8 @@ struct pare_trainer_opts {
     struct pare_strs keep;      /* values to look at: pare_plan_value(t->plan[t->at], i) */
     bool reference;             /* plain kernels only */
     const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
+    bool tune;                  /* these three as in struct pare_plan_opts */
+    const char *choices, *cache;
     struct pare_hooks hooks;
 
     /* Several processes train together: each has its part of the batch, see pare_dist_batch; with

@@ -65,7 +65,7 @@ survive() {
         "$pare" "$@" --resume >out 2>err ||
             wrong "$1: after $signal at $wait ms --resume fails: $(tail -1 err)"
         cmp -s out.onnx want.onnx || wrong "$1: after $signal at $wait ms it is another model"
-        left=$(find . -name 'c.safetensors.*.tmp')
+        left=$(find . -name 'c.safetensors.*.tmp' -o -name '.pare-*.tmp')
         [ -z "$left" ] || wrong "$1: after $signal at $wait ms $left stays for ever"
     done
     [ $ended = "$count" ] || wrong "$1: only $ended of $count times $signal came in time"

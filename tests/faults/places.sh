@@ -1,5 +1,6 @@
 #!/bin/sh
-# places.sh - outputs that cannot be written, and outputs that are inputs: a sentence, and all stays.
+# places.sh - outputs that cannot be written, and outputs that are inputs or written twice: a
+# sentence, and all stays.
 #
 # usage: places.sh PARE SHIM [all|some]
 . "$(dirname "$0")/lib.sh"
@@ -47,6 +48,52 @@ if [ "$(id -u)" = 0 ]; then
 else
     each shut/x.onnx
 fi
+
+# What is no model, over what is read: the model, its weights, masks, data, records; and twice the same.
+# A model whose weights are in a file of another kind, by its name.
+beside() {
+    "$pare" export m.onnx --external -o "$1" >out && mv "$1.data" "$2" && sed -i "s/$1\.data/$2/" "$1"
+}
+beside e.onnx weights.npz
+beside f.onnx weights.pth
+beside g.onnx weights.csv
+beside h.onnx weight.json
+beside iii.onnx w.safetensors
+beside jj.onnx weights.onnx
+beside kk.onnx kk-small.onnx
+beside ll.onnx ll-quant.onnx
+"$pare" quantize m.onnx --preset int8 --data digits --limit 16 --calibration c.json -o q.onnx >out || exit 1
+"$pare" run m.onnx -o x.npz >out 2>err
+"$pare" compress r.json -q -o c.onnx >out || exit 1
+digits="--data digits --limit 16"
+sha256sum ./*.onnx ./*.npz ./*.pth ./weight* w.safetensors c.json r.json c.run.json >>sums
+refuse "run over weights" "$pare" run e.onnx -o weights.npz
+refuse "run over what it compares with" "$pare" run m.onnx --check x.npz -o x.npz
+refuse "run over its input" "$pare" run m.onnx --input input=x.npz -o x.npz
+refuse "analyze over weights" "$pare" analyze sensitivity g.onnx $digits --csv weights.csv
+refuse "analyze over the model" "$pare" analyze sensitivity m.onnx $digits --csv m.onnx
+refuse "masks over weights" "$pare" prune f.onnx --pruner l1 --sparsity 0.5 -o o.onnx --masks weights.pth
+refuse "masks over the model" "$pare" prune m.onnx --pruner l1 --sparsity 0.5 -o o.onnx --masks link.onnx
+refuse "state over weights" "$pare" prune f.onnx --pruner l1 --sparsity 0.5 -o o.onnx --model-out weights.pth
+refuse "state over masks" "$pare" prune m.onnx --pruner l1 --sparsity 0.5 -o o.onnx --masks o.pth --model-out o.pth
+refuse "calibration over weights" "$pare" quantize h.onnx --preset int8 $digits -o o.onnx --calibration weight.json
+refuse "calibration over calibration" "$pare" quantize m.onnx --preset int8 $digits -o o.onnx \
+    --load-calibration c.json --calibration c.json
+refuse "checkpoint over weights" "$pare" train iii.onnx $digits --epochs 1 --quiet -o o.onnx --checkpoint w.safetensors
+refuse "model over its teacher" "$pare" train m.onnx $digits --epochs 1 --quiet -o p.onnx --teacher p.onnx
+refuse "state over weights, export" "$pare" export f.onnx -o o.onnx --state weights.pth
+refuse "model over weights, folded" "$pare" export jj.onnx --fold -o weights.onnx
+refuse "smaller model over weights, by its own name" "$pare" speedup kk.onnx --no-bench
+refuse "smaller model over masks" "$pare" speedup m.onnx --no-bench --masks k.pth -o k.pth
+refuse "masked model over masks" "$pare" apply m.onnx --masks k.pth -o k.pth
+refuse "quantized model over weights" "$pare" quantize ll.onnx --preset int8 $digits -o ll-quant.onnx
+refuse "report over its record" "$pare" report c.run.json -o ./c.run.json
+refuse "record over the recipe" "$pare" compress r.json -q -o o.onnx --run r.json
+refuse "record over the model" "$pare" compress r.json -q -o o.onnx --run m.onnx
+sed 's/m\.onnx/h.onnx/' r.json >s.json
+refuse "record over weights" "$pare" compress s.json -q -o o.onnx --run weight.json
+[ ! -e o.onnx ] || wrong "a model was written"
+
 sha256sum -c --quiet sums || wrong "an input was changed"
 [ -z "$(find . -name '*.tmp*')" ] || wrong "temporary files are left"
 echo "$refused outputs refused, no input changed"

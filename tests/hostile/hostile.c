@@ -4,7 +4,10 @@
  *
  *     [name]                  the files are those of FOLDER that are called name.something
  *     make symlink /etc x     and what cannot be committed: symlink, hardlink, move, copy A B (A is
- *                             a file of the tests); fifo, dir A; sparse A BYTES; bytes A COUNT
+ *                             a file of the tests); fifo, dir A; sparse A BYTES; bytes A COUNT;
+ *                             many A COUNT: A000000, A000001, ... of four bytes
+ *     preload endless_folder  loaded before the C library, from the folder SHIMS
+ *     limit PARE_MAX_NODES    the limit of base/limits.h that it goes beyond (check_limits.sh)
  *     run inspect name.onnx   what pare is asked to do
  *     says pare: ...          all that it must answer, on the standard error
  *     code 1                  its exit code, if it is not 1
@@ -44,7 +47,7 @@
 #define VICTIM 72 /* bytes */
 
 struct test {
-    char *name, *run, *says;
+    char *name, *run, *says, *preload;
     char *make[MAX_MAKE];
     int n_make, code;
     long memory;
@@ -99,22 +102,32 @@ static void copy(const char *from, const char *to)
         die("cannot write", to);
 }
 
-/* Lines of "count hex". */
+/* Lines of "count hex"; ## in it is the number of the repetition, in six digits. */
 static void expand(const char *from, const char *to)
 {
     static char line[1 << 16], bytes[1 << 15];
     FILE *in = open_or_die(from, "r"), *out = open_or_die(to, "wb");
 
     while (fgets(line, sizeof(line), in)) {
-        char *hex;
+        char *hex, number[8];
         long count = strtol(line, &hex, 10);
-        size_t n = 0;
+        size_t n = 0, at[4], n_at = 0;
         unsigned v;
 
-        for (hex++; sscanf(hex, "%2x", &v) == 1; hex += 2)
-            bytes[n++] = (char)v;
-        while (count-- > 0)
+        for (hex++; *hex == '#' || sscanf(hex, "%2x", &v) == 1; hex += 2) {
+            if (*hex != '#') {
+                bytes[n++] = (char)v;
+            } else if (n_at < 4) {
+                at[n_at++] = n;
+                n += 6;
+            }
+        }
+        for (long i = 0; i < count; i++) {
+            snprintf(number, sizeof(number), "%06ld", i % 1000000);
+            for (size_t k = 0; k < n_at; k++)
+                memcpy(bytes + at[k], number, 6);
             fwrite(bytes, 1, n, out);
+        }
     }
     fclose(in);
     if (fclose(out))
@@ -128,6 +141,16 @@ static void count_up(const char *name, int n)
     for (int i = 0; i < n; i++)
         fputc(i & 255, f);
     fclose(f);
+}
+
+static void make_many(const char *name, int n)
+{
+    char path[1040];
+
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof(path), "%s%06d", name, i);
+        count_up(path, 4);
+    }
 }
 
 /* All files of the case. */
@@ -176,6 +199,8 @@ static void make(const char *line)
         copy(from, b);
     else if (!strcmp(what, "bytes"))
         count_up(a, (int)strtol(b, NULL, 10));
+    else if (!strcmp(what, "many"))
+        make_many(a, (int)strtol(b, NULL, 10));
     else if (!strcmp(what, "sparse"))
         fclose(open_or_die(a, "wb")), rc = truncate(a, (off_t)strtoll(b, NULL, 10));
     else
@@ -229,12 +254,23 @@ static void remove_tree(const char *path)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static void start(const char *run, int err)
+static void preload(const char *name)
+{
+    char path[PATH_MAX];
+
+    if (!getenv("SHIMS"))
+        _exit(126);
+    snprintf(path, sizeof(path), "%s/%s.so", getenv("SHIMS"), name);
+    setenv("LD_PRELOAD", path, 1);
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+}
+
+static void start(const struct test *t, int err)
 {
     static char line[4096], *word[MAX_WORDS + 2];
     int n = 0, null = open("/dev/null", O_RDWR);
 
-    snprintf(line, sizeof(line), "%s", run);
+    snprintf(line, sizeof(line), "%s", t->run);
     word[n++] = (char *)(uintptr_t)pare;
     for (char *w = strtok_r(line, " ", &word[MAX_WORDS + 1]); w && n < MAX_WORDS;
          w = strtok_r(NULL, " ", &word[MAX_WORDS + 1]))
@@ -246,6 +282,8 @@ static void start(const char *run, int err)
     setrlimit(RLIMIT_CPU, &(struct rlimit){ SECONDS, SECONDS + 1 });
     setenv("LC_ALL", "C", 1);
     setenv("OMP_WAIT_POLICY", "passive", 1);
+    if (t->preload)
+        preload(t->preload);
     execv(pare, word);
     _exit(127);
 }
@@ -283,7 +321,7 @@ static void run(const struct test *t, struct outcome *o)
     if (pid < 0)
         die("cannot start", pare);
     if (!pid)
-        start(t->run, err);
+        start(t, err);
     wait_for(pid, o);
     n = pread(err, o->text, sizeof(o->text) - 1, 0);
     o->text[n > 0 ? n : 0] = '\0';
@@ -378,7 +416,7 @@ static const char *after(const char *line, const char *word)
 
 static void begin(struct test *t, const char *line)
 {
-    free(t->name), free(t->run), free(t->says);
+    free(t->name), free(t->run), free(t->says), free(t->preload);
     for (int i = 0; i < t->n_make; i++)
         free(t->make[i]);
     *t = (struct test){ .name = strndup(line + 1, strcspn(line + 1, "]")),
@@ -398,11 +436,13 @@ static void read_line(struct test *t, const char *line)
         t->says = strdup(v);
     else if ((v = after(line, "code")))
         t->code = (int)strtol(v, NULL, 10);
+    else if ((v = after(line, "preload")))
+        t->preload = strdup(v);
     else if (!strcmp(line, "writes"))
         t->writes = true;
     else if ((v = after(line, "memory")))
         t->memory = strtol(v, NULL, 10) * MEMORY / 200;
-    else if (*line && *line != '#')
+    else if (*line && *line != '#' && !after(line, "limit"))
         die("what is this:", line);
 }
 

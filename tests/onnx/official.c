@@ -65,7 +65,8 @@ static const char usage[] =
     "  --only PATTERN  only cases whose suite/case contains PATTERN, or matches it when it\n"
     "                  has a * or ?\n"
     "  --reference     plain-C kernels only\n"
-    "  --each          once for each fast kernel, with no other, wherever it can run\n"
+    "  --each          once for each fast kernel, with no other, wherever it can run, and in\n"
+    "                  parts\n"
     "  --pass FILE     compare with the list of cases that pass\n"
     "  --write FILE    write that list\n"
     "  -v              print the cases that pass, too\n";
@@ -183,6 +184,21 @@ static int run_sparse(const struct pare_model *m, struct data *d, int rows, stru
     return pare_at(err, rc, "blocks of %d rows", rows);
 }
 
+/* One index of axis 0 after the other, where they are apart. */
+static int run_parts(const struct pare_model *m, struct data *d, struct pare_err *err)
+{
+    struct pare_plan_opts opts = { .threads = 2, .in = d->in };
+    struct pare_plan *plan = NULL;
+    int rc = pare_plan_new_parts(m, &opts, 1, &plan, err);
+
+    if (rc == PARE_EUNSUPPORTED)
+        return 0;
+    if (!rc)
+        rc = run_plan(m, d, plan, err);
+    pare_plan_free(plan);
+    return pare_at(err, rc, "in parts");
+}
+
 static int run_all(const struct run *r, const struct pare_model *m, struct data *d,
                    struct pare_err *err)
 {
@@ -197,7 +213,7 @@ static int run_all(const struct run *r, const struct pare_model *m, struct data 
         rc = run_only(m, d, k, err);
     for (int rows = 1; r->each && !rc && rows <= 8; rows += rows == 1 ? 3 : 4)
         rc = run_sparse(m, d, rows, err);
-    return rc;
+    return r->each && !rc ? run_parts(m, d, err) : rc;
 }
 
 static int run_set(const struct run *r, const struct pare_model *m, const char *dir,

@@ -412,6 +412,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_columns = {
     .name = "conv_columns",
     .doc = "Convolution of few channels with its gradients, Relu and MaxPool.",
+    .rival = true,
     .match = match,
     .run = run,
     .back = pare_columns_back,

@@ -92,6 +92,14 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     struct pare_q8_out *o = &d->out;
     bool held = pare_q8_conv_quantized(&d->c);
 
+    if (s->like) {
+        const struct dot8 *like = s->like->state;
+
+        d->weights = like->weights;
+        *o = like->out;
+        o->out = d->c.out;
+        return 0;
+    }
     PARE_TRY(init_weights(d, b, err));
     *o = (struct pare_q8_out){ d->c.out, d->c.end.q, NULL, NULL, -INFINITY, INFINITY };
     if (held) {

@@ -306,6 +306,11 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct linear *l = s->state;
 
+    if (s->like) {
+        l->w = ((const struct linear *)s->like->state)->w;
+        l->row = ((const struct linear *)s->like->state)->row;
+        return 0;
+    }
     PARE_TRY(init_rows(l, b, err));
     PARE_TRY(init_scales(l, b, err));
     if (!l->bias)

@@ -73,9 +73,8 @@ static void pack(const struct linear *l, struct pare_backend *b, const unsigned 
     }
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_err *err)
 {
-    struct linear *l = s->state;
     const struct pare_linear_head *h = &l->head;
 
     l->packed = pare_alloc_raw(b->arena, (size_t)(h->K * h->N), sizeof(float));
@@ -85,9 +84,23 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     pack(l, b, pare_const_raw(h->w));
     if (h->b)
         memcpy(l->bias, pare_const_raw(h->b), (size_t)h->N * sizeof(float));
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct linear *l = s->state;
+
+    if (s->like) {
+        l->packed = ((const struct linear *)s->like->state)->packed;
+        l->bias = ((const struct linear *)s->like->state)->bias;
+    } else {
+        PARE_TRY(pack_weights(l, b, err));
+    }
     if (!l->links.n_links)
         return 0;
-    return pare_links_init(&l->links, b, s->in_buf + 1, h->out, pare_f32(&s->out_buf[0]->t), err);
+    return pare_links_init(&l->links, b, s->in_buf + 1, l->head.out, pare_f32(&s->out_buf[0]->t),
+                           err);
 }
 
 /* Rows [from, to) and blocks of columns [first, end) of the product. */

@@ -14,7 +14,7 @@ struct conv8 {
     struct pare_post post; /* bounds, or what is behind a real result */
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
-    dnnl_memory_t src, dst, weights, b;
+    dnnl_memory_t src, dst, weights, b, scratch;
 };
 
 /* ---- descriptors --------------------------------------------------------------------- */
@@ -123,6 +123,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->in[0] = k->c.x.v;
     s->out[0] = k->c.out;
     s->in_block[0] = s->out_block[0] = PARE_LAST;
+    s->work_bytes[0] = pare_dnnl_scratch_bytes(k->pd);
     for (int i = 0; i < n_fused; i++)
         s->fused[i] = k->c.end.n ? k->c.end.node[i] : k->post.node[i];
     return true;
@@ -162,14 +163,24 @@ static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err
     return pare_dnnl_pack(b, &k, &c->weights, err);
 }
 
+static int init_constants(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct conv8 *like = s->like ? s->like->state : NULL;
+    struct conv8 *c = s->state;
+
+    PARE_TRY(like ? pare_dnnl_share(b, like->weights, &c->weights, err) : init_weights(c, b, err));
+    if (!c->c.bias)
+        return 0;
+    return like ? pare_dnnl_share(b, like->b, &c->b, err) : init_bias(c, b, err);
+}
+
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv8 *c = s->state;
     dnnl_engine_t e = b->onednn->engine;
 
-    PARE_TRY(init_weights(c, b, err));
-    if (c->c.bias)
-        PARE_TRY(init_bias(c, b, err));
+    PARE_TRY(init_constants(s, b, err));
+    PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
     PARE_TRY(pare_dnnl(err,
                        dnnl_memory_create(&c->src,
                                           dnnl_primitive_desc_query_md(c->pd, dnnl_query_src_md, 0),
@@ -186,24 +197,27 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv8 *c = s->state;
-    dnnl_exec_arg_t args[] = {
+    dnnl_exec_arg_t args[5] = {
         { DNNL_ARG_SRC, c->src },
         { DNNL_ARG_WEIGHTS, c->weights },
         { DNNL_ARG_DST, c->dst },
-        { DNNL_ARG_BIAS, c->b },
     };
+    int n = 3;
 
-    return pare_dnnl(err,
-                     dnnl_primitive_execute(c->prim, b->onednn->stream, c->c.bias ? 4 : 3, args),
+    if (c->b)
+        args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_BIAS, c->b };
+    if (c->scratch)
+        args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, c->scratch };
+    return pare_dnnl(err, dnnl_primitive_execute(c->prim, b->onednn->stream, n, args),
                      "convolution");
 }
 
 static void quit(struct pare_step *s)
 {
     struct conv8 *c = s->state;
-    dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->b };
+    dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->b, c->scratch };
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (mem[i])
             dnnl_memory_destroy(mem[i]);
     if (c->prim)

@@ -9,7 +9,7 @@ struct conv {
     struct pare_conv_head head;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
-    dnnl_memory_t src, dst, weights, bias;
+    dnnl_memory_t src, dst, weights, bias, scratch;
 };
 
 /* ---- descriptors ------------------------------------------------------------------ */
@@ -83,6 +83,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         return false;
     }
     s->state = c;
+    s->work_bytes[0] = pare_dnnl_scratch_bytes(c->pd);
     return true;
 }
 
@@ -126,12 +127,22 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
 
 /* ---- running ---------------------------------------------------------------------- */
 
+static int share_weights(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct conv *like = s->like->state;
+    struct conv *c = s->state;
+
+    PARE_TRY(pare_dnnl_share(b, like->weights, &c->weights, err));
+    return pare_dnnl_share(b, like->bias, &c->bias, err);
+}
+
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     dnnl_engine_t e = b->onednn->engine;
 
-    PARE_TRY(init_weights(s, b, err));
+    PARE_TRY(s->like ? share_weights(s, b, err) : init_weights(s, b, err));
+    PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
     PARE_TRY(pare_dnnl(err,
                        dnnl_memory_create(&c->src,
                                           dnnl_primitive_desc_query_md(c->pd, dnnl_query_src_md, 0),
@@ -149,24 +160,23 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 {
     struct conv *c = s->state;
     dnnl_exec_arg_t args[] = {
-        { DNNL_ARG_SRC, c->src },
-        { DNNL_ARG_WEIGHTS, c->weights },
-        { DNNL_ARG_BIAS, c->bias },
-        { DNNL_ARG_DST, c->dst },
+        { DNNL_ARG_SRC, c->src }, { DNNL_ARG_WEIGHTS, c->weights },    { DNNL_ARG_BIAS, c->bias },
+        { DNNL_ARG_DST, c->dst }, { DNNL_ARG_SCRATCHPAD, c->scratch },
     };
 
     if (s->n_in > 1 && s->in_buf[1]->t.data != s->out_buf[0]->t.data)
         memcpy(s->out_buf[0]->t.data, s->in_buf[1]->t.data, s->out_buf[0]->bytes);
-    return pare_dnnl(err, dnnl_primitive_execute(c->prim, b->onednn->stream, 4, args),
+    return pare_dnnl(err,
+                     dnnl_primitive_execute(c->prim, b->onednn->stream, c->scratch ? 5 : 4, args),
                      "convolution");
 }
 
 static void quit(struct pare_step *s)
 {
     struct conv *c = s->state;
-    dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->bias };
+    dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->bias, c->scratch };
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (mem[i])
             dnnl_memory_destroy(mem[i]);
     if (c->prim)

@@ -92,6 +92,11 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(s->node->in[1]);
 
+    if (s->like) {
+        c->w = ((const struct conv *)s->like->state)->w;
+        c->bias = ((const struct conv *)s->like->state)->bias;
+        return 0;
+    }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)

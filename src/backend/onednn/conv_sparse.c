@@ -82,6 +82,11 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     int32_t *at = pare_alloc(b->scratch, (size_t)f.K, sizeof(*at));
     struct pare_sparse_make m = { c->shape.rows, padded, at, scale };
 
+    if (s->like) {
+        c->w = ((const struct conv *)s->like->state)->w;
+        c->bias = ((const struct conv *)s->like->state)->bias;
+        return 0;
+    }
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*c->bias));
     if (!scale || !at || !c->bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");

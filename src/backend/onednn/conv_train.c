@@ -376,6 +376,7 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_train = {
     .name = "conv_train",
     .doc = "Convolution with its gradients, by oneDNN.",
+    .rival = true,
     .match = match,
     .init = init,
     .run = run,

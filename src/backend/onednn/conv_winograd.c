@@ -1,7 +1,7 @@
 /* conv_winograd.c - Conv with 3x3 filters and its gradients, by Winograd's algorithm.
  *
  * The filters are transformed anew in each direction, so that no layer needs memory for them while
- * others run.
+ * others run, and in parts where there are many of them for few pictures.
  */
 #include "winograd.h"
 
@@ -22,7 +22,7 @@ struct conv {
     struct pare_wino there, back; /* from X to Y, from Y's gradient to X's */
     struct pare_wino_filters filters;
     float *bias; /* padded with zeros; NULL: none */
-    size_t u;    /* floats of the transformed filters */
+    size_t u;    /* floats of the transformed filters, 0: they come in parts */
     bool want_x, want_w;
 };
 
@@ -69,6 +69,7 @@ static struct conv *describe(const struct pare_view *v, const struct pare_node *
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
+    c->there.lean = pare_wino_lean(&c->there);
     c->back = c->there;
     c->back.top = 2 - c->there.top;
     c->back.left = 2 - c->there.left;
@@ -82,7 +83,9 @@ static struct conv *describe(const struct pare_view *v, const struct pare_node *
         .block = block,
         .threads = v->backend->threads,
     };
-    c->u = (size_t)(PARE_WINO * pare_wino_step(c->there.to.channels, c->there.from.channels));
+    c->back.lean = pare_wino_lean(&c->back);
+    if (!c->there.lean || !c->back.lean)
+        c->u = (size_t)(PARE_WINO * pare_wino_step(c->there.to.channels, c->there.from.channels));
     c->want_x = v->learns[n->in[0]->id];
     c->want_w = v->learns[n->in[1]->id];
     return c;
@@ -123,10 +126,12 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
+    struct pare_wino_filters f = c->filters;
     float *u = pare_f32(&s->work[0]->t);
     struct pare_wino_run r = {
         .x = pare_f32(&s->in_buf[0]->t),
         .u = u,
+        .f = &f,
         .bias = c->bias,
         .y = pare_f32(&s->out_buf[0]->t),
         .work = u + c->u,
@@ -136,7 +141,9 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
     if (c->bias)
         memcpy(c->bias, s->in[2]->t.data, (size_t)s->in[2]->t.dim[0] * sizeof(float));
-    pare_wino_filters(&c->filters, pare_f32(&s->in[1]->t), false, u);
+    f.w = pare_f32(&s->in[1]->t);
+    if (!c->there.lean)
+        pare_wino_filters(&f, u);
     pare_wino_run(&c->there, &r);
     return 0;
 }
@@ -174,6 +181,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct conv *c = s->state;
     const float *gy = pare_f32(&s->out_buf[0]->grad->t);
+    struct pare_wino_filters f = c->filters;
     float *u = pare_f32(&s->work[1]->t);
 
     (void)b;
@@ -181,19 +189,32 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     if (s->n_in > 2 && s->in_buf[2]->grad)
         bias_grad(c, gy, s->first[2], pare_f32(&s->in_buf[2]->grad->t));
     if (c->want_w) {
-        pare_wino_weights(&c->there, pare_f32(&s->in_buf[0]->t), gy, u, u + c->u);
-        pare_wino_unfilter(&c->filters, u, !s->first[1], pare_f32(&s->in_buf[1]->grad->t));
+        struct pare_wino_grad r = {
+            .x = pare_f32(&s->in_buf[0]->t),
+            .gy = gy,
+            .f = &f,
+            .add = !s->first[1],
+            .gw = pare_f32(&s->in_buf[1]->grad->t),
+            .u = u,
+            .work = u + c->u,
+        };
+
+        pare_wino_weights(&c->there, &r);
     }
     if (c->want_x) {
         struct pare_wino_run r = {
             .x = gy,
             .u = u,
+            .f = &f,
             .add = !s->first[0],
             .y = pare_f32(&s->in_buf[0]->grad->t),
             .work = u + c->u,
         };
 
-        pare_wino_filters(&c->filters, pare_f32(&s->in[1]->t), true, u);
+        f.w = pare_f32(&s->in[1]->t);
+        f.turned = true;
+        if (!c->back.lean)
+            pare_wino_filters(&f, u);
         pare_wino_run(&c->back, &r);
     }
     return 0;
@@ -202,6 +223,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 const struct pare_kernel pare_kernel_conv_winograd = {
     .name = "conv_winograd",
     .doc = "Convolution with 3x3 filters and its gradients, by Winograd's F(4x4, 3x3).",
+    .rival = true,
     .match = match,
     .run = run,
     .back = back,

@@ -95,6 +95,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)to, sizeof(*scale));
     float *weights = pare_alloc_raw(b->scratch, (size_t)pare_numel(w), sizeof(*weights));
     struct pare_wino_filters f = {
+        .w = weights,
         .O = w->dim[0],
         .I = w->dim[1],
         .o = to,
@@ -104,13 +105,18 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         .scale = scale,
     };
 
+    if (s->like) {
+        c->u = ((const struct conv *)s->like->state)->u;
+        c->bias = ((const struct conv *)s->like->state)->bias;
+        return 0;
+    }
     c->u = pare_alloc_raw(b->arena, size, sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)to, sizeof(*c->bias));
     if (!scale || !weights || !c->u || !c->bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
     memcpy(weights, pare_const_raw(s->node->in[1]), (size_t)pare_numel(w) * sizeof(*weights));
     PARE_TRY(pare_conv_head_fold(b, s->node, &c->head, scale, c->bias, err));
-    pare_wino_filters(&f, weights, false, c->u);
+    pare_wino_filters(&f, c->u);
     return 0;
 }
 

@@ -215,6 +215,15 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     const int8_t *w;
     int8_t *turned;
 
+    if (s->like) {
+        const struct linear8 *like = s->like->state;
+
+        l->weights = like->weights;
+        l->wider = like->wider;
+        l->finish = like->finish;
+        l->finish.out = l->out;
+        return 0;
+    }
     PARE_TRY(init_rows(l, b, err));
     if (l->wide)
         return init_wide(l, b, err);

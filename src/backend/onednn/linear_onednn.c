@@ -12,7 +12,7 @@ struct linear {
     struct pare_post post;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
-    dnnl_memory_t src, weights, bias, dst;
+    dnnl_memory_t src, weights, bias, dst, scratch;
     const float *plain, *row; /* one row: W and b */
 };
 
@@ -62,6 +62,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     }
     *keep = *l;
     s->state = keep;
+    s->work_bytes[0] = l->pd ? pare_dnnl_scratch_bytes(l->pd) : 0;
     s->in[0] = n->in[0];
     s->out[0] = out;
     if (l->head.add)
@@ -71,13 +72,26 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     return true;
 }
 
+static int init_weights(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct linear *l = s->state;
+    dnnl_dims_t dw = { l->head.N, l->head.K };
+    dnnl_memory_desc_t have;
+    struct pare_pack k = { .have = &have };
+
+    if (s->like)
+        return pare_dnnl_share(b, ((const struct linear *)s->like->state)->weights, &l->weights,
+                               err);
+    dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->head.tb ? dnnl_ab : dnnl_ba);
+    k.want = dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0);
+    k.data = l->plain;
+    return pare_dnnl_pack(b, &k, &l->weights, err);
+}
+
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
     dnnl_engine_t e = b->onednn->engine;
-    dnnl_dims_t dw = { l->head.N, l->head.K };
-    dnnl_memory_desc_t have;
-    struct pare_pack k = { .have = &have };
 
     if (l->head.b) {
         l->row = pare_const_f32(b, l->head.b, err);
@@ -87,10 +101,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     l->plain = pare_const_raw(l->head.w);
     if (l->head.M == 1)
         return 0;
-    dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->head.tb ? dnnl_ab : dnnl_ba);
-    k.want = dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0);
-    k.data = l->plain;
-    PARE_TRY(pare_dnnl_pack(b, &k, &l->weights, err));
+    PARE_TRY(init_weights(s, b, err));
+    PARE_TRY(pare_dnnl_scratch(b, l->pd, s, &l->scratch, err));
     PARE_TRY(pare_dnnl(err,
                        dnnl_memory_create(&l->src,
                                           dnnl_primitive_desc_query_md(l->pd, dnnl_query_src_md, 0),
@@ -114,18 +126,20 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
-    dnnl_exec_arg_t args[] = {
+    dnnl_exec_arg_t args[5] = {
         { DNNL_ARG_SRC, l->src },
         { DNNL_ARG_WEIGHTS, l->weights },
         { DNNL_ARG_DST, l->dst },
-        { DNNL_ARG_BIAS, l->bias },
     };
+    int n = 3;
     float *y = pare_f32(&s->out_buf[0]->t);
 
+    if (l->bias)
+        args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_BIAS, l->bias };
+    if (l->scratch)
+        args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, l->scratch };
     if (l->head.M > 1)
-        return pare_dnnl(err,
-                         dnnl_primitive_execute(l->prim, b->onednn->stream, l->head.b ? 4 : 3,
-                                                args),
+        return pare_dnnl(err, dnnl_primitive_execute(l->prim, b->onednn->stream, n, args),
                          "inner product");
     if (l->head.b)
         memcpy(y, l->row, (size_t)l->head.N * sizeof(*y));
@@ -140,9 +154,9 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 static void quit(struct pare_step *s)
 {
     struct linear *l = s->state;
-    dnnl_memory_t mem[] = { l->src, l->weights, l->bias, l->dst };
+    dnnl_memory_t mem[] = { l->src, l->weights, l->bias, l->dst, l->scratch };
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (mem[i])
             dnnl_memory_destroy(mem[i]);
     if (l->prim)

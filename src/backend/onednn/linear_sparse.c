@@ -72,6 +72,11 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     int32_t *at = pare_alloc(b->scratch, (size_t)f.K, sizeof(*at));
     struct pare_sparse_make m = { l->shape.rows, padded, l->is.M > 1 ? at : NULL, NULL };
 
+    if (s->like) {
+        l->w = ((const struct linear *)s->like->state)->w;
+        l->bias = ((const struct linear *)s->like->state)->bias;
+        return 0;
+    }
     l->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*l->bias));
     if (!at || !l->bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");

@@ -141,3 +141,38 @@ int pare_dnnl_pack(struct pare_backend *b, const struct pare_pack *k, dnnl_memor
         dnnl_memory_destroy(from);
     return rc;
 }
+
+int pare_dnnl_share(struct pare_backend *b, dnnl_memory_t have, dnnl_memory_t *shared,
+                    struct pare_err *err)
+{
+    const dnnl_memory_desc_t *md;
+    void *data;
+
+    PARE_TRY(pare_dnnl(err, dnnl_memory_get_memory_desc(have, &md), "weights"));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_get_data_handle(have, &data), "weights"));
+    return pare_dnnl(err, dnnl_memory_create(shared, md, b->onednn->engine, data), "weights");
+}
+
+bool pare_dnnl_user_scratch(dnnl_primitive_attr_t attr)
+{
+    return dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
+}
+
+size_t pare_dnnl_scratch_bytes(const_dnnl_primitive_desc_t pd)
+{
+    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+
+    return md ? dnnl_memory_desc_get_size(md) : 0;
+}
+
+int pare_dnnl_scratch(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
+                      const struct pare_step *s, dnnl_memory_t *scratch, struct pare_err *err)
+{
+    if (!s->work[0])
+        return 0;
+    return pare_dnnl(
+        err,
+        dnnl_memory_create(scratch, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0),
+                           b->onednn->engine, s->work[0]->t.data),
+        "working memory");
+}

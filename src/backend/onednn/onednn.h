@@ -33,4 +33,16 @@ struct pare_pack {
 int pare_dnnl_pack(struct pare_backend *b, const struct pare_pack *k, dnnl_memory_t *packed,
                    struct pare_err *err);
 
+/* The same constant data, for another primitive. */
+int pare_dnnl_share(struct pare_backend *b, dnnl_memory_t have, dnnl_memory_t *shared,
+                    struct pare_err *err);
+
+/* oneDNN's own scratchpads belong to the thread that made the primitive.  Attributes say that ours
+ * come from the step's working memory: the bytes, for match(), and for init() the memory; NULL
+ * when it needs none. */
+bool pare_dnnl_user_scratch(dnnl_primitive_attr_t attr);
+size_t pare_dnnl_scratch_bytes(const_dnnl_primitive_desc_t pd);
+int pare_dnnl_scratch(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
+                      const struct pare_step *s, dnnl_memory_t *scratch, struct pare_err *err);
+
 #endif

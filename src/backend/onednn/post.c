@@ -136,7 +136,8 @@ bool pare_post_attr(const struct pare_post *p, dnnl_primitive_attr_t *attr)
                      : dnnl_post_ops_append_eltwise(ops, 1, o->alg, o->alpha, o->beta)) ==
              dnnl_success;
     }
-    ok = ok && dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success;
+    ok = ok && dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success &&
+         pare_dnnl_user_scratch(*attr);
     if (ops)
         dnnl_post_ops_destroy(ops);
     return ok;

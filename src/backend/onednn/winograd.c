@@ -11,6 +11,13 @@
 #define CACHE_BYTES (640 << 10)
 #define MOST_BYTES (8u << 20) /* of the tiles that wait for the filters' gradient */
 
+/* What a lean run has of the filters: so many rows of two blocks, or of their gradient. */
+#define LEAN_K 128
+#define LEAN_ROWS 24
+#define LEAN_BLOCKS 8
+#define LEAN_LEAST (4 << 20) /* bytes of transformed filters */
+#define LEAN_MOST (24 << 20) /* bytes of transformed tiles */
+
 /* ---- the one-dimensional transforms ---------------------------------------- */
 
 /* o = B' d, six from six; sd and so are the distances of their elements. */
@@ -51,114 +58,6 @@ static inline void spread6(const pare_v8 *d, int sd, pare_v8 *o, int so)
     o[3 * so] = r + s;
     o[4 * so] = r - s;
     o[5 * so] = e;
-}
-
-/* o = G w, six from three. */
-static inline void filter6(const pare_v8 *w, int sw, pare_v8 *o, int so)
-{
-    pare_v8 a = w[0], b = w[sw], c = w[2 * sw];
-    pare_v8 p = (a + c) * (-1.0f / 6), q = b * (1.0f / 6);
-    pare_v8 r = a * (1.0f / 24) + c * (1.0f / 6), s = b * (1.0f / 12);
-
-    o[0] = a * 0.25f;
-    o[so] = p - q;
-    o[2 * so] = p + q;
-    o[3 * so] = r + s;
-    o[4 * so] = r - s;
-    o[5 * so] = c;
-}
-
-/* o = G' u, three from six. */
-static inline void unfilter3(const pare_v8 *u, int su, pare_v8 *o, int so)
-{
-    pare_v8 a = u[0], b = u[su], c = u[2 * su], d = u[3 * su], e = u[4 * su], f = u[5 * su];
-    pare_v8 p = b + c, q = d + e;
-
-    o[0] = a * 0.25f - p * (1.0f / 6) + q * (1.0f / 24);
-    o[so] = (c - b) * (1.0f / 6) + (d - e) * (1.0f / 12);
-    o[2 * so] = f + (q - p) * (1.0f / 6);
-}
-
-/* ---- filters --------------------------------------------------------------- */
-
-/* The filters from channel k to channels c, c + 1, ... of those that the packed matrix makes. */
-static void gather(const struct pare_wino_filters *f, const float *w, int64_t k, int64_t c,
-                   bool turned, float part[9][8])
-{
-    int64_t columns = turned ? f->I : f->O, rows = turned ? f->O : f->I;
-
-    memset(part, 0, 9 * sizeof(*part));
-    for (int64_t l = 0; l < 8 && c + l < columns && k < rows; l++) {
-        int64_t o = turned ? k : c + l, i = turned ? c + l : k;
-        const float *from = w + (o * f->I + i) * 9;
-        float scale = f->scale ? f->scale[o] : 1;
-
-        for (int j = 0; j < 9; j++)
-            part[turned ? 8 - j : j][l] = from[j] * scale;
-    }
-}
-
-PARE_SIMD static void filters_of(const struct pare_wino_filters *f, const float *w, int64_t k,
-                                 bool turned, float *u)
-{
-    const int64_t step = pare_wino_step(f->o, f->i), columns = turned ? f->i : f->o;
-    const int64_t K = turned ? f->o : f->i, blocks = columns / f->block;
-
-    for (int64_t c = 0; c < columns; c += 8) {
-        float *to = u + pare_panel_at(K, blocks, f->block, k, c);
-        pare_v8 d[9], e[18], t[PARE_WINO];
-        float part[9][8];
-
-        gather(f, w, k, c, turned, part);
-        for (int j = 0; j < 9; j++)
-            d[j] = PARE_V8(part[j]);
-        for (int j = 0; j < 3; j++)
-            filter6(d + j, 3, e + j, 3);
-        for (int i = 0; i < 6; i++)
-            filter6(e + 3 * i, 1, t + 6 * i, 1);
-        for (int p = 0; p < PARE_WINO; p++)
-            PARE_PUT8(to + p * step, t[p]);
-    }
-}
-
-void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool turned, float *u)
-{
-#pragma omp parallel for num_threads(f->threads)
-    for (int64_t k = 0; k < (turned ? f->o : f->i); k++)
-        filters_of(f, w, k, turned, u);
-}
-
-PARE_SIMD static void unfilter_of(const struct pare_wino_filters *f, const float *u, int64_t o,
-                                  bool add, float *w)
-{
-    const int64_t step = pare_wino_step(f->o, f->i);
-
-    for (int64_t c = 0; c < f->I; c += 8) {
-        pare_v8 d[PARE_WINO], e[18], t[9];
-        float part[9][8];
-
-        for (int k = 0; k < PARE_WINO; k++)
-            d[k] = PARE_V8(u + k * step + o * f->i + c);
-        for (int j = 0; j < 6; j++)
-            unfilter3(d + j, 6, e + j, 6);
-        for (int i = 0; i < 3; i++)
-            unfilter3(e + 6 * i, 1, t + 3 * i, 1);
-        for (int j = 0; j < 9; j++)
-            PARE_PUT8(part[j], t[j]);
-        for (int64_t k = 0; k < 8 && c + k < f->I; k++)
-            for (int j = 0; j < 9; j++) {
-                float *to = w + (o * f->I + c + k) * 9 + j;
-
-                *to = add ? *to + part[j][k] : part[j][k];
-            }
-    }
-}
-
-void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w)
-{
-#pragma omp parallel for num_threads(f->threads)
-    for (int64_t o = 0; o < f->O; o++)
-        unfilter_of(f, u, o, add, w);
 }
 
 /* ---- tiles ----------------------------------------------------------------- */
@@ -330,6 +229,33 @@ static int64_t step_of(int64_t channels, int64_t tiles)
     return tiles * row_of(channels) + 16;
 }
 
+bool pare_wino_lean(const struct pare_wino *g)
+{
+    int64_t from = g->from.channels, to = g->to.channels,
+            place = PARE_WINO * (int64_t)sizeof(float);
+
+    return place * from * to >= LEAN_LEAST &&
+           place * pare_wino_tiles(g) * (row_of(from) + row_of(to)) <= LEAN_MOST;
+}
+
+/* Floats that each thread of a lean run has for filters, and how far their places are apart. */
+static int64_t lean_step(const struct pare_wino *g)
+{
+    int64_t there = LEAN_K * 2, back = LEAN_ROWS * LEAN_BLOCKS;
+
+    return (there > back ? there : back) * g->block + 16;
+}
+
+static size_t lean_floats(const struct pare_wino *g)
+{
+    return g->lean ? (size_t)(g->threads * PARE_WINO * lean_step(g)) : 0;
+}
+
+static float *lean_own(const struct pare_wino *g, float *work, size_t tiles)
+{
+    return work + tiles + (size_t)(omp_get_thread_num() * PARE_WINO * lean_step(g));
+}
+
 /* Few tiles and many filters: all threads transform, then multiply, each with its part of the
  * filters, so that these are read once.  Else each thread takes tiles of its own, as many at a time
  * as stay in its cache on the way through all 36 places. */
@@ -337,7 +263,7 @@ static bool together(const struct pare_wino *g)
 {
     int64_t filters = PARE_WINO * pare_wino_step(g->from.channels, g->to.channels);
 
-    return g->threads > 1 && pare_wino_tiles(g) <= MOST_TOGETHER &&
+    return !g->lean && g->threads > 1 && pare_wino_tiles(g) <= MOST_TOGETHER &&
            filters * (int64_t)sizeof(float) > CACHE_BYTES;
 }
 
@@ -348,7 +274,7 @@ static int64_t chunk_of(const struct pare_wino *g)
                     (int64_t)sizeof(float);
     int64_t n = CACHE_BYTES / bytes;
 
-    if (together(g))
+    if (g->lean || together(g))
         return tiles;
     n = n < LEAST_CHUNK ? LEAST_CHUNK : n > CHUNK ? CHUNK : n;
     n = (each + n - 1) / n; /* chunks of about the same size */
@@ -364,7 +290,7 @@ static size_t chunk_floats(const struct pare_wino *g)
 
 size_t pare_wino_work(const struct pare_wino *g)
 {
-    return (size_t)(together(g) ? 1 : g->threads) * chunk_floats(g);
+    return (size_t)(g->lean || together(g) ? 1 : g->threads) * chunk_floats(g) + lean_floats(g);
 }
 
 static void tile_in(const struct pare_wino *g, const struct pare_wino_run *r, int64_t i, float *v)
@@ -442,10 +368,74 @@ static void run_together(const struct pare_wino *g, const struct pare_wino_run *
     }
 }
 
+/* Two blocks of columns from b on, all tiles. */
+static void lean_columns(const struct pare_wino *g, const struct pare_wino_run *r, int64_t b,
+                         float *u)
+{
+    int64_t from = g->from.channels, to = g->to.channels, n = pare_wino_tiles(g);
+    int64_t sv = step_of(from, n), sm = step_of(to, n), left = to / g->block - b;
+    float *m = r->work + PARE_WINO * sv + b * g->block;
+
+    for (int64_t k = 0; k < from; k += LEAN_K) {
+        struct pare_wino_part part = {
+            .row = k,
+            .rows = from - k < LEAN_K ? from - k : LEAN_K,
+            .column = b * g->block,
+            .blocks = left < 2 ? left : 2,
+            .step = lean_step(g),
+        };
+
+        pare_wino_filter_part(r->f, &part, u);
+        for (int i = 0; i < PARE_WINO; i++) {
+            struct pare_panel p = {
+                .x = r->work + i * sv + k,
+                .w = u + i * part.step,
+                .y = m + i * sm,
+                .start = k ? m + i * sm : NULL,
+                .rows = n,
+                .blocks = part.blocks,
+                .runs = 1,
+                .run = part.rows,
+                .x_row = row_of(from),
+                .y_row = row_of(to),
+                .y_block = g->block,
+                .block = g->block,
+            };
+
+            pare_panel_run(&p);
+        }
+    }
+}
+
+static void run_lean(const struct pare_wino *g, const struct pare_wino_run *r)
+{
+    int64_t n = pare_wino_tiles(g);
+    float *m = r->work + PARE_WINO * step_of(g->from.channels, n);
+
+#pragma omp parallel num_threads(g->threads)
+    {
+        float *u = lean_own(g, r->work, chunk_floats(g));
+
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n; i++)
+            tile_in(g, r, i, r->work + i * row_of(g->from.channels));
+#pragma omp for schedule(static)
+        for (int64_t b = 0; b < g->to.channels / g->block; b += 2)
+            lean_columns(g, r, b, u);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n; i++)
+            tile_out(g, r, i, m + i * row_of(g->to.channels));
+    }
+}
+
 void pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r)
 {
     int64_t tiles = pare_wino_tiles(g), size = chunk_of(g);
 
+    if (g->lean) {
+        run_lean(g, r);
+        return;
+    }
     if (together(g)) {
         run_together(g, r);
         return;
@@ -454,6 +444,8 @@ void pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r)
     for (int64_t i = 0; i < (tiles + size - 1) / size; i++)
         run_chunk(g, r, i * size, r->work + (size_t)omp_get_thread_num() * chunk_floats(g));
 }
+
+/* ---- the gradient of the filters ------------------------------------------- */
 
 /* All threads work on the same tiles, then on the same sums: the result is the same for any number
  * of them. */
@@ -465,35 +457,41 @@ static int64_t wait_of(const struct pare_wino *g)
     int64_t most = MOST_BYTES / per;
 
     most = most < CHUNK ? CHUNK : most;
-    return tiles < most ? tiles : most;
+    return tiles < most || g->lean ? tiles : most;
 }
 
-size_t pare_wino_weights_work(const struct pare_wino *g)
+static size_t wait_floats(const struct pare_wino *g)
 {
     int64_t n = wait_of(g);
 
     return (size_t)(PARE_WINO * (step_of(g->from.channels, n) + step_of(g->to.channels, n)));
 }
 
-/* u += or, first, = z' v at place k of n tiles. */
-static void multiply_grad(const struct pare_wino *g, int k, int64_t n, bool first,
-                          const float *work, float *u)
+size_t pare_wino_weights_work(const struct pare_wino *g)
+{
+    return wait_floats(g) + lean_floats(g);
+}
+
+/* Place k of a part of the sums over n tiles, u += or, first, = z' v. */
+static void multiply_grad(const struct pare_wino *g, const struct pare_wino_grad *r, int k,
+                          int64_t n, bool first, const struct pare_wino_part *part, float *u)
 {
     int64_t from = g->from.channels, to = g->to.channels, sv = step_of(from, wait_of(g));
-    float *y = u + k * pare_wino_step(to, from);
+    const float *z = r->work + PARE_WINO * sv + k * step_of(to, wait_of(g));
+    float *y = u + k * part->step;
     struct pare_panel p = {
-        .x = work + PARE_WINO * sv + k * step_of(to, wait_of(g)),
-        .w = work + k * sv,
+        .x = z + part->row,
+        .w = r->work + k * sv + part->column,
         .y = y,
         .start = first ? NULL : y,
-        .rows = to,
-        .blocks = from / g->block,
+        .rows = part->rows,
+        .blocks = part->blocks,
         .runs = 1,
         .run = n,
         .x_row = 1,
         .x_step = row_of(to),
         .w_step = row_of(from),
-        .y_row = from,
+        .y_row = part->blocks * g->block,
         .y_block = g->block,
         .block = g->block,
     };
@@ -501,31 +499,75 @@ static void multiply_grad(const struct pare_wino *g, int k, int64_t n, bool firs
     pare_panel_run(&p);
 }
 
-void pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy, float *u,
-                       float *work)
+static void take_both(const struct pare_wino *g, const struct pare_wino_grad *r, int64_t first,
+                      int64_t i)
 {
-    int64_t tiles = pare_wino_tiles(g), size = wait_of(g), from = g->from.channels;
-    int64_t to = g->to.channels, sv = step_of(from, size), sz = step_of(to, size);
-    float *v = work, *z = work + PARE_WINO * sv;
+    int64_t from = g->from.channels, to = g->to.channels, size = wait_of(g);
+    int64_t sv = step_of(from, size), sz = step_of(to, size);
+    struct tile t;
 
+    find_tile(g, first + i, &t);
+    find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
+    take_input(g, &t, r->x, r->work + i * row_of(from), sv);
+    find_elements(&g->to, t.row, t.col, 4, &t);
+    take_grad(g, &t, r->gy, r->work + PARE_WINO * sv + i * row_of(to), sz);
+}
+
+/* A few rows and columns at a time, then back to filters. */
+static void lean_weights(const struct pare_wino *g, const struct pare_wino_grad *r)
+{
+    int64_t n = pare_wino_tiles(g), blocks = g->from.channels / g->block, to = g->to.channels;
+
+#pragma omp parallel num_threads(g->threads)
+    {
+        float *u = lean_own(g, r->work, wait_floats(g));
+
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n; i++)
+            take_both(g, r, 0, i);
+#pragma omp for schedule(static) collapse(2)
+        for (int64_t b = 0; b < blocks; b += LEAN_BLOCKS)
+            for (int64_t o = 0; o < to; o += LEAN_ROWS) {
+                struct pare_wino_part part = {
+                    .row = o,
+                    .rows = to - o < LEAN_ROWS ? to - o : LEAN_ROWS,
+                    .column = b * g->block,
+                    .blocks = blocks - b < LEAN_BLOCKS ? blocks - b : LEAN_BLOCKS,
+                    .step = lean_step(g),
+                };
+
+                for (int k = 0; k < PARE_WINO; k++)
+                    multiply_grad(g, r, k, n, true, &part, u);
+                pare_wino_unfilter_part(r->f, &part, u, r->add, r->gw);
+            }
+    }
+}
+
+void pare_wino_weights(const struct pare_wino *g, const struct pare_wino_grad *r)
+{
+    int64_t tiles = pare_wino_tiles(g), size = wait_of(g);
+    struct pare_wino_part all = {
+        .rows = g->to.channels,
+        .blocks = g->from.channels / g->block,
+        .step = pare_wino_step(g->to.channels, g->from.channels),
+    };
+
+    if (g->lean) {
+        lean_weights(g, r);
+        return;
+    }
     for (int64_t first = 0; first < tiles; first += size) {
         int64_t n = tiles - first < size ? tiles - first : size;
 
 #pragma omp parallel num_threads(g->threads)
         {
 #pragma omp for schedule(static)
-            for (int64_t i = 0; i < n; i++) {
-                struct tile t;
-
-                find_tile(g, first + i, &t);
-                find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
-                take_input(g, &t, x, v + i * row_of(from), sv);
-                find_elements(&g->to, t.row, t.col, 4, &t);
-                take_grad(g, &t, gy, z + i * row_of(to), sz);
-            }
+            for (int64_t i = 0; i < n; i++)
+                take_both(g, r, first, i);
 #pragma omp for schedule(static)
             for (int k = 0; k < PARE_WINO; k++)
-                multiply_grad(g, k, n, first == 0, work, u);
+                multiply_grad(g, r, k, n, first == 0, &all, r->u);
         }
     }
+    pare_wino_unfilter(r->f, r->u, r->add, r->gw);
 }

@@ -31,32 +31,52 @@ struct pare_wino_side {
 struct pare_wino {
     int64_t N, top, left;
     int block, threads;
+    bool lean; /* the filters are transformed some at a time, see pare_wino_lean() */
     struct pare_wino_side from, to;
 };
 
 /* The tiles of `to`, all images. */
 int64_t pare_wino_tiles(const struct pare_wino *g);
 
+/* Whether there are so many filters and so few tiles that transformed filters would go to memory
+ * and back for little work.  A lean run has them in parts that stay in the cache, and needs all
+ * tiles at once instead. */
+bool pare_wino_lean(const struct pare_wino *g);
+
 /* Filters w (O, I, 3, 3), row-major, to u: 36 packed matrices (panel.h) from i to o channels, zeros
  * beyond O and I, each pare_wino_step() from the last; `turned` by half a turn and from o to i, as
  * the gradient of the input needs them. */
 struct pare_wino_filters {
+    const float *w;
+    bool turned;
     int64_t O, I, o, i;
     int block, threads;
-    const float *scale; /* of each of O, or NULL */
+    const float *scale; /* of each of O, or NULL; not for turned ones */
 };
-void pare_wino_filters(const struct pare_wino_filters *f, const float *w, bool turned, float *u);
+void pare_wino_filters(const struct pare_wino_filters *f, float *u);
 
 /* The way back: w = or, `add`, += what the filters' gradient is when that of u (36, o, i) is
  * given. */
 void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w);
+
+/* The same for some rows and blocks of columns of the matrix; `step` is the distance of places.
+ * Filters' parts are packed as matrices of their own, gradients' parts are (36, rows, columns). */
+struct pare_wino_part {
+    int64_t row, rows, column, blocks, step;
+};
+void pare_wino_filter_part(const struct pare_wino_filters *f, const struct pare_wino_part *p,
+                           float *u);
+void pare_wino_unfilter_part(const struct pare_wino_filters *f, const struct pare_wino_part *p,
+                             const float *u, bool add, float *w);
 
 /* Floats of working memory that the next two need. */
 size_t pare_wino_work(const struct pare_wino *g);
 size_t pare_wino_weights_work(const struct pare_wino *g);
 
 struct pare_wino_run {
-    const float *x, *u;                /* `from`; filters */
+    const float *x; /* `from` */
+    const float *u; /* transformed filters; for lean runs: */
+    const struct pare_wino_filters *f;
     const float *bias;                 /* by channel of `to`, padded; or NULL */
     bool add;                          /* add to y instead of assigning */
     const float *sum;                  /* what PARE_LANE_SUM adds, perhaps y */
@@ -66,9 +86,14 @@ struct pare_wino_run {
 };
 void pare_wino_run(const struct pare_wino *g, const struct pare_wino_run *r);
 
-/* u (36, to, from) = the gradient of the transformed filters, from the input x and the gradient gy
- * of the result. */
-void pare_wino_weights(const struct pare_wino *g, const float *x, const float *gy, float *u,
-                       float *work);
+/* The gradient of the filters, gw = or, `add`, +=, from the input x and the gradient gy of the
+ * result.  u has room for the transformed filters; a lean run needs none. */
+struct pare_wino_grad {
+    const float *x, *gy;
+    const struct pare_wino_filters *f;
+    bool add;
+    float *gw, *u, *work;
+};
+void pare_wino_weights(const struct pare_wino *g, const struct pare_wino_grad *r);
 
 #endif

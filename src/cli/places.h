@@ -1,0 +1,16 @@
+/* places.h - what a command writes is nothing that it reads, and nothing twice. */
+#ifndef PARE_CLI_PLACES_H
+#define PARE_CLI_PLACES_H
+
+#include "cli.h"
+
+/* The files that options name for writing (pare_command.writes), against all that the command was
+ * given.  Called when a command line or a step of a recipe has been parsed. */
+int pare_places_check(const struct pare_cli *c, struct pare_err *err);
+
+/* The same against the files that a model and its weights are in, once it is loaded.  `output`, if
+ * not NULL, is the model that will be written, which may have its name from us. */
+int pare_places_model(const struct pare_cli *c, const struct pare_model *m, const char *output,
+                      struct pare_err *err);
+
+#endif

@@ -1,0 +1,78 @@
+#!/bin/bash
+# left.sh - what a process leaves that is killed while it writes: the next one removes it, and nothing
+# that is somebody's.
+#
+# usage: left.sh PARE SLOW_SYNC.so MODELS
+set -u
+pare=$(realpath "$1")
+slow=$(realpath "$2")
+work=$(mktemp -d)
+cp "$3/tiny_cnn.onnx" "$work/m.onnx"
+cd "$work" || exit 1
+export OMP_WAIT_POLICY=passive LC_ALL=C ASAN_OPTIONS=verify_asan_link_order=0
+jobs=
+
+finish() {
+    [ -z "$jobs" ] || kill -9 $jobs 2>/dev/null
+    rm -rf "$work"
+}
+trap finish EXIT
+
+fail() {
+    echo "left.sh: $*"
+    ls -lA . out
+    exit 1
+}
+
+# begin PATTERN COMMAND...: it stands still while its file waits for the disk; the file is in $file.
+begin() {
+    pattern=$1 before=$(ls -A out)
+    shift
+    LD_PRELOAD=$slow "$pare" "$@" >log 2>&1 &
+    job=$! jobs="$jobs $!" file=
+    for i in $(seq 600); do
+        file=$(ls -A out | grep -x "$pattern" | grep -vxF "${before:-nothing}")
+        [ -n "$file" ] && [ -s "out/$file" ] && return
+        sleep 0.05
+    done
+    fail "'$*' writes nothing: $(cat log)"
+}
+
+killed() {
+    begin "$@"
+    kill -9 $job
+    wait $job 2>/dev/null
+    [ -e "out/$file" ] || fail "$file is gone, so nothing is tested"
+}
+
+mkdir out
+prune="prune m.onnx --sparsity 0.5 -o"
+killed '\.pare-.*\.tmp' $prune out/a.onnx
+dead=$file
+begin '\.pare-.*\.tmp' $prune out/b.onnx
+[ ! -e "out/$dead" ] || fail "$dead stays"
+live=$file
+
+# What looks alike: another's file, which is locked as another machine's process would, a folder, a pipe.
+number=$dead
+number=${number#.pare-} number=${number%%-*}
+echo x >out/.pare-$number-7.tmp
+exec 9<out/.pare-$number-7.tmp
+flock 9
+mkdir out/.pare-$number-8.tmp
+mkfifo out/.pare-$number-9.tmp
+echo x >out/.pare-$number.tmp.old
+"$pare" $prune out/c.onnx >log 2>&1 || fail "$(cat log)"
+for name in "$live" .pare-$number-7.tmp .pare-$number-8.tmp .pare-$number-9.tmp .pare-$number.tmp.old; do
+    [ -e "out/$name" ] || fail "$name was removed"
+done
+exec 9<&-
+"$pare" $prune out/c.onnx >log 2>&1 || fail "$(cat log)"
+[ ! -e "out/.pare-$number-7.tmp" ] || fail "nobody holds .pare-$number-7.tmp, and it stays"
+
+# Other files: the next one of the same name.
+killed 'y\.npz\..*\.tmp' run m.onnx -o out/y.npz
+"$pare" run m.onnx -o out/z.npz >log 2>&1 || fail "$(cat log)"
+[ -e "out/$file" ] || fail "$file was removed by who writes another file"
+"$pare" run m.onnx -o out/y.npz >log 2>&1 || fail "$(cat log)"
+[ ! -e "out/$file" ] || fail "$file stays"

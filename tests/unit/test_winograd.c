@@ -1,0 +1,243 @@
+/* test_winograd.c - Winograd's convolutions and gradients against sums in float64: all filters at
+ * once and in parts, odd channels and sizes, one thread and several. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/onednn/winograd.h"
+#include "base/arena.h"
+#include "base/rng.h"
+
+#define MOST 600000
+
+struct shape {
+    int64_t N, O, I, h, w, top, left, h_to, w_to;
+};
+
+struct data {
+    struct pare_arena *arena;
+    float *x, *w, *y, *gw, *u, *work;
+    double *want;
+};
+
+static float *floats(struct data *d)
+{
+    return pare_alloc(d->arena, MOST, sizeof(float));
+}
+
+static void fill(struct pare_rng *r, float *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (float)(pare_rng_uniform(r) - 0.5);
+}
+
+static int64_t padded(int64_t n, int block)
+{
+    return (n + block - 1) / block * block;
+}
+
+/* Element (n, c, i, j) of a tensor in blocks of channels. */
+static int64_t at(const struct pare_wino *g, const struct pare_wino_side *s, const int64_t p[4])
+{
+    return ((p[0] * (s->channels / g->block) + p[1] / g->block) * s->h * s->w + p[2] * s->w +
+            p[3]) *
+               g->block +
+           p[1] % g->block;
+}
+
+/* Zeros in the channels that are padding. */
+static void fill_blocks(struct pare_rng *r, const struct pare_wino *g,
+                        const struct pare_wino_side *s, int64_t channels, float *to)
+{
+    memset(to, 0, (size_t)(g->N * s->channels * s->h * s->w) * sizeof(*to));
+    for (int64_t n = 0; n < g->N; n++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < s->h; i++)
+                for (int64_t j = 0; j < s->w; j++)
+                    to[at(g, s, (int64_t[4]){ n, c, i, j })] = (float)(pare_rng_uniform(r) - 0.5);
+}
+
+/* What each pair of elements of x and y has to do with filter element (o, i, a, b): one visit. */
+typedef void visit(struct data *d, int64_t x, int64_t y, int64_t w);
+
+static void forward(struct data *d, int64_t x, int64_t y, int64_t w)
+{
+    d->want[y] += (double)d->x[x] * (double)d->w[w];
+}
+
+static void grad(struct data *d, int64_t x, int64_t y, int64_t w)
+{
+    d->want[w] += (double)d->x[x] * (double)d->y[y];
+}
+
+static void walk(const struct pare_wino *g, const struct shape *s, struct data *d, visit *f)
+{
+    for (int64_t n = 0; n < s->N; n++)
+        for (int64_t k = 0; k < s->O * s->I * 9; k++)
+            for (int64_t i = 0; i < s->h_to; i++)
+                for (int64_t j = 0; j < s->w_to; j++) {
+                    int64_t r = i + k / 3 % 3 - s->top, c = j + k % 3 - s->left;
+
+                    if (r >= 0 && r < s->h && c >= 0 && c < s->w)
+                        f(d, at(g, &g->from, (int64_t[4]){ n, k / 9 % s->I, r, c }),
+                          at(g, &g->to, (int64_t[4]){ n, k / 9 / s->I, i, j }), k);
+                }
+}
+
+static void same(const float *got, const double *want, int64_t n, double before)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - before - want[i]) <= 2e-5 * (most + 1)))
+            fail_msg("element %ld: %g, not %g", (long)i, (double)got[i], want[i] + before);
+}
+
+static void check(const struct shape *s, int block, int threads, bool lean)
+{
+    struct pare_wino g = {
+        .N = s->N,
+        .top = s->top,
+        .left = s->left,
+        .block = block,
+        .threads = threads,
+        .lean = lean,
+        .from = { padded(s->I, block), s->h, s->w },
+        .to = { padded(s->O, block), s->h_to, s->w_to },
+    };
+    struct data d = { .arena = pare_arena_new(1 << 20) };
+    int64_t ny = s->N * g.to.channels * s->h_to * s->w_to, nw = s->O * s->I * 9;
+    struct pare_wino_filters f = { .O = s->O, .I = s->I, .o = g.to.channels, .i = g.from.channels };
+    struct pare_rng r;
+
+    pare_rng_init(&r, 7);
+    d.x = floats(&d), d.w = floats(&d), d.y = floats(&d), d.gw = floats(&d), d.u = floats(&d);
+    d.work = pare_alloc(d.arena, pare_wino_work(&g) + pare_wino_weights_work(&g), sizeof(float));
+    d.want = pare_alloc(d.arena, MOST, sizeof(double));
+    assert_true(ny < MOST && PARE_WINO * pare_wino_step(f.o, f.i) < MOST);
+    f.block = block, f.threads = threads, f.w = d.w;
+    fill_blocks(&r, &g, &g.from, s->I, d.x);
+    fill(&r, d.w, nw);
+    walk(&g, s, &d, forward);
+    if (!lean)
+        pare_wino_filters(&f, d.u);
+    pare_wino_run(&g,
+                  &(struct pare_wino_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
+    same(d.y, d.want, ny, 0);
+
+    memset(d.want, 0, MOST * sizeof(*d.want));
+    fill_blocks(&r, &g, &g.to, s->O, d.y);
+    walk(&g, s, &d, grad);
+    for (int again = 0; again < 2; again++) {
+        for (int64_t i = 0; i < nw; i++)
+            d.gw[i] = again ? 3 : NAN;
+        d.gw[nw] = 17;
+        pare_wino_weights(&g, &(struct pare_wino_grad){ .x = d.x,
+                                                        .gy = d.y,
+                                                        .f = &f,
+                                                        .add = again,
+                                                        .gw = d.gw,
+                                                        .u = d.u,
+                                                        .work = d.work });
+        same(d.gw, d.want, nw, again ? 3 : 0);
+        assert_true(d.gw[nw] == 17);
+    }
+    pare_arena_free(d.arena);
+}
+
+/* The gradient of the input is a convolution with the filters turned round. */
+static void check_turned(int block, bool lean)
+{
+    const int64_t O = 21, I = 35, side = 6;
+    struct pare_wino g = { .N = 1,
+                           .top = 1,
+                           .left = 1,
+                           .block = block,
+                           .threads = 2,
+                           .lean = lean };
+    struct pare_wino_filters f = { .O = O, .I = I, .block = block, .threads = 2, .turned = true };
+    struct data d = { .arena = pare_arena_new(1 << 20) };
+    struct pare_rng r;
+
+    g.from = (struct pare_wino_side){ f.o = padded(O, block), side, side };
+    g.to = (struct pare_wino_side){ f.i = padded(I, block), side, side };
+    pare_rng_init(&r, 9);
+    d.x = floats(&d), d.w = floats(&d), d.y = floats(&d), d.u = floats(&d);
+    d.work = pare_alloc(d.arena, pare_wino_work(&g), sizeof(float));
+    d.want = pare_alloc(d.arena, MOST, sizeof(double));
+    fill_blocks(&r, &g, &g.from, O, d.x);
+    fill(&r, d.w, O * I * 9);
+    f.w = d.w;
+    for (int64_t k = 0; k < O * I * 9; k++)
+        for (int64_t i = 0; i < side; i++)
+            for (int64_t j = 0; j < side; j++) {
+                int64_t a = i - k / 3 % 3 + 1, b = j - k % 3 + 1;
+
+                if (a >= 0 && a < side && b >= 0 && b < side)
+                    d.want[at(&g, &g.to, (int64_t[4]){ 0, k / 9 % I, i, j })] +=
+                        (double)d.w[k] *
+                        (double)d.x[at(&g, &g.from, (int64_t[4]){ 0, k / 9 / I, a, b })];
+            }
+    if (!lean)
+        pare_wino_filters(&f, d.u);
+    pare_wino_run(&g,
+                  &(struct pare_wino_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
+    same(d.y, d.want, f.i * side * side, 0);
+    pare_arena_free(d.arena);
+}
+
+static void test_shapes(void **state)
+{
+    static const struct shape shapes[] = {
+        { 1, 1, 1, 4, 4, 1, 1, 4, 4 },     { 2, 17, 33, 7, 5, 1, 1, 7, 5 },
+        { 3, 40, 24, 9, 11, 0, 2, 7, 13 }, { 1, 70, 131, 4, 4, 1, 0, 4, 2 },
+        { 2, 25, 145, 5, 5, 2, 2, 7, 7 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        for (int block = 8; block <= 16; block += 8)
+            for (int threads = 1; threads <= 3; threads += 2)
+                for (int lean = 0; lean < 2; lean++)
+                    check(&shapes[i], block, threads, lean);
+}
+
+static void test_turned(void **state)
+{
+    (void)state;
+    for (int block = 8; block <= 16; block += 8)
+        for (int lean = 0; lean < 2; lean++)
+            check_turned(block, lean);
+}
+
+/* Many filters for few pictures come in parts; few filters do not, nor many pictures. */
+static void test_lean(void **state)
+{
+    struct pare_wino g = { .N = 32, .from = { 512, 4, 4 }, .to = { 512, 4, 4 } };
+
+    (void)state;
+    assert_true(pare_wino_lean(&g));
+    g.N = 4096;
+    assert_false(pare_wino_lean(&g));
+    g.N = 32, g.from.channels = g.to.channels = 64;
+    assert_false(pare_wino_lean(&g));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_lean),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
