@@ -18,11 +18,11 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOLS = os.path.join(HERE, "..", "tools")
-MODELS = ("lenet resnet18 resnet50 vgg16_bn mobilenet_v2 mobilenet_v3_small efficientnet_b0 "
+FLOATS = ("lenet resnet18 resnet50 vgg16_bn mobilenet_v2 mobilenet_v3_small efficientnet_b0 "
           "shufflenet_v2_x1_0 densenet121 squeezenet1_1 googlenet inception_v3 regnet_y_400mf "
-          "convnext_tiny vit_b_16 "
-          "resnet18-int8 resnet50-int8 vgg16_bn-int8 mobilenet_v2-int8")
+          "convnext_tiny vit_b_16")
 INT8 = "-int8"          # such a model is quantized by `pare quantize --preset int8`
+MODELS = " ".join([FLOATS] + [name + INT8 for name in FLOATS.split()])
 SIDES = {"lenet": (1, 28), "inception_v3": (3, 299)}
 PEERS = ("pare", "ort", "torch")
 TITLES = {"pare": "Pare", "ort": "ONNX Runtime", "torch": "PyTorch"}

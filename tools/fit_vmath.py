@@ -77,5 +77,13 @@ def main():
 
     fit("tail g", g, 1 / (1 + 15 / 3.5), 1, range(1, 11), lambda t: 1 / g(t))
 
+    # src/backend/cpu/behind_loops.h: P(N(0, 1) < x) = 1/2 + x q(s) with s = 2 (x / 5.45)^2 - 1,
+    # nearly as an absolute error
+    def root(s):
+        return mp.mpf("5.45") * mp.sqrt((s + 1) / 2)
+
+    fit("gauss q", lambda s: (mp.ncdf(root(s)) - mp.mpf(1) / 2) / root(s), -1, 1, range(0, 15),
+        lambda s: root(s) + mp.mpf("0.05"))
+
 
 main()

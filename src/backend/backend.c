@@ -59,9 +59,16 @@ bool pare_is_fixed(const struct pare_value *v)
 
 bool pare_is_made(const struct pare_view *v, const struct pare_value *val)
 {
+    const struct pare_node *m = val->maker;
+
     if (pare_is_fixed(val) || v->block[val->id])
         return true;
-    return val->maker && v->late[val->maker->id] && pare_is_made(v, val->maker->in[0]);
+    if (!m || !v->late[m->id])
+        return false;
+    for (int i = 0; i < m->n_in; i++)
+        if (m->in[i] && !pare_is_made(v, m->in[i]))
+            return false;
+    return true;
 }
 
 bool pare_is_f32(const struct pare_value *v)
@@ -81,11 +88,14 @@ int pare_block_of(const struct pare_view *v, const struct pare_value *val)
 int pare_layout_of(const struct pare_view *v, const struct pare_value *val)
 {
     const struct pare_node *m = val->maker;
+    const struct pare_value *x;
 
     if (v->block[val->id])
         return v->block[val->id];
-    if (!pare_is_fixed(val) && m && v->late[m->id] && val->t.rank > 2 &&
-        pare_same_shape(&m->in[0]->t, &val->t) && pare_layout_of(v, m->in[0]) != 1)
+    if (pare_is_fixed(val) || !m || !v->late[m->id] || val->t.rank <= 2)
+        return 1;
+    x = m->in[m->n_in > 1 && m->op->map2 && pare_is_fixed(m->in[0])];
+    if (pare_same_shape(&x->t, &val->t) && pare_layout_of(v, x) != 1)
         return v->backend->block;
     return 1;
 }

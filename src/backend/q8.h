@@ -119,6 +119,15 @@ void pare_q8_real(const struct pare_q8 *q, const void *x, int64_t from, float *r
 void pare_q8_store(const struct pare_q8_end *e, const float *real, void *y, int64_t from,
                    int64_t n);
 
+/* y[i] = table[x[i]], of 256 numbers; bytes may be looked up in place. */
+struct pare_q8_table {
+    float real[256];
+    uint8_t part[4][256]; /* their bytes, by pare_q8_table_set() */
+};
+void pare_q8_table_set(struct pare_q8_table *t);
+void pare_q8_bytes(const uint8_t *table, const uint8_t *x, uint8_t *y, int64_t n);
+void pare_q8_floats(const struct pare_q8_table *table, const uint8_t *x, float *y, int64_t n);
+
 /* From sums to results: y = held(f (acc + b)), by channel, in the type of `out`; quantized to q, or
  * (int32) the sums themselves. */
 struct pare_q8_out {

@@ -42,6 +42,9 @@ typedef int pare_m8 __attribute__((vector_size(32), aligned(4), may_alias));
 #define PARE_PUT8(p, v) (*(pare_v8 *)(p) = (v))
 #define PARE_ALL8(a) ((a) - (pare_v8){ 0 })
 
+/* The lanes that are NaN. */
+#define PARE_NAN8(v) ((v) != (v)) /* NOLINT(misc-redundant-expression) */
+
 /* v in the lanes where a comparison holds, 0 elsewhere. */
 #define PARE_WHERE8(holds, v) ((pare_v8)((holds) & (pare_m8)(v)))
 

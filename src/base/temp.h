@@ -4,8 +4,8 @@
 #define PARE_BASE_TEMP_H
 
 /* Such names are PREFIX, the process's number, perhaps "-" and more, ".tmp".  This removes those in
- * the folder `dir` (an open one) whose process is no more.  Numbers are used again, and a folder may
- * be seen by several machines or containers, each with its own: what somebody holds
+ * the folder `dir` (an open one) whose process is no more.  Numbers are used again, and a folder
+ * may be seen by several machines or containers, each with its own: what somebody holds
  * (pare_temp_hold) stays in any case. */
 void pare_temp_sweep(int dir, const char *prefix);
 

@@ -1,8 +1,9 @@
 /* guard.c - how much memory and time a command may take: --max-memory and --timeout.
  *
  * Memory is counted where all of ours comes from (base/arena.c); what libraries take is behind the
- * system's limit, which is a little higher.  Time is watched by a thread: work can be anywhere, also in a library that is never asked to stop, so when time is over the process
- * ends (cli/emergency.c).
+ * system's limit, which is a little higher.  Time is watched by a thread: work can be anywhere,
+ * also in a library that is never asked to stop, so when time is over the process ends
+ * (cli/emergency.c).
  */
 #include "guard.h"
 

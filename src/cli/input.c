@@ -242,7 +242,7 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
 
 /* ---- files ----------------------------------------------------------------- */
 
-/* Fast kernels may lose them on the way: a Relu makes 0 of NaN. */
+/* oneDNN may lose them on the way: its Relu makes 0 of NaN.  docs/security.md says the rest. */
 static int warn_of_nan(struct pare_cli *c, struct pare_inputs *in, int i, struct pare_err *err)
 {
     const struct pare_tensor *t = &in->t[i];
@@ -255,7 +255,7 @@ static int warn_of_nan(struct pare_cli *c, struct pare_inputs *in, int i, struct
     return note(in,
                 pare_sprintf(c->arena,
                              "input '%s': %" PRId64 " of %" PRId64 " values are not finite; "
-                             "what comes of them is not defined",
+                             "oneDNN's Relu makes 0 of NaN",
                              in->io[i].name, bad, pare_numel(t)),
                 err);
 }

@@ -115,17 +115,6 @@ static const struct pare_op spot_op = {
 
 /* ---- in and out of the graph ----------------------------------------------------------------- */
 
-static void redirect(struct pare_graph *g, const struct pare_value *from, struct pare_value *to)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->node[i]->n_in && g->node[i] != to->maker; k++)
-            if (g->node[i]->in[k] == from)
-                g->node[i]->in[k] = to;
-    for (int i = 0; i < g->n_out; i++)
-        if (g->out[i] == from)
-            g->out[i] = to;
-}
-
 /* The name may be there from an earlier correction. */
 static int insert(struct pare_run *r, struct spot *s, struct pare_err *err)
 {
@@ -147,7 +136,7 @@ static int insert(struct pare_run *r, struct spot *s, struct pare_err *err)
     n->in[0] = from;
     n->out[0] = to;
     to->maker = n;
-    redirect(g, from, to);
+    pare_graph_redirect(g, from, to);
     return 0;
 }
 
@@ -157,7 +146,7 @@ static void remove_all(struct pare_graph *g)
 
     for (int i = g->n_nodes - 1; i >= 0; i--)
         if (g->node[i]->op == &spot_op)
-            redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
+            pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
     for (int i = 0; i < g->n_nodes; i++)
         if (g->node[i]->op != &spot_op) {
             g->node[kept] = g->node[i];

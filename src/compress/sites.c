@@ -231,18 +231,6 @@ static struct pare_value *add(struct pare_run *r, struct pare_layer *l, enum par
     return to;
 }
 
-/* Whoever used `from` uses `to`, but for our own nodes. */
-static void redirect(struct pare_graph *g, const struct pare_value *from, struct pare_value *to)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->node[i]->n_in && g->node[i] != to->maker; k++)
-            if (g->node[i]->in[k] == from)
-                g->node[i]->in[k] = to;
-    for (int i = 0; i < g->n_out; i++)
-        if (g->out[i] == from)
-            g->out[i] = to;
-}
-
 /* Several inputs, as those of an Add, share the layer's numbers. */
 static int insert_input(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
 {
@@ -274,7 +262,7 @@ static int insert_output(struct pare_run *r, struct pare_layer *l, struct pare_e
     to = add(r, l, PARE_OUTPUT, from, err);
     if (!to)
         return err->code;
-    redirect(r->model->graph, from, to);
+    pare_graph_redirect(r->model->graph, from, to);
     return 0;
 }
 
@@ -309,7 +297,7 @@ void pare_sites_remove(struct pare_run *r)
 
     for (int i = g->n_nodes - 1; i >= 0; i--)
         if (is_site(g->node[i]))
-            redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
+            pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
     for (int i = 0; i < g->n_nodes; i++)
         if (!is_site(g->node[i])) {
             g->node[kept] = g->node[i];

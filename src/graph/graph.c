@@ -238,3 +238,17 @@ struct pare_graph *pare_graph_clone(struct pare_arena *a, const struct pare_grap
 
     return !to || clone_into(g, to, err) ? NULL : to;
 }
+
+void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct pare_value *to)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i]->n_in && g->node[i] != to->maker; k++)
+            if (g->node[i]->in[k] == from)
+                g->node[i]->in[k] = to;
+    for (int i = 0; i < g->n_out; i++)
+        if (g->out[i] == from) {
+            g->out[i] = to;
+            to->flags |= PARE_V_OUTPUT;
+            from->flags &= ~(unsigned)PARE_V_OUTPUT;
+        }
+}

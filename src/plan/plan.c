@@ -258,8 +258,10 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
         if (p->split)
             return 0;
     }
-    if (!o->reference && !t && !p->like)
+    if (!o->reference && !t && !p->like) {
+        PARE_TRY(pare_plan_sink(p, err));
         pare_plan_rise(p);
+    }
     if (t)
         PARE_TRY(pare_plan_reach(p, err));
     if (!p->like)

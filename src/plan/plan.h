@@ -143,6 +143,9 @@ void pare_plan_rise(struct pare_plan *p);
 /* Are these the inputs that the plan was made for? */
 int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err);
 
+/* Bring DequantizeLinear behind what only moves numbers (sink.c). */
+int pare_plan_sink(struct pare_plan *p, struct pare_err *err);
+
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
 

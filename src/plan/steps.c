@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "../backend/q8_func.h"
+
 static int no_memory(struct pare_err *err)
 {
     return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
@@ -67,17 +69,21 @@ static int count_uses(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* Real numbers behind 8-bit integers, and those under another shape. */
+/* Real numbers behind 8-bit integers, functions of these, and those under another shape. */
 static bool is_late(const struct pare_view *v, const struct pare_node *n)
 {
     const struct pare_value *x = n->n_in ? n->in[0] : NULL;
 
+    if (n->n_in > 1 && x && pare_is_fixed(x) && n->op && n->op->map2)
+        x = n->in[1];
     if (!n->op || !x || pare_is_fixed(x) || n->n_out != 1 || unknown(x) || unknown(n->out[0]) ||
         n->out[0]->t.rank < 0)
         return false;
     if (n->op->flags & PARE_OP_LATE)
         return x->t.dtype == PARE_U8 || x->t.dtype == PARE_I8;
-    return n->op->flags & PARE_OP_VIEW && x->maker && v->late[x->maker->id];
+    if (n->op->flags & PARE_OP_VIEW)
+        return x->maker && v->late[x->maker->id];
+    return pare_q8_func_late(v, n);
 }
 
 static void mark_late(struct pare_plan *p)
@@ -107,8 +113,9 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
     if (!need || !p->view.use || !p->view.taken || !p->view.block || !p->view.late || !p->buf)
         return no_memory(err);
     mark_needed(p, need);
+    PARE_TRY(count_uses(p, err));
     mark_late(p);
-    return count_uses(p, err);
+    return 0;
 }
 
 /* ---- buffers -------------------------------------------------------------------- */

@@ -114,7 +114,19 @@ static struct bin outside(const char *of, const char *file, int64_t rows, int64_
     return msg(5, all);
 }
 
-static void write_outside(int mb, const char *path)
+/* The same full of numbers, none of them 0. */
+static void fill(int fd, int64_t bytes)
+{
+    static float some[1 << 18];
+
+    for (int i = 0; i < 1 << 18; i++)
+        some[i] = (float)((i * 7919) % 1000 + 1) / 100000 * (i % 3 ? 1 : -1);
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof(some))
+        if (pwrite(fd, some, sizeof(some), at) != (ssize_t)sizeof(some))
+            exit(1);
+}
+
+static void write_outside(int mb, bool full, const char *path)
 {
     const char *data = pare_sprintf(pool, "%s.data", path), *slash = strrchr(data, '/');
     const char *file = slash ? slash + 1 : data, *in[2];
@@ -122,8 +134,11 @@ static void write_outside(int mb, const char *path)
     struct bin graph = NOTHING;
     int fd = open(data, O_WRONLY | O_CREAT | O_TRUNC, 0666);
 
-    if (fd < 0 || ftruncate(fd, 2 * bytes) || close(fd))
+    if (fd < 0 || ftruncate(fd, 2 * bytes))
         exit(1);
+    if (full)
+        fill(fd, 2 * bytes);
+    close(fd);
     for (int i = 0; i < 2; i++) {
         in[0] = "x";
         in[1] = i ? "w1" : "w0";
@@ -171,8 +186,8 @@ int main(int argc, char **argv)
     pool = pare_arena_new(1 << 20);
     if (!strcmp(argv[1], "rank"))
         write_rank(argv[3]);
-    else if (!strcmp(argv[1], "outside"))
-        write_outside((int)strtol(argv[2], NULL, 10), argv[3]);
+    else if (!strcmp(argv[1], "outside") || !strcmp(argv[1], "full"))
+        write_outside((int)strtol(argv[2], NULL, 10), argv[1][0] == 'f', argv[3]);
     else if (!strcmp(argv[1], "empty"))
         write_graph(argv[3], CAT(msg(11, build_info("x", PARE_F32, INTS(1, 8))),
                                  msg(12, build_info("x", PARE_F32, INTS(1, 8)))));

@@ -256,11 +256,13 @@ static void remove_tree(const char *path)
 
 static void preload(const char *name)
 {
+    const char *more = getenv("LD_PRELOAD");
     char path[PATH_MAX];
 
     if (!getenv("SHIMS"))
         _exit(126);
-    snprintf(path, sizeof(path), "%s/%s.so", getenv("SHIMS"), name);
+    snprintf(path, sizeof(path), "%s/%s.so%s%s", getenv("SHIMS"), name, more ? ":" : "",
+             more ? more : "");
     setenv("LD_PRELOAD", path, 1);
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
 }

@@ -309,7 +309,33 @@ static inline void rg_residual(struct rg *g)
         rg_act(g, y);
 }
 
-/* x gate(mean over space of x). */
+/* A 1x1 convolution, perhaps behind a normalisation of its input. */
+static inline int rg_pointwise(struct rg *g, int x, bool norm)
+{
+    struct rg_value v = g->v[x];
+    int64_t dim[5] = { rg_channels(g, x), v.dim[1], 1, 1, 1 }, y[5];
+    const char *w;
+
+    memcpy(y, v.dim, sizeof(y));
+    y[1] = dim[0];
+    if (norm)
+        x = rg_bn(g, x);
+    if (norm && rg_chance(g, 70))
+        x = rg_unary(g, "Relu", x, NOTHING);
+    w = rg_const(g, v.rank, dim, 0, 1.5f / sqrtf((float)v.dim[1]));
+    x = rg_add(g, build_node(&g->b, "Conv", NAMES(rg_name(g, x), w), NOTHING), v.rank, y);
+    return rg_chance(g, 50) ? rg_act(g, x) : x;
+}
+
+static inline void rg_dense_layer(struct rg *g)
+{
+    int x = rg_pick(g, 3, 5);
+
+    if (x >= 0)
+        rg_pointwise(g, x, true);
+}
+
+/* x gate(mean over space of x), perhaps with a 1x1 convolution behind it. */
 static inline void rg_squeeze_excite(struct rg *g)
 {
     int x = rg_pick(g, 3, 5), s;
@@ -332,10 +358,9 @@ static inline void rg_squeeze_excite(struct rg *g)
         s = rg_conv_to(g, s, C, true);
     }
     s = rg_unary(g, rg_chance(g, 50) ? "Sigmoid" : "HardSigmoid", s, NOTHING);
-    if (rg_chance(g, 50))
-        rg_binary(g, "Mul", x, s, x);
-    else
-        rg_binary(g, "Mul", s, x, x);
+    x = rg_chance(g, 50) ? rg_binary(g, "Mul", x, s, x) : rg_binary(g, "Mul", s, x, x);
+    if (rg_chance(g, 60))
+        rg_pointwise(g, x, false);
 }
 
 #include "random_graph_more.h"

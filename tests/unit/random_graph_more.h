@@ -585,12 +585,12 @@ static inline void rg_outputs(struct rg *g)
 static inline void rg_make(struct rg *g, uint64_t seed)
 {
     static void (*const piece[])(struct rg *) = {
-        rg_conv,     rg_conv,           rg_conv,       rg_conv,        rg_conv,      rg_residual,
-        rg_residual, rg_squeeze_excite, rg_activation, rg_norm,        rg_pool,      rg_pool,
-        rg_pad_pool, rg_reduce,         rg_view,       rg_transpose,   rg_shuffle,   rg_slice,
-        rg_split,    rg_concat,         rg_concat,     rg_shape_chain, rg_resize,    rg_pad,
-        rg_linear,   rg_matmul,         rg_softmax,    rg_layer_norm,  rg_broadcast, rg_combine,
-        rg_cast,
+        rg_conv,     rg_conv,           rg_conv,        rg_conv,       rg_conv,        rg_residual,
+        rg_residual, rg_squeeze_excite, rg_dense_layer, rg_activation, rg_norm,        rg_pool,
+        rg_pool,     rg_pad_pool,       rg_reduce,      rg_view,       rg_transpose,   rg_shuffle,
+        rg_slice,    rg_split,          rg_concat,      rg_concat,     rg_shape_chain, rg_resize,
+        rg_pad,      rg_linear,         rg_matmul,      rg_softmax,    rg_layer_norm,  rg_broadcast,
+        rg_combine,  rg_cast,
     };
     int count;
 

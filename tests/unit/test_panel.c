@@ -118,6 +118,69 @@ static void check_outer(int block)
         }
 }
 
+/* Runs of two lengths that begin anywhere, as taps of a filter do, and what is behind them. */
+static void check_taps(int block)
+{
+    enum { RUNS = 6, LONG = 8 };
+    static float x[ROWS + 1000], w[RUNS * LONG * COLUMNS], packed[RUNS * LONG * COLUMNS];
+    static float y[ROWS * COLUMNS], sum[ROWS * COLUMNS];
+    const struct pare_lane_post post[] = { { PARE_LANE_RELU, 0, 0 }, { PARE_LANE_SUM, 0, 0 } };
+    int64_t offset[2 * RUNS], blocks = up_to(COLUMNS / block), rows = up_to(ROWS);
+    int64_t K, columns = blocks * block;
+    struct pare_panel p = {
+        .x = x,
+        .w = packed,
+        .y = y,
+        .sum = sum,
+        .post = post,
+        .n_post = 2,
+        .rows = rows,
+        .blocks = blocks,
+        .runs = up_to(3),
+        .run = up_to(LONG),
+        .last = up_to(LONG),
+        .tails = up_to(3),
+        .offset = offset,
+        .x_row = up_to(2),
+        .y_row = block,
+        .y_block = rows * block,
+        .block = block,
+    };
+
+    K = pare_panel_depth(&p);
+    for (int i = 0; i < 2 * RUNS; i++)
+        offset[i] = up_to(900);
+    for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
+        x[i] = draw();
+    for (int64_t i = 0; i < rows * columns; i++)
+        sum[i] = draw();
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t c = 0; c < columns; c++) {
+            w[k * columns + c] = draw();
+            packed[pare_panel_at(K, blocks, block, k, c)] = w[k * columns + c];
+        }
+    pare_panel_run(&p);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t at = c / block * p.y_block + r * block + c % block, k = 0;
+            double want = 0;
+
+            for (int64_t i = 0; i < p.runs + p.tails; i++)
+                for (int64_t e = 0; e < (i < p.runs ? p.run : p.last); e++, k++)
+                    want += (double)x[r * p.x_row + offset[i] + e] * (double)w[k * columns + c];
+            want = fmax(want, 0) + (double)sum[at];
+            assert_true(fabs(want - (double)y[at]) < 1e-5);
+        }
+}
+
+static void test_taps(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 7);
+    for (int i = 0; i < 300; i++)
+        check_taps(i % 2 ? 8 : 16);
+}
+
 static void test_outer(void **state)
 {
     (void)state;
@@ -139,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_outer),
+        cmocka_unit_test(test_taps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

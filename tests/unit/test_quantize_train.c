@@ -291,6 +291,27 @@ static void test_resume(void **state)
     resume_with("qat", "keep_best");
 }
 
+static bool note(void *user, const struct pare_learned *r)
+{
+    *(double *)user = r->accuracy;
+    return true;
+}
+
+/* The last layer's rounded output is the model's: it is still there when the loss has written its
+ * gradient, and the answers are counted. */
+static void test_output(void **state)
+{
+    struct job j = open_trained(
+        "qat", "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
+        NULL, LEARN "epochs=1");
+    double learned = 0;
+
+    (void)state;
+    ok(pare_learn_run(j.learn, note, &learned, &rig_err));
+    assert_true(learned > 0.9);
+    job_close(&j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_signs_and_tanh), cmocka_unit_test(test_observers),
         cmocka_unit_test(test_from_scratch),   cmocka_unit_test(test_half_a_step),
         cmocka_unit_test(test_first_input),    cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_output),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

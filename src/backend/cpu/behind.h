@@ -1,4 +1,4 @@
-/* behind.h - what convolutions fuse behind themselves, on vectors. */
+/* behind.h - what products and convolutions fuse behind themselves, on vectors. */
 #ifndef PARE_BACKEND_CPU_BEHIND_H
 #define PARE_BACKEND_CPU_BEHIND_H
 
@@ -13,12 +13,20 @@ struct pare_lane_post {
         PARE_LANE_SIGMOID,   /* 1 / (1 + exp(-x)) */
         PARE_LANE_SWISH,     /* x times that of a x */
         PARE_LANE_HARDSWISH, /* x clip(x + 3, 0, 6) / 6 */
+        PARE_LANE_GELU,      /* x P(N(0, 1) < x) */
     } kind;
     float a, b;
 };
 
-/* y = the posts of y, n numbers, a multiple of 8; sum is their other operand, or NULL. */
-void pare_lanes(const struct pare_lane_post *post, int n_post, const float *sum, float *y,
-                int64_t n);
+/* Rows of n numbers, a multiple of 8, that begin `step` apart; those to be added to them lie in the
+ * same way, or NULL. */
+struct pare_lane_area {
+    float *y;
+    const float *sum;
+    int64_t rows, step, n;
+};
+
+/* y = the posts of y. */
+void pare_lanes(const struct pare_lane_post *post, int n_post, const struct pare_lane_area *a);
 
 #endif

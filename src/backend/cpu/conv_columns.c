@@ -12,6 +12,7 @@
  * of memory; narrow ones are copied together.  Which images are summed together does not depend on
  * the number of threads.
  */
+#include <math.h>
 #include <omp.h>
 
 #include "columns.h"
@@ -249,7 +250,8 @@ PARE_SIMD static void make_columns(const struct pare_columns *c, const float *x,
         memset(to + k * wide + lane, 0, (size_t)(wide - lane) * sizeof(*to));
 }
 
-/* The largest of each window of a plane, the first of equals; and which it was. */
+/* The largest of each window of a plane, the first of equals; and which it was.  A NaN is larger
+ * than anything. */
 static void windows(const struct pare_columns *c, const float *x, float *y, int32_t *from)
 {
     struct pare_pool p;
@@ -262,33 +264,30 @@ static void windows(const struct pare_columns *c, const float *x, float *y, int3
             for (int64_t q = p.lo[2]; q < p.hi[2]; q++) {
                 int64_t at = pare_pool_at(&p, p.lo[0], h, q);
 
-                best = x[at] > x[best] ? at : best;
+                best = x[at] > x[best] || (isnan(x[at]) && !isnan(x[best])) ? at : best;
             }
         from[i] = (int32_t)best;
         y[i] = x[best];
     }
 }
 
-/* The larger of each two rows; `below` says whether it is the lower one's.  As in the plain
- * operator, a NaN stays only where it is a window's first. */
+/* The larger of each two rows; `below` says whether it is the lower one's. */
 PARE_SIMD static void larger_rows(const float *x, int32_t width, int32_t rows, float *most,
                                   int32_t *below)
 {
-    const pare_m8 right = { 0, -1, 0, -1, 0, -1, 0, -1 };
-
     for (int32_t h = 0; h < rows; h++, most += width, below += width) {
         const float *a = x + 2 * h * width, *b = a + width;
         int32_t q = 0;
 
         for (; q + 8 <= width; q += 8) {
             pare_v8 up = PARE_V8(a + q), down = PARE_V8(b + q);
-            pare_m8 more = (down > up) | ((up != up) & right);
+            pare_m8 more = (down > up) | (PARE_NAN8(down) & ~PARE_NAN8(up));
 
             PARE_PUT8(most + q, (pare_v8)((more & (pare_m8)down) | (~more & (pare_m8)up)));
             *(pare_m8 *)(below + q) = more & width;
         }
         for (; q < width; q++) {
-            bool more = b[q] > a[q] || (q % 2 && a[q] != a[q]);
+            bool more = (b[q] > a[q]) | ((isnan(b[q]) != 0) & (isnan(a[q]) == 0));
 
             most[q] = more ? b[q] : a[q];
             below[q] = more ? width : 0;
@@ -303,7 +302,8 @@ PARE_SIMD static void larger_pairs(const float *most, const int32_t *below, cons
     for (int32_t i = 0; i < n; i++) {
         float a = most[2 * i], b = most[2 * i + 1];
         int32_t left = below[2 * i], right = below[2 * i + 1];
-        int32_t more = (b > a) | ((b == a) & (right < left));
+        int32_t more = (b > a) | ((b == a) & (right < left)) |
+                       ((isnan(b) != 0) & ((isnan(a) == 0) | (right < left)));
 
         y[i] = more ? b : a;
         from[i] = corner[i] + (more ? right + 1 : left);

@@ -4,64 +4,17 @@
  *
  * Exporters write Div, Erf, Add, Mul and Mul; taken together nothing between x and y is kept.
  */
-#include "../backend.h"
-
-#include <math.h>
+#include "gelu_nodes.h"
 
 #include "../../base/simd.h"
 #include "../../tensor/vmath.h"
 
 #define CHUNK 4096
-#define NODES 4 /* behind the first */
+#define NODES PARE_GELU_NODES
 
 struct gelu {
     int64_t count; /* elements, padding lanes included: 0 stays 0 */
 };
-
-static bool is(const struct pare_node *n, const char *type)
-{
-    return n && n->op && !strcmp(n->type, type) && !n->op->domain && n->n_in >= 1 && n->n_out == 1;
-}
-
-/* Is this a constant of about that size? */
-static bool number(const struct pare_value *v, double want)
-{
-    return v && pare_is_const(v) && pare_is_f32(v) && v->t.data && pare_numel(&v->t) == 1 &&
-           fabs((double)pare_f32(&v->t)[0] / want - 1) < 1e-6;
-}
-
-/* The node of that type that alone uses x; *other is its second operand. */
-static struct pare_node *behind(const struct pare_view *v, const struct pare_value *x,
-                                const char *type, struct pare_value **other)
-{
-    struct pare_node *n = pare_only_use(v, x);
-
-    if (!is(n, type) || n->n_in != 2 || n->in[0] == n->in[1])
-        return NULL;
-    *other = n->in[n->in[0] == x];
-    return n;
-}
-
-static bool spelled_out(const struct pare_view *v, struct pare_node *n, struct pare_node **list)
-{
-    struct pare_value *other;
-
-    if (n->n_in != 2 || n->version < 7 ||
-        !((is(n, "Div") && number(n->in[1], sqrt(2))) ||
-          (is(n, "Mul") && number(n->in[1], sqrt(0.5)))))
-        return false;
-    list[0] = pare_only_use(v, n->out[0]);
-    if (!is(list[0], "Erf"))
-        return false;
-    list[1] = behind(v, list[0]->out[0], "Add", &other);
-    if (!list[1] || !number(other, 1))
-        return false;
-    list[2] = behind(v, list[1]->out[0], "Mul", &other);
-    if (!list[2] || other != n->in[0])
-        return false;
-    list[3] = behind(v, list[2]->out[0], "Mul", &other);
-    return list[3] && number(other, 0.5);
-}
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
@@ -70,8 +23,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     int block;
 
     if (!v->train || n->n_in < 1 || !pare_is_f32(n->in[0]) || pare_is_fixed(n->in[0]) ||
-        !spelled_out(v, n, list) || !pare_same_shape(&n->in[0]->t, &list[NODES - 1]->out[0]->t) ||
-        !pare_numel(&n->in[0]->t))
+        !pare_gelu_spelled(v, n, list) ||
+        !pare_same_shape(&n->in[0]->t, &list[NODES - 1]->out[0]->t) || !pare_numel(&n->in[0]->t))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c || !pare_step_lists(s, v, 1, 1, NODES))

@@ -1,10 +1,11 @@
-/* int8_cast.c - QuantizeLinear and DequantizeLinear of one scale, from any layout to another.
+/* int8_cast.c - QuantizeLinear and DequantizeLinear of one scale, from any layout to another, and
+ * real numbers that are a function of integers (q8_func.h).
  *
  * Seen as (N, C, space), element (n, c, s) of blocks of b channels is at
  *     ((n * ceil(C / b) + c / b) * S + s) * b + c % b       (row-major: b = 1),
  * and with channels last at (n * S + s) * C + c.
  */
-#include "../q8.h"
+#include "../q8_func.h"
 
 #include <math.h>
 
@@ -18,6 +19,7 @@ struct cast8 {
     int block;     /* of the real side; PARE_LAST */
     bool straight; /* both sides are in the same order */
     bool to_real;
+    const struct pare_q8_table *table; /* to real, by byte; NULL: (q - zero) * scale */
 };
 
 static bool is_node(const struct pare_node *n, const char *type)
@@ -43,21 +45,32 @@ static bool match_quantize(const struct pare_view *v, struct pare_node *n, struc
     return true;
 }
 
+/* The integers may be those under another order of axes: seen as the value's. */
 static bool match_real(const struct pare_view *v, struct pare_node *n, struct pare_step *s,
                        struct cast8 *c)
 {
-    int from = pare_layout_of(v, n->in[0]), to = v->wanted ? v->wanted : 1;
+    struct pare_q8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
+    int from, to = v->wanted ? v->wanted : 1;
+    struct pare_q8_table *table;
 
-    if (pare_is_const(n->in[0]) || !pare_is_f32(n->out[0]) || pare_attr(n, "block_size") != 0 ||
-        !pare_q8_read(&c->end.q, n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : NULL) ||
-        !pare_step_lists(s, v, 1, 1, 0))
+    if (!f || !v->late[n->id] || !pare_q8_func(v, n->out[0], f) || !pare_step_lists(s, v, 1, 1, 0))
         return false;
+    from = pare_q8_func_keep(v, f);
     if (from != PARE_LAST)
         from = to = 1;
+    if (!f->plain) {
+        table = pare_alloc(v->backend->arena, 1, sizeof(*table));
+        if (!table)
+            return false;
+        *table = f->table;
+        c->table = table;
+    }
+    c->end.q = f->x;
     c->block = to;
     c->straight = from == to;
     c->to_real = true;
-    s->in_block[0] = from;
+    s->in[0] = f->x.v;
+    s->in_block[0] = pare_q8_func_layout(f, from);
     s->out_block[0] = to;
     return true;
 }
@@ -65,19 +78,28 @@ static bool match_real(const struct pare_view *v, struct pare_node *n, struct pa
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     struct cast8 c = { .end = { .lo = -INFINITY, .hi = INFINITY } }, *keep;
+    bool to_bytes = is_node(n, "QuantizeLinear");
 
-    if (is_node(n, "QuantizeLinear") ? !match_quantize(v, n, s, &c)
-                                     : !is_node(n, "DequantizeLinear") || !match_real(v, n, s, &c))
+    if (to_bytes ? !match_quantize(v, n, s, &c) : !match_real(v, n, s, &c))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep)
         return false;
-    c.d = pare_ncs(&n->in[0]->t);
+    c.d = pare_ncs(&n->out[0]->t);
     *keep = c;
     s->state = keep;
-    s->in[0] = n->in[0];
+    if (to_bytes)
+        s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     return true;
+}
+
+static void reals(const struct cast8 *c, const uint8_t *x, float *y, int64_t n)
+{
+    if (c->table)
+        pare_q8_floats(c->table, x, y, n);
+    else
+        pare_q8_real(&c->end.q, x, 0, y, n);
 }
 
 /* Some neighbours in space of all channels of an image, between channels last (at p, first of those
@@ -118,7 +140,7 @@ static void real_part(const struct cast8 *c, const uint8_t *x, int64_t s0, int64
         for (int64_t k = 0; k < C; k++) {
             for (int64_t i = 0; i < m; i++)
                 part[i] = x[(s0 + i) * C + k];
-            pare_q8_real(&c->end.q, part, 0, y + k * S + s0, m);
+            reals(c, part, y + k * S + s0, m);
         }
         return;
     }
@@ -129,10 +151,12 @@ static void real_part(const struct cast8 *c, const uint8_t *x, int64_t s0, int64
         for (int64_t i = 0; i < m; i += step) {
             int64_t n = m - i < step ? m - i : step;
 
-            memset(part, c->end.q.zero, sizeof(part)); /* padding lanes are zero */
+            memset(part, c->end.q.zero, sizeof(part));
             for (int64_t j = 0; j < n; j++)
                 memcpy(part + j * b, x + (s0 + i + j) * C + k, (size_t)lanes);
-            pare_q8_real(&c->end.q, part, 0, to + i * b, n * b);
+            reals(c, part, to + i * b, n * b);
+            for (int64_t j = 0; j < n && lanes < b; j++) /* padding lanes are zero */
+                memset(to + (i + j) * b + lanes, 0, (size_t)(b - lanes) * sizeof(*to));
         }
     }
 }
@@ -146,7 +170,7 @@ static int run_straight(const struct cast8 *c, const void *x, void *y, int threa
         int64_t m = n - i < step ? n - i : step;
 
         if (c->to_real)
-            pare_q8_real(&c->end.q, x, i, (float *)y + i, m);
+            reals(c, (const uint8_t *)x + i, (float *)y + i, m);
         else
             pare_q8_store(&c->end, (const float *)x + i, y, i, m);
     }

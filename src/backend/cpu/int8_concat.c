@@ -126,8 +126,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
             if (p->same)
                 memcpy(to, from, (size_t)p->len);
             else
-                for (int64_t i = 0; i < p->len; i++)
-                    to[i] = p->table[from[i]];
+                pare_q8_bytes(p->table, from, to, p->len);
         }
     return 0;
 }

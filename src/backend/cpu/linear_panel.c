@@ -1,6 +1,7 @@
 /* linear_panel.c - Gemm and MatMul of several rows with constant weights, and what is elementwise
  * behind them: each thread makes some rows, and the rest of the chain while they are in its cache.
  */
+#include "gelu_nodes.h"
 #include "links.h"
 #include "panel.h"
 
@@ -13,8 +14,44 @@
 struct linear {
     struct pare_linear_head head;
     struct pare_links links; /* n_links 0: nothing */
+    bool simple;             /* ... or no more than adding `sum`, if any, and then `post`, if any */
+    struct pare_value *sum;
+    struct pare_lane_post post;
+    int n_post;
     float *packed, *bias;
+    const float *added; /* where `sum` is */
 };
+
+/* How many of the links the product can do by itself. */
+static int read_simple(const struct pare_view *v, struct linear *l)
+{
+    struct pare_node *list[PARE_GELU_NODES];
+    const struct pare_links *c = &l->links;
+    const struct pare_value *x = l->head.out;
+    const struct pare_node *n = c->link[0].node;
+    int at = 0;
+
+    if (!strcmp(n->type, "Add") && !n->op->domain && n->in[0] != n->in[1]) {
+        l->sum = n->in[n->in[0] == x];
+        if (!pare_same_shape(&l->sum->t, &x->t))
+            return 0;
+        x = n->out[0];
+        n = c->n_links > ++at ? c->link[at].node : NULL;
+    }
+    l->post = (struct pare_lane_post){ .kind = PARE_LANE_GELU };
+    if (n && n->in[0] == x && pare_gelu_spelled(v, n, list)) {
+        for (int i = 0; i < PARE_GELU_NODES; i++)
+            if (c->n_links <= at + 1 + i || c->link[at + 1 + i].node != list[i])
+                return 0;
+        at += 1 + PARE_GELU_NODES;
+        l->n_post = 1;
+    } else if (n && !strcmp(n->type, "Relu") && !n->op->domain) {
+        at++;
+        l->post.kind = PARE_LANE_RELU;
+        l->n_post = 1;
+    }
+    return at;
+}
 
 static bool fill_step(const struct pare_view *v, struct pare_node *n, struct linear *l,
                       struct pare_step *s)
@@ -51,6 +88,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     l->head = head;
     if (!pare_links_behind(v, head.out, &l->links))
         l->links.n_links = l->links.n_ops = 0;
+    l->simple = l->links.n_links && read_simple(v, l) == l->links.n_links;
     return fill_step(v, n, l, s);
 }
 
@@ -99,6 +137,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     }
     if (!l->links.n_links)
         return 0;
+    for (int k = 1; k < s->n_in; k++)
+        if (s->in[k] == l->sum)
+            l->added = pare_f32(&s->in_buf[k]->t);
     return pare_links_init(&l->links, b, s->in_buf + 1, l->head.out, pare_f32(&s->out_buf[0]->t),
                            err);
 }
@@ -112,10 +153,14 @@ static void multiply(const struct linear *l, int block, const struct part *r, co
                      float *y)
 {
     const struct pare_linear_head *h = &l->head;
+    const int64_t at = r->from * h->N + r->first * block;
     struct pare_panel p = {
         .x = x + r->from * h->K,
         .w = l->packed + r->first * block * h->K,
-        .y = y + r->from * h->N + r->first * block,
+        .y = y + at,
+        .start = l->simple && l->added ? l->added + at : NULL,
+        .post = &l->post,
+        .n_post = l->simple ? l->n_post : 0,
         .bias = l->bias + r->first * block,
         .rows = r->to - r->from,
         .blocks = r->end - r->first,
@@ -142,7 +187,7 @@ static void run_rows(const struct linear *l, struct pare_backend *b, const float
         struct part r = { M * i / groups, M * (i + 1) / groups, 0, N / b->block };
 
         multiply(l, b->block, &r, x, y);
-        if (l->links.n_links)
+        if (l->links.n_links && !l->simple)
             pare_links_run(&l->links, r.from * N, r.to * N, y);
     }
 }
@@ -165,7 +210,7 @@ static void run_columns(const struct linear *l, struct pare_backend *b, const fl
 
             multiply(l, b->block, &r, x, y);
         }
-        for (int64_t m = 0; m < M && l->links.n_links && from < to; m++)
+        for (int64_t m = 0; m < M && l->links.n_links && !l->simple && from < to; m++)
             pare_links_run(&l->links, m * N + from * b->block, m * N + to * b->block, y);
     }
 }

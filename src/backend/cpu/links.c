@@ -163,11 +163,12 @@ static bool follow(const struct pare_view *v, struct pare_node *n, const struct 
         return false;
     for (;;) {
         struct pare_value *run = pare_links_out(c);
-        struct pare_node *next = pare_only_use(v, run);
+        struct pare_node *next = v->wanted ? NULL : pare_only_use(v, run);
 
-        if (!next || !pare_is_f32(next->out[0]) || !pare_same_shape(&next->out[0]->t, &run->t) ||
-            !operands_made(v, next, run, made) || (next->n_in > 1 && next->in[0] == next->in[1]) ||
-            c->n_links == PARE_MAX_LINKS || !add_link(c, next, run))
+        if (!next || v->late[next->id] || !pare_is_f32(next->out[0]) ||
+            !pare_same_shape(&next->out[0]->t, &run->t) || !operands_made(v, next, run, made) ||
+            (next->n_in > 1 && next->in[0] == next->in[1]) || c->n_links == PARE_MAX_LINKS ||
+            !add_link(c, next, run))
             return true;
     }
 }

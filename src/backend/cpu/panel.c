@@ -1,44 +1,58 @@
 /* panel.c - products with constant matrices that are packed by panels of columns. */
 #include "panel.h"
 
+static inline int64_t run_at(const struct pare_panel *p, int64_t i)
+{
+    return p->offset ? p->offset[i] : i * p->x_run;
+}
+
+/* Where element k of a row is. */
+static int64_t element_at(const struct pare_panel *p, int64_t k)
+{
+    int64_t full = p->runs * p->run;
+
+    if (p->w_step)
+        return k * p->x_step;
+    if (k < full)
+        return run_at(p, k / p->run) + k % p->run;
+    return run_at(p, p->runs + (k - full) / p->last) + (k - full) % p->last;
+}
+
+/* What is behind n blocks of columns, while they are in the first-level cache. */
+static void behind(const struct pare_panel *p, int64_t first, int64_t n)
+{
+    const bool near = p->y_row == p->block; /* one block's rows are side by side */
+    struct pare_lane_area a = {
+        .rows = near ? 1 : p->rows,
+        .step = p->y_row,
+        .n = near ? p->rows * p->block : p->block,
+    };
+
+    for (int64_t i = first; i < first + n && p->n_post; i++) {
+        a.y = p->y + i * p->y_block;
+        a.sum = p->sum ? p->sum + i * p->y_block : p->sum;
+        pare_lanes(p->post, p->n_post, &a);
+    }
+}
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define VEC __m512
-#define LOAD(p) _mm512_loadu_ps(p)
-#define STORE(p, v) _mm512_storeu_ps(p, v)
-#define ZERO() _mm512_setzero_ps()
-#define ALL(a) _mm512_set1_ps(a)
-#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define ADD(a, b) _mm512_add_ps(a, b)
-#define MAX(a, b) _mm512_max_ps(a, b)
-#define MIN(a, b) _mm512_min_ps(a, b)
-#define BLOCK 16
 #define ROWS 12
-#define TARGET __attribute__((target("avx512f")))
-#define NAME(x) x##_avx512
+#include "vec512.h"
 #include "panel_loops.h"
+#include "vec_end.h"
 
-#define VEC __m256
-#define LOAD(p) _mm256_loadu_ps(p)
-#define STORE(p, v) _mm256_storeu_ps(p, v)
-#define ZERO() _mm256_setzero_ps()
-#define ALL(a) _mm256_set1_ps(a)
-#define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define ADD(a, b) _mm256_add_ps(a, b)
-#define MAX(a, b) _mm256_max_ps(a, b)
-#define MIN(a, b) _mm256_min_ps(a, b)
-#define BLOCK 8
 #define ROWS 6
-#define TARGET __attribute__((target("avx2,fma")))
-#define NAME(x) x##_avx2
+#include "vec256.h"
 #include "panel_loops.h"
+#include "vec_end.h"
 #endif
 
 /* Any machine, any block. */
 static void all_plain(const struct pare_panel *p)
 {
-    const int64_t K = p->runs * p->run + p->last;
+    const int64_t K = pare_panel_depth(p);
 
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t b = 0; b < p->blocks; b++) {
@@ -50,8 +64,7 @@ static void all_plain(const struct pare_panel *p)
                 const float *w = p->w + (p->w_step ? k * p->w_step + b * p->block
                                                    : pare_panel_at(K, p->blocks, p->block, k,
                                                                    b * p->block));
-                int64_t at = p->w_step ? k * p->x_step : k / p->run * p->x_run + k % p->run;
-                float x = p->x[r * p->x_row + at];
+                float x = p->x[r * p->x_row + element_at(p, k)];
 
                 for (int c = 0; c < p->block; c++)
                     sum[c] += x * w[c];
@@ -64,6 +77,7 @@ static void all_plain(const struct pare_panel *p)
                 p->y[at] = p->clamp && v > p->high ? p->high : v;
             }
         }
+    behind(p, 0, p->blocks);
 }
 
 void pare_panel_run(const struct pare_panel *p)

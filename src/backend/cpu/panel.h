@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "behind.h"
+
 /* y (rows, columns) = clamp(x (rows, K) w + bias + start).  Element k of a row is at
  * x[row * x_row + k / run * x_run + k % run]: with run = K an ordinary matrix, with a block of
  * channels as the run a tensor in blocks.  Columns come in blocks that are y_block apart. */
@@ -18,15 +20,24 @@ struct pare_panel {
     const float *start; /* as y, or NULL; may be y */
     bool clamp;         /* between low and high */
     float low, high;
+    const struct pare_lane_post *post; /* ... and these behind it */
+    int n_post;
+    const float *sum; /* their other operand, as y, or NULL */
     float *y;
     int64_t rows, blocks; /* blocks of columns */
-    int64_t runs, run;    /* K = runs * run + last */
-    int64_t last;
+    int64_t runs, run;    /* K = runs * run + tails * last; tails 0 is 1 */
+    int64_t last, tails;
+    const int64_t *offset; /* where all these runs begin; NULL: x_run apart */
     int64_t x_row, x_run, y_row, y_block;
     int64_t x_step, w_step; /* not 0: w is no panels but (K, columns), so far from row to row, and
                                elements of x's rows (x_row must be 1) are so far apart */
     int block;              /* 8 or 16 */
 };
+
+static inline int64_t pare_panel_depth(const struct pare_panel *p)
+{
+    return p->runs * p->run + (p->tails ? p->tails : 1) * p->last;
+}
 
 void pare_panel_run(const struct pare_panel *p);
 

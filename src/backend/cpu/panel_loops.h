@@ -1,8 +1,5 @@
-/* panel_loops.h - the loops of panel.c for one instruction set; included once for each.
- *
- * Before: VEC, a vector of BLOCK floats, with LOAD, STORE, ZERO, ALL (one float in all lanes), FMA,
- * ADD, MAX and MIN; ROWS, how many rows the registers hold; TARGET, the functions' attribute;
- * NAME(x), to tell them apart.
+/* panel_loops.h - the loops of panel.c for one instruction set; included once for each, with the
+ * vectors of vec512.h or its like and ROWS, how many rows the registers hold.
  */
 #ifdef VEC
 
@@ -66,8 +63,9 @@ TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct
                                                                     const struct steps s)
 {
     const float *x = p->x + first * s.x_row;
-    const float *w = p->w + block * (s.w_step ? 1 : p->runs * s.run + p->last) * BLOCK;
+    const float *w = p->w + block * (s.w_step ? 1 : pare_panel_depth(p)) * BLOCK;
     const int64_t count[2] = { s.run, p->last };
+    const int64_t runs = p->runs + (!p->last ? 0 : p->tails ? p->tails : 1);
     VEC sum[ROWS][2], begin[2];
 
     for (int v = 0; v < nv; v++)
@@ -76,8 +74,8 @@ TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
             sum[r][v] = begin[v];
-    for (int64_t i = 0; i <= p->runs; i++, x += p->x_run)
-        w = NAME(walk)(x, s, w, count[i == p->runs], sum, n, nv);
+    for (int64_t i = 0; i < runs; i++)
+        w = NAME(walk)(x + run_at(p, i), s, w, count[i >= p->runs], sum, n, nv);
     NAME(put)(p, first * p->y_row + block * p->y_block, sum, n, nv);
 }
 
@@ -141,26 +139,16 @@ TARGET static void NAME(all)(const struct pare_panel *p)
         run = NAME(outer);
     else if (p->x_row == BLOCK && p->run == BLOCK)
         run = NAME(near);
-    for (int64_t b = 0; b < p->blocks; b += 2)
+    for (int64_t b = 0; b < p->blocks; b += 2) {
         for (int64_t i = 0; i < parts; i++) {
             int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
 
             run(p, first, b, (int)(end - first));
         }
+        behind(p, b, b + 1 < p->blocks ? 2 : 1);
+    }
 }
 
-#undef VEC
-#undef LOAD
-#undef STORE
-#undef ZERO
-#undef ALL
-#undef FMA
-#undef ADD
-#undef MAX
-#undef MIN
-#undef BLOCK
 #undef ROWS
-#undef TARGET
-#undef NAME
 
 #endif

@@ -1,14 +1,16 @@
 /* pool_blocked.c - MaxPool, AveragePool and means over space, in the blocked layout.
  *
  * The b channels of a block lie side by side, so every tap of a window is one vector operation.
- * Padding lanes are zero in and zero out, for the maximum starts from the first tap.
+ * Padding lanes are zero in and zero out, for the maximum starts from the first tap.  A NaN is
+ * larger than anything.
  */
 #include "../backend.h"
 
+#include <math.h>
+
 #include "../../base/simd.h"
-#include "../../op/movement.h"
 #include "../../op/reduce_family.h"
-#include "../../op/window.h"
+#include "../padded_mean.h"
 
 #define LANES 16
 
@@ -44,33 +46,6 @@ static bool read_window(const struct pare_node *n, struct pool *p)
     return true;
 }
 
-/* Exporters write a padded average as Pad with zeros, then AveragePool without padding.  Padding
- * then counts like data. */
-static struct pare_node *padded_mean(const struct pare_view *v, struct pare_node *n, struct pool *p)
-{
-    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
-    struct pare_node *pool = strcmp(n->type, "Pad") ? NULL : pare_only_use(v, n->out[0]);
-    const struct pare_value *value = n->n_in > 2 ? n->in[2] : NULL;
-    struct pare_err err;
-
-    if (!pool || strcmp(pool->type, "AveragePool") || pare_pool_window(pool, &p->w, &err) ||
-        strcmp(pare_attr_text(n, "mode"), "constant") || pare_attr(n, "value") != 0 ||
-        (value &&
-         (!pare_is_const(value) || pare_numel(&value->t) != 1 || pare_get(&value->t, 0) != 0)) ||
-        pare_pad_amounts(n, before, after, &err) || before[0] || after[0] || before[1] || after[1])
-        return NULL;
-    for (int i = 0; i < p->w.nd; i++) {
-        if (p->w.pad_begin[i] || p->w.pad_end[i] || before[i + 2] < 0 || after[i + 2] < 0)
-            return NULL;
-        p->w.in[i] -= before[i + 2] + after[i + 2];
-        p->w.pad_begin[i] = before[i + 2];
-        p->w.pad_end[i] = after[i + 2];
-    }
-    p->count_pad = true;
-    pare_window_3d(&p->w);
-    return pool;
-}
-
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
@@ -88,9 +63,10 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         return false;
     p->global = spatial_mean(n);
     if (!p->global && !read_window(n, p)) {
-        pool = padded_mean(v, n, p);
+        pool = pare_padded_mean(v, n, &p->w);
         if (!pool)
             return false;
+        p->count_pad = true;
     }
     out = pool ? pool->out[0] : n->out[0];
     if (p->global && out->t.rank == 2 && x->dim[1] % block)
@@ -164,11 +140,11 @@ PARE_SIMD static void max_taps(const struct pare_window *w, const struct taps *t
     float acc[LANES];
 
     if (b == 16) {
-        TAPS(16, first[k], v[k] > acc[k] ? v[k] : acc[k])
+        TAPS(16, first[k], ((v[k] > acc[k]) | (isnan(v[k]) != 0)) ? v[k] : acc[k])
         for (int k = 0; k < 16; k++)
             y[k] = acc[k];
     } else {
-        TAPS(8, first[k], v[k] > acc[k] ? v[k] : acc[k])
+        TAPS(8, first[k], ((v[k] > acc[k]) | (isnan(v[k]) != 0)) ? v[k] : acc[k])
         for (int k = 0; k < 8; k++)
             y[k] = acc[k];
     }
@@ -236,7 +212,7 @@ PARE_SIMD static void inside_row(const struct pool *p, const struct taps *t, int
             for (int64_t h = t->lo[1]; h < t->hi[1]; h++, v += line)
                 for (int64_t i = h == t->lo[1]; i < right; i++) {
                     pare_v8 a = PARE_V8(v + i * b);
-                    pare_m8 more = a > most;
+                    pare_m8 more = (a > most) | PARE_NAN8(a);
 
                     if (p->max)
                         most = (pare_v8)((more & (pare_m8)a) | (~more & (pare_m8)most));
@@ -314,10 +290,11 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     for (int64_t i = 0; i < p->planes; i++) {
         if (p->global) {
             float *out = y + i * p->out_size;
+            int64_t count = p->in_size / p->block;
 
-            sum_lanes(x + i * p->in_size, p->in_size / p->block, p->block, out);
+            sum_lanes(x + i * p->in_size, count, p->block, out);
             for (int k = 0; k < p->block; k++)
-                out[k] /= (float)(p->in_size / p->block);
+                out[k] /= (float)count;
         } else {
             run_plane(p, x + i * p->in_size, y + i * p->out_size);
         }

@@ -5,6 +5,8 @@
  */
 #include "../backend.h"
 
+#include <math.h>
+
 #include "../../base/simd.h"
 #include "../../op/window.h"
 
@@ -34,6 +36,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     const struct pare_tensor *x, *y;
     struct pare_err err;
     struct pool *p;
+    int block;
 
     if (!v->train || (!max && !mean && !global) || n->op->domain || !pare_is_f32(n->in[0]) ||
         n->in[0]->t.rank < 3 || (n->n_out > 1 && n->out[1]))
@@ -41,11 +44,12 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     x = &n->in[0]->t;
     y = &n->out[0]->t;
     p = pare_alloc(v->backend->arena, 1, sizeof(*p));
-    if (!p || !layout(v, n) || !pare_numel(y) || !pare_numel(x) ||
+    block = layout(v, n);
+    if (!p || !block || !pare_numel(y) || !pare_numel(x) ||
         (!global && pare_pool_window(n, &p->w, &err)) || (max && !pare_window_meets(&p->w)) ||
         !pare_step_lists(s, v, 1, 1, 0))
         return false;
-    p->block = layout(v, n);
+    p->block = block;
     p->max = max;
     p->global = global;
     p->count_pad = mean && pare_pool_counts_pad(n);
@@ -95,11 +99,11 @@ static int64_t position(const struct pare_window *w, const struct window *t, int
            t->o[2] * w->stride[2] - w->pad_begin[2] + q * w->dilation[2];
 }
 
-/* Lanes where v is larger take it. */
+/* Lanes where v is larger take it, or is the first NaN. */
 PARE_SIMD static void larger(const float *v, int32_t at, int b, float *best, int32_t *from)
 {
     for (int k = 0; k < b; k++) {
-        bool more = v[k] > best[k];
+        bool more = (v[k] > best[k]) | ((isnan(v[k]) != 0) & (isnan(best[k]) == 0));
 
         best[k] = more ? v[k] : best[k];
         from[k] = more ? at : from[k];

@@ -124,3 +124,12 @@ int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct par
     }
     return h->post.n;
 }
+
+bool pare_lane_bounds(const struct pare_lane_post *post, float *low, float *high)
+{
+    bool clip = post->kind == PARE_LANE_CLIP;
+
+    *low = clip ? post->a : 0;
+    *high = clip ? post->b : INFINITY;
+    return clip || (post->kind == PARE_LANE_RELU && post->a == 0);
+}

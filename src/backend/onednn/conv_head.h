@@ -36,4 +36,9 @@ int pare_conv_head_fold(struct pare_backend *b, const struct pare_node *n,
  * something else of a 0 in lanes beyond the channels. */
 int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct pare_lane_post *post);
 
+extern const struct pare_kernel pare_kernel_conv_sparse;
+
+/* Is this one no more than bounds? */
+bool pare_lane_bounds(const struct pare_lane_post *post, float *low, float *high);
+
 #endif

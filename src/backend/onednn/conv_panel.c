@@ -1,9 +1,10 @@
 /* conv_panel.c - Conv with constant 1x1 filters in the blocked layout, as products of packed
- * panels, with what is fused behind it (conv_head.h).
+ * panels, with what is fused behind it (conv_head.h) and in front of it (conv_front.h).
  */
+#include "conv_front.h"
 #include "conv_head.h"
 
-#include <math.h>
+#include <omp.h>
 
 #include "../cpu/panel.h"
 
@@ -11,6 +12,9 @@
 #define CACHE_BYTES (384 << 10)
 
 struct conv {
+    struct pare_node *node; /* the Conv itself */
+    struct pare_conv_front front;
+    bool led; /* there is something in front */
     struct pare_conv_head head;
     struct pare_lane_post post[PARE_MAX_POST];
     int n_post;
@@ -43,30 +47,79 @@ static void take_posts(struct conv *c)
         c->sum = true;
         at++;
     }
-    if (c->n_post > at && (c->post[at].kind == PARE_LANE_CLIP ||
-                           (c->post[at].kind == PARE_LANE_RELU && c->post[at].a == 0))) {
+    if (c->n_post > at && pare_lane_bounds(&c->post[at], &c->low, &c->high)) {
         c->clamp = true;
-        c->low = c->post[at].kind == PARE_LANE_CLIP ? c->post[at].a : 0;
-        c->high = c->post[at].kind == PARE_LANE_CLIP ? c->post[at].b : INFINITY;
         at++;
     }
     c->n_post -= at;
     memmove(c->post, c->post + at, (size_t)c->n_post * sizeof(*c->post));
 }
 
+/* The step's lists, with what is in front. */
+static bool fill_step(const struct pare_view *v, const struct conv *c, struct pare_step *s)
+{
+    const struct pare_conv_front *f = &c->front;
+    struct pare_step own = { 0 };
+    int at = 0;
+
+    if (!pare_conv_head_step(v, c->node, &c->head, f->block, f->block, &own))
+        return false;
+    if (!c->led) {
+        *s = own;
+        s->node = c->node;
+    } else {
+        if (!pare_step_lists(s, v, own.n_in + (f->gate != NULL), 1, own.n_fused + 2))
+            return false;
+        for (int k = 0; k < own.n_in; k++) {
+            s->in[k] = k ? own.in[k] : f->x;
+            s->in_block[k] = own.in_block[k];
+        }
+        if (f->gate) {
+            s->in[own.n_in] = f->gate;
+            s->in_block[own.n_in] = f->gate_block;
+        }
+        s->out[0] = own.out[0];
+        s->out_block[0] = own.out_block[0];
+        if (f->node[1])
+            s->fused[at++] = f->node[1];
+        s->fused[at++] = c->node;
+        for (int k = 0; k < own.n_fused; k++)
+            s->fused[at++] = own.fused[k];
+        s->n_fused = at;
+        s->inplace = own.inplace;
+    }
+    if (!c->sum)
+        s->inplace = 0; /* what is added later must not be written over first */
+    return true;
+}
+
+/* Filters with many zeros have a kernel of their own, which takes only the Conv. */
+static bool is_sparse(const struct pare_view *v, struct pare_node *conv)
+{
+    struct pare_step probe = { .node = conv };
+
+    return pare_kernel_conv_sparse.match(v, conv, &probe);
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    const struct pare_tensor *x = &n->in[0]->t;
     int block = v->backend->block;
+    const struct pare_tensor *x;
     struct conv *c;
     int64_t out;
 
-    if (strcmp(n->type, "Conv"))
+    if (v->train || block < 8)
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_head(v, n, &c->head) || !usable(v, n, c))
+    if (!c)
         return false;
-    out = n->in[1]->t.dim[0];
+    c->led = pare_conv_front(v, n, &c->front);
+    c->node = c->led ? c->front.conv : n;
+    if (strcmp(c->node->type, "Conv") || !pare_conv_head(v, c->node, &c->head) ||
+        !usable(v, c->node, c) || (c->led && is_sparse(v, c->node)))
+        return false;
+    x = &c->node->in[0]->t;
+    out = c->node->in[1]->t.dim[0];
     c->n_post = pare_conv_head_lanes(&c->head, out % block != 0, c->post);
     if (c->n_post < 0)
         return false;
@@ -76,10 +129,11 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     c->in_blocks = (c->in + block - 1) / block;
     c->out_blocks = (out + block - 1) / block;
     take_posts(c);
-    if (!pare_conv_head_step(v, n, &c->head, block, block, s))
+    if (!fill_step(v, c, s))
         return false;
-    if (!c->sum)
-        s->inplace = 0; /* what is added later must not be written over first */
+    if (c->led)
+        s->work_bytes[0] = (size_t)(v->backend->threads * GROUP * c->in_blocks * block) *
+                           sizeof(float);
     s->state = c;
     return true;
 }
@@ -87,21 +141,27 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
-    const struct pare_tensor *w = &s->node->in[1]->t;
+    const struct pare_tensor *w = &c->node->in[1]->t;
     int64_t O = w->dim[0], padded = c->out_blocks * b->block;
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
-    const unsigned char *from = pare_const_raw(s->node->in[1]);
+    const unsigned char *from = pare_const_raw(c->node->in[1]);
 
     if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
+        const struct conv *other = s->like->state;
+
+        c->w = other->w;
+        c->bias = other->bias;
+        c->front.scale = other->front.scale;
+        c->front.shift = other->front.shift;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
-    PARE_TRY(pare_conv_head_fold(b, s->node, &c->head, scale, c->bias, err));
+    PARE_TRY(pare_conv_head_fold(b, c->node, &c->head, scale, c->bias, err));
+    if (c->led)
+        PARE_TRY(pare_conv_front_init(&c->front, b, err));
     for (int64_t o = 0; o < O; o++) {
         float *to = c->w + pare_panel_at(c->in, c->out_blocks, b->block, 0, o);
         int64_t step = pare_panel_at(c->in, c->out_blocks, b->block, 1, o) - (to - c->w);
@@ -121,11 +181,32 @@ struct part {
     int64_t image, from, to, first, end;
 };
 
+/* The part's input as the products want it, in the thread's own memory. */
+static const float *lead(const struct conv *c, struct pare_step *s, int block, const struct part *r,
+                         const float *x)
+{
+    const struct pare_conv_front *f = &c->front;
+    const int64_t plane = c->pixels * block, count = (r->to - r->from) * block;
+    float *to = pare_f32(&s->work[0]->t) +
+                omp_get_thread_num() * GROUP * c->in_blocks * (int64_t)block;
+    const float *gate = NULL;
+
+    if (f->gate) {
+        int64_t each = f->gate_block > 1 ? c->in_blocks * block : c->in;
+
+        gate = pare_f32(&s->in_buf[s->n_in - 1]->t);
+        gate += f->gate->t.dim[0] > 1 ? r->image * each : 0;
+    }
+    for (int64_t i = 0; i < c->in_blocks; i++)
+        pare_conv_front_run(f, gate, i, x + i * plane, to + i * count, count);
+    return to;
+}
+
 static void run_part(const struct conv *c, struct pare_step *s, int block, const struct part *r)
 {
     const int64_t plane = c->pixels * block;
     const int64_t at = (r->image * c->out_blocks + r->first) * plane + r->from * block;
-    const float *sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) + at : NULL;
+    const float *sum = c->head.post.sum ? pare_f32(&s->in_buf[1]->t) + at : NULL;
     struct pare_panel p = {
         .x = pare_f32(&s->in_buf[0]->t) + r->image * c->in_blocks * plane + r->from * block,
         .w = c->w + r->first * block * c->in,
@@ -135,6 +216,9 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         .clamp = c->clamp,
         .low = c->low,
         .high = c->high,
+        .post = c->post,
+        .n_post = c->n_post,
+        .sum = sum,
         .rows = r->to - r->from,
         .blocks = r->end - r->first,
         .runs = c->in / block,
@@ -147,10 +231,11 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         .block = block,
     };
 
+    if (c->led) {
+        p.x = lead(c, s, block, r, p.x);
+        p.x_run = p.rows * block;
+    }
     pare_panel_run(&p);
-    for (int64_t i = 0; i < p.blocks && c->n_post; i++)
-        pare_lanes(c->post, c->n_post, sum ? sum + i * plane : NULL, p.y + i * plane,
-                   p.rows * block);
 }
 
 /* As linear_panel.c: few weights stay in the cache while pixels come and go; of many weights each

@@ -4,8 +4,8 @@
  *
  * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul, QGemm and
  * MatMulInteger.  Few rows are bound by reading w once: a plain loop does that, in products of 16
- * bits, whose pairs fit in 32.  More rows are oneDNN's or, where the machine's 8-bit products are
- * not exact, those of q8_dot.h.
+ * bits, whose pairs fit in 32.  More rows are those of panel8.h where the machine has VNNI, else
+ * oneDNN's or, where 8-bit products are not exact, those of q8_dot.h.
  */
 #include "onednn.h"
 
@@ -13,15 +13,18 @@
 
 #include "../../base/simd.h"
 #include "../../op/matrix.h"
+#include "../cpu/panel8.h"
 #include "../q8_dot.h"
 
 #define FEW 4 /* rows for which the plain loop is as good */
 
 struct linear8 {
     int64_t M, N, K;
-    bool tb;   /* w is (N, K) */
-    bool gemm; /* by oneDNN */
-    bool wide; /* many rows, by q8_dot.h */
+    bool tb;    /* w is (N, K) */
+    bool gemm;  /* by oneDNN */
+    bool wide;  /* many rows, by q8_dot.h */
+    bool panel; /* many rows, by panel8.h ... */
+    bool copy;  /* ... from a copy of x whose rows are multiples of 4 */
     struct pare_q8 x;
     struct pare_q8_weight w;
     struct pare_value *bias; /* a row of real numbers, or int32 in units of the sum; or NULL */
@@ -30,6 +33,7 @@ struct linear8 {
     struct pare_value *out;
     const int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
     int16_t *wider;        /* the same for q8_dot.h, rows of a length that it likes */
+    int32_t *sum;          /* of panel8.h */
     struct pare_q8_out finish;
 };
 
@@ -138,6 +142,15 @@ static bool read_integer(struct pare_node *n, struct linear8 *l)
     return pare_q8_weight_read(&l->w, n->in[B], NULL, n->n_in > B_ZERO ? n->in[B_ZERO] : NULL, 1);
 }
 
+static size_t work_bytes(const struct linear8 *l)
+{
+    if (l->panel)
+        return l->copy ? (size_t)(l->M * pare_panel8_fours(l->K) * 4) : 0;
+    if (l->gemm)
+        return (size_t)(l->M * l->N) * 4;
+    return (size_t)(l->M * (l->wide ? pare_dot_length(l->K) : l->K)) * 2;
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
@@ -152,8 +165,10 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (l->K > PARE_DOT_LONGEST)
         return false;
     l->M = pare_numel(&n->in[0]->t) / l->K;
-    l->gemm = l->M > FEW && pare_q8_exact(v->backend, &l->x, &l->w);
-    l->wide = l->M > FEW && !l->gemm;
+    l->panel = l->M > FEW && pare_panel8_can(v->backend);
+    l->copy = l->K % 4 || l->x.v->t.dtype == PARE_I8;
+    l->gemm = l->M > FEW && !l->panel && pare_q8_exact(v->backend, &l->x, &l->w);
+    l->wide = l->M > FEW && !l->panel && !l->gemm;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, (l->add != NULL) + l->end.n))
         return false;
@@ -161,8 +176,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->state = keep;
     s->in[0] = l->x.v;
     s->out[0] = l->out;
-    s->work_bytes[0] = l->gemm ? (size_t)(l->M * l->N) * 4
-                               : (size_t)(l->M * (l->wide ? pare_dot_length(l->K) : l->K)) * 2;
+    s->work_bytes[0] = work_bytes(l);
     if (l->add)
         s->fused[fused++] = l->add;
     for (int i = 0; i < l->end.n; i++)
@@ -181,8 +195,8 @@ static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err 
                                .q = l->end.q,
                                .lo = (float)((double)l->end.lo / y),
                                .hi = (float)((double)l->end.hi / y) };
-    o->f = pare_alloc(b->arena, (size_t)l->N, sizeof(*o->f));
-    o->b = pare_alloc(b->arena, (size_t)l->N, sizeof(*o->b));
+    o->f = pare_alloc(b->arena, (size_t)pare_panel8_columns(l->N), sizeof(*o->f));
+    o->b = pare_alloc(b->arena, (size_t)pare_panel8_columns(l->N), sizeof(*o->b));
     if (!o->f || !o->b)
         return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
     for (int64_t i = 0; i < l->N; i++) {
@@ -209,6 +223,21 @@ static int init_wide(struct linear8 *l, struct pare_backend *b, struct pare_err 
     return 0;
 }
 
+static int init_panel(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
+{
+    const int8_t *w = pare_q8_centred(&l->w, b->scratch);
+    int8_t *packed = pare_alloc_raw(b->arena, pare_panel8_bytes(l->K, l->N), 1);
+    int zero = l->x.zero + (l->x.v->t.dtype == PARE_I8 ? 128 : 0);
+
+    l->sum = pare_alloc(b->arena, (size_t)pare_panel8_columns(l->N), sizeof(*l->sum));
+    if (!w || !packed || !l->sum)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    pare_panel8_pack(w, l->tb, l->K, l->N, packed);
+    pare_panel8_sums(packed, l->K, l->N, zero, l->sum);
+    l->weights = packed;
+    return 0;
+}
+
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear8 *l = s->state;
@@ -220,11 +249,14 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
         l->weights = like->weights;
         l->wider = like->wider;
+        l->sum = like->sum;
         l->finish = like->finish;
         l->finish.out = l->out;
         return 0;
     }
     PARE_TRY(init_rows(l, b, err));
+    if (l->panel)
+        return init_panel(l, b, err);
     if (l->wide)
         return init_wide(l, b, err);
     w = pare_q8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
@@ -306,15 +338,71 @@ static int run_gemm(const struct linear8 *l, const void *x, int32_t *acc, struct
                      "product");
 }
 
+/* uint8 in rows of a multiple of 4: of int8 the numbers + 128, which the zero point knows. */
+PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_t *y)
+{
+    for (int64_t k = 0; k < K; k++)
+        y[k] = x[k] ^ flip;
+    for (int64_t k = K; k < pare_panel8_fours(K) * 4; k++)
+        y[k] = 0;
+}
+
+#define SOME_ROWS 192 /* a multiple of what the registers hold */
+
+/* Rows are shared out when there are many, else columns. */
+static void run_panel(const struct linear8 *l, int threads, const uint8_t *x, uint8_t *copy,
+                      char *y)
+{
+    int64_t row = l->copy ? pare_panel8_fours(l->K) * 4 : l->K;
+    int64_t parts = (l->M + SOME_ROWS - 1) / SOME_ROWS, columns = l->N;
+    int64_t size = (int64_t)pare_dtype_size(l->out->t.dtype), cuts;
+
+    parts = parts < threads ? 1 : (parts + threads - 1) / threads * threads;
+    if (parts == 1)
+        columns = pare_panel8_columns((l->N + threads - 1) / threads);
+    cuts = (l->N + columns - 1) / columns;
+#pragma omp parallel num_threads(threads) if (l->M * l->N * l->K > 262144)
+    {
+#pragma omp for
+        for (int64_t m = 0; m < (l->copy ? l->M : 0); m++)
+            copy_row(x + m * l->K, l->K, l->x.v->t.dtype == PARE_I8 ? 128 : 0, copy + m * row);
+#pragma omp for collapse(2)
+        for (int64_t i = 0; i < parts; i++)
+            for (int64_t c = 0; c < cuts; c++) {
+                int64_t m = l->M * i / parts, end = (c + 1) * columns;
+                struct pare_panel8 p = {
+                    .x = (l->copy ? copy : x) + m * row,
+                    .w = l->weights,
+                    .sum = l->sum,
+                    .out = l->finish,
+                    .y = y + m * l->N * size,
+                    .rows = l->M * (i + 1) / parts - m,
+                    .K = l->K,
+                    .N = l->N,
+                    .x_row = row,
+                    .y_row = l->N,
+                    .from = c * columns,
+                    .to = end < l->N ? end : l->N,
+                };
+
+                pare_panel8_run(&p);
+            }
+    }
+}
+
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear8 *l = s->state;
     const void *x = s->in_buf[0]->t.data;
-    void *work = s->work[0]->t.data;
+    void *work = s->work[0] ? s->work[0]->t.data : NULL;
     char *y = s->out_buf[0]->t.data;
     int64_t strips = (l->N + STRIP - 1) / STRIP;
     size_t row = (size_t)l->N * pare_dtype_size(l->out->t.dtype);
 
+    if (l->panel) {
+        run_panel(l, b->threads, x, work, y);
+        return 0;
+    }
     if (l->gemm) {
         PARE_TRY(run_gemm(l, x, work, err));
 #pragma omp parallel for num_threads(b->threads) if (l->M * l->N > 16384)

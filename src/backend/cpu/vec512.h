@@ -1,0 +1,25 @@
+/* vec512.h - AVX-512's vectors, for loops that are written once for several instruction sets.
+ *
+ * No guard: each use ends with vec_end.h.  MAX and MIN give their second operand where one is NaN;
+ * INVERSE is 1 / v to the last place or two, for v from 1 to 2^125.
+ */
+#define VEC __m512
+#define LOAD(p) _mm512_loadu_ps(p)
+#define STORE(p, v) _mm512_storeu_ps(p, v)
+#define ZERO() _mm512_setzero_ps()
+#define ALL(a) _mm512_set1_ps(a)
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define ADD(a, b) _mm512_add_ps(a, b)
+#define SUB(a, b) _mm512_sub_ps(a, b)
+#define MUL(a, b) _mm512_mul_ps(a, b)
+#define MAX(a, b) _mm512_max_ps(a, b)
+#define MIN(a, b) _mm512_min_ps(a, b)
+#define ROUND(v) _mm512_roundscale_ps(v, 8)     /* to whole numbers, quietly */
+#define TIMES_POW2(v, k) _mm512_scalef_ps(v, k) /* v 2^k for whole k */
+#define INVERSE(v)          \
+    MUL(_mm512_rcp14_ps(v), \
+        _mm512_fnmadd_ps(v, _mm512_rcp14_ps(v), ALL(2.0f))) /* a step of Newton's */
+#define KEEP(v) __asm__("" : "+v"(v))                       /* load it once for all its uses */
+#define BLOCK 16
+#define TARGET __attribute__((target("avx512f")))
+#define NAME(x) x##_avx512

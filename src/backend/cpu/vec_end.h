@@ -1,0 +1,20 @@
+/* vec_end.h - forget one instruction set's vectors (vec512.h). */
+#undef VEC
+#undef LOAD
+#undef STORE
+#undef ZERO
+#undef ALL
+#undef FMA
+#undef ADD
+#undef SUB
+#undef MUL
+#undef PICK
+#undef MAX
+#undef MIN
+#undef ROUND
+#undef TIMES_POW2
+#undef INVERSE
+#undef KEEP
+#undef BLOCK
+#undef TARGET
+#undef NAME
