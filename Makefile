@@ -6,7 +6,9 @@ PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 PYTHON ?= /usr/bin/python3
 
-cmake = cmake -S . -B $(1) $(2) $(CMAKE_FLAGS) >$(1)/cmake.log 2>&1 || { cat $(1)/cmake.log; exit 1; }
+# Ninja makes a new folder, if it is there; a folder made another way stays as it is.
+ninja = $${CMAKE_GENERATOR:-$$(! command -v ninja >/dev/null || echo Ninja)}
+cmake = CMAKE_GENERATOR="$(ninja)" cmake -S . -B $(1) $(2) $(CMAKE_FLAGS) >$(1)/cmake.log 2>&1 || { cat $(1)/cmake.log; exit 1; }
 compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u MAKELEVEL cmake --build $(1) -j $(JOBS)
 # A first configuration leaves the tests out; a folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
@@ -29,7 +31,9 @@ help: ## list these targets
 deps: ## install all that any target needs
 	@tools/deps.sh build test interop lint fuzz
 
-demo: all ## build, then prune, train, shrink and quantize a network that reads digits
+demo: ## build the command, then prune, train, shrink and quantize a network that reads digits
+	@tools/deps.sh build
+	@$(call compile,$(BUILD),$(bare)) --target pare
 	@tools/demo.sh $(BUILD)
 
 test: ## build and run the tests: unit, official ONNX cases, command line, install

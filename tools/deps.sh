@@ -16,7 +16,7 @@ node=no
 for part in "${@:-build}"; do
     case $part in
     build)
-        want="$want gcc libc6-dev make cmake pkg-config libdnnl-dev libprotobuf-c-dev
+        want="$want gcc libc6-dev make cmake ninja-build pkg-config libdnnl-dev libprotobuf-c-dev
               protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev zlib1g-dev libpng-dev
               libjpeg62-turbo-dev libopenmpi-dev libjs-chart.js"
         ;;
@@ -44,6 +44,7 @@ present() {
     gcc) command -v cc && command -v gcc ;;
     g++ | make | cmake | clang | clang-format | cppcheck) command -v "$1" ;;
     pkg-config) command -v pkg-config ;;
+    ninja-build) command -v ninja ;;
     nodejs) command -v node ;;
     npm) command -v npm ;;
     *) return 1 ;;

@@ -19,6 +19,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../base/simd.h"
+
 /* ---- pieces ------------------------------------------------------------------ */
 
 #define PARE_LOG2E 1.44269504f
@@ -26,7 +28,7 @@
 #define PARE_LN2_LO (-2.12194440e-4f) /* ln 2 less that */
 #define PARE_ROUNDER 12582912.0f      /* 1.5 * 2^23: what is added to it becomes whole */
 
-static inline uint32_t pare_bits(float f)
+PARE_SIMD_PART uint32_t pare_bits(float f)
 {
     uint32_t u;
 
@@ -34,7 +36,7 @@ static inline uint32_t pare_bits(float f)
     return u;
 }
 
-static inline float pare_unbits(uint32_t u)
+PARE_SIMD_PART float pare_unbits(uint32_t u)
 {
     float f;
 
@@ -43,13 +45,13 @@ static inline float pare_unbits(uint32_t u)
 }
 
 /* 2^k for k in [-126, 127]. */
-static inline float pare_pow2(int32_t k)
+PARE_SIMD_PART float pare_pow2(int32_t k)
 {
     return pare_unbits(((uint32_t)k + 127) << 23);
 }
 
 /* hi + lo = k ln 2 + r with |r| <= ln 2 / 2: sets k, returns exp(r) - 1.  |hi| < 2^21. */
-static inline float pare_exp_reduce(float hi, float lo, int32_t *k)
+PARE_SIMD_PART float pare_exp_reduce(float hi, float lo, int32_t *k)
 {
     float t = hi * PARE_LOG2E + PARE_ROUNDER, whole = t - PARE_ROUNDER;
     float r = hi - whole * PARE_LN2_HI - whole * PARE_LN2_LO + lo;
@@ -64,7 +66,7 @@ static inline float pare_exp_reduce(float hi, float lo, int32_t *k)
 }
 
 /* exp(hi + lo) for hi in [-104, 89]: in two steps, since 2^k alone may not be a float. */
-static inline float pare_exp_sum(float hi, float lo)
+PARE_SIMD_PART float pare_exp_sum(float hi, float lo)
 {
     int32_t k, half;
     float p = pare_exp_reduce(hi, lo, &k);
@@ -75,7 +77,7 @@ static inline float pare_exp_sum(float hi, float lo)
 
 /* P(N(0, 1) > a) = exp(e_hi + e_lo) g(a), where e_hi + e_lo = -a^2 / 2, for a in [0, 15].  g,
  * which falls slowly, is a polynomial in t = 1 / (1 + a / 3.5). */
-static inline float pare_gauss_tail(float a, float e_hi, float e_lo)
+PARE_SIMD_PART float pare_gauss_tail(float a, float e_hi, float e_lo)
 {
     float t = 3.5f / (3.5f + a), g = -1.59015991e-2f;
 
@@ -94,7 +96,7 @@ static inline float pare_gauss_tail(float a, float e_hi, float e_lo)
 /* ---- exponentials ---------------------------------------------------------------- */
 
 /* exp(x), 1e-7. */
-static inline float pare_expf(float x)
+PARE_SIMD_PART float pare_expf(float x)
 {
     x = x < -104.0f ? -104.0f : x; /* exp of it is 0 */
     x = x > 89.0f ? 89.0f : x;     /* ... infinite */
@@ -102,7 +104,7 @@ static inline float pare_expf(float x)
 }
 
 /* exp(x) - 1, 1.5e-7: also near 0, where exp(x) - 1 as written loses all digits. */
-static inline float pare_expm1f(float x)
+PARE_SIMD_PART float pare_expm1f(float x)
 {
     int32_t k;
     float p, h;
@@ -116,7 +118,7 @@ static inline float pare_expm1f(float x)
 
 /* 1 / (1 + exp(-x)), 2.5e-7.  The exponential is always of a negative number, so that small
  * results keep their digits. */
-static inline float pare_sigmoidf(float x)
+PARE_SIMD_PART float pare_sigmoidf(float x)
 {
     float e = pare_expf(-fabsf(x)), s = 1 / (1 + e);
 
@@ -124,7 +126,7 @@ static inline float pare_sigmoidf(float x)
 }
 
 /* tanh(x), 1.5e-7: a polynomial around 0, 1 - 2 / (exp(2x) + 1) elsewhere. */
-static inline float pare_tanhf(float x)
+PARE_SIMD_PART float pare_tanhf(float x)
 {
     float a = fabsf(x), z = x * x, q = -5.71549917e-3f, far;
 
@@ -140,7 +142,7 @@ static inline float pare_tanhf(float x)
 
 /* log(x), 1e-7.  x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2));
  * log(x) = k ln 2 + f - f^2 / 2 + f^3 q(f). */
-static inline float pare_logf(float x)
+PARE_SIMD_PART float pare_logf(float x)
 {
     const uint32_t root = 0x3f3504f3; /* the bits of sqrt(1/2) */
     int sub = x < FLT_MIN;            /* bring subnormals into range */
@@ -163,7 +165,7 @@ static inline float pare_logf(float x)
 }
 
 /* log(1 + e) for e in [0, 1], 2e-7: 2 atanh(s) with s = e / (2 + e). */
-static inline float pare_log1p_unit(float e)
+PARE_SIMD_PART float pare_log1p_unit(float e)
 {
     float s = e / (2 + e), z = s * s, q = 2.80267417e-1f;
 
@@ -174,7 +176,7 @@ static inline float pare_log1p_unit(float e)
 }
 
 /* log(1 + exp(x)), 2.5e-7. */
-static inline float pare_softplusf(float x)
+PARE_SIMD_PART float pare_softplusf(float x)
 {
     return (x > 0 ? x : 0) + pare_log1p_unit(pare_expf(-fabsf(x)));
 }
@@ -182,7 +184,7 @@ static inline float pare_softplusf(float x)
 /* ---- the error function -------------------------------------------------------- */
 
 /* erf(x), 1.5e-7: a polynomial around 0, 1 - 2 P(N > |x| sqrt(2)) elsewhere. */
-static inline float pare_erff(float x)
+PARE_SIMD_PART float pare_erff(float x)
 {
     float a = fabsf(x), z = x * x, q = 7.94310035e-5f, c = a > 4.0f ? 4.0f : a, far;
 
@@ -198,7 +200,7 @@ static inline float pare_erff(float x)
 
 /* P(N(0, 1) < x), 5e-7 (results below 1e-36 less).  The tail on the left keeps its digits: the
  * square is taken in two parts for that. */
-static inline float pare_gaussf(float x)
+PARE_SIMD_PART float pare_gaussf(float x)
 {
     float a = fabsf(x), hi, q;
 
@@ -209,7 +211,7 @@ static inline float pare_gaussf(float x)
 }
 
 /* x P(N(0, 1) < x), which is x (1 + erf(x / sqrt(2))) / 2, as exactly.  -0 at minus infinity. */
-static inline float pare_geluf(float x)
+PARE_SIMD_PART float pare_geluf(float x)
 {
     float left = x < -15.0f ? -15.0f : x;
 
@@ -218,7 +220,7 @@ static inline float pare_geluf(float x)
 
 /* The tanh form of the same, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which is x times a
  * sigmoid. */
-static inline float pare_gelu_tanhf(float x)
+PARE_SIMD_PART float pare_gelu_tanhf(float x)
 {
     float left = x < -15.0f ? -15.0f : x;
 
@@ -227,7 +229,7 @@ static inline float pare_gelu_tanhf(float x)
 
 /* Their slopes, 5e-7 of 1: P(N < x) + x phi(x), and s + x s (1 - s) u' for the sigmoid s of u =
  * 1.6 x + 0.07 x^3.  Beyond 15 they are 0 or 1. */
-static inline float pare_gelu_slopef(float x)
+PARE_SIMD_PART float pare_gelu_slopef(float x)
 {
     float c = x < -15.0f ? -15.0f : x > 15.0f ? 15.0f : x, a = fabsf(c);
     float hi = pare_unbits(pare_bits(a) & 0xfffff000);
@@ -237,7 +239,7 @@ static inline float pare_gelu_slopef(float x)
     return (c < 0 ? q : 1 - q) + 0.398942280f * c * pare_exp_sum(e_hi, e_lo);
 }
 
-static inline float pare_gelu_tanh_slopef(float x)
+PARE_SIMD_PART float pare_gelu_tanh_slopef(float x)
 {
     float c = x < -15.0f ? -15.0f : x > 15.0f ? 15.0f : x;
     float s = pare_sigmoidf(c * (1.59576912f + 0.0713548163f * c * c));

@@ -31,7 +31,8 @@ static void check(int block)
     static float x[ROWS * (2 * DEPTH + GAP)], w[DEPTH * COLUMNS], y[ROWS * (COLUMNS + GAP)];
     static float packed[DEPTH * COLUMNS];
     int64_t blocks = up_to(COLUMNS / block), run = up_to(16), runs = up_to(DEPTH / run);
-    int64_t K = run * runs, columns = blocks * block, rows = up_to(ROWS);
+    int64_t rest = DEPTH - runs * run, last = up_to(rest < run ? rest + 1 : run) - 1;
+    int64_t K = run * runs + last, columns = blocks * block, rows = up_to(ROWS);
     struct pare_panel p = {
         .x = x,
         .w = packed,
@@ -40,8 +41,9 @@ static void check(int block)
         .blocks = blocks,
         .runs = runs,
         .run = run,
+        .last = last,
         .x_run = run + 1,
-        .x_row = runs * (run + 1) + GAP,
+        .x_row = runs * (run + 1) + last + GAP,
         .y_row = columns + GAP,
         .y_block = block,
         .block = block,

@@ -34,14 +34,25 @@ NAME(walk)(const float *x, const struct steps s, const float *w, int64_t count, 
 }
 
 /* What comes behind the products.  max and min give their second operand where one is NaN. */
-TARGET static inline __attribute__((always_inline)) void NAME(put)(const struct pare_panel *p,
-                                                                   int64_t at, VEC v)
+TARGET static inline __attribute__((always_inline)) void
+NAME(put)(const struct pare_panel *p, int64_t at, VEC sum[ROWS][2], const int n, const int nv)
 {
-    if (p->start)
-        v = ADD(v, LOAD(p->start + at));
-    if (p->clamp)
-        v = MIN(ALL(p->high), MAX(ALL(p->low), v));
-    STORE(p->y + at, v);
+    if (p->start) {
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < nv; v++)
+                sum[r][v] = ADD(sum[r][v], LOAD(p->start + at + r * p->y_row + v * p->y_block));
+    }
+    if (p->clamp) {
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < nv; v++)
+                sum[r][v] = MIN(ALL(p->high), MAX(ALL(p->low), sum[r][v]));
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < nv; v++)
+            STORE(p->y + at + r * p->y_row + v * p->y_block, sum[r][v]);
 }
 
 /* n rows from `first` on of nv blocks of columns; n <= ROWS and nv <= 2 are constants wherever
@@ -53,21 +64,19 @@ TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct
 {
     const float *x = p->x + first * s.x_row;
     const float *w = p->w + block * (s.w_step ? 1 : pare_panel_depth(p)) * BLOCK;
-    const int64_t tails = p->tails ? p->tails : 1;
-    VEC sum[ROWS][2];
+    const int64_t count[2] = { s.run, p->last };
+    const int64_t runs = p->runs + (!p->last ? 0 : p->tails ? p->tails : 1);
+    VEC sum[ROWS][2], begin[2];
 
+    for (int v = 0; v < nv; v++)
+        begin[v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
-            sum[r][v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
-    for (int64_t i = 0; i < p->runs; i++)
-        w = NAME(walk)(x + run_at(p, i), s, w, s.run, sum, n, nv);
-    for (int64_t i = 0; i < tails && p->last; i++)
-        w = NAME(walk)(x + run_at(p, p->runs + i), s, w, p->last, sum, n, nv);
-#pragma GCC unroll 16
-    for (int r = 0; r < n; r++)
-        for (int v = 0; v < nv; v++)
-            NAME(put)(p, (first + r) * p->y_row + (block + v) * p->y_block, sum[r][v]);
+            sum[r][v] = begin[v];
+    for (int64_t i = 0; i < runs; i++)
+        w = NAME(walk)(x + run_at(p, i), s, w, count[i >= p->runs], sum, n, nv);
+    NAME(put)(p, first * p->y_row + block * p->y_block, sum, n, nv);
 }
 
 #define CASE(n)                                   \

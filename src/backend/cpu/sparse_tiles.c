@@ -17,28 +17,38 @@ struct part {
     int64_t n;
 };
 
+/* Vectors of 16 are for AVX-512 only: it is where blocks of channels are 16.  For other machines
+ * they would be code that never runs, and takes the compiler longest. */
+#ifdef PARE_NO_CLONES
+#define TILE_8
+#define TILE_16
+#else
+#define TILE_8 __attribute__((target_clones("default", "arch=x86-64-v3")))
+#define TILE_16 __attribute__((target("arch=x86-64-v4")))
+#endif
+
 /* R rows of P vectors V of L pixels: R * P sums, P pixels and a weight must fit in registers. */
-#define TILE(V, L, R, P)                                                                        \
-    PARE_SIMD static void tile_##L##_##R##_##P(const struct part *b, const struct pare_tile *t) \
-    {                                                                                           \
-        V sum[R][P];                                                                            \
-                                                                                                \
-        for (int r = 0; r < R; r++)                                                             \
-            for (int p = 0; p < P; p++)                                                         \
-                sum[r][p] = t->bias[r] - (V){ 0 };                                              \
-        for (int64_t i = 0; i < b->n; i++) {                                                    \
-            const float *x = t->x + b->at[i], *w = b->w + i * R;                                \
-            V v[P];                                                                             \
-                                                                                                \
-            for (int p = 0; p < P; p++)                                                         \
-                v[p] = *(const V *)(x + p * L);                                                 \
-            for (int r = 0; r < R; r++)                                                         \
-                for (int p = 0; p < P; p++)                                                     \
-                    sum[r][p] += w[r] * v[p];                                                   \
-        }                                                                                       \
-        for (int r = 0; r < R; r++)                                                             \
-            for (int p = 0; p < P; p++)                                                         \
-                *(V *)(t->y + r * PARE_TILE + p * L) = sum[r][p];                               \
+#define TILE(V, L, R, P)                                                                       \
+    TILE_##L static void tile_##L##_##R##_##P(const struct part *b, const struct pare_tile *t) \
+    {                                                                                          \
+        V sum[R][P];                                                                           \
+                                                                                               \
+        for (int r = 0; r < R; r++)                                                            \
+            for (int p = 0; p < P; p++)                                                        \
+                sum[r][p] = t->bias[r] - (V){ 0 };                                             \
+        for (int64_t i = 0; i < b->n; i++) {                                                   \
+            const float *x = t->x + b->at[i], *w = b->w + i * R;                               \
+            V v[P];                                                                            \
+                                                                                               \
+            for (int p = 0; p < P; p++)                                                        \
+                v[p] = *(const V *)(x + p * L);                                                \
+            for (int r = 0; r < R; r++)                                                        \
+                for (int p = 0; p < P; p++)                                                    \
+                    sum[r][p] += w[r] * v[p];                                                  \
+        }                                                                                      \
+        for (int r = 0; r < R; r++)                                                            \
+            for (int p = 0; p < P; p++)                                                        \
+                *(V *)(t->y + r * PARE_TILE + p * L) = sum[r][p];                              \
     }
 
 /* What fits: 32 registers of 16 pixels, or 16 of 8. */
