@@ -87,7 +87,7 @@ static void test_tuned(void **state)
     close_to(&listed, &plain);
     end(&listed);
 
-    rewrite(file, "conv_columns"); /* what is behind it is then in another layout, not in the list */
+    rewrite(file, "conv_columns"); /* what is behind it then has another layout, not in the list */
     gradients(&listed, false, file, 0);
     uses(listed.trainer->plan[0], "conv_columns", 1);
     close_to(&listed, &plain);
