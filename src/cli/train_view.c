@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "../base/clock.h"
+#include "../io/file.h"
 #include "cli.h"
 
 #define BAR 16 /* characters */
@@ -164,11 +165,17 @@ static void read_journal(struct pare_view_train *v, int64_t epoch)
 /* Curves are worth less than the training: when this cannot be written, it goes on. */
 static void keep_journal(struct pare_view_train *v, const struct pare_epoch *e)
 {
+    struct pare_arena *a = v->journal ? pare_arena_new(1 << 12) : NULL;
+    struct pare_err ignored;
+    const char *text;
+
     if (v->journal && !json_array_size(v->history))
         read_journal(v, e->train.epoch);
     json_array_append_new(v->history, epoch_json(e));
-    if (v->journal)
-        (void)json_dump_file(v->history, v->journal, JSON_COMPACT);
+    text = a ? pare_json_dump(a, v->history, false) : NULL;
+    if (text)
+        (void)pare_file_write(v->journal, text, strlen(text), &ignored);
+    pare_arena_free(a);
 }
 
 void pare_view_epoch(void *user, const struct pare_epoch *e)

@@ -66,7 +66,7 @@ cat >bad.json <<J
   {"step": "prune", "pruner": "level", "sparsity": 0.5},
   {"step": "export", "output": "bad.steps/01-prune.onnx"}]}
 J
-fails "step 2 (export): bad.steps/01-prune.onnx: is the model that is read" 2 pare compress bad.json -q
+fails "step 2 (export): bad.steps/01-prune.onnx: is what is read" 2 pare compress bad.json -q
 # ... of one process alone: a picture that only one of them reads
 mkdir -p set/a set/b
 png="\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122\000\000\000\001\000"
