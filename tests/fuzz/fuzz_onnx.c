@@ -75,6 +75,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_err err = { 0 };
 
+    pare_memory_limit((size_t)1 << 30); /* as --max-memory does */
     if (a && !pare_model_parse(data, size, NULL, &m, &err)) {
         check_round_trip(m, a);
         infer(m, false, data, size);
