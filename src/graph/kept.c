@@ -14,7 +14,7 @@
 
 bool pare_kept_has(const struct pare_kept *k, const struct pare_value *v)
 {
-    return v->id >= 0 && v->id < k->g->n_values && k->g->value[v->id] == v && k->first[v->id] >= 0;
+    return v->id >= 0 && v->id < k->n_values && k->g->value[v->id] == v && k->first[v->id] >= 0;
 }
 
 int pare_kept_find(const struct pare_kept *k, const struct pare_value *v, int axis)
@@ -210,7 +210,7 @@ uint8_t *pare_kept_axis(struct pare_kept *k, const struct pare_value *v, int axi
 
 uint8_t *pare_kept_own(struct pare_kept *k, const struct pare_node *n, int number, int64_t *size)
 {
-    int a = k->own[n->id];
+    int a = n->id < k->n_nodes ? k->own[n->id] : -1;
 
     while (a >= 0 && k->axis[a].number != number)
         a = k->axis[a].next;

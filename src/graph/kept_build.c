@@ -298,6 +298,8 @@ static int add_axes(struct pare_kept *k, struct pare_err *err)
 {
     const struct pare_graph *g = k->g;
 
+    k->n_values = g->n_values;
+    k->n_nodes = g->n_nodes;
     k->first = pare_alloc(k->arena, (size_t)g->n_values, sizeof(*k->first));
     k->own = pare_alloc(k->arena, (size_t)g->n_nodes, sizeof(*k->own));
     if (!k->first || !k->own)

@@ -27,6 +27,7 @@ struct pare_kept {
     struct pare_arena *arena;
     const struct pare_graph *g;
     struct pare_ties ties;
+    int n_values, n_nodes;       /* of the graph when it was asked; some may come later */
     int *first;                  /* by value: its first axis; -1: its shape is not known */
     int *own;                    /* by node: the first of its own axes, or -1 */
     struct pare_kept_axis *axis; /* of values, then those of nodes */
