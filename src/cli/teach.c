@@ -187,6 +187,10 @@ int pare_teach_train(struct pare_cli *c, struct pare_teach *j, struct pare_err *
     pare_guard_training(&stop);
     rc = pare_train(j->trainer, j->data[0], j->data[1], t, &j->result, err);
     pare_guard_training(NULL);
+    if (!rc && j->view.failed.code) {
+        *err = j->view.failed;
+        rc = err->code;
+    }
     return rc;
 }
 

@@ -162,19 +162,19 @@ static void read_journal(struct pare_view_train *v, int64_t epoch)
     json_decref(old);
 }
 
-/* Curves are worth less than the training: when this cannot be written, it goes on. */
+/* Curves are worth less than the training: when this cannot be written, it goes on, and fails at
+ * its end. */
 static void keep_journal(struct pare_view_train *v, const struct pare_epoch *e)
 {
     struct pare_arena *a = v->journal ? pare_arena_new(1 << 12) : NULL;
-    struct pare_err ignored;
     const char *text;
 
     if (v->journal && !json_array_size(v->history))
         read_journal(v, e->train.epoch);
     json_array_append_new(v->history, epoch_json(e));
     text = a ? pare_json_dump(a, v->history, false) : NULL;
-    if (text)
-        (void)pare_file_write(v->journal, text, strlen(text), &ignored);
+    if (text && !v->failed.code && pare_file_write(v->journal, text, strlen(text), &v->failed))
+        pare_at(&v->failed, v->failed.code, "%s", v->journal);
     pare_arena_free(a);
 }
 

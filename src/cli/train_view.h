@@ -18,6 +18,7 @@ struct pare_view_train {
     double since;               /* ... and when */
     struct json_t *history;     /* or NULL */
     const char *journal;        /* file that has the history so far, or NULL */
+    struct pare_err failed;     /* why it could not be written; code 0: it could */
 };
 
 /* The callbacks of struct pare_train_conf; user is the view. */
