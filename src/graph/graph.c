@@ -252,3 +252,22 @@ void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct p
             from->flags &= ~(unsigned)PARE_V_OUTPUT;
         }
 }
+
+struct pare_node *pare_graph_only_reader(const struct pare_graph *g, const struct pare_value *v)
+{
+    struct pare_node *found = NULL;
+
+    if (v->flags & PARE_V_OUTPUT)
+        return NULL;
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i];
+
+        for (int k = 0; k < n->n_in + n->n_cap; k++)
+            if ((k < n->n_in ? n->in[k] : n->cap[k - n->n_in]) == v) {
+                if (found)
+                    return NULL;
+                found = n;
+            }
+    }
+    return found;
+}

@@ -8,26 +8,6 @@
 
 #include <string.h>
 
-/* The only node that reads v inside the plan, or NULL. */
-static struct pare_node *only_reader(const struct pare_graph *g, const struct pare_value *v)
-{
-    struct pare_node *found = NULL;
-
-    if (v->flags & PARE_V_OUTPUT)
-        return NULL;
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct pare_node *n = g->node[i];
-
-        for (int k = 0; k < n->n_in + n->n_cap; k++)
-            if ((k < n->n_in ? n->in[k] : n->cap[k - n->n_in]) == v) {
-                if (found)
-                    return NULL;
-                found = n;
-            }
-    }
-    return found;
-}
-
 static bool keeps_order(const struct pare_node *n)
 {
     if (!n->op || n->op->domain || n->n_out != 1 || !n->n_in || !n->in[0] ||
@@ -78,9 +58,9 @@ void pare_plan_rise(struct pare_plan *p)
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i], *q;
 
-        if (!keeps_order(n) || !n->in[0]->maker || only_reader(g, n->in[0]) != n)
+        if (!keeps_order(n) || !n->in[0]->maker || pare_graph_only_reader(g, n->in[0]) != n)
             continue;
-        q = only_reader(g, n->out[0]);
+        q = pare_graph_only_reader(g, n->out[0]);
         if (can_rise(q) && q->in[0] == n->out[0])
             exchange(g, n, q);
     }

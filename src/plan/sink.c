@@ -27,35 +27,16 @@ static struct pare_node *behind(const struct pare_value *v)
     return d;
 }
 
-static struct pare_node *only_reader(const struct pare_graph *g, const struct pare_value *v)
-{
-    struct pare_node *found = NULL;
-
-    if (v->flags & PARE_V_OUTPUT)
-        return NULL;
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct pare_node *n = g->node[i];
-
-        for (int k = 0; k < n->n_in + n->n_cap; k++)
-            if ((k < n->n_in ? n->in[k] : n->cap[k - n->n_in]) == v) {
-                if (found)
-                    return NULL;
-                found = n;
-            }
-    }
-    return found;
-}
-
 /* Reshape (N, C, H, W) to (N, a, b, H, W), Transpose of a and b, Reshape back? */
 static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
 {
-    const struct pare_node *t = only_reader(g, n->out[0]), *back;
+    const struct pare_node *t = pare_graph_only_reader(g, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
     if (!is_standard(n, "Reshape") || n->in[0]->t.rank != 4 || n->out[0]->t.rank != 5 ||
         !is_standard(t, "Transpose"))
         return false;
-    back = only_reader(g, t->out[0]);
+    back = pare_graph_only_reader(g, t->out[0]);
     if (!is_standard(back, "Reshape") || back->out[0]->t.rank != 4)
         return false;
     pare_transpose_perm(t, perm);
@@ -133,8 +114,8 @@ int pare_plan_sink(struct pare_plan *p, struct pare_err *err)
             continue;
         three = is_standard(n, "Reshape");
         if (three) {
-            more[1] = only_reader(g, n->out[0]);
-            more[2] = only_reader(g, more[1]->out[0]);
+            more[1] = pare_graph_only_reader(g, n->out[0]);
+            more[2] = pare_graph_only_reader(g, more[1]->out[0]);
         }
         for (int k = 0; k < (three ? 3 : 1); k++)
             PARE_TRY(exchange(g, more[k], k ? more[k]->in[0]->maker : d, err));
