@@ -291,6 +291,9 @@ def hollow():
                               [value("x", x)], [value(o) for o in outs],
                               [tensor(n, d, f32s(*[1] * math.prod(d))) for n, d in inits]),
                         opset=opset))
+    put("hollow-concat.onnx", model(graph(
+        [node("Concat", ["x", "x"], ["y"], int_("axis", 1))], [value("x", [1 << 35, 0])],
+        [value("y")])))
     one("hollow-det.onnx", "Det", [0, 1 << 20, 1 << 20])
     one("hollow-norm.onnx", "LayerNormalization", [0, many], [("s", [1])], opset=17)
     one("hollow-rnn.onnx", "RNN", [0, many, 2], [("w", [1, 3, 2]), ("r", [1, 3, 3])],
