@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,9 @@
 #include <unistd.h>
 
 #include "../backend/backend.h"
+#include "../base/limits.h"
 #include "../base/sha256.h"
 #include "../base/temp.h"
-
-#define MAX_LINE 8192
-#define MAX_LINES 20000 /* of a file; what is older is dropped */
 
 static int no_memory(struct pare_err *err)
 {
@@ -75,7 +74,7 @@ static bool next_line(FILE *f, char *line, bool *whole)
     size_t n;
     bool before = *whole;
 
-    if (!fgets(line, MAX_LINE, f))
+    if (!fgets(line, PARE_CHOICES_LINE, f))
         return false;
     n = strlen(line);
     *whole = n && line[n - 1] == '\n';
@@ -88,14 +87,20 @@ static bool next_line(FILE *f, char *line, bool *whole)
 
 static int read_lines(struct pare_choices *c, FILE *f, bool strict, struct pare_err *err)
 {
-    char line[MAX_LINE], *key;
+    char line[PARE_CHOICES_LINE], *key;
     bool whole = true;
 
-    for (int i = 1; next_line(f, line, &whole) && i <= MAX_LINES; i++) {
+    for (int i = 1; next_line(f, line, &whole); i++) {
+        if (i > PARE_CHOICES_LINES)
+            return strict ? pare_fail(err, PARE_ELIMIT, "more than %d lines", PARE_CHOICES_LINES)
+                          : 0;
         if (whole && (!line[0] || line[0] == '#'))
             continue;
         if (whole && split(line, &key))
             PARE_TRY(pare_choices_set(c, key, line, err));
+        else if (strict && strlen(line) == PARE_CHOICES_LINE - 1)
+            return pare_fail(err, PARE_ELIMIT, "line %d: has %d bytes or more", i,
+                             PARE_CHOICES_LINE);
         else if (strict)
             return pare_fail(err, PARE_EFORMAT,
                              "line %d: expected a kernel's name, a tab and what it is chosen for",
@@ -129,9 +134,20 @@ int pare_choices_read(struct pare_choices *c, const char *path, bool strict, str
 static bool write_lines(const struct pare_choices *c, FILE *f)
 {
     fputs("# pare: the kernels that were chosen for layers, see docs/tuning.md\n", f);
-    for (int i = c->n > MAX_LINES / 2 ? c->n - MAX_LINES / 2 : 0; i < c->n; i++)
+    for (int i = c->n > PARE_CHOICES_LINES / 2 ? c->n - PARE_CHOICES_LINES / 2 : 0; i < c->n; i++)
         fprintf(f, "%s\t%s\n", c->item[i]->kernel, c->item[i]->key);
     return !ferror(f);
+}
+
+/* A new file of this name, not one that a link of the name leads to. */
+static FILE *create(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+    if (fd >= 0 && !f)
+        close(fd);
+    return f;
 }
 
 /* Under another name first, so that nobody ever sees half of it. */
@@ -141,11 +157,12 @@ static int replace(const struct pare_choices *c, const char *path, struct pare_e
                                    (unsigned long)(uintptr_t)c);
     FILE *f;
     bool ok;
+    int why;
 
     if (!tmp)
         return no_memory(err);
     pare_temp_sweep_beside(path);
-    f = fopen(tmp, "w");
+    f = create(tmp);
     if (!f)
         return pare_fail(err, PARE_EIO, "%s: cannot create: %s", path, strerror(errno));
     pare_temp_hold(fileno(f));
@@ -153,8 +170,9 @@ static int replace(const struct pare_choices *c, const char *path, struct pare_e
     ok = !fclose(f) && ok;
     if (ok && !rename(tmp, path))
         return 0;
+    why = errno;
     unlink(tmp);
-    return pare_fail(err, PARE_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return pare_fail(err, PARE_EIO, "%s: cannot write: %s", path, strerror(why));
 }
 
 int pare_choices_save(const struct pare_choices *c, const char *path, bool strict,
@@ -176,7 +194,7 @@ static void add_processor(struct pare_sha256 *h, char *name, size_t size)
     static const char *const facts[] = { "vendor_id", "cpu family",      "model",    "stepping",
                                          "flags",     "CPU implementer", "CPU part", "Features" };
     FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[MAX_LINE];
+    char line[PARE_CHOICES_LINE];
 
     while (f && fgets(line, sizeof(line), f) && line[0] != '\n') {
         const char *colon = strchr(line, ':');
