@@ -131,46 +131,69 @@ int pare_choices_read(struct pare_choices *c, const char *path, bool strict, str
     return pare_at(err, rc, "%s", path);
 }
 
-static bool write_lines(const struct pare_choices *c, FILE *f)
+/* The file's text; NULL: no memory. */
+static const char *as_text(const struct pare_choices *c)
 {
-    fputs("# pare: the kernels that were chosen for layers, see docs/tuning.md\n", f);
-    for (int i = c->n > PARE_CHOICES_LINES / 2 ? c->n - PARE_CHOICES_LINES / 2 : 0; i < c->n; i++)
-        fprintf(f, "%s\t%s\n", c->item[i]->kernel, c->item[i]->key);
-    return !ferror(f);
+    static const char head[] =
+        "# pare: the kernels that were chosen for layers, see docs/tuning.md\n";
+    int first = c->n > PARE_CHOICES_LINES / 2 ? c->n - PARE_CHOICES_LINES / 2 : 0;
+    size_t size = sizeof(head), at = sizeof(head) - 1;
+    char *text;
+
+    for (int i = first; i < c->n; i++)
+        size += strlen(c->item[i]->kernel) + strlen(c->item[i]->key) + 2;
+    text = pare_alloc(c->arena, size, 1);
+    if (!text)
+        return NULL;
+    memcpy(text, head, at);
+    for (int i = first; i < c->n; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s\t%s\n", c->item[i]->kernel,
+                               c->item[i]->key);
+    return text;
 }
 
-/* A new file of this name, not one that a link of the name leads to. */
-static FILE *create(const char *path)
+static bool write_text(int fd, const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    for (size_t left = strlen(text); left;) {
+        ssize_t n = write(fd, text, left);
 
-    if (fd >= 0 && !f)
-        close(fd);
-    return f;
+        if (n < 0 && errno != EINTR)
+            return false;
+        text += n > 0 ? n : 0;
+        left -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
 }
 
-/* Under another name first, so that nobody ever sees half of it. */
+/* Under another name first, so that nobody ever sees half of it; a new file, not one that a link of
+ * that name leads to. */
 static int replace(const struct pare_choices *c, const char *path, struct pare_err *err)
 {
     const char *tmp = pare_sprintf(c->arena, "%s.%ld-%lx.tmp", path, (long)getpid(),
                                    (unsigned long)(uintptr_t)c);
-    FILE *f;
+    const char *text = as_text(c);
+    int fd, why;
     bool ok;
-    int why;
 
-    if (!tmp)
+    if (!tmp || !text)
         return no_memory(err);
     pare_temp_sweep_beside(path);
-    f = create(tmp);
-    if (!f)
+    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
         return pare_fail(err, PARE_EIO, "%s: cannot create: %s", path, strerror(errno));
-    pare_temp_hold(fileno(f));
-    ok = write_lines(c, f);
-    ok = !fclose(f) && ok;
-    if (ok && !rename(tmp, path))
-        return 0;
+    pare_temp_hold(fd);
+    ok = write_text(fd, text);
     why = errno;
+    if (close(fd) && ok) {
+        ok = false;
+        why = errno;
+    }
+    if (ok && rename(tmp, path)) {
+        ok = false;
+        why = errno;
+    }
+    if (ok)
+        return 0;
     unlink(tmp);
     return pare_fail(err, PARE_EIO, "%s: cannot write: %s", path, strerror(why));
 }
