@@ -249,6 +249,19 @@ static bool dynamic_node(const struct pare_node *n)
     return false;
 }
 
+/* Kernels count rows, channels and tiles, of which there can be billions without an element in them.
+ * Plain kernels look at the elements first. */
+static bool hollow_node(const struct pare_node *n)
+{
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+        const struct pare_value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+
+        if (v && v->t.rank > 1 && !pare_numel(&v->t))
+            return true;
+    }
+    return false;
+}
+
 /* A node that runs its plain kernel reads and writes row-major tensors. */
 static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_step *s)
 {
@@ -316,6 +329,7 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
+    bool plain = p->reference || dynamic_node(n) || hollow_node(n);
     struct pare_mark m = pare_mark(p->scratch);
 
     s->node = n;
@@ -325,7 +339,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
         pare_rewind(p->scratch, m);
         return rc;
     }
-    for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
+    for (int i = 0; pare_kernels[i] && !plain; i++) {
         struct pare_step t = { .node = n };
         bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 

@@ -233,18 +233,16 @@ static struct pare_flow norm(struct pare_net *n, struct pare_flow x, const char 
 static struct pare_flow gelu(struct pare_net *n, struct pare_flow x, bool mul)
 {
     struct pare_make *k = n->make;
-    const char *y;
+    const char *y, *c; /* each in a statement of its own: names share a buffer */
 
-    y = pare_make_node(k, mul ? "Mul" : "Div", pare_net_name(n, "scaled%d", mul), x.value,
-                       pare_make_number(k, pare_net_name(n, "root%d", mul),
-                                        (float)(mul ? sqrt(0.5) : sqrt(2))),
-                       NULL);
+    c = pare_make_number(k, pare_net_name(n, "root%d", mul), (float)(mul ? sqrt(0.5) : sqrt(2)));
+    y = pare_make_node(k, mul ? "Mul" : "Div", pare_net_name(n, "scaled%d", mul), x.value, c, NULL);
     y = pare_make_node(k, "Erf", pare_net_name(n, "erf%d", mul), y, NULL);
-    y = pare_make_node(k, "Add", pare_net_name(n, "add%d", mul), y,
-                       pare_make_number(k, pare_net_name(n, "one%d", mul), 1), NULL);
+    c = pare_make_number(k, pare_net_name(n, "one%d", mul), 1);
+    y = pare_make_node(k, "Add", pare_net_name(n, "add%d", mul), y, c, NULL);
     y = pare_make_node(k, "Mul", pare_net_name(n, "mul%d", mul), x.value, y, NULL);
-    x.value = pare_make_node(k, "Mul", pare_net_name(n, "half%d", mul), y,
-                             pare_make_number(k, pare_net_name(n, "two%d", mul), 0.5f), NULL);
+    c = pare_make_number(k, pare_net_name(n, "two%d", mul), 0.5f);
+    x.value = pare_make_node(k, "Mul", pare_net_name(n, "half%d", mul), y, c, NULL);
     return x;
 }
 
