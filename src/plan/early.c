@@ -20,6 +20,7 @@
 #include "../op/reduce_family.h"
 
 #define LEAST_SAVED 2 /* one row of so many is left, or it is not worth it */
+#define MOST_TRIED 64 /* each is a walk over the whole graph */
 
 struct region {
     struct pare_graph *g;
@@ -399,15 +400,21 @@ static int try_one(struct pare_plan *p, struct pare_node *n, struct pare_err *er
 
 int pare_plan_early(struct pare_plan *p, struct pare_err *err)
 {
-    for (int i = 0; i < p->graph->n_nodes; i++) {
+    int tried = 0;
+
+    for (int i = 0; i < p->graph->n_nodes && tried < MOST_TRIED; i++) {
         struct pare_node *n = p->graph->node[i];
         struct pare_mark mark = pare_mark(p->scratch);
-        int rc = picks(n) ? try_one(p, n, err) : 0;
+        int rc;
 
+        if (!picks(n))
+            continue;
+        rc = try_one(p, n, err);
         pare_reset(p->scratch, mark);
         if (rc)
             return rc;
         i = n->id;
+        tried++;
     }
     return 0;
 }
