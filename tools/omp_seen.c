@@ -26,8 +26,8 @@ static struct {
 static ompt_set_callback_t set;
 static ompt_function_lookup_t look_up;
 
-/* Regions at work, by the address of what the runtime keeps about them: it is used again for the
- * next.  And the places that were seen. */
+/* Regions at work, by what the next tool has put into their data, which it uses again for others.
+ * And the places that were seen. */
 static struct {
     _Atomic uintptr_t region, place;
 } at[PLACES];
@@ -50,9 +50,11 @@ static size_t slot_of(uintptr_t region)
 static void begin(ompt_data_t *task, const ompt_frame_t *frame, ompt_data_t *parallel,
                   unsigned requested, int flags, const void *place)
 {
-    at[slot_of((uintptr_t)parallel)].place = (uintptr_t)place;
     if (next.begin)
         next.begin(task, frame, parallel, requested, flags, place);
+    if (!parallel->ptr)
+        parallel->ptr = (void *)(uintptr_t)place;
+    at[slot_of((uintptr_t)parallel->ptr)].place = (uintptr_t)place;
 }
 
 static void note(uintptr_t place)
@@ -71,7 +73,7 @@ static void implicit(ompt_scope_endpoint_t end, ompt_data_t *parallel, ompt_data
                      unsigned threads, unsigned index, int flags)
 {
     if (end == ompt_scope_begin && parallel && threads > 1 && index)
-        note(at[slot_of((uintptr_t)parallel)].place);
+        note(at[slot_of((uintptr_t)parallel->ptr)].place);
     if (next.implicit)
         next.implicit(end, parallel, task, threads, index, flags);
 }
