@@ -81,7 +81,7 @@ struct pare_view {
     struct pare_backend *backend;
     struct pare_uses {
         struct pare_node **node;
-        int n;    /* counts a graph output as one more use */
+        int n;    /* that the graph itself gives a value out is a flag of the value */
     } * use;      /* by value id */
     bool *taken;  /* by node id: in a step already, or not needed */
     int *block;   /* by value id: layout it was first made in; 0: not made yet */

@@ -249,7 +249,7 @@ static bool dynamic_node(const struct pare_node *n)
     return false;
 }
 
-/* Kernels count rows, channels and tiles, of which there can be billions without an element in them.
+/* Kernels count rows, channels and tiles, of which there can be billions without an element.
  * Plain kernels look at the elements first. */
 static bool hollow_node(const struct pare_node *n)
 {
