@@ -321,6 +321,21 @@ def folding():
                                 node("Unique", ["o"], ["c"])], [shape(1 << 25)])
 
 
+def resuming():
+    put("resume-pipe.json", '{"model": "m.onnx", "data": "digits", "output": "o.onnx",\n "steps": '
+        '[{"step": "prune", "sparsity": 0.5}]}\n')
+
+
+def choices():
+    """Lists of kernels (--choices)."""
+    put("choices-binary.txt", bytes(range(256)))
+    put("choices-escape.txt", b"conv_panel\tConv \x1b[2J\n")
+    put("choices-line.txt", [(1, b"conv_panel\t"), (8192, b"k"), (1, b"\n")])
+    put("choices-lines.txt", [(20001, b"conv_panel\tk" + COUNT + b"\n")])
+    put("choices-name.txt", b"n" * 65 + b"\tConv\n")
+    put("choices-zero.txt", b"conv_panel\0\tConv\nconv_panel\tConv\n")
+
+
 def outside():
     """External data: what the model names must be beneath its folder, and what it says there."""
     def put_at(name, *pairs, dims=(4,)):
@@ -717,8 +732,8 @@ def plugins():
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for part in (wire, graphs, tensors, running, hollow, folding, outside, numpy_files, torch_files,
-                 safetensors, json_files, data_files, plugins):
+    for part in (wire, graphs, tensors, running, hollow, folding, choices, resuming, outside,
+                 numpy_files, torch_files, safetensors, json_files, data_files, plugins):
         part()
 
 

@@ -45,6 +45,11 @@
 #define PARE_CONFIG_BYTES (1 << 20)       /* of a config_list */
 #define PARE_CONFIG_KEYS 1000             /* of an entry of it */
 
+/* ---- lists of choices ------------------------------------------------------------------------ */
+
+#define PARE_CHOICES_LINE 8192   /* bytes, with its end */
+#define PARE_CHOICES_LINES 20000 /* of a file; when one is written, the newest half */
+
 /* ---- weights -------------------------------------------------------------------------------- */
 
 #define PARE_NPY_HEADER 65536                     /* bytes */

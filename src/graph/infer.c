@@ -57,7 +57,8 @@ static bool is_late(const struct pare_graph *g, const struct pare_node *n)
 
 /* What folding may take in one graph: a small file whose constants say how much there shall be of
  * something gets a few hundred megabytes, not the machine's memory.  Beyond it nodes run with the
- * others, in memory that is planned.  Grows with the constants, those of Constant nodes, too. */
+ * others, in memory that is planned.  It grows with constants, those of Constant nodes included.
+ */
 static size_t budget_of(const struct pare_graph *g)
 {
     size_t sum = PARE_MAX_FOLDED, bytes;

@@ -249,7 +249,7 @@ static bool dynamic_node(const struct pare_node *n)
     return false;
 }
 
-/* Kernels count rows, channels and tiles, of which there can be billions without an element.
+/* Kernels count rows, channels and tiles, and there can be billions without an element in them.
  * Plain kernels look at the elements first. */
 static bool hollow_node(const struct pare_node *n)
 {

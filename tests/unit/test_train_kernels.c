@@ -26,7 +26,8 @@ static void same(struct trial *a, struct trial *b, const char *what)
 
 static void against_plain(build_fn *build, const int64_t chw[3], const char *kernel, int least)
 {
-    const char *const without[] = { "conv_winograd", "conv_winograd_run", NULL };
+    const char *rival = strcmp(kernel, "matmul_train") ? NULL : "attention_train";
+    const char *const without[] = { "conv_winograd", "conv_winograd_run", rival, NULL };
     struct trial fast, plain;
 
     start(&plain, make(build, kernel, chw), chw, true, "1");
@@ -210,6 +211,8 @@ static void test_attention(void **state)
         heads_now.again = i % 2;
         heads_now.on_scores = i / 2 % 2;
         against_plain(attention_net, (int64_t[]){ 1, 1 + 5 * i, 12 }, "attention_train", 1);
+        if (heads_now.heads == 3)
+            against_plain(attention_net, (int64_t[]){ 1, 1 + 5 * i, 12 }, "matmul_train", 2);
     }
 }
 
