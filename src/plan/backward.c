@@ -18,8 +18,7 @@ static int no_memory(struct pare_err *err)
 int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err)
 {
     p->param = pare_alloc(p->arena, (size_t)o->n_names, sizeof(*p->param));
-    p->learns = pare_alloc(p->arena, (size_t)p->graph->n_values, sizeof(*p->learns));
-    if (!p->param || !p->learns)
+    if (!p->param)
         return no_memory(err);
     for (int i = 0; i < o->n_names; i++) {
         struct pare_value *v = pare_graph_find(p->graph, o->names[i]);
@@ -46,7 +45,8 @@ int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
     struct pare_graph *g = p->graph;
     bool *feeds = pare_alloc(p->scratch, (size_t)g->n_values, sizeof(*feeds));
 
-    if (!feeds)
+    p->learns = pare_alloc(p->arena, (size_t)g->n_values, sizeof(*p->learns));
+    if (!feeds || !p->learns)
         return no_memory(err);
     for (int i = 0; i < p->n_params; i++)
         p->learns[p->param[i].value->id] = true;

@@ -174,7 +174,7 @@ static struct pare_flow attention_net(struct pare_net *n, struct pare_flow x)
     for (int i = 2; i >= 0; i--)
         part[i] = pare_make_split(n->make, 3, i);
     for (int i = 0; i < 3; i++) {
-        char name[2][24];
+        char name[2][32];
 
         snprintf(name[0], sizeof(name[0]), "part%d", i);
         snprintf(name[1], sizeof(name[1]), "heads%d", i);
