@@ -10,10 +10,10 @@
 #include <omp.h>
 
 #include "panel.h"
+#include "turn.h"
 
 #include "../backend.h"
 
-#include "../../base/simd.h"
 #include "../../op/matrix.h"
 #include "../../op/movement.h"
 #include "../../tensor/vmath.h"
@@ -208,32 +208,6 @@ PARE_SIMD static void pack(const struct attention *a, const struct rows *x, floa
     }
 }
 
-#ifdef __clang__
-#define ZIP(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define ZIP(a, b, ...) __builtin_shuffle(a, b, (pare_m8){ __VA_ARGS__ })
-#endif
-
-/* 8 rows of 8 floats, transposed: halves, then quarters, then eighths change places. */
-static inline __attribute__((always_inline)) void turn(pare_v8 r[8])
-{
-    pare_v8 h[8], q[8];
-
-    for (int i = 0; i < 4; i++) {
-        h[i] = ZIP(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        h[i + 4] = ZIP(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-    for (int i = 0; i < 8; i += 4)
-        for (int k = i; k < i + 2; k++) {
-            q[k] = ZIP(h[k], h[k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-            q[k + 2] = ZIP(h[k], h[k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        }
-    for (int i = 0; i < 8; i += 2) {
-        r[i] = ZIP(q[i], q[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-        r[i + 1] = ZIP(q[i], q[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-    }
-}
-
 /* Rows of D elements as rows of columns that are tokens: (D, tokens). */
 PARE_SIMD static void pack_turned(const struct attention *a, const struct rows *x, float *to)
 {
@@ -253,7 +227,7 @@ PARE_SIMD static void pack_turned(const struct attention *a, const struct rows *
 
             for (int64_t i = 0; i < 8; i++)
                 r[i] = PARE_V8(row[i] + (row[i] == zeros ? 0 : d));
-            turn(r);
+            pare_turn8(r);
             for (int64_t i = 0; i < 8; i++)
                 PARE_PUT8(at + (d + i) * step, r[i]);
         }

@@ -3,13 +3,11 @@
  */
 #include "gelu_nodes.h"
 #include "links.h"
-#include "panel.h"
+#include "panel_matrix.h"
 
 #include "../linear_head.h"
 
 #define LEAST_ROWS 4
-#define GROUP 48 /* rows at a time */
-#define CACHE_BYTES (384 << 10)
 
 struct linear {
     struct pare_linear_head head;
@@ -92,34 +90,16 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     return fill_step(v, n, l, s);
 }
 
-static void pack(const struct linear *l, struct pare_backend *b, const unsigned char *w)
-{
-    const struct pare_linear_head *h = &l->head;
-    const int64_t blocks = h->N / b->block, block = b->block;
-    const size_t size = sizeof(float);
-
-#pragma omp parallel for num_threads(b->threads)
-    for (int64_t i = 0; i < blocks; i++) {
-        float *to = l->packed + pare_panel_at(h->K, blocks, b->block, 0, i * block);
-        int64_t step = pare_panel_at(h->K, blocks, b->block, 1, i * block) - (to - l->packed);
-
-        for (int64_t k = 0; k < h->K && !h->tb; k++)
-            memcpy(to + k * step, w + (size_t)(k * h->N + i * block) * size, (size_t)block * size);
-        for (int64_t c = 0; c < block && h->tb; c++)
-            for (int64_t k = 0; k < h->K; k++)
-                memcpy(to + k * step + c, w + (size_t)((i * block + c) * h->K + k) * size, size);
-    }
-}
-
 static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_linear_head *h = &l->head;
+    const struct pare_panel_weights w = { pare_const_raw(h->w), h->K, h->N, h->tb };
 
     l->packed = pare_alloc_raw(b->arena, (size_t)(h->K * h->N), sizeof(float));
     l->bias = pare_alloc(b->arena, (size_t)h->N, sizeof(float));
     if (!l->packed || !l->bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
-    pack(l, b, pare_const_raw(h->w));
+    pare_panel_pack(b, &w, l->packed);
     if (h->b)
         memcpy(l->bias, pare_const_raw(h->b), (size_t)h->N * sizeof(float));
     return 0;
@@ -144,88 +124,43 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
                            err);
 }
 
-/* Rows [from, to) and blocks of columns [first, end) of the product. */
-struct part {
-    int64_t from, to, first, end;
+struct rest {
+    const struct pare_links *links;
+    float *y;
 };
 
-static void multiply(const struct linear *l, int block, const struct part *r, const float *x,
-                     float *y)
+static void run_links(const void *arg, int64_t from, int64_t to)
 {
-    const struct pare_linear_head *h = &l->head;
-    const int64_t at = r->from * h->N + r->first * block;
-    struct pare_panel p = {
-        .x = x + r->from * h->K,
-        .w = l->packed + r->first * block * h->K,
-        .y = y + at,
-        .start = l->simple && l->added ? l->added + at : NULL,
-        .post = &l->post,
-        .n_post = l->simple ? l->n_post : 0,
-        .bias = l->bias + r->first * block,
-        .rows = r->to - r->from,
-        .blocks = r->end - r->first,
-        .runs = 1,
-        .run = h->K,
-        .x_row = h->K,
-        .y_row = h->N,
-        .y_block = block,
-        .block = block,
-    };
+    const struct rest *r = arg;
 
-    pare_panel_run(&p);
-}
-
-/* Few weights: they stay in the cache, rows come one group after the other. */
-static void run_rows(const struct linear *l, struct pare_backend *b, const float *x, float *y)
-{
-    int64_t M = l->head.M, N = l->head.N, groups = (M + GROUP - 1) / GROUP;
-
-    groups = (groups + b->threads - 1) / b->threads * b->threads; /* all threads have the same */
-    groups = groups < M ? groups : M;
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t i = 0; i < groups; i++) {
-        struct part r = { M * i / groups, M * (i + 1) / groups, 0, N / b->block };
-
-        multiply(l, b->block, &r, x, y);
-        if (l->links.n_links && !l->simple)
-            pare_links_run(&l->links, r.from * N, r.to * N, y);
-    }
-}
-
-/* Many weights: each thread has columns of its own and goes over all rows with as many as stay in
- * its cache, so that weights are read once. */
-static void run_columns(const struct linear *l, struct pare_backend *b, const float *x, float *y)
-{
-    int64_t M = l->head.M, N = l->head.N, pairs = (N / b->block + 1) / 2;
-    int64_t some = CACHE_BYTES / (2 * b->block * l->head.K * (int64_t)sizeof(float)) + 1;
-
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int i = 0; i < b->threads; i++) {
-        int64_t from = pairs * i / b->threads * 2, to = pairs * (i + 1) / b->threads * 2;
-        int64_t blocks = N / b->block;
-
-        to = to < blocks ? to : blocks;
-        for (int64_t c = from; c < to; c += 2 * some) {
-            struct part r = { 0, M, c, c + 2 * some < to ? c + 2 * some : to };
-
-            multiply(l, b->block, &r, x, y);
-        }
-        for (int64_t m = 0; m < M && l->links.n_links && !l->simple && from < to; m++)
-            pare_links_run(&l->links, m * N + from * b->block, m * N + to * b->block, y);
-    }
+    pare_links_run(r->links, from, to, r->y);
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    const float *x = pare_f32(&s->in_buf[0]->t);
-    float *y = pare_f32(&s->out_buf[0]->t);
+    const struct pare_linear_head *h = &l->head;
+    struct rest rest = { &l->links, pare_f32(&s->out_buf[0]->t) };
+    struct pare_panel p = {
+        .x = pare_f32(&s->in_buf[0]->t),
+        .w = l->packed,
+        .y = rest.y,
+        .start = l->simple ? l->added : NULL,
+        .post = &l->post,
+        .n_post = l->simple ? l->n_post : 0,
+        .bias = l->bias,
+        .rows = h->M,
+        .blocks = h->N / b->block,
+        .runs = 1,
+        .run = h->K,
+        .x_row = h->K,
+        .y_row = h->N,
+        .y_block = b->block,
+        .block = b->block,
+    };
 
     (void)err;
-    if (l->head.K * l->head.N * (int64_t)sizeof(float) > CACHE_BYTES)
-        run_columns(l, b, x, y);
-    else
-        run_rows(l, b, x, y);
+    pare_panel_multiply(b, &p, l->links.n_links && !l->simple ? run_links : NULL, &rest);
     return 0;
 }
 

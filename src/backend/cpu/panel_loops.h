@@ -74,6 +74,11 @@ TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
             sum[r][v] = begin[v];
+            /* y may be far away; it is here when the sums are done. */
+#pragma GCC unroll 16
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < nv; v++)
+            __builtin_prefetch(p->y + (first + r) * p->y_row + (block + v) * p->y_block, 1);
     for (int64_t i = 0; i < runs; i++)
         w = NAME(walk)(x + run_at(p, i), s, w, count[i >= p->runs], sum, n, nv);
     NAME(put)(p, first * p->y_row + block * p->y_block, sum, n, nv);

@@ -1,4 +1,5 @@
-/* linear_train.c - Gemm and MatMul with a 2-D weight, and their gradients, by oneDNN's GEMM.
+/* linear_train.c - Gemm and MatMul with a 2-D weight, and their gradients, by own panels
+ * forward, where the bias costs nothing, and oneDNN's GEMM.
  *
  *     Y (M, N) = X (M, K) W + b      dX = dY W'      dW = X' dY      db = sum of dY's rows
  *
@@ -6,6 +7,8 @@
  * used) the gradients are made of the others only.
  */
 #include "onednn.h"
+
+#include "../cpu/panel_matrix.h"
 
 #include "../../base/simd.h"
 #include "../../op/matrix.h"
@@ -16,6 +19,7 @@
 struct linear {
     int64_t M, N, K;
     bool tb;       /* W is (N, K) */
+    bool panels;   /* Y by own products */
     int64_t *rows; /* of dY, that are not zero; NULL: nobody looks */
 };
 
@@ -55,9 +59,35 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->drop_out = ~0u;
     if (l->M < LEAST_ROWS)
         return true;
+    l->panels = v->backend->block >= 8 && l->N % v->backend->block == 0;
+    s->work_bytes[0] = l->panels ? (size_t)(l->K * l->N) * sizeof(float) : 0;
     l->rows = pare_alloc(v->backend->arena, (size_t)(l->M / FEW), sizeof(*l->rows));
     s->work_bytes[1] = (size_t)(l->M / FEW * (l->N + 2 * l->K)) * sizeof(float);
     return l->rows != NULL;
+}
+
+static void run_panels(const struct pare_step *s, const struct pare_backend *b)
+{
+    const struct linear *l = s->state;
+    const struct pare_panel_weights w = { s->in_buf[1]->t.data, l->K, l->N, l->tb };
+    float *packed = pare_f32(&s->work[0]->t);
+    struct pare_panel p = {
+        .x = pare_f32(&s->in_buf[0]->t),
+        .w = packed,
+        .bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL,
+        .y = pare_f32(&s->out_buf[0]->t),
+        .rows = l->M,
+        .blocks = l->N / b->block,
+        .runs = 1,
+        .run = l->K,
+        .x_row = l->K,
+        .y_row = l->N,
+        .y_block = b->block,
+        .block = b->block,
+    };
+
+    pare_panel_pack(b, &w, packed);
+    pare_panel_multiply(b, &p, NULL, NULL);
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -65,7 +95,10 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     const struct linear *l = s->state;
     float *y = pare_f32(&s->out_buf[0]->t);
 
-    (void)b;
+    if (l->panels) {
+        run_panels(s, b);
+        return 0;
+    }
     for (int64_t i = 0; i < l->M && s->n_in > 2; i++)
         memcpy(y + i * l->N, s->in_buf[2]->t.data, (size_t)l->N * sizeof(*y));
     return pare_dnnl(err,
@@ -187,7 +220,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
 const struct pare_kernel pare_kernel_linear_train = {
     .name = "linear_train",
-    .doc = "Gemm and MatMul with their gradients, by oneDNN's GEMM.",
+    .doc = "Gemm and MatMul with their gradients, by own products and oneDNN's GEMM.",
     .match = match,
     .run = run,
     .back = back,
