@@ -17,7 +17,9 @@ bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 apart = interop|all
 # With QUICK=1, `make asan` leaves out what takes longest and what only calls others.
 slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_budget|train_|analyze)
-threaded = test_loader test_plan test_split test_train
+threaded = test_loader test_plan test_split test_train test_threads test_winograd test_panel test_depth \
+    test_int8 test_int8_func test_nbits test_sparse test_tune test_tune_train test_train_kernels test_optim \
+    test_rank test_histogram test_observe test_quantize_layouts test_analyze test_compress
 
 .PHONY: all help deps demo test test-faults test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
 
@@ -60,7 +62,7 @@ test-interop: ## compare with PyTorch and ONNX Runtime on whole networks; ALL=1:
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -L '^(interop$(if $(ALL),|all))$$'
 
-bench: ## time Pare, ONNX Runtime and PyTorch, then training; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
+bench: ## time Pare, ONNX Runtime and PyTorch, then training, quantizers, blocks of zeros; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/run.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
@@ -69,6 +71,7 @@ bench: ## time Pare, ONNX Runtime and PyTorch, then training; MODELS="resnet18 l
 	@$(if $(MODELS),,$(train))
 	@$(if $(MODELS),,$(quant))
 	@$(if $(MODELS),,$(calibrate))
+	@$(if $(MODELS),,$(sparse))
 
 train = $(PYTHON) bench/train.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
     $(if $(THREADS),--threads "$(THREADS)") $(if $(SECONDS),--seconds $(SECONDS))
@@ -105,11 +108,13 @@ bench-calibrate: ## time calibration beside running the model, and its memory; M
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(calibrate)
 
+sparse = $(PYTHON) bench/sparse.py --build $(BUILD) $(if $(THREADS),--threads "$(THREADS)") \
+    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LAYER),--layer "$(LAYER)")
+
 bench-sparse: ## time layers with dense weights and with blocks of zeros; THREADS="1 2" ROUNDS=15 LAYER=resnet18
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
-	@$(PYTHON) bench/sparse.py --build $(BUILD) $(if $(THREADS),--threads "$(THREADS)") \
-	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LAYER),--layer "$(LAYER)")
+	@$(sparse)
 
 results: ## write bench/RESULTS.md from what make bench measured
 	@$(PYTHON) bench/results.py --build $(BUILD) > bench/RESULTS.md

@@ -9,6 +9,7 @@ A file that would be large is written as NAME.rep, lines of "count hex": the byt
 with the number of the time, in six digits, where ## is.  The test makes the file of it.
 """
 import gzip
+import math
 import os
 import struct
 import sys
@@ -53,7 +54,7 @@ def f32(field, v):
     return varint(field << 3 | 5) + struct.pack("<f", v)
 
 
-FLOAT, UINT8, INT64, STRING, INT4 = 1, 2, 7, 8, 22
+FLOAT, UINT8, INT64, STRING, BOOL, INT4 = 1, 2, 7, 8, 9, 22
 
 
 def tensor(name, dims, raw=None, dtype=FLOAT, more=b""):
@@ -285,6 +286,60 @@ def running():
         [value("x", [1], INT64)], [value("y")],
         [tensor(n, [], i64s(v), INT64) for n, v in
          (("a", 0), ("b", (1 << 63) - 1), ("c", 1))])))
+
+
+def hollow():
+    """Billions of rows of nothing, which take no room in a file, and must take none elsewhere."""
+    many = 1 << 31
+
+    def one(name, op, x, inits=(), attrs=b"", outs=("y",), opset=13):
+        put(name, model(graph([node(op, ["x"] + [n for n, _ in inits], outs, attrs)],
+                              [value("x", x)], [value(o) for o in outs],
+                              [tensor(n, d, f32s(*[1] * math.prod(d))) for n, d in inits]),
+                        opset=opset))
+    put("hollow-concat.onnx", model(graph(
+        [node("Concat", ["x", "x"], ["y"], int_("axis", 1))], [value("x", [1 << 35, 0])],
+        [value("y")])))
+    one("hollow-det.onnx", "Det", [0, 1 << 20, 1 << 20])
+    one("hollow-norm.onnx", "LayerNormalization", [0, many], [("s", [1])], opset=17)
+    one("hollow-rnn.onnx", "RNN", [0, many, 2], [("w", [1, 3, 2]), ("r", [1, 3, 3])],
+        int_("hidden_size", 3))
+    one("hollow-unique.onnx", "Unique", [0, many, 0], (), int_("axis", 1), ("y", "i"))
+
+
+def folding():
+    """Constants of a few bytes from which much can be computed before anything runs."""
+    def sum_of(name, nodes, inits):
+        put(name, model(graph(nodes + [node("ReduceMax", ["c"], ["m"], int_("keepdims", 0)),
+                                       node("Add", ["x", "m"], ["y"])],
+                              [value("x", [2])], [value("y")], inits)))
+
+    def shape(n):
+        return tensor("n", [1], i64s(n), INT64)
+    sum_of("fold-shape.onnx", [node("ConstantOfShape", ["n"], ["c"])], [shape(1 << 28)])
+    sum_of("fold-tile.onnx", [node("Tile", ["t", "n"], ["c"])],
+           [shape(1 << 22), tensor("t", [64], f32s(*range(64)))])
+    much = graph([node("ConstantOfShape", ["n"], ["b"])], (), [value("b")])
+    sum_of("fold-if.onnx", [node("If", ["q"], ["c"], attr("then_branch", 5, blob(6, much)) +
+                                 attr("else_branch", 5, blob(6, much)))],
+           [shape(1 << 28), tensor("q", [], b"\1", BOOL)])
+    sum_of("fold-unique.onnx", [node("ConstantOfShape", ["n"], ["o"]),
+                                node("Unique", ["o"], ["c"])], [shape(1 << 25)])
+
+
+def resuming():
+    put("resume-pipe.json", '{"model": "m.onnx", "data": "digits", "output": "o.onnx",\n "steps": '
+        '[{"step": "prune", "sparsity": 0.5}]}\n')
+
+
+def choices():
+    """Lists of kernels (--choices)."""
+    put("choices-binary.txt", bytes(range(256)))
+    put("choices-escape.txt", b"conv_panel\tConv \x1b[2J\n")
+    put("choices-line.txt", [(1, b"conv_panel\t"), (8192, b"k"), (1, b"\n")])
+    put("choices-lines.txt", [(20001, b"conv_panel\tk" + COUNT + b"\n")])
+    put("choices-name.txt", b"n" * 65 + b"\tConv\n")
+    put("choices-zero.txt", b"conv_panel\0\tConv\nconv_panel\tConv\n")
 
 
 def outside():
@@ -683,8 +738,8 @@ def plugins():
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for part in (wire, graphs, tensors, running, outside, numpy_files, torch_files, safetensors,
-                 json_files, data_files, plugins):
+    for part in (wire, graphs, tensors, running, hollow, folding, choices, resuming, outside,
+                 numpy_files, torch_files, safetensors, json_files, data_files, plugins):
         part()
 
 

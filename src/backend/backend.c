@@ -39,6 +39,20 @@ bool pare_step_lists(struct pare_step *s, const struct pare_view *v, int n_in, i
     return true;
 }
 
+bool pare_step_fits(const struct pare_step *s)
+{
+    const struct pare_step *o = s->beside;
+    bool fits = !o || (o->n_in == s->n_in && o->n_out == s->n_out && o->n_fused == s->n_fused);
+
+    for (int k = 0; o && fits && k < s->n_in; k++)
+        fits = o->in[k] == s->in[k] && o->in_block[k] == s->in_block[k];
+    for (int k = 0; o && fits && k < s->n_out; k++)
+        fits = o->out[k] == s->out[k] && o->out_block[k] == s->out_block[k];
+    for (int k = 0; o && fits && k < s->n_fused; k++)
+        fits = o->fused[k] == s->fused[k];
+    return fits;
+}
+
 struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_value *val)
 {
     const struct pare_uses *u = &v->use[val->id];

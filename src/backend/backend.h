@@ -15,6 +15,10 @@
  * Reshape behind it) are made when the first step asks for them.  Kernels that compute with the
  * integers ask for those instead (q8.h), and then nobody makes the real ones.
  *
+ * Ways.  A training step has three: forward, and back to the gradients of the data and of the
+ * weights.  A kernel that keeps nothing from run() to back() but what the step's buffers hold says
+ * so (apart), and then each way may be another kernel's, in the same layouts (plan/ways.h).
+ *
  * To add a kernel: one file in backend/cpu/ or backend/onednn/, one line in kernels.def.
  */
 #ifndef PARE_BACKEND_BACKEND_H
@@ -43,11 +47,25 @@ struct pare_buf {
 
 #define PARE_STEP_IN 8
 
+/* The ways of a step, as bits. */
+#define PARE_FORWARD 1u
+#define PARE_TO_DATA 2u    /* from the gradients of the results to that of in[0], ... */
+#define PARE_TO_WEIGHTS 4u /* ... and to those of its other inputs */
+#define PARE_ALL_WAYS 7u
+#define PARE_WAYS 3
+
 struct pare_step {
     const struct pare_kernel *kernel;
     struct pare_node *node;   /* the operator, or the first of those fused */
     struct pare_node **fused; /* those behind it, in order */
     int n_fused;
+    unsigned ways; /* by the plan, before match(): what it is to do.  Without PARE_FORWARD run()
+                        is not called, and back() makes only these gradients */
+    const struct pare_step *beside; /* by the plan, before match(), with some of the ways: the step
+                                       whose inputs, results and layouts it must have; or NULL */
+    bool apart;                     /* training, by match(): other kernels may have some of the
+                                       ways, since they share nothing but buffers; ... */
+    unsigned pays;                  /* ... and those that it expects to do fast */
     int n_in, n_out;
     struct pare_value **in, **out; /* what it reads and makes, by match(); no weights needed */
     int *in_block, *out_block;     /* in which layouts */
@@ -81,7 +99,7 @@ struct pare_view {
     struct pare_backend *backend;
     struct pare_uses {
         struct pare_node **node;
-        int n;    /* counts a graph output as one more use */
+        int n;    /* that the graph itself gives a value out is a flag of the value */
     } * use;      /* by value id */
     bool *taken;  /* by node id: in a step already, or not needed */
     int *block;   /* by value id: layout it was first made in; 0: not made yet */
@@ -140,6 +158,9 @@ bool pare_step_lists(struct pare_step *s, const struct pare_view *v, int n_in, i
 
 /* The only node that uses this value, or NULL; graph outputs have another user. */
 struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_value *val);
+
+/* Has it the layouts of the step beside it, if there is one? */
+bool pare_step_fits(const struct pare_step *s);
 
 /* Already made (or constant, or an input) when a step at this point of the list runs? */
 bool pare_is_made(const struct pare_view *v, const struct pare_value *val);

@@ -40,7 +40,8 @@ struct pare_arena {
     struct block *top;
     struct block *spare; /* kept by pare_rewind */
     size_t block_bytes;
-    bool failed;
+    size_t left; /* bytes of blocks that may come; 0: any number */
+    bool failed, over;
 };
 
 int pare_oom_countdown;
@@ -121,6 +122,21 @@ static struct block *new_block(const struct pare_arena *a, size_t need)
     return b;
 }
 
+/* Has it room left for a block that holds `need`?  Counts it. */
+static bool may_grow(struct pare_arena *a, size_t need)
+{
+    size_t cap = need > a->block_bytes ? need : a->block_bytes;
+
+    if (!a->left)
+        return true;
+    if (cap >= a->left) {
+        a->over = true;
+        return false;
+    }
+    a->left -= cap;
+    return true;
+}
+
 static int push_block(struct pare_arena *a, size_t need)
 {
     struct block *b = a->spare;
@@ -128,7 +144,7 @@ static int push_block(struct pare_arena *a, size_t need)
     if (b && b->cap >= need)
         a->spare = NULL;
     else
-        b = new_block(a, need);
+        b = may_grow(a, need) ? new_block(a, need) : NULL;
     if (!b) {
         a->failed = true;
         return PARE_ENOMEM;
@@ -148,7 +164,8 @@ struct pare_arena *pare_arena_new(size_t block_bytes)
         return NULL;
     a->top = a->spare = NULL;
     a->block_bytes = block_bytes;
-    a->failed = false;
+    a->left = 0;
+    a->failed = a->over = false;
     return a;
 }
 
@@ -211,6 +228,15 @@ void pare_arena_free(struct pare_arena *a)
 bool pare_arena_failed(const struct pare_arena *a)
 {
     return a->failed;
+}
+
+size_t pare_arena_limit(struct pare_arena *a, size_t bytes)
+{
+    size_t left = a->over ? 0 : a->left;
+
+    a->left = bytes;
+    a->over = false;
+    return left;
 }
 
 size_t pare_arena_bytes(const struct pare_arena *a)

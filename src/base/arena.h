@@ -21,6 +21,10 @@ void pare_rewind(struct pare_arena *a, struct pare_mark m);
 /* Has it ever run out?  For who asks functions that say no for several reasons. */
 bool pare_arena_failed(const struct pare_arena *a);
 
+/* From now on it asks the system for less than this many bytes more; 0: as many as it likes.
+ * Returns what is left of the limit before this one; 0 when that has been the reason for a NULL. */
+size_t pare_arena_limit(struct pare_arena *a, size_t bytes);
+
 size_t pare_arena_bytes(const struct pare_arena *a); /* what it holds from the system */
 
 /* All that was taken from it, in pieces. */

@@ -35,6 +35,8 @@
 #define PARE_MAX_IMPORTS 128              /* operator sets */
 #define PARE_MAX_SPARSE ((size_t)1 << 28) /* bytes of sparse tensors written out */
 #define PARE_MAX_BESIDE 16384             /* files of external data */
+#define PARE_MAX_FOLDED 0x10000000u /* bytes computed from constants before a run, beyond ... */
+#define PARE_FOLD_RATIO 8           /* ... this many times the constants */
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
@@ -42,6 +44,11 @@
 #define PARE_JSON_DEPTH 64                /* lists in lists in lists */
 #define PARE_CONFIG_BYTES (1 << 20)       /* of a config_list */
 #define PARE_CONFIG_KEYS 1000             /* of an entry of it */
+
+/* ---- lists of choices ------------------------------------------------------------------------ */
+
+#define PARE_CHOICES_LINE 8192   /* bytes, with its end */
+#define PARE_CHOICES_LINES 20000 /* of a file; when one is written, the newest half */
 
 /* ---- weights -------------------------------------------------------------------------------- */
 

@@ -153,6 +153,9 @@ const char *pare_json_dump(struct pare_arena *a, const struct json_t *j, bool li
 
 /* A command's result: the same, or it goes to who called the command and keeps it. */
 int pare_json_result(struct pare_cli *c, struct json_t *j, struct pare_err *err);
+/* A file of our own that an earlier run left: NULL when it is not there, no regular file, larger
+ * than PARE_JSON_BYTES, or no JSON. */
+struct json_t *pare_json_read(const char *path);
 struct json_t *pare_json_dims(const struct pare_tensor *t); /* a shape; null when unknown */
 struct json_t *pare_json_whole(double v);     /* a count; null when below 0, that is not known */
 struct json_t *pare_json_text(const char *s); /* with ? for what is not UTF-8 */

@@ -389,5 +389,6 @@ const struct pare_command pare_command_bench = {
     .size = sizeof(struct bench),
     .min_args = 1,
     .max_args = -1,
+    .writes = (const char *const[]){ "choices", NULL },
     .run = run,
 };

@@ -277,9 +277,19 @@ static void ask(const struct job *j, int i, char text[PARE_SHA256_TEXT])
     pare_sha256_text(&h, text);
 }
 
-/* What an earlier run has about this very step, when its model is still what it was. */
+static const char *said_output(const struct pare_recipe_step *s)
+{
+    for (int i = 0; i < s->n_given; i++)
+        if (!strcmp(s->given[i].name, "output"))
+            return s->given[i].text;
+    return NULL;
+}
+
+/* What an earlier run has about this very step, when its model is still what it was, and where this
+ * step puts it: a record cannot name other files. */
 static json_t *done_before(struct job *j, int i, const char *asked)
 {
+    const char *said = said_output(&j->r.step[i]);
     json_t *s = json_array_get(json_object_get(j->old, "steps"), (size_t)i);
     const char *then = json_string_value(json_object_get(s, "asked"));
     json_t *m = json_object_get(s, "model");
@@ -291,8 +301,10 @@ static json_t *done_before(struct job *j, int i, const char *asked)
     if (!then || strcmp(then, asked) != 0)
         return NULL;
     if (!pare_step_writes(&j->r.step[i]))
-        return s;
-    if (!path || !sha || pare_model_sha256(j->c->arena, path, now, &ignored) || strcmp(now, sha))
+        return m ? NULL : s;
+    said = said ? said : step_file(j, i, ".onnx");
+    if (!said || !path || strcmp(path, said) || !sha ||
+        pare_model_sha256(j->c->arena, path, now, &ignored) || strcmp(now, sha))
         return NULL;
     return s;
 }
@@ -304,14 +316,6 @@ static json_t *options_json(const struct pare_recipe_step *s)
     for (int i = 0; i < s->n_given; i++)
         json_object_set_new(o, s->given[i].name, pare_json_text(s->given[i].text));
     return o;
-}
-
-static const char *said_output(const struct pare_recipe_step *s)
-{
-    for (int i = 0; i < s->n_given; i++)
-        if (!strcmp(s->given[i].name, "output"))
-            return s->given[i].text;
-    return NULL;
 }
 
 /* Run the step's command; its result is *result. */
@@ -423,7 +427,7 @@ static int begin_record(struct job *j, struct pare_err *err)
     struct pare_sha256 h;
 
     if (j->o->resume) {
-        j->old = json_load_file(r->run, 0, NULL);
+        j->old = pare_json_read(r->run);
         if (!j->old && !j->o->quiet)
             fprintf(stderr, "%s: not there yet, so all starts from the beginning\n", r->run);
     }

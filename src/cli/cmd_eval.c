@@ -167,6 +167,7 @@ const struct pare_command pare_command_eval = {
     .size = sizeof(struct eval),
     .min_args = 1,
     .max_args = 1,
+    .writes = (const char *const[]){ "choices", NULL },
     .run = run,
     .check = check,
     .parts = pare_setup_eval_parts,

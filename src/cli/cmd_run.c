@@ -305,6 +305,6 @@ const struct pare_command pare_command_run = {
     .size = sizeof(struct run),
     .min_args = 1,
     .max_args = 1,
-    .writes = (const char *const[]){ "output", NULL },
+    .writes = (const char *const[]){ "output", "choices", NULL },
     .run = run,
 };

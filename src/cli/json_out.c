@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "../io/file.h"
 #include "cli.h"
 
 int pare_json_print(json_t *j, struct pare_err *err)
@@ -31,6 +32,20 @@ int pare_json_result(struct pare_cli *c, json_t *j, struct pare_err *err)
         return pare_json_print(j, err);
     *c->keep = j;
     return 0;
+}
+
+json_t *pare_json_read(const char *path)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    const void *text = NULL;
+    struct pare_err ignored;
+    json_t *j = NULL;
+    size_t n;
+
+    if (a && !pare_file_read_most(a, path, PARE_JSON_BYTES, &text, &n, &ignored))
+        j = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    pare_arena_free(a);
+    return j;
 }
 
 json_t *pare_json_dims(const struct pare_tensor *t)

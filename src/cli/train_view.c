@@ -151,14 +151,23 @@ static json_t *epoch_json(const struct pare_epoch *e)
     return j;
 }
 
-/* Epochs that an earlier run of the same training had, when this one goes on from it. */
+/* Epochs that an earlier run of the same training had, when this one goes on from it: one after the
+ * other from the first, or the file is not what that run wrote. */
 static void read_journal(struct pare_view_train *v, int64_t epoch)
 {
-    json_t *old = epoch ? json_load_file(v->journal, 0, NULL) : NULL, *e;
+    json_t *old = epoch ? pare_json_read(v->journal) : NULL, *e;
+    json_int_t last = 0;
     size_t i;
 
-    json_array_foreach(old, i, e) if (json_integer_value(json_object_get(e, "epoch")) <= epoch)
+    json_array_foreach(old, i, e)
+    {
+        json_int_t at = json_integer_value(json_object_get(e, "epoch"));
+
+        if (at <= last || at > epoch)
+            break;
         json_array_append(v->history, e);
+        last = at;
+    }
     json_decref(old);
 }
 

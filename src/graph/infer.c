@@ -7,10 +7,10 @@
 #include "graph.h"
 
 #include "../base/arena.h"
+#include "../base/limits.h"
 #include "../tensor/tensor.h"
 
-/* What folding may allocate in one graph; beyond that nodes run with the others. */
-#define FOLD_BYTES ((size_t)1 << 31)
+#define SLACK ((size_t)1 << 20) /* of arenas, whose blocks are larger than what they are for */
 
 void pare_graph_bind(struct pare_graph *g, int64_t batch)
 {
@@ -55,20 +55,78 @@ static bool is_late(const struct pare_graph *g, const struct pare_node *n)
            pare_numel(&n->out[0]->t) > 1 << 16;
 }
 
-static int fold(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c, size_t *budget,
-                struct pare_err *err)
+/* What folding may take in one graph: a small file whose constants say how much there shall be of
+ * something gets a few hundred megabytes, not the machine's memory.  Beyond it nodes run with the
+ * others, in memory that is planned.  It grows with constants, those of Constant nodes included.
+ */
+static size_t budget_of(const struct pare_graph *g)
 {
-    size_t bytes, sum = 0;
+    size_t sum = PARE_MAX_FOLDED, bytes;
+    struct pare_err err;
 
+    for (int i = 0; i < g->n_values; i++) {
+        const struct pare_value *v = g->value[i];
+
+        if (!v->maker && (v->t.data || v->raw) && !pare_tensor_size(&v->t, NULL, &bytes, &err))
+            sum += PARE_FOLD_RATIO * bytes;
+    }
+    return sum;
+}
+
+/* Bytes of the results, as far as they are known. */
+static int results_size(const struct pare_node *n, size_t *sum, struct pare_err *err)
+{
+    size_t bytes;
+
+    *sum = 0;
     for (int i = 0; i < n->n_out && !(n->op->flags & PARE_OP_ALLOCS); i++)
         if (n->out[i]) {
             PARE_TRY(pare_tensor_size(&n->out[i]->t, NULL, &bytes, err));
-            sum += bytes;
+            *sum += bytes;
         }
+    return 0;
+}
+
+/* Compute the node, if the budget does for its results and for what it needs meanwhile. */
+static int eval_within(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c,
+                       size_t *budget, struct pare_err *err)
+{
+    size_t may = *budget + SLACK, taken, left, scratch_left;
+    struct pare_mark m = pare_mark(g->arena);
+    int rc;
+
+    pare_arena_limit(g->arena, may);
+    pare_arena_limit(c->scratch, may);
+    rc = pare_node_eval(n, c, err);
+    left = pare_arena_limit(g->arena, 0);
+    scratch_left = pare_arena_limit(c->scratch, 0);
+    taken = may - left;
+    if (rc == PARE_ENOMEM && (!left || !scratch_left)) {
+        for (int i = 0; i < n->n_out; i++)
+            if (n->out[i])
+                n->out[i]->t.data = NULL;
+        pare_reset(g->arena, m);
+        return 0;
+    }
+    *budget -= taken < *budget ? taken : *budget;
+    for (int i = 0; i < n->n_out && !rc; i++)
+        if (n->out[i])
+            n->out[i]->flags |= PARE_V_CONST;
+    return rc;
+}
+
+static int fold(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c, size_t *budget,
+                struct pare_err *err)
+{
+    size_t sum;
+
+    PARE_TRY(results_size(n, &sum, err));
+    if (!n->n_in && !n->n_cap)
+        *budget += (PARE_FOLD_RATIO + 1) * sum;
     if (sum > *budget)
         return 0;
-    *budget -= sum;
     if (is_late(g, n)) {
+        *budget -= sum;
         n->out[0]->flags |= PARE_V_CONST;
         return 0;
     }
@@ -76,11 +134,7 @@ static int fold(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c, s
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i])
                 PARE_TRY(pare_value_load(g->arena, n->in[i], err));
-    PARE_TRY(pare_node_eval(n, c, err));
-    for (int i = 0; i < n->n_out; i++)
-        if (n->out[i])
-            n->out[i]->flags |= PARE_V_CONST;
-    return 0;
+    return eval_within(g, n, c, budget, err);
 }
 
 static bool inputs_known(const struct pare_node *n)
@@ -124,7 +178,7 @@ int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
                           .results = g->arena,
                           .threads = 1,
                           .call = pare_graph_call };
-    size_t budget = FOLD_BYTES;
+    size_t budget = budget_of(g);
     int rc = 0;
 
     if (!scratch)

@@ -355,9 +355,9 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     for (int i = 0; i < y->t.rank; i++)
         if (i == channels || !pare_bn_trains(n)) /* moments of the batch are sums over the rest */
             pare_tie(t, n->in[0], i, y, i);
-    for (int i = 1; i < n->n_in; i++)
+    for (int i = 1; i < n->n_in && channels; i++) /* a list of numbers is all one channel */
         pare_tie(t, n->in[i], 0, y, channels);
-    for (int i = 1; i < n->n_out; i++)
+    for (int i = 1; i < n->n_out && channels; i++)
         pare_tie(t, n->out[i], 0, y, channels);
 }
 

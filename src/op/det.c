@@ -45,9 +45,9 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t side = x->dim[x->rank - 1], count = pare_numel(y);
-    double *a = pare_alloc_raw(c->scratch, (size_t)(side * side), sizeof(*a));
+    double *a = count ? pare_alloc_raw(c->scratch, (size_t)(side * side), sizeof(*a)) : NULL;
 
-    if (!a)
+    if (count && !a)
         return pare_fail(err, PARE_ENOMEM, "no memory for a matrix of %lld rows", (long long)side);
     for (int64_t i = 0; i < count; i++) {
         double det;
@@ -113,10 +113,10 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const struct pare_tensor *x = &n->in[0]->t;
     const float *gy = pare_f32(&n->out[0]->grad), *det = pare_f32(&n->out[0]->t);
     int64_t side = x->dim[x->rank - 1], count = pare_numel(&n->out[0]->t);
-    double *a = pare_alloc_raw(c->scratch, (size_t)(side * side), 2 * sizeof(*a));
+    double *a = count ? pare_alloc_raw(c->scratch, (size_t)(side * side), 2 * sizeof(*a)) : NULL;
     double *inv = a ? a + side * side : NULL;
 
-    if (!a)
+    if (count && !a)
         return pare_fail(err, PARE_ENOMEM, "no memory for a matrix of %lld rows", (long long)side);
     for (int64_t m = 0; n->in[0]->grad.data && gy && m < count; m++) {
         const float *from = pare_f32(x) + m * side * side;

@@ -6,26 +6,22 @@
 
 #define MAX_PICKED 4096 /* constant indices that may choose among fewer channels */
 
-struct gather {
-    int64_t axis;
-};
-
 static const struct pare_opt gather_attrs[] = {
-    { "axis", "the axis that the indices choose from", PARE_OPT_INT, offsetof(struct gather, axis),
-      0, PARE_ANY, NULL, NULL, false },
+    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
+      offsetof(struct pare_gather, axis), 0, PARE_ANY, NULL, NULL, false },
     PARE_OPT_END,
 };
 
-static int axis_of(const struct pare_node *n)
+int pare_gather_axis(const struct pare_node *n)
 {
-    const struct gather *a = n->attr;
+    const struct pare_gather *a = n->attr;
 
     return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
 }
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {
-    const struct gather *a = n->attr;
+    const struct pare_gather *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
     int64_t dim[2 * PARE_MAX_RANK];
     int axis, rank = 0;
@@ -44,7 +40,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
                  struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
-    int axis = axis_of(n);
+    int axis = pare_gather_axis(n);
     int64_t outer = pare_span(x, 0, axis), count = pare_numel(&n->in[1]->t), *at;
     int64_t run = pare_span(x, axis + 1, x->rank), to = 0;
 
@@ -60,7 +56,7 @@ PARE_BOTH_WAYS(moves)
 /* A list of indices that is known says which of x's are y's; else all of x's axis stays. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    int axis = axis_of(n), more = n->in[1]->t.rank - 1;
+    int axis = pare_gather_axis(n), more = n->in[1]->t.rank - 1;
     struct pare_arena *scratch;
     struct pare_err err;
     int64_t *at;
@@ -90,7 +86,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct pare_value *x = n->in[0], *at = n->in[1], *y = n->out[0];
-    int axis = axis_of(n);
+    int axis = pare_gather_axis(n);
     const uint8_t *from, *to;
     int64_t v[MAX_PICKED], count = 0;
 
@@ -129,7 +125,7 @@ const struct pare_op pare_op_gather = {
     .min_out = 1,
     .max_out = 1,
     .attrs = gather_attrs,
-    .attr_size = sizeof(struct gather),
+    .attr_size = sizeof(struct pare_gather),
     .infer = infer,
     .forward = forward,
     .backward = backward,

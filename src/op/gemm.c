@@ -238,7 +238,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const float *gy = pare_f32(&n->out[0]->grad);
     int64_t count = pare_numel(&n->out[0]->t);
 
-    if (!gy)
+    if (!gy || !count)
         return 0;
     if (bias(n) && bias(n)->grad.data)
         backward_bias(n, gy);

@@ -128,16 +128,19 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     const float *x = pare_f32(&n->in[0]->t), *scale, *bias;
     float *y = pare_f32(&n->out[0]->t);
+    bool stashes = (n->n_out > 1 && n->out[1]) || (n->n_out > 2 && n->out[2]);
     int64_t inner, rows = 1;
 
     PARE_TRY(pare_norm_inner(&n->in[0]->t, pare_layer_norm_axis(n), &inner, err));
     for (int i = 0; i < pare_layer_norm_axis(n); i++)
         rows *= n->in[0]->t.dim[i];
+    if (!rows || (!inner && !stashes))
+        return 0;
     scale = spread(n, 1, 1, inner, c->scratch);
     bias = spread(n, 2, 0, inner, c->scratch);
     if (!scale || !bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for scale and bias");
-    for (int64_t i = 0; i < rows && (inner || n->n_out > 1); i++, x += inner, y += inner) {
+    for (int64_t i = 0; i < rows; i++, x += inner, y += inner) {
         double mean, var, inv_std;
 
         pare_moments(x, inner, &mean, &var);
@@ -229,8 +232,10 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     PARE_TRY(pare_norm_inner(&n->in[0]->t, pare_layer_norm_axis(n), &b.inner, err));
     for (int i = 0; i < pare_layer_norm_axis(n); i++)
         rows *= n->in[0]->t.dim[i];
+    if (!rows || !b.inner)
+        return 0;
     PARE_TRY(back_start(n, &b, c, err));
-    for (int64_t i = 0; i < rows && b.inner; i++)
+    for (int64_t i = 0; i < rows; i++)
         back_row(n, &b, i);
     unspread(n, 1, b.gscale, b.inner);
     unspread(n, 2, b.gbias, b.inner);

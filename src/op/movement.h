@@ -163,6 +163,11 @@ int pare_concat_axis(const struct pare_node *n);
 /* Axis i of the output is axis perm[i] of the input. */
 void pare_transpose_perm(const struct pare_node *n, int *perm);
 
+struct pare_gather {
+    int64_t axis;
+};
+int pare_gather_axis(const struct pare_node *n); /* not negative */
+
 int pare_split_axis(const struct pare_node *n);
 int64_t pare_split_size(const struct pare_node *n, int i); /* of output i, absent or not */
 

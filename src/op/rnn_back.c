@@ -251,7 +251,7 @@ int pare_rnn_backward(const struct pare_node *n, const struct pare_rnn_cell *cel
 {
     struct back k;
 
-    if (!grad_out(n, 0) && !grad_out(n, 1) && !grad_out(n, 2))
+    if (pare_rnn_gives_nothing(n) || (!grad_out(n, 0) && !grad_out(n, 1) && !grad_out(n, 2)))
         return 0;
     PARE_TRY(pare_rnn_start(&k.s, n, cell, c, err));
     if (!k.s.B)

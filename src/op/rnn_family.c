@@ -114,6 +114,14 @@ size_t pare_rnn_save(const struct pare_node *n, const struct pare_rnn_cell *cell
 
 /* ---- running ------------------------------------------------------------------- */
 
+bool pare_rnn_gives_nothing(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] && pare_numel(&n->out[i]->t))
+            return false;
+    return true;
+}
+
 int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
                    const struct pare_rnn_cell *cell, struct pare_ctx *c, struct pare_err *err)
 {
@@ -315,6 +323,8 @@ int pare_rnn_forward(const struct pare_node *n, const struct pare_rnn_cell *cell
 {
     struct forward f;
 
+    if (pare_rnn_gives_nothing(n))
+        return 0;
     PARE_TRY(pare_rnn_start(&f.s, n, cell, c, err));
     if (!f.s.B)
         return 0;

@@ -180,6 +180,7 @@ struct pare_rnn_run {
     struct pare_rnn_act act[PARE_RNN_ACTS];
 };
 
+bool pare_rnn_gives_nothing(const struct pare_node *n); /* no output has elements */
 int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
                    const struct pare_rnn_cell *cell, struct pare_ctx *c, struct pare_err *err);
 

@@ -83,7 +83,7 @@ static void sort(const struct slices *s, int64_t *v, int64_t *spare, int64_t n)
 struct groups {
     int64_t n;
     int64_t *first, *count; /* of each group: the first slice, how many */
-    int64_t *of;            /* of each slice: its group */
+    int64_t *of;            /* of each slice: its group; NULL: 0 */
 };
 
 /* Groups in the order of their slices' first appearance keep the smallest first. */
@@ -104,6 +104,18 @@ static void by_appearance(struct groups *g, int64_t len, int64_t *number, int64_
     for (int64_t i = 0; i < g->n; i++)
         spare[number[i]] = g->count[i];
     memcpy(g->count, spare, (size_t)g->n * sizeof(*spare));
+}
+
+/* Slices without elements are all alike, as numpy says: one group, however many there are. */
+static int group_hollow(int64_t len, struct pare_arena *a, struct groups *g, struct pare_err *err)
+{
+    *g = (struct groups){ .n = len > 0,
+                          .first = pare_alloc(a, 1, sizeof(*g->first)),
+                          .count = pare_alloc(a, 1, sizeof(*g->count)) };
+    if (!g->first || !g->count)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a group of slices");
+    *g->count = len;
+    return 0;
 }
 
 static int group(const struct slices *s, bool sorted, struct pare_arena *a, struct groups *g,
@@ -133,14 +145,14 @@ static int group(const struct slices *s, bool sorted, struct pare_arena *a, stru
     return 0;
 }
 
-/* Output i as a list of int64. */
+/* Output i as a list of int64; NULL: zeros. */
 static int put_list(struct pare_node *n, int i, const int64_t *v, int64_t count, struct pare_ctx *c,
                     struct pare_err *err)
 {
     if (i >= n->n_out || !n->out[i])
         return 0;
     PARE_TRY(pare_tensor_new(c->results, &n->out[i]->t, PARE_I64, 1, &count, err));
-    if (count)
+    if (count && v)
         memcpy(n->out[i]->t.data, v, (size_t)count * sizeof(*v));
     return 0;
 }
@@ -159,7 +171,7 @@ static int put_slices(struct pare_node *n, const struct slices *s, const struct 
     y->dim[s->axis < 0 ? 0 : s->axis] = g->n;
     PARE_TRY(pare_tensor_alloc(c->results, y, err));
     dst = y->data;
-    for (int64_t o = 0; run && o < s->outer; o++, src += (size_t)s->len * run)
+    for (int64_t o = 0; run && g->n && o < s->outer; o++, src += (size_t)s->len * run)
         for (int64_t i = 0; i < g->n; i++, dst += run)
             pare_copy_one(dst, src + (size_t)g->first[i] * run, run);
     return 0;
@@ -178,7 +190,10 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         s.len = x->dim[s.axis];
         s.inner = pare_span(x, s.axis + 1, x->rank);
     }
-    PARE_TRY(group(&s, a->sorted, c->scratch, &g, err));
+    if (s.outer && s.inner)
+        PARE_TRY(group(&s, a->sorted, c->scratch, &g, err));
+    else
+        PARE_TRY(group_hollow(s.len, c->scratch, &g, err));
     PARE_TRY(put_slices(n, &s, &g, c, err));
     PARE_TRY(put_list(n, 1, g.first, g.n, c, err));
     PARE_TRY(put_list(n, 2, g.of, s.len, c, err));

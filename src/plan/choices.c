@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,9 @@
 #include <unistd.h>
 
 #include "../backend/backend.h"
+#include "../base/limits.h"
 #include "../base/sha256.h"
 #include "../base/temp.h"
-
-#define MAX_LINE 8192
-#define MAX_LINES 20000 /* of a file; what is older is dropped */
 
 static int no_memory(struct pare_err *err)
 {
@@ -75,7 +74,7 @@ static bool next_line(FILE *f, char *line, bool *whole)
     size_t n;
     bool before = *whole;
 
-    if (!fgets(line, MAX_LINE, f))
+    if (!fgets(line, PARE_CHOICES_LINE, f))
         return false;
     n = strlen(line);
     *whole = n && line[n - 1] == '\n';
@@ -88,14 +87,20 @@ static bool next_line(FILE *f, char *line, bool *whole)
 
 static int read_lines(struct pare_choices *c, FILE *f, bool strict, struct pare_err *err)
 {
-    char line[MAX_LINE], *key;
+    char line[PARE_CHOICES_LINE], *key;
     bool whole = true;
 
-    for (int i = 1; next_line(f, line, &whole) && i <= MAX_LINES; i++) {
+    for (int i = 1; next_line(f, line, &whole); i++) {
+        if (i > PARE_CHOICES_LINES)
+            return strict ? pare_fail(err, PARE_ELIMIT, "more than %d lines", PARE_CHOICES_LINES)
+                          : 0;
         if (whole && (!line[0] || line[0] == '#'))
             continue;
         if (whole && split(line, &key))
             PARE_TRY(pare_choices_set(c, key, line, err));
+        else if (strict && strlen(line) == PARE_CHOICES_LINE - 1)
+            return pare_fail(err, PARE_ELIMIT, "line %d: has %d bytes or more", i,
+                             PARE_CHOICES_LINE);
         else if (strict)
             return pare_fail(err, PARE_EFORMAT,
                              "line %d: expected a kernel's name, a tab and what it is chosen for",
@@ -126,35 +131,71 @@ int pare_choices_read(struct pare_choices *c, const char *path, bool strict, str
     return pare_at(err, rc, "%s", path);
 }
 
-static bool write_lines(const struct pare_choices *c, FILE *f)
+/* The file's text; NULL: no memory. */
+static const char *as_text(const struct pare_choices *c)
 {
-    fputs("# pare: the kernels that were chosen for layers, see docs/tuning.md\n", f);
-    for (int i = c->n > MAX_LINES / 2 ? c->n - MAX_LINES / 2 : 0; i < c->n; i++)
-        fprintf(f, "%s\t%s\n", c->item[i]->kernel, c->item[i]->key);
-    return !ferror(f);
+    static const char head[] =
+        "# pare: the kernels that were chosen for layers, see docs/tuning.md\n";
+    int first = c->n > PARE_CHOICES_LINES / 2 ? c->n - PARE_CHOICES_LINES / 2 : 0;
+    size_t size = sizeof(head), at = sizeof(head) - 1;
+    char *text;
+
+    for (int i = first; i < c->n; i++)
+        size += strlen(c->item[i]->kernel) + strlen(c->item[i]->key) + 2;
+    text = pare_alloc(c->arena, size, 1);
+    if (!text)
+        return NULL;
+    memcpy(text, head, at);
+    for (int i = first; i < c->n; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s\t%s\n", c->item[i]->kernel,
+                               c->item[i]->key);
+    return text;
 }
 
-/* Under another name first, so that nobody ever sees half of it. */
+static bool write_text(int fd, const char *text)
+{
+    for (size_t left = strlen(text); left;) {
+        ssize_t n = write(fd, text, left);
+
+        if (n < 0 && errno != EINTR)
+            return false;
+        text += n > 0 ? n : 0;
+        left -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* Under another name first, so that nobody ever sees half of it; a new file, not one that a link of
+ * that name leads to. */
 static int replace(const struct pare_choices *c, const char *path, struct pare_err *err)
 {
     const char *tmp = pare_sprintf(c->arena, "%s.%ld-%lx.tmp", path, (long)getpid(),
                                    (unsigned long)(uintptr_t)c);
-    FILE *f;
+    const char *text = as_text(c);
+    int fd, why;
     bool ok;
 
-    if (!tmp)
+    if (!tmp || !text)
         return no_memory(err);
     pare_temp_sweep_beside(path);
-    f = fopen(tmp, "w");
-    if (!f)
+    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
         return pare_fail(err, PARE_EIO, "%s: cannot create: %s", path, strerror(errno));
-    pare_temp_hold(fileno(f));
-    ok = write_lines(c, f);
-    ok = !fclose(f) && ok;
-    if (ok && !rename(tmp, path))
+    pare_temp_hold(fd);
+    ok = write_text(fd, text);
+    why = errno;
+    if (close(fd) && ok) {
+        ok = false;
+        why = errno;
+    }
+    if (ok && rename(tmp, path)) {
+        ok = false;
+        why = errno;
+    }
+    if (ok)
         return 0;
     unlink(tmp);
-    return pare_fail(err, PARE_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return pare_fail(err, PARE_EIO, "%s: cannot write: %s", path, strerror(why));
 }
 
 int pare_choices_save(const struct pare_choices *c, const char *path, bool strict,
@@ -176,7 +217,7 @@ static void add_processor(struct pare_sha256 *h, char *name, size_t size)
     static const char *const facts[] = { "vendor_id", "cpu family",      "model",    "stepping",
                                          "flags",     "CPU implementer", "CPU part", "Features" };
     FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[MAX_LINE];
+    char line[PARE_CHOICES_LINE];
 
     while (f && fgets(line, sizeof(line), f) && line[0] != '\n') {
         const char *colon = strchr(line, ':');

@@ -258,6 +258,8 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
         if (p->split)
             return 0;
     }
+    if (!o->reference && !p->like)
+        PARE_TRY(pare_plan_early(p, err));
     if (!o->reference && !t && !p->like) {
         PARE_TRY(pare_plan_sink(p, err));
         pare_plan_rise(p);

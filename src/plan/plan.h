@@ -140,6 +140,9 @@ void pare_plan_kept_zero(const struct pare_plan *p);
 /* Bring QuantizeLinear in front of what keeps the order of numbers (rise.c). */
 void pare_plan_rise(struct pare_plan *p);
 
+/* Bring Gather in front of what works on rows (early.c). */
+int pare_plan_early(struct pare_plan *p, struct pare_err *err);
+
 /* Are these the inputs that the plan was made for? */
 int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err);
 

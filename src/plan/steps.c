@@ -249,6 +249,19 @@ static bool dynamic_node(const struct pare_node *n)
     return false;
 }
 
+/* Kernels count rows, channels and tiles, and there can be billions without an element in them.
+ * Plain kernels look at the elements first. */
+static bool hollow_node(const struct pare_node *n)
+{
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+        const struct pare_value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+
+        if (v && v->t.rank > 1 && !pare_numel(&v->t))
+            return true;
+    }
+    return false;
+}
+
 /* A node that runs its plain kernel reads and writes row-major tensors. */
 static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_step *s)
 {
@@ -313,20 +326,38 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
                            like->kernel->name, n->name);
 }
 
+/* By the rules or by trying; each way of a training step may be another kernel's. */
+static int choose_ways(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+{
+    struct pare_ways ways;
+    bool tuned;
+
+    PARE_TRY(pare_ways_rule(p, s, &ways, err));
+    PARE_TRY(pare_tune_step(p, s, &ways, err));
+    if (ways.k[0] == s->kernel && pare_ways_one(&ways))
+        return 0;
+    tuned = s->tuned;
+    pare_ways_drop(s);
+    PARE_TRY(pare_ways_step(p, s->node, &ways, s, err));
+    s->tuned = tuned;
+    return 0;
+}
+
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
+    bool plain = p->reference || dynamic_node(n) || hollow_node(n);
     struct pare_mark m = pare_mark(p->scratch);
 
-    s->node = n;
+    *s = (struct pare_step){ .node = n, .ways = PARE_ALL_WAYS };
     if (p->like) {
         int rc = choose_like(p, n, s, err);
 
         pare_rewind(p->scratch, m);
         return rc;
     }
-    for (int i = 0; pare_kernels[i] && !p->reference && !dynamic_node(n); i++) {
-        struct pare_step t = { .node = n };
+    for (int i = 0; pare_kernels[i] && !plain; i++) {
+        struct pare_step t = { .node = n, .ways = PARE_ALL_WAYS };
         bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
@@ -334,7 +365,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
             t.kernel = pare_kernels[i];
             t.any = p->view.any;
             *s = t;
-            return pare_tune_step(p, s, err);
+            return choose_ways(p, s, err);
         }
         if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
             return no_memory(err); /* or the plan would be slow and nobody knew why */

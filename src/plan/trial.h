@@ -1,21 +1,39 @@
-/* trial.h - kernels that could run the same nodes, tried in turn. */
+/* trial.h - kernels that could run the same nodes, tried in turn.
+ *
+ * In a training plan each way of a step (ways.h) may be another kernel's where layouts agree, so
+ * each is tried by itself: rivals are kernels for one way, in groups of the same layouts, and what
+ * wins is the group whose fastest rivals take the least time together.  Kernels whose ways cannot
+ * be apart, and all of those of other plans, are a group each.
+ */
 #ifndef PARE_PLAN_TRIAL_H
 #define PARE_PLAN_TRIAL_H
 
-#include "plan.h"
+#include "ways.h"
 
-#define PARE_RIVALS 8
+#define PARE_GROUPS 8
+#define PARE_RIVALS 40
+#define PARE_NEVER 1e30 /* seconds */
 
-/* A kernel that could run the nodes. */
+/* A kernel that could run the nodes, or one way of them. */
 struct pare_rival {
     struct pare_step s;
     struct pare_arena *arena; /* what match() and init() take */
+    int group, way;           /* way -1: all that are wanted */
+    bool guest;               /* the group has not the layouts that it would take by itself */
     bool out;                 /* cannot, or lost already */
     int runs;
-    double best, next; /* seconds of the fastest run and of the second */
+    double warm;       /* seconds of the first run, ... */
+    double best, next; /* ... and of the fastest and the second fastest of those behind it */
     bool uneven;       /* in the fastest run, some threads had more to do than others */
     double spent;      /* seconds that each thread ran, all in all */
-    double extra;      /* conversions that it needs around it */
+};
+
+/* Rivals with the same layouts. */
+struct pare_group {
+    struct pare_step s; /* a step with these */
+    struct pare_arena *arena;
+    bool whole, out;
+    double extra; /* conversions that they need around them */
 };
 
 struct pare_contest {
@@ -23,29 +41,42 @@ struct pare_contest {
     bool cold;      /* weights are not in the caches when a layer runs */
     double seconds; /* for all runs, at most */
     struct pare_node *node;
-    const struct pare_kernel *rule; /* the choice without trials */
+    unsigned wanted;        /* ways */
+    struct pare_ways rule;  /* the choice without trials */
+    struct pare_ways fixed; /* ways that are not to be chosen */
+    struct pare_group group[PARE_GROUPS];
     struct pare_rival rival[PARE_RIVALS];
-    int n;
+    int n_groups, n;
 
     /* while they run */
     struct pare_arena *data;
     double *clock;             /* by thread */
     struct pare_tensor *saved; /* the graph's values as they are, by id */
-    struct pare_buf *buf[PARE_RIVALS * (PARE_STEP_IN + 2)]; /* all rivals use the same */
+    size_t work_bytes[2];      /* the most that any rival needs, ... */
+    struct pare_buf *work[2];  /* ... and all use the same, ... */
+    struct pare_buf *buf[PARE_GROUPS * (PARE_STEP_IN + 2)]; /* ... as they do these */
     int n_bufs;
 };
-
-/* Does the kernel say that it can, whatever it expects of its speed?  Then it fills in s, with
- * lists from `arena`. */
-bool pare_rival_matches(struct pare_plan *p, const struct pare_kernel *k, struct pare_node *n,
-                        struct pare_arena *arena, struct pare_step *s);
-void pare_rival_drop(struct pare_step *s);
 
 /* All that can do what this step does; itself among them.  End the contest in any case. */
 int pare_contest_gather(struct pare_contest *c, const struct pare_step *s, struct pare_err *err);
 
+/* Are there several kernels for anything? */
+bool pare_contest_open(const struct pare_contest *c);
+
+/* The group in which these kernels do the ways that are wanted; -1: they cannot. */
+int pare_contest_find(const struct pare_contest *c, const struct pare_ways *w);
+
+/* One rival: give a step memory and let it init(); run it once, and note the time; from one layout
+ * to another takes so many seconds more. */
+int pare_rival_prepare(struct pare_contest *c, struct pare_step *s, struct pare_arena *arena,
+                       struct pare_err *err);
+void pare_rival_run(struct pare_contest *c, struct pare_rival *r);
+int pare_rival_reorder(struct pare_contest *c, struct pare_value *v, const int block[2],
+                       double *seconds, struct pare_err *err);
+
 /* Let them run: the fastest, or the rule's choice when nobody is clearly faster. */
-int pare_contest_run(struct pare_contest *c, const struct pare_kernel **k, struct pare_err *err);
+int pare_contest_run(struct pare_contest *c, struct pare_ways *w, struct pare_err *err);
 void pare_contest_end(struct pare_contest *c);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * When a plan is tuned, the kernels of kernels.def that are rivals and can run the same nodes are
  * tried (trial.c).  What was found is kept by what the time depends on (tune_key.c): layers that
- * are alike are tried once, and files have it for later plans (choices.h).
+ * are alike are tried once, and files have it for later plans (choices.h).  Training plans have a
+ * line for each way of a layer (ways.h).
  */
 #include "tune.h"
 
@@ -30,6 +31,8 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory to try kernels");
 }
 
+/* ---- one step ------------------------------------------------------------------------- */
+
 static const struct pare_kernel *rival_named(const struct pare_contest *c, const char *name)
 {
     for (int i = 0; i < c->n && name; i++)
@@ -38,86 +41,162 @@ static const struct pare_kernel *rival_named(const struct pare_contest *c, const
     return NULL;
 }
 
-static int follow_list(struct pare_contest *c, const char *name, const struct pare_kernel **k,
-                       struct pare_err *err)
+/* What is chosen for a step; `key` is the line without a way. */
+struct choice {
+    struct pare_contest *c;
+    char key[PARE_KEY_TEXT], way_key[PARE_KEY_TEXT];
+    struct pare_ways ways;
+};
+
+/* The line for a way.  Plans without gradients have only one. */
+static const char *key_of(struct choice *x, int way)
 {
-    *k = rival_named(c, name);
-    if (!*k)
+    if (!x->c->p->train)
+        return x->key;
+    pare_tune_way_key(x->key, pare_way_names[way], x->way_key);
+    return x->way_key;
+}
+
+static bool is_wanted(const struct choice *x, int way)
+{
+    return x->c->wanted >> way & 1;
+}
+
+static int cannot(const struct choice *x, int way, const char *name, struct pare_err *err)
+{
+    const char *file = x->c->p->tuner->choices, *node = x->c->node->name;
+
+    if (!x->c->p->train)
         return pare_fail(err, PARE_ECONFIG, "%s: '%s' is chosen for node '%s', which it cannot run",
-                         c->p->tuner->choices, name, c->node->name);
-    c->p->tuned.listed++;
+                         file, name, node);
+    return pare_fail(err, PARE_ECONFIG,
+                     "%s: '%s' is chosen for node '%s' (%s), which it cannot run%s%s%s", file, name,
+                     node, pare_way_names[way], way && x->ways.k[0] ? " beside '" : "",
+                     way && x->ways.k[0] ? x->ways.k[0]->name : "", way && x->ways.k[0] ? "'" : "");
+}
+
+/* By the list, as far as it goes.  Its lines of before ways were apart stand for all of them. */
+static int follow_list(struct choice *x, bool *all, struct pare_err *err)
+{
+    struct pare_tuner *t = x->c->p->tuner;
+
+    *all = true;
+    x->ways = (struct pare_ways){ { NULL } };
+    for (int w = 0; w < PARE_WAYS; w++) {
+        const char *name = is_wanted(x, w) ? pare_choices_get(&t->list, key_of(x, w)) : NULL;
+
+        if (is_wanted(x, w) && !name)
+            name = pare_choices_get(&t->list, x->key);
+        x->ways.k[w] = rival_named(x->c, name);
+        if (name && !x->ways.k[w])
+            return cannot(x, w, name, err);
+        *all &= !is_wanted(x, w) || name;
+    }
+    x->c->fixed = x->ways;
+    return 0;
+}
+
+/* Without trials: what the list has not goes by the rules, or is the forward kernel's when the
+ * rules' cannot be beside that. */
+static int complete(struct choice *x, struct pare_err *err)
+{
+    struct pare_ways given = x->ways;
+
+    for (int own = 0; own < 2; own++) {
+        for (int w = 0; w < PARE_WAYS; w++)
+            if (is_wanted(x, w) && !given.k[w])
+                x->ways.k[w] = own && w ? x->ways.k[0] : x->c->rule.k[w];
+        if (pare_contest_find(x->c, &x->ways) >= 0)
+            return 0;
+    }
+    for (int w = PARE_WAYS - 1; w >= 0; w--) /* who is not the forward kernel's neighbour */
+        if (given.k[w] && (given.k[w] != x->ways.k[0] || !w))
+            return cannot(x, w, given.k[w]->name, err);
+    return cannot(x, 0, x->ways.k[0]->name, err);
+}
+
+/* What was found before, in this plan or another. */
+static bool is_known(struct choice *x)
+{
+    struct pare_tuner *t = x->c->p->tuner;
+    struct pare_ways known = { { NULL } };
+
+    for (int w = 0; w < PARE_WAYS; w++) {
+        const char *name = NULL;
+
+        if (is_wanted(x, w) && !x->c->fixed.k[w]) {
+            name = pare_choices_get(&t->new_list, key_of(x, w));
+            name = name ? name : pare_choices_get(&t->cache, key_of(x, w));
+        }
+        known.k[w] = x->c->fixed.k[w] ? x->c->fixed.k[w] : rival_named(x->c, name);
+    }
+    if (pare_contest_find(x->c, &known) < 0)
+        return false;
+    x->ways = known;
+    return true;
+}
+
+/* For later plans. */
+static int note(struct choice *x, struct pare_choices *to, struct pare_err *err)
+{
+    for (int w = 0; w < PARE_WAYS; w++)
+        if (is_wanted(x, w) && !x->c->fixed.k[w])
+            PARE_TRY(pare_choices_set(to, key_of(x, w), x->ways.k[w]->name, err));
     return 0;
 }
 
 /* By the list; by the cache; by trying; by the rules. */
-static int decide(struct pare_contest *c, const char *key, const struct pare_kernel **k,
-                  struct pare_err *err)
+static int decide(struct choice *x, struct pare_err *err)
 {
+    struct pare_contest *c = x->c;
     struct pare_tuner *t = c->p->tuner;
-    const char *name = pare_choices_get(&t->list, key);
     double start = pare_now();
+    bool all;
 
-    *k = c->rule;
     c->p->tuned.layers++;
-    if (name)
-        return follow_list(c, name, k, err);
-    if (!t->measure)
-        return 0;
-    name = pare_choices_get(&t->new_list, key);
-    name = name ? name : pare_choices_get(&t->cache, key);
-    if (rival_named(c, name)) {
-        *k = rival_named(c, name);
+    PARE_TRY(follow_list(x, &all, err));
+    c->p->tuned.listed += all;
+    if (all || !t->measure)
+        return complete(x, err);
+    if (is_known(x)) {
         c->p->tuned.cached++;
     } else if (t->left > 0) {
         c->cold = t->cold;
         c->seconds = t->left;
-        PARE_TRY(pare_contest_run(c, k, err));
+        PARE_TRY(complete(x, err)); /* can what the list has be done at all? */
+        PARE_TRY(pare_contest_run(c, &x->ways, err));
         t->left -= pare_now() - start;
         if (t->left > 0) /* else it was in a hurry: another plan can do better */
-            PARE_TRY(pare_choices_set(&t->new_cache, key, (*k)->name, err));
+            PARE_TRY(note(x, &t->new_cache, err));
+    } else {
+        PARE_TRY(complete(x, err));
     }
-    return pare_choices_set(&t->new_list, key, (*k)->name, err);
+    return note(x, &t->new_list, err);
 }
 
-/* Its lists are in the plan's memory, not in a rival's. */
-static int take(struct pare_plan *p, const struct pare_kernel *k, struct pare_step *s,
-                struct pare_err *err)
+int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_ways *ways,
+                   struct pare_err *err)
 {
-    struct pare_step other;
-
-    if (!pare_rival_matches(p, k, s->node, p->arena, &other))
-        return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
-                   ? no_memory(err)
-                   : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
-                               k->name, s->node->name);
-    pare_rival_drop(s);
-    *s = other;
-    p->tuned.changed++;
-    return 0;
-}
-
-int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
-{
-    struct pare_contest c = { .p = p };
-    const struct pare_kernel *k = s->kernel;
-    char key[PARE_KEY_TEXT];
+    struct pare_contest c = { .p = p, .rule = *ways };
+    struct choice x = { .c = &c };
     double start = pare_now();
     bool zeros = false;
     int rc;
 
-    if (!p->tuner || !k->rival)
+    if (!p->tuner || !s->kernel->rival)
         return 0;
     rc = pare_contest_gather(&c, s, err);
     for (int i = 0; i < c.n && !rc; i++)
         zeros |= c.rival[i].s.kernel->by_zeros;
-    s->tuned = !rc && c.n > 1 && rival_named(&c, k->name) &&
-               pare_tune_key(p, s, zeros, p->tuner->cold, key);
-    if (s->tuned)
-        rc = decide(&c, key, &k, err);
+    s->tuned = !rc && pare_contest_open(&c);
+    if (s->tuned && pare_contest_find(&c, &c.rule) >= 0 &&
+        pare_tune_key(p, s, zeros, p->tuner->cold, x.key)) {
+        rc = decide(&x, err);
+        if (!rc)
+            *ways = x.ways;
+        p->tuned.changed += !rc && !pare_ways_same(ways, &c.rule);
+    }
     pare_contest_end(&c);
-    if (!rc && k != s->kernel)
-        rc = take(p, k, s, err);
-    s->tuned = c.n > 1;
     p->tuned.seconds += pare_now() - start;
     return rc;
 }

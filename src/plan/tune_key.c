@@ -128,7 +128,14 @@ bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool ze
     for (int k = 0; p->train && k < s->n_in; k++)
         put(&t, "%s%s", k ? "," : " | gradients ", p->learns[s->in[k]->id] ? "yes" : "no");
     put(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa, cold ? ", cold" : "");
-    return t.n < PARE_KEY_TEXT - 1;
+    return t.n < PARE_KEY_TEXT - 1 - PARE_WAY_TEXT;
+}
+
+void pare_tune_way_key(const char *key, const char *way, char with[PARE_KEY_TEXT])
+{
+    struct text t = { with, 0 };
+
+    put(&t, "%s, %s", key, way);
 }
 
 /* The node with its shapes. */

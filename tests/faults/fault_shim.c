@@ -19,6 +19,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,18 @@
 
 static atomic_long calls;
 
+/* Asked for at every call: looked up once.  A race finds the same twice. */
 static bool is_kind(const char *kind)
 {
-    const char *k = getenv("FAULT_KIND");
+    static const char *_Atomic found;
+    const char *k = found;
 
-    return k && !strcmp(k, kind);
+    if (!k) {
+        k = getenv("FAULT_KIND");
+        k = k ? k : "";
+        found = k;
+    }
+    return !strcmp(k, kind);
 }
 
 /* Is this the call?  Says so in the file, without the functions below. */
@@ -91,11 +99,12 @@ EXPORT ssize_t write(int fd, const void *data, size_t n)
     return syscall(SYS_write, fd, data, n);
 }
 
+/* No test pulls the plug: what is said to be on the disk may be on its way, which takes no time. */
 EXPORT int fsync(int fd)
 {
     if (of_files() && counts(fd) && hit("fsync"))
         return no();
-    return (int)syscall(SYS_fsync, fd);
+    return fcntl(fd, F_GETFD) < 0 ? -1 : 0;
 }
 
 /* What was opened to be written; a duplicate that is only held may be closed as it likes. */
@@ -190,6 +199,24 @@ void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
 
+/* Is the caller in one of these files?  dladdr() takes most of the time of a command, so what it
+ * said of a place is kept, in a word: the place, and in its lowest bit the answer. */
+static bool is_of(const void *caller, const char *const *who)
+{
+    static _Atomic uintptr_t known[4096];
+    uintptr_t place = (uintptr_t)caller, slot = (place >> 2) % 4096, was = known[slot];
+    bool ours = false;
+    Dl_info info;
+
+    if (was >> 1 == place)
+        return was & 1;
+    if (dladdr(caller, &info) && info.dli_fname)
+        for (; *who && !ours; who++)
+            ours = strstr(info.dli_fname, *who) != NULL;
+    known[slot] = place << 1 | ours;
+    return ours;
+}
+
 /* Threads and the linker end the process when they get none: not theirs. */
 static bool asks(const void *caller)
 {
@@ -198,16 +225,12 @@ static bool asks(const void *caller)
     static const char *const kernels[] = { "/libdnnl", "/libstdc++", NULL };
     const char *const *who = is_kind("kernels") ? kernels : formats;
     static _Thread_local bool inside;
-    Dl_info info;
-    bool ours = false;
+    bool ours;
 
     if (inside || !(is_kind("memory") || is_kind("kernels")))
         return false;
     inside = true;
-    if (dladdr(caller, &info) && info.dli_fname)
-        for (; *who && !ours; who++)
-            ours = strstr(info.dli_fname, *who) != NULL;
-    ours = ours && hit("malloc");
+    ours = is_of(caller, who) && hit("malloc");
     inside = false;
     if (ours)
         errno = ENOMEM;

@@ -6,7 +6,7 @@ how_many=${3:-some}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
-export LC_ALL=C OMP_WAIT_POLICY=passive ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}"
+export PARE_CACHE= LC_ALL=C OMP_WAIT_POLICY=passive ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}"
 bad=0
 
 wrong() {

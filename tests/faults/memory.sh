@@ -3,11 +3,12 @@
 # libraries that read and write formats, and those of oneDNN.
 #
 # usage: memory.sh PARE SHIM [all|some]
-# `some` lets about 60 requests of each command fail, `all` up to 1,500.  tests/unit/test_faults.c
-# has the finer requests, inside the blocks.
+# `some` lets about 60 requests of each command fail, `all` every one, and 1,500 of oneDNN's.
+# tests/unit/test_faults.c has the finer requests, inside the blocks.
 . "$(dirname "$0")/lib.sh"
 most=60
-[ "$how_many" = all ] && most=1500
+[ "$how_many" = all ] && most=1000000
+parts=$(nproc)
 failed=0 harmless=0
 kind=memory
 
@@ -20,22 +21,18 @@ cat >r.json <<'J'
            {"step": "quantize", "preset": "int8", "limit": 16}]}
 J
 
-# try NAME COMMAND...
-try() {
-    name=$1 n=${first:-1}
+# part NUMBER COMMAND...: every so-manieth request, in a folder of its own; leaves its counts there.
+part() {
+    n=$((${first:-1} + $1 * step)) failed=0 harmless=0
     shift
-    # How many requests there are, so that those that fail are spread over all.
-    FAULT_KIND=$kind FAULT_AT=1000000000 FAULT_COUNT=$tmp/count LD_PRELOAD=$shim "$pare" "$@" >out 2>err ||
-        { wrong "$name fails by itself: $(tail -1 err)"; return; }
-    all=$(cat count)
-    step=$(((all + most - 1) / most))
     while [ $n -le "$all" ]; do
         rm -rf out.* hit
         echo old >out.onnx
-        FAULT_KIND=$kind FAULT_AT=$n FAULT_HIT=$tmp/hit LD_PRELOAD=$shim "$pare" "$@" >out 2>err
+        FAULT_KIND=$kind FAULT_AT=$n FAULT_HIT=$PWD/hit LD_PRELOAD=$shim "$pare" "$@" >out 2>err
         code=$?
         where="$name, request $n of $all"
-        [ -e hit ] || { n=$((n + step)); continue; }
+        n=$((n + step * parts))
+        [ -e hit ] || continue
         if [ $code = 0 ]; then
             harmless=$((harmless + 1))
         else
@@ -47,9 +44,34 @@ try() {
         fi
         left=$(find . -name '*.tmp*')
         [ -z "$left" ] || wrong "$where: leaves $left"
-        n=$((n + step))
     done
-    echo "$name: $all requests"
+    echo $failed $harmless $bad >counts
+}
+
+# try NAME COMMAND...
+try() {
+    name=$1
+    shift
+    # How many requests there are, so that those that fail are spread over all.
+    FAULT_KIND=$kind FAULT_AT=1000000000 FAULT_COUNT=$tmp/count LD_PRELOAD=$shim "$pare" "$@" >out 2>err ||
+        { wrong "$name fails by itself: $(tail -1 err)"; return; }
+    all=$(cat count)
+    step=$(((all + most - 1) / most)) k=0 begun=$((failed + harmless))
+    while [ $k -lt $parts ]; do
+        rm -rf "part$k"
+        mkdir "part$k"
+        cp m.onnx p.onnx k.pth r.json "part$k"
+        (cd "part$k" && part $k "$@") &
+        k=$((k + 1))
+    done
+    wait
+    while [ $k -gt 0 ]; do
+        k=$((k - 1))
+        echo 0 0 1 >none # of one that gave up
+        read -r f h b <"$([ -e "part$k/counts" ] && echo "part$k/counts" || echo none)"
+        failed=$((failed + f)) harmless=$((harmless + h)) bad=$((bad + b))
+    done
+    echo "$name: $all requests, $((failed + harmless - begun)) of them failed"
 }
 
 try inspect inspect m.onnx
@@ -66,7 +88,8 @@ try compress compress r.json -q
 # for before main() is not ours to catch.
 FAULT_KIND=kernels FAULT_AT=1000000000 FAULT_COUNT=$tmp/count LD_PRELOAD=$shim "$pare" --version >out
 kind=kernels first=$(($(cat count) + 1))
-[ "$how_many" = all ] || most=15
+most=15
+[ "$how_many" = all ] && most=1500
 try "run, oneDNN" run m.onnx -o out.npz --max-memory 1G
 try "train, oneDNN" train m.onnx --data digits --limit 32 --epochs 1 --threads 1 --quiet -o out.onnx --max-memory 1G
 try "quantize, oneDNN" quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx --max-memory 1G

@@ -70,6 +70,10 @@ sha256sum ./*.onnx ./*.npz ./*.pth ./weight* w.safetensors c.json r.json c.run.j
 refuse "run over weights" "$pare" run e.onnx -o weights.npz
 refuse "run over what it compares with" "$pare" run m.onnx --check x.npz -o x.npz
 refuse "run over its input" "$pare" run m.onnx --input input=x.npz -o x.npz
+refuse "run over its choices" "$pare" run m.onnx --tune --choices o.npz -o o.npz
+refuse "choices over the model" "$pare" run m.onnx --tune --choices m.onnx
+refuse "choices over weights" "$pare" run e.onnx --tune --choices weights.npz
+refuse "choices over data" "$pare" run m.onnx --input input=x.npz --tune --choices x.npz
 refuse "analyze over weights" "$pare" analyze sensitivity g.onnx $digits --csv weights.csv
 refuse "analyze over the model" "$pare" analyze sensitivity m.onnx $digits --csv m.onnx
 refuse "masks over weights" "$pare" prune f.onnx --pruner l1 --sparsity 0.5 -o o.onnx --masks weights.pth

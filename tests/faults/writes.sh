@@ -39,7 +39,7 @@ try() {
             n=$((n + 1))
             rm -rf work hit
             cp -r base work
-            for o in $outputs; do echo old >"work/$o"; done
+            for o in $outputs; do echo "# old" >"work/$o"; done
             (cd work && LD_PRELOAD=$shim FAULT_AT=$n FAULT_KIND=$kind FAULT_HIT=$tmp/hit "$pare" "$@" \
                 >../out 2>../err)
             code=$?
@@ -50,7 +50,7 @@ try() {
                 [ $code = 1 ] || wrong "$where: exit code $code"
                 one_sentence || wrong "$where: $(cat err)"
                 for o in $outputs; do
-                    [ "$(cat "work/$o" 2>/dev/null | tr -d '\0')" = old ] ||
+                    [ "$(cat "work/$o" 2>/dev/null | tr -d '\0')" = "# old" ] ||
                         cmp -s "work/$o" "want/$o" || is_new "$o" || wrong "$where: $o is neither old nor new"
                 done
             else
@@ -67,10 +67,12 @@ try() {
     done
 }
 
-# A record has times in it: complete is enough.  A checkpoint may be of any epoch: it leads on.
+# A record has times in it, and a list what was faster: complete is enough.  A checkpoint may be of any
+# epoch: it leads on.
 is_new() {
     case $1 in
     *.json | *.html) tail -c 20 "work/$1" | grep -q '}$\|</html>' ;;
+    *.txt) grep -q '^# pare' "work/$1" && ! grep -qv '^#\|	' "work/$1" && [ -z "$(tail -c 1 "work/$1")" ] ;;
     c.safetensors) (cd work && "$pare" $train --resume) >/dev/null 2>&1 && cmp -s work/out.onnx want/out.onnx ;;
     *) false ;;
     esac
@@ -89,6 +91,7 @@ for form in safetensors pth npz; do
 done
 try external "out.onnx out.onnx.data" export m.onnx --external -o out.onnx
 try run "out.npz" run m.onnx -o out.npz
+try tune "out.txt" run m.onnx --batch 4 --threads 1 --tune --choices out.txt
 try analyze "out.csv" analyze sensitivity m.onnx --data digits --limit 32 --sparsities 0.5 --threads 1 --csv out.csv
 try report "out.html" report done.json -o out.html
 try compress "out.onnx out.run.json" compress r.json -q

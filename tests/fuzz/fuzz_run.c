@@ -1,8 +1,11 @@
 /* fuzz_run.c - any bytes as a model: compile it as `pare run` does, run it, write it.
  *
  * Built and run as fuzz_onnx.c, which has what comes before; here are kernels, layouts and the
- * places of buffers.  What would take long is not run.
+ * places of buffers: as the rules choose them, the plain ones, and all that can run a layer, with
+ * one left out that the input picks, so that its rivals get their turn.  What would take long is
+ * not run.
  */
+#include "backend/backend.h"
 #include "base/arena.h"
 #include "graph/count.h"
 #include "plan/plan.h"
@@ -56,15 +59,15 @@ static bool is_small(struct pare_arena *a, const struct pare_plan *p)
 }
 
 static void run(struct pare_arena *a, const struct pare_model *m, const struct pare_tensor *in,
-                bool reference)
+                const struct pare_plan_opts *o, const char *without)
 {
-    struct pare_plan_opts o = { .threads = 1, .in = in, .reference = reference };
+    const char *const list[] = { without, NULL };
     struct pare_err err = { 0 };
     struct pare_plan *p = NULL;
     const struct pare_io *io;
     struct pare_tensor *out = pare_alloc(a, (size_t)pare_model_outputs(m, &io), sizeof(*out));
     volatile unsigned char sum = 0;
-    int rc = pare_plan_new(m, &o, &p, &err);
+    int rc = pare_plan_new_without(m, o, without ? list : NULL, &p, &err);
 
     if (!rc && is_small(a, p))
         rc = pare_plan_run(p, in, out, &err);
@@ -75,6 +78,22 @@ static void run(struct pare_arena *a, const struct pare_model *m, const struct p
     if (rc && (rc != err.code || !err.msg[0]))
         abort();
     pare_plan_free(p);
+}
+
+static void run_all(struct pare_arena *a, const struct pare_model *m, const struct pare_tensor *in,
+                    const unsigned char *data, size_t size)
+{
+    struct pare_plan_opts o = { .threads = 1, .in = in };
+    size_t kernels = 0, pick = size;
+
+    while (pare_kernels[kernels])
+        kernels++;
+    for (size_t i = 0; i < size; i++)
+        pick = pick * 31 + data[i];
+    run(a, m, in, &o, NULL);
+    run(a, m, in, &o, pare_kernels[pick % kernels]->name);
+    o.reference = true;
+    run(a, m, in, &o, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -89,10 +108,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     pare_memory_limit((size_t)1 << 30); /* as --max-memory does */
     if (!pare_model_parse(data, size, NULL, &m, &err)) {
         in = inputs(a, m, data, size);
-        if (in) {
-            run(a, m, in, false);
-            run(a, m, in, true);
-        }
+        if (in)
+            run_all(a, m, in, data, size);
         pare_model_pack(m, a, &packed, &n, &err);
     }
     pare_model_free(m);

@@ -41,6 +41,24 @@ static void test_memory(void **state)
     assert_int_equal(pare_memory_used(), before);
 }
 
+/* One arena has less than it wants, and says so once. */
+static void test_arena_limit(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 12);
+
+    (void)state;
+    assert_int_equal(pare_arena_limit(a, 1 << 20), 0);
+    assert_non_null(pare_alloc(a, 1, 500000));
+    assert_null(pare_alloc(a, 1, 600000));
+    assert_non_null(pare_alloc(a, 1, 100000)); /* it is no state of failure */
+    assert_int_equal(pare_arena_limit(a, 1 << 20), 0);
+    assert_non_null(pare_alloc(a, 1, 600000));
+    assert_true(pare_arena_limit(a, 0) > 0);
+    assert_non_null(pare_alloc(a, 1, 4 << 20));
+    assert_int_equal(pare_arena_limit(a, 0), 0);
+    pare_arena_free(a);
+}
+
 static void test_elements(void **state)
 {
     struct pare_tensor t = { .dtype = PARE_U8, .rank = 2, .dim = { 1 << 20, 1 << 20 } };
@@ -177,9 +195,10 @@ static void test_pipe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_names),  cmocka_unit_test(test_join),
-        cmocka_unit_test(test_target), cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_arena_limit), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_elements),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_join),        cmocka_unit_test(test_target),
+        cmocka_unit_test(test_pipe),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * never in a crash. */
 #include "op_rig.h"
 
+#include "base/arena.h"
 #include "op/movement.h"
 
 /* ---- indices --------------------------------------------------------------------- */
@@ -377,6 +378,63 @@ static void ranges(void **state)
     end(&r);
 }
 
+/* ---- no elements, of a huge shape ------------------------------------------------- */
+
+/* Numpy and ONNX Runtime: slices without elements are all alike, and there are as many as there
+ * are. */
+static void slices_without_elements(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    begin(&r, "Unique", 11);
+    attr(&r, "axis", "1");
+    SHAPED(&r, 0, 3, 0);
+    run_ok(&r, 4);
+    assert_int_equal(r.out[0]->t.rank, 3);
+    assert_int_equal(r.out[0]->t.dim[1], 1);
+    assert_int_equal(pare_numel(&r.out[1]->t), 1);
+    assert_int_equal(pare_i64(&r.out[1]->t)[0], 0);
+    assert_int_equal(pare_numel(&r.out[2]->t), 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pare_i64(&r.out[2]->t)[i], 0);
+    assert_int_equal(pare_numel(&r.out[3]->t), 1);
+    assert_int_equal(pare_i64(&r.out[3]->t)[0], 3);
+    end(&r);
+    begin(&r, "Unique", 11);
+    attr(&r, "axis", "0");
+    SHAPED(&r, 0, 3);
+    run_ok(&r, 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pare_numel(&r.out[i]->t), 0);
+    end(&r);
+}
+
+/* Billions of them take nothing, unless their numbers are asked for. */
+static void billions_of_slices(void **state)
+{
+    const int64_t many = INT64_C(1) << 31;
+    struct rig r;
+
+    (void)state;
+    for (int sorted = 0; sorted < 2; sorted++) {
+        begin(&r, "Unique", 11);
+        attr(&r, "axis", "1");
+        attr(&r, "sorted", sorted ? "1" : "0");
+        SHAPED(&r, 0, many, 0);
+        pare_arena_limit(r.arena, 1 << 16);
+        pare_arena_limit(r.scratch, 1 << 16);
+        run_ok(&r, 2);
+        assert_int_equal(r.out[0]->t.dim[1], 1);
+        end(&r);
+        begin(&r, "Unique", 11);
+        attr(&r, "axis", "1");
+        SHAPED(&r, 0, many, 0);
+        pare_arena_limit(r.arena, 1 << 16);
+        run_fails(&r, 3, "no memory for a tensor of 17179869184 bytes");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +449,8 @@ int main(void)
         cmocka_unit_test(split_sizes),
         cmocka_unit_test(huge_requests),
         cmocka_unit_test(ranges),
+        cmocka_unit_test(slices_without_elements),
+        cmocka_unit_test(billions_of_slices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,15 +2,20 @@
  *
  * Most of it makes no sense and must be refused with a sentence.  What is accepted must run, and
  * say of its axes only what is true.  The sanitizers see the rest.
+ *
+ * Then again with tensors that are hollow: axes of billions beside one of 0.  They have no elements
+ * and take no room in a file, so they must cost nothing: work and memory are for elements.
  */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/arena.h"
 #include "base/opt.h"
 #include "base/rng.h"
 #include "graph/graph.h"
@@ -20,6 +25,10 @@
 #define ROUNDS 400     /* for each operator */
 #define LARGEST 100000 /* bytes of a result that is computed */
 
+#define HOLLOW_ROUNDS 3000         /* for each operator */
+#define HOLLOW_BYTES (4 * LARGEST) /* that one of them may take, of any arena */
+#define HOLLOW_SECONDS 1
+
 struct round {
     uint64_t state;
     struct pare_arena *arena, *scratch;
@@ -27,6 +36,7 @@ struct round {
     struct pare_value value[10], *in[6], *out[4];
     int64_t base[PARE_MAX_RANK]; /* the shape that inputs often have */
     int base_rank;
+    bool hollow;
     enum pare_dtype type;
     struct pare_err err;
 };
@@ -140,6 +150,32 @@ static int shape_of(struct round *r, bool first, int64_t *dim)
     }
 }
 
+static void hollow_out(struct round *r, int rank, int64_t *dim)
+{
+    static const int64_t huge[] = { 1 << 20, 1 << 24, INT64_C(1) << 31, INT64_C(1) << 35 };
+    int64_t n = 1;
+
+    if (rank && draw(r, 2))
+        dim[draw(r, (uint64_t)rank)] = huge[draw(r, 4)];
+    for (int i = 0; i < rank; i++)
+        n *= dim[i] > LARGEST ? LARGEST : dim[i];
+    if (n >= LARGEST)
+        dim[draw(r, (uint64_t)rank)] = 0;
+}
+
+/* What goes beyond PARE_MAX_ELEMENTS even without its axis of 0 is none at all. */
+static void allocate(struct round *r, struct pare_tensor *t, enum pare_dtype type, int rank,
+                     int64_t *dim)
+{
+    int rc = pare_tensor_new(r->arena, t, type, rank, dim, &r->err);
+
+    if (rc == PARE_ELIMIT && r->hollow) {
+        memset(dim, 0, PARE_MAX_RANK * sizeof(*dim));
+        rc = pare_tensor_new(r->arena, t, type, rank, dim, &r->err);
+    }
+    assert_int_equal(rc, 0);
+}
+
 static void contents(struct round *r, const struct pare_tensor *t)
 {
     int64_t n = pare_numel(t);
@@ -166,15 +202,19 @@ static void inputs(struct round *r)
     r->type = draw(r, 3) ? r->type : type_of(r, 'A');
     r->base_rank = (int)draw(r, 5);
     for (int i = 0; i < PARE_MAX_RANK; i++)
-        r->base[i] = (int64_t)draw(r, 6);
+        r->base[i] = (int64_t)draw(r, r->hollow ? 4 : 6);
+    if (r->hollow)
+        hollow_out(r, r->base_rank, r->base);
     for (const char *p = n->op->in; *p && n->n_in < 6; p++) {
         struct pare_value *v = &r->value[n->n_in];
         int64_t dim[PARE_MAX_RANK];
         int rank = shape_of(r, !n->n_in, dim);
         bool many = p[1] == '+' || p[1] == '*', may_miss = p[1] == '?' || p[1] == '*';
 
+        if (r->hollow)
+            hollow_out(r, rank, dim);
         r->in[n->n_in++] = may_miss && !draw(r, 3) ? NULL : v;
-        assert_int_equal(pare_tensor_new(r->arena, &v->t, type_of(r, *p), rank, dim, &r->err), 0);
+        allocate(r, &v->t, type_of(r, *p), rank, dim);
         contents(r, &v->t);
         if (many && draw(r, 2))
             p--; /* the same letter again */
@@ -295,17 +335,22 @@ static void one_round(struct round *r, const struct pare_op *op)
         check_ties(r);
 }
 
+/* Graphs in attributes are not made here. */
+static bool has_graphs(const struct pare_op *op)
+{
+    for (const struct pare_opt *o = op->attrs; o && o->name; o++)
+        if (o->type == PARE_OPT_GRAPH)
+            return true;
+    return false;
+}
+
 static void operators_refuse_nonsense(void **state)
 {
     struct round r = { .state = UINT64_C(88172645463325252) };
 
     (void)state;
-    for (const struct pare_op *const *op = pare_ops; *op; op++) {
-        bool has_graphs = false;
-
-        for (const struct pare_opt *o = (*op)->attrs; o && o->name; o++)
-            has_graphs |= o->type == PARE_OPT_GRAPH;
-        for (int i = 0; i < ROUNDS && !has_graphs; i++) {
+    for (const struct pare_op *const *op = pare_ops; *op; op++)
+        for (int i = 0; i < ROUNDS && !has_graphs(*op); i++) {
             r.arena = pare_arena_new(1 << 16);
             r.scratch = pare_arena_new(1 << 16);
             assert_true(r.arena && r.scratch);
@@ -313,12 +358,42 @@ static void operators_refuse_nonsense(void **state)
             pare_arena_free(r.arena);
             pare_arena_free(r.scratch);
         }
-    }
+}
+
+static void nothing_costs_nothing(void **state)
+{
+    struct round r = { .state = UINT64_C(88172645463325252), .hollow = true };
+
+    (void)state;
+    for (const struct pare_op *const *op = pare_ops; *op; op++)
+        for (int i = 0; i < HOLLOW_ROUNDS && !has_graphs(*op); i++) {
+            clock_t start = clock();
+            char shape[PARE_SHAPE_TEXT];
+
+            r.arena = pare_arena_new(1 << 16);
+            r.scratch = pare_arena_new(1 << 16);
+            assert_true(r.arena && r.scratch);
+            pare_arena_limit(r.arena, HOLLOW_BYTES * 10);
+            pare_arena_limit(r.scratch, HOLLOW_BYTES);
+            one_round(&r, *op);
+            if (r.node.n_in && r.in[0])
+                pare_shape_text(&r.in[0]->t, shape, sizeof(shape));
+            /* How large a result is that it makes itself, nobody could know before. */
+            if ((!pare_arena_limit(r.arena, 0) && !((*op)->flags & PARE_OP_ALLOCS)) ||
+                !pare_arena_limit(r.scratch, 0))
+                fail_msg("%s of %s takes memory: %s", (*op)->type, shape, r.err.msg);
+            if (clock() - start > HOLLOW_SECONDS * CLOCKS_PER_SEC)
+                fail_msg("%s of %s takes %g s", (*op)->type, shape,
+                         (double)(clock() - start) / CLOCKS_PER_SEC);
+            pare_arena_free(r.arena);
+            pare_arena_free(r.scratch);
+        }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(operators_refuse_nonsense) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(operators_refuse_nonsense),
+                                        cmocka_unit_test(nothing_costs_nothing) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,8 +72,9 @@ static inline void disturb(struct pare_model *m)
     }
 }
 
-static inline void start_without(struct trial *t, struct pare_model *m, const int64_t chw[3],
-                                 const char *const *without, const char *threads)
+/* All but the trainer, whose options may still be changed. */
+static inline void begin(struct trial *t, struct pare_model *m, const int64_t chw[3],
+                         const char *threads)
 {
     struct pare_given set[] = { { "optimizer", "sgd" }, { "threads", threads } };
     struct pare_rng r;
@@ -92,6 +93,12 @@ static inline void start_without(struct trial *t, struct pare_model *m, const in
         pare_f32(&t->x)[i] = (float)pare_rng_normal(&r);
     for (int64_t i = 0; i < BATCH; i++)
         pare_i64(&t->y)[i] = i * 3 % 10;
+}
+
+static inline void start_without(struct trial *t, struct pare_model *m, const int64_t chw[3],
+                                 const char *const *without, const char *threads)
+{
+    begin(t, m, chw, threads);
     t->setup->trainer.reference = without == plain_only;
     t->setup->trainer.without = without == plain_only ? NULL : without;
     if (pare_trainer_new(m, &t->setup->trainer, &t->trainer, &err) ||

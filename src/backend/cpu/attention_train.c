@@ -9,17 +9,17 @@
 #include <math.h>
 #include <omp.h>
 
+#include "heads.h"
 #include "panel.h"
-#include "turn.h"
 
 #include "../backend.h"
 
+#include "../../base/simd.h"
 #include "../../op/matrix.h"
 #include "../../op/movement.h"
-#include "../../tensor/vmath.h"
 
 #define MOST_NODES 20
-#define NARROW 8 /* the block for columns that are tokens: less of the last one is empty */
+#define NARROW PARE_HEAD_NARROW
 
 struct attention {
     int64_t N, T, H, D;
@@ -192,46 +192,25 @@ struct rows {
     int64_t step;
 };
 
-/* Rows of D elements as the columns of a product over T. */
-PARE_SIMD static void pack(const struct attention *a, const struct rows *x, float *to)
+static struct pare_head head(const struct attention *a, const struct rows *x)
 {
-    const int64_t blocks = a->D / a->block;
+    return (struct pare_head){ x->at, x->step, 1, a->T, a->D };
+}
 
-    for (int64_t b = 0; b < blocks; b++) {
-        float *at = to + pare_panel_at(a->T, blocks, a->block, 0, b * a->block);
-        const float *from = x->at + b * a->block;
-        int64_t step = (b / 2 * 2 + 1 < blocks ? 2 : 1) * a->block;
+/* Rows of D elements as the columns of a product over T. */
+static void pack(const struct attention *a, const struct rows *x, float *to)
+{
+    struct pare_head h = head(a, x);
 
-        for (int64_t t = 0; t < a->T; t++, at += step, from += x->step)
-            for (int c = 0; c < a->block; c += 8)
-                PARE_PUT8(at + c, PARE_V8(from + c));
-    }
+    pare_head_pack(&h, a->block, to);
 }
 
 /* Rows of D elements as rows of columns that are tokens: (D, tokens). */
-PARE_SIMD static void pack_turned(const struct attention *a, const struct rows *x, float *to)
+static void pack_turned(const struct attention *a, const struct rows *x, float *to)
 {
-    const int64_t blocks = a->tokens / NARROW;
-    const float zeros[8] = { 0 };
+    struct pare_head h = head(a, x);
 
-    for (int64_t b = 0; b < blocks; b++) {
-        float *at = to + pare_panel_at(a->D, blocks, NARROW, 0, b * NARROW);
-        int64_t step = (b / 2 * 2 + 1 < blocks ? 2 : 1) * NARROW;
-
-        const float *row[8];
-
-        for (int64_t i = 0; i < 8; i++)
-            row[i] = b * 8 + i < a->T ? x->at + (b * 8 + i) * x->step : zeros;
-        for (int64_t d = 0; d < a->D; d += 8) {
-            pare_v8 r[8];
-
-            for (int64_t i = 0; i < 8; i++)
-                r[i] = PARE_V8(row[i] + (row[i] == zeros ? 0 : d));
-            pare_turn8(r);
-            for (int64_t i = 0; i < 8; i++)
-                PARE_PUT8(at + (d + i) * step, r[i]);
-        }
-    }
+    pare_head_pack_turned(&h, to);
 }
 
 /* y (T, tokens) = x (T, D) w. */
@@ -274,26 +253,6 @@ static void to_head(const struct attention *a, struct rows x, bool turned, const
     };
 
     pare_panel_run(&p);
-}
-
-/* Softmax of scale times a row, in place. */
-PARE_SIMD static void softmax(float *x, int64_t n, float scale)
-{
-    float most = -INFINITY, sum = 0;
-
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        x[i] *= scale;
-        most = x[i] > most ? x[i] : most;
-    }
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) {
-        x[i] = pare_expf(x[i] - most);
-        sum += x[i];
-    }
-    sum = 1 / sum;
-    for (int64_t i = 0; i < n; i++)
-        x[i] *= sum;
 }
 
 /* scale p (g - sum of p g), in g. */
@@ -353,7 +312,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         pack_turned(a, &k, columns);
         to_tokens(a, part(a, x, i, 0), columns, p);
         for (int64_t t = 0; t < a->T; t++)
-            softmax(p.at + t * p.step, a->T, a->scale);
+            pare_head_softmax(p.at + t * p.step, a->T, a->scale);
         pack(a, &z, columns);
         to_head(a, p, false, columns, result(a, y, i));
     }

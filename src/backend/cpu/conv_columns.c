@@ -201,15 +201,21 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     for (int i = 0; i < count; i++)
         s->fused[i] = fused[i];
     s->out[0] = out;
+    if (!pare_step_fits(s))
+        return false;
     s->state = c;
-    c->want_x = v->learns[n->in[0]->id];
-    c->want_w = v->learns[n->in[1]->id];
-    c->want_b = n_in > 2 && v->learns[n->in[2]->id];
+    s->pays = PARE_ALL_WAYS;
+    s->apart = !c->pooled; /* else back() has to know where the maxima were */
+    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_TO_DATA;
+    c->want_w = v->learns[n->in[1]->id] && s->ways & PARE_TO_WEIGHTS;
+    c->want_b = n_in > 2 && v->learns[n->in[2]->id] && s->ways & PARE_TO_WEIGHTS;
     sizes(c);
     s->drop_in = c->want_w ? 0 : 1;
     s->drop_out = c->relu && !c->pooled ? 0 : ~0u;
-    s->work_bytes[0] = (size_t)v->backend->threads * c->work[0] * sizeof(float);
-    s->work_bytes[1] = ((size_t)v->backend->threads * c->work[1] + c->shared) * sizeof(float);
+    if (s->ways & PARE_FORWARD)
+        s->work_bytes[0] = (size_t)v->backend->threads * c->work[0] * sizeof(float);
+    if (s->ways & (PARE_TO_DATA | PARE_TO_WEIGHTS))
+        s->work_bytes[1] = ((size_t)v->backend->threads * c->work[1] + c->shared) * sizeof(float);
     return true;
 }
 

@@ -217,13 +217,7 @@ static void quit(struct pare_step *s)
     struct conv8 *c = s->state;
     dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->b, c->scratch };
 
-    for (int i = 0; i < 5; i++)
-        if (mem[i])
-            dnnl_memory_destroy(mem[i]);
-    if (c->prim)
-        dnnl_primitive_destroy(c->prim);
-    if (c->pd)
-        dnnl_primitive_desc_destroy(c->pd);
+    pare_dnnl_drop(mem, 5, c->prim, c->pd);
 }
 
 const struct pare_kernel pare_kernel_conv_int8 = {

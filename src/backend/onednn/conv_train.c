@@ -25,7 +25,7 @@ struct conv {
     size_t side; /* of back()'s work memory: packed W or its gradient; then X's gradient */
     float *gx;   /* X's gradient when it has to be added */
     float *gb;   /* the bias's */
-    bool want_x, want_w;
+    bool forward, want_x, want_w;
 };
 
 /* ---- descriptors --------------------------------------------------------------------- */
@@ -39,10 +39,8 @@ struct sides {
 static bool make_pd(struct prim *p, const void *desc, const struct pare_view *v,
                     dnnl_primitive_desc_t hint)
 {
-    if (dnnl_primitive_desc_create(&p->pd, desc, NULL, v->backend->onednn->engine, hint) !=
-        dnnl_success)
-        return false;
-    return !pare_dnnl_slow(p->pd);
+    return dnnl_primitive_desc_create(&p->pd, desc, NULL, v->backend->onednn->engine, hint) ==
+           dnnl_success;
 }
 
 static void drop_pd(struct prim *p)
@@ -50,6 +48,13 @@ static void drop_pd(struct prim *p)
     if (p->pd)
         dnnl_primitive_desc_destroy(p->pd);
     p->pd = NULL;
+}
+
+static void drop_all(struct conv *c)
+{
+    drop_pd(&c->fwd);
+    drop_pd(&c->data);
+    drop_pd(&c->weights);
 }
 
 static bool describe_back(const struct pare_view *v, struct conv *c, struct sides *s)
@@ -60,16 +65,17 @@ static bool describe_back(const struct pare_view *v, struct conv *c, struct side
         (dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &s->x, &s->w,
                                                           &s->y, s->g.stride, s->g.dilate,
                                                           s->g.begin, s->g.end) != dnnl_success ||
-         !make_pd(&c->data, &d, v, c->fwd.pd)))
+         !make_pd(&c->data, &d, v, c->fwd.pd) || pare_dnnl_slow(c->data.pd)))
         return false;
     return !c->want_w ||
            (dnnl_dilated_convolution_backward_weights_desc_init(
                 &d, dnnl_convolution_direct, &s->x, &s->w, s->bias ? &s->b : NULL, &s->y,
                 s->g.stride, s->g.dilate, s->g.begin, s->g.end) == dnnl_success &&
-            make_pd(&c->weights, &d, v, c->fwd.pd));
+            make_pd(&c->weights, &d, v, c->fwd.pd) && !pare_dnnl_slow(c->weights.pd));
 }
 
-/* All three directions in these layouts of X and Y; 0 leaves the choice to oneDNN. */
+/* All directions in these layouts of X and Y; 0 leaves the choice to oneDNN.  The gradients'
+ * descriptors want the forward one's as a hint. */
 static bool describe(const struct pare_view *v, const struct pare_node *n, struct conv *c, int *in,
                      int *out)
 {
@@ -89,7 +95,7 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
     if (dnnl_dilated_convolution_forward_desc_init(
             &d, dnnl_forward_training, dnnl_convolution_direct, &s.x, &s.w, s.bias ? &s.b : NULL,
             &s.y, s.g.stride, s.g.dilate, s.g.begin, s.g.end) != dnnl_success ||
-        !make_pd(&c->fwd, &d, v, NULL))
+        !make_pd(&c->fwd, &d, v, NULL) || (c->forward && pare_dnnl_slow(c->fwd.pd)))
         return false;
     s.x = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_src_md, 0);
     s.y = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_dst_md, 0);
@@ -98,20 +104,20 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
     return *in && *out && describe_back(v, c, &s);
 }
 
-static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv *c, int *in,
+/* The first that oneDNN can do; those of the step beside it, if there is one. */
+static bool layouts(const struct pare_view *v, const struct pare_step *s, struct conv *c, int *in,
                     int *out)
 {
+    const struct pare_step *o = s->beside;
     int b = v->backend->block;
     const int tries[][2] = { { 0, 0 }, { 1, b }, { b, b }, { 8, 8 }, { 1, 8 }, { 1, 1 } };
 
-    for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
-        *in = tries[i][0];
-        *out = tries[i][1];
-        if (describe(v, n, c, in, out))
+    for (size_t i = 0; i < (o ? 1 : sizeof(tries) / sizeof(*tries)); i++) {
+        *in = o ? o->in_block[0] : tries[i][0];
+        *out = o ? o->out_block[0] : tries[i][1];
+        if (describe(v, s->node, c, in, out))
             return true;
-        drop_pd(&c->fwd);
-        drop_pd(&c->data);
-        drop_pd(&c->weights);
+        drop_all(c);
     }
     return false;
 }
@@ -133,7 +139,8 @@ static void work_sizes(struct pare_step *s, struct conv *c)
     size_t gw = c->want_w ? size_of(&c->weights, dnnl_query_diff_weights_md, 0) : 0;
 
     c->side = w > gw ? w : gw;
-    s->work_bytes[0] = size_of(&c->fwd, dnnl_query_weights_md, 0);
+    if (c->forward)
+        s->work_bytes[0] = size_of(&c->fwd, dnnl_query_weights_md, 0);
     s->work_bytes[1] = c->side;
     if (c->want_x)
         s->add_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
@@ -153,16 +160,24 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (!c || pare_conv_window(n, &c->win, &err))
         return false;
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
-    c->want_x = v->learns[n->in[0]->id];
-    c->want_w = v->learns[n->in[1]->id] || (n_in > 2 && v->learns[n->in[2]->id]);
-    if (!pare_step_lists(s, v, n_in, 1, 0) || !layouts(v, n, c, &in, &out))
+    c->forward = s->ways & PARE_FORWARD;
+    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_TO_DATA;
+    c->want_w = (v->learns[n->in[1]->id] || (n_in > 2 && v->learns[n->in[2]->id])) &&
+                s->ways & PARE_TO_WEIGHTS;
+    if (!pare_step_lists(s, v, n_in, 1, 0) || !layouts(v, s, c, &in, &out))
         return false;
-    s->state = c;
     for (int i = 0; i < n_in; i++)
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
     s->in_block[0] = in;
     s->out_block[0] = out;
+    if (!pare_step_fits(s)) {
+        drop_all(c);
+        return false;
+    }
+    s->state = c;
+    s->apart = true;
+    s->pays = PARE_ALL_WAYS;
     s->drop_in = c->want_w ? 0 : ~0u;
     s->drop_out = ~0u;
     work_sizes(s, c);
@@ -296,7 +311,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
     PARE_TRY(pare_conv_weight_md(&s->in[1]->t, c->win.group, &md, err));
     PARE_TRY(memory(c, b, &md, s->in[1]->t.data, &plain, err));
-    PARE_TRY(init_forward(s, b, plain, err));
+    if (c->forward)
+        PARE_TRY(init_forward(s, b, plain, err));
     if (!c->want_x && !c->want_w)
         return 0;
     PARE_TRY(

@@ -8,14 +8,32 @@
 #include "../../base/simd.h"
 #include "../../op/conv_family.h"
 
-/* Below this the transforms of tiles cost more than the products save. */
-#define LEAST_CHANNELS 32
+#define LEAST_CHANNELS 13 /* below this the transforms of tiles cost more than the products save, */
+#define ALL_CHANNELS 17   /* ... and from here on they do not, on the way back either */
+#define FEW_TILES 32      /* whose transforms stay in one thread's cache */
 
-/* Products go with 36 (tiles + 64), where 64 stands for the filters' transforms, against the direct
- * kernel's 9 times the results: measured from 4x4 to 56x56 pixels. */
-static bool pays(const struct pare_wino *g)
+/* Products go with 36 times the tiles against the direct kernel's 9 times the results, and there
+ * are the transforms: measured from 1x1 to 56x56 pixels, with 8 to 512 channels.  The filters'
+ * gradient is what oneDNN is slowest at. */
+static unsigned pays(const struct pare_wino *g, int64_t channels)
 {
-    return 4 * (pare_wino_tiles(g) + 64) < g->N * g->to.h * g->to.w;
+    int64_t tiles = pare_wino_tiles(g), results = g->N * g->to.h * g->to.w;
+    bool few = tiles <= FEW_TILES && g->threads == 1;
+    unsigned ways = 0;
+
+    if (channels >= LEAST_CHANNELS && results > 10 * tiles)
+        ways |= PARE_FORWARD;
+    if (channels >= ALL_CHANNELS && results > 10 * tiles)
+        ways |= PARE_TO_DATA;
+    if (channels >= ALL_CHANNELS && results >= (few ? 4 : 6) * tiles)
+        ways |= PARE_TO_WEIGHTS;
+    return ways;
+}
+
+/* Of the ways that it is asked for; who goes forward need not be the best way back. */
+static bool is_fast(const struct pare_step *s)
+{
+    return s->ways & PARE_FORWARD ? s->pays & PARE_FORWARD : (s->pays & s->ways) == s->ways;
 }
 
 struct conv {
@@ -23,7 +41,7 @@ struct conv {
     struct pare_wino_filters filters;
     float *bias; /* padded with zeros; NULL: none */
     size_t u;    /* floats of the transformed filters, 0: they come in parts */
-    bool want_x, want_w;
+    bool want_x, want_w, want_b;
 };
 
 static bool usable(const struct pare_view *v, const struct pare_node *n, struct pare_window *w)
@@ -43,7 +61,12 @@ static bool usable(const struct pare_view *v, const struct pare_node *n, struct 
         if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0 ||
             w->pad_begin[i] > 2)
             return false;
-    return v->any || (x->dim[1] >= LEAST_CHANNELS && y->dim[1] >= LEAST_CHANNELS);
+    return true;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 static int64_t padded(int64_t channels, int block)
@@ -52,7 +75,7 @@ static int64_t padded(int64_t channels, int block)
 }
 
 static struct conv *describe(const struct pare_view *v, const struct pare_node *n,
-                             const struct pare_window *w)
+                             const struct pare_window *w, unsigned ways)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     struct conv *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
@@ -86,8 +109,9 @@ static struct conv *describe(const struct pare_view *v, const struct pare_node *
     c->back.lean = pare_wino_lean(&c->back);
     if (!c->there.lean || !c->back.lean)
         c->u = (size_t)(PARE_WINO * pare_wino_step(c->there.to.channels, c->there.from.channels));
-    c->want_x = v->learns[n->in[0]->id];
-    c->want_w = v->learns[n->in[1]->id];
+    c->want_x = v->learns[n->in[0]->id] && ways & PARE_TO_DATA;
+    c->want_w = v->learns[n->in[1]->id] && ways & PARE_TO_WEIGHTS;
+    c->want_b = n->n_in > 2 && n->in[2] && v->learns[n->in[2]->id] && ways & PARE_TO_WEIGHTS;
     return c;
 }
 
@@ -100,9 +124,12 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 
     if (!usable(v, n, &w))
         return false;
-    c = describe(v, n, &w);
+    c = describe(v, n, &w, s->ways);
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
-    if (!c || (!v->any && !pays(&c->there)) || !pare_step_lists(s, v, n_in, 1, 0))
+    if (!c)
+        return false;
+    s->pays = v->any ? PARE_ALL_WAYS : pays(&c->there, least(c->filters.I, c->filters.O));
+    if (!is_fast(s) || !pare_step_lists(s, v, n_in, 1, 0))
         return false;
     if (n_in > 2) {
         c->bias = pare_alloc(v->backend->arena, (size_t)c->there.to.channels, sizeof(float));
@@ -113,13 +140,18 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
     s->in_block[0] = s->out_block[0] = v->backend->block;
+    if (!pare_step_fits(s))
+        return false;
     s->state = c;
+    s->apart = true;
     s->drop_in = c->want_w ? 0 : 1;
     s->drop_out = 1;
     back = c->want_x ? pare_wino_work(&c->back) : 0;
     weights = c->want_w ? pare_wino_weights_work(&c->there) : 0;
-    s->work_bytes[0] = (c->u + pare_wino_work(&c->there)) * sizeof(float);
-    s->work_bytes[1] = (c->u + (back > weights ? back : weights)) * sizeof(float);
+    if (s->ways & PARE_FORWARD)
+        s->work_bytes[0] = (c->u + pare_wino_work(&c->there)) * sizeof(float);
+    if (c->want_x || c->want_w)
+        s->work_bytes[1] = (c->u + (back > weights ? back : weights)) * sizeof(float);
     return true;
 }
 
@@ -182,11 +214,11 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     struct conv *c = s->state;
     const float *gy = pare_f32(&s->out_buf[0]->grad->t);
     struct pare_wino_filters f = c->filters;
-    float *u = pare_f32(&s->work[1]->t);
+    float *u = s->work[1] ? pare_f32(&s->work[1]->t) : NULL;
 
     (void)b;
     (void)err;
-    if (s->n_in > 2 && s->in_buf[2]->grad)
+    if (c->want_b)
         bias_grad(c, gy, s->first[2], pare_f32(&s->in_buf[2]->grad->t));
     if (c->want_w) {
         struct pare_wino_grad r = {

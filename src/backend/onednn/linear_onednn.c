@@ -156,13 +156,7 @@ static void quit(struct pare_step *s)
     struct linear *l = s->state;
     dnnl_memory_t mem[] = { l->src, l->weights, l->bias, l->dst, l->scratch };
 
-    for (int i = 0; i < 5; i++)
-        if (mem[i])
-            dnnl_memory_destroy(mem[i]);
-    if (l->prim)
-        dnnl_primitive_destroy(l->prim);
-    if (l->pd)
-        dnnl_primitive_desc_destroy(l->pd);
+    pare_dnnl_drop(mem, 5, l->prim, l->pd);
 }
 
 const struct pare_kernel pare_kernel_linear_onednn = {

@@ -176,3 +176,15 @@ int pare_dnnl_scratch(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
                            b->onednn->engine, s->work[0]->t.data),
         "working memory");
 }
+
+void pare_dnnl_drop(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
+                    dnnl_primitive_desc_t pd)
+{
+    for (int i = 0; i < n; i++)
+        if (mem[i])
+            dnnl_memory_destroy(mem[i]);
+    if (prim)
+        dnnl_primitive_destroy(prim);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+}

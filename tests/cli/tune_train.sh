@@ -1,0 +1,35 @@
+# A training by a list of kernels, one for each way of a layer: the same bytes, also when killed and
+# resumed.
+pare new resnet20 --input 1,8,8 --seed 1 -o m.onnx >/dev/null
+opts="--data digits --limit 300 --epochs 6 --threads 1 --seed 3 -q"
+pare train m.onnx $opts --epochs 1 --tune --choices all.txt -o t.onnx || exit
+sed -n 's/^conv.* gradients .*, //p' all.txt | sort -u
+
+echo == mixed
+same="kernel_shape=3,3.*strides=1,1.* gradients yes"
+sed "/$same.*, data$/s/^[a-z_]*/conv_winograd/; /$same/!b; /, data$/!s/^[a-z_]*/conv_train/" all.txt >mix.txt
+sed -n "s/^\([a-z_]*\).*$same.*, /\1 /p" mix.txt | sort -u
+opts="$opts --choices mix.txt"
+pare train m.onnx $opts -o a.onnx
+pare train m.onnx $opts -o b.onnx && cmp a.onnx b.onnx && echo the same bytes
+keep="--checkpoint k.safetensors --checkpoint-steps 3"
+pare train m.onnx $opts $keep -o c.onnx &
+job=$!
+while [ ! -s k.safetensors ]; do sleep 0.01; done
+kill -9 $job
+wait $job 2>/dev/null
+[ -e c.onnx ] || echo killed in time
+pare train m.onnx $opts $keep -o c.onnx --resume && cmp a.onnx c.onnx && echo the same bytes after kill -9
+
+echo == a list from before ways were apart
+grep "$same.*, forward$" mix.txt | sed 's/, forward$//' >old.txt
+grep "$same" mix.txt | sed 's/^[a-z_]*/conv_train/' >one.txt
+for f in old one; do
+    pare train m.onnx --data digits --limit 100 --threads 1 --seed 3 -q --choices $f.txt -o $f.onnx
+done
+cmp old.onnx one.onnx && echo a line for all ways
+
+echo == mistakes
+sed "/$same.*, weights$/s/^[a-z_]*/linear_train/" mix.txt >wrong.txt
+pare train m.onnx --data digits --limit 100 --threads 1 --choices wrong.txt -q -o w.onnx
+true

@@ -1,0 +1,99 @@
+/* fuzz_choices.c - any bytes as a list of kernels for the layers of a network.
+ *
+ * What layers are called there is long and depends on the machine, so "@" and a letter, behind a
+ * tab, stand for the layer of that number.
+ */
+#include "base/arena.h"
+#include "memory_file.h"
+#include "plan/choices.h"
+#include "plan/plan.h"
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+static const int64_t chw[] = { 1, 8, 8 };
+enum { BATCH = 4, LONGEST = 4096 };
+
+/* Made by the first input, for all of them. */
+static struct {
+    struct pare_arena *arena;
+    struct pare_model *model;
+    struct pare_choices layers;
+    float x[BATCH * 64];
+} all;
+
+/* The layers, from a plan that was tuned. */
+static void prepare(void)
+{
+    char folder[] = "/tmp/pare-choices-XXXXXX", path[64];
+    struct pare_plan_opts o = { .threads = 1, .batch = BATCH, .tune = true, .choices = path };
+    struct pare_plan *p = NULL;
+    struct pare_err err;
+
+    all.arena = pare_arena_new(1 << 16);
+    all.layers.arena = all.arena;
+    if (!all.arena || !mkdtemp(folder))
+        abort();
+    snprintf(path, sizeof(path), "%s/list", folder);
+    if (pare_model_new("lenet", chw, 10, 1, &all.model, &err) ||
+        pare_plan_new(all.model, &o, &p, &err) ||
+        pare_choices_read(&all.layers, path, true, &err) || !all.layers.n)
+        abort();
+    pare_plan_free(p);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* The list with names of layers in it. */
+static char *written_out(struct pare_arena *a, const unsigned char *data, size_t size, size_t *n)
+{
+    char *text = pare_alloc(a, size * 1024 + 1, 1);
+
+    *n = 0;
+    for (size_t i = 0; text && i < size; i++) {
+        const char *key;
+
+        text[(*n)++] = (char)data[i];
+        if (data[i] != '\t' || i + 2 >= size || data[i + 1] != '@')
+            continue;
+        key = all.layers.item[data[i + 2] % all.layers.n]->key;
+        if (strlen(key) > 1024)
+            abort();
+        memcpy(text + *n, key, strlen(key));
+        *n += strlen(key);
+        i += 2;
+    }
+    return text;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    struct pare_tensor x = { PARE_F32, 4, { BATCH, 1, 8, 8 }, all.x }, y;
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_plan_opts o = { .threads = 1, .batch = BATCH };
+    struct pare_err err = { 0 };
+    struct pare_plan *p = NULL;
+    struct memory_file f;
+    char *text;
+    size_t n;
+    int rc;
+
+    if (!all.arena)
+        prepare();
+    text = size <= LONGEST ? written_out(a, data, size, &n) : NULL;
+    if (text) {
+        f = memory_file(text, n);
+        o.choices = f.path;
+        rc = pare_plan_new(all.model, &o, &p, &err);
+        if (!rc)
+            rc = pare_plan_run(p, &x, &y, &err);
+        if (rc && (rc != err.code || !err.msg[0]))
+            abort();
+        pare_plan_free(p);
+        close(f.fd);
+    }
+    pare_arena_free(a);
+    return 0;
+}

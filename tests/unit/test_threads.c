@@ -1,0 +1,184 @@
+/* test_threads.c - work that is large enough for threads, which must not change what comes out.
+ *
+ * Kernels keep to one thread where there is little to do, and most tests have little.  Here are
+ * those that no whole network of `make tsan` reaches; tools/tsan.sh --seen lists what was.
+ */
+#include "int8_rig.h"
+
+#include <pare/plugin.h>
+
+#include "compress/rank.h"
+
+enum { MANY = 4 };
+
+/* The same bytes with one thread and with many, from this kernel. */
+static void check_threads(struct build *b, const struct pare_tensor *x, const char *kernel)
+{
+    struct pare_model *m = build_model(b);
+    struct pare_tensor out, got[2];
+    struct pare_plan *p;
+    struct pare_err err;
+
+    for (int i = 0; i < 2; i++) {
+        struct pare_plan_opts o = { .threads = i ? MANY : 1 };
+
+        if (pare_plan_new(m, &o, &p, &err))
+            fail_msg("%s", err.msg);
+        if (!runs(p, kernel))
+            fail_msg("%s is not used", kernel);
+        if (pare_plan_run(p, x, &out, &err))
+            fail_msg("%s", err.msg);
+        got[i] = build_copy(&out);
+        pare_plan_free(p);
+    }
+    assert_memory_equal(got[0].data, got[1].data,
+                        (size_t)pare_numel(&got[0]) * pare_dtype_size(got[0].dtype));
+    pare_model_free(m);
+}
+
+/* ---- integers ------------------------------------------------------------------------- */
+
+static void integers(void **state)
+{
+    static const char *const kernel[] = { "int8_add", "int8_concat", "int8_channels" };
+    static const int64_t three[] = { 3, 3 }, ones[] = { 1, 1, 1, 1 };
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct pare_mark m = pare_mark(pool);
+        const char *x, *pooled, *half, *y;
+        struct rig g;
+
+        begin(&g, 11);
+        x = real_input(&g, PARE_U8, 7, 4, (int64_t[]){ 1, 64, 48, 48 });
+        pooled = build_node(&g.b, "MaxPool", NAMES(x), /* channels are last there */
+                            CAT(at_ints("kernel_shape", 2, three), at_ints("pads", 4, ones)));
+        half = build_node(&g.b, "Mul", NAMES(pooled, build_scalar(&g.b, 0.5f)), NOTHING);
+        half = dequantize(&g, quantize(&g, half, 0.02f, PARE_U8, 5), 0.02f, PARE_U8, 5);
+        if (kind == 0)
+            y = build_node(&g.b, "Add", NAMES(x, half), NOTHING);
+        else if (kind == 1)
+            y = build_node(&g.b, "Concat", NAMES(x, half), at_int("axis", 1));
+        else
+            y = build_node(&g.b, "Slice",
+                           NAMES(pooled, build_ints(&g.b, INTS(8)), build_ints(&g.b, INTS(56)),
+                                 build_ints(&g.b, INTS(1))),
+                           NOTHING);
+        y = quantize(&g, y, kind ? g.x_scale : 0.07f, PARE_U8, 7);
+        build_output(&g.b, y);
+        check_threads(&g.b, &g.x, kernel[kind]);
+        pare_reset(pool, m);
+    }
+}
+
+/* ---- real numbers ----------------------------------------------------------------------- */
+
+static struct pare_tensor noise(int rank, const int64_t *dim, uint64_t seed)
+{
+    struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
+    struct pare_rng r;
+
+    pare_rng_init(&r, seed);
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32(&t)[i] = (float)pare_rng_uniform(&r) - 0.5f;
+    return t;
+}
+
+static void turned(void **state)
+{
+    static const int64_t dim[] = { 1, 48, 40, 32 }, last[] = { 0, 2, 3, 1 },
+                         swap[] = { 0, 1, 3, 2 };
+
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        struct pare_tensor x = noise(4, dim, 5);
+        struct build b = { .opset = 17 };
+        const char *y = build_input(&b, PARE_F32, 4, dim);
+
+        if (kind) /* in blocks of channels */
+            y = build_node(&b, "MaxPool", NAMES(y),
+                           at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }));
+        y = build_node(&b, "Transpose", NAMES(y), at_ints("perm", 4, kind ? last : swap));
+        build_output(&b, y);
+        check_threads(&b, &x, "transpose_tiles");
+    }
+}
+
+/* One row and weights that are mostly 0. */
+static void sparse_row(void **state)
+{
+    static const int64_t N = 1024, K = 1024;
+    struct pare_tensor x = noise(2, (int64_t[]){ 1, K }, 6), w = noise(2, (int64_t[]){ K, N }, 7);
+    struct build b = { .opset = 17 };
+    const char *y = build_input(&b, PARE_F32, 2, x.dim);
+
+    (void)state;
+    for (int64_t i = 0; i < K * N; i++)
+        if (i / N % 16 || i % N / 8 % 2) /* blocks of 8 outputs stay */
+            pare_f32(&w)[i] = 0;
+    y = build_node(&b, "MatMul", NAMES(y, build_floats(&b, 2, w.dim, w.data)), NOTHING);
+    build_output(&b, y);
+    check_threads(&b, &x, "linear_sparse");
+}
+
+/* ---- compression ------------------------------------------------------------------------- */
+
+/* Tiles of a matrix, each ranked by itself. */
+static void tiles(void **state)
+{
+    static const int64_t dim[] = { 512, 512 };
+    struct pare_tensor w = noise(2, dim, 8);
+    int64_t tile[] = { 16, 16 }, n = pare_numel(&w);
+    struct pare_ints gran = { tile, 2 };
+    uint8_t *keep[2];
+    struct pare_err err = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pare_grain each = { .name = "element", .out_axis = 0, .in_axis = 1 };
+        struct pare_units u;
+        struct pare_ranked l = { .units = &u, .weight = &w, .sparsity = 0.3, .max_sparsity = 1 };
+
+        if (pare_units_make(&w, &each, &u, &err))
+            fail_msg("%s", err.msg);
+        keep[i] = l.keep = pare_alloc(pool, (size_t)n, 1);
+        memset(l.keep, 1, (size_t)n);
+        if (pare_rank_balance(&l, &gran, i ? MANY : 1, pool, &err))
+            fail_msg("%s", err.msg);
+    }
+    assert_memory_equal(keep[0], keep[1], (size_t)n);
+    assert_int_equal(memchr(keep[0], 0, (size_t)n) != NULL, 1);
+}
+
+/* Scales for each of the last axis: neighbours have different ones. */
+static void scales_of_columns(void **state)
+{
+    static const int64_t dim[] = { 512, 256 };
+    struct pare_tensor x = noise(2, dim, 9), y[2];
+    float *scale = pare_alloc(pool, 256, sizeof(*scale)), *zero = pare_alloc(pool, 256, 4);
+
+    (void)state;
+    for (int i = 0; i < 256; i++)
+        scale[i] = 0.001f * (float)(i + 1);
+    for (int i = 0; i < 2; i++) {
+        struct pare_quant q = { .bits = 8, .qmin = -128, .qmax = 127, .axis = 1 };
+
+        q.threads = i ? MANY : 1;
+        y[i] = build_copy(&x);
+        pare_quant_apply(&q, &x, scale, zero, &y[i]);
+    }
+    assert_memory_equal(y[0].data, y[1].data, (size_t)pare_numel(&x) * sizeof(float));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(integers, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(turned, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(sparse_row, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(tiles, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(scales_of_columns, make_pool, drop_pool),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
