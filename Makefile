@@ -145,8 +145,8 @@ valgrind: all ## the demo's commands under valgrind, on few items
 
 analyze-code: ## clang-tidy and gcc's analyzer over src/
 	@tools/deps.sh build lint
-	@$(call compile,$(BUILD),$(bare)) --target pare_wire >/dev/null
-	@tools/analyze_code.sh $(BUILD)
+	@$(call compile,$(BUILD)/tidy,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=OFF) --target pare_wire >/dev/null
+	@tools/analyze_code.sh $(BUILD)/tidy
 
 fuzz: ## run all fuzzers, in SECONDS (600) altogether
 	@tools/deps.sh build fuzz

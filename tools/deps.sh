@@ -27,7 +27,7 @@ for part in "${@:-build}"; do
               libopenblas0-openmp dataset-fashion-mnist chromium"
         node=yes
         ;;
-    lint) want="$want clang libomp-dev clang-format cppcheck" ;;
+    lint) want="$want clang libomp-dev clang-format clang-tidy cppcheck" ;;
     fuzz) want="$want clang libomp-dev libclang-rt-14-dev libonnx-testdata" ;;
     deb) want="$want dpkg-dev file" ;;
     root) want="$want debootstrap" ;;
@@ -42,7 +42,7 @@ done
 present() {
     case $1 in
     gcc) command -v cc && command -v gcc ;;
-    g++ | make | cmake | clang | clang-format | cppcheck) command -v "$1" ;;
+    g++ | make | cmake | clang | clang-format | clang-tidy | cppcheck) command -v "$1" ;;
     pkg-config) command -v pkg-config ;;
     ninja-build) command -v ninja ;;
     nodejs) command -v node ;;

@@ -177,6 +177,12 @@ def graphs():
     put("graph-attribute-ref.onnx", simple(nodes=[node("Softmax", ["x"], ["y"], blob(
         5, blob(1, "axis") + blob(21, "outer") + num(20, 2)))]))
     put("graph-inputs.onnx", simple(nodes=[node("Relu", ["x"] * 400, ["y"])]))
+    nameless = model(graph(  # the filter is left out, but not the bias behind it
+        [node("Conv", ["x", "", "v"], ["c"]),
+         node("BatchNormalization", ["c", "v", "v", "v", "v"], ["y"])],
+        [value("x", [1, 2, 4, 4])], [value("y", [1, 2, 2, 2])], [tensor("v", [2], f32s(1, 2))]))
+    put("graph-nameless-round.onnx", nameless)
+    put("graph-nameless-shrink.onnx", nameless)
     put("graph-foreign.onnx", simple(nodes=[node("system", ["x"], ["y"], domain="os")],
                                      more=blob(8, blob(1, "os") + num(2, 1))))
     fn = blob(1, "f") + blob(4, "x") + blob(5, "y") + blob(9, num(2, 13)) + blob(10, "mine")

@@ -75,7 +75,9 @@ bool pare_q8_conv(const struct pare_view *v, struct pare_node *n, struct pare_q8
 
 bool pare_q8_conv_below(const struct pare_q8_conv *c, double most)
 {
-    return 255.0 * c->w.reach * (double)(pare_numel(&c->w.v->t) / c->w.channels) < most;
+    int64_t terms = pare_numel(&c->w.v->t) / c->w.channels;
+
+    return 255.0 * c->w.reach * (double)terms < most;
 }
 
 float pare_q8_conv_factor(const struct pare_q8_conv *c, int64_t channel)

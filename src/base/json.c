@@ -175,7 +175,7 @@ const char *pare_json_quoted(struct pare_arena *a, const char *text)
     if (to && j)
         json_dumpb(j, to, len, JSON_ENCODE_ANY);
     else if (to)
-        memcpy(to, "\"?\"", 3);
+        memcpy(to, "\"?\"", 4);
     json_decref(j);
     return to;
 }

@@ -57,7 +57,7 @@ static int add(struct pare_setting *set, int *n, const struct pare_setting *s, s
     *to = *s;
     if (s->type != PARE_OPT_STRS || !old.name)
         return 0;
-    v = pare_alloc(a, (size_t)(old.strs.n + s->strs.n), sizeof(*v));
+    v = pare_alloc(a, (size_t)old.strs.n + (size_t)s->strs.n, sizeof(*v));
     if (!v)
         return pare_fail(err, PARE_ENOMEM, "no memory for option '%s'", s->name);
     memcpy(v, old.strs.v, (size_t)old.strs.n * sizeof(*v));

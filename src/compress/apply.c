@@ -57,7 +57,7 @@ static int check_values(const struct pare_named *mask, struct pare_applied *to,
             if (!(m[i] >= 0 && m[i] <= 1))
                 return pare_fail(err, PARE_EFORMAT,
                                  "mask '%s' has %g at element %lld, masks are between 0 and 1",
-                                 mask->name, (double)m[i], (long long)(from + i));
+                                 mask->name, (double)m[i], (long long)from + i);
     }
     return 0;
 }

@@ -61,8 +61,11 @@ static int means(const struct spot *s, const struct pare_tensor *x, int64_t inne
         s->sum[i % s->n] += sum;
     }
     PARE_TRY(pare_run_merge(s->l->run, PARE_MERGE_SUM, PARE_F64, s->sum, s->n, err));
-    for (int64_t c = 0; c < s->n; c++)
-        s->sum[c] /= (double)(pare_numel(x) / s->n) / pare_run_part(s->l->run);
+    for (int64_t c = 0; c < s->n; c++) {
+        int64_t each = pare_numel(x) / s->n;
+
+        s->sum[c] /= (double)each / pare_run_part(s->l->run);
+    }
     return 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "../base/simd.h"
 
-#define HALF (PARE_BINS / 2)
+enum { HALF = PARE_BINS / 2 };
 #define BLOCK 512
 #define ZEROS 16 /* bins of zeros */
 

@@ -41,7 +41,7 @@ struct pare_qerror {
 };
 
 int pare_qerror_new(const struct pare_model *m, const struct pare_qerror_opts *o,
-                    struct pare_qerror **q, struct pare_err *err);
+                    struct pare_qerror **error, struct pare_err *err);
 void pare_qerror_free(struct pare_qerror *q); /* NULL is fine */
 
 int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err);

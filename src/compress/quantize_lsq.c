@@ -15,13 +15,13 @@ static int start(struct pare_run *r, struct pare_err *err)
 
 static int begin(struct pare_place *p, const struct pare_tensor *x, struct pare_err *err)
 {
-    float middle = p->q->has_sign ? 0 : (float)((p->q->qmin + p->q->qmax + 1) / 2);
+    int64_t middle = p->q->has_sign ? 0 : (p->q->qmin + p->q->qmax + 1) / 2;
     float lo = -1, hi;
 
     if (p->site != PARE_WEIGHT)
         PARE_TRY(pare_place_range(p, x, &lo, &hi, err));
     for (int64_t c = 0; c < p->n; c++)
-        p->zero[c] = lo < 0 ? middle : 0;
+        p->zero[c] = lo < 0 ? (float)middle : 0;
     return pare_lsq_init(p, x, err);
 }
 

@@ -29,8 +29,10 @@ static int begin(struct pare_place *p, const struct pare_tensor *x, float *o, st
     struct pare_lsq_state *s = pare_layer_state(p->layer);
 
     if (p->site == PARE_WEIGHT) {
+        int64_t middle = p->q->has_sign ? 0 : (p->q->qmin + p->q->qmax + 1) / 2;
+
         for (int64_t c = 0; c < p->n; c++)
-            p->zero[c] = p->q->has_sign ? 0 : (float)((p->q->qmin + p->q->qmax + 1) / 2);
+            p->zero[c] = (float)middle;
         PARE_TRY(pare_lsq_init(p, x, err));
     } else {
         PARE_TRY(pare_place_fit(p, x, err));

@@ -69,7 +69,7 @@ static int check(const struct pare_layer *l, struct pare_err *err)
             "layer '%s': from start_epoch %lld to end_epoch %lld, with frequency %lld, "
             "there is no second mask; end_epoch must be at least %lld",
             pare_layer_name(l), (long long)e.start, (long long)e.end, (long long)e.every,
-            (long long)(e.start + e.every + 1));
+            (long long)e.start + e.every + 1);
     return 0;
 }
 

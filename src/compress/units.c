@@ -76,7 +76,7 @@ static int set_heads(const struct pare_tensor *w, const struct pare_grain *g, st
         return pare_fail(err, PARE_ECONFIG, "granularity 'head' needs the number of heads");
     if (g->heads > dim / parts || dim % (g->heads * parts))
         return pare_fail(err, PARE_ECONFIG, "%lld heads do not divide %lld output channels",
-                         (long long)(g->heads * parts), (long long)dim);
+                         (long long)g->heads * parts, (long long)dim);
     if (parts > 1 && w->rank + 2 > PARE_MAX_RANK)
         return pare_fail(err, PARE_ECONFIG, "heads of several parts in a weight of rank %d",
                          w->rank);

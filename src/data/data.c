@@ -319,7 +319,7 @@ static int open_set(struct pare_data *d, const char *split, const struct pare_da
     PARE_TRY(pare_at(err, normalise(d, o, err), "%s", d->name));
     if (o->holdout > 0 && (train || held || d->parts->whole))
         PARE_TRY(pare_at(err, hold_out(d, !train, o->holdout, err), "%s", d->name));
-    if (o->limit && o->limit < d->n)
+    if (o->limit > 0 && o->limit < d->n)
         PARE_TRY(draw(d, o->limit, true, err));
     return 0;
 }

@@ -181,10 +181,9 @@ static const char *labels_beside(struct pare_arena *a, const char *path)
 
     base = base ? base + 1 : path;
     word = strstr(base, "images");
-    p = word ? pare_strdup(a, path) : NULL;
+    p = word ? pare_sprintf(a, "%.*slabels%s", (int)(word - path), path, word + 6) : NULL;
     if (!p)
         return NULL;
-    memcpy(p + (word - path), "labels", 6);
     three = strstr(p + (word - path), "idx3");
     if (three)
         three[3] = '1';

@@ -20,8 +20,8 @@ struct pare_dist;
 
 /* ---- the processes -------------------------------------------------------------------------- */
 
-/* Join the others.  *d is NULL when this process was started alone, which costs nothing. */
-int pare_dist_open(struct pare_dist **d, struct pare_err *err);
+/* Join the others.  *to is NULL when this process was started alone, which costs nothing. */
+int pare_dist_open(struct pare_dist **to, struct pare_err *err);
 void pare_dist_close(struct pare_dist *d); /* waits for the others */
 
 /* The number of this process before it has joined, as its environment has it; 0: alone or first. */

@@ -9,11 +9,11 @@ int pare_dist_env_rank(void)
 }
 
 /* Several of us would write over each other's files. */
-int pare_dist_open(struct pare_dist **d, struct pare_err *err)
+int pare_dist_open(struct pare_dist **to, struct pare_err *err)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE" };
 
-    *d = NULL;
+    *to = NULL;
     for (int i = 0; i < 2; i++) {
         const char *s = getenv(names[i]);
 

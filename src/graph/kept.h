@@ -16,7 +16,7 @@ struct pare_kept;
 
 /* Asks every node for its ties.  All keep sets are empty, but for frozen axes, axes with one index,
  * and what those bring with them.  The graph must outlive it. */
-int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_kept **k,
+int pare_kept_new(struct pare_arena *a, const struct pare_graph *g, struct pare_kept **out,
                   struct pare_err *err);
 
 /* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL when the value's

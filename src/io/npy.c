@@ -262,7 +262,8 @@ static enum pare_dtype file_type(enum pare_dtype d)
 /* Padded so that the data starts at a multiple of 64. */
 static size_t write_header(const struct pare_tensor *t, const char *type, char *buf, size_t size)
 {
-    size_t at = 10, end;
+    static const unsigned char start[8] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0 };
+    size_t at = sizeof(start) + 2, end;
 
     at += (size_t)snprintf(buf + at, size - at,
                            "{'descr': '%s', 'fortran_order': False, 'shape': (", type);
@@ -275,7 +276,7 @@ static size_t write_header(const struct pare_tensor *t, const char *type, char *
     end = (at + 64) / 64 * 64;
     memset(buf + at, ' ', end - at);
     buf[end - 1] = '\n';
-    memcpy(buf, "\x93NUMPY\x01\x00", 8);
+    memcpy(buf, start, sizeof(start));
     buf[8] = (char)((end - 10) & 255);
     buf[9] = (char)((end - 10) >> 8);
     return end;

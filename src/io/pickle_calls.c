@@ -145,26 +145,29 @@ static bool is_key(struct pare_str s)
     return s.len > 0;
 }
 
-static int new_storage(struct pare_machine *m, const char *key, const struct pare_pickled *id,
-                       struct pare_storage **out)
+static struct pare_storage *new_storage(struct pare_machine *m, const char *key,
+                                        const struct pare_pickled *id)
 {
     struct pare_pickle *p = m->out;
     struct pare_storage *s = pare_pickle_object(m, sizeof(*s));
 
     if (!s)
-        return m->err->code;
-    if (p->n_storages == PARE_PICKLE_STORAGES)
-        return pare_fail(m->err, PARE_ELIMIT,
-                         "the pickle has more than %d storages, which is the limit",
-                         PARE_PICKLE_STORAGES);
+        return NULL;
+    if (p->n_storages == PARE_PICKLE_STORAGES) {
+        pare_fail(m->err, PARE_ELIMIT, "the pickle has more than %d storages, which is the limit",
+                  PARE_PICKLE_STORAGES);
+        return NULL;
+    }
     s->key = pare_strdup(m->arena, key);
     s->dtype = id[1].global->dtype;
     s->numel = id[4].i;
     p->storage = pare_grow(m->arena, p->storage, p->n_storages, &p->cap, sizeof(s));
-    if (!p->storage || !s->key)
-        return pare_pickle_no_memory(m);
-    p->storage[p->n_storages++] = *out = s;
-    return pare_map_set(&m->keys, m->arena, s->key, s, m->err);
+    if (!p->storage || !s->key) {
+        pare_pickle_no_memory(m);
+        return NULL;
+    }
+    p->storage[p->n_storages++] = s;
+    return pare_map_set(&m->keys, m->arena, s->key, s, m->err) ? NULL : s;
 }
 
 /* ("storage", type, key, device, number of elements); the same key is the same storage. */
@@ -187,7 +190,9 @@ int pare_pickle_storage(struct pare_machine *m, const struct pare_pickled *id,
     memcpy(key, t[2].text.s, t[2].text.len);
     s = pare_map_get(&m->keys, key);
     if (!s)
-        PARE_TRY(new_storage(m, key, t, &s));
+        s = new_storage(m, key, t);
+    if (!s)
+        return m->err->code;
     if (s->dtype != t[1].global->dtype || s->numel != t[4].i)
         return pare_fail(m->err, PARE_EFORMAT, "storage '%s' is told in two ways", key);
     *v = (struct pare_pickled){ .kind = PARE_PICKLED_STORAGE, .storage = s };

@@ -39,11 +39,11 @@ struct pare_pages *pare_pages_apart(struct pare_arena *a, size_t bytes)
     return p->data == MAP_FAILED ? NULL : p;
 }
 
-void pare_pages_free(struct pare_pages *p)
+void pare_pages_free(struct pare_pages *list)
 {
-    for (; p; p = p->next)
-        if (p->data)
-            munmap(p->data, p->len);
+    for (; list; list = list->next)
+        if (list->data)
+            munmap(list->data, list->len);
 }
 
 int pare_tensor_apart(struct pare_arena *a, struct pare_tensor *t, struct pare_pages **list,

@@ -307,6 +307,33 @@ static void count_inputs(const char *in, int *min, int *max)
     }
 }
 
+/* The first input without a name among those that the operator needs; -1: all are there. */
+static int missing_input(const char *in, const struct pare_node *n)
+{
+    int i = 0;
+
+    for (; *in; in++, i++) {
+        bool optional = in[1] == '?' || in[1] == '*', list = in[1] == '+';
+
+        if (!optional && (i >= n->n_in || !n->in[i]))
+            return i;
+        while (list && ++i < n->n_in)
+            if (!n->in[i])
+                return i;
+        in += optional || list;
+    }
+    return -1;
+}
+
+static int missing_output(const struct pare_node *n)
+{
+    for (int i = 0; i < n->op->min_out; i++)
+        if (!n->out[i])
+            return i;
+    return -1;
+}
+
+/* Whoever sees an operator may rely on the inputs and outputs that it needs. */
 static int check_arity(struct pare_scope *sc, struct pare_node *n)
 {
     const struct pare_op *op = n->op;
@@ -326,6 +353,12 @@ static int check_arity(struct pare_scope *sc, struct pare_node *n)
         n->why = pare_sprintf(sc->b->m->arena, "it has %d outputs, %s makes %s%d", out, n->type,
                               out < op->min_out ? "at least " : "at most ",
                               out < op->min_out ? op->min_out : op->max_out);
+    else if (missing_input(op->in ? op->in : "", n) >= 0)
+        n->why = pare_sprintf(sc->b->m->arena, "%s needs its input %d", n->type,
+                              missing_input(op->in, n));
+    else if (missing_output(n) >= 0)
+        n->why = pare_sprintf(sc->b->m->arena, "%s needs its output %d", n->type,
+                              missing_output(n));
     else
         return 0;
     n->op = NULL;

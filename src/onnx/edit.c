@@ -61,6 +61,8 @@ static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pa
     if (t.dtype == PARE_I4 || t.dtype == PARE_U4 || t.dtype == PARE_STR)
         return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, which cannot be changed in place",
                          v->name, pare_dtype_name(t.dtype));
+    if (!v->t.data && !v->raw && bytes)
+        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is not there to be changed", v->name);
     PARE_TRY(apart ? pare_tensor_apart(m->arena, &t, &m->pages, err)
                    : pare_tensor_alloc(m->arena, &t, err));
     copy_out(m, t.data, v, bytes);

@@ -66,7 +66,7 @@ bool pare_norm_folds(const struct pare_graph *g, const struct pare_node *norm)
     if (strcmp(norm->type, "BatchNormalization") || !conv || strcmp(conv->type, "Conv") ||
         !conv->op || !norm->op || uses(g, conv->out[0]) != 1 || attr(norm, "training_mode") != 0)
         return false;
-    if (!(w->flags & PARE_V_CONST) || w->maker || w->t.dtype != PARE_F32 || uses(g, w) != 1)
+    if (!w || !(w->flags & PARE_V_CONST) || w->maker || w->t.dtype != PARE_F32 || uses(g, w) != 1)
         return false;
     if (b && (!is_list(b, n) || uses(g, b) != 1))
         return false;

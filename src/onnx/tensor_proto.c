@@ -240,7 +240,7 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
     PARE_TRY(pare_tensor_alloc(a, t, err));
     if (c.raw)
         pare_unpack(t, c.raw);
-    else if (size)
+    else if (size && c.t.data)
         memcpy(t->data, c.t.data, size);
     for (int64_t i = 0; t->dtype == PARE_STR && i < pare_numel(t); i++) {
         struct pare_str *s = (struct pare_str *)t->data + i;

@@ -29,7 +29,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
         return pare_fail(err, PARE_ESHAPE,
                          "an input (N, C, H, W) with C a multiple of %lld is "
                          "expected, found %s",
-                         (long long)(b * b), pare_shape_text(x, buf, sizeof(buf)));
+                         (long long)b * b, pare_shape_text(x, buf, sizeof(buf)));
     dim[0] = x->dim[0];
     dim[1] = x->dim[1] / (b * b);
     PARE_TRY(pare_mul_size(x->dim[2], b, &dim[2], err));

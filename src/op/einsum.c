@@ -142,9 +142,9 @@ static int read_output(struct plan *p, const char *at, struct pare_err *err)
             return pare_fail(err, PARE_EFORMAT, "the equation goes on after its result: '%s'", at);
     } else {
         t.label[t.n++] = '.';
-        for (char c = 'A'; c <= 'z'; c++) /* capitals sort first */
-            if (label_of(c) >= 0 && p->seen[label_of(c)] == 1)
-                t.label[t.n++] = c;
+        for (int c = 'A'; c <= 'z'; c++) /* capitals sort first */
+            if (label_of((char)c) >= 0 && p->seen[label_of((char)c)] == 1)
+                t.label[t.n++] = (char)c;
     }
     for (int i = 0; i < t.n; i++) {
         if (t.label[i] != '.')

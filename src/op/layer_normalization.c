@@ -227,7 +227,7 @@ static void unspread(const struct pare_node *n, int i, const double *sum, int64_
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     int64_t rows = 1;
-    struct back b;
+    struct back b = { 0 };
 
     PARE_TRY(pare_norm_inner(&n->in[0]->t, pare_layer_norm_axis(n), &b.inner, err));
     for (int i = 0; i < pare_layer_norm_axis(n); i++)

@@ -126,7 +126,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     s.row = pare_alloc_raw(ctx->scratch, (size_t)s.inner, sizeof(*s.row));
     if (!s.t || !s.row)
         return pare_fail(err, PARE_ENOMEM, "no memory for a sample of %lld elements",
-                         (long long)(s.C * s.inner));
+                         (long long)s.C * s.inner);
     for (int64_t i = 0; i < n->in[0]->t.dim[0]; i++) {
         back_sample(&s, a);
         s.x += s.C * s.inner;

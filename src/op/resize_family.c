@@ -173,10 +173,11 @@ static void weigh(const struct pare_resize *r, const struct pare_resize_axis *a,
                   int64_t taps, double *w, int64_t *at)
 {
     double base, s = stretch(r, a), sum = 0;
+    int64_t half = taps / 2;
 
     x = x < (double)-a->in - 8 ? (double)-a->in - 8 : x;
     x = x > 2 * (double)a->in + 8 ? 2 * (double)a->in + 8 : x;
-    base = floor(x) + 1 - (double)(taps / 2);
+    base = floor(x) + 1 - (double)half;
     for (int64_t i = 0; i < taps; i++) {
         double k = base + (double)i, far = (k - x) * s;
         bool inside = k >= 0 && k <= (double)(a->in - 1);

@@ -122,7 +122,7 @@ static int slide(const struct pare_window_attr *a, struct pare_window *w, struct
                              "the window spans %lld along spatial axis %d but the input has only "
                              "%lld with its padding",
                              (long long)ext, i,
-                             (long long)(w->in[i] + w->pad_begin[i] + w->pad_end[i]));
+                             (long long)w->in[i] + w->pad_begin[i] + w->pad_end[i]);
         w->out[i] = room / s + 1;
         if (ceil_mode && w->out[i] > 1 && (w->out[i] - 1) * s >= w->in[i] + w->pad_begin[i])
             w->out[i]--;
@@ -224,7 +224,7 @@ int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
             return pare_fail(err, PARE_ESHAPE,
                              "pads take %lld of the %lld outputs along spatial "
                              "axis %d",
-                             (long long)(w->pad_begin[i] + w->pad_end[i]), (long long)full, i);
+                             (long long)w->pad_begin[i] + w->pad_end[i], (long long)full, i);
     }
     return check_plane("the result", w->out, w->nd, err);
 }

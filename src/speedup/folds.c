@@ -109,7 +109,7 @@ int pare_shrink_gather(struct pare_shrink *k, const struct pare_value *v,
                        const struct pare_tensor *t, struct pare_tensor *to, struct pare_err *err)
 {
     const struct pare_tied *groups = groups_of(k->s, v);
-    struct picks p;
+    struct picks p = { 0 };
     char *out;
 
     *to = *t;
@@ -208,7 +208,7 @@ static int put_bias(struct pare_shrink *k, const struct pare_sum *m, float *add,
     const char *name;
     float *own_b;
 
-    if (kind == PARE_BIAS_ADD || (b && n == m->O && k->s->uses[b->id] == 1)) {
+    if (b && (kind == PARE_BIAS_ADD || (n == m->O && k->s->uses[b->id] == 1))) {
         PARE_TRY(own(k, b, &own_b, err));
         for (int64_t o = 0; o < m->O; o++)
             own_b[o] += add[o];

@@ -34,8 +34,11 @@ static double lr(const void *conf, double base, const struct pare_when *when)
     double per = (double)when->epoch_steps, t = (double)when->step / per;
     double T = c->t_max ? (double)c->t_max : (double)when->total_steps / per;
 
-    if (!strcmp(c->by, "epoch"))
-        t = (double)(when->step / when->epoch_steps);
+    if (!strcmp(c->by, "epoch")) {
+        int64_t epoch = when->step / when->epoch_steps;
+
+        t = (double)epoch;
+    }
     if (!(T > 0))
         return base;
     return c->min_lr + (base - c->min_lr) * (1 + cos(3.141592653589793 * t / T)) / 2;

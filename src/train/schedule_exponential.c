@@ -25,7 +25,8 @@ static const struct pare_opt opts[] = {
 static double lr(const void *conf, double base, const struct pare_when *when)
 {
     const struct conf *c = conf;
-    double t = (double)(when->step / when->epoch_steps);
+    int64_t epoch = when->step / when->epoch_steps;
+    double t = (double)epoch;
 
     if (!strcmp(c->by, "step"))
         t = (double)when->step / (double)when->epoch_steps;

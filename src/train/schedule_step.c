@@ -21,8 +21,9 @@ static const struct pare_opt opts[] = {
 static double lr(const void *conf, double base, const struct pare_when *when)
 {
     const struct conf *c = conf;
+    int64_t drops = when->step / when->epoch_steps / c->step_size;
 
-    return base * pow(c->gamma, (double)(when->step / when->epoch_steps / c->step_size));
+    return base * pow(c->gamma, (double)drops);
 }
 
 const struct pare_schedule pare_schedule_step = {

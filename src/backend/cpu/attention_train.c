@@ -105,8 +105,8 @@ static bool three_parts(const struct pare_node *n)
 {
     const struct pare_tensor *x = n->n_in ? &n->in[0]->t : NULL;
 
-    if (strcmp(n->type, "Split") || n->op->domain || n->n_out != 3 || !pare_is_f32(n->in[0]) ||
-        pare_is_fixed(n->in[0]) || x->rank < 2 || !pare_numel(x) ||
+    if (!x || strcmp(n->type, "Split") || n->op->domain || n->n_out != 3 ||
+        !pare_is_f32(n->in[0]) || pare_is_fixed(n->in[0]) || x->rank < 2 || !pare_numel(x) ||
         pare_split_axis(n) != x->rank - 1)
         return false;
     for (int i = 0; i < 3; i++)

@@ -157,9 +157,9 @@ bool pare_panel8_can(const struct pare_backend *b)
     return false;
 }
 
-void pare_panel8_run(const struct pare_panel8 *p)
+void pare_panel8_run(const struct pare_panel8 *given)
 {
-    (void)p;
+    (void)given;
 }
 
 #endif

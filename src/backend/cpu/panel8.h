@@ -47,6 +47,6 @@ struct pare_panel8 {
 void pare_panel8_pack(const int8_t *w, bool turned, int64_t K, int64_t N, int8_t *packed);
 void pare_panel8_sums(const int8_t *packed, int64_t K, int64_t N, int zero, int32_t *sum);
 
-void pare_panel8_run(const struct pare_panel8 *p);
+void pare_panel8_run(const struct pare_panel8 *given);
 
 #endif

@@ -33,11 +33,12 @@ columns(const struct pare_sum_rows *s, int64_t first, const int nv, const int wa
                 sum[w * nv + v] = _mm256_fmadd_ps(by, _mm256_loadu_ps(rows + t[w].at + 8 * v),
                                                   sum[w * nv + v]);
         }
-    for (end = s->term + s->n; t < end; t++)
+    for (end = s->term + s->n; t < end; t++) {
 #pragma GCC unroll 16
         for (int v = 0; v < nv; v++)
             sum[v] = _mm256_fmadd_ps(_mm256_broadcast_ss(&t->by),
                                      _mm256_loadu_ps(rows + t->at + 8 * v), sum[v]);
+    }
 #pragma GCC unroll 16
     for (int v = 0; v < nv; v++) {
 #pragma GCC unroll 4

@@ -49,11 +49,12 @@ static double dense_time(const struct pare_sparse_conv *c)
     double pairs = (double)(c->C * c->O), images = (double)c->N, tiles;
     double direct = images * (double)(c->out[0] * c->out[1] * c->kernel[0] * c->kernel[1]) * pairs;
     double products, filters, wino;
+    int64_t high = (c->out[0] + 3) / 4, wide = (c->out[1] + 3) / 4;
 
     for (int i = 0; i < 2; i++)
         if (c->kernel[i] != 3 || c->stride[i] != 1 || c->dilation[i] != 1 || c->pad[i] > 2)
             return direct;
-    tiles = images * (double)((c->out[0] + 3) / 4 * ((c->out[1] + 3) / 4));
+    tiles = images * (double)(high * wide);
     products = 1.5 * 36 * tiles * pairs;
     filters = 0.8 * 36 * pairs * c->lanes;
     wino = fmax(products, filters) + TRANSFORM * tiles * (double)(c->C + c->O);

@@ -83,8 +83,11 @@ bool pare_sparse_shape(struct pare_sparse_conv *c, int wide)
 {
     int64_t most;
 
+    if (c->C < 1)
+        return false;
     for (int i = 0; i < 2; i++)
-        if (c->stride[i] > PARE_SPARSE_STRIDE || c->pad[i] < 0 || c->out[i] < 1 || c->in[i] < 1)
+        if (c->kernel[i] < 1 || c->stride[i] < 1 || c->stride[i] > PARE_SPARSE_STRIDE ||
+            c->pad[i] < 0 || c->out[i] < 1 || c->in[i] < 1)
             return false;
     flatten(c);
     find_phases(c, 0);

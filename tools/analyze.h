@@ -1,0 +1,18 @@
+/* analyze.h - what gcc's analyzer and clang-tidy must know and cannot see: read before each file. */
+#ifndef PARE_ANALYZE_H
+#define PARE_ANALYZE_H
+
+#include <pare/pare.h>
+
+/* An error returns its code, which is not 0. */
+#define pare_fail(err, code, ...) (pare_fail(err, code, __VA_ARGS__), (code))
+
+/* What happens on its way up does not change it. */
+#define pare_at(err, code, ...)                      \
+    __extension__({                                  \
+        int pare_code_ = (code);                     \
+        (void)pare_at(err, pare_code_, __VA_ARGS__); \
+        pare_code_;                                  \
+    })
+
+#endif

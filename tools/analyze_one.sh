@@ -1,0 +1,70 @@
+#!/bin/sh
+# analyze_one.sh - gcc's analyzer and clang-tidy over one file; prints what they find.
+#
+# usage: tools/analyze_one.sh BUILD_FOLDER FILE                        (see analyze_code.sh)
+# A file in which they found nothing is left alone until it, a header of ours that it includes, or
+# what is looked for has changed.
+#
+# Both read analyze.h first, but in the file that defines what it is about.
+# Of gcc's analyzer those checks are off that do not understand arenas (memory that is freed as a
+# whole looks lost), that follow a pointer which another function has set, or that take the lanes of
+# a vector for the bits of one when it is shifted; NULL is looked for by clang-tidy.  Optimized code
+# would hide from it what has no effect.
+set -eu
+build=$1
+file=$2
+out=$build/analysis/$file
+flags="-std=c11 -O0 -fopenmp -D_GNU_SOURCE -DPARE_VERSION=\"0\" -Iinclude -I$build/gen
+    $(pkg-config --cflags libprotobuf-c jansson libzip libpng 2>/dev/null || :)
+    $(pkg-config --cflags ompi-c 2>/dev/null || :)"
+checks="-fanalyzer -Wno-analyzer-malloc-leak -Wno-analyzer-use-of-uninitialized-value
+    -Wno-analyzer-file-leak -Wno-analyzer-fd-leak -Wno-analyzer-null-dereference
+    -Wno-analyzer-possible-null-dereference -Wno-analyzer-null-argument
+    -Wno-analyzer-possible-null-argument -Wno-analyzer-shift-count-overflow"
+
+# unless_clean NAME COMMAND...: once for each version of what the file is made of, until it says
+# nothing and succeeds.
+unless_clean() {
+    stamp=$out.$1
+    name=$1
+    shift
+    now=$(echo "$sum" "$@" | sha256sum)
+    [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$now" ] || return 0
+    rm -f "$stamp"
+    if "$@" >"$out.log" 2>"$out.err" && ! grep -qE '(warning|error): ' "$out.log"; then
+        echo "$now" >"$stamp"
+        return
+    fi
+    cat "$out.log" "$out.err"
+    return 1
+}
+
+gcc_analyzer() {
+    gcc $flags $more $checks -c "$file" -o /dev/null 2>&1
+}
+
+tidy() {
+    clang-tidy -p "$build" --quiet --checks="$off" ${more:+"--extra-arg=$more"} "$file"
+}
+
+case $file in
+src/base/err.c) more="" ;;
+*) more="-include$PWD/tools/analyze.h" ;;
+esac
+# Kernels, operators, plans and commands rely on what was checked when a node was matched or options
+# were read, in other files; there clang would see a NULL in every pointer that may be one elsewhere.
+case $file in
+src/backend/* | src/op/* | src/plan/* | src/train/* | src/compress/* | src/cli/*)
+    off="-clang-analyzer-core.NullDereference,-clang-analyzer-core.NonNullParamChecker"
+    off="$off,-clang-analyzer-core.CallAndMessage,-clang-analyzer-core.UndefinedBinaryOperatorResult"
+    off="$off,-clang-analyzer-core.uninitialized.*,-clang-analyzer-unix.cstring.NullArg"
+    ;;
+*) off="" ;;
+esac
+mkdir -p "$(dirname "$out")"
+sources=$(gcc $flags $more -MM "$file" | sed 's/^[^:]*://; s/\\$//')
+sum=$(sha256sum $sources)
+failed=0
+unless_clean gcc gcc_analyzer "$flags" "$checks" || failed=1
+unless_clean tidy tidy "$off" "$(grep -v '^#' .clang-tidy)" || failed=1
+exit $failed
