@@ -104,6 +104,20 @@ static void turned(void **state)
     }
 }
 
+/* A stack of products. */
+static void stacks(void **state)
+{
+    static const int64_t dim[] = { 8, 48, 48 };
+    struct pare_tensor x = noise(3, dim, 4);
+    struct build b = { .opset = 17 };
+    const char *y = build_input(&b, PARE_F32, 3, dim);
+
+    (void)state;
+    y = build_node(&b, "MatMul", NAMES(y, y), NOTHING);
+    build_output(&b, y);
+    check_threads(&b, &x, "matmul_onednn");
+}
+
 /* One row and weights that are mostly 0. */
 static void sparse_row(void **state)
 {
@@ -175,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(integers, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(turned, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(stacks, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(sparse_row, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(tiles, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(scales_of_columns, make_pool, drop_pool),
