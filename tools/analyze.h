@@ -1,4 +1,4 @@
-/* analyze.h - what gcc's analyzer and clang-tidy must know and cannot see: read before each file. */
+/* analyze.h - what analyzers must know and cannot see; they read it before each file. */
 #ifndef PARE_ANALYZE_H
 #define PARE_ANALYZE_H
 
