@@ -28,9 +28,10 @@ def prune(pare, model, folder):
     return files
 
 
-def show(command, log):
-    """Run it; what it prints is seen and kept."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as p:
+def show(command, log, folder):
+    """Run it there; what it prints is seen and kept."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          cwd=folder) as p:
         for line in p.stdout:
             print(line, end="", flush=True)
             log.write(line)
@@ -46,6 +47,7 @@ def main():
     parser.add_argument("--layer")
     parser.add_argument("--model")
     args = parser.parse_args()
+    args.build = os.path.abspath(args.build)
     pare = os.path.join(args.build, "pare")
     folder = os.path.join(args.build, "bench", "sparse")
     model = args.model or os.path.join(args.build, "models", "resnet18.onnx")
@@ -53,12 +55,13 @@ def main():
     with open(os.path.join(args.build, "bench", "sparse.txt"), "w") as log:
         for threads in args.threads.split():
             show([os.path.join(args.build, "bench", "bench_sparse"), threads, str(args.rounds)] +
-                 ([args.layer] if args.layer else []), log)
+                 ([args.layer] if args.layer else []), log, folder)
         if args.layer or not os.path.exists(model):
             return
-        files = prune(pare, model, folder)
+        files = [os.path.basename(f) for f in prune(pare, model, folder)]
         for threads in args.threads.split():
-            show([pare, "bench", "--threads", threads, "--repeat", str(args.rounds * 3), model] + files, log)
+            show([pare, "bench", "--threads", threads, "--repeat", str(args.rounds * 3),
+                  os.path.relpath(model, folder)] + files, log, folder)
 
 
 if __name__ == "__main__":

@@ -80,24 +80,42 @@ static void put_value(struct text *t, const struct pare_value *v)
         put(t, "%s%lld", i ? "," : "", (long long)v->t.dim[i]);
 }
 
-/* The part of zeros, in tenths, in a sample of short runs; -1: nothing to look at. */
-static int zeros_of(const struct pare_value *v)
+/* Are these four of v's elements, so far apart, zero?  With step 0: is this one? */
+static bool is_zero(const char *data, int64_t at, int64_t step)
+{
+    for (int i = 0; i < (step ? 4 : 1); i++) {
+        float x;
+
+        memcpy(&x, data + (size_t)(at + i * step) * sizeof(x), sizeof(x));
+        if (x < 0 || x > 0 || x != x)
+            return false;
+    }
+    return true;
+}
+
+/* The part of zeros, in tenths, in a sample of short runs: of elements, of fours along the first
+ * axis, and of fours that are neighbours. */
+static void put_zeros(struct text *t, const struct pare_value *v)
 {
     const int runs = 64, len = 32;
-    int64_t n = pare_numel(&v->t), zeros = 0, seen = 0;
+    const int64_t n = pare_numel(&v->t);
     const char *data = pare_const_raw(v);
+    int64_t zeros[3] = { 0 }, seen = 0, row;
 
-    if (v->t.dtype != PARE_F32 || !data || n < len)
-        return -1;
+    if (v->t.dtype != PARE_F32 || !data || !v->t.rank || v->t.dim[0] < 4 || n < 4 * len)
+        return;
+    row = n / v->t.dim[0];
     for (int r = 0; r < runs; r++)
-        for (int64_t i = 0, from = (n - len) / runs * r; i < len; i++) {
-            float x;
+        for (int64_t i = 0, from = (n - 4 * len) / runs * r; i < len; i++, seen++) {
+            int64_t at = from + i, four = at / row / 4 * 4; /* its group of rows */
 
-            memcpy(&x, data + (size_t)(from + i) * sizeof(x), sizeof(x));
-            zeros += x >= 0 && x <= 0;
-            seen++;
+            zeros[0] += is_zero(data, at, 0);
+            zeros[1] += is_zero(data, (four + 4 <= n / row ? four : 0) * row + at % row, row);
+            zeros[2] += is_zero(data, (from + 4 * i) / 4 * 4, 1);
         }
-    return (int)((10 * zeros + seen / 2) / seen);
+    put(t, " zeros");
+    for (int k = 0; k < 3; k++)
+        put(t, "%c%d0%%", k ? ',' : ' ', (int)((10 * zeros[k] + seen / 2) / seen));
 }
 
 bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool zeros, bool cold,
@@ -114,8 +132,8 @@ bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool ze
         put_value(&t, n->in[i]);
         if (!pare_is_fixed(n->in[i]))
             put(&t, " in %d", pare_layout_of(&p->view, n->in[i]));
-        else if (zeros && zeros_of(n->in[i]) >= 0)
-            put(&t, " zeros %d0%%", zeros_of(n->in[i]));
+        else if (zeros)
+            put_zeros(&t, n->in[i]);
     }
     for (int k = 0; k < s->n_fused; k++) {
         put(&t, " | then ");

@@ -398,8 +398,9 @@ static void folder_of_the_user(void **state)
     assert_null(pare_cache_folder(pool));
 }
 
-/* The zeros among weights count only where a kernel says so. */
-static void keys_say_zeros(void **state)
+/* The zeros among weights count only where a kernel says so; those in blocks of four outputs are
+ * other ones than as many anywhere. */
+static void keys_say_zeros_of(bool blocks)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b));
     struct pare_tensor w = build_tensor(PARE_F32, INTS(16, 16, 3, 3));
@@ -409,10 +410,9 @@ static void keys_say_zeros(void **state)
     struct pare_err err;
     const char *x;
 
-    (void)state;
     b->opset = 17;
     for (int64_t i = 0; i < pare_numel(&w); i++)
-        pare_f32(&w)[i] = i % 10 < 7 ? 0 : 1;
+        pare_f32(&w)[i] = (blocks ? i % 144 * 7 + i / 576 * 3 : i) % 10 < 7 ? 0 : 1;
     x = build_input(b, PARE_F32, INTS(1, 16, 8, 8));
     build_output(b, build_node(b, "Conv", NAMES(x, build_floats(b, INTS(16, 16, 3, 3), w.data)),
                                at_text("auto_pad", "SAME_UPPER")));
@@ -423,13 +423,21 @@ static void keys_say_zeros(void **state)
             continue;
         assert_true(pare_tune_key(p, p->step[i], true, false, with));
         assert_true(pare_tune_key(p, p->step[i], false, true, without));
-        assert_non_null(strstr(with, "16,16,3,3 zeros 70%"));
+        assert_non_null(strstr(with, "16,16,3,3 zeros 70%,"));
+        assert_int_equal(strstr(with, "16,16,3,3 zeros 70%,70%,") != NULL, blocks);
         assert_non_null(strstr(with, "auto_pad=SAME_UPPER"));
         assert_null(strstr(without, "zeros"));
         assert_non_null(strstr(without, "cold"));
     }
     pare_plan_free(p);
     pare_model_free(m);
+}
+
+static void keys_say_zeros(void **state)
+{
+    (void)state;
+    keys_say_zeros_of(false);
+    keys_say_zeros_of(true);
 }
 
 /* An allocation fails, each in turn: an error that says so, or all is well without. */
