@@ -85,12 +85,13 @@ int main(int argc, char **argv)
     struct pare_plan_opts opts = { .in = &x, .tune = true };
     int rc;
 
-    if (argc != 6 || !a || !parse_shape(argv[2], &x) || !read_input(a, argv[4], &x)) {
-        fputs("usage: peer_pare MODEL.onnx SHAPE THREADS INPUT OUTPUT\n", stderr);
+    if (argc < 6 || argc > 7 || !a || !parse_shape(argv[2], &x) || !read_input(a, argv[4], &x)) {
+        fputs("usage: peer_pare MODEL.onnx SHAPE THREADS INPUT OUTPUT [CHOICES]\n", stderr);
         return 2;
     }
     opts.threads = (int)strtol(argv[3], NULL, 10);
     opts.cache = pare_cache_folder(a);
+    opts.choices = argv[6]; /* or NULL */
     rc = pare_model_load(argv[1], &model, &err);
     if (!rc)
         rc = pare_plan_new(model, &opts, &plan, &err);

@@ -88,6 +88,11 @@ def inference(rows):
         values = [r["pare"]["ms"] / ms[key] for r in whole
                   if (key := (r["model"][:-5], r["batch"], r["threads"])) in ms]
         lines.append(f"- {mean(values)} of Pare's float32 time, Winograd's algorithm included")
+        direct = [(r["model"], part(r, "direct")) for r in whole if part(r, "direct")]
+        if direct:
+            names = ", ".join(dict.fromkeys(name[:-5] for name, _ in direct))
+            lines.append(f"- {mean([v for _, v in direct])} of Pare's float32 time with direct convolutions "
+                         f"({names}; the worst {max(v for _, v in direct):.2f})")
         lines += [""] + table(whole, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT",
                                                       "other load"])
     return lines

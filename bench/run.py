@@ -25,6 +25,7 @@ FLOATS = ("lenet resnet18 resnet50 vgg16_bn mobilenet_v2 mobilenet_v3_small effi
           "convnext_tiny vit_b_16")
 INT8 = "-int8"          # such a model is quantized by `pare quantize --preset int8`
 MODELS = " ".join([FLOATS] + [name + INT8 for name in FLOATS.split()])
+DIRECT = ("resnet18", "resnet50", "vgg16_bn")   # integers beside float32 without Winograd's algorithm
 SIDES = {"lenet": (1, 28), "inception_v3": (3, 299)}
 PEERS = ("pare", "ort", "torch")
 TITLES = {"pare": "Pare", "ort": "ONNX Runtime", "torch": "PyTorch"}
@@ -42,10 +43,11 @@ def busy_seconds():
 class Peer:
     """A process that holds one model and, when told to, runs it and says how long that took."""
 
-    def __init__(self, kind, build, model, shape, threads, source, target):
+    def __init__(self, kind, build, model, shape, threads, source, target, choices=None):
         args = [model, ",".join(map(str, shape)), str(threads), source, target]
+        args += [choices] if choices else []
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
-        if kind == "pare":
+        if kind in ("pare", "direct"):
             command = [os.path.join(build, "bench", "peer_pare")]
             env["GOMP_SPINCOUNT"] = "10000"         # what the pare command sets for itself
         elif kind == "ort":
@@ -163,6 +165,24 @@ def export(args, name):
                     data, "--valid", "none", "--batch", "8", "-q", "-o", path], check=True)
 
 
+def direct_peer(args, name, shape, threads, source):
+    """Pare's float32 network, where a list of choices says which convolutions are direct."""
+    folder = os.path.join(args.build, "bench")
+    model = os.path.join(args.models_folder, name + ".onnx")
+    choices = os.path.join(folder, "direct.txt")
+    if os.path.exists(choices):
+        os.remove(choices)
+    subprocess.run([os.path.join(args.build, "pare"), "bench", model, "--batch", str(shape[0]),
+                    "--threads", str(threads), "--repeat", "1", "--choices", choices], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(choices) as f:
+        lines = f.read().replace("conv_winograd_run\t", "conv_onednn\t")
+    with open(choices, "w") as f:
+        f.write(lines)
+    return Peer("direct", args.build, model, shape, threads, source,
+                os.path.join(folder, "direct.bin"), choices)
+
+
 def cell(args, name, batch, threads):
     shape = shape_of(name, batch)
     folder = os.path.join(args.build, "bench")
@@ -180,14 +200,16 @@ def cell(args, name, batch, threads):
                 continue
             peers.append(Peer(kind, args.build, model, shape, threads, source,
                               os.path.join(folder, kind + ".bin")))
+        if integers and name.removesuffix(INT8) in DIRECT:
+            peers.append(direct_peer(args, name.removesuffix(INT8), shape, threads, source))
         other = measure(peers, args.seconds)
         row = {"model": name, "batch": batch, "threads": threads, "other_cpu": round(other, 3)}
         for p in peers:
             row[p.kind] = {"ms": statistics.median(p.times), "min_ms": min(p.times),
                            "runs": len(p.times), "peak_mb": round(p.peak_mb(), 1), "note": p.note,
                            "difference": difference(peers[0], p)}
-        if integers and len(peers) > 1:
-            row["steps"] = steps(*peers, output_scale(model))
+        if integers and "ort" in row:
+            row["steps"] = steps(*peers[:2], output_scale(model))
         return row
     finally:
         for p in peers:
@@ -232,13 +254,15 @@ def print_means(rows):
 def print_int8(rows):
     """What integers bring: Pare's int8 time as a part of its float32 time and of the other's int8."""
     ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in rows if "pare" in r}
-    parts = {"float32": [], "ort": []}
+    parts = {"float32": [], "direct": [], "ort": []}
     for r in rows:
         if r["model"].endswith(INT8) and "pare" in r:
             base = ms.get((r["model"].removesuffix(INT8), r["batch"], r["threads"]))
             parts["float32"] += [r["pare"]["ms"] / base] if base else []
-            parts["ort"] += [r["pare"]["ms"] / r["ort"]["ms"]] if "ort" in r else []
-    for what, title in (("float32", "Pare's float32"), ("ort", "ONNX Runtime's int8")):
+            for kind in ("direct", "ort"):
+                parts[kind] += [r["pare"]["ms"] / r[kind]["ms"]] if kind in r else []
+    for what, title in (("float32", "Pare's float32"), ("direct", "Pare's direct float32"),
+                        ("ort", "ONNX Runtime's int8")):
         if parts[what]:
             print(f"int8 takes {statistics.geometric_mean(parts[what]):.2f} of {title} time "
                   f"(geometric mean of {len(parts[what])})")
