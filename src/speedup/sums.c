@@ -13,6 +13,11 @@ static int64_t step_of(const struct pare_tensor *t, int axis)
     return step;
 }
 
+static bool has_axis(const struct pare_value *v, int axis)
+{
+    return axis >= 0 && axis < v->t.rank;
+}
+
 bool pare_sum_open(const struct pare_node *n, struct pare_sum *m)
 {
     struct pare_linear *l = &m->l;
@@ -26,6 +31,9 @@ bool pare_sum_open(const struct pare_node *n, struct pare_sum *m)
     m->y = n->out[0];
     if (!(m->w->flags & PARE_V_CONST) || m->w->t.dtype != PARE_F32 || !m->w->t.data ||
         m->x->t.dtype != PARE_F32 || m->x->flags & PARE_V_CONST || l->groups < 1)
+        return false;
+    if (!has_axis(m->x, l->x_axis) || !has_axis(m->y, l->y_axis) || !has_axis(m->w, l->w_in) ||
+        !has_axis(m->w, l->w_out)) /* a result's shape may be unknown */
         return false;
     m->C = m->x->t.dim[l->x_axis];
     m->O = m->y->t.dim[l->y_axis];

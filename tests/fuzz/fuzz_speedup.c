@@ -95,6 +95,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     struct pare_model *m = NULL;
     struct pare_err err = { 0 };
 
+    pare_memory_limit((size_t)1 << 28); /* as --max-memory does */
     if (!pare_model_parse(data, size, NULL, &m, &err) && is_small(m))
         shrink(m, a, hash(data, size));
     pare_model_free(m);
