@@ -220,12 +220,21 @@ static void freeze_rest(struct pare_kept *k, const struct pare_value *v, const s
             freeze(k, k->first[v->id] + i, n, why);
 }
 
-/* ties() relies on shapes and on what pare_node_check() has seen. */
+static bool has_output(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            return true;
+    return false;
+}
+
+/* ties() relies on what pare_node_check() and infer() have seen: where they failed, no output has a
+ * shape. */
 static bool may_ask(const struct pare_kept *k, const struct pare_node *n)
 {
     struct pare_err err;
-    bool may = n->op && n->op->ties && !n->n_cap &&
-               (n->op->min_out == 0 || (n->n_out && n->out[0]));
+    bool may = n->op && n->op->ties && !n->n_cap && has_output(n) &&
+               (n->op->min_out == 0 || n->out[0]);
 
     for (int i = 0; i < n->n_in && may; i++)
         may = !n->in[i] || pare_kept_has(k, n->in[i]);
