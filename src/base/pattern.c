@@ -1,139 +1,371 @@
-/* pattern.c - regular expressions that whole names must match. */
+/* pattern.c - regular expressions that whole names must match.
+ *
+ * A pattern becomes a list of steps; a name is read once, with all the steps kept that what was read
+ * so far can have led to.  No library's regcomp: glibc's takes minutes for a dozen letters of repeats
+ * of repeats.
+ */
 #include "pattern.h"
 
 #include <ctype.h>
-#include <limits.h>
-#include <regex.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGIT "[0-9]"
+enum kind {
+    TAKE,  /* one letter that `text` accepts */
+    FORK,  /* go on with the next step and with the one at `to` */
+    JUMP,  /* to the one at `to` */
+    FIRST, /* only before the first letter */
+    LAST,  /* only behind the last letter */
+};
 
-/* Behind the ] of the [ at p; a ] that comes first is a letter like others. */
-static const char *skip_bracket(const char *p)
+/* `to` counts from the step itself, so that steps can be moved and copied. */
+struct step {
+    enum kind kind;
+    int to;
+    const char *text;
+};
+
+struct program {
+    struct step steps[PARE_PATTERN_FULL];
+    int n;
+    const char *p; /* what is not read yet */
+    struct pare_err *err;
+};
+
+static int wrong(const struct program *prog, const char *why)
 {
-    p += p[1] == '^' ? 2 : 1;
-    if (*p == ']')
-        p++;
-    while (*p && *p != ']') {
-        if (*p == '[' && p[1] && strchr(".:=", p[1])) { /* [:alpha:] */
-            const char stop[] = { p[1], ']', '\0' }, *end = strstr(p + 2, stop);
+    return pare_fail(prog->err, PARE_ECONFIG, "is no regular expression: %s", why);
+}
 
-            p = end ? end + 1 : p;
-        }
-        p++;
+/* Does the letter behind a \ stand for a kind of letters? */
+static bool is_kind(char letter)
+{
+    return letter && strchr("dDwWsS", letter) != NULL;
+}
+
+static bool in_kind(char letter, unsigned char c)
+{
+    switch (letter) {
+    case 'd': return isdigit(c);
+    case 'D': return !isdigit(c);
+    case 'w': return isalnum(c) || c == '_';
+    case 'W': return !isalnum(c) && c != '_';
+    case 's': return isspace(c);
+    default: return !isspace(c);
     }
-    return *p ? p + 1 : p;
 }
 
-/* What the repeat at p multiplies the work by.  Of * and ? there is one copy, but regcomp takes
- * twice as long for each that is around it. */
-static long copies(const char *p)
+/* Is c of the [:class:] at p?  -1: there is no such class. */
+static int in_class(const char *p, unsigned char c)
 {
-    char *end;
-    long m, n;
+    static const struct {
+        const char *name;
+        int (*has)(int c);
+    } classes[] = {
+        { "[:alnum:]", isalnum }, { "[:alpha:]", isalpha }, { "[:blank:]", isblank },
+        { "[:cntrl:]", iscntrl }, { "[:digit:]", isdigit }, { "[:graph:]", isgraph },
+        { "[:lower:]", islower }, { "[:print:]", isprint }, { "[:punct:]", ispunct },
+        { "[:space:]", isspace }, { "[:upper:]", isupper }, { "[:xdigit:]", isxdigit },
+    };
 
-    if (*p != '{')
-        return 2;
-    m = n = strtol(p + 1, &end, 10);
-    if (*end == ',')
-        n = strtol(end + 1, &end, 10);
-    n = n > m ? n : m < LONG_MAX ? m + 1 : m;
-    return n > 1 ? n : 1;
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+        if (!strncmp(p, classes[i].name, strlen(classes[i].name)))
+            return classes[i].has(c) != 0;
+    return -1;
 }
 
-/* The letter, [set], \letter, bracket or repeat at p. */
-static size_t token(const char *p)
+/* The letter at *p, or the one behind a \ there; *p goes behind it. */
+static unsigned char letter_at(const char **p)
 {
-    if (*p == '[')
-        return (size_t)(skip_bracket(p) - p);
-    if (*p == '{')
-        return strcspn(p, "}") + (strchr(p, '}') != NULL);
-    return p[0] == '\\' && p[1] ? 2 : 1;
+    if ((*p)[0] == '\\' && (*p)[1])
+        ++*p;
+    return (unsigned char)*(*p)++;
 }
 
-/* Letters of the pattern with its repeats written out; stops counting beyond PARE_PATTERN_FULL. */
-static long full_size(const char *pattern)
+/* Is c of what stands at p in a set: a class, a kind, a range or a letter?  Returns what is behind
+ * it, NULL when it makes no sense. */
+static const char *member(const char *p, unsigned char c, bool *has)
 {
-    long sum[PARE_PATTERN_MAX + 1] = { 0 }, last = 0; /* by depth; of what a repeat is for */
-    int depth = 0;
+    unsigned char from, to;
 
-    for (const char *p = pattern; *p && sum[depth] <= PARE_PATTERN_FULL; p += token(p)) {
-        if (*p == '(') {
-            sum[++depth] = 1;
-        } else if (*p == ')' && depth) {
-            last = sum[depth--];
-            sum[depth] += last;
-        } else if (strchr("*?+{", *p)) {
-            long n = copies(p) < PARE_PATTERN_FULL ? copies(p) : PARE_PATTERN_FULL + 1;
+    if (p[0] == '[' && p[1] && strchr(".:=", p[1])) {
+        int in = in_class(p, c);
 
-            sum[depth] += last * (n - 1);
-            last *= n;
-        } else {
-            last = 1;
-            sum[depth]++;
-        }
+        *has |= in > 0;
+        return in < 0 ? NULL : strchr(p, ']') + 1;
     }
-    return sum[depth];
+    if (p[0] == '\\' && is_kind(p[1])) {
+        *has |= in_kind(p[1], c);
+        return p + 2;
+    }
+    from = to = letter_at(&p);
+    if (p[0] == '-' && p[1] && p[1] != ']') {
+        p++;
+        to = letter_at(&p);
+    }
+    *has |= from <= c && c <= to;
+    return from <= to ? p : NULL;
 }
 
-/* The pattern as regcomp wants it, with \d spelled out; text has room for `size`. */
-static int spell(const char *pattern, char *text, size_t size, struct pare_err *err)
+/* Is c of the [set] at p?  Returns what is behind it, NULL when it makes no sense or has no end.  A
+ * ] that comes first is a letter like others. */
+static const char *set(const char *p, unsigned char c, bool *has)
 {
-    size_t n = 0;
+    bool not = p[1] == '^', in = false;
+    const char *first = p + 1 + not ;
 
-    if (strlen(pattern) > PARE_PATTERN_MAX)
-        return pare_fail(err, PARE_ELIMIT, "is too long, at most %d letters", PARE_PATTERN_MAX);
-    if (full_size(pattern) > PARE_PATTERN_FULL)
-        return pare_fail(err, PARE_ELIMIT,
+    for (p = first; p && *p && (*p != ']' || p == first);)
+        p = member(p, c, &in);
+    *has = in != not ;
+    return p && *p ? p + 1 : NULL;
+}
+
+/* Is c what the letter, . or [set] at `text` stands for? */
+static bool accepts(const char *text, unsigned char c)
+{
+    bool has = false;
+
+    switch (*text) {
+    case '.': return true;
+    case '[': set(text, c, &has); return has;
+    case '\\': return is_kind(text[1]) ? in_kind(text[1], c) : (unsigned char)text[1] == c;
+    default: return (unsigned char)*text == c;
+    }
+}
+
+static int add(struct program *prog, struct step step)
+{
+    if (prog->n >= PARE_PATTERN_FULL)
+        return pare_fail(prog->err, PARE_ELIMIT,
                          "is too long when its repeats are written out, at most %d letters",
                          PARE_PATTERN_FULL);
-    for (const char *p = pattern; *p; p += token(p)) {
-        bool digit = p[0] == '\\' && p[1] == 'd';
-
-        if (p[0] == '\\' && isdigit((unsigned char)p[1]))
-            return pare_fail(err, PARE_EUNSUPPORTED, "refers back with \\%c", p[1]);
-        n += (size_t)snprintf(text + n, size - n, "%.*s",
-                              digit ? (int)strlen(DIGIT) : (int)token(p), digit ? DIGIT : p);
-    }
-    text[n] = '\0';
+    prog->steps[prog->n++] = step;
     return 0;
 }
 
-static int compile(const char *pattern, regex_t *re, struct pare_err *err)
+/* The n steps from `from` on once more, at the end. */
+static int add_copy(struct program *prog, int from, int n)
 {
-    char text[PARE_PATTERN_MAX * 3 + 1], why[128];
-    int rc;
+    for (int i = 0; i < n; i++)
+        PARE_TRY(add(prog, prog->steps[from + i]));
+    return 0;
+}
 
-    PARE_TRY(spell(pattern, text, sizeof(text), err));
-    rc = regcomp(re, text, REG_EXTENDED);
-    if (!rc)
+/* A step in front of those from `from` on. */
+static int insert(struct program *prog, int from, struct step step)
+{
+    PARE_TRY(add(prog, step));
+    memmove(prog->steps + from + 1, prog->steps + from,
+            (size_t)(prog->n - 1 - from) * sizeof(prog->steps[0]));
+    prog->steps[from] = step;
+    return 0;
+}
+
+/* Times m to n what the steps from `from` on stand for; n < 0: any number of times. */
+static int repeat(struct program *prog, int from, long m, long n)
+{
+    int size = prog->n - from, body = m ? from : from + 1;
+
+    if (!n) {
+        prog->n = from;
         return 0;
-    regerror(rc, re, why, sizeof(why));
-    return pare_fail(err, PARE_ECONFIG, "is no regular expression: %s", why);
+    }
+    if (!m)
+        PARE_TRY(insert(prog, from, (struct step){ FORK, size + (n < 0 ? 2 : 1), NULL }));
+    for (long i = 1; i < m; i++)
+        PARE_TRY(add_copy(prog, body, size));
+    if (n < 0)
+        PARE_TRY(add(prog, m ? (struct step){ FORK, -size, NULL }
+                             : (struct step){ JUMP, -size - 1, NULL }));
+    for (long i = m ? m : 1; i < n; i++) {
+        PARE_TRY(add(prog, (struct step){ FORK, size + 1, NULL }));
+        PARE_TRY(add_copy(prog, body, size));
+    }
+    return 0;
+}
+
+/* A number of times, at most what a pattern may have steps. */
+static int read_times(struct program *prog, long *times)
+{
+    char *end;
+
+    if (!isdigit((unsigned char)*prog->p))
+        return wrong(prog, "{ is for numbers of times, as in {2} or {1,3}");
+    *times = strtol(prog->p, &end, 10);
+    prog->p = end;
+    if (*times > PARE_PATTERN_FULL)
+        return pare_fail(prog->err, PARE_ELIMIT, "repeats something more than %d times",
+                         PARE_PATTERN_FULL);
+    return 0;
+}
+
+/* {m}, {m,} or {m,n} */
+static int read_braces(struct program *prog, int from)
+{
+    long m, n;
+
+    prog->p++;
+    PARE_TRY(read_times(prog, &m));
+    n = m;
+    if (*prog->p == ',') {
+        n = -1;
+        if (*++prog->p != '}')
+            PARE_TRY(read_times(prog, &n));
+    }
+    if (*prog->p != '}')
+        return wrong(prog, "{ without }");
+    if (n >= 0 && n < m)
+        return wrong(prog, "{m,n} wants the smaller number first");
+    prog->p++;
+    return repeat(prog, from, m, n);
+}
+
+static int read_repeats(struct program *prog, int from)
+{
+    while (*prog->p && strchr("*+?{", *prog->p)) {
+        char sign = *prog->p;
+
+        if (sign == '{') {
+            PARE_TRY(read_braces(prog, from));
+            continue;
+        }
+        prog->p++;
+        PARE_TRY(repeat(prog, from, sign == '+', sign == '?' ? 1 : -1));
+    }
+    return 0;
+}
+
+/* A letter, ., \letter or [set]. */
+static int read_letter(struct program *prog)
+{
+    const char *p = prog->p;
+    bool has;
+
+    if (strchr("*+?{", *p))
+        return wrong(prog, "nothing to repeat");
+    if (p[0] == '\\' && !p[1])
+        return wrong(prog, "\\ without a letter");
+    if (p[0] == '\\' && isdigit((unsigned char)p[1]))
+        return pare_fail(prog->err, PARE_EUNSUPPORTED, "refers back with \\%c", p[1]);
+    if (p[0] == '\\' && isalpha((unsigned char)p[1]) && !is_kind(p[1]))
+        return pare_fail(prog->err, PARE_EUNSUPPORTED,
+                         "has \\%c, known are \\d \\w \\s \\D \\W \\S", p[1]);
+    prog->p = *p == '[' ? set(p, 0, &has) : p + (*p == '\\' ? 2 : 1);
+    if (!prog->p)
+        return wrong(prog, "[ without ], or no set between them");
+    return add(prog, (struct step){ TAKE, 0, p });
+}
+
+static int read_choice(struct program *prog);
+
+static int read_item(struct program *prog)
+{
+    switch (*prog->p) {
+    case '(':
+        prog->p++;
+        PARE_TRY(read_choice(prog));
+        if (*prog->p++ != ')')
+            return wrong(prog, "( without )");
+        return 0;
+    case '^': prog->p++; return add(prog, (struct step){ FIRST, 0, NULL });
+    case '$': prog->p++; return add(prog, (struct step){ LAST, 0, NULL });
+    default: return read_letter(prog);
+    }
+}
+
+/* What stands between two |, and after a | the same again. */
+static int read_choice(struct program *prog)
+{
+    int from = prog->n, jump;
+
+    while (*prog->p && !strchr("|)", *prog->p)) {
+        int item = prog->n;
+
+        PARE_TRY(read_item(prog));
+        PARE_TRY(read_repeats(prog, item));
+    }
+    if (*prog->p != '|')
+        return 0;
+    prog->p++;
+    PARE_TRY(insert(prog, from, (struct step){ FORK, prog->n + 2 - from, NULL }));
+    jump = prog->n;
+    PARE_TRY(add(prog, (struct step){ JUMP, 0, NULL }));
+    PARE_TRY(read_choice(prog));
+    prog->steps[jump].to = prog->n - jump;
+    return 0;
+}
+
+static int compile(const char *pattern, struct program *prog, struct pare_err *err)
+{
+    prog->n = 0;
+    prog->p = pattern;
+    prog->err = err;
+    if (strlen(pattern) > PARE_PATTERN_MAX)
+        return pare_fail(err, PARE_ELIMIT, "is too long, at most %d letters", PARE_PATTERN_MAX);
+    PARE_TRY(read_choice(prog));
+    return *prog->p ? wrong(prog, ") without (") : 0;
 }
 
 int pare_pattern_check(const char *pattern, struct pare_err *err)
 {
-    regex_t re;
+    struct program prog;
 
-    PARE_TRY(pare_at(err, compile(pattern, &re, err), "the pattern '%.200s'", pattern));
-    regfree(&re);
-    return 0;
+    return pare_at(err, compile(pattern, &prog, err), "the pattern '%.200s'", pattern);
 }
 
-/* POSIX takes the longest of the leftmost matches, so if all can match, all does. */
+/* The steps that may be next, each once; one more than all is to have matched. */
+struct front {
+    int at[PARE_PATTERN_FULL + 1], n;
+    bool has[PARE_PATTERN_FULL + 1];
+};
+
+static void enter(struct front *front, int step)
+{
+    if (front->has[step])
+        return;
+    front->has[step] = true;
+    front->at[front->n++] = step;
+}
+
+/* Adds what the front's steps lead to without a letter. */
+static void follow(const struct program *prog, struct front *front, bool first, bool last)
+{
+    for (int i = 0; i < front->n; i++) {
+        int at = front->at[i];
+        const struct step *step = &prog->steps[at];
+
+        if (at == prog->n)
+            continue;
+        if (step->kind == FORK || step->kind == JUMP)
+            enter(front, at + step->to);
+        if (step->kind == FORK || (step->kind == FIRST && first) || (step->kind == LAST && last))
+            enter(front, at + 1);
+    }
+}
+
 bool pare_pattern_match(const char *pattern, const char *name)
 {
+    struct front fronts[2] = { 0 }, *now = &fronts[0], *next = &fronts[1];
+    struct program prog;
     struct pare_err err;
-    regmatch_t at;
-    regex_t re;
-    bool yes;
 
-    if (compile(pattern, &re, &err))
+    if (compile(pattern, &prog, &err))
         return false;
-    yes = !regexec(&re, name, 1, &at, 0) && at.rm_so == 0 && (size_t)at.rm_eo == strlen(name);
-    regfree(&re);
-    return yes;
+    enter(now, 0);
+    for (const char *p = name;; p++) {
+        struct front *old = now;
+
+        follow(&prog, now, p == name, !*p);
+        if (!*p)
+            return now->has[prog.n];
+        for (int i = 0; i < now->n; i++) {
+            const struct step *step = &prog.steps[now->at[i]];
+
+            if (now->at[i] < prog.n && step->kind == TAKE && accepts(step->text, (unsigned char)*p))
+                enter(next, now->at[i] + 1);
+        }
+        memset(old, 0, sizeof(*old));
+        now = next;
+        next = old;
+    }
 }

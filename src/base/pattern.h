@@ -1,8 +1,9 @@
 /* pattern.h - regular expressions that whole names must match.
  *
- * POSIX extended, and \d for a digit.  What could take long is refused: patterns of more than
- * PARE_PATTERN_MAX letters, or of more than PARE_PATTERN_FULL with repeats written out (+ * ? count
- * as two each), and references back.
+ * As POSIX extended ones, over bytes: . [sets] ( ) | * + ? {m,n} ^ $, and \d \D \w \W \s \S, in sets
+ * as well; \ and a sign is the sign.  Matching never takes more time than letters of the name times
+ * steps of the pattern.  Patterns of more than PARE_PATTERN_MAX letters, or of more than
+ * PARE_PATTERN_FULL steps with repeats written out, and references back are refused.
  */
 #ifndef PARE_BASE_PATTERN_H
 #define PARE_BASE_PATTERN_H
