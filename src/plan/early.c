@@ -166,7 +166,7 @@ static bool can_join(const struct region *r, const struct pare_node *n)
         r->uses[y->id] != r->wanted[y->id] || axis_of(r, &y->t, r->inner[y->id]) < 0)
         return false;
     for (int k = 1; k < n->n_out; k++)
-        if (n->out[k] && r->uses[n->out[k]->id])
+        if (n->out[k] && (r->uses[n->out[k]->id] || n->out[k]->flags & PARE_V_OUTPUT))
             return false;
     for (int k = 0; k < n->n_in; k++) {
         const struct pare_value *v = n->in[k];
