@@ -23,6 +23,12 @@ struct linear {
     int64_t *rows; /* of dY, that are not zero; NULL: nobody looks */
 };
 
+/* N numbers along the last axis; not one for each row. */
+static bool is_row(const struct pare_tensor *t, int64_t N)
+{
+    return t->rank && t->dim[t->rank - 1] == N && pare_numel(t) == N;
+}
+
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
     bool gemm = !strcmp(n->type, "Gemm");
@@ -42,7 +48,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         struct pare_gemm_attrs a = pare_gemm_get(n);
 
         if (a.alpha != 1 || a.ta ||
-            (n_in == 3 && (a.beta != 1 || pare_numel(&n->in[2]->t) != n->out[0]->t.dim[1])))
+            (n_in == 3 && (a.beta != 1 || !is_row(&n->in[2]->t, n->out[0]->t.dim[1]))))
             return false;
     }
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
@@ -183,9 +189,9 @@ static int back_few(struct pare_step *s, const struct way *all, int64_t n, struc
         memcpy(x + i * l->K, all->x + l->rows[i] * l->K, row);
     }
     *few = (struct way){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
-    PARE_TRY(multiply_back(s, few, err));
-    if (all->gx && !all->add)
+    if (all->gx && !all->add) /* before W's gradient, which may be added to the same memory */
         memset(all->gx, 0, (size_t)l->M * row);
+    PARE_TRY(multiply_back(s, few, err));
     for (int64_t i = 0; i < n && all->gx; i++)
         for (int64_t k = 0; k < l->K; k++)
             all->gx[l->rows[i] * l->K + k] += gx[i * l->K + k];

@@ -1,0 +1,150 @@
+/* test_linear_train.c - products that are trained, in odd uses: against the plain kernels. */
+#include "random_graph_more.h"
+
+#include "plan/plan.h"
+#include "tensor/compare.h"
+
+enum { SIDE = 64, MOST = 8 };
+
+struct net {
+    struct build b;
+    struct pare_rng r;
+    const char *x; /* (64, 64) */
+};
+
+#define NODE(type, names, attrs) build_node(&n->b, type, names, attrs)
+#define MAKES(name) static const char *name(struct net *n)
+
+static const char *weight(struct net *n, int rank, const int64_t *dim)
+{
+    struct pare_tensor w = build_tensor(PARE_F32, rank, dim);
+
+    rg_fill(&n->r, &w, 0.5f);
+    return build_floats(&n->b, rank, dim, w.data);
+}
+
+static const char *hidden(struct net *n)
+{
+    return NODE("Mul", NAMES(n->x, weight(n, INTS(SIDE))), NOTHING);
+}
+
+/* ---- graphs: a square result --------------------------------------------------------------- */
+
+MAKES(usual)
+{
+    return NODE("Gemm", NAMES(hidden(n), weight(n, INTS(SIDE, SIDE)), weight(n, INTS(SIDE))),
+                at_int("transB", 1));
+}
+
+/* A number for each row, of which there are as many as columns. */
+MAKES(bias_of_rows)
+{
+    return NODE("Gemm", NAMES(hidden(n), weight(n, INTS(SIDE, SIDE)), weight(n, INTS(SIDE, 1))),
+                NOTHING);
+}
+
+MAKES(squared)
+{
+    const char *h = hidden(n);
+
+    return NODE("MatMul", NAMES(h, h), NOTHING);
+}
+
+/* Both operands' gradients share memory. */
+MAKES(same_memory)
+{
+    const char *h = hidden(n);
+    const char *w = NODE("Reshape", NAMES(h, build_ints(&n->b, INTS(SIDE, SIDE))), NOTHING);
+
+    return NODE("Gemm", NAMES(h, w, weight(n, INTS(1, SIDE))), at_int("transB", 1));
+}
+
+static const struct {
+    const char *name;
+    const char *(*make)(struct net *n);
+} nets[] = {
+    { "usual", usual },
+    { "bias of rows", bias_of_rows },
+    { "squared", squared },
+    { "same memory", same_memory },
+};
+
+/* ---- both ways ------------------------------------------------------------------------------ */
+
+static struct pare_err err;
+
+static struct pare_model *make(size_t i)
+{
+    struct net n = { .b = { .opset = 17 } };
+
+    pare_rng_init(&n.r, 5);
+    n.x = build_input(&n.b, PARE_F32, INTS(SIDE, SIDE));
+    build_output(&n.b, nets[i].make(&n));
+    return build_model(&n.b);
+}
+
+/* The result, and gradients of all weights for a loss of the first `rows` rows. */
+static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_t rows,
+                 struct pare_tensor got[MOST])
+{
+    struct pare_model *m = make(net);
+    const char *names[MOST];
+    struct pare_train_opts o = { .threads = 2,
+                                 .in = x,
+                                 .names = names,
+                                 .reference = reference,
+                                 .grad = got + 1 };
+    struct pare_tensor out[1];
+    struct pare_plan *p;
+
+    for (int i = 0; i < m->graph->n_values; i++) {
+        struct pare_value *v = m->graph->value[i];
+
+        if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32)
+            continue;
+        assert_true(o.n_names + 1 < MOST);
+        assert_int_equal(pare_model_own(m, v, &err), 0);
+        got[o.n_names + 1] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
+        names[o.n_names++] = v->name;
+    }
+    if (pare_plan_train(m, &o, &p, &err) || pare_plan_run(p, x, out, &err))
+        fail_msg("%s: %s", nets[net].name, err.msg);
+    got[0] = build_copy(&out[0]);
+    for (int64_t k = 0; k < SIDE * SIDE; k++)
+        pare_plan_out_grad(p)[k] = k < rows * SIDE ? 0.01f * (float)(k % 17 + 1) : 0;
+    assert_int_equal(pare_plan_backward(p, &err), 0);
+    pare_plan_free(p);
+    pare_model_free(m);
+    return o.n_names + 1;
+}
+
+static void test_gradients(void **state)
+{
+    static const int64_t rows[] = { SIDE, 3, 0 }; /* all of them count, few, none */
+    struct pare_tensor x = build_tensor(PARE_F32, INTS(SIDE, SIDE)), want[MOST], got[MOST];
+    struct pare_rng r;
+
+    (void)state;
+    pare_rng_init(&r, 1);
+    rg_fill(&r, &x, 1);
+    for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++)
+        for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++) {
+            int n = learn(i, &x, true, rows[k], want);
+
+            assert_int_equal(learn(i, &x, false, rows[k], got), n);
+            for (int j = 0; j < n; j++)
+                if (pare_tensor_compare(&got[j], &want[j], (struct pare_tolerance){ 1e-4, 1e-4 },
+                                        &err))
+                    fail_msg("%s, %d rows, %s %d: %s", nets[i].name, (int)rows[k],
+                             j ? "gradient" : "result", j, err.msg);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_gradients, make_pool, drop_pool),
+    };
+
+    return cmocka_run_group_tests_name("linear_train", tests, NULL, NULL);
+}
