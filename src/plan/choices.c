@@ -68,8 +68,9 @@ static bool split(char *line, char **key)
 }
 
 /* A line without its end; false at the end of the file.  One that is too long comes in pieces, the
- * first of which has no end: `whole` is false for all of them. */
-static bool next_line(FILE *f, char *line, bool *whole)
+ * first of which has no end: `whole` is false for all of them.  The file's last line needs none when
+ * a person may have written it; in a cache it was cut. */
+static bool next_line(FILE *f, char *line, bool strict, bool *whole)
 {
     size_t n;
     bool before = *whole;
@@ -77,8 +78,8 @@ static bool next_line(FILE *f, char *line, bool *whole)
     if (!fgets(line, PARE_CHOICES_LINE, f))
         return false;
     n = strlen(line);
-    *whole = n && line[n - 1] == '\n';
-    if (*whole)
+    *whole = n && (line[n - 1] == '\n' || (strict && feof(f)));
+    if (*whole && line[n - 1] == '\n')
         line[n - 1] = '\0';
     if (!before && *whole)
         line[0] = '\0'; /* the end of one that was too long */
@@ -90,7 +91,7 @@ static int read_lines(struct pare_choices *c, FILE *f, bool strict, struct pare_
     char line[PARE_CHOICES_LINE], *key;
     bool whole = true;
 
-    for (int i = 1; next_line(f, line, &whole); i++) {
+    for (int i = 1; next_line(f, line, strict, &whole); i++) {
         if (i > PARE_CHOICES_LINES)
             return strict ? pare_fail(err, PARE_ELIMIT, "more than %d lines", PARE_CHOICES_LINES)
                           : 0;

@@ -297,6 +297,23 @@ static void bad_lists(void **state)
     refused(&o, "cannot create");
 }
 
+/* As some editors leave it. */
+static void list_without_an_end(void **state)
+{
+    const char *file = path("no_end.txt");
+    struct pare_choices c = { .arena = pool };
+    struct pare_err err;
+
+    (void)state;
+    put(file, "first\tone\nsecond\ttwo");
+    assert_int_equal(pare_choices_read(&c, file, true, &err), 0);
+    assert_int_equal(c.n, 2);
+    assert_string_equal(pare_choices_get(&c, "two"), "second");
+    c = (struct pare_choices){ .arena = pool };
+    assert_int_equal(pare_choices_read(&c, file, false, &err), 0); /* a cache: it was cut */
+    assert_int_equal(c.n, 1);
+}
+
 static const char *cache_file(const char *folder)
 {
     const char *file = pare_choices_file(pool, folder, false);
@@ -494,12 +511,19 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tuned_is_right),   cmocka_unit_test(off_by_default),
-        cmocka_unit_test(list_is_followed), cmocka_unit_test(list_of_some),
-        cmocka_unit_test(bad_lists),        cmocka_unit_test(cache_is_kept),
-        cmocka_unit_test(cache_is_damaged), cmocka_unit_test(files_are_merged),
-        cmocka_unit_test(keys_say_zeros),   cmocka_unit_test(one_kernel_is_no_choice),
-        cmocka_unit_test(memory_runs_out),  cmocka_unit_test(folder_of_the_user),
+        cmocka_unit_test(tuned_is_right),
+        cmocka_unit_test(off_by_default),
+        cmocka_unit_test(list_is_followed),
+        cmocka_unit_test(list_of_some),
+        cmocka_unit_test(bad_lists),
+        cmocka_unit_test(list_without_an_end),
+        cmocka_unit_test(cache_is_kept),
+        cmocka_unit_test(cache_is_damaged),
+        cmocka_unit_test(files_are_merged),
+        cmocka_unit_test(keys_say_zeros),
+        cmocka_unit_test(one_kernel_is_no_choice),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(folder_of_the_user),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
