@@ -315,6 +315,23 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
+/* x + BN(x): z's gradient has the memory of x's.  Then z's is written there, and x's is added. */
+static bool shared(const struct pare_step *s)
+{
+    const struct bn *c = s->state;
+    const struct pare_buf *gx = s->in_buf[0]->grad, *gz = c->add ? s->in_buf[Z]->grad : NULL;
+
+    return gx && gz && gx->t.data == gz->t.data;
+}
+
+/* Is z's gradient g and nothing else? */
+static bool first_of_z(const struct pare_step *s)
+{
+    const struct bn *c = s->state;
+
+    return c->add && s->in_buf[Z]->grad && (s->first[Z] || (shared(s) && s->first[0]));
+}
+
 /* Sums of g and g (x - mean); z's gradient on the way. */
 static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
                       double *total, double *dots)
@@ -323,7 +340,7 @@ static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_
     const struct pare_buf *gz = c->add ? s->in_buf[Z]->grad : NULL;
     float sum[PARE_LANES], dot[PARE_LANES];
 
-    how->gz_first = gz && s->first[Z];
+    how->gz_first = first_of_z(s);
     for (int64_t i = 0; i < c->N; i++) {
         int64_t at = image(p, i);
         struct pare_bn_at a = {
@@ -344,10 +361,10 @@ static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn
 {
     const struct bn *c = p->c;
     struct pare_buf *gx = s->in_buf[0]->grad, *gz = c->add ? s->in_buf[Z]->grad : NULL;
-    bool ready = gz && s->first[Z];
+    bool ready = first_of_z(s);
 
     how->act = c->act && !ready;
-    how->gx_first = s->first[0];
+    how->gx_first = s->first[0] && !shared(s);
     for (int64_t i = 0; gx && i < c->N; i++) {
         int64_t at = image(p, i);
         struct pare_bn_at a = {
@@ -376,7 +393,7 @@ static struct pare_bn_back how_back(const struct part *p, const struct pare_step
     return how;
 }
 
-/* dbeta and dgamma. */
+/* dgamma and dbeta, in this order: the first to write comes first when they are one parameter. */
 static void put_sums(const struct part *p, struct pare_step *s, const double *total,
                      const double *dots)
 {
@@ -385,10 +402,10 @@ static void put_sums(const struct part *p, struct pare_step *s, const double *to
     for (int k = 0; k < p->used; k++) {
         double inv = (double)p->c->inv[p->first + k];
 
-        if (gb)
-            put(pare_f32(&gb->t) + p->first + k, total[k], s->first[2]);
         if (gg)
             put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->first[1]);
+        if (gb)
+            put(pare_f32(&gb->t) + p->first + k, total[k], s->first[2]);
     }
 }
 

@@ -1,4 +1,6 @@
-/* test_linear_train.c - products that are trained, in odd uses: against the plain kernels. */
+/* test_shared_train.c - training where a step reads the same memory twice, and odd biases: against
+ * the plain kernels.
+ */
 #include "random_graph_more.h"
 
 #include "plan/plan.h"
@@ -59,6 +61,54 @@ MAKES(same_memory)
     return NODE("Gemm", NAMES(h, w, weight(n, INTS(1, SIDE))), at_int("transB", 1));
 }
 
+static const char *shaped(struct net *n, const char *x, int rank, const int64_t *dim)
+{
+    return NODE("Reshape", NAMES(x, build_ints(&n->b, rank, dim)), NOTHING);
+}
+
+/* Of 8 channels; scale and bias are one parameter where `one`. */
+static const char *norm(struct net *n, const char *x, bool one)
+{
+    const float ones[] = { 1, 1, 1, 1, 1, 1, 1, 1 }, zeros[8] = { 0 };
+    const char *mean = build_floats(&n->b, INTS(8), zeros);
+    const char *var = build_floats(&n->b, INTS(8), ones);
+    const char *scale = weight(n, INTS(8)), *bias = one ? scale : weight(n, INTS(8));
+
+    return NODE("BatchNormalization", NAMES(x, scale, bias, mean, var), NOTHING);
+}
+
+MAKES(norm_beside)
+{
+    const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
+
+    return shaped(n, NODE("Add", NAMES(norm(n, x, false), x), NOTHING), INTS(SIDE, SIDE));
+}
+
+MAKES(norm_and_relu)
+{
+    const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
+
+    x = NODE("Relu", NAMES(NODE("Add", NAMES(x, norm(n, x, false)), NOTHING)), NOTHING);
+    return shaped(n, x, INTS(SIDE, SIDE));
+}
+
+/* The sum is of another value in the same memory, which others have added to before. */
+MAKES(norm_of_view)
+{
+    const char *h = hidden(n), *x = shaped(n, h, INTS(4, 8, 8, 16));
+    const char *z = shaped(n, h, INTS(4, 8, 8, 16));
+
+    x = NODE("Add", NAMES(norm(n, x, false), z), NOTHING);
+    return NODE("Add", NAMES(shaped(n, x, INTS(SIDE, SIDE)), h), NOTHING);
+}
+
+MAKES(norm_of_one)
+{
+    const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
+
+    return shaped(n, norm(n, x, true), INTS(SIDE, SIDE));
+}
+
 static const struct {
     const char *name;
     const char *(*make)(struct net *n);
@@ -67,6 +117,10 @@ static const struct {
     { "bias of rows", bias_of_rows },
     { "squared", squared },
     { "same memory", same_memory },
+    { "norm beside", norm_beside },
+    { "norm and relu", norm_and_relu },
+    { "norm of a view", norm_of_view },
+    { "norm of one", norm_of_one },
 };
 
 /* ---- both ways ------------------------------------------------------------------------------ */
@@ -146,5 +200,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gradients, make_pool, drop_pool),
     };
 
-    return cmocka_run_group_tests_name("linear_train", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("shared_train", tests, NULL, NULL);
 }
