@@ -81,7 +81,9 @@ static int make(struct job *j, const char *path, int threads, const char *choice
     o.optimizer_conf = conf;
     o.loss_conf = loss;
     PARE_TRY(pare_model_load(path, &j->model, err));
-    return pare_trainer_new(j->model, &o, &j->trainer, err);
+    PARE_TRY(pare_trainer_new(j->model, &o, &j->trainer, err));
+    pare_trainer_lay(j->trainer, true); /* as the loop of train.c does */
+    return 0;
 }
 
 static int step(struct job *j, double *loss, struct pare_err *err)

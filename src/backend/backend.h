@@ -84,6 +84,8 @@ struct pare_step {
     struct pare_buf *work[2];     /* ... by the plan, before init(); NULL where 0 bytes */
     bool *first;                  /* training, by input: back() is the first to write its
                                        gradient, so that it assigns instead of adding */
+    bool laid;                    /* training, by the plan, before init(): in[1] and its gradient
+                                       are filters in blocks (filters.h) */
     void *state;                  /* the kernel's own, from backend->arena */
     double seconds, back_seconds; /* spent so far, when the plan is profiled */
     bool tuned;                   /* there were rivals, and the plan was tuned */
@@ -127,6 +129,7 @@ struct pare_kernel {
     const char *name, *doc;
     bool integers; /* reads the integers behind real constants, never those */
     bool rival;    /* where several such kernels match, those that plans tune are timed (tune.c) */
+    bool lays;     /* training: takes row-major filters and those in blocks (step.laid) */
     bool by_zeros; /* a rival whose time depends on the zeros among the constants */
 
     /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It

@@ -1,8 +1,8 @@
 /* pattern.c - regular expressions that whole names must match.
  *
- * A pattern becomes a list of steps; a name is read once, with all the steps kept that what was read
- * so far can have led to.  No library's regcomp: glibc's takes minutes for a dozen letters of repeats
- * of repeats.
+ * A pattern becomes a list of steps; a name is read once, with all the steps kept that what was
+ * read so far can have led to.  No library's regcomp: glibc's takes minutes for a dozen letters of
+ * repeats of repeats.
  */
 #include "pattern.h"
 

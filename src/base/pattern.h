@@ -1,9 +1,9 @@
 /* pattern.h - regular expressions that whole names must match.
  *
- * As POSIX extended ones, over bytes: . [sets] ( ) | * + ? {m,n} ^ $, and \d \D \w \W \s \S, in sets
- * as well; \ and a sign is the sign.  Matching never takes more time than letters of the name times
- * steps of the pattern.  Patterns of more than PARE_PATTERN_MAX letters, or of more than
- * PARE_PATTERN_FULL steps with repeats written out, and references back are refused.
+ * As POSIX extended ones, over bytes: . [sets] ( ) | * + ? {m,n} ^ $, and \d \D \w \W \s \S, in
+ * sets as well; \ and a sign is the sign.  Matching never takes more time than letters of the
+ * name times steps of the pattern.  Patterns of more than PARE_PATTERN_MAX letters, or of more
+ * than PARE_PATTERN_FULL steps with repeats written out, and references back are refused.
  */
 #ifndef PARE_BASE_PATTERN_H
 #define PARE_BASE_PATTERN_H

@@ -64,6 +64,19 @@ static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pa
     return r->quantizer ? pare_run_round(r, err) : pare_run_update_masks(r, err);
 }
 
+/* Masks that nobody changes and weights that nobody asks about can be in any layout. */
+static bool looks(void *run)
+{
+    const struct pare_run *r = run;
+    bool yes = r->quantizer || r->collectors;
+
+    for (int i = 0; i < r->n_layers; i++)
+        yes |= r->layer[i].due;
+    for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++)
+        yes |= r->pruner[i]->on_step || r->pruner[i]->before_step || r->pruner[i]->loss;
+    return yes;
+}
+
 static int keep(void *run, bool back, struct pare_err *err)
 {
     struct pare_run *r = run;
@@ -139,6 +152,7 @@ int pare_run_attach(struct pare_run *r, struct pare_trainer *t, const struct par
                                       .save = pare_run_save,
                                       .load = pare_run_load,
                                       .keep = keep,
+                                      .looks = looks,
                                       .gone = gone };
     PARE_TRY(pare_run_watched(r, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../backend/filters.h"
 #include "../base/clock.h"
 
 static int no_memory(struct pare_err *err)
@@ -199,6 +200,39 @@ int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
         if (p->all[i]->grad && p->all[i]->root != p->all[i] && p->all[i]->root->grad)
             p->all[i]->grad->root = p->all[i]->root->grad;
     return param_grads(p, err);
+}
+
+/* The step that alone reads this parameter, as filters, by a kernel that takes them in blocks; or
+ * NULL. */
+static struct pare_step *lays(const struct pare_plan *p, const struct pare_value *v)
+{
+    struct pare_step *found = NULL;
+    int n = p->view.use[v->id].n;
+
+    for (int i = 0; i < p->n_kept; i++)
+        n += p->kept[i] == v;
+    for (int i = 0; i < p->n_steps && n == 1; i++)
+        for (int k = 0; k < p->step[i]->n_in; k++)
+            if (p->step[i]->in[k] == v && !found && k == 1)
+                found = p->step[i];
+            else if (p->step[i]->in[k] == v)
+                return NULL;
+    return found && found->kernel->lays && !(v->flags & PARE_V_OUTPUT) &&
+                   pare_filters_fit(&v->t, p->backend.block) && found->in[0]->t.rank == 4 &&
+                   found->in[0]->t.dim[1] == v->t.dim[1]
+               ? found
+               : NULL;
+}
+
+void pare_plan_lay(struct pare_plan *p, bool *laid)
+{
+    for (int i = 0; i < p->n_params; i++) {
+        struct pare_step *s = laid[i] ? lays(p, p->param[i].value) : NULL;
+
+        laid[i] = s != NULL;
+        if (s)
+            s->laid = true;
+    }
 }
 
 /* Once memory is placed: plain kernels find gradients in the values; saved state. */

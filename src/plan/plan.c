@@ -272,6 +272,8 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     PARE_TRY(pare_tune_end(p, err));
     if (t)
         PARE_TRY(pare_plan_grads(p, err));
+    if (t && t->laid)
+        pare_plan_lay(p, t->laid);
     PARE_TRY(pare_plan_place(p, err));
     PARE_TRY(point_values(p, err));
     if (t)

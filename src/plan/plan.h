@@ -69,6 +69,8 @@ struct pare_train_opts {
     const char *const *names;
     int n_names;
     struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
+    bool *laid;               /* by name: it and its gradient may be in blocks (filters.h) when the
+                                 plan runs; after that, whether they must.  NULL: all row-major */
     bool reference;
     const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
     bool tune;                  /* these three as in struct pare_plan_opts */
@@ -91,6 +93,7 @@ int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struc
 int pare_plan_reach(struct pare_plan *p, struct pare_err *err);
 int pare_plan_grads(struct pare_plan *p, struct pare_err *err);
 int pare_plan_first(struct pare_plan *p, struct pare_err *err); /* once views share memory */
+void pare_plan_lay(struct pare_plan *p, bool *laid);
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
 
 /* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that

@@ -119,6 +119,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         q->in_buf = s->in_buf;
         q->out_buf = s->out_buf;
         q->first = s->first;
+        q->laid = s->laid;
         q->work[0] = s->work[0];
         q->work[1] = s->work[1];
         if (q->kernel->init)
@@ -182,11 +183,14 @@ static bool add_name(struct pare_plan *p, const struct pare_ways *w, struct mixe
     x->kernel = (struct pare_kernel){
         .doc = "Kernels for each way of a step.",
         .rival = true,
+        .lays = true,
         .init = init,
         .run = run,
         .back = back,
         .quit = quit,
     };
+    for (int i = 0; i < PARE_WAYS; i++)
+        x->kernel.lays &= !w->k[i] || w->k[i]->lays;
     x->kernel.name = pare_sprintf(p->arena, "%s|%s|%s", w->k[0]->name,
                                   w->k[1] ? w->k[1]->name : "-", w->k[2] ? w->k[2]->name : "-");
     return x->kernel.name;

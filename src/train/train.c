@@ -15,6 +15,7 @@
 
 #include "../base/clock.h"
 #include "checkpoint.h"
+#include "lay.h"
 
 struct run {
     struct pare_trainer *t;
@@ -258,7 +259,7 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
 }
 
 /* Batches until the epoch ends (*ended) or somebody stops it. */
-static int batches(struct run *r, double start, bool *ended, struct pare_err *err)
+static int run_batches(struct run *r, double start, bool *ended, struct pare_err *err)
 {
     const struct pare_batch *b;
 
@@ -285,10 +286,24 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
 
             r->c->on_batch(r->c->user, &p);
         }
-        if (r->c->checkpoint_steps && r->t->optim->step % r->c->checkpoint_steps == 0)
+        if (r->c->checkpoint_steps && r->t->optim->step % r->c->checkpoint_steps == 0) {
+            pare_trainer_lay(r->t, false);
             PARE_TRY(save(r, err));
+            pare_trainer_lay(r->t, pare_lay_may(r->t));
+        }
     }
     return 0;
+}
+
+/* Meanwhile parameters are as kernels want them. */
+static int batches(struct run *r, double start, bool *ended, struct pare_err *err)
+{
+    int rc;
+
+    pare_trainer_lay(r->t, pare_lay_may(r->t));
+    rc = run_batches(r, start, ended, err);
+    pare_trainer_lay(r->t, false);
+    return rc;
 }
 
 /* Files may differ from machine to machine, and so might memory: better now than at the end. */

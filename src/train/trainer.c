@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lay.h"
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
@@ -176,7 +177,9 @@ static int make(struct pare_trainer *t, struct pare_err *err)
     t->name = pare_alloc(t->arena, n, sizeof(*t->name));
     t->grad = pare_alloc(t->arena, n, sizeof(*t->grad));
     t->state = pare_alloc(t->arena, n, sizeof(*t->state));
-    if (!t->param || !t->name || !t->grad || !t->state)
+    t->laid.param = pare_alloc(t->arena, n, sizeof(*t->laid.param));
+    t->laid.ask = pare_alloc(t->arena, n, sizeof(*t->laid.ask));
+    if (!t->param || !t->name || !t->grad || !t->state || !t->laid.param || !t->laid.ask)
         return no_memory(err);
     pare_rng_init(&t->rng, t->o.seed);
     PARE_TRY(look_inside(t, err));
@@ -215,6 +218,7 @@ void pare_trainer_free(struct pare_trainer *t)
 {
     if (!t)
         return;
+    pare_lay_out(t);
     if (t->o.hooks.gone)
         t->o.hooks.gone(t->o.hooks.user);
     drop_plans(t);
@@ -232,6 +236,7 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .names = t->name,
         .n_names = t->n_params,
         .grad = t->grad,
+        .laid = t->laid.plans ? t->laid.ask : NULL,
         .reference = t->o.reference,
         .without = t->o.without,
         .tune = t->o.tune,
@@ -278,6 +283,35 @@ static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *w
     return make_plans(t, i, batch, x, err);
 }
 
+/* The plan of this batch, with the parameters as it reads them.  Plans of two batch sizes might
+ * want different ones in blocks: then none is. */
+static int choose_plan(struct pare_trainer *t, const struct pare_tensor *x, struct pare_err *err)
+{
+    struct pare_laid *l = &t->laid;
+    size_t n = (size_t)t->n_params * sizeof(bool);
+    bool lay = l->want && !l->never, first;
+
+    if (t->stale || l->plans != lay) {
+        pare_lay_out(t);
+        drop_plans(t);
+    }
+    t->stale = false;
+    l->plans = lay;
+    first = !t->n_plans;
+    if (first)
+        memset(l->param, 1, n);
+    memcpy(l->ask, l->param, n);
+    PARE_TRY(find_plan(t, x, &t->at, err));
+    if (!lay)
+        return 0;
+    if (first)
+        memcpy(l->param, l->ask, n);
+    if (!memcmp(l->param, l->ask, n))
+        return pare_lay_in(t, err);
+    l->never = true;
+    return choose_plan(t, x, err);
+}
+
 /* Once more, to see which node it was. */
 static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
 {
@@ -314,6 +348,7 @@ int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *m
 
     if (!p)
         return pare_fail(err, PARE_ECONFIG, "'%s' is masked but not trained", name);
+    pare_lay_out(t);
     if (!p->mask) {
         struct pare_tensor own;
 
@@ -326,6 +361,13 @@ int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *m
     pare_optim_mask(t->optim, i, &p->value, mask, p->out);
     *value = p->value;
     return 0;
+}
+
+void pare_trainer_lay(struct pare_trainer *t, bool on)
+{
+    t->laid.want = on;
+    if (!on)
+        pare_lay_out(t);
 }
 
 void pare_trainer_refresh(struct pare_trainer *t)
@@ -350,12 +392,9 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     struct pare_tensor all[MAX_OUT];
 
     t->out.data = NULL;
-    if (t->stale)
-        drop_plans(t);
-    t->stale = false;
     if (x->rank < 1)
         return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
-    PARE_TRY(find_plan(t, x, &t->at, err));
+    PARE_TRY(choose_plan(t, x, err));
     if (t->o.dist)
         draw_apart(t);
     if (t->plan[t->at]->graph->n_out > MAX_OUT)

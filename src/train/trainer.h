@@ -42,6 +42,10 @@ struct pare_hooks {
      * kept last. */
     int (*keep)(void *user, bool back, struct pare_err *err);
 
+    /* Does it look at parameters, gradients or masks between the steps of an epoch, with the hooks
+     * that it has?  NULL: yes. */
+    bool (*looks)(void *user);
+
     void (*gone)(void *user); /* the trainer is about to be freed */
 };
 
@@ -78,6 +82,18 @@ struct pare_score {
     int64_t n, top1, top5; /* items, and how many had the right class first, among five */
 };
 
+/* Parameters in the layout that kernels read (lay.h). */
+struct pare_laid {
+    bool want, now;           /* from the next forward on; now */
+    bool plans;               /* the plans were made for it */
+    bool never;               /* plans do not agree */
+    bool *param, *ask;        /* which, by parameter; what the next plan is asked for */
+    int block, threads;       /* of the plans */
+    struct pare_arena *arena; /* while they are in blocks: */
+    uint8_t **mask;           /* masks in blocks, by parameter */
+    void *room;               /* for the largest parameter */
+};
+
 #define PARE_TRAINER_PLANS 2
 
 struct pare_trainer {
@@ -104,6 +120,7 @@ struct pare_trainer {
     int at;                    /* the plan of the batch at work */
     struct pare_tensor x, out; /* ... its input, its output until it is used */
     struct pare_together together;
+    struct pare_laid laid;
     struct pare_score whole; /* of the batch in all processes, after the way back */
     bool stop;               /* a vote to stop; after the way back: somebody has voted so */
 };
@@ -134,6 +151,10 @@ int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err);
 int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *mask,
                       struct pare_tensor *value, struct pare_err *err);
 void pare_trainer_refresh(struct pare_trainer *t);
+
+/* Parameters, gradients, masks and the optimizer's state may be in the layout that kernels read
+ * while training is on, until this is called with false: nobody must look at them. */
+void pare_trainer_lay(struct pare_trainer *t, bool on);
 
 /* Keep the values of these names visible in plans made from now on, not those before; after a
  * forward, pare_plan_value(t->plan[t->at], i) is the i-th of them. */

@@ -46,6 +46,19 @@ int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_
                      "weights");
 }
 
+int pare_conv_laid_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
+                      struct pare_err *err)
+{
+    dnnl_dims_t dims = { 0 };
+
+    for (int i = 0; i < w->rank; i++)
+        dims[i] = w->dim[i];
+    return pare_dnnl(err,
+                     dnnl_memory_desc_init_by_tag(md, w->rank, dims, dnnl_f32,
+                                                  block == 16 ? dnnl_OIhw16i16o : dnnl_OIhw8i8o),
+                     "weights");
+}
+
 void pare_dnnl_any(dnnl_memory_desc_t *md, const struct pare_tensor *t)
 {
     dnnl_dims_t dims = { 0 };

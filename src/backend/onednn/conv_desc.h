@@ -18,6 +18,10 @@ struct pare_tensor pare_conv_weight(const struct pare_tensor *w, int64_t group);
 int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_desc_t *md,
                         struct pare_err *err);
 
+/* Memory of (O, I, height, width) in blocks, see filters.h. */
+int pare_conv_laid_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
+                      struct pare_err *err);
+
 /* A tensor whose layout oneDNN may choose. */
 void pare_dnnl_any(dnnl_memory_desc_t *md, const struct pare_tensor *t);
 

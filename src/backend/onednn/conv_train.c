@@ -1,8 +1,8 @@
 /* conv_train.c - Conv with its gradients, by oneDNN.
  *
- * Parameters stay row-major in the model; they are brought into the primitives' layouts once a
- * step for each direction, and their gradient is added up row-major.  What oneDNN cannot add to,
- * it writes beside, and it is added from there.
+ * Parameters are row-major or, while nobody looks at them, in blocks (step.laid).  Where that is
+ * not what a primitive wants they are brought into its layout, once a step for each direction, and
+ * so is their gradient.  What oneDNN cannot add to, it writes beside, and it is added from there.
  */
 #include "conv_desc.h"
 
@@ -22,9 +22,10 @@ struct conv {
     struct prim pack, pack_back, unpack; /* W in; W for the gradient of X; gradient of W out */
     dnnl_memory_t mem[16];               /* all of them, for quit() */
     int n_mem;
-    size_t side; /* of back()'s work memory: packed W or its gradient; then X's gradient */
-    float *gx;   /* X's gradient when it has to be added */
-    float *gb;   /* the bias's */
+    dnnl_memory_t w; /* where it is, as it is */
+    size_t side;     /* of back()'s work memory: packed W or its gradient; then X's gradient */
+    float *gx;       /* X's gradient when it has to be added */
+    float *gb;       /* the bias's */
     bool forward, want_x, want_w;
 };
 
@@ -238,16 +239,36 @@ static int reorder(struct prim *p, struct pare_backend *b, dnnl_memory_t from, d
     return finish(p, err);
 }
 
-static int init_forward(struct pare_step *s, struct pare_backend *b, dnnl_memory_t plain,
-                        struct pare_err *err)
+static bool is_in(dnnl_memory_t m, const dnnl_memory_desc_t *md)
+{
+    const dnnl_memory_desc_t *own;
+
+    return dnnl_memory_get_memory_desc(m, &own) == dnnl_success && dnnl_memory_desc_equal(own, md);
+}
+
+/* W for a primitive: as it is, or packed in working memory. */
+static int give_weights(struct pare_step *s, struct pare_backend *b, const struct prim *p,
+                        struct prim *pack, dnnl_memory_t *w, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    const dnnl_memory_desc_t *md = md_of(p, dnnl_query_weights_md, 0);
+
+    if (is_in(c->w, md)) {
+        *w = c->w;
+        return 0;
+    }
+    PARE_TRY(memory(c, b, md, s->work[p == &c->data]->t.data, w, err));
+    return reorder(pack, b, c->w, *w, false, err);
+}
+
+static int init_forward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     dnnl_memory_t x, w, y, bias;
 
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
-    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 0), s->work[0]->t.data, &w, err));
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->t.data, &y, err));
-    PARE_TRY(reorder(&c->pack, b, plain, w, false, err));
+    PARE_TRY(give_weights(s, b, &c->fwd, &c->pack, &w, err));
     argument(&c->fwd, DNNL_ARG_SRC, x);
     argument(&c->fwd, DNNL_ARG_WEIGHTS, w);
     argument(&c->fwd, DNNL_ARG_DST, y);
@@ -259,8 +280,8 @@ static int init_forward(struct pare_step *s, struct pare_backend *b, dnnl_memory
     return finish(&c->fwd, err);
 }
 
-static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t plain,
-                     dnnl_memory_t gy, struct pare_err *err)
+static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t gy,
+                     struct pare_err *err)
 {
     struct conv *c = s->state;
     dnnl_memory_t gx, w;
@@ -269,23 +290,39 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
         c->gx = (float *)((unsigned char *)s->work[1]->t.data + c->side);
     PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_diff_src_md, 0),
                     c->gx ? (void *)c->gx : s->in_buf[0]->grad->t.data, &gx, err));
-    PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_weights_md, 0), s->work[1]->t.data, &w, err));
-    PARE_TRY(reorder(&c->pack_back, b, plain, w, false, err));
+    PARE_TRY(give_weights(s, b, &c->data, &c->pack_back, &w, err));
     argument(&c->data, DNNL_ARG_DIFF_DST, gy);
     argument(&c->data, DNNL_ARG_WEIGHTS, w);
     argument(&c->data, DNNL_ARG_DIFF_SRC, gx);
     return finish(&c->data, err);
 }
 
-static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory_t gy,
-                        const dnnl_memory_desc_t *plain, struct pare_err *err)
+/* Where the gradient of W is written: where it belongs, or in working memory and then there. */
+static int give_gradient(struct pare_step *s, struct pare_backend *b, const dnnl_memory_desc_t *own,
+                         dnnl_memory_t *gw, struct pare_err *err)
 {
     struct conv *c = s->state;
-    dnnl_memory_t x, gw, to, gb;
+    const dnnl_memory_desc_t *md = md_of(&c->weights, dnnl_query_diff_weights_md, 0);
+    dnnl_memory_t to = NULL;
+
+    if (s->in_buf[1]->grad)
+        PARE_TRY(memory(c, b, own, s->in_buf[1]->grad->t.data, &to, err));
+    if (to && s->first[1] && is_in(to, md)) {
+        *gw = to;
+        return 0;
+    }
+    PARE_TRY(memory(c, b, md, s->work[1]->t.data, gw, err));
+    return to ? reorder(&c->unpack, b, *gw, to, !s->first[1], err) : 0;
+}
+
+static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory_t gy,
+                        const dnnl_memory_desc_t *own, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    dnnl_memory_t x, gw, gb;
 
     PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
-    PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 0), s->work[1]->t.data,
-                    &gw, err));
+    PARE_TRY(give_gradient(s, b, own, &gw, err));
     argument(&c->weights, DNNL_ARG_SRC, x);
     argument(&c->weights, DNNL_ARG_DIFF_DST, gy);
     argument(&c->weights, DNNL_ARG_DIFF_WEIGHTS, gw);
@@ -296,10 +333,6 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
         PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 1), c->gb, &gb, err));
         argument(&c->weights, DNNL_ARG_DIFF_BIAS, gb);
     }
-    if (s->in_buf[1]->grad) {
-        PARE_TRY(memory(c, b, plain, s->in_buf[1]->grad->t.data, &to, err));
-        PARE_TRY(reorder(&c->unpack, b, gw, to, !s->first[1], err));
-    }
     return finish(&c->weights, err);
 }
 
@@ -307,18 +340,21 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct conv *c = s->state;
     dnnl_memory_desc_t md;
-    dnnl_memory_t plain, gy;
+    dnnl_memory_t gy;
 
-    PARE_TRY(pare_conv_weight_md(&s->in[1]->t, c->win.group, &md, err));
-    PARE_TRY(memory(c, b, &md, s->in[1]->t.data, &plain, err));
+    if (s->laid)
+        PARE_TRY(pare_conv_laid_md(&s->in[1]->t, b->block, &md, err));
+    else
+        PARE_TRY(pare_conv_weight_md(&s->in[1]->t, c->win.group, &md, err));
+    PARE_TRY(memory(c, b, &md, s->in[1]->t.data, &c->w, err));
     if (c->forward)
-        PARE_TRY(init_forward(s, b, plain, err));
+        PARE_TRY(init_forward(s, b, err));
     if (!c->want_x && !c->want_w)
         return 0;
     PARE_TRY(
         memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->grad->t.data, &gy, err));
     if (c->want_x)
-        PARE_TRY(init_data(s, b, plain, gy, err));
+        PARE_TRY(init_data(s, b, gy, err));
     return c->want_w ? init_weights(s, b, gy, &md, err) : 0;
 }
 
@@ -334,7 +370,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 {
     struct conv *c = s->state;
 
-    PARE_TRY(execute(&c->pack, b, err));
+    if (c->pack.prim)
+        PARE_TRY(execute(&c->pack, b, err));
     return execute(&c->fwd, b, err);
 }
 
@@ -360,13 +397,14 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
     if (c->want_w) {
         PARE_TRY(execute(&c->weights, b, err));
-        if (s->in_buf[1]->grad)
+        if (c->unpack.prim)
             PARE_TRY(execute(&c->unpack, b, err));
         if (c->gb && s->in_buf[2]->grad)
             add_bias(s, c->gb);
     }
     if (c->want_x) {
-        PARE_TRY(execute(&c->pack_back, b, err));
+        if (c->pack_back.prim)
+            PARE_TRY(execute(&c->pack_back, b, err));
         PARE_TRY(execute(&c->data, b, err));
         if (c->gx)
             add(pare_f32(&s->in_buf[0]->grad->t), c->gx,
@@ -393,6 +431,7 @@ const struct pare_kernel pare_kernel_conv_train = {
     .name = "conv_train",
     .doc = "Convolution with its gradients, by oneDNN.",
     .rival = true,
+    .lays = true,
     .match = match,
     .init = init,
     .run = run,

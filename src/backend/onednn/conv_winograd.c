@@ -174,6 +174,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     if (c->bias)
         memcpy(c->bias, s->in[2]->t.data, (size_t)s->in[2]->t.dim[0] * sizeof(float));
     f.w = pare_f32(&s->in[1]->t);
+    f.laid = s->laid;
     if (!c->there.lean)
         pare_wino_filters(&f, u);
     pare_wino_run(&c->there, &r);
@@ -218,6 +219,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
     (void)b;
     (void)err;
+    f.laid = s->laid;
     if (c->want_b)
         bias_grad(c, gy, s->first[2], pare_f32(&s->in_buf[2]->grad->t));
     if (c->want_w) {
@@ -256,6 +258,7 @@ const struct pare_kernel pare_kernel_conv_winograd = {
     .name = "conv_winograd",
     .doc = "Convolution with 3x3 filters and its gradients, by Winograd's F(4x4, 3x3).",
     .rival = true,
+    .lays = true,
     .match = match,
     .run = run,
     .back = back,

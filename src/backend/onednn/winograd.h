@@ -43,15 +43,15 @@ int64_t pare_wino_tiles(const struct pare_wino *g);
  * tiles at once instead. */
 bool pare_wino_lean(const struct pare_wino *g);
 
-/* Filters w (O, I, 3, 3), row-major, to u: 36 packed matrices (panel.h) from i to o channels, zeros
- * beyond O and I, each pare_wino_step() from the last; `turned` by half a turn and from o to i, as
- * the gradient of the input needs them. */
+/* Filters w (O, I, 3, 3), row-major or laid (filters.h), to u: 36 packed matrices (panel.h) from i
+ * to o channels, zeros beyond O and I, each pare_wino_step() from the last; `turned` by half a turn
+ * and from o to i, as the gradient of the input needs them. */
 struct pare_wino_filters {
     const float *w;
-    bool turned;
+    bool turned, laid;
     int64_t O, I, o, i;
     int block, threads;
-    const float *scale; /* of each of O, or NULL; not for turned ones */
+    const float *scale; /* of each of O, or NULL; not for turned or laid ones */
 };
 void pare_wino_filters(const struct pare_wino_filters *f, float *u);
 

@@ -109,15 +109,14 @@ PARE_SIMD_PART void gather(const struct pare_wino_filters *f, int64_t k, int64_t
     }
 }
 
-/* One row, eight columns from c on of a part. */
-PARE_SIMD_PART void filter_eight(const struct pare_wino_filters *f, const struct pare_wino_part *p,
-                                 int64_t k, int64_t c, float *u)
+/* Filters d of one row, eight columns from c on of a part. */
+PARE_SIMD_PART void put_eight(const struct pare_wino_filters *f, const struct pare_wino_part *p,
+                              int64_t k, int64_t c, const pare_v8 d[9], float *u)
 {
     const int turn = f->turned ? 8 : 0, way = f->turned ? -1 : 1;
     float *to = u + pare_panel_at(p->rows, p->blocks, f->block, k, c);
-    pare_v8 d[9], w[9], e[18], t[PARE_WINO];
+    pare_v8 w[9], e[18], t[PARE_WINO];
 
-    gather(f, p->row + k, p->column + c, d);
     for (int j = 0; j < 9; j++)
         w[j] = d[turn + way * j];
     for (int j = 0; j < 3; j++)
@@ -128,10 +127,79 @@ PARE_SIMD_PART void filter_eight(const struct pare_wino_filters *f, const struct
         PARE_PUT8(to + i * p->step, t[i]);
 }
 
+PARE_SIMD_PART void filter_eight(const struct pare_wino_filters *f, const struct pare_wino_part *p,
+                                 int64_t k, int64_t c, float *u)
+{
+    pare_v8 d[9];
+
+    gather(f, p->row + k, p->column + c, d);
+    put_eight(f, p, k, c, d, u);
+}
+
+/* ---- filters in blocks ---------------------------------------------------------------------- */
+
+/* The first tap of the filter from channel i to o; the next is block * block behind it. */
+static inline int64_t laid_at(const struct pare_wino_filters *f, int64_t o, int64_t i)
+{
+    int64_t b = f->block;
+
+    return (o / b * (f->I / b) + i / b) * 9 * b * b + i % b * b + o % b;
+}
+
+PARE_SIMD_PART void filter_eight_laid(const struct pare_wino_filters *f,
+                                      const struct pare_wino_part *p, int64_t k, int64_t c,
+                                      float *u)
+{
+    const float *from = f->w + laid_at(f, p->column + c, p->row + k);
+    pare_v8 d[9];
+
+    for (int j = 0; j < 9; j++)
+        d[j] = PARE_V8(from + j * f->block * f->block);
+    put_eight(f, p, k, c, d, u);
+}
+
+/* Turned, eight rows: vectors are the eight filters' that belong to different rows. */
+PARE_SIMD_PART void filter_square_laid(const struct pare_wino_filters *f,
+                                       const struct pare_wino_part *p, int64_t k, int64_t c,
+                                       float *u)
+{
+    const float *from = f->w + laid_at(f, p->row + k, p->column + c);
+    pare_v8 d[8][9], r[8];
+
+    for (int j = 0; j < 9; j++) {
+        for (int l = 0; l < 8; l++)
+            r[l] = PARE_V8(from + (j * f->block + l) * f->block);
+        transpose8(r);
+        for (int m = 0; m < 8; m++)
+            d[m][j] = r[m];
+    }
+    for (int m = 0; m < 8; m++)
+        put_eight(f, p, k + m, c, d[m], u);
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
 /* Rows [k, k_end) and columns [c, c_end), in the order in which the filters lie. */
 struct range {
     int64_t k, k_end, c, c_end;
 };
+
+/* A block of rows and eight columns: what is in the same lines of the cache. */
+PARE_SIMD static void filter_range_laid(const struct pare_wino_filters *f,
+                                        const struct pare_wino_part *p, const struct range *r,
+                                        float *u)
+{
+    int64_t b = f->block;
+
+    for (int64_t c = r->c; c < r->c_end && !f->turned; c += b)
+        for (int64_t k = r->k; k < r->k_end; k++)
+            for (int64_t l = c; l < c + b; l += 8)
+                filter_eight_laid(f, p, k, l, u);
+    for (int64_t k = r->k; k < r->k_end && f->turned; k += b)
+        for (int64_t c = r->c; c < r->c_end; c += 8)
+            for (int64_t l = k; l < k + b; l += 8)
+                filter_square_laid(f, p, l, c, u);
+}
 
 PARE_SIMD static void filter_range(const struct pare_wino_filters *f,
                                    const struct pare_wino_part *p, const struct range *r, float *u)
@@ -152,7 +220,10 @@ void pare_wino_filter_part(const struct pare_wino_filters *f, const struct pare_
 {
     struct range all = { .k_end = p->rows, .c_end = p->blocks * f->block };
 
-    filter_range(f, p, &all, u);
+    if (f->laid)
+        filter_range_laid(f, p, &all, u);
+    else
+        filter_range(f, p, &all, u);
 }
 
 void pare_wino_filters(const struct pare_wino_filters *f, float *u)
@@ -174,7 +245,10 @@ void pare_wino_filters(const struct pare_wino_filters *f, float *u)
                 .c_end = c + 32 < columns ? c + 32 : columns,
             };
 
-            filter_range(f, &p, &r, u);
+            if (f->laid)
+                filter_range_laid(f, &p, &r, u);
+            else
+                filter_range(f, &p, &r, u);
         }
 }
 
@@ -195,19 +269,27 @@ PARE_SIMD_PART void put_nine(pare_v8 d[9], bool add, float *w)
     }
 }
 
+/* Eight filters from 36 places. */
+PARE_SIMD_PART void unfilter_eight(const float *u, int64_t step, pare_v8 t[9])
+{
+    pare_v8 d[PARE_WINO], e[18];
+
+    for (int k = 0; k < PARE_WINO; k++)
+        d[k] = PARE_V8(u + k * step);
+    for (int j = 0; j < 6; j++)
+        unfilter3(d + j, 6, e + j, 6);
+    for (int i = 0; i < 3; i++)
+        unfilter3(e + 6 * i, 1, t + 3 * i, 1);
+}
+
 PARE_SIMD static void unfilter_row(const struct pare_wino_part *p, const float *u, int64_t count,
                                    bool add, float *w)
 {
     for (int64_t c = 0; c < count; c += 8) {
-        pare_v8 d[PARE_WINO], e[18], t[9];
+        pare_v8 t[9];
         float edge[8 * 9];
 
-        for (int k = 0; k < PARE_WINO; k++)
-            d[k] = PARE_V8(u + k * p->step + c);
-        for (int j = 0; j < 6; j++)
-            unfilter3(d + j, 6, e + j, 6);
-        for (int i = 0; i < 3; i++)
-            unfilter3(e + 6 * i, 1, t + 3 * i, 1);
+        unfilter_eight(u + c, p->step, t);
         if (c + 8 <= count) {
             put_nine(t, add, w + c * 9);
             continue;
@@ -218,11 +300,52 @@ PARE_SIMD static void unfilter_row(const struct pare_wino_part *p, const float *
     }
 }
 
+/* Eight rows and columns of a part, to filters in blocks. */
+PARE_SIMD_PART void unfilter_square(const struct pare_wino_filters *f,
+                                    const struct pare_wino_part *p, const float *u, bool add,
+                                    float *to)
+{
+    int64_t b = f->block;
+    pare_v8 t[8][9], r[8];
+
+    for (int m = 0; m < 8; m++)
+        unfilter_eight(u + m * p->blocks * b, p->step, t[m]);
+    for (int j = 0; j < 9; j++) {
+        for (int m = 0; m < 8; m++)
+            r[m] = t[m][j];
+        transpose8(r);
+        for (int l = 0; l < 8; l++) {
+            float *at = to + (j * b + l) * b;
+
+            if (add)
+                r[l] += PARE_V8(at);
+            PARE_PUT8(at, r[l]);
+        }
+    }
+}
+
+PARE_SIMD static void unfilter_laid(const struct pare_wino_filters *f,
+                                    const struct pare_wino_part *p, const float *u, bool add,
+                                    float *w)
+{
+    int64_t width = p->blocks * f->block;
+
+    for (int64_t o = 0; o < p->rows; o += f->block)
+        for (int64_t c = 0; c < width; c += 8)
+            for (int64_t l = o; l < o + f->block && l < p->rows; l += 8)
+                unfilter_square(f, p, u + l * width + c, add,
+                                w + laid_at(f, p->row + l, p->column + c));
+}
+
 void pare_wino_unfilter_part(const struct pare_wino_filters *f, const struct pare_wino_part *p,
                              const float *u, bool add, float *w)
 {
     int64_t width = p->blocks * f->block, count = f->I - p->column;
 
+    if (f->laid) {
+        unfilter_laid(f, p, u, add, w);
+        return;
+    }
     count = count < width ? count : width;
     for (int64_t o = p->row; o < p->row + p->rows && o < f->O; o++)
         unfilter_row(p, u + (o - p->row) * width, count, add, w + (o * f->I + p->column) * 9);
@@ -231,10 +354,10 @@ void pare_wino_unfilter_part(const struct pare_wino_filters *f, const struct par
 void pare_wino_unfilter(const struct pare_wino_filters *f, const float *u, bool add, float *w)
 {
 #pragma omp parallel for num_threads(f->threads)
-    for (int64_t o = 0; o < f->O; o++) {
+    for (int64_t o = 0; o < f->O; o += f->block) {
         struct pare_wino_part p = {
             .row = o,
-            .rows = 1,
+            .rows = f->block,
             .blocks = f->i / f->block,
             .step = pare_wino_step(f->o, f->i),
         };
