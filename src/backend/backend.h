@@ -90,6 +90,7 @@ struct pare_step {
     double seconds, back_seconds; /* spent so far, when the plan is profiled */
     bool tuned;                   /* there were rivals, and the plan was tuned */
     bool any;                     /* it was matched with view.any */
+    bool goes_back;               /* training, by the plan: back() is called */
     const struct pare_step *like; /* by the plan, before init(): the same step of a plan for the
                                        same shapes that lives longer, so that init() can share
                                        what it packed and nobody writes; or NULL */

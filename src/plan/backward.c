@@ -141,10 +141,23 @@ static struct pare_buf *root_of(struct pare_buf *b)
 static int last_writer(const struct pare_plan *p, const struct pare_value *v)
 {
     for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->step[i]->n_in; k++)
+        for (int k = 0; p->step[i]->goes_back && k < p->step[i]->n_in; k++)
             if (p->step[i]->in_buf[k]->value == v && p->step[i]->in_buf[k]->grad)
                 return i;
     return -1;
+}
+
+/* Has it anything to do on the way back, once it is known which gradients were written before?  Not
+ * what is beside the way to the loss, whatever it reads. */
+static bool has_work(const struct pare_step *s)
+{
+    bool from = false, to = false;
+
+    for (int k = 0; k < s->n_out; k++)
+        from |= s->out_buf[k]->grad && root_of(s->out_buf[k]->grad)->written;
+    for (int k = 0; k < s->n_in; k++)
+        to |= s->in_buf[k]->grad != NULL;
+    return from && to;
 }
 
 /* The first step on the way back that writes a gradient; output 0's is written by the loss, and so
@@ -165,15 +178,19 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
              b = b->next)
             if (b->grad && b->block == 1 && !b->grad->fixed)
                 root_of(b->grad)->written = true;
-    for (int i = p->n_steps - 1; i >= 0; i--)
-        for (int k = 0; k < p->step[i]->n_in; k++) {
-            struct pare_buf *g = p->step[i]->in_buf[k]->grad;
+    for (int i = p->n_steps - 1; i >= 0; i--) {
+        struct pare_step *s = p->step[i];
+
+        s->goes_back = has_work(s);
+        for (int k = 0; k < s->n_in && s->goes_back; k++) {
+            struct pare_buf *g = s->in_buf[k]->grad;
 
             if (!g || root_of(g)->written)
                 continue;
             root_of(g)->written = true;
-            p->step[i]->first[k] = true;
+            s->first[k] = true;
         }
+    }
     for (int i = 0; i < p->n_params; i++) {
         for (struct pare_buf *b = p->buf[p->param[i].value->id]; b; b = b->next)
             p->param[i].assigned |= b->grad && b->grad->fixed && b->grad->written;
@@ -263,14 +280,6 @@ float *pare_plan_out_grad(struct pare_plan *p)
     return pare_f32(&p->graph->out[0]->grad);
 }
 
-static bool has_work(const struct pare_step *s)
-{
-    for (int k = 0; k < s->n_in; k++)
-        if (s->in_buf[k]->grad)
-            return true;
-    return false;
-}
-
 int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
 {
     int rc = 0, threads = omp_get_max_threads();
@@ -284,7 +293,7 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
         struct pare_mark mark = pare_mark(p->scratch);
         double start = p->profile ? pare_now() : 0;
 
-        if (!has_work(s))
+        if (!s->goes_back)
             continue;
         rc = s->kernel->back(s, &p->backend, err);
         pare_rewind(p->scratch, mark);

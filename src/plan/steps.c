@@ -349,7 +349,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     bool plain = p->reference || dynamic_node(n) || hollow_node(n);
     struct pare_mark m = pare_mark(p->scratch);
 
-    *s = (struct pare_step){ .node = n, .ways = PARE_ALL_WAYS };
+    *s = (struct pare_step){ .node = n, .ways = pare_ways_of(p, n) };
     if (p->like) {
         int rc = choose_like(p, n, s, err);
 
@@ -357,7 +357,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
         return rc;
     }
     for (int i = 0; pare_kernels[i] && !plain; i++) {
-        struct pare_step t = { .node = n, .ways = PARE_ALL_WAYS };
+        struct pare_step t = { .node = n, .ways = pare_ways_of(p, n) };
         bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);

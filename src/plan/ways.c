@@ -8,6 +8,15 @@ static int no_memory(struct pare_err *err)
     return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
 }
 
+unsigned pare_ways_of(const struct pare_plan *p, const struct pare_node *n)
+{
+    bool back = !p->train;
+
+    for (int k = 0; k < n->n_out && !back; k++)
+        back = n->out[k] && p->learns[n->out[k]->id];
+    return back ? PARE_ALL_WAYS : PARE_FORWARD;
+}
+
 unsigned pare_ways_wanted(const struct pare_plan *p, const struct pare_step *s)
 {
     unsigned ways = PARE_FORWARD;
@@ -15,7 +24,7 @@ unsigned pare_ways_wanted(const struct pare_plan *p, const struct pare_step *s)
     for (int k = 0; p->train && k < s->n_in; k++)
         if (p->learns[s->in[k]->id])
             ways |= k ? PARE_TO_WEIGHTS : PARE_TO_DATA;
-    return ways;
+    return ways & pare_ways_of(p, s->node);
 }
 
 bool pare_ways_one(const struct pare_ways *w)
@@ -42,7 +51,9 @@ bool pare_ways_match(struct pare_plan *p, const struct pare_ask *a, struct pare_
     struct pare_arena *own = p->backend.arena;
     bool any = p->view.any, yes;
 
-    *s = (struct pare_step){ .node = a->node, .ways = a->ways, .beside = a->beside };
+    *s = (struct pare_step){ .node = a->node,
+                             .ways = a->ways & pare_ways_of(p, a->node),
+                             .beside = a->beside };
     p->backend.arena = a->arena;
     p->view.any = true;
     yes = a->k->match(&p->view, a->node, s);

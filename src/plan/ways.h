@@ -20,6 +20,10 @@ struct pare_ways {
 /* "forward", "data", "weights" */
 extern const char *const pare_way_names[PARE_WAYS];
 
+/* Those that a node's kernel is asked for: only forward where no result has a gradient in training,
+ * since it is beside the way to the loss. */
+unsigned pare_ways_of(const struct pare_plan *p, const struct pare_node *n);
+
 /* Which of its ways are wanted. */
 unsigned pare_ways_wanted(const struct pare_plan *p, const struct pare_step *s);
 
