@@ -43,7 +43,7 @@ static bool usable(const struct pare_view *v, const struct pare_node *n, struct 
 {
     struct pare_err err;
 
-    return v->train && !strcmp(n->type, "Conv") && !n->op->domain && pare_is_f32(n->in[0]) &&
+    return v->train && pare_node_is(n, "Conv") && pare_is_f32(n->in[0]) &&
            pare_is_fixed(n->in[1]) && pare_is_f32(n->in[1]) && pare_numel(&n->out[0]->t) &&
            pare_numel(&n->in[0]->t) &&
            (n->n_in < 3 || !n->in[2] || (pare_is_fixed(n->in[2]) && pare_is_f32(n->in[2]))) &&
@@ -54,7 +54,7 @@ static bool is_pool(const struct pare_node *n, struct pare_window *w)
 {
     struct pare_err err;
 
-    return !strcmp(n->type, "MaxPool") && !n->op->domain && (n->n_out < 2 || !n->out[1]) &&
+    return pare_node_is(n, "MaxPool") && (n->n_out < 2 || !n->out[1]) &&
            pare_numel(&n->out[0]->t) && !pare_pool_window(n, w, &err) && pare_window_meets(w) &&
            flat(w);
 }
@@ -71,7 +71,7 @@ static int follow(const struct pare_view *v, struct pare_node *n, struct pare_co
 
         if (!next || !next->op)
             break;
-        if (!c->relu && !strcmp(next->type, "Relu") && !next->op->domain)
+        if (!c->relu && pare_node_is(next, "Relu"))
             c->relu = true;
         else if (!c->pooled && is_pool(next, &c->pool))
             c->pooled = true;

@@ -7,6 +7,8 @@
 
 #include "../linear_head.h"
 
+#include "../../op/op.h"
+
 #define LEAST_ROWS 4
 
 struct linear {
@@ -29,7 +31,7 @@ static int read_simple(const struct pare_view *v, struct linear *l)
     const struct pare_node *n = c->link[0].node;
     int at = 0;
 
-    if (!strcmp(n->type, "Add") && !n->op->domain && n->in[0] != n->in[1]) {
+    if (pare_node_is(n, "Add") && n->in[0] != n->in[1]) {
         l->sum = n->in[n->in[0] == x];
         if (!pare_same_shape(&l->sum->t, &x->t))
             return 0;
@@ -43,7 +45,7 @@ static int read_simple(const struct pare_view *v, struct linear *l)
                 return 0;
         at += 1 + PARE_GELU_NODES;
         l->n_post = 1;
-    } else if (n && !strcmp(n->type, "Relu") && !n->op->domain) {
+    } else if (pare_node_is(n, "Relu")) {
         at++;
         l->post.kind = PARE_LANE_RELU;
         l->n_post = 1;

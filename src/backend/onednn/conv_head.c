@@ -21,10 +21,9 @@ bool pare_conv_head(const struct pare_view *v, struct pare_node *n, struct pare_
     struct pare_err err;
 
     *h = (struct pare_conv_head){ .out = n->out[0] };
-    if (strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
-        !pare_is_const(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
-        !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) ||
-        pare_conv_window(n, &h->win, &err))
+    if (!pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) || !pare_is_const(n->in[1]) ||
+        !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t) ||
+        (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) || pare_conv_window(n, &h->win, &err))
         return false;
     next = pare_only_use(v, h->out);
     if (next && foldable(next)) {

@@ -25,13 +25,13 @@ struct linear {
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    bool gemm = !strcmp(n->type, "Gemm");
+    bool gemm = pare_node_is(n, "Gemm");
     const struct pare_tensor *x, *w;
     struct linear *l;
     int n_in;
 
-    if (!v->train || (!gemm && strcmp(n->type, "MatMul")) || n->op->domain ||
-        !pare_is_f32(n->in[0]) || !pare_is_f32(n->in[1]))
+    if (!v->train || (!gemm && !pare_node_is(n, "MatMul")) || !pare_is_f32(n->in[0]) ||
+        !pare_is_f32(n->in[1]))
         return false;
     x = &n->in[0]->t;
     w = &n->in[1]->t;
