@@ -307,36 +307,22 @@ struct rows {
 static void some_rows(const struct attention *a, const struct rows *r, const float *const panels[2],
                       float *scores, float *y)
 {
-    struct pare_panel p = {
-        .x = r->x,
-        .w = panels[0],
-        .y = scores,
-        .rows = r->n,
-        .blocks = a->tokens / NARROW,
-        .runs = 1,
-        .run = a->D,
-        .x_row = r->step,
-        .y_row = up(a->tokens),
-        .y_block = NARROW,
-        .block = NARROW,
-    };
+    struct pare_panel p = pare_panel_matrix(r->n, a->D, a->tokens, NARROW);
 
+    p.x = r->x;
+    p.x_row = r->step;
+    p.w = panels[0];
+    p.y = scores;
+    p.y_row = up(a->tokens);
     pare_panel_run(&p);
     for (int64_t t = 0; t < r->n; t++)
         pare_head_softmax(scores + t * up(a->tokens), a->S, a->scale);
-    p = (struct pare_panel){
-        .x = scores,
-        .w = panels[1],
-        .y = y,
-        .rows = r->n,
-        .blocks = a->E / a->block,
-        .runs = 1,
-        .run = a->S,
-        .x_row = up(a->tokens),
-        .y_row = a->y_step,
-        .y_block = a->block,
-        .block = a->block,
-    };
+    p = pare_panel_matrix(r->n, a->S, a->E, a->block);
+    p.x = scores;
+    p.x_row = up(a->tokens);
+    p.w = panels[1];
+    p.y = y;
+    p.y_row = a->y_step;
     pare_panel_run(&p);
 }
 

@@ -215,20 +215,13 @@ static void pack_turned(const struct attention *a, const struct rows *x, float *
 /* y (T, tokens) = x (T, D) w. */
 static void to_tokens(const struct attention *a, struct rows x, const float *w, struct rows y)
 {
-    struct pare_panel p = {
-        .x = x.at,
-        .w = w,
-        .y = y.at,
-        .rows = a->T,
-        .blocks = a->tokens / NARROW,
-        .runs = 1,
-        .run = a->D,
-        .x_row = x.step,
-        .y_row = y.step,
-        .y_block = NARROW,
-        .block = NARROW,
-    };
+    struct pare_panel p = pare_panel_matrix(a->T, a->D, a->tokens, NARROW);
 
+    p.x = x.at;
+    p.x_row = x.step;
+    p.w = w;
+    p.y = y.at;
+    p.y_row = y.step;
     pare_panel_run(&p);
 }
 

@@ -388,20 +388,11 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         float *columns = own + pare_up(c->C * c->H * c->W + 8, 16),
               *sums = columns + c->K * c->columns;
         float *room = needs_padding(c) ? own : NULL;
-        struct pare_panel p = {
-            .x = w,
-            .w = columns,
-            .y = sums,
-            .rows = c->O,
-            .blocks = c->columns / c->block,
-            .runs = 1,
-            .run = c->K,
-            .x_row = c->K,
-            .y_row = c->columns,
-            .y_block = c->block,
-            .block = c->block,
-        };
+        struct pare_panel p = pare_panel_matrix(c->O, c->K, c->columns, c->block);
 
+        p.x = w;
+        p.w = columns;
+        p.y = sums;
         if (room)
             memset(room, 0, (size_t)(c->C * c->H * c->W) * sizeof(*room));
 #pragma omp for schedule(static)

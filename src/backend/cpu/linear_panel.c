@@ -143,25 +143,18 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     const struct linear *l = s->state;
     const struct pare_linear_head *h = &l->head;
     struct rest rest = { &l->links, pare_f32(&s->out_buf[0]->t) };
-    struct pare_panel p = {
-        .x = pare_f32(&s->in_buf[0]->t),
-        .w = l->packed,
-        .y = rest.y,
-        .start = l->simple ? l->added : NULL,
-        .post = &l->post,
-        .n_post = l->simple ? l->n_post : 0,
-        .bias = l->bias,
-        .rows = h->M,
-        .blocks = h->N / b->block,
-        .runs = 1,
-        .run = h->K,
-        .x_row = h->K,
-        .y_row = h->N,
-        .y_block = b->block,
-        .block = b->block,
-    };
+    struct pare_panel p = pare_panel_matrix(h->M, h->K, h->N, b->block);
 
     (void)err;
+    p.x = pare_f32(&s->in_buf[0]->t);
+    p.w = l->packed;
+    p.bias = l->bias;
+    p.y = rest.y;
+    if (l->simple) {
+        p.start = l->added;
+        p.post = &l->post;
+        p.n_post = l->n_post;
+    }
     pare_panel_multiply(b, &p, l->links.n_links && !l->simple ? run_links : NULL, &rest);
     return 0;
 }

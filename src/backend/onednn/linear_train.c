@@ -71,21 +71,12 @@ static void run_panels(const struct pare_step *s, const struct pare_backend *b)
     const struct linear *l = s->state;
     const struct pare_panel_weights w = { s->in_buf[1]->t.data, l->K, l->N, l->tb };
     float *packed = pare_f32(&s->work[0]->t);
-    struct pare_panel p = {
-        .x = pare_f32(&s->in_buf[0]->t),
-        .w = packed,
-        .bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL,
-        .y = pare_f32(&s->out_buf[0]->t),
-        .rows = l->M,
-        .blocks = l->N / b->block,
-        .runs = 1,
-        .run = l->K,
-        .x_row = l->K,
-        .y_row = l->N,
-        .y_block = b->block,
-        .block = b->block,
-    };
+    struct pare_panel p = pare_panel_matrix(l->M, l->K, l->N, b->block);
 
+    p.x = pare_f32(&s->in_buf[0]->t);
+    p.w = packed;
+    p.bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL;
+    p.y = pare_f32(&s->out_buf[0]->t);
     pare_panel_pack(b, &w, packed);
     pare_panel_multiply(b, &p, NULL, NULL);
 }
