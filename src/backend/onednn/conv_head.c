@@ -124,11 +124,15 @@ int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct par
     return h->post.n;
 }
 
-bool pare_lane_bounds(const struct pare_lane_post *post, float *low, float *high)
+bool pare_lane_bounds(struct pare_lane_post *post, int *n_post, float *low, float *high)
 {
-    bool clip = post->kind == PARE_LANE_CLIP;
+    bool clip = *n_post > 0 && post->kind == PARE_LANE_CLIP;
 
+    if (!clip && (*n_post < 1 || post->kind != PARE_LANE_RELU || post->a != 0))
+        return false;
     *low = clip ? post->a : 0;
     *high = clip ? post->b : INFINITY;
-    return clip || (post->kind == PARE_LANE_RELU && post->a == 0);
+    --*n_post;
+    memmove(post, post + 1, (size_t)*n_post * sizeof(*post));
+    return true;
 }
