@@ -108,10 +108,7 @@ static int activation(struct pare_layer *l, enum pare_site site, const struct pa
     PARE_TRY(pare_place_whole(&p, "dorefa", err));
     *p.scale = 1 / (float)(p.q->qmax - p.q->qmin);
     *p.zero = (float)p.q->qmin;
-    if (pare_layer_waits(l))
-        pare_copy(x, y);
-    else
-        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    pare_place_round(&p, true, x, y);
     return 0;
 }
 
