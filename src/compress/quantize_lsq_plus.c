@@ -76,17 +76,7 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return round_to_scale(l, PARE_WEIGHT, x, y, err);
 }
 
-static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *err)
-{
-    return round_to_scale(l, PARE_INPUT, x, y, err);
-}
-
-static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    return round_to_scale(l, PARE_OUTPUT, x, y, err);
-}
+PARE_ACTIVATIONS(round_to_scale)
 
 static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
