@@ -68,8 +68,7 @@ bool pare_q8_source(const struct pare_view *v, const struct pare_value *real, st
         viewed |= !pare_same_shape(&x->t, &real->t);
     }
     if (!pare_node_is(x->maker, "DequantizeLinear") || !v->late[x->maker->id] ||
-        pare_attr(x->maker, "block_size") != 0 ||
-        !pare_q8_read(q, x->maker->in[0], x->maker->in[1], zero_of(x->maker)))
+        pare_attr(x->maker, "block_size") != 0 || !pare_q8_operand(q, x->maker->in[0], x->maker, 1))
         return false;
     q->viewed = viewed;
     return true;
@@ -111,7 +110,7 @@ bool pare_q8_end(const struct pare_view *v, struct pare_value *real, struct pare
     }
     if (!pare_node_is(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
         n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) || pare_attr(n, "block_size") != 0 ||
-        !pare_q8_read(&e->q, n->out[0], n->in[1], zero_of(n)))
+        !pare_q8_operand(&e->q, n->out[0], n, 1))
         return false;
     e->node[e->n++] = n;
     return true;

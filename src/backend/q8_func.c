@@ -8,11 +8,6 @@
 
 #define MOST 48 /* nodes to evaluate: a value that is used twice counts twice */
 
-static const struct pare_value *zero_of(const struct pare_node *n)
-{
-    return n->n_in > 2 ? n->in[2] : NULL;
-}
-
 static bool is_late(const struct pare_view *v, const struct pare_value *x)
 {
     return x->maker && !pare_is_fixed(x) && v->late[x->maker->id];
@@ -60,8 +55,7 @@ static int turn_of(const struct pare_node *n)
 
 static bool one_scale(const struct pare_node *n, struct pare_value *q, struct pare_q8 *read)
 {
-    return n->n_in >= 2 && pare_attr(n, "block_size") == 0 &&
-           pare_q8_read(read, q, n->in[1], zero_of(n));
+    return pare_attr(n, "block_size") == 0 && pare_q8_operand(read, q, n, 1);
 }
 
 /* Does n read nothing but late functions and single constants? */
