@@ -26,7 +26,7 @@ bool pare_q8_read(struct pare_q8 *q, struct pare_value *x, const struct pare_val
                   const struct pare_value *zero);
 
 /* The same for an operand or result x whose scale and zero point are among the node's inputs from k
- * on: of QuantizeLinear, DequantizeLinear, and operators of com.microsoft, of integers themselves. */
+ * on: of QuantizeLinear, DequantizeLinear, and com.microsoft's operators of integers. */
 bool pare_q8_operand(struct pare_q8 *q, struct pare_value *x, const struct pare_node *n, int k);
 
 /* Is it that operator of com.microsoft? */
