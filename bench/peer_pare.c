@@ -1,10 +1,8 @@
 /* peer_pare.c - Pare's side of the benchmark; the protocol is in README.md. */
-#include <stdio.h>
-#include <stdlib.h>
+#include "peer.h"
+
 #include <string.h>
 #include <time.h>
-
-#include <pare/pare.h>
 
 static double now_ms(void)
 {
@@ -12,33 +10,6 @@ static double now_ms(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-/* "8,3,224,224" */
-static int parse_shape(const char *text, struct pare_tensor *t)
-{
-    char *end;
-
-    t->dtype = PARE_F32;
-    for (t->rank = 0; t->rank < PARE_MAX_RANK; text = end + 1) {
-        t->dim[t->rank++] = strtol(text, &end, 10);
-        if (*end != ',')
-            return *end == '\0';
-    }
-    return 0;
-}
-
-static int read_input(struct pare_arena *a, const char *path, struct pare_tensor *x)
-{
-    size_t n = (size_t)pare_numel(x);
-    FILE *f = fopen(path, "rb");
-    int ok;
-
-    x->data = pare_alloc(a, n, sizeof(float));
-    ok = f && x->data && fread(x->data, sizeof(float), n, f) == n;
-    if (f)
-        fclose(f);
-    return ok;
 }
 
 static int write_output(const char *path, const struct pare_tensor *y)
@@ -85,7 +56,7 @@ int main(int argc, char **argv)
     struct pare_plan_opts opts = { .in = &x, .tune = true };
     int rc;
 
-    if (argc < 6 || argc > 7 || !a || !parse_shape(argv[2], &x) || !read_input(a, argv[4], &x)) {
+    if (argc < 6 || argc > 7 || !a || !parse_shape(argv[2], &x) || !read_file(a, argv[4], &x)) {
         fputs("usage: peer_pare MODEL.onnx SHAPE THREADS INPUT OUTPUT [CHOICES]\n", stderr);
         return 2;
     }

@@ -1,6 +1,6 @@
 /* peer_pare_train.c - Pare's side of the training benchmark; the protocol is in README.md. */
-#include <stdio.h>
-#include <stdlib.h>
+#include "peer.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -18,33 +18,6 @@ struct job {
     double lr;
     double seconds[4]; /* forward, loss, backward, optimizer; when profiled */
 };
-
-/* "8,3,224,224" */
-static int parse_shape(const char *text, struct pare_tensor *t)
-{
-    char *end;
-
-    t->dtype = PARE_F32;
-    for (t->rank = 0; t->rank < PARE_MAX_RANK; text = end + 1) {
-        t->dim[t->rank++] = strtol(text, &end, 10);
-        if (*end != ',')
-            return *end == '\0';
-    }
-    return 0;
-}
-
-static int read_file(struct pare_arena *a, const char *path, struct pare_tensor *t)
-{
-    size_t n = (size_t)pare_numel(t), size = pare_dtype_size(t->dtype);
-    FILE *f = fopen(path, "rb");
-    int ok;
-
-    t->data = pare_alloc(a, n, size);
-    ok = f && t->data && fread(t->data, size, n, f) == n;
-    if (f)
-        fclose(f);
-    return ok;
-}
 
 /* What the process had before it knew of a model. */
 static long resident_kb(void)

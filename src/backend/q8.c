@@ -51,11 +51,6 @@ bool pare_q8_same(const struct pare_q8 *a, const struct pare_q8 *b)
     return a->scale == b->scale && a->zero == b->zero && a->v->t.dtype == b->v->t.dtype;
 }
 
-static bool is_standard(const struct pare_node *n, const char *type)
-{
-    return n && n->op && !n->op->domain && !strcmp(n->type, type);
-}
-
 static const struct pare_value *zero_of(const struct pare_node *n)
 {
     return n->n_in > 2 ? n->in[2] : NULL;
@@ -72,9 +67,8 @@ bool pare_q8_source(const struct pare_view *v, const struct pare_value *real, st
         x = x->maker->in[0];
         viewed |= !pare_same_shape(&x->t, &real->t);
     }
-    if (!is_standard(x->maker, "DequantizeLinear") || !v->late[x->maker->id] ||
-        pare_attr(x->maker, "block_size") != 0 ||
-        !pare_q8_read(q, x->maker->in[0], x->maker->in[1], zero_of(x->maker)))
+    if (!pare_node_is(x->maker, "DequantizeLinear") || !v->late[x->maker->id] ||
+        pare_attr(x->maker, "block_size") != 0 || !pare_q8_operand(q, x->maker->in[0], x->maker, 1))
         return false;
     q->viewed = viewed;
     return true;
@@ -85,9 +79,9 @@ static bool bounds(const struct pare_node *n, float *lo, float *hi)
 {
     double l = -INFINITY, h = INFINITY;
 
-    if (is_standard(n, "Relu")) {
+    if (pare_node_is(n, "Relu")) {
         l = 0;
-    } else if (!is_standard(n, "Clip")) {
+    } else if (!pare_node_is(n, "Clip")) {
         return false;
     } else if (n->version < 11) {
         l = pare_attr(n, "min");
@@ -114,9 +108,9 @@ bool pare_q8_end(const struct pare_view *v, struct pare_value *real, struct pare
         e->node[e->n] = n;
         n = pare_only_use(v, n->out[0]);
     }
-    if (!is_standard(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
+    if (!pare_node_is(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
         n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) || pare_attr(n, "block_size") != 0 ||
-        !pare_q8_read(&e->q, n->out[0], n->in[1], zero_of(n)))
+        !pare_q8_operand(&e->q, n->out[0], n, 1))
         return false;
     e->node[e->n++] = n;
     return true;
@@ -212,7 +206,7 @@ bool pare_q8_weight(const struct pare_value *w, int axis, struct pare_q8_weight 
     const struct pare_node *n = w->maker;
     int along;
 
-    if (!is_standard(n, "DequantizeLinear") || !pare_is_const(w) || !pare_is_f32(w) ||
+    if (!pare_node_is(n, "DequantizeLinear") || !pare_is_const(w) || !pare_is_f32(w) ||
         pare_attr(n, "block_size") != 0)
         return false;
     along = (int)pare_attr(n, "axis");
@@ -228,7 +222,7 @@ struct pare_value *pare_q8_bias(struct pare_value *bias, const struct pare_q8 *x
     const struct pare_node *n = bias ? bias->maker : NULL;
     const struct pare_value *scale, *zero;
 
-    if (!is_standard(n, "DequantizeLinear") || n->in[0]->t.dtype != PARE_I32 ||
+    if (!pare_node_is(n, "DequantizeLinear") || n->in[0]->t.dtype != PARE_I32 ||
         !is_known(n->in[0]) || pare_numel(&n->in[0]->t) != w->channels)
         return bias;
     scale = n->in[1];

@@ -25,8 +25,8 @@ bool pare_q8_source(const struct pare_view *v, const struct pare_value *real, st
 bool pare_q8_read(struct pare_q8 *q, struct pare_value *x, const struct pare_value *scale,
                   const struct pare_value *zero);
 
-/* The same for an operator of com.microsoft, of integers itself: operand or result x with scale and
- * zero point among the node's inputs from k on. */
+/* The same for an operand or result x whose scale and zero point are among the node's inputs from k
+ * on: of QuantizeLinear, DequantizeLinear, and com.microsoft's operators of integers. */
 bool pare_q8_operand(struct pare_q8 *q, struct pare_value *x, const struct pare_node *n, int k);
 
 /* Is it that operator of com.microsoft? */

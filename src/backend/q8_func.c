@@ -8,16 +8,6 @@
 
 #define MOST 48 /* nodes to evaluate: a value that is used twice counts twice */
 
-static bool is_standard(const struct pare_node *n, const char *type)
-{
-    return n && n->op && !n->op->domain && !strcmp(n->type, type);
-}
-
-static const struct pare_value *zero_of(const struct pare_node *n)
-{
-    return n->n_in > 2 ? n->in[2] : NULL;
-}
-
 static bool is_late(const struct pare_view *v, const struct pare_value *x)
 {
     return x->maker && !pare_is_fixed(x) && v->late[x->maker->id];
@@ -53,7 +43,7 @@ static int turn_of(const struct pare_node *n)
     int rank = n->n_in ? n->in[0]->t.rank : 0, perm[PARE_MAX_RANK];
     bool out = true, back = true;
 
-    if (!is_standard(n, "Transpose") || rank < 4 || rank > 5)
+    if (!pare_node_is(n, "Transpose") || rank < 4 || rank > 5)
         return 0;
     pare_transpose_perm(n, perm);
     for (int i = 1; i < rank; i++) {
@@ -65,8 +55,7 @@ static int turn_of(const struct pare_node *n)
 
 static bool one_scale(const struct pare_node *n, struct pare_value *q, struct pare_q8 *read)
 {
-    return n->n_in >= 2 && pare_attr(n, "block_size") == 0 &&
-           pare_q8_read(read, q, n->in[1], zero_of(n));
+    return pare_attr(n, "block_size") == 0 && pare_q8_operand(read, q, n, 1);
 }
 
 /* Does n read nothing but late functions and single constants? */
@@ -126,7 +115,7 @@ static bool eval_real(struct eval *e, const struct pare_node *n, struct result *
 
     if (!one_scale(n, n->in[0], &q))
         return false;
-    if (from && e->v->late[from->id] && is_standard(from, "QuantizeLinear")) {
+    if (from && e->v->late[from->id] && pare_node_is(from, "QuantizeLinear")) {
         if (!eval_quantize(e, from, r))
             return false;
         for (int i = 0; i < 256; i++)
@@ -171,7 +160,7 @@ static bool eval_node(struct eval *e, const struct pare_node *n, struct result *
 {
     int turn = turn_of(n);
 
-    if (is_standard(n, "DequantizeLinear"))
+    if (pare_node_is(n, "DequantizeLinear"))
         return eval_real(e, n, r);
     e->f->plain &= turn != 0;
     if (turn) {
@@ -216,7 +205,7 @@ static bool only_for(const struct pare_view *v, const struct pare_node *q,
     const struct pare_value *real;
 
     if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
-        !is_standard(u->node[0], "DequantizeLinear"))
+        !pare_node_is(u->node[0], "DequantizeLinear"))
         return false;
     real = u->node[0]->out[0];
     u = &v->use[real->id];
@@ -249,7 +238,7 @@ bool pare_q8_func_late(const struct pare_view *v, const struct pare_node *n)
     if (!n->op || n->n_out != 1 || !n->out[0] || n->n_in < 1 || !n->in[0] ||
         n->out[0]->t.rank < 0 || !pare_numel(&n->out[0]->t))
         return false;
-    if (is_standard(n, "QuantizeLinear"))
+    if (pare_node_is(n, "QuantizeLinear"))
         return pare_is_f32(n->in[0]) && one_scale(n, n->out[0], &q) &&
                pare_q8_func(v, n->in[0], &f) && !f.turn && only_for(v, n, f.x.v);
     return pare_is_f32(n->out[0]) && reads_late(v, n) && eval_node(&e, n, &r);

@@ -36,15 +36,6 @@ static int no_memory(struct pare_err *err)
 
 /* ---- the node ------------------------------------------------------------------------------ */
 
-static int infer(struct pare_node *n, struct pare_err *err)
-{
-    (void)err;
-    n->out[0]->t.dtype = n->in[0]->t.dtype;
-    n->out[0]->t.rank = n->in[0]->t.rank;
-    memcpy(n->out[0]->t.dim, n->in[0]->t.dim, sizeof(n->in[0]->t.dim));
-    return 0;
-}
-
 /* x is (outer, n, inner): s->sum = means of channels, in all parts of the batch. */
 static int means(const struct spot *s, const struct pare_tensor *x, int64_t inner,
                  struct pare_err *err)
@@ -112,7 +103,7 @@ static const struct pare_op spot_op = {
     .min_out = 1,
     .max_out = 1,
     .flags = PARE_OP_RANDOM,
-    .infer = infer,
+    .infer = pare_infer_same,
     .forward = forward,
 };
 

@@ -50,6 +50,14 @@ int pare_lsq_start(struct pare_run *r, const char *also, struct pare_err *err)
     return 0;
 }
 
+bool pare_lsq_begins(struct pare_layer *l, enum pare_site site)
+{
+    const struct pare_lsq_state *s = pare_layer_state(l);
+
+    return !s->ready[site] && (site == PARE_WEIGHT ||
+                               (pare_run_is_training(pare_layer_run(l)) && !pare_layer_waits(l)));
+}
+
 /* ---- where they begin ------------------------------------------------------------------------ */
 
 PARE_SIMD static double sum_abs(const float *x, int64_t n)

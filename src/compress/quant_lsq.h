@@ -18,6 +18,10 @@ struct pare_lsq_state {
  * parameter. */
 int pare_lsq_start(struct pare_run *r, const char *also, struct pare_err *err);
 
+/* Is the scale of a place to begin now?  That of activations with a batch of training; until then
+ * they pass. */
+bool pare_lsq_begins(struct pare_layer *l, enum pare_site site);
+
 /* S = 2 mean |x| / sqrt(qmax - z) for each channel, where z is there already.  The place is ready
  * then; unless x is all 0 and says nothing, where the scale is the smallest for now. */
 int pare_lsq_init(const struct pare_place *p, const struct pare_tensor *x, struct pare_err *err);

@@ -194,3 +194,25 @@ int pare_place_fit(const struct pare_place *p, const struct pare_tensor *x, stru
         pare_quant_fit(p->q, (double)lo[c], (double)lo[p->n + c], &p->scale[c], &p->zero[c]);
     return 0;
 }
+
+/* ---- rounding -------------------------------------------------------------------------------- */
+
+void pare_place_round(const struct pare_place *p, bool known, const struct pare_tensor *x,
+                      struct pare_tensor *y)
+{
+    if (!known || pare_layer_waits(p->layer))
+        pare_copy(x, y);
+    else
+        pare_quant_apply(p->q, x, p->scale, p->zero, y);
+}
+
+int pare_weight_by_range(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                         struct pare_err *err)
+{
+    struct pare_place p;
+
+    PARE_TRY(pare_place_open(l, PARE_WEIGHT, x, &p, err));
+    PARE_TRY(pare_place_fit(&p, x, err));
+    pare_place_round(&p, true, x, y);
+    return 0;
+}

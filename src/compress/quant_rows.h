@@ -60,6 +60,30 @@ bool pare_layer_waits(const struct pare_layer *l);
 
 void pare_copy(const struct pare_tensor *x, struct pare_tensor *y); /* y = x */
 
+/* y = x by the place's scales; as it is while the layer waits, and where they are not `known`. */
+void pare_place_round(const struct pare_place *p, bool known, const struct pare_tensor *x,
+                      struct pare_tensor *y);
+
+/* A quantizer's weight(): by the range of the weights as they are now. */
+int pare_weight_by_range(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                         struct pare_err *err);
+
+/* A quantizer's input() and output(), by
+ *     static int round(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+ *                      struct pare_tensor *y, struct pare_err *err) */
+#define PARE_ACTIVATIONS(round)                                                                 \
+    static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,  \
+                     struct pare_err *err)                                                      \
+    {                                                                                           \
+        return round(l, PARE_INPUT, x, y, err);                                                 \
+    }                                                                                           \
+                                                                                                \
+    static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y, \
+                      struct pare_err *err)                                                     \
+    {                                                                                           \
+        return round(l, PARE_OUTPUT, x, y, err);                                                \
+    }
+
 /* "tracked_min_input" and the like. */
 struct pare_tensor *pare_place_buffer(const struct pare_place *p, const char *what,
                                       struct pare_err *err);

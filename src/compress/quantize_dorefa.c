@@ -108,24 +108,11 @@ static int activation(struct pare_layer *l, enum pare_site site, const struct pa
     PARE_TRY(pare_place_whole(&p, "dorefa", err));
     *p.scale = 1 / (float)(p.q->qmax - p.q->qmin);
     *p.zero = (float)p.q->qmin;
-    if (pare_layer_waits(l))
-        pare_copy(x, y);
-    else
-        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    pare_place_round(&p, true, x, y);
     return 0;
 }
 
-static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *err)
-{
-    return activation(l, PARE_INPUT, x, y, err);
-}
-
-static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    return activation(l, PARE_OUTPUT, x, y, err);
-}
+PARE_ACTIVATIONS(activation)
 
 /* ---- the way back ---------------------------------------------------------------------------- */
 

@@ -25,21 +25,15 @@ static int begin(struct pare_place *p, const struct pare_tensor *x, struct pare_
     return pare_lsq_init(p, x, err);
 }
 
-/* Activations begin with a batch of training; until then they pass. */
 static int round_to_scale(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                           struct pare_tensor *y, struct pare_err *err)
 {
-    const struct pare_lsq_state *s = pare_layer_state(l);
     struct pare_place p;
 
     PARE_TRY(pare_place_open(l, site, x, &p, err));
-    if (!s->ready[site] &&
-        (site == PARE_WEIGHT || (pare_run_is_training(pare_layer_run(l)) && !pare_layer_waits(l))))
+    if (pare_lsq_begins(l, site))
         PARE_TRY(begin(&p, x, err));
-    if (!(p.scale[0] > 0) || pare_layer_waits(l)) /* where only 0 was seen, it is the smallest */
-        pare_copy(x, y);
-    else
-        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    pare_place_round(&p, p.scale[0] > 0, x, y); /* where only 0 was seen, it is the smallest */
     return 0;
 }
 
@@ -49,17 +43,7 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return round_to_scale(l, PARE_WEIGHT, x, y, err);
 }
 
-static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *err)
-{
-    return round_to_scale(l, PARE_INPUT, x, y, err);
-}
-
-static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    return round_to_scale(l, PARE_OUTPUT, x, y, err);
-}
+PARE_ACTIVATIONS(round_to_scale)
 
 static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)

@@ -72,20 +72,6 @@ static void set_scale(const struct pare_place *p, float *alpha)
     *p->zero = (float)p->q->qmin;
 }
 
-static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    struct pare_place p;
-
-    PARE_TRY(pare_place_open(l, PARE_WEIGHT, x, &p, err));
-    PARE_TRY(pare_place_fit(&p, x, err));
-    if (pare_layer_waits(l))
-        pare_copy(x, y);
-    else
-        pare_quant_apply(p.q, x, p.scale, p.zero, y);
-    return 0;
-}
-
 static int activation(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                       struct pare_tensor *y, struct pare_err *err)
 {
@@ -106,24 +92,11 @@ static int activation(struct pare_layer *l, enum pare_site site, const struct pa
     }
     if (s->ready[site])
         set_scale(&p, pare_f32(alpha));
-    if (!(*p.scale > 0) || pare_layer_waits(l))
-        pare_copy(x, y);
-    else
-        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    pare_place_round(&p, *p.scale > 0, x, y);
     return 0;
 }
 
-static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *err)
-{
-    return activation(l, PARE_INPUT, x, y, err);
-}
-
-static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    return activation(l, PARE_OUTPUT, x, y, err);
-}
+PARE_ACTIVATIONS(activation)
 
 /* ---- the way back ---------------------------------------------------------------------------- */
 
@@ -226,7 +199,7 @@ const struct pare_quantizer pare_quantizer_pact = {
         .start = start,
         .on_step = on_step,
     },
-    .weight = weight,
+    .weight = pare_weight_by_range,
     .input = input,
     .output = output,
     .backward = backward,

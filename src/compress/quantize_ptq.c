@@ -310,17 +310,7 @@ static int activation(struct pare_layer *l, enum pare_site site, const struct pa
     return 0;
 }
 
-static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *err)
-{
-    return activation(l, PARE_INPUT, x, y, err);
-}
-
-static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    return activation(l, PARE_OUTPUT, x, y, err);
-}
+PARE_ACTIVATIONS(activation)
 
 /* Who trains after all: gradients stop at the ends of ranges. */
 static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,

@@ -33,20 +33,6 @@ static const struct pare_opt opts[] = {
 };
 /* clang-format on */
 
-static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    struct pare_place p;
-
-    PARE_TRY(pare_place_open(l, PARE_WEIGHT, x, &p, err));
-    PARE_TRY(pare_place_fit(&p, x, err));
-    if (pare_layer_waits(l))
-        pare_copy(x, y);
-    else
-        pare_quant_apply(p.q, x, p.scale, p.zero, y);
-    return 0;
-}
-
 static int track(struct pare_place *p, const struct pare_tensor *x, struct pare_err *err)
 {
     const struct opts *o = pare_run_conf(pare_layer_run(p->layer));
@@ -83,24 +69,11 @@ static int activation(struct pare_layer *l, enum pare_site site, const struct pa
     PARE_TRY(pare_place_open(l, site, x, &p, err));
     if (pare_run_is_training(pare_layer_run(l)))
         PARE_TRY(track(&p, x, err));
-    if (!s->seen[site] || pare_layer_waits(l))
-        pare_copy(x, y);
-    else
-        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    pare_place_round(&p, s->seen[site], x, y);
     return 0;
 }
 
-static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *err)
-{
-    return activation(l, PARE_INPUT, x, y, err);
-}
-
-static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *err)
-{
-    return activation(l, PARE_OUTPUT, x, y, err);
-}
+PARE_ACTIVATIONS(activation)
 
 static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
@@ -125,7 +98,7 @@ const struct pare_quantizer pare_quantizer_qat = {
         .opts_size = sizeof(struct opts),
         .layer_size = sizeof(struct state),
     },
-    .weight = weight,
+    .weight = pare_weight_by_range,
     .input = input,
     .output = output,
     .backward = backward,

@@ -18,15 +18,6 @@ struct site {
     enum pare_site site;
 };
 
-static int infer(struct pare_node *n, struct pare_err *err)
-{
-    (void)err;
-    n->out[0]->t.dtype = n->in[0]->t.dtype;
-    n->out[0]->t.rank = n->in[0]->t.rank;
-    memcpy(n->out[0]->t.dim, n->in[0]->t.dim, sizeof(n->in[0]->t.dim));
-    return 0;
-}
-
 PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double *to)
 {
     double signal = 0, noise = 0;
@@ -153,13 +144,13 @@ static int dwhole(const struct pare_node *n, const float *x, const float *gy, fl
 }
 
 /* Not in ops.def: no file has them. */
-#define SITE(more, ...)                                                                    \
-    {                                                                                      \
-        .abi = PARE_ABI, .type = "Quantizer", .domain = "ai.pare",                         \
-        .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1, \
-        .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                      \
-        .flags = PARE_OP_RANDOM | (more), /* it may change from run to run */              \
-            .infer = infer, .forward = forward, .backward = backward, __VA_ARGS__          \
+#define SITE(more, ...)                                                                     \
+    {                                                                                       \
+        .abi = PARE_ABI, .type = "Quantizer", .domain = "ai.pare",                          \
+        .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1,  \
+        .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                       \
+        .flags = PARE_OP_RANDOM | (more), /* it may change from run to run */               \
+            .infer = pare_infer_same, .forward = forward, .backward = backward, __VA_ARGS__ \
     }
 
 /* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing; [4], [5]: such

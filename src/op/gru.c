@@ -6,8 +6,6 @@
  *     h = (1 - z) n + z h
  */
 #include "matrix.h"
-#include <math.h>
-
 #include "rnn_family.h"
 
 static const struct pare_opt gru_attrs[] = {
@@ -119,46 +117,7 @@ static const struct pare_rnn_cell cell = { .gates = 3,
                                            .back = back,
                                            .resets = true };
 
-static int infer(struct pare_node *n, struct pare_err *err)
-{
-    return pare_rnn_infer(n, &cell, err);
-}
-
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_rnn_forward(n, &cell, c, err);
-}
-
-static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_rnn_backward(n, &cell, c, err);
-}
-
-static size_t save(const struct pare_node *n)
-{
-    return pare_rnn_save(n, &cell);
-}
-
-static double macs(const struct pare_node *n)
-{
-    return pare_rnn_macs(n, &cell);
-}
-
-static void ties(const struct pare_node *n, struct pare_ties *t)
-{
-    pare_rnn_ties(n, &cell, t);
-}
-
-static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
-                  int64_t i)
-{
-    return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &cell, s, i) : NAN;
-}
-
-static void needs(const struct pare_node *n, struct pare_needed *s)
-{
-    pare_rnn_needs(n, &cell, s);
-}
+PARE_RNN_BY(cell)
 
 const struct pare_op pare_op_gru = {
     .abi = PARE_ABI,

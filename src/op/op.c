@@ -131,6 +131,11 @@ const char *pare_attr_text(const struct pare_node *n, const char *name)
     return type == PARE_OPT_STR && *(const char *const *)p ? *(const char *const *)p : "";
 }
 
+bool pare_node_is(const struct pare_node *n, const char *type)
+{
+    return n && n->op && !n->op->domain && !strcmp(n->type, type);
+}
+
 int pare_infer_same(struct pare_node *n, struct pare_err *err)
 {
     (void)err;

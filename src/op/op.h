@@ -40,6 +40,9 @@ int pare_int_list(const struct pare_tensor *t, int64_t *v, int max, int *n, stru
 double pare_attr(const struct pare_node *n, const char *name);
 const char *pare_attr_text(const struct pare_node *n, const char *name); /* "" when none */
 
+/* Is it that operator of ONNX itself, not another domain's of the same name?  No node is none. */
+bool pare_node_is(const struct pare_node *n, const char *type);
+
 /* Infer functions that fit many operators. */
 int pare_infer_same(struct pare_node *n, struct pare_err *err); /* every output is like input 0 */
 int pare_infer_broadcast(struct pare_node *n,

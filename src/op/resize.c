@@ -190,14 +190,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return pare_resize_backward(n, c, &r, err);
 }
 
-/* Batch and channels, when they are left alone. */
-static void ties(const struct pare_node *n, struct pare_ties *t)
-{
-    for (int i = 0; i < 2 && i < n->in[0]->t.rank; i++)
-        if (n->in[0]->t.dim[i] == n->out[0]->t.dim[i])
-            pare_tie(t, n->in[0], i, n->out[0], i);
-}
-
 /* Sizes of axes that keep their number; scales stay what they are. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
@@ -238,7 +230,7 @@ const struct pare_op pare_op_resize = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .ties = ties,
+    .ties = pare_resize_ties,
     .settings = 0x6,
     .sizes = 0x8,
     .even = even,

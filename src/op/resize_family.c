@@ -423,3 +423,10 @@ int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct p
     return r->mode == PARE_NEAREST ? nearest(n, &f, r, c->scratch, err)
                                    : backward_taps(n, c, r, err);
 }
+
+void pare_resize_ties(const struct pare_node *n, struct pare_ties *t)
+{
+    for (int i = 0; i < 2 && i < n->in[0]->t.rank; i++)
+        if (n->in[0]->t.dim[i] == n->out[0]->t.dim[i])
+            pare_tie(t, n->in[0], i, n->out[0], i);
+}

@@ -58,4 +58,7 @@ int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pa
 int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                          struct pare_err *err);
 
+/* Batch and channels, when they are left alone. */
+void pare_resize_ties(const struct pare_node *n, struct pare_ties *t);
+
 #endif

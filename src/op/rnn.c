@@ -1,6 +1,4 @@
 /* rnn.c - RNN: h = f(x W' + h R' + b), step by step. */
-#include <math.h>
-
 #include "rnn_family.h"
 
 static const struct pare_opt rnn_attrs[] = { PARE_RNN_ATTRS, PARE_OPT_END };
@@ -32,46 +30,7 @@ static const struct pare_rnn_cell cell = { .gates = 1,
                                            .step = step,
                                            .back = back };
 
-static int infer(struct pare_node *n, struct pare_err *err)
-{
-    return pare_rnn_infer(n, &cell, err);
-}
-
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_rnn_forward(n, &cell, c, err);
-}
-
-static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_rnn_backward(n, &cell, c, err);
-}
-
-static size_t save(const struct pare_node *n)
-{
-    return pare_rnn_save(n, &cell);
-}
-
-static double macs(const struct pare_node *n)
-{
-    return pare_rnn_macs(n, &cell);
-}
-
-static void ties(const struct pare_node *n, struct pare_ties *t)
-{
-    pare_rnn_ties(n, &cell, t);
-}
-
-static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
-                  int64_t i)
-{
-    return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &cell, s, i) : NAN;
-}
-
-static void needs(const struct pare_node *n, struct pare_needed *s)
-{
-    pare_rnn_needs(n, &cell, s);
-}
+PARE_RNN_BY(cell)
 
 const struct pare_op pare_op_rnn = {
     .abi = PARE_ABI,

@@ -10,6 +10,8 @@
 #ifndef PARE_OP_RNN_FAMILY_H
 #define PARE_OP_RNN_FAMILY_H
 
+#include <math.h>
+
 #include "op.h"
 
 struct pare_rnn {
@@ -151,6 +153,49 @@ float pare_rnn_made(const struct pare_node *n, const struct pare_rnn_cell *cell,
 void pare_rnn_needs(const struct pare_node *n, const struct pare_rnn_cell *cell,
                     struct pare_needed *s);
 void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
+
+/* The functions of a descriptor that only hand its cell on. */
+#define PARE_RNN_BY(cell)                                                                      \
+    static int infer(struct pare_node *n, struct pare_err *err)                                \
+    {                                                                                          \
+        return pare_rnn_infer(n, &(cell), err);                                                \
+    }                                                                                          \
+                                                                                               \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)          \
+    {                                                                                          \
+        return pare_rnn_forward(n, &(cell), c, err);                                           \
+    }                                                                                          \
+                                                                                               \
+    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)         \
+    {                                                                                          \
+        return pare_rnn_backward(n, &(cell), c, err);                                          \
+    }                                                                                          \
+                                                                                               \
+    static size_t save(const struct pare_node *n)                                              \
+    {                                                                                          \
+        return pare_rnn_save(n, &(cell));                                                      \
+    }                                                                                          \
+                                                                                               \
+    static double macs(const struct pare_node *n)                                              \
+    {                                                                                          \
+        return pare_rnn_macs(n, &(cell));                                                      \
+    }                                                                                          \
+                                                                                               \
+    static void ties(const struct pare_node *n, struct pare_ties *t)                           \
+    {                                                                                          \
+        pare_rnn_ties(n, &(cell), t);                                                          \
+    }                                                                                          \
+                                                                                               \
+    static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis, \
+                      int64_t i)                                                               \
+    {                                                                                          \
+        return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &(cell), s, i) : NAN;          \
+    }                                                                                          \
+                                                                                               \
+    static void needs(const struct pare_node *n, struct pare_needed *s)                        \
+    {                                                                                          \
+        pare_rnn_needs(n, &(cell), s);                                                         \
+    }
 
 /* ---- between the family's own files ---------------------------------------------- */
 

@@ -63,13 +63,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return pare_resize_backward(n, c, &r, err);
 }
 
-static void ties(const struct pare_node *n, struct pare_ties *t)
-{
-    for (int i = 0; i < 2 && i < n->in[0]->t.rank; i++)
-        if (n->in[0]->t.dim[i] == n->out[0]->t.dim[i])
-            pare_tie(t, n->in[0], i, n->out[0], i);
-}
-
 const struct pare_op pare_op_upsample = {
     .abi = PARE_ABI,
     .type = "Upsample",
@@ -84,6 +77,6 @@ const struct pare_op pare_op_upsample = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
-    .ties = ties,
+    .ties = pare_resize_ties,
     .settings = 0x2,
 };

@@ -68,8 +68,8 @@ static bool split(char *line, char **key)
 }
 
 /* A line without its end; false at the end of the file.  One that is too long comes in pieces, the
- * first of which has no end: `whole` is false for all of them.  The file's last line needs none when
- * a person may have written it; in a cache it was cut. */
+ * first of which has no end: `whole` is false for all of them.  The file's last line needs none
+ * when a person may have written it; in a cache it was cut. */
 static bool next_line(FILE *f, char *line, bool strict, bool *whole)
 {
     size_t n;

@@ -35,11 +35,6 @@ struct region {
 /* How a node reads an operand when its result is wanted in part. */
 enum want { ODD, ALL, SOME };
 
-static bool is_type(const struct pare_node *n, const char *type)
-{
-    return n->op && !n->op->domain && !strcmp(n->type, type);
-}
-
 static int64_t last_dim(const struct pare_value *v)
 {
     return v->t.rank ? v->t.dim[v->t.rank - 1] : 1;
@@ -75,7 +70,7 @@ static enum want of_product(const struct pare_node *n, int k, int64_t inner, int
 
     if (a->rank < 2 || b->rank != 2)
         return ODD;
-    if (is_type(n, "Gemm")) {
+    if (pare_node_is(n, "Gemm")) {
         if (pare_gemm_get(n).ta)
             return ODD;
         if (k == 2)
@@ -128,11 +123,11 @@ static bool by_last_axis(const struct pare_node *n)
     bool flatten;
     int last = n->in[0]->t.rank - 1;
 
-    if (is_type(n, "LayerNormalization"))
+    if (pare_node_is(n, "LayerNormalization"))
         return pare_layer_norm_axis(n) == last;
-    if (is_type(n, "Softmax"))
+    if (pare_node_is(n, "Softmax"))
         return pare_softmax_axis(n, &flatten) == last && !flatten;
-    return is_type(n, "ReduceMean") && n->out[0]->t.rank == last + 1 &&
+    return pare_node_is(n, "ReduceMean") && n->out[0]->t.rank == last + 1 &&
            !pare_reduce_axes(n, &gone, &err) && gone == 1u << last;
 }
 
@@ -141,15 +136,15 @@ static enum want want(const struct region *r, const struct pare_node *n, int k, 
     const int64_t inner = r->inner[n->out[0]->id];
 
     *x = inner;
-    if (is_type(n, "MatMul") || is_type(n, "Gemm"))
+    if (pare_node_is(n, "MatMul") || pare_node_is(n, "Gemm"))
         return of_product(n, k, inner, x);
-    if (is_type(n, "Transpose"))
+    if (pare_node_is(n, "Transpose"))
         return of_transpose(r, n, inner, x);
     if (n->op->flags & PARE_OP_VIEW)
         return k ? ALL : SOME;
     if (n->op->map2)
         return of_pair(r, n, k, inner, x);
-    if (n->op->map || is_type(n, "QuantizeLinear") || is_type(n, "DequantizeLinear"))
+    if (n->op->map || pare_node_is(n, "QuantizeLinear") || pare_node_is(n, "DequantizeLinear"))
         return !k ? SOME : pare_is_const(n->in[k]) && pare_numel(&n->in[k]->t) == 1 ? ALL : ODD;
     if (n->in[0]->t.rank && by_last_axis(n))
         return k ? ALL : of_rows(inner, last_dim(n->in[0]), last_dim(n->out[0]), x);
@@ -187,7 +182,7 @@ static bool can_join(const struct region *r, const struct pare_node *n)
 static bool join(struct region *r, const struct pare_node *n)
 {
     r->member[n->id] = true;
-    r->products += is_type(n, "MatMul") || is_type(n, "Gemm");
+    r->products += pare_node_is(n, "MatMul") || pare_node_is(n, "Gemm");
     for (int k = 0; k < n->n_in; k++) {
         const struct pare_value *v = n->in[k];
         int64_t inner;
@@ -208,7 +203,7 @@ static void trim(struct region *r)
     for (int i = 0; i < r->pick->id; i++) {
         const struct pare_node *n = r->g->node[i];
 
-        if (r->member[i] && (n->op->flags & PARE_OP_VIEW || is_type(n, "Transpose")))
+        if (r->member[i] && (n->op->flags & PARE_OP_VIEW || pare_node_is(n, "Transpose")))
             r->member[i] = n->in[0]->maker && r->member[n->in[0]->maker->id];
     }
 }
@@ -351,7 +346,7 @@ static int change(struct region *r, struct pare_err *err)
         if (!r->member[i])
             continue;
         make_smaller(r, &n->out[0]->t, r->inner[n->out[0]->id]);
-        if (is_type(n, "Reshape"))
+        if (pare_node_is(n, "Reshape"))
             PARE_TRY(reshape(r, n, n->in[0], n->out[0], err));
     }
     PARE_TRY(reshape(r, r->pick, x, r->pick->out[0], err));
@@ -363,7 +358,7 @@ static bool picks(const struct pare_node *n)
 {
     const struct pare_tensor *x;
 
-    if (!is_type(n, "Gather") || n->in[0]->t.dtype == PARE_NONE || pare_is_fixed(n->in[0]) ||
+    if (!pare_node_is(n, "Gather") || n->in[0]->t.dtype == PARE_NONE || pare_is_fixed(n->in[0]) ||
         !pare_is_const(n->in[1]) || !pare_numel(&n->in[0]->t) || !pare_numel(&n->in[1]->t))
         return false;
     x = &n->in[0]->t;

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "../op/op.h"
+
 static bool keeps_order(const struct pare_node *n)
 {
     if (!n->op || n->op->domain || n->n_out != 1 || !n->n_in || !n->in[0] ||
@@ -21,7 +23,7 @@ static bool keeps_order(const struct pare_node *n)
 /* One scale for all, in constants: the node can be anywhere behind them. */
 static bool can_rise(const struct pare_node *q)
 {
-    if (!q || !q->op || q->op->domain || strcmp(q->type, "QuantizeLinear") ||
+    if (!pare_node_is(q, "QuantizeLinear") ||
         (q->out[0]->t.dtype != PARE_U8 && q->out[0]->t.dtype != PARE_I8))
         return false;
     for (int i = 1; i < q->n_in; i++)

@@ -10,16 +10,11 @@
 
 #include "../op/movement.h"
 
-static bool is_standard(const struct pare_node *n, const char *type)
-{
-    return n && n->op && !n->op->domain && !strcmp(n->type, type);
-}
-
 /* Integers of one scale behind a real value. */
 static struct pare_node *behind(const struct pare_value *v)
 {
     struct pare_node *d = v && !pare_is_fixed(v) ? v->maker : NULL;
-    const struct pare_value *q = is_standard(d, "DequantizeLinear") ? d->in[0] : NULL;
+    const struct pare_value *q = pare_node_is(d, "DequantizeLinear") ? d->in[0] : NULL;
 
     if (!q || pare_is_fixed(q) || (q->t.dtype != PARE_U8 && q->t.dtype != PARE_I8) ||
         d->in[1]->t.dtype != PARE_F32 || pare_numel(&d->in[1]->t) != 1 || !pare_is_f32(v))
@@ -33,11 +28,11 @@ static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
     const struct pare_node *t = pare_graph_only_reader(g, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
-    if (!is_standard(n, "Reshape") || n->in[0]->t.rank != 4 || n->out[0]->t.rank != 5 ||
-        !is_standard(t, "Transpose"))
+    if (!pare_node_is(n, "Reshape") || n->in[0]->t.rank != 4 || n->out[0]->t.rank != 5 ||
+        !pare_node_is(t, "Transpose"))
         return false;
     back = pare_graph_only_reader(g, t->out[0]);
-    if (!is_standard(back, "Reshape") || back->out[0]->t.rank != 4)
+    if (!pare_node_is(back, "Reshape") || back->out[0]->t.rank != 4)
         return false;
     pare_transpose_perm(t, perm);
     for (int i = 0; i < 4; i++)
@@ -112,7 +107,7 @@ int pare_plan_sink(struct pare_plan *p, struct pare_err *err)
 
         if (!n->n_in || !n->in[0] || !(d = behind(n->in[0])) || !moves(g, n))
             continue;
-        three = is_standard(n, "Reshape");
+        three = pare_node_is(n, "Reshape");
         if (three) {
             more[1] = pare_graph_only_reader(g, n->out[0]);
             more[2] = pare_graph_only_reader(g, more[1]->out[0]);

@@ -1,5 +1,6 @@
 # A training by a list of kernels, one for each way of a layer: the same bytes, also when killed and
 # resumed.
+. "$(dirname "$0")/same_bytes.inc"
 pare new resnet20 --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 opts="--data digits --limit 300 --epochs 6 --threads 1 --seed 3 -q"
 pare train m.onnx $opts --epochs 1 --tune --choices all.txt -o t.onnx || exit
@@ -9,17 +10,7 @@ echo == mixed
 same="kernel_shape=3,3.*strides=1,1.* gradients yes"
 sed "/$same.*, data$/s/^[a-z_]*/conv_winograd/; /$same/!b; /, data$/!s/^[a-z_]*/conv_train/" all.txt >mix.txt
 sed -n "s/^\([a-z_]*\).*$same.*, /\1 /p" mix.txt | sort -u
-opts="$opts --choices mix.txt"
-pare train m.onnx $opts -o a.onnx
-pare train m.onnx $opts -o b.onnx && cmp a.onnx b.onnx && echo the same bytes
-keep="--checkpoint k.safetensors --checkpoint-steps 3"
-pare train m.onnx $opts $keep -o c.onnx &
-job=$!
-while [ ! -s k.safetensors ]; do sleep 0.01; done
-kill -9 $job
-wait $job 2>/dev/null
-[ -e c.onnx ] || echo killed in time
-pare train m.onnx $opts $keep -o c.onnx --resume && cmp a.onnx c.onnx && echo the same bytes after kill -9
+same_bytes $opts --choices mix.txt
 
 echo == a list from before ways were apart
 grep "$same.*, forward$" mix.txt | sed 's/, forward$//' >old.txt

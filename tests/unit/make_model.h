@@ -14,6 +14,8 @@
 
 #include "onnx_make.h"
 
+#include "plan/plan.h"
+
 enum { BUILD_PARTS = 512 };
 
 struct build {
@@ -202,6 +204,28 @@ static inline struct pare_tensor build_copy(const struct pare_tensor *t)
     if (bytes)
         memcpy(c.data, t->data, bytes);
     return c;
+}
+
+/* Make a plan, of so many items a part unless 0, while the n-th block of memory, or request -n of
+ * an arena, fails: an error that says so, or all is well without.  False: there are not so many. */
+static inline bool build_plan_fails(const struct pare_model *m, const struct pare_plan_opts *o,
+                                    int64_t items, int n, int *failures)
+{
+    struct pare_plan *p = NULL;
+    struct pare_err err = { 0 };
+    bool reached;
+    int rc;
+
+    pare_oom_countdown = n;
+    rc = items ? pare_plan_new_parts(m, o, items, &p, &err) : pare_plan_new(m, o, &p, &err);
+    reached = pare_oom_countdown == 0;
+    pare_oom_countdown = 0;
+    *failures += rc != 0;
+    if (rc && (rc != PARE_ENOMEM || !strstr(err.msg, "memory")))
+        fail_msg("allocation %d: code %d, '%s'", n, rc, err.msg);
+    if (!rc)
+        pare_plan_free(p);
+    return reached;
 }
 
 #endif

@@ -228,6 +228,15 @@ static inline void rig_expect(struct pare_run *r, const char *layer, const char 
         assert_string_equal(rig_kept(pare_layer_bias_mask(l), text), kept);
 }
 
+/* On what the training does not see. */
+static inline double rig_accuracy(struct pare_learn *l)
+{
+    struct pare_learned r;
+
+    ok(pare_learn_validate(l, &r, &rig_err));
+    return r.valid_accuracy;
+}
+
 /* How many weights of a layer are gone. */
 static inline int64_t rig_gone(struct pare_layer *l)
 {

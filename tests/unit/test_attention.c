@@ -1,30 +1,12 @@
 /* test_attention.c - attention as exporters write it runs as one step where it can, and gives what
  * the plain operators give.
  */
-#include "random_graph_more.h"
+#include "small_net.h"
 
 #include "plan/plan.h"
 #include "tensor/compare.h"
 
 enum { ITEMS = 2, TOKENS = 11, HEADS = 3, DIM = 16, WIDTH = HEADS * DIM };
-
-struct net {
-    struct build b;
-    struct pare_rng r;
-    const char *x; /* (2, 11, 48) */
-};
-
-static const char *weight(struct net *n, int rank, const int64_t *dim)
-{
-    struct pare_tensor w = build_tensor(PARE_F32, rank, dim);
-
-    rg_fill(&n->r, &w, 0.2f);
-    return build_floats(&n->b, rank, dim, w.data);
-}
-
-#define NODE(type, names, attrs) build_node(&n->b, type, names, attrs)
-#define LIST(...) build_ints(&n->b, INTS(__VA_ARGS__))
-#define MAKES(name) static const char *name(struct net *n)
 
 static const char *times(struct net *n, const char *x, float v)
 {
@@ -298,8 +280,7 @@ static void test_networks(void **state)
         struct pare_plan *p;
         const char *y;
 
-        n = (struct net){ .b = { .opset = 17 } };
-        pare_rng_init(&n.r, 5);
+        net_begin(&n, 5, 0.2f);
         rg_fill(&n.r, &x, 1);
         n.x = build_input(&n.b, PARE_F32, INTS(ITEMS, TOKENS, WIDTH));
         y = nets[i].make(&n);

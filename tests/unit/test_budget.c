@@ -28,14 +28,6 @@ static struct net {
 } nets[2] = { { .name = "small" }, { .name = "mlp" } };
 #define float_accuracy nets[0].accuracy
 
-static double accuracy(struct job *j)
-{
-    struct pare_learned r;
-
-    ok(pare_learn_validate(j->learn, &r, &rig_err));
-    return r.valid_accuracy;
-}
-
 static int setup(void **state)
 {
     (void)state;
@@ -44,7 +36,7 @@ static int setup(void **state)
         struct job j = job_open(rig_model(n->name), NULL, NULL, NULL, LEARN "epochs=6");
 
         ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
-        n->accuracy = accuracy(&j);
+        n->accuracy = rig_accuracy(j.learn);
         ok(pare_model_pack(j.model, arena, &n->bytes, &n->len, &rig_err));
         job_close(&j);
     }
@@ -68,8 +60,10 @@ static struct pare_model *trained_model(int net)
 
 static int by_accuracy(void *user, double *value, struct pare_err *err)
 {
+    const struct job *j = user;
+
     (void)err;
-    *value = accuracy(user);
+    *value = rig_accuracy(j->learn);
     return 0;
 }
 
@@ -131,11 +125,11 @@ static void honoured(int net, const char *quantizer, const char *config, const c
         ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
     b.user = &j;
     b.least = nets[net].accuracy - drop;
-    assert_true(accuracy(&j) < b.least); /* else this test would show nothing */
+    assert_true(rig_accuracy(j.learn) < b.least); /* else this test would show nothing */
     ok(pare_run_budget(j.run, &b, &p, &rig_err));
     assert_true(p.n_layers > 0);
     check_report(&j, &p, b.least);
-    assert_true(accuracy(&j) == p.accuracy);
+    assert_true(rig_accuracy(j.learn) == p.accuracy);
     assert_true(of_file(&j) >= b.least - 0.01);
     job_close(&j);
 }
@@ -233,7 +227,7 @@ static void test_worst_layer(void **state)
         j = job_open(m, quantizers[i], WEIGHTS, NULL, LEARN "epochs=0");
         b.user = &j;
         b.least = float_accuracy - 0.05;
-        assert_true(accuracy(&j) < 0.5);
+        assert_true(rig_accuracy(j.learn) < 0.5);
         ok(pare_run_budget(j.run, &b, &p, &rig_err));
         check_report(&j, &p, b.least);
         assert_int_equal(p.n_layers, 1);
@@ -260,7 +254,7 @@ static void test_never(void **state)
     struct pare_budget b = { .least = 0.5, .judge = never };
     struct pare_tensor before, *w = &pare_run_layer(j.run, 1)->weight->t;
     struct pare_budget_report p;
-    double a = accuracy(&j);
+    double a = rig_accuracy(j.learn);
 
     (void)state;
     ok(pare_tensor_new(arena, &before, PARE_F32, w->rank, w->dim, &rig_err));
@@ -272,7 +266,7 @@ static void test_never(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(pare_run_layer(j.run, i)->quant[PARE_INPUT].bits, 2);
     assert_memory_equal(before.data, w->data, (size_t)pare_numel(w) * sizeof(float));
-    assert_true(accuracy(&j) == a);
+    assert_true(rig_accuracy(j.learn) == a);
     job_close(&j);
 }
 

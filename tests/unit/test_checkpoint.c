@@ -1,40 +1,14 @@
 /* test_checkpoint.c - what is put in comes out, to the bit; other files are refused. */
+#include "file_rig.h"
+
 #include <float.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/arena.h"
 #include "train/checkpoint.h"
-
-static struct pare_arena *arena;
-static struct pare_err err;
-static char dir[32], path[64];
 
 static int setup(void **state)
 {
     (void)state;
-    strncpy(dir, "/tmp/pare_ck_XXXXXX", sizeof(dir) - 1);
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof(path), "%s/x.safetensors", dir);
-    arena = pare_arena_new(1 << 12);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    unlink(path);
-    return rmdir(dir);
+    return make_folder("x.safetensors");
 }
 
 static void round_trip(void **state)

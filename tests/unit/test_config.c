@@ -1,21 +1,14 @@
 /* test_config.c - config_list: what it means, and a sentence for whatever it must not be. */
+#include "arena_rig.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/arena.h"
 #include "compress/config.h"
 
-static struct pare_arena *arena;
-static struct pare_err err;
 static struct pare_config config;
 
 static const struct pare_layer_info layers[] = {
@@ -31,20 +24,6 @@ static const struct pare_layer_info layers[] = {
 };
 
 #define N_LAYERS ((int)(sizeof(layers) / sizeof(*layers)))
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = pare_arena_new(1 << 12);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    return 0;
-}
 
 static void parse(const char *text)
 {

@@ -31,14 +31,6 @@ static void *bytes;
 static size_t len;
 static double float_accuracy;
 
-static double accuracy(struct job *j)
-{
-    struct pare_learned r;
-
-    ok(pare_learn_validate(j->learn, &r, &rig_err));
-    return r.valid_accuracy;
-}
-
 static struct pare_model *trained(void)
 {
     struct pare_model *m;
@@ -60,7 +52,7 @@ static int setup(void **state)
     ok(pare_network_make(&net, &o, &m, &rig_err));
     j = job_open(m, NULL, NULL, NULL, LEARN "epochs=6");
     ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
-    float_accuracy = accuracy(&j);
+    float_accuracy = rig_accuracy(j.learn);
     ok(pare_model_fold_norm(m, arena, &folded, &n, &rig_err));
     assert_int_equal(n, 2);
     ok(pare_model_pack(folded, arena, &bytes, &len, &rig_err));
@@ -250,7 +242,7 @@ static void test_rounds_better(void **state)
             j = job_open(m, quantizers[i], WEIGHTS("8"), on ? "equalize=true" : NULL, LEARN);
             out = logits(m);
             noise[on] = difference(&truth, &out);
-            right[on] = accuracy(&j);
+            right[on] = rig_accuracy(j.learn);
             job_close(&j);
         }
         print_message("%s: %.1f dB, %.2f%% without, %.1f dB, %.2f%% with\n", quantizers[i],
@@ -299,7 +291,7 @@ static double mean_error(const char *quantizer, const char *config, const char *
     job_close(&f);
     j = job_open(trained(), quantizer, config, settings, LEARN);
     mean_logits(&j, b);
-    *right = accuracy(&j);
+    *right = rig_accuracy(j.learn);
     if (strcmp(quantizer, "ptq") != 0) /* which has nodes of its own at inputs */
         assert_int_equal(j.model->graph->n_nodes, nodes);
     job_close(&j);

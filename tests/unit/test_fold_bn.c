@@ -1,48 +1,15 @@
 /* test_fold_bn.c - convolutions rounded together with the BatchNormalization behind them: gradients
  * and running moments against PyTorch (tools/golden_quant.py), and the file of integers. */
-#include "quant_rig.h"
+#include "golden_quant.h"
 
 #include <unistd.h>
 
 #include "compress/folded.h"
 #include "compress/grid.h"
-#include "io/npz.h"
-#include "tensor/tensor.h"
 
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none "
 
 /* ---- one step against PyTorch ---------------------------------------------------------------- */
-
-struct golden {
-    struct pare_arena *arena;
-    struct pare_named *file;
-    int n;
-};
-
-static struct pare_tensor *find(struct golden *g, const char *prefix, const char *name)
-{
-    char full[128];
-
-    snprintf(full, sizeof(full), "%s|%s", prefix, name);
-    for (int i = 0; i < g->n; i++)
-        if (!strcmp(g->file[i].name, full))
-            return &g->file[i].t;
-    return NULL;
-}
-
-static void same(const char *name, const char *what, const struct pare_tensor *got,
-                 const struct pare_tensor *want, double tolerance)
-{
-    double most = 1e-12;
-
-    assert_int_equal(pare_numel(got), pare_numel(want));
-    for (int64_t i = 0; i < pare_numel(want); i++)
-        most = fmax(most, fabs((double)pare_f32(want)[i]));
-    for (int64_t i = 0; i < pare_numel(want); i++)
-        if (!(fabs((double)pare_f32(got)[i] - (double)pare_f32(want)[i]) <= tolerance * most))
-            fail_msg("%s, %s: element %lld is %.9g, expected %.9g", name, what, (long long)i,
-                     (double)pare_f32(got)[i], (double)pare_f32(want)[i]);
-}
 
 static struct pare_flow one_conv(struct pare_net *n, struct pare_flow x)
 {

@@ -1,36 +1,15 @@
 /* test_npy.c - .npy and .npz: round trips, every kind of malformed header, flipped bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "arena_rig.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "io/npy.h"
 #include "io/npz.h"
 #include "tensor/compare.h"
 #include "tensor/tensor.h"
-
-static struct pare_arena *arena;
-static struct pare_err err;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = pare_arena_new(1 << 12);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    return 0;
-}
 
 static const struct pare_tolerance exact = { 0, 0 };
 

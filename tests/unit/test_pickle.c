@@ -1,34 +1,13 @@
 /* test_pickle.c - hostile pickles: each is refused with a sentence, and nothing is executed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "arena_rig.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "base/arena.h"
 #include "io/pickle.h"
 
-static struct pare_arena *arena;
-static struct pare_err err;
 static struct pare_pickle got;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = pare_arena_new(1 << 12);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    return 0;
-}
 
 /* At the end of an allocation, where the sanitizer sees a read beyond. */
 static int parse(const void *bytes, size_t len)

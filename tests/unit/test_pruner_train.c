@@ -50,14 +50,6 @@ static void job_epochs(struct job *j, int64_t n)
         job_epoch(j, INT64_MAX);
 }
 
-static double accuracy(struct job *j)
-{
-    struct pare_learned r;
-
-    ok(pare_learn_validate(j->learn, &r, &rig_err));
-    return r.valid_accuracy;
-}
-
 static void job_begin(struct job *j, const struct file *f, const char *pruner, const char *config,
                       const char *settings)
 {
@@ -99,7 +91,7 @@ static void train(const char *network, struct file *f)
 
     ok(pare_learn_new(j.model, "digits", LEARN, &j.learn, &rig_err));
     job_epochs(&j, 6);
-    assert_true(accuracy(&j) > 0.9);
+    assert_true(rig_accuracy(j.learn) > 0.9);
     ok(pare_model_pack(j.model, arena, &f->bytes, &f->len, &rig_err));
     job_close(&j);
 }
@@ -150,8 +142,8 @@ static void goes_on(struct job *j, double least)
         changed += pare_f32(&l->w)[i] != before[i];
     }
     assert_true(changed > 0);
-    if (!(accuracy(j) >= least))
-        fail_msg("accuracy is %.3f, expected at least %.3f", accuracy(j), least);
+    if (!(rig_accuracy(j->learn) >= least))
+        fail_msg("accuracy is %.3f, expected at least %.3f", rig_accuracy(j->learn), least);
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */
@@ -325,7 +317,7 @@ static void over_others(void **state)
             else
                 exactly(j.run, e == 1 ? 0.25 : 0.25 * e);
         }
-        assert_true(accuracy(&j) > 0.2);
+        assert_true(rig_accuracy(j.learn) > 0.2);
         job_close(&j);
     }
 }
@@ -530,8 +522,8 @@ static void all_of_them(void **state)
         if (gone * 2 < all - all / 50 || gone * 2 > all + all / 50)
             fail_msg("%s: %lld of %lld weights are gone", name, (long long)gone, (long long)all);
         job_epochs(&j, 1);
-        if (!(accuracy(&j) > (slim_one ? 0.6 : 0.85)))
-            fail_msg("%s: accuracy is %.3f", name, accuracy(&j));
+        if (!(rig_accuracy(j.learn) > (slim_one ? 0.6 : 0.85)))
+            fail_msg("%s: accuracy is %.3f", name, rig_accuracy(j.learn));
         job_close(&j);
     }
 }

@@ -2,20 +2,11 @@
  *
  * tools/golden_pth.py made golden/<name>.pth, and golden/pth.npz with the tensors that each holds.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "file_rig.h"
 
-#include <cmocka.h>
 #include <zip.h>
 #include <zlib.h>
 
-#include "base/arena.h"
 #include "io/crc.h"
 #include "io/file.h"
 #include "io/pickle.h"
@@ -24,29 +15,12 @@
 #include "tensor/compare.h"
 #include "tensor/tensor.h"
 
-static struct pare_arena *arena;
-static struct pare_err err;
-static char dir[32], path[64];
-
 static const struct pare_tolerance exact = { 0, 0 };
 
 static int setup(void **state)
 {
     (void)state;
-    strncpy(dir, "/tmp/pare_pt_XXXXXX", sizeof(dir) - 1);
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof(path), "%s/x.pth", dir);
-    arena = pare_arena_new(1 << 12);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    unlink(path);
-    return rmdir(dir); /* fails when a temporary file is left */
+    return make_folder("x.pth");
 }
 
 /* ---- what torch.save wrote ---------------------------------------------------------- */

@@ -1,41 +1,8 @@
 /* test_quantize_grads.c - rounding and gradients of quantizers against PyTorch's autograd
  * (tools/golden_quant.py). */
-#include "quant_rig.h"
-
-#include "io/npz.h"
-#include "tensor/tensor.h"
+#include "golden_quant.h"
 
 static const char *const sites[PARE_SITES] = { "weight", "input", "output" };
-
-struct golden {
-    struct pare_arena *arena;
-    struct pare_named *file;
-    int n;
-};
-
-static struct pare_tensor *find(struct golden *g, const char *prefix, const char *name)
-{
-    char full[128];
-
-    snprintf(full, sizeof(full), "%s|%s", prefix, name);
-    for (int i = 0; i < g->n; i++)
-        if (!strcmp(g->file[i].name, full))
-            return &g->file[i].t;
-    return NULL;
-}
-
-static void same(const char *what, const struct pare_tensor *got, const struct pare_tensor *want)
-{
-    double most = 0;
-
-    assert_int_equal(pare_numel(got), pare_numel(want));
-    for (int64_t i = 0; i < pare_numel(want); i++)
-        most = fmax(most, fabs((double)pare_f32(want)[i]));
-    for (int64_t i = 0; i < pare_numel(want); i++)
-        if (!(fabs((double)pare_f32(got)[i] - (double)pare_f32(want)[i]) <= 1e-5 * most))
-            fail_msg("%s: element %lld is %.9g, expected %.9g", what, (long long)i,
-                     (double)pare_f32(got)[i], (double)pare_f32(want)[i]);
-}
 
 /* The buffer SITE_what gets these numbers. */
 static void give(struct alone *f, enum pare_site site, const char *what,
@@ -97,15 +64,15 @@ static void check(struct golden *g, const char *quantizer, const char *name)
                          pare_f32(find(g, name, "zero")), &y);
     else
         ok(alone_round(&f, site, x, &y));
-    same(name, &y, find(g, name, "y"));
+    same(name, "y", &y, find(g, name, "y"), 1e-5);
     ok(f.z->backward(&f.layer, site, x, find(g, name, "gy"), &gx, &rig_err));
-    same(name, &gx, find(g, name, "gx"));
+    same(name, "gx", &gx, find(g, name, "gx"), 1e-5);
     if (find(g, name, "ds"))
-        same(name, learned(&f, site, "scale"), find(g, name, "ds"));
+        same(name, "ds", learned(&f, site, "scale"), find(g, name, "ds"), 1e-5);
     if (find(g, name, "dz"))
-        same(name, learned(&f, site, "offset"), find(g, name, "dz"));
+        same(name, "dz", learned(&f, site, "offset"), find(g, name, "dz"), 1e-5);
     if (find(g, name, "da"))
-        same(name, learned(&f, site, "alpha"), find(g, name, "da"));
+        same(name, "da", learned(&f, site, "alpha"), find(g, name, "da"), 1e-5);
     alone_close(&f);
 }
 

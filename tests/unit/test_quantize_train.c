@@ -17,14 +17,6 @@ static void *bytes;
 static size_t len;
 static double float_accuracy;
 
-static double accuracy(struct job *j)
-{
-    struct pare_learned r;
-
-    ok(pare_learn_validate(j->learn, &r, &rig_err));
-    return r.valid_accuracy;
-}
-
 static int setup(void **state)
 {
     struct job j = job_open(rig_model("small"), NULL, NULL, NULL, LEARN "epochs=6");
@@ -32,7 +24,7 @@ static int setup(void **state)
     (void)state;
     arena = pare_arena_new(1 << 16);
     ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
-    float_accuracy = accuracy(&j);
+    float_accuracy = rig_accuracy(j.learn);
     ok(pare_model_pack(j.model, arena, &bytes, &len, &rig_err));
     job_close(&j);
     return float_accuracy > 0.93 ? 0 : -1;
@@ -96,7 +88,7 @@ static double trained(const char *quantizer, const char *config, const char *set
         ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
     if (strcmp(quantizer, "bnn") != 0)
         check_places(&j);
-    a = accuracy(&j);
+    a = rig_accuracy(j.learn);
     job_close(&j);
     return a;
 }
@@ -164,10 +156,10 @@ static void test_from_scratch(void **state)
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         struct job j = job_open(rig_model("small"), all[i].quantizer, all[i].config,
                                 all[i].settings, LEARN "epochs=7");
-        double before = accuracy(&j), after;
+        double before = rig_accuracy(j.learn), after;
 
         ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
-        after = accuracy(&j);
+        after = rig_accuracy(j.learn);
         if (!(before < 0.4 && after > 0.8))
             fail_msg("%s: accuracy %.3f, then %.3f", all[i].quantizer, before, after);
         job_close(&j);

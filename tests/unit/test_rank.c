@@ -1,40 +1,17 @@
 /* test_rank.c - which units go: alone, in tiles, n of m, and layers together; against sorting. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "arena_rig.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/rng.h"
 #include "compress/rank.h"
 #include "io/npz.h"
 #include "tensor/tensor.h"
 
 #define MAX_LAYERS 6
-
-static struct pare_arena *arena;
-static struct pare_err err;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = pare_arena_new(1 << 16);
-    return arena == NULL;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    return 0;
-}
 
 static void ok(int rc)
 {

@@ -1,46 +1,20 @@
 /* test_safetensors.c - .safetensors: round trips, hostile headers, writes that fail half-way. */
-#include <setjmp.h>
+#include "file_rig.h"
+
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/arena.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "tensor/compare.h"
 #include "tensor/tensor.h"
-
-static struct pare_arena *arena;
-static struct pare_err err;
-static char dir[32], path[64];
 
 static const struct pare_tolerance exact = { 0, 0 };
 
 static int setup(void **state)
 {
     (void)state;
-    strncpy(dir, "/tmp/pare_st_XXXXXX", sizeof(dir) - 1);
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof(path), "%s/x.safetensors", dir);
-    arena = pare_arena_new(1 << 12);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    unlink(path);
-    return rmdir(dir); /* fails when a temporary file is left */
+    return make_folder("x.safetensors");
 }
 
 /* A file with this header and `len` bytes of data, at an odd address to see misaligned reads. */

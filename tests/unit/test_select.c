@@ -1,35 +1,12 @@
 /* test_select.c - the smallest of many numbers, against sorting them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "arena_rig.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/rng.h"
 #include "compress/select.h"
-
-static struct pare_arena *arena;
-static struct pare_err err;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = pare_arena_new(1 << 16);
-    return arena == NULL;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    return 0;
-}
 
 /* ---- sorting ------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
  * Environment: PARE_GRAPHS is how many random networks, PARE_SEED the first seed.
  */
 #include "random_graph_more.h"
+#include "small_net.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -16,24 +17,6 @@
 enum { BATCH = 6, MOST_OUT = RG_VALUES + 2 };
 
 /* ---- graphs, one line each: from x (N, 4, 6), and t (N, 3) ---------------------------------- */
-
-struct net {
-    struct build b;
-    struct pare_rng r;
-    const char *x, *t;
-};
-
-static const char *weight(struct net *n, int rank, const int64_t *dim)
-{
-    struct pare_tensor w = build_tensor(PARE_F32, rank, dim);
-
-    rg_fill(&n->r, &w, 0.5f);
-    return build_floats(&n->b, rank, dim, w.data);
-}
-
-#define NODE(type, names, attrs) build_node(&n->b, type, names, attrs)
-#define LIST(...) build_ints(&n->b, INTS(__VA_ARGS__))
-#define MAKES(name) static const char *name(struct net *n)
 
 MAKES(convolution)
 {
@@ -301,9 +284,7 @@ static bool in_parts(const struct data *d, int64_t items, int threads)
 
 static void make_net(struct data *d, int i, struct net *n, int64_t batch)
 {
-    memset(n, 0, sizeof(*n));
-    pare_rng_init(&n->r, (uint64_t)i + 1);
-    n->b.opset = 17;
+    net_begin(n, (uint64_t)i + 1, 0.5f);
     n->x = build_input(&n->b, PARE_F32, INTS(-1, 4, 6));
     n->t = build_input(&n->b, PARE_F32, INTS(-1, 3));
     build_output(&n->b, nets[i].make(n));
@@ -416,9 +397,7 @@ static void random_graphs(void **state)
 /* Rows of a table by indices that are given: a wrong one is found when its item runs. */
 static struct pare_model *lookup(struct net *n)
 {
-    memset(n, 0, sizeof(*n));
-    pare_rng_init(&n->r, 1);
-    n->b.opset = 17;
+    net_begin(n, 1, 0.5f);
     n->x = build_input(&n->b, PARE_I64, INTS(-1, 2));
     build_output(&n->b, NODE("Gather", NAMES(weight(n, INTS(10, 3)), n->x), NOTHING));
     return build_model(&n->b);
@@ -464,9 +443,7 @@ static void weights_are_shared(void **state)
     const char *y;
 
     (void)state;
-    memset(&n, 0, sizeof(n));
-    n.b.opset = 17;
-    pare_rng_init(&n.r, 1);
+    net_begin(&n, 1, 0.5f);
     y = build_input(&n.b, PARE_F32, INTS(-1, 64, 8, 8));
     y = build_node(&n.b, "Conv", NAMES(y, weight(&n, INTS(256, 64, 3, 3))), NOTHING);
     y = build_node(&n.b, "Conv", NAMES(y, weight(&n, INTS(256, 256, 1, 1))), NOTHING);
@@ -497,9 +474,7 @@ static struct pare_model *larger(struct net *n, struct pare_tensor *x)
 {
     const char *y;
 
-    memset(n, 0, sizeof(*n));
-    n->b.opset = 17;
-    pare_rng_init(&n->r, 1);
+    net_begin(n, 1, 0.5f);
     y = build_input(&n->b, PARE_F32, INTS(-1, 32, 12, 12));
     y = NODE("Conv", NAMES(y, weight(n, INTS(64, 32, 3, 3))), NOTHING);
     y = NODE("Relu", NAMES(y), NOTHING);
@@ -563,37 +538,17 @@ static void no_memory(void **state)
     static struct net n;
     struct pare_tensor x;
     struct pare_model *m = larger(&n, &x);
-    int fails = 0;
+    struct pare_plan_opts o = { .threads = 2, .in = &x };
+    int fails = 0, tuned = 0;
 
     (void)state;
-    for (int at = 1, rc = PARE_ENOMEM; rc; at++) {
-        struct pare_plan_opts o = { .threads = 2, .in = &x };
-        struct pare_plan *p;
-        struct pare_err err;
-
-        pare_oom_countdown = -at;
-        rc = pare_plan_new_parts(m, &o, 2, &p, &err);
-        pare_oom_countdown = 0;
-        fails += rc != 0;
-        if (rc)
-            assert_int_equal(rc, PARE_ENOMEM);
-        else
-            pare_plan_free(p);
-    }
+    for (int at = 1; build_plan_fails(m, &o, 2, -at, &fails); at++)
+        ;
     assert_true(fails > 50);
-    for (int at = 1; at < 3 * fails; at += 7) { /* the more, the longer it takes */
-        struct pare_plan_opts o = { .threads = 2, .in = &x, .tune = true };
-        struct pare_plan *p = NULL;
-        struct pare_err err;
-        int rc;
-
-        pare_oom_countdown = -at;
-        rc = pare_plan_new(m, &o, &p, &err);
-        pare_oom_countdown = 0;
-        if (rc)
-            assert_int_equal(rc, PARE_ENOMEM);
-        pare_plan_free(p);
-    }
+    o.tune = true;
+    for (int at = 1; at < 3 * fails; at += 7) /* the more, the longer it takes */
+        build_plan_fails(m, &o, 0, -at, &tuned);
+    assert_true(tuned > 0);
     pare_model_free(m);
 }
 

@@ -464,25 +464,11 @@ static void memory_runs_out(void **state)
     int failures = 0;
 
     (void)state;
-    for (int sign = -1; sign <= 1; sign += 2) {
-        bool reached = true;
-
-        for (int n = 1; reached; n += sign < 0 ? 7 : 1) {
-            struct pare_plan *p = NULL;
-            struct pare_err err = { 0 };
-            int rc;
-
-            unlink(o.choices);
-            pare_oom_countdown = sign * n;
-            rc = pare_plan_new(net.model, &o, &p, &err);
-            reached = pare_oom_countdown == 0;
-            pare_oom_countdown = 0;
-            failures += rc != 0;
-            if (rc && (rc != PARE_ENOMEM || !strstr(err.msg, "memory")))
-                fail_msg("allocation %d: code %d, '%s'", sign * n, rc, err.msg);
-            pare_plan_free(p);
-        }
-    }
+    for (int n = -1; build_plan_fails(net.model, &o, 0, n, &failures); n -= 7)
+        unlink(o.choices);
+    unlink(o.choices);
+    for (int n = 1; build_plan_fails(net.model, &o, 0, n, &failures); n++)
+        unlink(o.choices);
     assert_true(failures > 30);
 }
 

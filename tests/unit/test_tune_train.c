@@ -149,26 +149,33 @@ static void refused(const char *file, const char *sentence)
     end(&t);
 }
 
+/* What it is without trying, and what was written when it was tried. */
+static void tune(char *file, struct trial *plain, struct list *l)
+{
+    struct trial t;
+
+    name_file(file);
+    start(plain, make(filters, "filters", chw), chw, true, "1");
+    gradients(&t, true, file, 0);
+    assert_int_equal(t.trainer->plan[0]->tuned.layers, 3);
+    assert_in_range(t.trainer->plan[0]->tuned.measured, 1, 3); /* as time allows */
+    close_to(&t, plain, "tuned");
+    end(&t);
+    read_list(file, l);
+    assert_int_equal(l->n, 8); /* the first has no gradient of its data */
+}
+
 static void test_tuned(void **state)
 {
     static const char *const train[3] = { "conv_train", "conv_train", "conv_train" };
     static const char *const columns[3] = { "conv_columns", "conv_columns", "conv_columns" };
     static const char *const panel[3] = { "conv_panel", "conv_train", "conv_train" };
     char file[] = "tune-train-XXXXXX";
-    struct trial plain, tuned;
+    struct trial plain;
     struct list l;
 
     (void)state;
-    name_file(file);
-    start(&plain, make(filters, "filters", chw), chw, true, "1");
-    gradients(&tuned, true, file, 0);
-    assert_int_equal(tuned.trainer->plan[0]->tuned.layers, 3);
-    assert_in_range(tuned.trainer->plan[0]->tuned.measured, 1, 3); /* as time allows */
-    close_to(&tuned, &plain, "tuned");
-    end(&tuned);
-    read_list(file, &l);
-    assert_int_equal(l.n, 8); /* the first has no gradient of its data */
-
+    tune(file, &plain, &l);
     write_list(file, &l, "", train);
     listed(file, "conv_train", 3, &plain);
     write_list(file, &l, "", columns); /* those behind it have another layout, not in the list */
@@ -195,11 +202,7 @@ static void test_mixed_list(void **state)
     struct list l;
 
     (void)state;
-    name_file(file);
-    start(&plain, make(filters, "filters", chw), chw, true, "1");
-    gradients(&tuned, true, file, 0);
-    end(&tuned);
-    read_list(file, &l);
+    tune(file, &plain, &l);
     write_list(file, &l, "", mixed);
     listed(file, "conv_train|conv_winograd|conv_train", 2, &plain);
     listed(file, "conv_train", 1, &plain);

@@ -1,33 +1,11 @@
 /* test_units.c - units of weights: how they are named, summed, and turned into masks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "arena_rig.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "compress/units.h"
-
-static struct pare_arena *arena;
-static struct pare_err err;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = pare_arena_new(1 << 16);
-    return arena == NULL;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pare_arena_free(arena);
-    return 0;
-}
 
 static struct pare_tensor weight(int rank, const int64_t *dim)
 {

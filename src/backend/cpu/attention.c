@@ -41,25 +41,20 @@ struct found {
     struct pare_traced_nodes nodes;
 };
 
-static bool is_type(const struct pare_node *n, const char *type)
-{
-    return n && n->op && !n->op->domain && !strcmp(n->type, type);
-}
-
 static bool moves(const struct pare_node *n)
 {
-    return is_type(n, "Transpose") || is_type(n, "Slice") || is_type(n, "Split") ||
-           is_type(n, "Gather") || (n && n->op && n->op->flags & PARE_OP_VIEW);
+    return pare_node_is(n, "Transpose") || pare_node_is(n, "Slice") || pare_node_is(n, "Split") ||
+           pare_node_is(n, "Gather") || (n && n->op && n->op->flags & PARE_OP_VIEW);
 }
 
 static bool scales(const struct pare_node *n)
 {
-    return is_type(n, "Mul") || is_type(n, "Div");
+    return pare_node_is(n, "Mul") || pare_node_is(n, "Div");
 }
 
 static bool is_product(const struct pare_node *n)
 {
-    return is_type(n, "MatMul") && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
+    return pare_node_is(n, "MatMul") && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
            n->in[0]->t.rank > 2 && n->in[0]->t.rank == n->in[1]->t.rank &&
            pare_numel(&n->out[0]->t) && pare_numel(&n->in[0]->t);
 }
@@ -87,7 +82,7 @@ static bool find_mix(struct found *f)
         n = pare_only_use(f->v, n->out[0]);
     while (n && scales(n));
     f->softmax = n;
-    if (!is_type(n, "Softmax"))
+    if (!pare_node_is(n, "Softmax"))
         return false;
     f->mix = pare_only_use(f->v, n->out[0]);
     if (!f->mix || !is_product(f->mix) || f->mix->in[0] != n->out[0] ||
@@ -105,7 +100,7 @@ static bool find(struct found *f, struct pare_node *n)
 
     if (!m)
         return false;
-    if (is_type(m->in[0]->maker, "Softmax")) {
+    if (pare_node_is(m->in[0]->maker, "Softmax")) {
         f->mix = m;
         for (m = m->in[0]->maker->in[0]->maker; scales(m);)
             m = m->in[pare_is_const(m->in[0])]->maker;
@@ -176,7 +171,7 @@ static bool find_out(struct found *f, struct attention *a)
     while (n < 8) {
         const struct pare_node *m = pare_only_use(f->v, end[n - 1]);
 
-        if (!is_type(m, "Transpose") && !(m && m->op && m->op->flags & PARE_OP_VIEW))
+        if (!pare_node_is(m, "Transpose") && !(m && m->op && m->op->flags & PARE_OP_VIEW))
             break;
         end[n++] = m->out[0];
     }
@@ -312,36 +307,22 @@ struct rows {
 static void some_rows(const struct attention *a, const struct rows *r, const float *const panels[2],
                       float *scores, float *y)
 {
-    struct pare_panel p = {
-        .x = r->x,
-        .w = panels[0],
-        .y = scores,
-        .rows = r->n,
-        .blocks = a->tokens / NARROW,
-        .runs = 1,
-        .run = a->D,
-        .x_row = r->step,
-        .y_row = up(a->tokens),
-        .y_block = NARROW,
-        .block = NARROW,
-    };
+    struct pare_panel p = pare_panel_matrix(r->n, a->D, a->tokens, NARROW);
 
+    p.x = r->x;
+    p.x_row = r->step;
+    p.w = panels[0];
+    p.y = scores;
+    p.y_row = up(a->tokens);
     pare_panel_run(&p);
     for (int64_t t = 0; t < r->n; t++)
         pare_head_softmax(scores + t * up(a->tokens), a->S, a->scale);
-    p = (struct pare_panel){
-        .x = scores,
-        .w = panels[1],
-        .y = y,
-        .rows = r->n,
-        .blocks = a->E / a->block,
-        .runs = 1,
-        .run = a->S,
-        .x_row = up(a->tokens),
-        .y_row = a->y_step,
-        .y_block = a->block,
-        .block = a->block,
-    };
+    p = pare_panel_matrix(r->n, a->S, a->E, a->block);
+    p.x = scores;
+    p.x_row = up(a->tokens);
+    p.w = panels[1];
+    p.y = y;
+    p.y_row = a->y_step;
     pare_panel_run(&p);
 }
 

@@ -44,8 +44,7 @@ static struct pare_node *next(struct found *f, const struct pare_value *x, const
 {
     struct pare_node *n = pare_only_use(f->v, x);
 
-    if (!n || !n->op || n->op->domain || strcmp(n->type, type) || n->n_out != 1 ||
-        f->n == MOST_NODES)
+    if (!pare_node_is(n, type) || n->n_out != 1 || f->n == MOST_NODES)
         return NULL;
     f->list[f->n++] = n;
     return n;
@@ -105,8 +104,8 @@ static bool three_parts(const struct pare_node *n)
 {
     const struct pare_tensor *x = n->n_in ? &n->in[0]->t : NULL;
 
-    if (!x || strcmp(n->type, "Split") || n->op->domain || n->n_out != 3 ||
-        !pare_is_f32(n->in[0]) || pare_is_fixed(n->in[0]) || x->rank < 2 || !pare_numel(x) ||
+    if (!x || !pare_node_is(n, "Split") || n->n_out != 3 || !pare_is_f32(n->in[0]) ||
+        pare_is_fixed(n->in[0]) || x->rank < 2 || !pare_numel(x) ||
         pare_split_axis(n) != x->rank - 1)
         return false;
     for (int i = 0; i < 3; i++)
@@ -216,20 +215,13 @@ static void pack_turned(const struct attention *a, const struct rows *x, float *
 /* y (T, tokens) = x (T, D) w. */
 static void to_tokens(const struct attention *a, struct rows x, const float *w, struct rows y)
 {
-    struct pare_panel p = {
-        .x = x.at,
-        .w = w,
-        .y = y.at,
-        .rows = a->T,
-        .blocks = a->tokens / NARROW,
-        .runs = 1,
-        .run = a->D,
-        .x_row = x.step,
-        .y_row = y.step,
-        .y_block = NARROW,
-        .block = NARROW,
-    };
+    struct pare_panel p = pare_panel_matrix(a->T, a->D, a->tokens, NARROW);
 
+    p.x = x.at;
+    p.x_row = x.step;
+    p.w = w;
+    p.y = y.at;
+    p.y_row = y.step;
     pare_panel_run(&p);
 }
 

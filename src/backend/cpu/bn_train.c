@@ -40,10 +40,10 @@ struct bn {
 static bool bounds(const struct pare_node *n, struct bn *c)
 {
     const float ends[2] = { -INFINITY, INFINITY };
-    bool relu = !strcmp(n->type, "Relu"), clip = !strcmp(n->type, "Clip") && !c->add;
+    bool relu = pare_node_is(n, "Relu"), clip = pare_node_is(n, "Clip") && !c->add;
     float y[2];
 
-    if (n->op->domain || (!relu && !clip))
+    if (!relu && !clip)
         return false;
     for (int i = 1; i < n->n_in; i++)
         if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
@@ -61,7 +61,7 @@ static struct pare_value *addend(const struct pare_view *v, const struct pare_no
 {
     struct pare_value *z;
 
-    if (strcmp(n->type, "Add") || n->op->domain || n->version < 7)
+    if (!pare_node_is(n, "Add") || n->version < 7)
         return NULL;
     z = n->in[n->in[0] == x];
     return z != x && !pare_is_fixed(z) && pare_is_made(v, z) && pare_is_f32(z) &&
@@ -94,9 +94,9 @@ static int follow(const struct pare_view *v, struct pare_node *n, struct bn *c,
 
 static bool usable(const struct pare_view *v, const struct pare_node *n)
 {
-    if (!v->train || strcmp(n->type, "BatchNormalization") || n->op->domain ||
-        !pare_bn_per_channel(n) || !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 ||
-        !pare_numel(&n->in[0]->t) || (n->n_out > 1 && n->out[1]))
+    if (!v->train || !pare_node_is(n, "BatchNormalization") || !pare_bn_per_channel(n) ||
+        !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 || !pare_numel(&n->in[0]->t) ||
+        (n->n_out > 1 && n->out[1]))
         return false;
     for (int i = 1; i < 5; i++)
         if (!pare_is_f32(n->in[i]) || !pare_is_fixed(n->in[i]))

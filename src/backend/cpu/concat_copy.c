@@ -39,7 +39,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct concat *c;
     int axis, block;
 
-    if (strcmp(n->type, "Concat") || n->op->domain)
+    if (!pare_node_is(n, "Concat"))
         return false;
     axis = pare_concat_axis(n);
     block = common_block(v, n, axis);

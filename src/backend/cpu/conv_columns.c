@@ -43,7 +43,7 @@ static bool usable(const struct pare_view *v, const struct pare_node *n, struct 
 {
     struct pare_err err;
 
-    return v->train && !strcmp(n->type, "Conv") && !n->op->domain && pare_is_f32(n->in[0]) &&
+    return v->train && pare_node_is(n, "Conv") && pare_is_f32(n->in[0]) &&
            pare_is_fixed(n->in[1]) && pare_is_f32(n->in[1]) && pare_numel(&n->out[0]->t) &&
            pare_numel(&n->in[0]->t) &&
            (n->n_in < 3 || !n->in[2] || (pare_is_fixed(n->in[2]) && pare_is_f32(n->in[2]))) &&
@@ -54,7 +54,7 @@ static bool is_pool(const struct pare_node *n, struct pare_window *w)
 {
     struct pare_err err;
 
-    return !strcmp(n->type, "MaxPool") && !n->op->domain && (n->n_out < 2 || !n->out[1]) &&
+    return pare_node_is(n, "MaxPool") && (n->n_out < 2 || !n->out[1]) &&
            pare_numel(&n->out[0]->t) && !pare_pool_window(n, w, &err) && pare_window_meets(w) &&
            flat(w);
 }
@@ -71,7 +71,7 @@ static int follow(const struct pare_view *v, struct pare_node *n, struct pare_co
 
         if (!next || !next->op)
             break;
-        if (!c->relu && !strcmp(next->type, "Relu") && !next->op->domain)
+        if (!c->relu && pare_node_is(next, "Relu"))
             c->relu = true;
         else if (!c->pooled && is_pool(next, &c->pool))
             c->pooled = true;
@@ -388,20 +388,11 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         float *columns = own + pare_up(c->C * c->H * c->W + 8, 16),
               *sums = columns + c->K * c->columns;
         float *room = needs_padding(c) ? own : NULL;
-        struct pare_panel p = {
-            .x = w,
-            .w = columns,
-            .y = sums,
-            .rows = c->O,
-            .blocks = c->columns / c->block,
-            .runs = 1,
-            .run = c->K,
-            .x_row = c->K,
-            .y_row = c->columns,
-            .y_block = c->block,
-            .block = c->block,
-        };
+        struct pare_panel p = pare_panel_matrix(c->O, c->K, c->columns, c->block);
 
+        p.x = w;
+        p.w = columns;
+        p.y = sums;
         if (room)
             memset(room, 0, (size_t)(c->C * c->H * c->W) * sizeof(*room));
 #pragma omp for schedule(static)

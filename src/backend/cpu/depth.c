@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "cases.h"
+
 #include "../../base/simd.h"
 
 #define TILE 8

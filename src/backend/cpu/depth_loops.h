@@ -82,23 +82,13 @@ NAME(tile)(const struct pare_depth *d, const struct pare_depth_plane *p, const s
         STORE(y + i * BLOCK, sum[i]);
 }
 
-#define CASE(i, t, s, e)                                         \
-    case i:                                                      \
-        NAME(tile)(d, p, r, from, (struct shape){ i, t, s, e }); \
-        break;
+#define ONE_TILE(t, s, e, i) NAME(tile)(d, p, r, from, (struct shape){ i, t, s, e })
 #define TILES(name, t, s, e)                                                                    \
     TARGET static void NAME(name)(const struct pare_depth *d, const struct pare_depth_plane *p, \
                                   const struct row *r, int64_t from, int n)                     \
     {                                                                                           \
         switch (n) {                                                                            \
-            CASE(1, t, s, e)                                                                    \
-            CASE(2, t, s, e)                                                                    \
-            CASE(3, t, s, e)                                                                    \
-            CASE(4, t, s, e)                                                                    \
-            CASE(5, t, s, e)                                                                    \
-            CASE(6, t, s, e)                                                                    \
-            CASE(7, t, s, e)                                                                    \
-            CASE(8, t, s, e)                                                                    \
+            PARE_CASES_8(ONE_TILE, t, s, e);                                                    \
         default: break;                                                                         \
         }                                                                                       \
     }
@@ -116,7 +106,7 @@ TILES(tile_7_1, 7, 1, false)
 TILES(edge_7_1, 7, 1, true)
 
 #undef TILES
-#undef CASE
+#undef ONE_TILE
 
 /* Which of these, inside and at the edges. */
 static void NAME(pick)(const struct pare_depth *d, tiler *run[2])

@@ -3,9 +3,11 @@
 
 #include <math.h>
 
+#include "../../op/op.h"
+
 static bool is(const struct pare_node *n, const char *type)
 {
-    return n && n->op && !strcmp(n->type, type) && !n->op->domain && n->n_in >= 1 && n->n_out == 1;
+    return pare_node_is(n, type) && n->n_in >= 1 && n->n_out == 1;
 }
 
 /* Is this a constant of about that size? */

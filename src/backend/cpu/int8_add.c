@@ -9,6 +9,7 @@
 #include "../q8.h"
 
 #include "../../base/simd.h"
+#include "../../op/op.h"
 
 #define CHUNK 4096
 
@@ -32,7 +33,7 @@ static void prepare(struct add8 *c)
 
 static bool read_real(const struct pare_view *v, const struct pare_node *n, struct add8 *c)
 {
-    return !strcmp(n->type, "Add") && !n->op->domain && pare_q8_source(v, n->in[0], &c->a) &&
+    return pare_node_is(n, "Add") && pare_q8_source(v, n->in[0], &c->a) &&
            pare_q8_source(v, n->in[1], &c->b) && !c->a.viewed && !c->b.viewed &&
            pare_q8_end(v, n->out[0], &c->end);
 }

@@ -24,7 +24,7 @@ struct cast8 {
 
 static bool is_node(const struct pare_node *n, const char *type)
 {
-    return !strcmp(n->type, type) && !n->op->domain && pare_numel(&n->out[0]->t) > 0;
+    return pare_node_is(n, type) && pare_numel(&n->out[0]->t) > 0;
 }
 
 static bool match_quantize(const struct pare_view *v, struct pare_node *n, struct pare_step *s,

@@ -48,8 +48,8 @@ struct chain8 {
 
 static bool is_norm(const struct pare_node *n)
 {
-    if (strcmp(n->type, "BatchNormalization") || n->op->domain || n->n_in < 5 ||
-        pare_bn_trains(n) || !pare_bn_per_channel(n) || n->in[0]->t.rank < 2)
+    if (!pare_node_is(n, "BatchNormalization") || n->n_in < 5 || pare_bn_trains(n) ||
+        !pare_bn_per_channel(n) || n->in[0]->t.rank < 2)
         return false;
     for (int i = 1; i < 5; i++)
         if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]) || !n->in[i]->t.data)

@@ -17,11 +17,6 @@ struct channels8 {
     bool halves;            /* a = 2 */
 };
 
-static bool is_node(const struct pare_node *n, const char *type)
-{
-    return n && n->op && !n->op->domain && !strcmp(n->type, type);
-}
-
 static bool read_slice(const struct pare_view *v, const struct pare_node *n, struct channels8 *c)
 {
     struct pare_slice s;
@@ -52,8 +47,8 @@ static struct pare_node *read_shuffle(const struct pare_view *v, const struct pa
     struct pare_node *t = pare_only_use(v, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
-    back = is_node(t, "Transpose") ? pare_only_use(v, t->out[0]) : NULL;
-    if (y->rank != 5 || !is_node(back, "Reshape") || back->in[0] != t->out[0] ||
+    back = pare_node_is(t, "Transpose") ? pare_only_use(v, t->out[0]) : NULL;
+    if (y->rank != 5 || !pare_node_is(back, "Reshape") || back->in[0] != t->out[0] ||
         !pare_same_shape(&back->out[0]->t, x) || y->dim[0] != x->dim[0] || y->dim[3] != x->dim[2] ||
         y->dim[4] != x->dim[3])
         return NULL;
@@ -74,7 +69,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct pare_node *turn = NULL, *last = n;
     const struct pare_tensor *x;
 
-    if ((!is_node(n, "Slice") && !is_node(n, "Reshape")) || n->n_out != 1 || !n->in[0] ||
+    if ((!pare_node_is(n, "Slice") && !pare_node_is(n, "Reshape")) || n->n_out != 1 || !n->in[0] ||
         pare_is_const(n->in[0]))
         return false;
     x = &n->in[0]->t;
@@ -82,7 +77,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
         n->out[0]->t.rank < 0 || !pare_numel(&n->out[0]->t) || x->dim[1] > INT32_MAX ||
         pare_layout_of(v, n->in[0]) != PARE_LAST)
         return false;
-    if (is_node(n, "Slice") ? !read_slice(v, n, &c) : !(last = read_shuffle(v, n, &c, &turn)))
+    if (pare_node_is(n, "Slice") ? !read_slice(v, n, &c) : !(last = read_shuffle(v, n, &c, &turn)))
         return false;
     c.from = x->dim[1];
     c.to = last->out[0]->t.dim[1];

@@ -49,7 +49,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 {
     struct map8 *m = pare_alloc(v->backend->scratch, 1, sizeof(*m)), *keep;
 
-    if (!m || strcmp(n->type, "QuantizeLinear") || n->op->domain || !pare_numel(&n->in[0]->t) ||
+    if (!m || !pare_node_is(n, "QuantizeLinear") || !pare_numel(&n->in[0]->t) ||
         pare_attr(n, "block_size") != 0 || !source(v, n->in[0], &m->f) ||
         !pare_q8_read(&m->end.q, n->out[0], n->in[1], n->n_in > 2 ? n->in[2] : NULL))
         return false;

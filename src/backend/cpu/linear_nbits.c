@@ -99,8 +99,7 @@ static bool read_weight(const struct pare_node *n, struct linear *l)
     const struct pare_node *d = n->in[1]->maker;
     enum pare_dtype t;
 
-    if (!d || !d->op || d->op->domain || strcmp(d->type, "DequantizeLinear") ||
-        n->in[1]->t.rank != 2)
+    if (!pare_node_is(d, "DequantizeLinear") || n->in[1]->t.rank != 2)
         return false;
     l->q = d->in[0];
     l->scale = d->in[1];
@@ -167,8 +166,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (!l || !n->n_in || !n->in[0] || !out || !n->op || !read_node(n, l))
         return false;
     add = l->bias ? NULL : pare_only_use(v, out);
-    if (add && (strcmp(add->type, "Add") || !add->op || add->op->domain ||
-                add->in[0] == add->in[1] || !pare_same_shape(&add->out[0]->t, &out->t)))
+    if (add && (!pare_node_is(add, "Add") || add->in[0] == add->in[1] ||
+                !pare_same_shape(&add->out[0]->t, &out->t)))
         add = NULL;
     other = add ? add->in[add->in[0] == out] : NULL;
     if (add && !is_row(other, l->w.N))

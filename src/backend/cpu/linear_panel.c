@@ -7,6 +7,8 @@
 
 #include "../linear_head.h"
 
+#include "../../op/op.h"
+
 #define LEAST_ROWS 4
 
 struct linear {
@@ -29,7 +31,7 @@ static int read_simple(const struct pare_view *v, struct linear *l)
     const struct pare_node *n = c->link[0].node;
     int at = 0;
 
-    if (!strcmp(n->type, "Add") && !n->op->domain && n->in[0] != n->in[1]) {
+    if (pare_node_is(n, "Add") && n->in[0] != n->in[1]) {
         l->sum = n->in[n->in[0] == x];
         if (!pare_same_shape(&l->sum->t, &x->t))
             return 0;
@@ -43,7 +45,7 @@ static int read_simple(const struct pare_view *v, struct linear *l)
                 return 0;
         at += 1 + PARE_GELU_NODES;
         l->n_post = 1;
-    } else if (n && !strcmp(n->type, "Relu") && !n->op->domain) {
+    } else if (pare_node_is(n, "Relu")) {
         at++;
         l->post.kind = PARE_LANE_RELU;
         l->n_post = 1;
@@ -141,25 +143,18 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     const struct linear *l = s->state;
     const struct pare_linear_head *h = &l->head;
     struct rest rest = { &l->links, pare_f32(&s->out_buf[0]->t) };
-    struct pare_panel p = {
-        .x = pare_f32(&s->in_buf[0]->t),
-        .w = l->packed,
-        .y = rest.y,
-        .start = l->simple ? l->added : NULL,
-        .post = &l->post,
-        .n_post = l->simple ? l->n_post : 0,
-        .bias = l->bias,
-        .rows = h->M,
-        .blocks = h->N / b->block,
-        .runs = 1,
-        .run = h->K,
-        .x_row = h->K,
-        .y_row = h->N,
-        .y_block = b->block,
-        .block = b->block,
-    };
+    struct pare_panel p = pare_panel_matrix(h->M, h->K, h->N, b->block);
 
     (void)err;
+    p.x = pare_f32(&s->in_buf[0]->t);
+    p.w = l->packed;
+    p.bias = l->bias;
+    p.y = rest.y;
+    if (l->simple) {
+        p.start = l->added;
+        p.post = &l->post;
+        p.n_post = l->n_post;
+    }
     pare_panel_multiply(b, &p, l->links.n_links && !l->simple ? run_links : NULL, &rest);
     return 0;
 }

@@ -36,17 +36,12 @@ static bool scalar(const struct pare_value *v, float *out)
     return true;
 }
 
-static bool is(const struct pare_node *n, const char *type)
-{
-    return n && !strcmp(n->type, type) && !n->op->domain;
-}
-
 /* A mean over the last axis that keeps it as 1. */
 static bool row_mean(const struct pare_node *n)
 {
     const struct pare_tensor *x, *y;
 
-    if (!is(n, "ReduceMean") || !pare_is_f32(n->in[0]))
+    if (!pare_node_is(n, "ReduceMean") || !pare_is_f32(n->in[0]))
         return false;
     x = &n->in[0]->t;
     y = &n->out[0]->t;
@@ -64,7 +59,8 @@ static struct pare_node *uses(const struct pare_view *v, const struct pare_value
 {
     struct pare_node *n = pare_only_use(v, second);
 
-    return is(n, type) && n->n_in == 2 && n->in[0] == first && n->in[1] == second ? n : NULL;
+    return pare_node_is(n, type) && n->n_in == 2 && n->in[0] == first && n->in[1] == second ? n
+                                                                                            : NULL;
 }
 
 static bool spelled_out(const struct pare_view *v, struct pare_node *mean, struct norm *c)
@@ -79,17 +75,18 @@ static bool spelled_out(const struct pare_view *v, struct pare_node *mean, struc
     if (!sub || sub->out[0]->flags & PARE_V_OUTPUT || v->use[sub->out[0]->id].n != 2)
         return false;
     u = &v->use[sub->out[0]->id];
-    pow = is(u->node[0], "Pow") ? u->node[0] : u->node[1];
-    if (!is(pow, "Pow") || pow->in[0] != sub->out[0] || !scalar(pow->in[1], &two) || two != 2)
+    pow = pare_node_is(u->node[0], "Pow") ? u->node[0] : u->node[1];
+    if (!pare_node_is(pow, "Pow") || pow->in[0] != sub->out[0] || !scalar(pow->in[1], &two) ||
+        two != 2)
         return false;
     mean2 = pare_only_use(v, pow->out[0]);
     if (!mean2 || !row_mean(mean2))
         return false;
     add = pare_only_use(v, mean2->out[0]);
-    if (!is(add, "Add") || !(scalar(add->in[1], &eps) || scalar(add->in[0], &eps)))
+    if (!pare_node_is(add, "Add") || !(scalar(add->in[1], &eps) || scalar(add->in[0], &eps)))
         return false;
     root = pare_only_use(v, add->out[0]);
-    div = is(root, "Sqrt") ? uses(v, sub->out[0], root->out[0], "Div") : NULL;
+    div = pare_node_is(root, "Sqrt") ? uses(v, sub->out[0], root->out[0], "Div") : NULL;
     if (!div)
         return false;
     c->eps = eps;
@@ -98,12 +95,12 @@ static bool spelled_out(const struct pare_view *v, struct pare_node *mean, struc
            6 * sizeof(*c->list));
     c->n_list = 6;
     mul = pare_only_use(v, c->out);
-    if (is(mul, "Mul") && is_row(mul->in[mul->in[0] == c->out], c->length)) {
+    if (pare_node_is(mul, "Mul") && is_row(mul->in[mul->in[0] == c->out], c->length)) {
         c->scale = mul->in[mul->in[0] == c->out];
         c->out = mul->out[0];
         c->list[c->n_list++] = mul;
         add = pare_only_use(v, c->out);
-        if (is(add, "Add") && is_row(add->in[add->in[0] == c->out], c->length)) {
+        if (pare_node_is(add, "Add") && is_row(add->in[add->in[0] == c->out], c->length)) {
             c->shift = add->in[add->in[0] == c->out];
             c->out = add->out[0];
             c->list[c->n_list++] = add;
@@ -114,7 +111,7 @@ static bool spelled_out(const struct pare_view *v, struct pare_node *mean, struc
 
 static bool operator(struct pare_node *n, struct norm *c)
 {
-    if (!is(n, "LayerNormalization") || !pare_is_f32(n->in[0]) ||
+    if (!pare_node_is(n, "LayerNormalization") || !pare_is_f32(n->in[0]) ||
         pare_layer_norm_axis(n) != n->in[0]->t.rank - 1 || (n->n_out > 1 && n->out[1]) ||
         (n->n_out > 2 && n->out[2]) || !is_row(n->in[1], c->length))
         return false;
@@ -130,7 +127,8 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
     struct norm *c;
 
-    if (!x || x->rank < 1 || (!is(n, "ReduceMean") && !is(n, "LayerNormalization")))
+    if (!x || x->rank < 1 ||
+        (!pare_node_is(n, "ReduceMean") && !pare_node_is(n, "LayerNormalization")))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c)

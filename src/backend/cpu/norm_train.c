@@ -33,9 +33,9 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct norm *c;
     int n_in;
 
-    if (!v->train || strcmp(n->type, "LayerNormalization") || n->op->domain ||
-        !pare_is_f32(n->in[0]) || pare_is_fixed(n->in[0]) || n->in[0]->t.rank < 1 ||
-        !pare_numel(&n->in[0]->t) || (n->n_out > 1 && n->out[1]) || (n->n_out > 2 && n->out[2]))
+    if (!v->train || !pare_node_is(n, "LayerNormalization") || !pare_is_f32(n->in[0]) ||
+        pare_is_fixed(n->in[0]) || n->in[0]->t.rank < 1 || !pare_numel(&n->in[0]->t) ||
+        (n->n_out > 1 && n->out[1]) || (n->n_out > 2 && n->out[2]))
         return false;
     x = &n->in[0]->t;
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;

@@ -1,6 +1,8 @@
 /* panel.c - products with constant matrices that are packed by panels of columns. */
 #include "panel.h"
 
+#include "cases.h"
+
 static inline int64_t run_at(const struct pare_panel *p, int64_t i)
 {
     return p->offset ? p->offset[i] : i * p->x_run;

@@ -41,6 +41,22 @@ static inline int64_t pare_panel_depth(const struct pare_panel *p)
 
 void pare_panel_run(const struct pare_panel *p);
 
+/* Row-major matrices without gaps, (rows, K) times (K, columns): without x, w and y. */
+static inline struct pare_panel pare_panel_matrix(int64_t rows, int64_t K, int64_t columns,
+                                                  int block)
+{
+    return (struct pare_panel){
+        .rows = rows,
+        .blocks = columns / block,
+        .runs = 1,
+        .run = K,
+        .x_row = K,
+        .y_row = columns,
+        .y_block = block,
+        .block = block,
+    };
+}
+
 /* Where element (k, column) is in the packed form of a matrix with so many blocks of columns. */
 static inline int64_t pare_panel_at(int64_t K, int64_t blocks, int block, int64_t k, int64_t column)
 {

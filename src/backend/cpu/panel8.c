@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "cases.h"
+
 #define ROWS 12
 #define WIDE PARE_PANEL8
 
@@ -113,24 +115,10 @@ TARGET static inline __attribute__((always_inline)) void rows(const struct pare_
     }
 }
 
-#define CASE(n) \
-    case n: rows(p, first, c, n); break
-
 TARGET static void some(const struct pare_panel8 *p, int64_t first, int64_t c, int n)
 {
     switch (n) {
-        CASE(1);
-        CASE(2);
-        CASE(3);
-        CASE(4);
-        CASE(5);
-        CASE(6);
-        CASE(7);
-        CASE(8);
-        CASE(9);
-        CASE(10);
-        CASE(11);
-        CASE(12);
+        PARE_CASES_12(rows, p, first, c);
     default: break;
     }
 }

@@ -84,13 +84,11 @@ TARGET static inline __attribute__((always_inline)) void NAME(rows)(const struct
     NAME(put)(p, first * p->y_row + block * p->y_block, sum, n, nv);
 }
 
-#define CASE(n)                                   \
-    case n:                                       \
-        if (two)                                  \
-            NAME(rows)(p, first, block, n, 2, s); \
-        else                                      \
-            NAME(rows)(p, first, block, n, 1, s); \
-        break
+#define SOME(s, n)                            \
+    if (two)                                  \
+        NAME(rows)(p, first, block, n, 2, s); \
+    else                                      \
+        NAME(rows)(p, first, block, n, 1, s)
 
 TARGET static inline __attribute__((always_inline)) void
 NAME(some)(const struct pare_panel *p, int64_t first, int64_t block, int n, const struct steps s)
@@ -98,25 +96,16 @@ NAME(some)(const struct pare_panel *p, int64_t first, int64_t block, int n, cons
     const bool two = block + 1 < p->blocks;
 
     switch (n) {
-        CASE(1);
-        CASE(2);
-        CASE(3);
-        CASE(4);
-        CASE(5);
-        CASE(6);
 #if ROWS > 6
-        CASE(7);
-        CASE(8);
-        CASE(9);
-        CASE(10);
-        CASE(11);
-        CASE(12);
+        PARE_CASES_12(SOME, s);
+#else
+        PARE_CASES_6(SOME, s);
 #endif
     default: break;
     }
 }
 
-#undef CASE
+#undef SOME
 
 /* Pixels side by side; rows apart; columns of x with rows of w. */
 TARGET static void NAME(near)(const struct pare_panel *p, int64_t first, int64_t block, int n)

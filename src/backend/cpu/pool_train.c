@@ -31,15 +31,15 @@ static int layout(const struct pare_view *v, const struct pare_node *n)
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    bool max = !strcmp(n->type, "MaxPool"), mean = !strcmp(n->type, "AveragePool");
-    bool global = !strcmp(n->type, "GlobalAveragePool");
+    bool max = pare_node_is(n, "MaxPool"), mean = pare_node_is(n, "AveragePool");
+    bool global = pare_node_is(n, "GlobalAveragePool");
     const struct pare_tensor *x, *y;
     struct pare_err err;
     struct pool *p;
     int block;
 
-    if (!v->train || (!max && !mean && !global) || n->op->domain || !pare_is_f32(n->in[0]) ||
-        n->in[0]->t.rank < 3 || (n->n_out > 1 && n->out[1]))
+    if (!v->train || (!max && !mean && !global) || !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 ||
+        (n->n_out > 1 && n->out[1]))
         return false;
     x = &n->in[0]->t;
     y = &n->out[0]->t;

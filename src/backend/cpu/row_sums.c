@@ -1,6 +1,8 @@
 /* row_sums.c - sums of rows, each times a number: products with a matrix that is mostly zeros. */
 #include "row_sums.h"
 
+#include "cases.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -8,10 +10,11 @@
 #define WIDE __attribute__((target("avx2,fma,avx512f,avx512vl")))
 
 /* Columns [0, 8 nv) of them.  So that additions need not wait for one another, few columns have
- * `ways` sums each; all of these are constants wherever this is inlined. */
-AVX2 static inline __attribute__((always_inline)) void
-columns(const struct pare_sum_rows *s, int64_t first, const int nv, const int ways)
+ * `ways` sums each; nv is a constant wherever this is inlined. */
+AVX2 static inline __attribute__((always_inline)) void columns(const struct pare_sum_rows *s,
+                                                               int64_t first, const int nv)
 {
+    const int ways = nv < 3 ? 4 : nv < 7 ? 2 : 1;
     const float *rows = s->rows + first;
     const struct pare_term *t = s->term, *end = t + s->n / ways * ways;
     float *y = s->y + first;
@@ -48,9 +51,6 @@ columns(const struct pare_sum_rows *s, int64_t first, const int nv, const int wa
     }
 }
 
-#define CASE(nv, ways) \
-    case nv: columns(s, first, nv, ways); break;
-
 AVX2 static void sum_avx2(const struct pare_sum_rows *s)
 {
     int64_t vectors = s->width / 8, parts = (vectors + 7) / 8;
@@ -59,14 +59,7 @@ AVX2 static void sum_avx2(const struct pare_sum_rows *s)
         int64_t first = vectors * i / parts * 8, end = vectors * (i + 1) / parts * 8;
 
         switch ((end - first) / 8) {
-            CASE(1, 4)
-            CASE(2, 4)
-            CASE(3, 2)
-            CASE(4, 2)
-            CASE(5, 2)
-            CASE(6, 2)
-            CASE(7, 1)
-            CASE(8, 1)
+            PARE_CASES_8(columns, s, first);
         default: break;
         }
     }
@@ -81,22 +74,7 @@ WIDE static void sum_wide(const struct pare_sum_rows *s)
         int64_t first = vectors * i / parts * 8, end = vectors * (i + 1) / parts * 8;
 
         switch ((end - first) / 8) {
-            CASE(1, 4)
-            CASE(2, 4)
-            CASE(3, 2)
-            CASE(4, 2)
-            CASE(5, 2)
-            CASE(6, 2)
-            CASE(7, 1)
-            CASE(8, 1)
-            CASE(9, 1)
-            CASE(10, 1)
-            CASE(11, 1)
-            CASE(12, 1)
-            CASE(13, 1)
-            CASE(14, 1)
-            CASE(15, 1)
-            CASE(16, 1)
+            PARE_CASES_16(columns, s, first);
         default: break;
         }
     }

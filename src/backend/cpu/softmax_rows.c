@@ -23,7 +23,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     bool flatten;
     int axis;
 
-    if (strcmp(n->type, "Softmax") || n->op->domain || !pare_is_f32(n->in[0]))
+    if (!pare_node_is(n, "Softmax") || !pare_is_f32(n->in[0]))
         return false;
     x = &n->in[0]->t;
     axis = pare_softmax_axis(n, &flatten);

@@ -21,11 +21,6 @@ bool pare_traced_add(struct pare_traced_nodes *nodes, struct pare_node *n)
     return true;
 }
 
-static bool is_type(const struct pare_node *n, const char *type)
-{
-    return n->op && !n->op->domain && !strcmp(n->type, type);
-}
-
 static bool split_axes(const struct pare_node *n, const struct pare_value *out, struct axes *a)
 {
     int axis = pare_split_axis(n);
@@ -83,17 +78,17 @@ static bool read_axes(const struct pare_node *n, const struct pare_value *out, s
         a->to[i] = i;
         a->mult[i] = 1;
     }
-    if (is_type(n, "Transpose")) {
+    if (pare_node_is(n, "Transpose")) {
         pare_transpose_perm(n, perm);
         for (int i = 0; i < out->t.rank; i++)
             a->to[i] = perm[i];
         return true;
     }
-    if (is_type(n, "Slice"))
+    if (pare_node_is(n, "Slice"))
         return slice_axes(n, a);
-    if (is_type(n, "Split"))
+    if (pare_node_is(n, "Split"))
         return split_axes(n, out, a);
-    return is_type(n, "Gather") && gather_axes(n, a);
+    return pare_node_is(n, "Gather") && gather_axes(n, a);
 }
 
 /* The axis along which a step of `stride` places moves; -1: it moves along several. */
@@ -161,7 +156,7 @@ static bool through(struct pare_traced *p, const struct pare_tensor *out,
 /* The other operand of a product with, or a division by, one constant number; or NULL. */
 static struct pare_value *factor(const struct pare_node *n, double *scale)
 {
-    bool mul = is_type(n, "Mul"), div = is_type(n, "Div");
+    bool mul = pare_node_is(n, "Mul"), div = pare_node_is(n, "Div");
 
     for (int k = div ? 1 : 0; k < 2 && (mul || div) && n->n_in == 2; k++) {
         const struct pare_value *c = n->in[k];

@@ -107,8 +107,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     int perm[PARE_MAX_RANK];
     struct transpose *t;
 
-    if (strcmp(n->type, "Transpose") || n->op->domain || !pare_is_f32(n->in[0]) ||
-        !pare_numel(&n->in[0]->t))
+    if (!pare_node_is(n, "Transpose") || !pare_is_f32(n->in[0]) || !pare_numel(&n->in[0]->t))
         return false;
     t = pare_alloc(v->backend->arena, 1, sizeof(*t));
     if (!t || !pare_step_lists(s, v, 1, 1, 0))

@@ -1,6 +1,8 @@
 /* winograd8.c - 3x3 convolutions of 8-bit integers by F(4x4, 3x3), exact. */
 #include "winograd8.h"
 
+#include "cases.h"
+
 #define WIDE PARE_WINO8_PANEL
 #define ROWS 12
 
@@ -171,24 +173,10 @@ PART void rows(const struct product *p, const int n)
     }
 }
 
-#define CASE(n) \
-    case n: rows(p, n); break
-
 TARGET static void some_rows(const struct product *p, int n)
 {
     switch (n) {
-        CASE(1);
-        CASE(2);
-        CASE(3);
-        CASE(4);
-        CASE(5);
-        CASE(6);
-        CASE(7);
-        CASE(8);
-        CASE(9);
-        CASE(10);
-        CASE(11);
-        CASE(12);
+        PARE_CASES_12(rows, p);
     default: break;
     }
 }

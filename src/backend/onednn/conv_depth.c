@@ -36,11 +36,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     c->depth.block = block;
     c->depth.post = c->post;
     c->depth.n_post = pare_conv_head_lanes(&c->head, out % block != 0, c->post);
-    if (c->depth.n_post > 0 && pare_lane_bounds(c->post, &c->depth.low, &c->depth.high)) {
-        c->depth.clamp = true;
-        c->depth.post++;
-        c->depth.n_post--;
-    }
+    c->depth.clamp = pare_lane_bounds(c->post, &c->depth.n_post, &c->depth.low, &c->depth.high);
     if (c->depth.n_post < 0 || !pare_conv_head_step(v, n, &c->head, block, block, s))
         return false;
     s->inplace = 0; /* what is added comes behind the sums */

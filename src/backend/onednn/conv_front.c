@@ -8,7 +8,7 @@
 
 static bool is(const struct pare_node *n, const char *type)
 {
-    return n && n->op && !n->op->domain && !strcmp(n->type, type) && n->n_in >= 1 && n->n_out == 1;
+    return pare_node_is(n, type) && n->n_in >= 1 && n->n_out == 1;
 }
 
 static bool is_bn(const struct pare_node *n)

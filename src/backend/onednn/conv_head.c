@@ -21,10 +21,9 @@ bool pare_conv_head(const struct pare_view *v, struct pare_node *n, struct pare_
     struct pare_err err;
 
     *h = (struct pare_conv_head){ .out = n->out[0] };
-    if (strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
-        !pare_is_const(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
-        !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) ||
-        pare_conv_window(n, &h->win, &err))
+    if (!pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) || !pare_is_const(n->in[1]) ||
+        !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t) ||
+        (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) || pare_conv_window(n, &h->win, &err))
         return false;
     next = pare_only_use(v, h->out);
     if (next && foldable(next)) {
@@ -125,11 +124,15 @@ int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct par
     return h->post.n;
 }
 
-bool pare_lane_bounds(const struct pare_lane_post *post, float *low, float *high)
+bool pare_lane_bounds(struct pare_lane_post *post, int *n_post, float *low, float *high)
 {
-    bool clip = post->kind == PARE_LANE_CLIP;
+    bool clip = *n_post > 0 && post->kind == PARE_LANE_CLIP;
 
+    if (!clip && (*n_post < 1 || post->kind != PARE_LANE_RELU || post->a != 0))
+        return false;
     *low = clip ? post->a : 0;
     *high = clip ? post->b : INFINITY;
-    return clip || (post->kind == PARE_LANE_RELU && post->a == 0);
+    --*n_post;
+    memmove(post, post + 1, (size_t)*n_post * sizeof(*post));
+    return true;
 }

@@ -38,7 +38,7 @@ int pare_conv_head_lanes(const struct pare_conv_head *h, bool padded, struct par
 
 extern const struct pare_kernel pare_kernel_conv_sparse;
 
-/* Is this one no more than bounds? */
-bool pare_lane_bounds(const struct pare_lane_post *post, float *low, float *high);
+/* Is the first of these no more than bounds?  Then it is taken away. */
+bool pare_lane_bounds(struct pare_lane_post *post, int *n_post, float *low, float *high);
 
 #endif

@@ -139,11 +139,7 @@ static int init_bias(struct conv8 *c, struct pare_backend *b, struct pare_err *e
         return pare_fail(err, PARE_ENOMEM, "no memory for the bias");
     for (int64_t o = 0; o < c->c.w.channels; o++)
         bias[o] = (float)pare_q8_conv_bias(&c->c, o);
-    return pare_dnnl(
-        err,
-        dnnl_memory_create(&c->b, dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 1),
-                           b->onednn->engine, bias),
-        "bias");
+    return pare_dnnl_bias(b, c->pd, bias, &c->b, err);
 }
 
 static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err *err)
@@ -177,20 +173,10 @@ static int init_constants(const struct pare_step *s, struct pare_backend *b, str
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv8 *c = s->state;
-    dnnl_engine_t e = b->onednn->engine;
 
     PARE_TRY(init_constants(s, b, err));
     PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
-    PARE_TRY(pare_dnnl(err,
-                       dnnl_memory_create(&c->src,
-                                          dnnl_primitive_desc_query_md(c->pd, dnnl_query_src_md, 0),
-                                          e, s->in_buf[0]->t.data),
-                       "input"));
-    PARE_TRY(pare_dnnl(err,
-                       dnnl_memory_create(&c->dst,
-                                          dnnl_primitive_desc_query_md(c->pd, dnnl_query_dst_md, 0),
-                                          e, s->out_buf[0]->t.data),
-                       "output"));
+    PARE_TRY(pare_dnnl_ends(b, c->pd, s, &c->src, &c->dst, err));
     return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
 }
 

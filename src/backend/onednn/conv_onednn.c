@@ -118,11 +118,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
     PARE_TRY(pare_conv_head_fold(b, s->node, &c->head, scale, bias, err));
     PARE_TRY(pack(b, c, w, c->head.bn ? scale : NULL, err));
-    return pare_dnnl(
-        err,
-        dnnl_memory_create(&c->bias, dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 1),
-                           b->onednn->engine, bias),
-        "bias");
+    return pare_dnnl_bias(b, c->pd, bias, &c->bias, err);
 }
 
 /* ---- running ---------------------------------------------------------------------- */
@@ -139,20 +135,10 @@ static int share_weights(const struct pare_step *s, struct pare_backend *b, stru
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
-    dnnl_engine_t e = b->onednn->engine;
 
     PARE_TRY(s->like ? share_weights(s, b, err) : init_weights(s, b, err));
     PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
-    PARE_TRY(pare_dnnl(err,
-                       dnnl_memory_create(&c->src,
-                                          dnnl_primitive_desc_query_md(c->pd, dnnl_query_src_md, 0),
-                                          e, s->in_buf[0]->t.data),
-                       "input"));
-    PARE_TRY(pare_dnnl(err,
-                       dnnl_memory_create(&c->dst,
-                                          dnnl_primitive_desc_query_md(c->pd, dnnl_query_dst_md, 0),
-                                          e, s->out_buf[0]->t.data),
-                       "output"));
+    PARE_TRY(pare_dnnl_ends(b, c->pd, s, &c->src, &c->dst, err));
     return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
 }
 

@@ -41,18 +41,10 @@ static bool usable(const struct pare_view *v, const struct pare_node *n, const s
 /* The product itself can add the residual first and clamp last. */
 static void take_posts(struct conv *c)
 {
-    int at = 0;
-
-    if (c->n_post > at && c->post[at].kind == PARE_LANE_SUM) {
-        c->sum = true;
-        at++;
-    }
-    if (c->n_post > at && pare_lane_bounds(&c->post[at], &c->low, &c->high)) {
-        c->clamp = true;
-        at++;
-    }
-    c->n_post -= at;
-    memmove(c->post, c->post + at, (size_t)c->n_post * sizeof(*c->post));
+    c->sum = c->n_post > 0 && c->post[0].kind == PARE_LANE_SUM;
+    if (c->sum)
+        memmove(c->post, c->post + 1, (size_t)--c->n_post * sizeof(*c->post));
+    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
 }
 
 /* The step's lists, with what is in front. */

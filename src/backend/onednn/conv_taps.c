@@ -96,11 +96,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if ((!v->any && !pays(c, block)) || c->n_post < 0 ||
         !pare_conv_head_step(v, n, &c->head, in_block, block, s))
         return false;
-    if (c->n_post && pare_lane_bounds(c->post, &c->low, &c->high)) {
-        c->clamp = true;
-        c->n_post--;
-        memmove(c->post, c->post + 1, (size_t)c->n_post * sizeof(*c->post));
-    }
+    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
     s->inplace = 0;
     if (c->frame)
         s->work_bytes[0] = (size_t)(c->N * c->planes * c->size[0] * c->size[1] * c->lane) *

@@ -153,7 +153,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct conv *c;
     int in, out, n_in;
 
-    if (!v->train || strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) ||
         !pare_is_fixed(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
         !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_fixed(n->in[2])))
         return false;

@@ -49,7 +49,7 @@ static bool usable(const struct pare_view *v, const struct pare_node *n, struct 
     const struct pare_tensor *x, *y;
     struct pare_err err;
 
-    if (!v->train || strcmp(n->type, "Conv") || n->op->domain || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) ||
         !pare_is_fixed(n->in[1]) || !pare_is_f32(n->in[1]) || n->in[0]->t.rank != 4 ||
         (n->n_in > 2 && n->in[2] && !pare_is_fixed(n->in[2])) || v->backend->block < 8)
         return false;

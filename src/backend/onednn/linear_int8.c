@@ -70,7 +70,7 @@ static struct pare_value *follow_bias(const struct pare_view *v, struct linear8 
     struct pare_node *add = l->bias ? NULL : pare_only_use(v, y);
     struct pare_value *other;
 
-    if (!add || strcmp(add->type, "Add") || add->op->domain || add->in[0] == add->in[1])
+    if (!pare_node_is(add, "Add") || add->in[0] == add->in[1])
         return y;
     other = add->in[add->in[0] == y];
     if (!is_row(other, N) || !pare_same_shape(&add->out[0]->t, &y->t))

@@ -91,7 +91,6 @@ static int init_weights(const struct pare_step *s, struct pare_backend *b, struc
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
-    dnnl_engine_t e = b->onednn->engine;
 
     if (l->head.b) {
         l->row = pare_const_f32(b, l->head.b, err);
@@ -103,23 +102,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         return 0;
     PARE_TRY(init_weights(s, b, err));
     PARE_TRY(pare_dnnl_scratch(b, l->pd, s, &l->scratch, err));
-    PARE_TRY(pare_dnnl(err,
-                       dnnl_memory_create(&l->src,
-                                          dnnl_primitive_desc_query_md(l->pd, dnnl_query_src_md, 0),
-                                          e, s->in_buf[0]->t.data),
-                       "input"));
-    PARE_TRY(pare_dnnl(err,
-                       dnnl_memory_create(&l->dst,
-                                          dnnl_primitive_desc_query_md(l->pd, dnnl_query_dst_md, 0),
-                                          e, s->out_buf[0]->t.data),
-                       "output"));
+    PARE_TRY(pare_dnnl_ends(b, l->pd, s, &l->src, &l->dst, err));
     if (l->head.b)
-        PARE_TRY(pare_dnnl(
-            err,
-            dnnl_memory_create(&l->bias,
-                               dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 1), e,
-                               (void *)(uintptr_t)l->row),
-            "bias"));
+        PARE_TRY(pare_dnnl_bias(b, l->pd, l->row, &l->bias, err));
     return pare_dnnl(err, dnnl_primitive_create(&l->prim, l->pd), "inner product");
 }
 

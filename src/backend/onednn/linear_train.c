@@ -31,13 +31,13 @@ static bool is_row(const struct pare_tensor *t, int64_t N)
 
 static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
 {
-    bool gemm = !strcmp(n->type, "Gemm");
+    bool gemm = pare_node_is(n, "Gemm");
     const struct pare_tensor *x, *w;
     struct linear *l;
     int n_in;
 
-    if (!v->train || (!gemm && strcmp(n->type, "MatMul")) || n->op->domain ||
-        !pare_is_f32(n->in[0]) || !pare_is_f32(n->in[1]))
+    if (!v->train || (!gemm && !pare_node_is(n, "MatMul")) || !pare_is_f32(n->in[0]) ||
+        !pare_is_f32(n->in[1]))
         return false;
     x = &n->in[0]->t;
     w = &n->in[1]->t;
@@ -77,21 +77,12 @@ static void run_panels(const struct pare_step *s, const struct pare_backend *b)
     const struct linear *l = s->state;
     const struct pare_panel_weights w = { s->in_buf[1]->t.data, l->K, l->N, l->tb };
     float *packed = pare_f32(&s->work[0]->t);
-    struct pare_panel p = {
-        .x = pare_f32(&s->in_buf[0]->t),
-        .w = packed,
-        .bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL,
-        .y = pare_f32(&s->out_buf[0]->t),
-        .rows = l->M,
-        .blocks = l->N / b->block,
-        .runs = 1,
-        .run = l->K,
-        .x_row = l->K,
-        .y_row = l->N,
-        .y_block = b->block,
-        .block = b->block,
-    };
+    struct pare_panel p = pare_panel_matrix(l->M, l->K, l->N, b->block);
 
+    p.x = pare_f32(&s->in_buf[0]->t);
+    p.w = packed;
+    p.bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL;
+    p.y = pare_f32(&s->out_buf[0]->t);
     pare_panel_pack(b, &w, packed);
     pare_panel_multiply(b, &p, NULL, NULL);
 }

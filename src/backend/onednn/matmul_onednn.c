@@ -15,9 +15,9 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 {
     struct matmul *c;
 
-    if (strcmp(n->type, "MatMul") || n->op->domain || !pare_is_f32(n->in[0]) ||
-        !pare_is_f32(n->in[1]) || n->in[0]->t.rank < 2 || n->in[1]->t.rank < 2 ||
-        !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t))
+    if (!pare_node_is(n, "MatMul") || !pare_is_f32(n->in[0]) || !pare_is_f32(n->in[1]) ||
+        n->in[0]->t.rank < 2 || n->in[1]->t.rank < 2 || !pare_numel(&n->out[0]->t) ||
+        !pare_numel(&n->in[0]->t))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c || !pare_step_lists(s, v, 2, 1, 0))

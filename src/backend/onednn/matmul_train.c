@@ -6,6 +6,8 @@
  */
 #include "onednn.h"
 
+#include "../../op/op.h"
+
 struct matmul {
     int64_t stack, M, N, K;
 };
@@ -16,7 +18,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     struct matmul *m;
     int r;
 
-    if (!v->train || strcmp(n->type, "MatMul") || n->op->domain || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_node_is(n, "MatMul") || !pare_is_f32(n->in[0]) ||
         !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t))
         return false;
     a = &n->in[0]->t;

@@ -177,6 +177,27 @@ int pare_dnnl_scratch(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
         "working memory");
 }
 
+int pare_dnnl_ends(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
+                   const struct pare_step *s, dnnl_memory_t *src, dnnl_memory_t *dst,
+                   struct pare_err *err)
+{
+    const dnnl_memory_desc_t *from = dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0);
+    const dnnl_memory_desc_t *to = dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
+    dnnl_engine_t e = b->onednn->engine;
+
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(src, from, e, s->in_buf[0]->t.data), "input"));
+    return pare_dnnl(err, dnnl_memory_create(dst, to, e, s->out_buf[0]->t.data), "output");
+}
+
+int pare_dnnl_bias(struct pare_backend *b, const_dnnl_primitive_desc_t pd, const float *data,
+                   dnnl_memory_t *bias, struct pare_err *err)
+{
+    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1);
+    void *at = (void *)(uintptr_t)data;
+
+    return pare_dnnl(err, dnnl_memory_create(bias, md, b->onednn->engine, at), "bias");
+}
+
 void pare_dnnl_drop(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
                     dnnl_primitive_desc_t pd)
 {

@@ -45,6 +45,15 @@ size_t pare_dnnl_scratch_bytes(const_dnnl_primitive_desc_t pd);
 int pare_dnnl_scratch(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
                       const struct pare_step *s, dnnl_memory_t *scratch, struct pare_err *err);
 
+/* The ends of a primitive: the step's first input and its result. */
+int pare_dnnl_ends(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
+                   const struct pare_step *s, dnnl_memory_t *src, dnnl_memory_t *dst,
+                   struct pare_err *err);
+
+/* Its bias, which stays where it is. */
+int pare_dnnl_bias(struct pare_backend *b, const_dnnl_primitive_desc_t pd, const float *data,
+                   dnnl_memory_t *bias, struct pare_err *err);
+
 /* What a step had; any of them may be NULL. */
 void pare_dnnl_drop(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
                     dnnl_primitive_desc_t pd);
