@@ -50,7 +50,7 @@ bool pare_linear_head_read(const struct pare_view *v, struct pare_node *n,
     if (!read_node(n, l))
         return false;
     add = l->b ? NULL : pare_only_use(v, l->out);
-    if (add && !strcmp(add->type, "Add") && add->in[0] != add->in[1] &&
+    if (pare_node_is(add, "Add") && add->in[0] != add->in[1] &&
         is_row(add->in[add->in[0] == l->out], l->N) &&
         pare_same_shape(&add->out[0]->t, &l->out->t)) {
         l->b = add->in[add->in[0] == l->out];

@@ -106,7 +106,7 @@ enum pare_bias_kind pare_sum_bias(const struct pare_speedup *s, const struct par
         return PARE_BIAS_BEHIND;
     add = only_user(s, m->y);
     for (int k = 0; add && k < 2; k++)
-        if (!strcmp(add->type, "Add") && add->n_in == 2 && add->in[!k] == m->y &&
+        if (pare_node_is(add, "Add") && add->n_in == 2 && add->in[!k] == m->y &&
             is_list(s, add->in[k], m->O)) {
             *b = add->in[k];
             return PARE_BIAS_ADD;
