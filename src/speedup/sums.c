@@ -1,6 +1,7 @@
 /* sums.c - nodes that sum over channels: their weights, and where their bias is. */
 #include <string.h>
 
+#include "../op/op.h"
 #include "speedup.h"
 
 /* Elements from one index of the axis to the next. */
