@@ -139,6 +139,7 @@ cat >"$tmp/bin/mpirun" <<END
 #!/bin/sh
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm_rsh_agent=false
+export ASAN_OPTIONS=detect_leaks=0 # MPI never gives back all it took
 if [ -n "$(command -v mpirun)" ] && ldd "$build/pare" | grep -q libmpi; then
     exec "$(command -v mpirun)" -q --oversubscribe --bind-to none "\$@"
 fi
