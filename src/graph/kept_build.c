@@ -51,35 +51,47 @@ static int new_axis(struct pare_kept *k, int64_t size)
     return k->n_axes++;
 }
 
-/* The node's own axis of a number, made when it is first spoken of; -1: no memory. */
-static int own_axis(struct pare_kept *k, const struct pare_node *n, int number, int64_t size)
+/* The node's own axis of a number, or -1. */
+static int own_axis(const struct pare_kept *k, const struct pare_node *n, int number)
 {
-    int a;
-
-    for (a = k->own[n->id]; a >= 0; a = k->axis[a].next)
+    for (int a = k->own[n->id]; a >= 0; a = k->axis[a].next)
         if (k->axis[a].number == number)
             return a;
-    a = new_axis(k, size);
-    if (a < 0)
-        return a;
-    k->axis[a].number = number;
-    k->axis[a].next = k->own[n->id];
-    k->own[n->id] = a;
-    return a;
+    return -1;
+}
+
+/* Make those that a node speaks of for the first time. */
+static int add_own(struct pare_kept *k, const struct pare_tied *t, struct pare_err *err)
+{
+    for (int i = 0; i < t->n_digits; i++) {
+        const struct pare_digit *d = &t->digit[i];
+        int a;
+
+        if (d->v || d->axis < 0 || d->size < 1 || own_axis(k, t->node, d->axis) >= 0)
+            continue;
+        a = new_axis(k, d->size);
+        if (a < 0)
+            return no_memory(err);
+        k->axis[a].number = d->axis;
+        k->axis[a].next = k->own[t->node->id];
+        k->own[t->node->id] = a;
+    }
+    return 0;
 }
 
 /* ---- what nodes say ------------------------------------------------------------- */
 
 /* A digit's axis; -1 when it is frozen or not to be had. */
-static int digit_axis(struct pare_kept *k, const struct pare_tied *t, const struct pare_digit *d)
+static int digit_axis(const struct pare_kept *k, const struct pare_tied *t,
+                      const struct pare_digit *d)
 {
     if (d->v)
         return pare_kept_find(k, d->v, d->axis);
-    return d->axis < 0 ? -1 : own_axis(k, t->node, d->axis, d->size);
+    return d->axis < 0 ? -1 : own_axis(k, t->node, d->axis);
 }
 
 /* Do the digits make up the whole, and are their axes as long as they should be? */
-static bool digits_fit(struct pare_kept *k, const struct pare_tied *t, int64_t whole)
+static bool digits_fit(const struct pare_kept *k, const struct pare_tied *t, int64_t whole)
 {
     int64_t product = 1;
 
@@ -97,7 +109,7 @@ static bool digits_fit(struct pare_kept *k, const struct pare_tied *t, int64_t w
 }
 
 /* Is the statement one that the shapes allow?  An operator of a plugin may be wrong. */
-static bool fits(struct pare_kept *k, const struct pare_tied *t, int a, int b)
+static bool fits(const struct pare_kept *k, const struct pare_tied *t, int a, int b)
 {
     int64_t na = a < 0 ? -1 : k->axis[a].size, nb = b < 0 ? -1 : k->axis[b].size;
 
@@ -166,8 +178,10 @@ static void mark_said(struct pare_kept *k, const struct pare_tied *t, int a, boo
 static int hear(struct pare_kept *k, const struct pare_tied *t, struct pare_err *err)
 {
     int a = pare_kept_find(k, t->a, t->ax), b = pare_kept_find(k, t->b, t->bx);
-    bool good = fits(k, t, a, b);
+    bool good;
 
+    PARE_TRY(add_own(k, t, err));
+    good = fits(k, t, a, b);
     mark_said(k, t, a, good);
     mark_said(k, t, b, good);
     for (int i = 0; i < t->n_digits; i++)

@@ -301,7 +301,7 @@ static int choose(const struct region *r, struct pare_value *v, struct pare_valu
     attr->axis = 1;
     pick->op = r->pick->op;
     pick->type = r->pick->type;
-    pick->name = some->name;
+    pick->name = r->pick->name;
     pick->version = r->pick->version;
     pick->attr = attr;
     pick->in[0] = seen;

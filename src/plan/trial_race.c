@@ -352,7 +352,6 @@ static void choose(struct pare_contest *c, struct pare_ways *ways)
     struct pare_ways by_rule;
     double seconds, rule_seconds;
 
-    *ways = c->rule;
     if (best < 0)
         return;
     pick(c, best, ways, &seconds);

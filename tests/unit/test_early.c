@@ -10,9 +10,11 @@ enum { ITEMS = 3, TOKENS = 6, DIM = 8, MOST_WEIGHTS = 24 };
 
 /* ---- graphs, one function each: from x (3, 6, 8) ------------------------------------------- */
 
+static int64_t row = 2;
+
 static const char *pick(struct net *n, const char *x, int64_t axis)
 {
-    const char *at = build_const(&n->b, PARE_I64, 0, NULL, (int64_t[]){ 2 });
+    const char *at = build_const(&n->b, PARE_I64, 0, NULL, &row);
 
     return NODE("Gather", NAMES(x, at), at_int("axis", axis));
 }
@@ -348,6 +350,31 @@ static void test_kept(void **state)
     pare_model_free(m);
 }
 
+/* A row that there is not: the sentence is about the model's own node. */
+static void test_no_row(void **state)
+{
+    struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), out[2];
+    struct pare_plan_opts o = { .threads = 1, .in = &x };
+    struct pare_err said[2] = { { 0 } };
+    struct pare_model *m;
+
+    (void)state;
+    memset(x.data, 0, (size_t)pare_numel(&x) * sizeof(float));
+    row = TOKENS;
+    m = make(0);
+    row = 2;
+    for (int fast = 0; fast < 2; fast++) {
+        struct pare_plan *p = NULL;
+
+        o.reference = !fast;
+        if (!pare_plan_new(m, &o, &p, &said[fast]))
+            assert_int_not_equal(pare_plan_run(p, &x, out, &said[fast]), 0);
+        pare_plan_free(p);
+    }
+    assert_string_equal(said[1].msg, said[0].msg);
+    pare_model_free(m);
+}
+
 /* Every request for memory fails once. */
 static void test_no_memory(void **state)
 {
@@ -369,6 +396,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_inference, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_training, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_kept, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_no_row, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_no_memory, make_pool, drop_pool),
     };
 
