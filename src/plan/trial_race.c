@@ -7,11 +7,11 @@
 #define LEAST 3     /* runs of each rival, ... */
 #define MOST 12     /* ... more while they are close or times vary, at most so many, ... */
 #define ENOUGH 0.02 /* ... or until one has run for so many seconds */
-#define LONG 0.05   /* a run of so many seconds needs one repetition */
+#define LONG 0.005  /* a run of so many seconds needs one repetition, and counts the first time */
 #define CLOSE 1.1   /* rivals are close, when their best times differ by no more, ... */
 #define STEADY 1.1  /* ... and times vary, when the best two of a rival do by more, ... */
 #define LOST 1.5    /* one that takes so many times the best one's time need not run again */
-#define HOPELESS 2  /* ... or this, in the first run already */
+#define HOPELESS 2  /* ... or this, in the first run already, when that was short */
 #define BETTER 0.97 /* the rules' own choice is left for a rival that takes less than this of it */
 
 static int no_memory(struct pare_err *err)
@@ -206,34 +206,39 @@ static int warm_ways(struct pare_contest *c, int group, unsigned ways, bool gues
     return 0;
 }
 
-/* One that is far behind the best group when it has only gone forward will not get better: the ways
- * take about as long as each other. */
+/* One that is far behind the best group on the ways that it has gone will not get better: they take
+ * about as long as each other. */
 static bool is_behind(struct pare_contest *c, int group)
 {
-    const struct pare_rival *r = leader(c, group, 0);
-    int best = first_group(c), ways = 0;
+    int best = first_group(c), ways = 0, gone = 0;
+    double sum = 0;
 
-    for (int w = 0; w < PARE_WAYS; w++)
+    for (int w = 0; w < PARE_WAYS; w++) {
+        const struct pare_rival *r = leader(c, group, w);
+
         ways += (c->wanted >> w & 1) != 0;
-    return r && best >= 0 && c->group[group].extra + r->best * ways > HOPELESS * total(c, best);
+        gone += r && r->best < NEVER;
+        sum += r && r->best < NEVER ? r->best : 0;
+    }
+    return gone && best >= 0 &&
+           c->group[group].extra + sum * ways / gone > HOPELESS * total(c, best);
 }
 
 static int warm_group(struct pare_contest *c, int group, struct pare_err *err)
 {
-    const unsigned back = PARE_TO_DATA | PARE_TO_WEIGHTS;
-
-    if (c->group[group].out)
-        return 0;
-    PARE_TRY(warm_ways(c, group, PARE_FORWARD, false, err));
-    if (is_behind(c, group))
-        leave(c, group);
-    PARE_TRY(warm_ways(c, group, back, false, err));
+    for (int w = 0; w < PARE_WAYS && !c->group[group].out; w++) {
+        PARE_TRY(warm_ways(c, group, 1u << w, false, err));
+        if (is_behind(c, group))
+            leave(c, group);
+    }
     sift_groups(c, HOPELESS, false);
-    return warm_ways(c, group, back, true, err);
+    if (first_group(c) >= 0 && total(c, first_group(c)) > LONG)
+        sift_groups(c, LOST, true);
+    return warm_ways(c, group, PARE_TO_DATA | PARE_TO_WEIGHTS, true, err);
 }
 
-/* The first runs warm up, and count when they were long.  Those of the rules begin, so that others
- * need not go on when they are hopeless. */
+/* The first runs warm up, and count when they were long or have settled it.  Those of the rules begin,
+ * so that others need not go on when they are hopeless. */
 static int warm_up(struct pare_contest *c, struct pare_err *err)
 {
     int rule = pare_contest_find(c, &c->rule);
@@ -250,9 +255,10 @@ static int warm_up(struct pare_contest *c, struct pare_err *err)
         struct pare_rival *r = &c->rival[i], *lead = leader(c, r->group, r->way);
 
         r->out |= lead && r->best > HOPELESS * lead->best;
+        r->out |= lead && r->best > LOST * lead->best && lead->best > LONG && !is_unsure(r);
     }
     for (int i = 0; i < c->n; i++)
-        if (c->rival[i].best < LONG)
+        if (c->rival[i].best < LONG && contested(c, &c->rival[i]))
             c->rival[i].best = NEVER;
     return 0;
 }
@@ -269,7 +275,7 @@ static int run_all(struct pare_contest *c, double until, struct pare_err *err)
         for (int i = 0; i < c->n; i++) {
             struct pare_rival *r = &c->rival[i];
 
-            if (r->out || (round > 1 && !contested(c, r)))
+            if (r->out || !contested(c, r))
                 continue;
             pare_rival_run(c, r);
             spent = r->spent > spent ? r->spent : spent;

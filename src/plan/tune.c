@@ -226,11 +226,9 @@ const char *pare_tune_known(const struct pare_plan *p, const char *key, bool *li
     return name || !t->measure ? name : pare_choices_get(&t->cache, key);
 }
 
-int pare_tune_note(struct pare_plan *p, const char *key, const char *name, bool measured,
-                   struct pare_err *err)
+int pare_tune_note(struct pare_plan *p, const char *key, const char *name, struct pare_err *err)
 {
-    if (measured)
-        PARE_TRY(pare_choices_set(&p->tuner->new_cache, key, name, err));
+    PARE_TRY(pare_choices_set(&p->tuner->new_cache, key, name, err));
     return pare_choices_set(&p->tuner->new_list, key, name, err);
 }
 

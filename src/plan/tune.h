@@ -19,11 +19,9 @@ void pare_tune_way_key(const char *key, const char *way, char with[PARE_KEY_TEXT
 /* The same for how a whole batch is run: its shape, the nodes, as a number, and the machine. */
 bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_KEY_TEXT]);
 
-/* What was chosen for it, or NULL; what is chosen now, for later plans, too, when it was `measured`
- * well. */
+/* What was chosen for it, or NULL; what is chosen now, for later plans, too. */
 const char *pare_tune_known(const struct pare_plan *p, const char *key, bool *listed);
-int pare_tune_note(struct pare_plan *p, const char *key, const char *name, bool measured,
-                   struct pare_err *err);
+int pare_tune_note(struct pare_plan *p, const char *key, const char *name, struct pare_err *err);
 
 #define PARE_TUNE_LIMIT 3 /* seconds for a plan; the rules decide on what is left then */
 
