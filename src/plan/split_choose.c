@@ -8,12 +8,11 @@
 
 #include "../base/clock.h"
 
-#define MOST 5            /* runs of each way, ... */
-#define ENOUGH 0.2        /* ... or until so many seconds were spent on each, after two */
-#define LONG 0.25         /* seconds after which no other way is begun: the rules are seldom wrong by
-                           * more than 3 %, and two ways have the weights twice; ... */
-#define LONG_8BIT 2       /* ... with weights of 8 bits, they are by 20 % */
-#define BETTER 0.97       /* the rules' choice is left for one that takes less than this of it */
+#define MOST 5      /* runs of each way, ... */
+#define ENOUGH 0.2  /* ... or until so many seconds were spent on each, after two */
+#define LONG 0.25   /* seconds after which no other way is begun: rules are right within 5 %, ... */
+#define LONG_8BIT 2 /* ... but not with weights of 8 bits */
+#define BETTER 0.97 /* the rules' choice is left for one that takes less than this of it */
 #define LARGEST (1 << 20) /* batch whose divisors are looked for */
 #define NAME "parts_of_"
 

@@ -75,8 +75,8 @@ void pare_rival_run(struct pare_contest *c, struct pare_rival *r);
 int pare_rival_reorder(struct pare_contest *c, struct pare_value *v, const int block[2],
                        double *seconds, struct pare_err *err);
 
-/* Let them run: the fastest, or the rule's choice when nobody is clearly faster.  `w` stays as it is
- * when none of them can run. */
+/* Let them run: the fastest, or the rule's choice when nobody is clearly faster.  `w` stays as it
+ * is when none of them can run. */
 int pare_contest_run(struct pare_contest *c, struct pare_ways *w, struct pare_err *err);
 void pare_contest_end(struct pare_contest *c);
 

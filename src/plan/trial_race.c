@@ -237,8 +237,8 @@ static int warm_group(struct pare_contest *c, int group, struct pare_err *err)
     return warm_ways(c, group, PARE_TO_DATA | PARE_TO_WEIGHTS, true, err);
 }
 
-/* The first runs warm up, and count when they were long or have settled it.  Those of the rules begin,
- * so that others need not go on when they are hopeless. */
+/* The first runs warm up, and count when they were long or have settled it.  Those of the rules
+ * begin, so that others need not go on when they are hopeless. */
 static int warm_up(struct pare_contest *c, struct pare_err *err)
 {
     int rule = pare_contest_find(c, &c->rule);
