@@ -17,9 +17,9 @@ bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 apart = interop|all
 # With QUICK=1, `make asan` leaves out what takes longest and what only calls others.
 slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_budget|train_|analyze)
-threaded = test_loader test_plan test_split test_train test_threads test_winograd test_panel test_depth \
-    test_int8 test_int8_func test_nbits test_sparse test_tune test_tune_train test_train_kernels test_optim \
-    test_rank test_histogram test_observe test_quantize_layouts test_analyze test_compress
+threaded = test_loader test_plan test_microbatch test_train test_threads test_winograd test_gemm_packed test_depthwise \
+    test_int8 test_int8_function test_nbits test_sparse test_tune test_tune_train test_train_kernels test_optim \
+    test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
 .PHONY: all help deps demo test test-faults test-docs docs test-interop bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
 

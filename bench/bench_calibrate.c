@@ -11,9 +11,9 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "compress/preset.h"
-#include "compress/pruners.h"
-#include "compress/run.h"
+#include "quant/presets.h"
+#include "compress/registry.h"
+#include "compress/compression.h"
 #include "data/data.h"
 #include "onnx/fold_norm.h"
 #include "plan/plan.h"
@@ -68,10 +68,10 @@ static int only_run(const struct task *t, struct pare_err *err)
 static int calibrate(const struct task *t, struct pare_err *err)
 {
     char settings[96];
-    struct pare_run_opts o = { .quantizer = "ptq", .threads = t->threads };
+    struct pare_compression_opts o = { .quantizer = "ptq", .threads = t->threads };
     struct pare_model *folded, *model;
     struct pare_rules rules;
-    struct pare_run *run;
+    struct pare_compression *run;
     const char *usual;
     int n;
 
@@ -83,10 +83,10 @@ static int calibrate(const struct task *t, struct pare_err *err)
     o.settings = settings;
     o.rule = rules.rule;
     o.n_rules = rules.n;
-    PARE_TRY(pare_run_new(model, &o, &run, err));
-    PARE_TRY(pare_run_look(run, t->data, t->batch, err));
-    PARE_TRY(pare_run_compress(run, err));
-    pare_run_free(run);
+    PARE_TRY(pare_compression_new(model, &o, &run, err));
+    PARE_TRY(pare_compression_use_data(run, t->data, t->batch, err));
+    PARE_TRY(pare_compression_compress(run, err));
+    pare_compression_free(run);
     pare_model_free(folded);
     return 0;
 }

@@ -12,8 +12,8 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/opt.h"
-#include "train/learn.h"
+#include "base/options.h"
+#include "train/training.h"
 
 #define N 25000000
 
@@ -99,8 +99,8 @@ static void optimizer(const char *name, int threads, int rounds)
 
 struct job {
     struct pare_model *model;
-    struct pare_learn *learn;
-    struct pare_run *run;
+    struct pare_training *learn;
+    struct pare_compression *run;
     struct pare_tensor x, y;
 };
 
@@ -109,29 +109,29 @@ static void open_job(struct job *j, int threads, bool follow)
     static const int64_t chw[3] = { 1, 8, 8 };
     struct pare_rule rule = { .op_types = (const char *const[]){ "default", NULL },
                               .keys = "sparsity=0.9" };
-    struct pare_run_opts o = { .pruner = "level", .rule = &rule, .n_rules = 1 };
+    struct pare_compression_opts o = { .pruner = "level", .rule = &rule, .n_rules = 1 };
     char settings[64];
 
     snprintf(settings, sizeof(settings), "batch=64 lr=1e-6 threads=%d", threads);
     check(pare_model_new("lenet", chw, 10, 1, &j->model, &err));
-    check(pare_learn_new(j->model, "digits", settings, &j->learn, &err));
+    check(pare_training_new(j->model, "digits", settings, &j->learn, &err));
     if (follow) {
-        check(pare_run_new(j->model, &o, &j->run, &err));
-        check(pare_run_follow(j->run, j->learn, &err));
-        check(pare_run_compress(j->run, &err));
+        check(pare_compression_new(j->model, &o, &j->run, &err));
+        check(pare_compression_follow(j->run, j->learn, &err));
+        check(pare_compression_compress(j->run, &err));
     }
-    check(pare_learn_next(j->learn, &j->x, &j->y, &err));
+    check(pare_training_next(j->learn, &j->x, &j->y, &err));
 }
 
 static double step(struct job *j)
 {
     double start = pare_now(), loss;
 
-    check(pare_learn_forward(j->learn, &j->x, NULL, &err));
-    check(pare_learn_loss(j->learn, &j->y, &loss, &err));
-    check(pare_learn_backward(j->learn, &err));
-    check(pare_learn_optimize(j->learn, &err));
-    check(pare_learn_step(j->learn, &err));
+    check(pare_training_forward(j->learn, &j->x, NULL, &err));
+    check(pare_training_loss(j->learn, &j->y, &loss, &err));
+    check(pare_training_backward(j->learn, &err));
+    check(pare_training_optimize(j->learn, &err));
+    check(pare_training_step(j->learn, &err));
     return pare_now() - start;
 }
 
@@ -139,7 +139,7 @@ static double hooks_only(struct job *j)
 {
     double start = pare_now();
 
-    check(pare_learn_step(j->learn, &err));
+    check(pare_training_step(j->learn, &err));
     return pare_now() - start;
 }
 
@@ -163,8 +163,8 @@ static void following(int threads, int rounds)
     printf("step %.4f\nstep-masked %.4f\nhooks %.6f\n", median(t[0], n), median(t[1], n),
            median(t[2], n));
     for (int k = 0; k < 2; k++) {
-        pare_run_free(j[k].run);
-        pare_learn_free(j[k].learn);
+        pare_compression_free(j[k].run);
+        pare_training_free(j[k].learn);
         pare_model_free(j[k].model);
     }
     for (int k = 0; k < 3; k++)

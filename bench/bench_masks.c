@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "compress/rank.h"
+#include "prune/rank.h"
 #include "io/npy.h"
 
 struct bench {

@@ -15,9 +15,9 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/opt.h"
+#include "base/options.h"
 #include "base/rng.h"
-#include "compress/run.h"
+#include "compress/compression.h"
 #include "train/trainer.h"
 
 #define MAX_JOBS 8
@@ -43,8 +43,8 @@ struct job {
     const char *name;
     struct pare_model *model;
     struct pare_trainer *trainer;
-    struct pare_run *run; /* NULL: float */
-    double *time[2];      /* by the clock, of the processor */
+    struct pare_compression *run; /* NULL: float */
+    double *time[2];              /* by the clock, of the processor */
 };
 
 static void follow(struct job *j, int threads)
@@ -54,12 +54,12 @@ static void follow(struct job *j, int threads)
                               .keys = "quant_types=weight,input quant_bits=8 "
                                       "quant_dtype.weight=int "
                                       "quant_scheme.weight=per_channel_symmetric" };
-    struct pare_run_opts o = { .quantizer = j->name, .rule = &rule, .n_rules = 1 };
+    struct pare_compression_opts o = { .quantizer = j->name, .rule = &rule, .n_rules = 1 };
 
     o.threads = threads;
-    check(pare_run_new(j->model, &o, &j->run, &err));
-    check(pare_run_attach(j->run, j->trainer, NULL, 0, &err));
-    check(pare_run_compress(j->run, &err));
+    check(pare_compression_new(j->model, &o, &j->run, &err));
+    check(pare_compression_attach(j->run, j->trainer, NULL, 0, &err));
+    check(pare_compression_compress(j->run, &err));
 }
 
 static void open_job(struct job *j, struct pare_arena *a, const char *net, const int64_t *chw,
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
         if (profile)
             show(&job[i]);
         pare_trainer_free(job[i].trainer);
-        pare_run_free(job[i].run);
+        pare_compression_free(job[i].run);
         pare_model_free(job[i].model);
     }
     pare_arena_free(a);

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "onnx/make.h"
+#include "onnx/builder.h"
 #include "plan/plan.h"
 
 #define MOST 201
@@ -79,43 +79,43 @@ static int make_model(const struct layer *l, int rows, double zeros, struct pare
                       struct pare_err *err)
 {
     int64_t k = l->kernel, pad = k / 2, out = (l->size + 2 * pad - k) / l->stride + 1;
-    struct pare_make *mk;
+    struct pare_builder *mk;
     struct pare_tensor t;
     const char *x, *w;
 
-    PARE_TRY(pare_make_new("layer", &mk, err));
+    PARE_TRY(pare_builder_new("layer", &mk, err));
     if (!k) {
-        x = pare_make_input(mk, "x", 2, (int64_t[]){ l->size, l->C });
-        w = pare_make_weight(mk, "w", 2, (int64_t[]){ l->O, l->C }, &t);
+        x = pare_builder_input(mk, "x", 2, (int64_t[]){ l->size, l->C });
+        w = pare_builder_weight(mk, "w", 2, (int64_t[]){ l->O, l->C }, &t);
         if (t.data)
             fill(&t, rows, zeros, 1);
-        x = pare_make_node(mk, "Gemm", "it", x, w, NULL);
-        pare_make_int(mk, "transB", 1);
-        pare_make_node(mk, "Relu", "relu", x, NULL);
-        pare_make_output(mk, "y", 2, (int64_t[]){ l->size, l->O });
-        return pare_make_done(mk, m, err);
+        x = pare_builder_node(mk, "Gemm", "it", x, w, NULL);
+        pare_builder_int(mk, "transB", 1);
+        pare_builder_node(mk, "Relu", "relu", x, NULL);
+        pare_builder_output(mk, "y", 2, (int64_t[]){ l->size, l->O });
+        return pare_builder_done(mk, m, err);
     }
-    x = pare_make_input(mk, "x", 4, (int64_t[]){ 1, 16, l->size, l->size });
-    w = pare_make_weight(mk, "w0", 4, (int64_t[]){ l->C, 16, 1, 1 }, &t);
+    x = pare_builder_input(mk, "x", 4, (int64_t[]){ 1, 16, l->size, l->size });
+    w = pare_builder_weight(mk, "w0", 4, (int64_t[]){ l->C, 16, 1, 1 }, &t);
     if (t.data)
         fill(&t, 0, 0, 2);
-    x = pare_make_node(mk, "Conv", "front", x, w, NULL);
-    w = pare_make_weight(mk, "w", 4, (int64_t[]){ l->O, l->C, k, k }, &t);
+    x = pare_builder_node(mk, "Conv", "front", x, w, NULL);
+    w = pare_builder_weight(mk, "w", 4, (int64_t[]){ l->O, l->C, k, k }, &t);
     if (t.data)
         fill(&t, rows, zeros, 1);
-    x = pare_make_node(mk, "Conv", "it", x, w, NULL);
-    pare_make_ints(mk, "pads", 4, (int64_t[]){ pad, pad, pad, pad });
-    pare_make_ints(mk, "strides", 2, (int64_t[]){ l->stride, l->stride });
-    pare_make_node(mk, "Relu", "relu", x, NULL);
-    pare_make_output(mk, "y", 4, (int64_t[]){ 1, l->O, out, out });
-    return pare_make_done(mk, m, err);
+    x = pare_builder_node(mk, "Conv", "it", x, w, NULL);
+    pare_builder_ints(mk, "pads", 4, (int64_t[]){ pad, pad, pad, pad });
+    pare_builder_ints(mk, "strides", 2, (int64_t[]){ l->stride, l->stride });
+    pare_builder_node(mk, "Relu", "relu", x, NULL);
+    pare_builder_output(mk, "y", 4, (int64_t[]){ 1, l->O, out, out });
+    return pare_builder_done(mk, m, err);
 }
 
 static int open_entry(struct entry *e, const struct layer *l, int kind, double zeros, int threads,
                       struct pare_err *err)
 {
-    static const char *const without[] = { "conv_winograd_run", "conv_panel",    "linear_panel",
-                                           "conv_sparse",       "linear_sparse", NULL };
+    static const char *const without[] = { "conv_winograd", "conv_1x1_packed", "linear_packed",
+                                           "conv_sparse",   "linear_sparse",   NULL };
     struct pare_plan_opts o = { .threads = threads };
     int64_t dim[] = { 1, 16, l->size, l->size }, dim2[] = { l->size, l->C };
     struct pare_rng r;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "../src/base/clock.h"
-#include "../src/base/opt.h"
+#include "../src/base/options.h"
 #include "../src/train/trainer.h"
 
 #define MOMENTUM 0.9
@@ -55,7 +55,7 @@ static int make(struct job *j, const char *path, int threads, const char *choice
     o.loss_conf = loss;
     PARE_TRY(pare_model_load(path, &j->model, err));
     PARE_TRY(pare_trainer_new(j->model, &o, &j->trainer, err));
-    pare_trainer_lay(j->trainer, true); /* as the loop of train.c does */
+    pare_trainer_block_params(j->trainer, true); /* as the loop of train.c does */
     return 0;
 }
 

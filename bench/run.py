@@ -176,7 +176,7 @@ def direct_peer(args, name, shape, threads, source):
                     "--threads", str(threads), "--repeat", "1", "--choices", choices], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with open(choices) as f:
-        lines = f.read().replace("conv_winograd_run\t", "conv_onednn\t")
+        lines = f.read().replace("conv_winograd\t", "conv_onednn\t")
     with open(choices, "w") as f:
         f.write(lines)
     return Peer("direct", args.build, model, shape, threads, source,

@@ -24,17 +24,20 @@ static const struct pare_rule half = { .op_names = names, .keys = "sparsity=0.5"
 /* Mask channels: the model is as large as before, with zeros in it. */
 static int mask(struct pare_model *model, struct pare_err *err)
 {
-    struct pare_run_opts opts = { .pruner = "l1", .rule = &half, .n_rules = 1, .final = true };
+    struct pare_compression_opts opts = { .pruner = "l1",
+                                          .rule = &half,
+                                          .n_rules = 1,
+                                          .final = true };
     struct pare_export files = { .masks = "masks.pth" };
-    struct pare_run *run;
-    int rc = pare_run_new(model, &opts, &run, err);
+    struct pare_compression *run;
+    int rc = pare_compression_new(model, &opts, &run, err);
 
     if (rc)
         return rc;
-    rc = pare_run_compress(run, err);
+    rc = pare_compression_compress(run, err);
     if (!rc)
-        rc = pare_run_export(run, &files, err);
-    pare_run_free(run);
+        rc = pare_compression_export(run, &files, err);
+    pare_compression_free(run);
     return rc;
 }
 
@@ -56,22 +59,22 @@ static int shrink(struct pare_model *model, struct pare_arena *arena, struct par
 
 static int to_integers(struct pare_model *model, const char *data, struct pare_err *err)
 {
-    struct pare_run_opts opts = { .quantizer = "ptq", .config = INT8 };
+    struct pare_compression_opts opts = { .quantizer = "ptq", .config = INT8 };
     struct pare_export files = { .onnx = "int8.onnx", .calibration = "scales.json" };
-    struct pare_learn *learn = NULL;
-    struct pare_run *run = NULL;
-    int rc = pare_learn_new(model, data, "threads=1", &learn, err);
+    struct pare_training *learn = NULL;
+    struct pare_compression *run = NULL;
+    int rc = pare_training_new(model, data, "threads=1", &learn, err);
 
     if (!rc)
-        rc = pare_run_new(model, &opts, &run, err);
+        rc = pare_compression_new(model, &opts, &run, err);
     if (!rc)
-        rc = pare_run_follow(run, learn, err); /* ptq looks at its data */
+        rc = pare_compression_follow(run, learn, err); /* ptq looks at its data */
     if (!rc)
-        rc = pare_run_compress(run, err);
+        rc = pare_compression_compress(run, err);
     if (!rc)
-        rc = pare_run_export(run, &files, err);
-    pare_learn_free(learn);
-    pare_run_free(run);
+        rc = pare_compression_export(run, &files, err);
+    pare_training_free(learn);
+    pare_compression_free(run);
     return rc;
 }
 

@@ -23,7 +23,7 @@ static const struct pare_rule rules[] = {
     { .op_names = first, .keys = "sparsity=0.5" },
 };
 
-static bool say(void *user, const struct pare_learned *r)
+static bool say(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     printf("epoch %d  loss %.4f  validated %.2f %%\n", (int)r->epoch + 1, r->loss,
@@ -31,10 +31,10 @@ static bool say(void *user, const struct pare_learned *r)
     return true;
 }
 
-static void print_layers(struct pare_run *run)
+static void print_layers(struct pare_compression *run)
 {
-    for (int i = 0; i < pare_run_layers(run); i++) {
-        struct pare_layer *l = pare_run_layer(run, i);
+    for (int i = 0; i < pare_compression_layers(run); i++) {
+        struct pare_layer *l = pare_compression_layer(run, i);
         const uint8_t *mask = pare_layer_mask(l)->data;
         int64_t n = pare_numel(pare_layer_mask(l)), left = 0;
 
@@ -46,7 +46,7 @@ static void print_layers(struct pare_run *run)
 }
 
 /* The model as it is run, with a batch of one, whatever its input is. */
-static int export(struct pare_model *model, struct pare_run *run, struct pare_err *err)
+static int export(struct pare_model *model, struct pare_compression *run, struct pare_err *err)
 {
     struct pare_export files = { .model = "model.pth", .onnx = "model.onnx", .masks = "mask.pth" };
     int64_t shape[PARE_MAX_RANK];
@@ -57,29 +57,29 @@ static int export(struct pare_model *model, struct pare_run *run, struct pare_er
         shape[i] = i ? in->dim[i] : 1;
     files.input_shape = shape;
     files.input_rank = in->rank;
-    return pare_run_export(run, &files, err);
+    return pare_compression_export(run, &files, err);
 }
 
-static int prune(struct pare_model *model, struct pare_learn *learn, struct pare_run *run,
-                 struct pare_err *err)
+static int prune(struct pare_model *model, struct pare_training *learn,
+                 struct pare_compression *run, struct pare_err *err)
 {
-    struct pare_learned r;
+    struct pare_epoch_result r;
 
-    PARE_TRY(pare_run_follow(run, learn, err));
-    PARE_TRY(pare_run_compress(run, err));
-    PARE_TRY(pare_learn_validate(learn, &r, err));
+    PARE_TRY(pare_compression_follow(run, learn, err));
+    PARE_TRY(pare_compression_compress(run, err));
+    PARE_TRY(pare_training_validate(learn, &r, err));
     printf("pruned   validated %.2f %%\n", 100 * r.valid_accuracy);
-    PARE_TRY(pare_learn_run(learn, say, NULL, err)); /* masked weights stay 0 */
+    PARE_TRY(pare_training_run(learn, say, NULL, err)); /* masked weights stay 0 */
     print_layers(run);
     return export(model, run, err);
 }
 
 int main(int argc, char **argv)
 {
-    const struct pare_run_opts opts = { .pruner = "level", .rule = rules, .n_rules = 2 };
+    const struct pare_compression_opts opts = { .pruner = "level", .rule = rules, .n_rules = 2 };
     struct pare_model *model = NULL;
-    struct pare_learn *learn = NULL;
-    struct pare_run *run = NULL;
+    struct pare_training *learn = NULL;
+    struct pare_compression *run = NULL;
     struct pare_err err = { 0 };
     char settings[512];
     int rc;
@@ -91,15 +91,15 @@ int main(int argc, char **argv)
     snprintf(settings, sizeof(settings), "%s%s", OPTIMIZER, argc == 4 ? argv[3] : "");
     rc = pare_model_load(argv[1], &model, &err);
     if (!rc)
-        rc = pare_learn_new(model, argv[2], settings, &learn, &err);
+        rc = pare_training_new(model, argv[2], settings, &learn, &err);
     if (!rc)
-        rc = pare_run_new(model, &opts, &run, &err);
+        rc = pare_compression_new(model, &opts, &run, &err);
     if (!rc)
         rc = prune(model, learn, run, &err);
     if (rc)
         fprintf(stderr, "prune_fashion: %s\n", err.msg);
-    pare_learn_free(learn); /* before the run that follows it */
-    pare_run_free(run);
+    pare_training_free(learn); /* before the run that follows it */
+    pare_compression_free(run);
     pare_model_free(model);
     return rc ? 1 : 0;
 }

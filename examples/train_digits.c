@@ -11,7 +11,7 @@
 #define EPOCHS 15
 #define SETTINGS "optimizer=adam lr=2e-3 epochs=15 batch=32 seed=1 threads=1"
 
-static bool say(void *user, const struct pare_learned *r)
+static bool say(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     printf("epoch %2d  loss %.4f  validated %.2f %%\n", (int)r->epoch + 1, r->loss,
@@ -19,38 +19,38 @@ static bool say(void *user, const struct pare_learned *r)
     return true; /* go on */
 }
 
-/* What pare_learn_run() does, in the open. */
-static int own_loop(struct pare_learn *l, struct pare_err *err)
+/* What pare_training_run() does, in the open. */
+static int own_loop(struct pare_training *l, struct pare_err *err)
 {
     struct pare_tensor x, y, out;
     double loss = 0;
 
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        PARE_TRY(pare_learn_update_epoch(l, epoch, err));
+        PARE_TRY(pare_training_update_epoch(l, epoch, err));
         for (;;) {
-            PARE_TRY(pare_learn_next(l, &x, &y, err));
+            PARE_TRY(pare_training_next(l, &x, &y, err));
             if (!x.data)
                 break; /* the epoch's end */
-            PARE_TRY(pare_learn_forward(l, &x, &out, err));
-            PARE_TRY(pare_learn_loss(l, &y, &loss, err));
-            PARE_TRY(pare_learn_backward(l, err));
-            PARE_TRY(pare_learn_optimize(l, err));
-            PARE_TRY(pare_learn_step(l, err));
+            PARE_TRY(pare_training_forward(l, &x, &out, err));
+            PARE_TRY(pare_training_loss(l, &y, &loss, err));
+            PARE_TRY(pare_training_backward(l, err));
+            PARE_TRY(pare_training_optimize(l, err));
+            PARE_TRY(pare_training_step(l, err));
         }
         printf("epoch %2d  loss of the last batch %.4f\n", epoch + 1, loss);
     }
     return 0;
 }
 
-static int run(const char *output, bool own, struct pare_model **model, struct pare_learn **l,
+static int run(const char *output, bool own, struct pare_model **model, struct pare_training **l,
                struct pare_err *err)
 {
-    struct pare_learned r;
+    struct pare_epoch_result r;
 
     PARE_TRY(pare_model_new("lenet", (int64_t[]){ 1, 8, 8 }, 10, 1, model, err));
-    PARE_TRY(pare_learn_new(*model, "digits", SETTINGS, l, err));
-    PARE_TRY(own ? own_loop(*l, err) : pare_learn_run(*l, say, NULL, err));
-    PARE_TRY(pare_learn_validate(*l, &r, err));
+    PARE_TRY(pare_training_new(*model, "digits", SETTINGS, l, err));
+    PARE_TRY(own ? own_loop(*l, err) : pare_training_run(*l, say, NULL, err));
+    PARE_TRY(pare_training_validate(*l, &r, err));
     printf("%.2f %% of the test digits are read right\n", 100 * r.valid_accuracy);
     PARE_TRY(pare_model_save(*model, output, NULL, err));
     return r.valid_accuracy < 0.97 ? pare_fail(err, PARE_EFORMAT, "that is too few") : 0;
@@ -59,7 +59,7 @@ static int run(const char *output, bool own, struct pare_model **model, struct p
 int main(int argc, char **argv)
 {
     struct pare_model *model = NULL;
-    struct pare_learn *l = NULL;
+    struct pare_training *l = NULL;
     struct pare_err err = { 0 };
     int rc = 2;
 
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         fputs("usage: train_digits OUTPUT.onnx [own]\n", stderr);
     if (rc == 1)
         fprintf(stderr, "train_digits: %s\n", err.msg);
-    pare_learn_free(l);
+    pare_training_free(l);
     pare_model_free(model);
     return rc;
 }

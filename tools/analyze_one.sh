@@ -54,7 +54,7 @@ esac
 # Kernels, operators, plans and commands rely on what was checked when a node was matched or options
 # were read, in other files; there clang would see a NULL in every pointer that may be one elsewhere.
 case $file in
-src/backend/* | src/op/* | src/plan/* | src/train/* | src/compress/* | src/cli/*)
+src/backend/* | src/op/* | src/plan/* | src/train/* | src/compress/* | src/prune/* | src/quant/* | src/analyze/* | src/cli/*)
     off="-clang-analyzer-core.NullDereference,-clang-analyzer-core.NonNullParamChecker"
     off="$off,-clang-analyzer-core.CallAndMessage,-clang-analyzer-core.UndefinedBinaryOperatorResult"
     off="$off,-clang-analyzer-core.uninitialized.*,-clang-analyzer-unix.cstring.NullArg"

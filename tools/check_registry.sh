@@ -40,8 +40,8 @@ registry src/data/sources.def SOURCE src/data pare_source ""
 registry src/train/losses.def LOSS src/train pare_loss loss_
 registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_
 registry src/train/schedules.def SCHEDULE src/train pare_schedule schedule_
-registry src/compress/pruners.def PRUNER src/compress pare_pruner prune_
-registry src/compress/quantizers.def QUANTIZER src/compress pare_quantizer quantize_
+registry src/prune/pruners.def PRUNER src/prune pare_pruner prune_
+registry src/quant/quantizers.def QUANTIZER src/quant pare_quantizer quantize_
 registry src/zoo/networks.def NETWORK src/zoo pare_network ""
-registry src/cli/commands.def COMMAND src/cli pare_command cmd_
+registry src/cli/cmd/commands.def COMMAND src/cli pare_command cmd_
 exit $bad

@@ -77,7 +77,7 @@ def main():
 
     fit("tail g", g, 1 / (1 + 15 / 3.5), 1, range(1, 11), lambda t: 1 / g(t))
 
-    # src/backend/cpu/behind_loops.h: P(N(0, 1) < x) = 1/2 + x q(s) with s = 2 (x / 5.45)^2 - 1,
+    # src/backend/rows/post_ops_loops.h: P(N(0, 1) < x) = 1/2 + x q(s) with s = 2 (x / 5.45)^2 - 1,
     # nearly as an absolute error
     def root(s):
         return mp.mpf("5.45") * mp.sqrt((s + 1) / 2)

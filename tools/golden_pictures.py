@@ -2,7 +2,7 @@
 """golden_pictures.py - what Pillow, and so torchvision, makes of picture files.
 
 Writes tests/golden/pictures.npz: files as bytes (file_*), what Image.open(...).convert("RGB") gives
-(rgb_*), and the result of resizing one of them (resize_HxW).  tests/unit/test_pictures.c compares
+(rgb_*), and the result of resizing one of them (resize_HxW).  tests/unit/test_image_files.c compares
 with it.
 """
 import io

@@ -335,11 +335,11 @@ def resuming():
 def choices():
     """Lists of kernels (--choices)."""
     put("choices-binary.txt", bytes(range(256)))
-    put("choices-escape.txt", b"conv_panel\tConv \x1b[2J\n")
-    put("choices-line.txt", [(1, b"conv_panel\t"), (8192, b"k"), (1, b"\n")])
-    put("choices-lines.txt", [(20001, b"conv_panel\tk" + COUNT + b"\n")])
+    put("choices-escape.txt", b"conv_1x1_packed\tConv \x1b[2J\n")
+    put("choices-line.txt", [(1, b"conv_1x1_packed\t"), (8192, b"k"), (1, b"\n")])
+    put("choices-lines.txt", [(20001, b"conv_1x1_packed\tk" + COUNT + b"\n")])
     put("choices-name.txt", b"n" * 65 + b"\tConv\n")
-    put("choices-zero.txt", b"conv_panel\0\tConv\nconv_panel\tConv\n")
+    put("choices-zero.txt", b"conv_1x1_packed\0\tConv\nconv_panel\tConv\n")
 
 
 def outside():

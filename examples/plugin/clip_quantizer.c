@@ -35,7 +35,7 @@ static void find_range(const struct pare_quant *q, const struct pare_tensor *x, 
 
 /* While the model is judged, inputs and outputs are rounded by the range that training saw last;
  * what training never saw passes as it is. */
-static int quantize(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+static int quantize(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)
 {
     const struct pare_quant *q = pare_layer_quant(l, site);
@@ -46,7 +46,7 @@ static int quantize(struct pare_layer *l, enum pare_site site, const struct pare
         return err->code;
     if (q->per_channel)
         return pare_fail(err, PARE_ECONFIG, "clip has one scale for all channels");
-    if (site == PARE_WEIGHT || pare_run_is_training(pare_layer_run(l)))
+    if (site == PARE_WEIGHT || pare_compression_is_training(pare_layer_run(l)))
         find_range(q, x, pare_f32(scale), pare_f32(zero));
     if (*pare_f32(scale) > 0)
         pare_quant_apply(q, x, pare_f32(scale), pare_f32(zero), y);
@@ -74,10 +74,10 @@ static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare
 }
 
 /* x is what was rounded, gy the gradient by what it was rounded to. */
-static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
-    const struct opts *o = pare_run_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_run(l));
 
     (void)err;
     for (int64_t i = 0; i < pare_numel(x); i++) {

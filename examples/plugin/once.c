@@ -17,11 +17,11 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Those below the k-th smallest go; weights that equal it stay. */
-static int mask_small(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+static int mask_small(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_tensor *w = pare_layer_weight(l);
     int64_t n = pare_numel(w), k = (int64_t)((double)n * pare_layer_sparsity(l));
-    float *size = pare_alloc(pare_run_scratch(r), (size_t)n, sizeof(*size));
+    float *size = pare_alloc(pare_compression_scratch(r), (size_t)n, sizeof(*size));
     uint8_t *mask = pare_layer_mask(l)->data;
 
     if (!size)
@@ -35,7 +35,7 @@ static int mask_small(struct pare_run *r, struct pare_layer *l, struct pare_err 
 }
 
 /* Asked for after every optimizer step. */
-static int calc_mask(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+static int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     struct state *s = pare_layer_state(l);
 

@@ -25,13 +25,14 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     return 0;
 }
 
-static int start(struct pare_run *r, struct pare_err *err)
+static int start(struct pare_compression *r, struct pare_err *err)
 {
-    return pare_add_collector(r, collect, NULL, pare_run_state(r), err);
+    return pare_add_collector(r, collect, NULL, pare_compression_state(r), err);
 }
 
 /* One number for each output channel; the core removes those with the least. */
-static int score(struct pare_run *r, struct pare_layer *l, float *score, struct pare_err *err)
+static int score(struct pare_compression *r, struct pare_layer *l, float *score,
+                 struct pare_err *err)
 {
     int64_t n = pare_layer_units(l)->n;
     struct pare_tensor *sum = pare_layer_statistic(l, "activation", PARE_MERGE_SUM, PARE_F32, n,
@@ -45,14 +46,15 @@ static int score(struct pare_run *r, struct pare_layer *l, float *score, struct 
     return sum ? 0 : err->code;
 }
 
-static int on_step(struct pare_run *r, int64_t step, struct pare_err *err)
+static int on_step(struct pare_compression *r, int64_t step, struct pare_err *err)
 {
     (void)step;
-    return pare_run_steps(r) == BATCHES ? pare_remove_collector(r, *(int *)pare_run_state(r), err)
-                                        : 0;
+    return pare_compression_steps(r) == BATCHES
+               ? pare_remove_collector(r, *(int *)pare_compression_state(r), err)
+               : 0;
 }
 
-static int length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
+static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
 {
     (void)r, (void)epochs, (void)err;
     *steps = BATCHES;

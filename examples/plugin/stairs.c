@@ -17,14 +17,14 @@ static const struct pare_opt opts[] = {
 
 /* Epoch e of n aims at (e + 1) / n of the sparsity that the config asks for.  The new masks are
  * made when this returns. */
-static int on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err)
+static int on_epoch(struct pare_compression *r, int64_t epoch, struct pare_err *err)
 {
-    const struct opts *o = pare_run_conf(r);
+    const struct opts *o = pare_compression_conf(r);
     double part = epoch + 1 < o->stairs ? (double)(epoch + 1) / (double)o->stairs : 1;
 
     (void)err;
-    for (int i = 0; i < pare_run_layers(r); i++) {
-        struct pare_layer *l = pare_run_layer(r, i);
+    for (int i = 0; i < pare_compression_layers(r); i++) {
+        struct pare_layer *l = pare_compression_layer(r, i);
 
         pare_layer_aim(l, part * pare_layer_config_sparsity(l));
     }
@@ -32,22 +32,23 @@ static int on_epoch(struct pare_run *r, int64_t epoch, struct pare_err *err)
 }
 
 /* Before the first epoch nothing goes. */
-static int start(struct pare_run *r, struct pare_err *err)
+static int start(struct pare_compression *r, struct pare_err *err)
 {
     return on_epoch(r, -1, err);
 }
 
-static int score(struct pare_run *r, struct pare_layer *l, float *score, struct pare_err *err)
+static int score(struct pare_compression *r, struct pare_layer *l, float *score,
+                 struct pare_err *err)
 {
     (void)r, (void)err;
     pare_units_sum(pare_layer_units(l), pare_layer_weight(l), 1, score);
     return 0;
 }
 
-static int length(struct pare_run *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
+static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
 {
     (void)steps, (void)err;
-    *epochs = ((const struct opts *)pare_run_conf(r))->stairs;
+    *epochs = ((const struct opts *)pare_compression_conf(r))->stairs;
     return 0;
 }
 

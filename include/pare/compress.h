@@ -3,12 +3,12 @@
  *     static const char *const types[] = { "Conv2d", "Linear", NULL };
  *     struct pare_rule rule = { .op_types = types, .keys = "sparsity=0.8" };
  *
- *     pare_learn_new(model, "fashion-mnist", "lr=0.01 epochs=2", &learn, &err);
- *     pare_run_new(model, &opts, &run, &err);       { .pruner = "level", .rule = &rule, ... }
- *     pare_run_follow(run, learn, &err);            masks follow each optimizer step
- *     pare_run_compress(run, &err);                 ... from now on
- *     pare_learn_run(learn, say, NULL, &err);       or a loop of one's own
- *     pare_run_export(run, &files, &err);
+ *     pare_training_new(model, "fashion-mnist", "lr=0.01 epochs=2", &learn, &err);
+ *     pare_compression_new(model, &opts, &run, &err);       { .pruner = "level", .rule = &rule, ... }
+ *     pare_compression_follow(run, learn, &err);            masks follow each optimizer step
+ *     pare_compression_compress(run, &err);                 ... from now on
+ *     pare_training_run(learn, say, NULL, &err);       or a loop of one's own
+ *     pare_compression_export(run, &files, &err);
  *
  * <pare/pruner.h> has what can be asked of a run and its layers.
  */
@@ -38,7 +38,7 @@ PARE_API struct pare_registry *pare_registry_new(struct pare_err *err); /* NULL 
 PARE_API void pare_registry_free(struct pare_registry *g);              /* NULL is fine */
 PARE_API int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err *err);
 
-struct pare_run_opts {
+struct pare_compression_opts {
     const char *pruner;
     const char *quantizer;        /* instead of a pruner */
     const struct pare_rule *rule; /* the config_list, from C ... */
@@ -54,25 +54,28 @@ struct pare_run_opts {
 
 /* Wrap the layers that the config_list chooses.  'pare help pruner NAME' lists the keys and
  * settings of a pruner.  The model must outlive the run. */
-PARE_API int pare_run_new(struct pare_model *model, const struct pare_run_opts *opts,
-                          struct pare_run **run, struct pare_err *err);
+PARE_API int pare_compression_new(struct pare_model *model,
+                                  const struct pare_compression_opts *opts,
+                                  struct pare_compression **run, struct pare_err *err);
 
 /* From now on the learner trains the unmasked weights, the model has weight * mask, and the pruner
- * is called at each step and epoch.  Before pare_run_compress().  Free the learner first, or train
+ * is called at each step and epoch.  Before pare_compression_compress().  Free the learner first, or train
  * no more with it. */
-PARE_API int pare_run_follow(struct pare_run *run, struct pare_learn *learn, struct pare_err *err);
+PARE_API int pare_compression_follow(struct pare_compression *run, struct pare_training *learn,
+                                     struct pare_err *err);
 
 /* Scales and zero points from a file that pare_export.calibration (or NNI) wrote, instead of what
- * the quantizer would find out.  Before pare_run_compress(). */
-PARE_API int pare_run_calibrate(struct pare_run *run, const char *path, struct pare_err *err);
+ * the quantizer would find out.  Before pare_compression_compress(). */
+PARE_API int pare_compression_calibrate(struct pare_compression *run, const char *path,
+                                        struct pare_err *err);
 
 /* Start the pruner and make the masks that it can make now.  The model has them at once; a pruner
  * that needs training makes them later, as the learner goes on. */
-PARE_API int pare_run_compress(struct pare_run *run, struct pare_err *err);
+PARE_API int pare_compression_compress(struct pare_compression *run, struct pare_err *err);
 
 /* How much training the pruner wants before fine-tuning; both may be 0. */
-PARE_API int pare_run_length(struct pare_run *run, int64_t *epochs, int64_t *steps,
-                             struct pare_err *err);
+PARE_API int pare_compression_length(struct pare_compression *run, int64_t *epochs, int64_t *steps,
+                                     struct pare_err *err);
 
 /* A quantized model that lost too much accuracy gets some of it back: the layers whose rounding
  * makes most noise at the model's outputs, each measured by itself on a batch of the learner's
@@ -93,7 +96,7 @@ struct pare_budget {
 
 struct pare_budget_layer {
     const char *name, *type;
-    int asked[PARE_SITES], bits[PARE_SITES]; /* of weight, input, output; 0: float */
+    int asked[PARE_QUANT_SITES], bits[PARE_QUANT_SITES]; /* of weight, input, output; 0: float */
     double noise_db; /* signal to noise at the outputs when only this layer is rounded as asked */
 };
 
@@ -105,9 +108,11 @@ struct pare_budget_report {
     double accuracy;                 /* of what is kept */
 };
 
-/* After pare_run_compress() and training, if any. */
-PARE_API int pare_run_budget(struct pare_run *run, const struct pare_budget *b,
-                             struct pare_budget_report *report, struct pare_err *err);
+/* After pare_compression_compress() and training, if any. */
+PARE_API int pare_compression_mixed_precision(struct pare_compression *run,
+                                              const struct pare_budget *b,
+                                              struct pare_budget_report *report,
+                                              struct pare_err *err);
 
 /* What came of it.  Files may be NULL.  model: .onnx, or the whole state as .pth, .safetensors or
  * .npz, masked weights 0; masks: .pth, .safetensors, .npz.  input_shape (input_rank numbers) fixes
@@ -122,13 +127,14 @@ struct pare_export {
     const char *calibration;
     bool nbits; /* MatMulNBits (of com.microsoft) for weights by group, see quantizer group */
 };
-PARE_API int pare_run_export(struct pare_run *run, const struct pare_export *e,
-                             struct pare_err *err);
+PARE_API int pare_compression_export(struct pare_compression *run, const struct pare_export *e,
+                                     struct pare_err *err);
 
 /* Multiply masks of a file into the model. */
 PARE_API int pare_apply_masks(struct pare_model *model, const char *masks, struct pare_err *err);
 
-PARE_API void pare_run_free(struct pare_run *run); /* NULL is fine; the model keeps its weights */
+PARE_API void
+pare_compression_free(struct pare_compression *run); /* NULL is fine; the model keeps its weights */
 
 /* ---- smaller models ------------------------------------------------------------------------ */
 

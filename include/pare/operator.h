@@ -132,13 +132,13 @@ enum pare_op_flag {
     PARE_OP_SHAPES = 8, /* reads only the shapes and types of its inputs, never the contents */
     PARE_OP_BY_Y = 16,  /* dmap() and backward() read y and gradients, never x, which may be gone */
     PARE_OP_LINEAR = 32,  /* dmap(), dmap2() and backward() read gradients only, no contents */
-    PARE_OP_LATE = 64,    /* of 8-bit integers: runs when its result is read, since kernels may read
+    PARE_OP_LAZY = 64,    /* of 8-bit integers: runs when its result is read, since kernels may read
                             the integers instead */
     PARE_OP_LEARNS = 128, /* backward() is called in training even where no input learns */
     PARE_OP_JOINS = 256,  /* puts its inputs side by side: an empty one may be left out */
-    PARE_OP_PRODUCT = 512, /* with two inputs: products of their elements, and sums of those */
-    PARE_OP_WHOLE = 1024,  /* whole() and dwhole() are there */
-    PARE_OP_LOOKS = 2048,  /* output 0 is input 0: whole() changes nothing where y is x */
+    PARE_OP_PRODUCT = 512,     /* with two inputs: products of their elements, and sums of those */
+    PARE_OP_ANY_LAYOUT = 1024, /* whole() and dwhole() are there */
+    PARE_OP_LOOKS = 2048,      /* output 0 is input 0: whole() changes nothing where y is x */
 };
 
 struct pare_op {
@@ -213,7 +213,7 @@ struct pare_op {
 
     /* For whoever takes channels out, see <pare/channels.h>.
      * linear: the node sums over channels; false: not in a way that can be said.
-     * even:   a tie connects an axis of input 0 (of any input for pare_even_same) with `axis` of
+     * even:   a tie connects an axis of input 0 (of any input for pare_constant_channel_same) with `axis` of
      *         an output, and what becomes its index `channel` is the number x all over: what it
      *         becomes, NAN when that is not one number.  NULL: not known, but for map and map2.
      * shrink: channels go: new attributes and constant inputs.  NULL: there are none.
@@ -228,7 +228,7 @@ struct pare_op {
                   int64_t i);
     void (*needs)(const struct pare_node *n, struct pare_needed *s);
 
-    /* With PARE_OP_WHOLE: operators that look at all elements of a tensor before they change each
+    /* With PARE_OP_ANY_LAYOUT: operators that look at all elements of a tensor before they change each
      * (a range, then rounding), in whatever order, give their float32 function here, so that plans
      * can hand over tensors in any layout.  The shape is that of in[0].
      * whole:  y = f(x), in training or not.

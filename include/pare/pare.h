@@ -218,16 +218,16 @@ PARE_API void pare_plan_free(struct pare_plan *plan);
 
 /* A model that learns from a data set.
  *
- *     pare_learn_new(model, "digits", "optimizer=adam lr=2e-3 epochs=10", &l, &err);
- *     pare_learn_run(l, say, NULL, &err);
+ *     pare_training_new(model, "digits", "optimizer=adam lr=2e-3 epochs=10", &l, &err);
+ *     pare_training_run(l, say, NULL, &err);
  *     pare_model_save(model, "trained.onnx", NULL, &err);
  *
  * The model always has what was learned so far.  Model and learner must not be used by two threads
  * at a time. */
-struct pare_learn;
+struct pare_training;
 
 /* What an epoch came to. */
-struct pare_learned {
+struct pare_epoch_result {
     int64_t epoch;         /* from 0 */
     double loss, accuracy; /* of the items as they were learned; accuracy in [0, 1] */
     bool validated;
@@ -236,30 +236,30 @@ struct pare_learned {
 
 /* `data` and the settings are what `pare train` takes, the settings as words "name=value", or only
  * "name" for a switch; 'pare help train' lists them.  The model must outlive the learner. */
-PARE_API int pare_learn_new(struct pare_model *model, const char *data, const char *settings,
-                            struct pare_learn **learn, struct pare_err *err);
-PARE_API void pare_learn_free(struct pare_learn *learn); /* NULL is fine */
+PARE_API int pare_training_new(struct pare_model *model, const char *data, const char *settings,
+                               struct pare_training **learn, struct pare_err *err);
+PARE_API void pare_training_free(struct pare_training *learn); /* NULL is fine */
 
 /* All epochs, with validation, checkpoints and so on as the settings say.  `say` is called after
  * each epoch; when it returns false, training ends there.  It may be NULL. */
-PARE_API int pare_learn_run(struct pare_learn *learn,
-                            bool (*say)(void *user, const struct pare_learned *r), void *user,
-                            struct pare_err *err);
+PARE_API int pare_training_run(struct pare_training *learn,
+                               bool (*say)(void *user, const struct pare_epoch_result *r),
+                               void *user, struct pare_err *err);
 
 /* Loss and accuracy on the set that validates. */
-PARE_API int pare_learn_validate(struct pare_learn *learn, struct pare_learned *r,
-                                 struct pare_err *err);
+PARE_API int pare_training_validate(struct pare_training *learn, struct pare_epoch_result *r,
+                                    struct pare_err *err);
 
 /* Or a loop of one's own:
  *
  *     for (epoch = 0; epoch < 10; epoch++) {
- *         pare_learn_update_epoch(l, epoch, &err);
- *         while (!pare_learn_next(l, &x, &y, &err) && x.data) {
- *             pare_learn_forward(l, &x, &out, &err);
- *             pare_learn_loss(l, &y, &loss, &err);
- *             pare_learn_backward(l, &err);
- *             pare_learn_optimize(l, &err);
- *             pare_learn_step(l, &err);
+ *         pare_training_update_epoch(l, epoch, &err);
+ *         while (!pare_training_next(l, &x, &y, &err) && x.data) {
+ *             pare_training_forward(l, &x, &out, &err);
+ *             pare_training_loss(l, &y, &loss, &err);
+ *             pare_training_backward(l, &err);
+ *             pare_training_optimize(l, &err);
+ *             pare_training_step(l, &err);
  *         }
  *     }
  *
@@ -267,16 +267,17 @@ PARE_API int pare_learn_validate(struct pare_learn *learn, struct pare_learned *
  * well.  optimize() changes the weights, at the learning rate that the schedule has for this step.
  * step() and update_epoch() tell whatever follows the training, such as a pruner, that a step is
  * done and that an epoch begins. */
-PARE_API int pare_learn_next(struct pare_learn *learn, struct pare_tensor *x, struct pare_tensor *y,
-                             struct pare_err *err);
-PARE_API int pare_learn_forward(struct pare_learn *learn, const struct pare_tensor *x,
-                                struct pare_tensor *out, struct pare_err *err);
-PARE_API int pare_learn_loss(struct pare_learn *learn, const struct pare_tensor *y, double *loss,
-                             struct pare_err *err);
-PARE_API int pare_learn_backward(struct pare_learn *learn, struct pare_err *err);
-PARE_API int pare_learn_optimize(struct pare_learn *learn, struct pare_err *err);
-PARE_API int pare_learn_step(struct pare_learn *learn, struct pare_err *err);
-PARE_API int pare_learn_update_epoch(struct pare_learn *learn, int64_t epoch, struct pare_err *err);
+PARE_API int pare_training_next(struct pare_training *learn, struct pare_tensor *x,
+                                struct pare_tensor *y, struct pare_err *err);
+PARE_API int pare_training_forward(struct pare_training *learn, const struct pare_tensor *x,
+                                   struct pare_tensor *out, struct pare_err *err);
+PARE_API int pare_training_loss(struct pare_training *learn, const struct pare_tensor *y,
+                                double *loss, struct pare_err *err);
+PARE_API int pare_training_backward(struct pare_training *learn, struct pare_err *err);
+PARE_API int pare_training_optimize(struct pare_training *learn, struct pare_err *err);
+PARE_API int pare_training_step(struct pare_training *learn, struct pare_err *err);
+PARE_API int pare_training_update_epoch(struct pare_training *learn, int64_t epoch,
+                                        struct pare_err *err);
 
 /* A network of `pare new` with fresh weights; the input is (N, c, h, w). */
 PARE_API int pare_model_new(const char *network, const int64_t chw[3], int64_t classes,

@@ -17,8 +17,8 @@ extern "C" {
 #endif
 
 /* The places of a layer. */
-enum pare_site { PARE_WEIGHT, PARE_INPUT, PARE_OUTPUT };
-#define PARE_SITES 3
+enum pare_quant_site { PARE_WEIGHT, PARE_INPUT, PARE_OUTPUT };
+#define PARE_QUANT_SITES 3
 
 /* How a place is quantized, as the config says it: the integers q of
  *     q = clamp(round(x / scale) + zero_point, qmin, qmax),   x' = scale * (q - zero_point). */
@@ -34,30 +34,32 @@ struct pare_quant {
 };
 
 /* NULL: the config does not quantize this place. */
-PARE_API const struct pare_quant *pare_layer_quant(const struct pare_layer *l, enum pare_site site);
+PARE_API const struct pare_quant *pare_layer_quant(const struct pare_layer *l,
+                                                   enum pare_quant_site site);
 
 /* Named buffers of the layer, "weight_scale", "weight_zero_point", "input_scale", ...: float32, one
  * for all or one for each of n channels.  What they hold is what is exported. */
-PARE_API struct pare_tensor *pare_layer_scale(struct pare_layer *l, enum pare_site site, int64_t n,
-                                              struct pare_err *err);
-PARE_API struct pare_tensor *pare_layer_zero_point(struct pare_layer *l, enum pare_site site,
+PARE_API struct pare_tensor *pare_layer_scale(struct pare_layer *l, enum pare_quant_site site,
+                                              int64_t n, struct pare_err *err);
+PARE_API struct pare_tensor *pare_layer_zero_point(struct pare_layer *l, enum pare_quant_site site,
                                                    int64_t n, struct pare_err *err);
 
 PARE_API int64_t pare_layer_start_step(const struct pare_layer *l); /* quant_start_step */
 
-PARE_API bool pare_run_is_training(const struct pare_run *r); /* else the model is being judged */
+PARE_API bool
+pare_compression_is_training(const struct pare_compression *r); /* else the model is being judged */
 
-/* Run batches through the model in start(), only to see them: pare_run_forward() in which nothing
+/* Run batches through the model in start(), only to see them: pare_compression_forward() in which nothing
  * is rounded.  input() and output() get y that may be x itself, and leave in it what x holds.  With
  * in_parts a batch may be seen in several calls, each with some of its items, in less memory. */
-PARE_API int pare_run_observe(struct pare_run *r, int64_t batches, bool in_parts,
-                              struct pare_err *err);
+PARE_API int pare_compression_observe(struct pare_compression *r, int64_t batches, bool in_parts,
+                                      struct pare_err *err);
 
 /* Do inputs or outputs of another layer have the very numbers of these, and are they quantized in
- * the same way?  Then pare_run_observe() shows them only there: *of and *of_site, where not NULL.
+ * the same way?  Then pare_compression_observe() shows them only there: *of and *of_site, where not NULL.
  * Answers hold until start() ends. */
-PARE_API bool pare_layer_twin(const struct pare_layer *l, enum pare_site site,
-                              struct pare_layer **of, enum pare_site *of_site);
+PARE_API bool pare_layer_twin(const struct pare_layer *l, enum pare_quant_site site,
+                              struct pare_layer **of, enum pare_quant_site *of_site);
 
 /* From a range to scale and zero point: the range is widened to hold 0; a range of nothing gets the
  * smallest scale, not a division by 0. */
@@ -81,9 +83,9 @@ PARE_API struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *
 
 typedef int pare_quantize_fn(struct pare_layer *l, const struct pare_tensor *x,
                              struct pare_tensor *y, struct pare_err *err);
-typedef int pare_qgrad_fn(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
-                          const struct pare_tensor *gy, struct pare_tensor *gx,
-                          struct pare_err *err);
+typedef int pare_qgrad_fn(struct pare_layer *l, enum pare_quant_site site,
+                          const struct pare_tensor *x, const struct pare_tensor *gy,
+                          struct pare_tensor *gx, struct pare_err *err);
 
 struct pare_quantizer {
     /* Name, keys, settings, state, start() and the hooks of training; what is only for pruners

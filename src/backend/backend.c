@@ -14,7 +14,7 @@ const struct pare_kernel *const pare_kernels[] = {
     NULL
 };
 
-bool pare_step_lists(struct pare_step *s, const struct pare_view *v, int n_in, int n_out,
+bool pare_step_lists(struct pare_step *s, const struct pare_match *v, int n_in, int n_out,
                      int n_fused)
 {
     struct pare_arena *a = v->backend->arena;
@@ -53,7 +53,7 @@ bool pare_step_fits(const struct pare_step *s)
     return fits;
 }
 
-struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_value *val)
+struct pare_node *pare_only_use(const struct pare_match *v, const struct pare_value *val)
 {
     const struct pare_uses *u = &v->use[val->id];
 
@@ -71,7 +71,7 @@ bool pare_is_fixed(const struct pare_value *v)
     return v->flags & (PARE_V_CONST | PARE_V_PARAM);
 }
 
-bool pare_is_made(const struct pare_view *v, const struct pare_value *val)
+bool pare_is_made(const struct pare_match *v, const struct pare_value *val)
 {
     const struct pare_node *m = val->maker;
 
@@ -90,7 +90,7 @@ bool pare_is_f32(const struct pare_value *v)
     return v && v->t.dtype == PARE_F32;
 }
 
-int pare_block_of(const struct pare_view *v, const struct pare_value *val)
+int pare_block_of(const struct pare_match *v, const struct pare_value *val)
 {
     int layout = pare_layout_of(v, val);
 
@@ -99,7 +99,7 @@ int pare_block_of(const struct pare_view *v, const struct pare_value *val)
 
 /* What is made late takes the layout that is asked for: blocked, when its integers are in some
  * layout for convolutions. */
-int pare_layout_of(const struct pare_view *v, const struct pare_value *val)
+int pare_layout_of(const struct pare_match *v, const struct pare_value *val)
 {
     const struct pare_node *m = val->maker;
     const struct pare_value *x;

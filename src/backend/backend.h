@@ -7,17 +7,17 @@
  *
  * Layouts.  A value lives in one or more buffers.  block 1 is the ordinary row-major tensor; block
  * b (8 or 16, what the machine's convolutions want) is (N, ceil(C / b), spatial..., b), where the
- * lanes beyond C are zero, always.  PARE_LAST is (N, spatial..., C), what 8-bit convolutions want.
+ * lanes beyond C are zero, always.  PARE_CHANNELS_LAST is (N, spatial..., C), what 8-bit convolutions want.
  * match() states the layout it wants of each input and the one it makes; the plan puts conversions
  * where they differ.
  *
  * Late nodes.  Real numbers that are only another face of 8-bit integers (DequantizeLinear, and a
  * Reshape behind it) are made when the first step asks for them.  Kernels that compute with the
- * integers ask for those instead (q8.h), and then nobody makes the real ones.
+ * integers ask for those instead (int8_operands.h), and then nobody makes the real ones.
  *
  * Ways.  A training step has three: forward, and back to the gradients of the data and of the
  * weights.  A kernel that keeps nothing from run() to back() but what the step's buffers hold says
- * so (apart), and then each way may be another kernel's, in the same layouts (plan/ways.h).
+ * so (apart), and then each way may be another kernel's, in the same layouts (plan/tune/passes.h).
  *
  * To add a kernel: one file in backend/cpu/ or backend/onednn/, one line in kernels.def.
  */
@@ -29,7 +29,7 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
-#define PARE_LAST (-1) /* the layout with channels last */
+#define PARE_CHANNELS_LAST (-1) /* the layout with channels last */
 
 struct pare_buf {
     struct pare_value *value;
@@ -48,18 +48,19 @@ struct pare_buf {
 #define PARE_STEP_IN 8
 
 /* The ways of a step, as bits. */
-#define PARE_FORWARD 1u
-#define PARE_TO_DATA 2u    /* from the gradients of the results to that of in[0], ... */
-#define PARE_TO_WEIGHTS 4u /* ... and to those of its other inputs */
-#define PARE_ALL_WAYS 7u
-#define PARE_WAYS 3
+#define PARE_PASS_FORWARD 1u
+#define PARE_PASS_BACKWARD_DATA 2u    /* from the gradients of the results to that of in[0], ... */
+#define PARE_PASS_BACKWARD_WEIGHTS 4u /* ... and to those of its other inputs */
+#define PARE_ALL_PASSES 7u
+#define PARE_PASSES 3
 
 struct pare_step {
     const struct pare_kernel *kernel;
     struct pare_node *node;   /* the operator, or the first of those fused */
     struct pare_node **fused; /* those behind it, in order */
     int n_fused;
-    unsigned ways; /* by the plan, before match(): what it is to do.  Without PARE_FORWARD run()
+    unsigned
+        ways; /* by the plan, before match(): what it is to do.  Without PARE_PASS_FORWARD run()
                         is not called, and back() makes only these gradients */
     const struct pare_step *beside; /* by the plan, before match(), with some of the ways: the step
                                        whose inputs, results and layouts it must have; or NULL */
@@ -85,7 +86,7 @@ struct pare_step {
     bool *first;                  /* training, by input: back() is the first to write its
                                        gradient, so that it assigns instead of adding */
     bool laid;                    /* training, by the plan, before init(): in[1] and its gradient
-                                       are filters in blocks (filters.h) */
+                                       are filters in blocks (blocked_filters.h) */
     void *state;                  /* the kernel's own, from backend->arena */
     double seconds, back_seconds; /* spent so far, when the plan is profiled */
     bool tuned;                   /* there were rivals, and the plan was tuned */
@@ -97,7 +98,7 @@ struct pare_step {
 };
 
 /* The graph while a plan is made. */
-struct pare_view {
+struct pare_match {
     struct pare_graph *graph;
     struct pare_backend *backend;
     struct pare_uses {
@@ -135,7 +136,7 @@ struct pare_kernel {
 
     /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
      * may look at the view, not change it. */
-    bool (*match)(const struct pare_view *v, struct pare_node *n, struct pare_step *s);
+    bool (*match)(const struct pare_match *v, struct pare_node *n, struct pare_step *s);
 
     /* Once, when all buffers have memory: primitives, packed weights. */
     int (*init)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
@@ -157,27 +158,27 @@ extern const struct pare_kernel pare_kernel_reorder;
 /* ---- for match() -------------------------------------------------------------- */
 
 /* Room for the lists of a step; false when out of memory. */
-bool pare_step_lists(struct pare_step *s, const struct pare_view *v, int n_in, int n_out,
+bool pare_step_lists(struct pare_step *s, const struct pare_match *v, int n_in, int n_out,
                      int n_fused);
 
 /* The only node that uses this value, or NULL; graph outputs have another user. */
-struct pare_node *pare_only_use(const struct pare_view *v, const struct pare_value *val);
+struct pare_node *pare_only_use(const struct pare_match *v, const struct pare_value *val);
 
 /* Has it the layouts of the step beside it, if there is one? */
 bool pare_step_fits(const struct pare_step *s);
 
 /* Already made (or constant, or an input) when a step at this point of the list runs? */
-bool pare_is_made(const struct pare_view *v, const struct pare_value *val);
+bool pare_is_made(const struct pare_match *v, const struct pare_value *val);
 
 bool pare_is_const(const struct pare_value *v);
 bool pare_is_fixed(const struct pare_value *v); /* a constant or a trained parameter */
 bool pare_is_f32(const struct pare_value *v);   /* float32 of a known shape */
 
 /* The block of the layout val exists in; 1 for constants, inputs and channels last. */
-int pare_block_of(const struct pare_view *v, const struct pare_value *val);
+int pare_block_of(const struct pare_match *v, const struct pare_value *val);
 
-/* The same, but PARE_LAST where that is the layout. */
-int pare_layout_of(const struct pare_view *v, const struct pare_value *val);
+/* The same, but PARE_CHANNELS_LAST where that is the layout. */
+int pare_layout_of(const struct pare_match *v, const struct pare_value *val);
 
 /* Elements of a value in a layout, padding lanes included. */
 int64_t pare_block_numel(const struct pare_tensor *t, int block);

@@ -34,7 +34,7 @@
 #define PARE_MAX_ATTRS 256                /* of a node that can run, or that calls a function */
 #define PARE_MAX_IMPORTS 128              /* operator sets */
 #define PARE_MAX_SPARSE ((size_t)1 << 28) /* bytes of sparse tensors written out */
-#define PARE_MAX_BESIDE 16384             /* files of external data */
+#define PARE_MAX_EXTERNAL_FILES 16384     /* files of external data */
 #define PARE_MAX_FOLDED 0x10000000u /* bytes computed from constants before a run, beyond ... */
 #define PARE_FOLD_RATIO 8           /* ... this many times the constants */
 

@@ -13,8 +13,8 @@
 
 #include <pare/plugin.h>
 
-#include "../base/parts.h"
-#include "guard.h"
+#include "../base/option_groups.h"
+#include "resource_limits.h"
 
 /* A model as it would be, for plans: changed as a command would, but with no data. */
 struct pare_guess {
@@ -37,10 +37,10 @@ struct pare_cli {
     const struct pare_command *cmd;
     struct pare_given *said; /* all options that are texts, in the order in which they came */
     int n_said;
-    struct json_t **keep;    /* who called wants the result itself, not printed: here; else NULL */
-    const char *journal;     /* file that has the history of a training so far, or NULL */
-    struct pare_guard guard; /* limits of memory and time */
-    struct pare_dist *dist;  /* the processes that work on it, see dist/dist.h; NULL: only this */
+    struct json_t **keep; /* who called wants the result itself, not printed: here; else NULL */
+    const char *journal;  /* file that has the history of a training so far, or NULL */
+    struct pare_resource_limits guard; /* limits of memory and time */
+    struct pare_dist *dist; /* the processes that work on it, see dist/dist.h; NULL: only this */
 };
 
 struct pare_command {
@@ -60,7 +60,8 @@ struct pare_command {
     int (*guess)(struct pare_cli *c, struct pare_guess *g, struct pare_err *err);
 
     /* Parts that bring options of their own, such as optimizers; NULL: none. */
-    int (*parts)(struct pare_arena *a, struct pare_part **part, int *n, struct pare_err *err);
+    int (*parts)(struct pare_arena *a, struct pare_option_group **part, int *n,
+                 struct pare_err *err);
 
     /* Options that name files which it writes, the last NULL; NULL: none. */
     const char *const *writes;

@@ -7,12 +7,12 @@
 #include "cli.h"
 
 #define COMMAND(name) extern const struct pare_command pare_command_##name;
-#include "commands.def"
+#include "cmd/commands.def"
 #undef COMMAND
 
 const struct pare_command *const pare_commands[] = {
 #define COMMAND(name) &pare_command_##name,
-#include "commands.def"
+#include "cmd/commands.def"
 #undef COMMAND
     NULL
 };
@@ -66,7 +66,7 @@ static int join(const struct pare_command *cmd, struct pare_cli *c, struct pare_
 /* The sentence, and the end of all processes: the others may be waiting for this one. */
 static void complain(struct pare_cli *c, const struct pare_err *err)
 {
-    char note[PARE_GUARD_TEXT];
+    char note[PARE_RESOURCE_LIMITS_TEXT];
 
     fflush(stdout);
     if (pare_dist_speaks(c->dist)) {
@@ -74,7 +74,8 @@ static void complain(struct pare_cli *c, const struct pare_err *err)
         if (pare_dist_rank(c->dist))
             fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
         pare_put_clean(stderr, err->msg);
-        fprintf(stderr, "%s\n", pare_guard_note(&c->guard, err->code, note, sizeof(note)));
+        fprintf(stderr, "%s\n",
+                pare_resource_limits_note(&c->guard, err->code, note, sizeof(note)));
         fflush(stderr);
     }
     pare_dist_end_all(c->dist, c->usage ? 2 : 1);
@@ -90,7 +91,7 @@ static int run(const struct pare_command *cmd, int argc, char **argv)
     if (!rc)
         rc = pare_cli_parse(cmd, argc, argv, &c, &help, &err);
     if (!rc && !cmd->brief) {
-        rc = pare_guard_start(&c.guard, &err);
+        rc = pare_resource_limits_start(&c.guard, &err);
         c.usage = rc == PARE_ECONFIG;
     }
     if (!rc)
@@ -100,7 +101,7 @@ static int run(const struct pare_command *cmd, int argc, char **argv)
         rc = pare_fail(&err, PARE_EIO, "cannot write the result: %s", strerror(errno));
     if (rc)
         complain(&c, &err);
-    pare_guard_end();
+    pare_resource_limits_end();
     pare_dist_close(c.dist);
     pare_arena_free(c.arena);
     return !rc ? 0 : c.usage ? 2 : 1;

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "places.h"
+#include "output_paths.h"
 #include "../base/arena.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 
 static const struct {
     char letter;
@@ -48,7 +48,7 @@ struct parser {
     struct pare_setting *set;
     int n_set;
     const char **arg;
-    struct pare_part *part;
+    struct pare_option_group *part;
     int n_parts;
     void *into;                    /* the option struct */
     struct pare_setting guard[16]; /* of the limits that all commands have */
@@ -79,7 +79,7 @@ static int unknown(struct parser *p, const char *typed, const char *name, struct
     for (int i = 0; i < p->n_parts; i++)
         n = add_names(p, p->part[i].opts, names, n);
     if (!p->keys && !p->cmd->brief)
-        n = add_names(p, pare_guard_opts, names, n);
+        n = add_names(p, pare_resource_limits_opts, names, n);
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
     name = pare_sprintf(p->c->arena, "%s%s", p->keys ? "" : "--", name);
     return pare_misuse(p->c, err, "unknown %s '%s' for '%s'%s", p->keys ? "key" : "option", typed,
@@ -115,7 +115,7 @@ static int add_text(struct parser *p, const struct pare_opt *o, const char *text
 /* Which of the limits that all commands have; NULL: none. */
 static const struct pare_opt *guard_option(const struct parser *p, const char *name)
 {
-    return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_guard_opts, name);
+    return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_resource_limits_opts, name);
 }
 
 static int set_guard(struct parser *p, const struct pare_opt *o, const char *text,
@@ -155,7 +155,7 @@ static const struct pare_opt *part_option(const struct parser *p, const char *na
     const struct pare_opt *o = NULL;
 
     for (int i = 0; i < p->n_parts && !o; i++)
-        o = pare_part_option(&p->part[i], name);
+        o = pare_option_group_find(&p->part[i], name);
     return o;
 }
 
@@ -252,12 +252,13 @@ static int finish(struct parser *p, struct pare_err *err)
     struct pare_cli *c = p->c;
 
     if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err) ||
-        pare_opts_apply(pare_guard_opts, p->guard, p->n_guard, &c->guard, c->arena, err)) {
+        pare_opts_apply(pare_resource_limits_opts, p->guard, p->n_guard, &c->guard, c->arena,
+                        err)) {
         c->usage = err->code != PARE_ENOMEM;
         return err->code;
     }
     PARE_TRY(check_args(p, err));
-    return pare_places_check(c, err);
+    return pare_output_paths_check(c, err);
 }
 
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,

@@ -7,9 +7,9 @@
 
 #include "../base/arena.h"
 #include "../base/json.h"
-#include "../base/pattern.h"
+#include "../base/regex.h"
 #include "../io/file.h"
-#include "../train/setup.h"
+#include "../train/train_options.h"
 
 #define MAX_NAMES 256 /* of options that a hint is chosen from */
 
@@ -34,7 +34,7 @@ static int check_names(const struct pare_strs *names, struct pare_err *err)
 {
     for (int i = 0; i < names->n; i++)
         if (!strncmp(names->v[i], "re:", 3))
-            PARE_TRY(pare_pattern_check(names->v[i] + 3, err));
+            PARE_TRY(pare_regex_check(names->v[i] + 3, err));
     return 0;
 }
 

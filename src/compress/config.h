@@ -15,7 +15,7 @@
 
 #include <pare/compress.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../graph/layer.h"
 
 struct pare_entry {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../base/pattern.h"
+#include "../base/regex.h"
 #include "config.h"
 
 #define MAX_SHOWN 8 /* types or names in a message */
@@ -34,7 +34,7 @@ static bool type_matches(const char *wanted, const struct pare_layer_info *l)
 static bool name_matches(const char *wanted, const struct pare_layer_info *l)
 {
     if (!strncmp(wanted, "re:", 3))
-        return pare_pattern_match(wanted + 3, l->name);
+        return pare_regex_match(wanted + 3, l->name);
     return !strcmp(wanted, l->name);
 }
 

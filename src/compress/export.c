@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../io/state.h"
+#include "../io/tensor_file.h"
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
-#include "calibration.h"
+#include "../quant/calibration_file.h"
 #include "export.h"
-#include "export_qdq.h"
+#include "../quant/export_qdq.h"
 
 static int no_memory(struct pare_err *err)
 {
@@ -69,7 +69,7 @@ static int write_state(const struct pare_model *m, const char *path, struct pare
 
     rc = a ? pare_model_state(m, a, &list, &n, err) : no_memory(err);
     if (!rc)
-        rc = pare_state_write(path, list, n, err);
+        rc = pare_tensor_file_write(path, list, n, err);
     pare_arena_free(a);
     return rc;
 }
@@ -103,7 +103,7 @@ static int add_mask(struct pare_arena *a, const struct pare_layer *l, const char
     return to->name ? 0 : no_memory(err);
 }
 
-static int list_masks(struct pare_run *r, struct pare_arena *a, bool floats,
+static int list_masks(struct pare_compression *r, struct pare_arena *a, bool floats,
                       struct pare_named **list, int *n, struct pare_err *err)
 {
     struct pare_named *v = pare_alloc(a, 2 * (size_t)r->n_layers, sizeof(*v));
@@ -129,7 +129,7 @@ static int list_masks(struct pare_run *r, struct pare_arena *a, bool floats,
     return 0;
 }
 
-static int write_masks(struct pare_run *r, const char *path, struct pare_err *err)
+static int write_masks(struct pare_compression *r, const char *path, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     bool floats = !ends_in(path, ".safetensors") && !ends_in(path, ".npz");
@@ -148,21 +148,22 @@ static int write_masks(struct pare_run *r, const char *path, struct pare_err *er
 int pare_export_check(const struct pare_export *e, struct pare_err *err)
 {
     if (e->model && !ends_in(e->model, ".onnx"))
-        PARE_TRY(pare_state_check(e->model, err));
+        PARE_TRY(pare_tensor_file_check(e->model, err));
     if (e->onnx && !ends_in(e->onnx, ".onnx"))
         return pare_fail(err, PARE_ECONFIG, "%s: the name of an ONNX file ends in .onnx", e->onnx);
-    return e->masks ? pare_state_check(e->masks, err) : 0;
+    return e->masks ? pare_tensor_file_check(e->masks, err) : 0;
 }
 
 /* Integers, where there is a quantizer. */
-static int write_onnx(struct pare_run *r, const char *path, const struct pare_export *e,
+static int write_onnx(struct pare_compression *r, const char *path, const struct pare_export *e,
                       struct pare_err *err)
 {
     return r->quantizer ? pare_qdq_save(r, path, e, err)
                         : pare_model_save(r->model, path, NULL, err);
 }
 
-int pare_run_export(struct pare_run *r, const struct pare_export *e, struct pare_err *err)
+int pare_compression_export(struct pare_compression *r, const struct pare_export *e,
+                            struct pare_err *err)
 {
     bool onnx = e->model && ends_in(e->model, ".onnx");
 

@@ -3,7 +3,7 @@
 #define PARE_COMPRESS_EXPORT_H
 
 #include "../io/npz.h"
-#include "run.h"
+#include "compression.h"
 
 /* Weights and running statistics of a model under their names; views, or copies in the arena. */
 int pare_model_state(const struct pare_model *m, struct pare_arena *a, struct pare_named **list,

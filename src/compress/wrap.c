@@ -1,13 +1,13 @@
 /* wrap.c - layers of a model become layers of a run: settings, masks, state. */
 #include "wrap.h"
 
-#include "quantized.h"
-#include "settings.h"
+#include "../quant/quant_config.h"
+#include "default_rules.h"
 
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../tensor/tensor.h"
 
 #define AT(field) offsetof(struct pare_goal, field)
@@ -99,7 +99,7 @@ static int set_goal(struct pare_layer *l, struct pare_err *err)
 
 static int set_units(struct pare_layer *l, struct pare_err *err)
 {
-    const struct pare_run *r = l->run;
+    const struct pare_compression *r = l->run;
     const struct pare_pruner *p = r->pruner[1] ? r->pruner[1] : r->pruner[0];
     const char *own = p->granularity ? p->granularity : "element";
     struct pare_grain g = {
@@ -116,14 +116,14 @@ static int set_units(struct pare_layer *l, struct pare_err *err)
 
 static int make_conf(struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_run *r = l->run;
+    struct pare_compression *r = l->run;
     struct pare_quant_conf quant = { .bits = 0 };
-    const struct pare_opt *table[1 + PARE_RUN_PRUNERS] = { r->quantizer ? pare_quant_keys
-                                                                        : pare_goal_keys };
-    void *into[1 + PARE_RUN_PRUNERS] = { r->quantizer ? (void *)&quant : &l->goal };
+    const struct pare_opt *table[1 + PARE_COMPRESSION_PRUNERS] = { r->quantizer ? pare_quant_keys
+                                                                                : pare_goal_keys };
+    void *into[1 + PARE_COMPRESSION_PRUNERS] = { r->quantizer ? (void *)&quant : &l->goal };
     int n = 1;
 
-    for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
+    for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->pruner[i]; i++) {
         const struct pare_pruner *p = r->pruner[i];
 
         l->state[i] = pare_alloc(r->arena, p->layer_size ? p->layer_size : 1, 1);
@@ -142,8 +142,8 @@ static int make_conf(struct pare_layer *l, struct pare_err *err)
 
 /* ---- weights ----------------------------------------------------------------------------- */
 
-int pare_mask_new(struct pare_run *r, const struct pare_tensor *of, struct pare_tensor *mask,
-                  struct pare_err *err)
+int pare_mask_new(struct pare_compression *r, const struct pare_tensor *of,
+                  struct pare_tensor *mask, struct pare_err *err)
 {
     if (mask->data)
         return 0;
@@ -152,7 +152,7 @@ int pare_mask_new(struct pare_run *r, const struct pare_tensor *of, struct pare_
     return 0;
 }
 
-static int take(struct pare_run *r, const struct pare_value *from, struct pare_value **v,
+static int take(struct pare_compression *r, const struct pare_value *from, struct pare_value **v,
                 struct pare_tensor *t, struct pare_tensor *mask, struct pare_err *err)
 {
     const char *name = pare_value_root(from)->name;
@@ -164,7 +164,7 @@ static int take(struct pare_run *r, const struct pare_value *from, struct pare_v
     if ((*v)->t.dtype != PARE_F32)
         return pare_fail(err, PARE_EUNSUPPORTED, "its weight '%s' is %s, only float32 is pruned",
                          name, pare_dtype_name((*v)->t.dtype));
-    PARE_TRY((r->quantizer ? pare_model_own_apart : pare_model_own)(r->model, *v, err));
+    PARE_TRY((r->quantizer ? pare_model_own_scratch : pare_model_own)(r->model, *v, err));
     *t = (*v)->t;
     if (r->quantizer) /* it has no weight to remove, as a rule */
         pare_model_release(r->model, t->data, (size_t)pare_numel(t) * sizeof(float));
@@ -173,7 +173,7 @@ static int take(struct pare_run *r, const struct pare_value *from, struct pare_v
     return 0;
 }
 
-static int wrap(struct pare_run *r, const struct pare_layer_info *info,
+static int wrap(struct pare_compression *r, const struct pare_layer_info *info,
                 const struct pare_entry *entry, struct pare_layer *l, struct pare_err *err)
 {
     l->run = r;
@@ -210,10 +210,10 @@ bool pare_type_listed(const char *types, const char *type)
     return false;
 }
 
-static int check_type(const struct pare_run *r, const struct pare_layer_info *l,
+static int check_type(const struct pare_compression *r, const struct pare_layer_info *l,
                       struct pare_err *err)
 {
-    for (int i = 0; i < PARE_RUN_PRUNERS && r->pruner[i]; i++) {
+    for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->pruner[i]; i++) {
         const char *types = r->pruner[i]->types;
 
         if (types && !pare_type_listed(types, l->torch) && !pare_type_listed(types, l->type))
@@ -240,7 +240,7 @@ int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct p
     return pare_layers(a, *g, list, n, err);
 }
 
-static int find_layers(struct pare_run *r, struct pare_layer_info **list, int *n,
+static int find_layers(struct pare_compression *r, struct pare_layer_info **list, int *n,
                        struct pare_err *err)
 {
     struct pare_graph *g;
@@ -250,7 +250,8 @@ static int find_layers(struct pare_run *r, struct pare_layer_info **list, int *n
     return (r->quantizer ? pare_layers_all : pare_layers)(r->arena, g, list, n, err);
 }
 
-int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_err *err)
+int pare_compression_wrap(struct pare_compression *r, const struct pare_config *c,
+                          struct pare_err *err)
 {
     struct pare_layer_info *info;
     int n;

@@ -2,10 +2,11 @@
 #ifndef PARE_COMPRESS_WRAP_H
 #define PARE_COMPRESS_WRAP_H
 
-#include "run.h"
+#include "compression.h"
 
 /* Fill r->layer with the layers that the config chooses. */
-int pare_run_wrap(struct pare_run *r, const struct pare_config *c, struct pare_err *err);
+int pare_compression_wrap(struct pare_compression *r, const struct pare_config *c,
+                          struct pare_err *err);
 
 /* The layers of a model, and the copy of its graph that they are of, shaped for one item. */
 int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,

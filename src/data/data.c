@@ -4,7 +4,7 @@
 
 #include "source.h"
 #include "../base/arena.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/rng.h"
 #include "../tensor/tensor.h"
 

@@ -7,7 +7,7 @@
 
 #include "source.h"
 #include "../base/arena.h"
-#include "../io/pb.h"
+#include "../io/tensor_pb.h"
 #include "../tensor/tensor.h"
 
 #define MAX_SETS 4096

@@ -51,7 +51,7 @@ static int load_small(struct pare_graph *g, struct pare_node *n, struct pare_err
 /* Four times as large as the integers, which may be all that anybody reads. */
 static bool is_late(const struct pare_graph *g, const struct pare_node *n)
 {
-    return g->late && n->op->flags & PARE_OP_LATE && n->n_out == 1 && n->out[0] &&
+    return g->late && n->op->flags & PARE_OP_LAZY && n->n_out == 1 && n->out[0] &&
            pare_numel(&n->out[0]->t) > 1 << 16;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../tensor/tensor.h"
 
 #define BIT(i) (1u << (i))

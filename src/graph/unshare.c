@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "kept.h"
+#include "keep_sets.h"
 
 /* Behind the Identities. */
 static struct pare_value *origin(struct pare_value *v)

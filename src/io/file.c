@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../base/temp.h"
+#include "../base/temp_file.h"
 
 static int read_all(int fd, char *p, size_t len, struct pare_err *err)
 {
@@ -85,7 +85,7 @@ int pare_file_read(struct pare_arena *a, const char *path, const void **data, si
     return pare_file_read_most(a, path, PARE_IO_QUOTA, data, len, err);
 }
 
-int pare_file_look(const char *path, void *head, size_t room, struct pare_file_facts *f,
+int pare_file_look(const char *path, void *head, size_t room, struct pare_file_metadata *f,
                    struct pare_err *err)
 {
     int fd, rc = open_file(path, PARE_IO_QUOTA, &fd, &f->size, err);
@@ -155,7 +155,7 @@ int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n
 
     if (snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(tmp))
         return pare_fail(err, PARE_EIO, "the file name is too long");
-    pare_temp_sweep_beside(path);
+    pare_temp_sweep_folder(path);
     fd = create(tmp, err);
     if (fd < 0)
         return err->code;

@@ -18,11 +18,11 @@ int pare_file_read_most(struct pare_arena *a, const char *path, size_t most, con
                         size_t *len, struct pare_err *err);
 
 /* How a file begins, to tell what it is: up to `room` bytes of it. */
-struct pare_file_facts {
+struct pare_file_metadata {
     size_t size; /* of the file */
     size_t head; /* bytes put in `head` */
 };
-int pare_file_look(const char *path, void *head, size_t room, struct pare_file_facts *f,
+int pare_file_look(const char *path, void *head, size_t room, struct pare_file_metadata *f,
                    struct pare_err *err);
 
 /* A file that appears under its name only when all of it is there: written beside it, synced,

@@ -67,7 +67,7 @@ static int pop(struct pare_machine *m, struct pare_pickled *v)
 }
 
 /* The container below what was popped, or the last mark's things. */
-static int top(struct pare_machine *m, enum pare_pickled_kind kind, struct pare_items **items)
+static int top(struct pare_machine *m, enum pare_pickled_kind kind, struct pare_batch_check **items)
 {
     if (!m->n || m->stack[m->n - 1].kind != kind)
         return pare_pickle_bad(m, kind == PARE_PICKLED_DICT ? "there is no dict to put into"
@@ -107,7 +107,7 @@ void *pare_pickle_object(struct pare_machine *m, size_t size)
     return p;
 }
 
-static int append(struct pare_machine *m, struct pare_items *to, struct pare_pickled v)
+static int append(struct pare_machine *m, struct pare_batch_check *to, struct pare_pickled v)
 {
     to->item = pare_grow(m->arena, to->item, to->n, &to->cap, sizeof(*to->item));
     if (!to->item)
@@ -272,7 +272,7 @@ static int op_tuple(struct pare_machine *m, unsigned char code)
 static int op_append(struct pare_machine *m, unsigned char code)
 {
     struct pare_pickled v, *first = &v;
-    struct pare_items *list;
+    struct pare_batch_check *list;
     int n = 1;
 
     if (code == 'a')
@@ -288,7 +288,7 @@ static int op_append(struct pare_machine *m, unsigned char code)
 static int op_set(struct pare_machine *m, unsigned char code)
 {
     struct pare_pickled v[2], *first = v;
-    struct pare_items *dict;
+    struct pare_batch_check *dict;
     int n = 2;
 
     if (code == 's') {
@@ -309,7 +309,7 @@ static int op_set(struct pare_machine *m, unsigned char code)
 static int op_build(struct pare_machine *m, unsigned char code)
 {
     struct pare_pickled state;
-    struct pare_items *dict;
+    struct pare_batch_check *dict;
 
     (void)code;
     PARE_TRY(pop(m, &state));

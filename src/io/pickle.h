@@ -27,7 +27,7 @@ enum pare_pickled_kind {
     PARE_PICKLED_MARK, /* only on the machine's stack */
 };
 
-struct pare_items;
+struct pare_batch_check;
 struct pare_strided;
 struct pare_storage;
 struct pare_global;
@@ -38,14 +38,14 @@ struct pare_pickled {
         int64_t i;
         double f;
         struct pare_str text;
-        struct pare_items *items; /* may be shared, and may contain itself */
+        struct pare_batch_check *items; /* may be shared, and may contain itself */
         struct pare_strided *tensor;
         struct pare_storage *storage;
         const struct pare_global *global;
     };
 };
 
-struct pare_items {
+struct pare_batch_check {
     struct pare_pickled *item;
     int n, cap;
 };

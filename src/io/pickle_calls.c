@@ -5,7 +5,7 @@
 #include "../tensor/tensor.h"
 #include "pickle_machine.h"
 
-static int make_dict(struct pare_machine *m, const struct pare_items *args,
+static int make_dict(struct pare_machine *m, const struct pare_batch_check *args,
                      struct pare_pickled *out)
 {
     if (args->n)
@@ -46,7 +46,7 @@ static int check_reach(struct pare_machine *m, const struct pare_strided *s)
 }
 
 /* (storage, offset, sizes, strides, requires_grad, hooks), and perhaps metadata. */
-static int make_tensor(struct pare_machine *m, const struct pare_items *args,
+static int make_tensor(struct pare_machine *m, const struct pare_batch_check *args,
                        struct pare_pickled *out)
 {
     const struct pare_pickled *v = args->item;
@@ -78,7 +78,7 @@ static int make_tensor(struct pare_machine *m, const struct pare_items *args,
 }
 
 /* (tensor, requires_grad, hooks), and perhaps state. */
-static int make_parameter(struct pare_machine *m, const struct pare_items *args,
+static int make_parameter(struct pare_machine *m, const struct pare_batch_check *args,
                           struct pare_pickled *out)
 {
     if (args->n < 3 || args->n > 4 || args->item[0].kind != PARE_PICKLED_TENSOR)

@@ -20,7 +20,8 @@ struct pare_machine {
 /* What a global name stands for. */
 struct pare_global {
     const char *module, *name;
-    int (*call)(struct pare_machine *m, const struct pare_items *args, struct pare_pickled *out);
+    int (*call)(struct pare_machine *m, const struct pare_batch_check *args,
+                struct pare_pickled *out);
     enum pare_dtype dtype; /* of a storage's type, which is not called */
 };
 

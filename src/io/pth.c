@@ -496,7 +496,7 @@ int pare_pth_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
 int pare_pth_read(struct pare_arena *a, const char *path, struct pare_pth *p, struct pare_err *err)
 {
     unsigned char head[16];
-    struct pare_file_facts f;
+    struct pare_file_metadata f;
     zip_t *z = NULL;
     size_t file = 0;
     int rc;

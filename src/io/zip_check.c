@@ -108,7 +108,7 @@ int pare_zip_check(zip_t *z, size_t file, struct pare_err *err)
 
 int pare_zip_open(const char *path, zip_t **z, size_t *file, struct pare_err *err)
 {
-    struct pare_file_facts f;
+    struct pare_file_metadata f;
     unsigned char head[4];
     zip_error_t why;
     int code = 0;

@@ -5,7 +5,7 @@
 #include "onnx.pb-c.h"
 
 #include "../base/arena.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../op/op.h"
 #include "model.h"
 

@@ -1,171 +1,371 @@
-/* edit.c - change a loaded model: its weights become memory of its own.
- *
- * The protobuf stays the backing store: an owned initializer's raw_data is the very memory that
- * its value points to, so whoever changes the one has changed what will be saved.
- */
+/* edit.c - another file from a loaded model's: nodes and constants added, inputs rewired. */
+#include "edit.h"
+
 #include <string.h>
 
-#include "build.h"
+#include "../tensor/tensor.h"
+#include "edit_internal.h"
+#include "wire.h"
 
-#define PIECE ((size_t)4 << 20)
-
-static Onnx__TensorProto *find(const struct pare_model *m, const char *name)
+static int no_memory(struct pare_err *err)
 {
-    const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;
-
-    for (size_t i = 0; i < g->n_initializer; i++)
-        if (g->initializer[i]->name && !strcmp(g->initializer[i]->name, name))
-            return g->initializer[i];
-    return NULL;
+    return pare_fail(err, PARE_ENOMEM, "no memory to change the model");
 }
 
-/* The elements are in raw_data and nowhere else. */
-static void point_inside(Onnx__TensorProto *p, void *data, size_t bytes)
+#define text pare_edit_text
+
+/* ---- the copy ----------------------------------------------------------------------------- */
+
+static int take_name(struct pare_edit *e, const char *name, struct pare_err *err)
 {
-    p->has_raw_data = true;
-    p->raw_data = (ProtobufCBinaryData){ bytes, data };
-    p->n_float_data = p->n_int32_data = p->n_int64_data = 0;
-    p->n_double_data = p->n_uint64_data = p->n_string_data = 0;
-    p->n_external_data = 0;
-    p->has_data_location = false;
+    return name && *name ? pare_map_set(&e->names, e->a, name, e, err) : 0;
 }
 
-/* A piece at a time, whose pages of the file are given back: never is all of it there twice. */
-static void copy_out(const struct pare_model *m, char *to, const struct pare_value *v, size_t bytes)
+/* Names of values, in subgraphs too: there a new name would hide what is meant. */
+static int take_names(struct pare_edit *e, const ProtobufCMessage *m, struct pare_err *err)
 {
-    const char *from = v->t.data ? v->t.data : v->raw, *file = v->raw ? v->raw : from;
-    bool mapped = v->raw || !(v->flags & PARE_V_OWNED);
+    const ProtobufCMessageDescriptor *d = m->descriptor;
+    ProtobufCMessage *const *child;
 
-    for (size_t at = 0; at < bytes; at += PIECE) {
-        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+    if (d == &onnx__node_proto__descriptor) {
+        const Onnx__NodeProto *p = (const void *)m;
 
-        memcpy(to + at, from + at, n);
-        if (mapped)
-            pare_model_release(m, file + at, n);
+        for (size_t k = 0; k < p->n_output; k++)
+            PARE_TRY(take_name(e, p->output[k], err));
+        PARE_TRY(take_name(e, p->name, err));
+    } else if (d == &onnx__tensor_proto__descriptor) {
+        return take_name(e, ((const Onnx__TensorProto *)m)->name, err);
+    } else if (d == &onnx__value_info_proto__descriptor) {
+        return take_name(e, ((const Onnx__ValueInfoProto *)m)->name, err);
     }
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        size_t n = pare_wire_children(m, &d->fields[i], &child);
+
+        for (size_t k = 0; k < n; k++)
+            PARE_TRY(take_names(e, child[k], err));
+    }
+    return 0;
 }
 
-static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pare_err *err)
+static int set_maker(struct pare_edit *e, const char *value, int slot, struct pare_err *err)
 {
-    Onnx__TensorProto *p = find(m, v->name);
-    struct pare_tensor t = v->t;
+    return pare_map_set(&e->maker, e->a, value, (void *)(uintptr_t)(slot + 1), err);
+}
+
+struct pare_edit_slot *pare_edit_maker(const struct pare_edit *e, const char *value)
+{
+    uintptr_t i = (uintptr_t)pare_map_get(&e->maker, value);
+
+    return i && e->slot[i - 1].p ? &e->slot[i - 1] : NULL;
+}
+
+static int copy_nodes(struct pare_edit *e, const Onnx__GraphProto *g, struct pare_err *err)
+{
+    e->cap = (int)g->n_node + 64;
+    e->slot = pare_alloc(e->a, (size_t)e->cap, sizeof(*e->slot));
+    if (!e->slot)
+        return no_memory(err);
+    e->n = e->n_old = (int)g->n_node;
+    for (int i = 0; i < e->n; i++) {
+        e->slot[i] = (struct pare_edit_slot){ .p = g->node[i], .after = i };
+        for (size_t k = 0; k < g->node[i]->n_output; k++)
+            if (*g->node[i]->output[k])
+                PARE_TRY(set_maker(e, g->node[i]->output[k], i, err));
+    }
+    return 0;
+}
+
+/* Lists that will change become ours. */
+static int copy_lists(struct pare_edit *e, const Onnx__GraphProto *g, struct pare_err *err)
+{
+    Onnx__OperatorSetIdProto **sets;
+
+    e->cap_const = (int)g->n_initializer + 64;
+    e->graph.initializer = pare_alloc(e->a, (size_t)e->cap_const, sizeof(void *));
+    e->graph.input = pare_alloc(e->a, g->n_input + 1, sizeof(void *));
+    sets = pare_alloc(e->a, e->model.n_opset_import + 1, sizeof(void *));
+    if (!e->graph.initializer || !e->graph.input || !sets)
+        return no_memory(err);
+    for (size_t i = 0; i < g->n_initializer; i++)
+        e->graph.initializer[i] = g->initializer[i];
+    for (size_t i = 0; i < g->n_input; i++)
+        e->graph.input[i] = g->input[i];
+    for (size_t i = 0; i < e->model.n_opset_import; i++)
+        sets[i] = e->model.opset_import[i];
+    e->model.opset_import = sets;
+    return 0;
+}
+
+int pare_edit_new(const struct pare_model *m, struct pare_arena *a, struct pare_edit **edit,
+                  struct pare_err *err)
+{
+    const Onnx__ModelProto *p = m->proto;
+    struct pare_edit *e = pare_alloc(a, 1, sizeof(*e));
+
+    *edit = e;
+    if (!e)
+        return no_memory(err);
+    e->m = m;
+    e->a = a;
+    e->model = *p;
+    e->graph = *p->graph;
+    e->model.graph = &e->graph;
+    PARE_TRY(copy_lists(e, p->graph, err));
+    PARE_TRY(copy_nodes(e, p->graph, err));
+    return take_names(e, &p->graph->base, err);
+}
+
+const char *pare_edit_name(struct pare_edit *e, const char *base, const char *ending)
+{
+    char *name = pare_sprintf(e->a, "%s%s", base, ending);
+    struct pare_err err;
+
+    for (int i = 2; name && pare_map_get(&e->names, name); i++)
+        name = pare_sprintf(e->a, "%s%s_%d", base, ending, i);
+    return name && !take_name(e, name, &err) ? name : NULL;
+}
+
+/* ---- constants ----------------------------------------------------------------------------- */
+
+int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_tensor *t,
+                       struct pare_err *err)
+{
+    Onnx__TensorProto *p = pare_alloc(e->a, 1, sizeof(*p));
+    int64_t *dims = pare_alloc(e->a, (size_t)t->rank + 1, sizeof(*dims));
+    void *list = pare_grow(e->a, e->graph.initializer, (int)e->graph.n_initializer, &e->cap_const,
+                           sizeof(void *));
     size_t bytes;
 
-    if (!p)
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "'%s' is no initializer of the main graph, only those can be changed",
-                         v->name);
-    PARE_TRY(pare_tensor_size(&t, NULL, &bytes, err));
-    if (p->has_raw_data && p->raw_data.data == v->t.data && v->flags & PARE_V_OWNED)
-        return 0;
-    if (t.dtype == PARE_I4 || t.dtype == PARE_U4 || t.dtype == PARE_STR)
-        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, which cannot be changed in place",
-                         v->name, pare_dtype_name(t.dtype));
-    if (!v->t.data && !v->raw && bytes)
-        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is not there to be changed", v->name);
-    PARE_TRY(apart ? pare_tensor_apart(m->arena, &t, &m->pages, err)
-                   : pare_tensor_alloc(m->arena, &t, err));
-    copy_out(m, t.data, v, bytes);
-    point_inside(p, t.data, bytes);
-    v->t = t;
-    v->raw = NULL;
-    v->flags |= PARE_V_OWNED;
-    return 0;
-}
-
-int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err)
-{
-    return own(m, v, false, err);
-}
-
-int pare_model_own_apart(struct pare_model *m, struct pare_value *v, struct pare_err *err)
-{
-    return own(m, v, true, err);
-}
-
-/* ---- shapes ---------------------------------------------------------------------------- */
-
-static Onnx__ValueInfoProto *find_info(Onnx__ValueInfoProto **list, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (list[i]->name && !strcmp(list[i]->name, name))
-            return list[i];
-    return NULL;
-}
-
-/* Write dim into what the file declares, and into what we tell others about it. */
-static int declare(struct pare_model *m, Onnx__ValueInfoProto *v, struct pare_io *io, int rank,
-                   const int64_t *dim, struct pare_err *err)
-{
-    Onnx__TensorShapeProto *s;
-
-    if (!v || !v->type || v->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
-        !v->type->tensor_type->shape || v->type->tensor_type->shape->n_dim != (size_t)rank)
-        return pare_fail(err, PARE_ESHAPE, "'%s' does not declare %d dimensions", io->name, rank);
-    s = v->type->tensor_type->shape;
-    for (int i = 0; i < rank; i++) {
-        Onnx__TensorShapeProto__Dimension *d = pare_alloc(m->arena, 1, sizeof(*d));
-
-        if (!d)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a shape");
-        onnx__tensor_shape_proto__dimension__init(d);
-        d->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-        d->dim_value = dim[i];
-        s->dim[i] = d;
-        io->dim[i] = dim[i];
-        io->sym[i] = NULL;
+    PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
+    if (!p || !dims || !list)
+        return no_memory(err);
+    onnx__tensor_proto__init(p);
+    memcpy(dims, t->dim, (size_t)t->rank * sizeof(*dims));
+    p->name = text(name);
+    p->dims = dims;
+    p->n_dims = (size_t)t->rank;
+    p->has_data_type = true;
+    p->data_type = (int32_t)t->dtype;
+    p->has_raw_data = true;
+    p->raw_data = (ProtobufCBinaryData){ bytes, t->data };
+    if (pare_is_4bit(t->dtype)) {
+        p->raw_data.len = pare_packed_size(t);
+        p->raw_data.data = pare_alloc_raw(e->a, p->raw_data.len, 1);
+        if (!p->raw_data.data)
+            return no_memory(err);
+        pare_pack(t, p->raw_data.data);
     }
+    e->graph.initializer = list;
+    e->graph.initializer[e->graph.n_initializer++] = p;
+    return take_name(e, name, err);
+}
+
+/* Old files name their initializers among the inputs, too. */
+int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_err *err)
+{
+    Onnx__GraphProto *g = &e->graph;
+    size_t kept = 0, had = g->n_initializer;
+
+    for (size_t i = 0; i < g->n_initializer; i++)
+        if (!g->initializer[i]->name || strcmp(g->initializer[i]->name, name))
+            g->initializer[kept++] = g->initializer[i];
+    g->n_initializer = kept;
+    kept = 0;
+    for (size_t i = 0; i < g->n_input; i++)
+        if (!g->input[i]->name || strcmp(g->input[i]->name, name))
+            g->input[kept++] = g->input[i];
+    g->n_input = kept;
+    if (g->n_initializer == had)
+        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is no initializer of the main graph", name);
     return 0;
 }
 
-static int infer_with(struct pare_model *m, const int64_t *dim, int rank, struct pare_graph *g,
-                      struct pare_err *err)
-{
-    struct pare_value *in = pare_graph_find(g, m->in[0].name);
+/* ---- nodes --------------------------------------------------------------------------------- */
 
-    in->t.rank = rank;
-    memcpy(in->t.dim, dim, (size_t)rank * sizeof(*dim));
-    pare_graph_bind(g, dim[0]);
-    return pare_graph_infer(g, false, err);
+Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v)
+{
+    Onnx__AttributeProto *at = pare_alloc(e->a, 1, sizeof(*at));
+
+    if (!at)
+        return NULL;
+    onnx__attribute_proto__init(at);
+    at->name = text(name);
+    at->has_type = true;
+    at->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
+    at->has_i = true;
+    at->i = v;
+    return at;
 }
 
-static int fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_arena *a,
+static int add_attrs(struct pare_edit *e, Onnx__NodeProto *p, const struct pare_edit_node *n,
                      struct pare_err *err)
 {
-    Onnx__GraphProto *p = ((Onnx__ModelProto *)m->proto)->graph;
-    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
-    struct pare_value *in = pare_graph_find(m->graph, m->in[0].name);
-
-    if (!g)
-        return err->code;
-    PARE_TRY(infer_with(m, dim, rank, g, err));
-    PARE_TRY(declare(m, find_info(p->input, p->n_input, m->in[0].name), &m->in[0], rank, dim, err));
-    memcpy(in->t.dim, dim, (size_t)rank * sizeof(*dim));
-    for (int i = 0; i < m->n_out; i++) {
-        const struct pare_value *v = pare_graph_find(g, m->out[i].name);
-
-        if (v && v->t.dtype != PARE_NONE && m->out[i].rank == v->t.rank)
-            PARE_TRY(declare(m, find_info(p->output, p->n_output, m->out[i].name), &m->out[i],
-                             v->t.rank, v->t.dim, err));
-    }
+    p->attribute = pare_alloc(e->a, PARE_EDIT_ATTRS + 1, sizeof(void *));
+    if (!p->attribute)
+        return no_memory(err);
+    if (n->axis >= 0)
+        p->attribute[p->n_attribute++] = pare_edit_int(e, "axis", n->axis);
+    for (int i = 0; i < PARE_EDIT_ATTRS && n->attr[i].name; i++)
+        p->attribute[p->n_attribute++] = pare_edit_int(e, n->attr[i].name, n->attr[i].v);
+    for (size_t i = 0; i < p->n_attribute; i++)
+        if (!p->attribute[i])
+            return no_memory(err);
     return 0;
 }
 
-int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_err *err)
+static Onnx__NodeProto *make_node(struct pare_edit *e, const struct pare_edit_node *n)
 {
-    struct pare_arena *a;
-    int rc;
+    Onnx__NodeProto *p = pare_alloc(e->a, 1, sizeof(*p));
+    char **io = pare_alloc(e->a, PARE_EDIT_INPUTS + 1, sizeof(*io));
 
-    if (!m->n_in || m->in[0].rank != rank)
-        return pare_fail(err, PARE_ESHAPE, "the input shape has %d dimensions, '%s' has %d", rank,
-                         m->n_in ? m->in[0].name : "", m->n_in ? m->in[0].rank : 0);
-    for (int i = 0; i < rank; i++)
-        if (dim[i] < 1 || (m->in[0].dim[i] >= 0 && m->in[0].dim[i] != dim[i]))
-            return pare_fail(err, PARE_ESHAPE,
-                             "dimension %d of the input shape is %lld, the model's input has %lld",
-                             i, (long long)dim[i], (long long)m->in[0].dim[i]);
-    a = pare_arena_new(1 << 16);
-    rc = a ? fix_input(m, dim, rank, a, err) : pare_fail(err, PARE_ENOMEM, "no memory for shapes");
-    pare_arena_free(a);
-    return pare_at(err, rc, "fixing the input shape");
+    if (!p || !io)
+        return NULL;
+    onnx__node_proto__init(p);
+    p->op_type = text(n->type);
+    p->name = text(n->name);
+    p->domain = n->domain ? text(n->domain) : p->domain;
+    p->input = io;
+    while (p->n_input < PARE_EDIT_INPUTS && n->in[p->n_input]) {
+        io[p->n_input] = text(n->in[p->n_input]);
+        p->n_input++;
+    }
+    p->output = io + PARE_EDIT_INPUTS;
+    p->output[0] = text(n->out);
+    p->n_output = 1;
+    return p;
+}
+
+int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct pare_err *err)
+{
+    Onnx__NodeProto *p = make_node(e, n);
+    void *list = pare_grow(e->a, e->slot, e->n, &e->cap, sizeof(*e->slot));
+    int after = -1;
+
+    if (!p || !list)
+        return no_memory(err);
+    e->slot = list;
+    PARE_TRY(add_attrs(e, p, n, err));
+    for (size_t k = 0; k < p->n_input; k++) {
+        const struct pare_edit_slot *s = pare_edit_maker(e, p->input[k]);
+
+        after = s && s->after > after ? s->after : after;
+    }
+    e->slot[e->n++] = (struct pare_edit_slot){ .p = p, .own = true, .after = after };
+    PARE_TRY(take_name(e, n->out, err));
+    return set_maker(e, n->out, e->n - 1, err);
+}
+
+int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot **slot,
+                  struct pare_err *err)
+{
+    struct pare_edit_slot *s = *slot = pare_edit_maker(e, value);
+    Onnx__NodeProto *p;
+    char **io;
+
+    if (!s)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "'%s' is not made by a node of the main graph; functions and subgraphs "
+                         "are not changed",
+                         value);
+    if (s->own)
+        return 0;
+    p = pare_alloc(e->a, 1, sizeof(*p));
+    io = pare_alloc(e->a, s->p->n_input + s->p->n_output + 1, sizeof(*io));
+    if (!p || !io)
+        return no_memory(err);
+    *p = *s->p;
+    for (size_t k = 0; k < p->n_input; k++)
+        io[k] = s->p->input[k];
+    p->input = io;
+    p->output = io + p->n_input + 1; /* room for one more input */
+    for (size_t k = 0; k < p->n_output; k++)
+        p->output[k] = s->p->output[k];
+    s->p = p;
+    s->own = true;
+    return 0;
+}
+
+int pare_edit_rename(struct pare_edit *e, const char *value, const char *name, struct pare_err *err)
+{
+    struct pare_edit_slot *s;
+
+    PARE_TRY(pare_edit_own(e, value, &s, err));
+    for (size_t k = 0; k < s->p->n_output; k++)
+        if (!strcmp(s->p->output[k], value))
+            s->p->output[k] = text(name);
+    return set_maker(e, name, (int)(s - e->slot), err);
+}
+
+/* The last input that a node could have: copies have a place behind theirs until it is taken. */
+static size_t room(const Onnx__NodeProto *p)
+{
+    return p->input + p->n_input < p->output ? p->n_input : p->n_input - 1;
+}
+
+int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *name,
+                     struct pare_err *err)
+{
+    struct pare_edit_slot *s;
+
+    PARE_TRY(pare_edit_own(e, value, &s, err));
+    if (k < 0 || (size_t)k > room(s->p))
+        return pare_fail(err, PARE_EUNSUPPORTED, "the node of '%s' has no input %d", value, k);
+    s->p->n_input += (size_t)k == s->p->n_input;
+    s->p->input[k] = text(name);
+    return 0;
+}
+
+int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *err)
+{
+    struct pare_edit_slot *s;
+
+    PARE_TRY(pare_edit_own(e, value, &s, err));
+    s->p = NULL;
+    return 0;
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+/* The file's nodes in their order, each followed by those that were inserted behind it. */
+static int order(struct pare_edit *e, struct pare_err *err)
+{
+    int *first = pare_alloc(e->a, (size_t)e->n_old + 2, sizeof(*first)), at = 0;
+    Onnx__NodeProto **list = pare_alloc(e->a, (size_t)e->n + 1, sizeof(*list));
+
+    if (!first || !list)
+        return no_memory(err);
+    for (int i = e->n_old; i < e->n; i++)
+        first[e->slot[i].after + 1] += e->slot[i].p != NULL;
+    for (int i = 0; i <= e->n_old; i++) { /* i - 1 is the node, its followers come behind */
+        int followers = first[i];
+
+        if (i && e->slot[i - 1].p)
+            list[at++] = e->slot[i - 1].p;
+        first[i] = at;
+        at += followers;
+    }
+    for (int i = e->n_old; i < e->n; i++)
+        if (e->slot[i].p)
+            list[first[e->slot[i].after + 1]++] = e->slot[i].p;
+    e->graph.node = list;
+    e->graph.n_node = (size_t)at;
+    return 0;
+}
+
+int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err)
+{
+    struct pare_model changed = *e->m;
+
+    PARE_TRY(order(e, err));
+    changed.proto = &e->model;
+    return pare_model_copy(&changed, e->a, model, err);
+}
+
+int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err)
+{
+    struct pare_model changed = *e->m;
+
+    PARE_TRY(order(e, err));
+    changed.proto = &e->model;
+    return pare_model_save(&changed, path, NULL, err);
 }

@@ -33,9 +33,9 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
 
     if (!p)
         return pare_fail(err, PARE_ENOMEM, "no memory to read it");
-    if (name && m->n_beside == PARE_MAX_BESIDE)
+    if (name && m->n_beside == PARE_MAX_EXTERNAL_FILES)
         return pare_fail(err, PARE_ELIMIT, "is one of more than %d files of external data",
-                         PARE_MAX_BESIDE);
+                         PARE_MAX_EXTERNAL_FILES);
     if (fstat(fd, &st))
         return pare_fail(err, PARE_EIO, "cannot be read: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))

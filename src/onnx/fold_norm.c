@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../tensor/tensor.h"
-#include "insert_parts.h"
+#include "edit_internal.h"
 
 enum { X, SCALE, SHIFT, MEAN, VARIANCE, NORM_INPUTS };
 

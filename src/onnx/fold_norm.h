@@ -2,7 +2,7 @@
 #ifndef PARE_ONNX_FOLD_NORM_H
 #define PARE_ONNX_FOLD_NORM_H
 
-#include "insert.h"
+#include "edit.h"
 
 /* Another model that computes the same:
  *     w' = w * g,  b' = beta + (b - mean) * g,   g = gamma / sqrt(variance + epsilon)

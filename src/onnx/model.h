@@ -19,7 +19,7 @@ struct pare_model {
         size_t len;
         dev_t dev;
         ino_t ino;
-        bool apart; /* no file that anybody sees, see pare_pages_apart() */
+        bool apart; /* no file that anybody sees, see pare_scratch_pages() */
         struct pare_pages *next;
     } * pages;
     int n_beside; /* pages of files beside the model */
@@ -55,18 +55,18 @@ void pare_model_release(const struct pare_model *m, const void *data, size_t len
  * is written into v->t.data is what later plans compute with and what is saved.  The second takes
  * memory that pare_model_release() can give back. */
 int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err);
-int pare_model_own_apart(struct pare_model *m, struct pare_value *v, struct pare_err *err);
+int pare_model_own_scratch(struct pare_model *m, struct pare_value *v, struct pare_err *err);
 
-/* Memory behind a file without a name (apart.c): what is given back with pare_pages_release() is
+/* Memory behind a file without a name (scratch_pages.c): what is given back with pare_pages_release() is
  * there again when it is read.  NULL when it is little, or there is no such file; the struct is in
  * the arena. */
-struct pare_pages *pare_pages_apart(struct pare_arena *a, size_t bytes);
+struct pare_pages *pare_scratch_pages(struct pare_arena *a, size_t bytes);
 void pare_pages_release(const struct pare_pages *list, const void *data, size_t len);
 void pare_pages_free(struct pare_pages *list);
 
 /* pare_tensor_alloc() of such memory, put into *list; from the arena where there is none. */
-int pare_tensor_apart(struct pare_arena *a, struct pare_tensor *t, struct pare_pages **list,
-                      struct pare_err *err);
+int pare_tensor_scratch(struct pare_arena *a, struct pare_tensor *t, struct pare_pages **list,
+                        struct pare_err *err);
 
 /* A word about the model that is saved with it (metadata_props), in place of what was noted under
  * the key; and what is noted there, or NULL. */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "insert_parts.h"
+#include "edit_internal.h"
 
 static int no_memory(struct pare_err *err)
 {

@@ -4,7 +4,7 @@
  * the name sees the old file or the new one.  Weights go from the pages of the loaded file to the
  * new one without being collected in memory.
  */
-#include "rewrite.h"
+#include "externalize.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../base/temp.h"
+#include "../base/temp_file.h"
 
 #define MAX_INSIDE 2000000000u /* readers refuse messages from 2^31 bytes on */
 #define EXTERNAL_ABOVE 1024    /* default of pare_save_opts.external_above */
@@ -38,7 +38,7 @@ struct save {
     struct pare_arena *arena;
     const char *path, *data_path;
     ProtobufCMessage *msg;
-    struct pare_rewrite w;
+    struct pare_externalize w;
 };
 
 /* A model in one piece. */
@@ -192,14 +192,14 @@ static int prepare(struct save *s, bool external, size_t above, struct pare_err 
 {
     const char *slash = strrchr(s->data_path, '/');
 
-    s->w = (struct pare_rewrite){ .m = s->m,
-                                  .arena = s->arena,
-                                  .above = above,
-                                  .location = !external ? NULL
-                                              : slash   ? slash + 1
-                                                        : s->data_path };
+    s->w = (struct pare_externalize){ .m = s->m,
+                                      .arena = s->arena,
+                                      .above = above,
+                                      .location = !external ? NULL
+                                                  : slash   ? slash + 1
+                                                            : s->data_path };
     s->w.last = &s->w.first;
-    return pare_rewrite(&s->w, s->m->proto, &s->msg, err);
+    return pare_externalize(&s->w, s->m->proto, &s->msg, err);
 }
 
 static int plan_save(struct save *s, const struct pare_save_opts *opts, struct pare_err *err)
@@ -284,7 +284,7 @@ static int pack(const struct pare_model *m, struct pare_arena *a, struct packed 
     if (len > MAX_INSIDE)
         return pare_fail(err, PARE_ELIMIT, "the model has %zu bytes, at most %u fit in one piece",
                          len, MAX_INSIDE);
-    to->pages = to->apart ? pare_pages_apart(a, len) : NULL;
+    to->pages = to->apart ? pare_scratch_pages(a, len) : NULL;
     to->bytes = to->pages ? to->pages->data : pare_alloc_raw(a, len, 1);
     to->len = len;
     if (!to->bytes)

@@ -1,5 +1,5 @@
 /* gradient.c - backward() functions that fit many operators. */
-#include "elementwise.h"
+#include "math/elementwise.h"
 
 int pare_backward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {

@@ -235,7 +235,7 @@ void pare_ties_elementwise(const struct pare_node *n, struct pare_ties *t)
     }
 }
 
-float pare_even_same(const struct pare_node *n, int axis, int64_t channel, float x)
+float pare_constant_channel_same(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     (void)n, (void)axis, (void)channel;
     return x;

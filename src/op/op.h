@@ -81,7 +81,7 @@ int pare_backward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *
 int pare_backward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
 /* even() of operators whose results are elements of their inputs, or means of equal ones. */
-float pare_even_same(const struct pare_node *n, int axis, int64_t channel, float x);
+float pare_constant_channel_same(const struct pare_node *n, int axis, int64_t channel, float x);
 
 /* Copy input 0's bytes to output 0: the forward() of views. */
 int pare_forward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);

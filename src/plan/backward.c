@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../backend/filters.h"
+#include "../backend/conv/blocked_filters.h"
 #include "../base/clock.h"
 
 static int no_memory(struct pare_err *err)
@@ -241,7 +241,7 @@ static struct pare_step *lays(const struct pare_plan *p, const struct pare_value
                : NULL;
 }
 
-void pare_plan_lay(struct pare_plan *p, bool *laid)
+void pare_plan_block_params(struct pare_plan *p, bool *laid)
 {
     for (int i = 0; i < p->n_params; i++) {
         struct pare_step *s = laid[i] ? lays(p, p->param[i].value) : NULL;

@@ -1,13 +1,13 @@
 /* plan.c - compile a model for one set of input shapes, and run it. */
-#include "split.h"
-#include "tune.h"
+#include "batch/microbatch.h"
+#include "tune/tune.h"
 
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #include "../base/clock.h"
-#include "../graph/items.h"
+#include "../graph/batch_independence.h"
 
 /* ---- kernels of last resort ------------------------------------------------------ */
 
@@ -187,13 +187,14 @@ struct extra {
     const char *const *without;
     int sparse; /* see struct pare_backend */
     struct pare_strs keep;
-    const struct pare_part_opts *part; /* or NULL */
-    bool split;                        /* it may run its batch in parts, ... */
-    int64_t items;                     /* ... which must have so many items; 0: as it likes */
+    const struct pare_microbatch_opts *part; /* or NULL */
+    bool split;                              /* it may run its batch in parts, ... */
+    int64_t items;                           /* ... which must have so many items; 0: as it likes */
 };
 
 /* Some items of a batch.  They may be apart in the graph's own words, which is asked here. */
-static int part_graph(struct pare_plan *p, const struct pare_part_opts *o, struct pare_err *err)
+static int part_graph(struct pare_plan *p, const struct pare_microbatch_opts *o,
+                      struct pare_err *err)
 {
     const struct pare_graph *whole = o->whole->graph;
     bool apart = true;
@@ -206,7 +207,7 @@ static int part_graph(struct pare_plan *p, const struct pare_part_opts *o, struc
     }
     PARE_TRY(pare_graph_infer(p->graph, false, err));
     if (o->items != whole->in[0]->t.dim[0])
-        PARE_TRY(pare_items_apart(whole, p->graph, &apart, err));
+        PARE_TRY(pare_batch_independent(whole, p->graph, &apart, err));
     return apart ? 0 : pare_fail(err, PARE_EUNSUPPORTED, "the items of a batch are not apart");
 }
 
@@ -237,7 +238,7 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o, const
     if (x->part)
         return part_graph(p, x->part, err);
     PARE_TRY(bind_inputs(p, o, err));
-    PARE_TRY(pare_plan_keep(p, x->keep, err));
+    PARE_TRY(pare_plan_observe(p, x->keep, err));
     if (x->train)
         PARE_TRY(pare_plan_learns(p, x->train, err));
     return pare_graph_infer(p->graph, false, err);
@@ -254,15 +255,15 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     if (!o->reference)
         PARE_TRY(pare_onednn_open(&p->backend, err));
     if (x->split && !o->reference) {
-        PARE_TRY(pare_split_make(p, o, x->items, err));
+        PARE_TRY(pare_microbatch_make(p, o, x->items, err));
         if (p->split)
             return 0;
     }
     if (!o->reference && !p->like)
-        PARE_TRY(pare_plan_early(p, err));
+        PARE_TRY(pare_plan_gather_upstream(p, err));
     if (!o->reference && !t && !p->like) {
-        PARE_TRY(pare_plan_sink(p, err));
-        pare_plan_rise(p);
+        PARE_TRY(pare_plan_sink_dequantize(p, err));
+        pare_plan_hoist_quantize(p);
     }
     if (t)
         PARE_TRY(pare_plan_reach(p, err));
@@ -273,7 +274,7 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     if (t)
         PARE_TRY(pare_plan_grads(p, err));
     if (t && t->laid)
-        pare_plan_lay(p, t->laid);
+        pare_plan_block_params(p, t->laid);
     PARE_TRY(pare_plan_place(p, err));
     PARE_TRY(point_values(p, err));
     if (t)
@@ -353,20 +354,21 @@ int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_
     return new_plan(model, opts, &(struct extra){ .sparse = rows }, plan, err);
 }
 
-int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          struct pare_strs keep, struct pare_plan **plan, struct pare_err *err)
+int pare_plan_new_observed(const struct pare_model *model, const struct pare_plan_opts *opts,
+                           struct pare_strs keep, struct pare_plan **plan, struct pare_err *err)
 {
     return new_plan(model, opts, &(struct extra){ .keep = keep }, plan, err);
 }
 
-int pare_plan_new_parts(const struct pare_model *model, const struct pare_plan_opts *opts,
-                        int64_t items, struct pare_plan **plan, struct pare_err *err)
+int pare_plan_new_microbatches(const struct pare_model *model, const struct pare_plan_opts *opts,
+                               int64_t items, struct pare_plan **plan, struct pare_err *err)
 {
     return new_plan(model, opts, &(struct extra){ .split = true, .items = items }, plan, err);
 }
 
-int pare_plan_new_part(const struct pare_plan_opts *opts, const struct pare_part_opts *part,
-                       struct pare_plan **plan, struct pare_err *err)
+int pare_plan_new_microbatch(const struct pare_plan_opts *opts,
+                             const struct pare_microbatch_opts *part, struct pare_plan **plan,
+                             struct pare_err *err)
 {
     struct pare_plan_opts o = *opts;
 
@@ -414,7 +416,7 @@ void pare_plan_free(struct pare_plan *p)
 {
     if (!p)
         return;
-    pare_split_free(p->split);
+    pare_microbatch_free(p->split);
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel && p->step[i]->kernel->quit && p->step[i]->state)
             p->step[i]->kernel->quit(p->step[i]);
@@ -504,7 +506,7 @@ int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare
     int rc, threads = omp_get_max_threads();
 
     if (p->split)
-        return pare_split_run(p, in, out, err);
+        return pare_microbatch_run(p, in, out, err);
     PARE_TRY(take_inputs(p, in, err));
     pare_rewind(p->dynamic, (struct pare_mark){ NULL, 0 });
     if (threads != p->backend.threads)
@@ -515,6 +517,6 @@ int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare
     for (int i = 0; i < p->graph->n_out && !rc; i++)
         out[i] = p->graph->out[i]->t;
     if (p->train)
-        pare_plan_kept_zero(p);
+        pare_plan_observed_zero(p);
     return rc;
 }

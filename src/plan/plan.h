@@ -7,7 +7,7 @@
 #include "../onnx/model.h"
 
 struct pare_tuner;
-struct pare_split;
+struct pare_microbatch;
 
 struct pare_plan {
     struct pare_arena *arena;   /* everything below; dies with the plan */
@@ -16,7 +16,7 @@ struct pare_plan {
     const struct pare_model *model;
     struct pare_graph *graph; /* a clone with shapes and folded constants */
     struct pare_backend backend;
-    struct pare_view view;
+    struct pare_match view;
     struct pare_ctx ctx;
     struct pare_step **step;
     int n_steps, cap_steps;
@@ -32,11 +32,12 @@ struct pare_plan {
     struct pare_param *param; /* training: what is learned */
     int n_params;
     const char *const *without; /* names of kernels not to use, ends with NULL; or NULL */
-    struct pare_value **kept;   /* what outsiders look at, in the order they gave (keep.c) */
+    struct pare_value *
+        *kept; /* what outsiders look at, in the order they gave (observed_values.c) */
     int n_kept;
-    struct pare_split *split;     /* it runs its batch in parts (split.h); NULL: as a whole */
-    const struct pare_plan *like; /* a part beside this one, with the same steps; or NULL */
-    int like_at;                  /* while it is made: the step of it that comes next */
+    struct pare_microbatch *split; /* it runs its batch in parts (microbatch.h); NULL: as a whole */
+    const struct pare_plan *like;  /* a part beside this one, with the same steps; or NULL */
+    int like_at;                   /* while it is made: the step of it that comes next */
     void (*on_back)(void *user, int step); /* told after the back() of each step; or NULL */
     void *user;
     struct pare_tuner *tuner; /* while it is made; NULL: rules choose kernels */
@@ -69,7 +70,7 @@ struct pare_train_opts {
     const char *const *names;
     int n_names;
     struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
-    bool *laid;               /* by name: it and its gradient may be in blocks (filters.h) when the
+    bool *laid; /* by name: it and its gradient may be in blocks (blocked_filters.h) when the
                                  plan runs; after that, whether they must.  NULL: all row-major */
     bool reference;
     const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
@@ -93,7 +94,7 @@ int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struc
 int pare_plan_reach(struct pare_plan *p, struct pare_err *err);
 int pare_plan_grads(struct pare_plan *p, struct pare_err *err);
 int pare_plan_first(struct pare_plan *p, struct pare_err *err); /* once views share memory */
-void pare_plan_lay(struct pare_plan *p, bool *laid);
+void pare_plan_block_params(struct pare_plan *p, bool *laid);
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
 
 /* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that
@@ -109,8 +110,8 @@ int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_
 
 /* pare_plan_new() that keeps the values of these names, such as the inputs and outputs of layers:
  * see pare_layer_info. */
-int pare_plan_new_keeping(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          struct pare_strs keep, struct pare_plan **plan, struct pare_err *err);
+int pare_plan_new_observed(const struct pare_model *model, const struct pare_plan_opts *opts,
+                           struct pare_strs keep, struct pare_plan **plan, struct pare_err *err);
 
 /* The i-th value that was to be kept: row-major, valid from one run to the next. */
 const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
@@ -121,36 +122,37 @@ const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
 
 /* pare_plan_new() in parts of so many items, for tests; PARE_EUNSUPPORTED when it cannot be. */
-int pare_plan_new_parts(const struct pare_model *model, const struct pare_plan_opts *opts,
-                        int64_t items, struct pare_plan **plan, struct pare_err *err);
+int pare_plan_new_microbatches(const struct pare_model *model, const struct pare_plan_opts *opts,
+                               int64_t items, struct pare_plan **plan, struct pare_err *err);
 
 /* pare_plan_new() for `items` items of the batch of `whole`, which has only its graph: results are
  * those of a part of the batch, or it is an error other than PARE_ENOMEM.  With `like`, another
  * part of the same options, it has the same steps and shares that one's weights. */
-struct pare_part_opts {
+struct pare_microbatch_opts {
     const struct pare_plan *whole, *like;
     int64_t items;
     int threads;
     double *seconds; /* that are left for trials; or NULL */
 };
-int pare_plan_new_part(const struct pare_plan_opts *opts, const struct pare_part_opts *part,
-                       struct pare_plan **plan, struct pare_err *err);
+int pare_plan_new_microbatch(const struct pare_plan_opts *opts,
+                             const struct pare_microbatch_opts *part, struct pare_plan **plan,
+                             struct pare_err *err);
 
-/* Steps of making and running one, in keep.c. */
-int pare_plan_keep(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
-void pare_plan_kept_zero(const struct pare_plan *p);
+/* Steps of making and running one, in observed_values.c. */
+int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
+void pare_plan_observed_zero(const struct pare_plan *p);
 
-/* Bring QuantizeLinear in front of what keeps the order of numbers (rise.c). */
-void pare_plan_rise(struct pare_plan *p);
+/* Bring QuantizeLinear in front of what keeps the order of numbers (quantize_hoist.c). */
+void pare_plan_hoist_quantize(struct pare_plan *p);
 
-/* Bring Gather in front of what works on rows (early.c). */
-int pare_plan_early(struct pare_plan *p, struct pare_err *err);
+/* Bring Gather in front of what works on rows (gather_upstream.c). */
+int pare_plan_gather_upstream(struct pare_plan *p, struct pare_err *err);
 
 /* Are these the inputs that the plan was made for? */
 int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err);
 
-/* Bring DequantizeLinear behind what only moves numbers (sink.c). */
-int pare_plan_sink(struct pare_plan *p, struct pare_err *err);
+/* Bring DequantizeLinear behind what only moves numbers (dequantize_sink.c). */
+int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err);
 
 /* Which kernels run what: fills plan->step (steps.c). */
 int pare_plan_steps(struct pare_plan *p, struct pare_err *err);

@@ -1,5 +1,5 @@
 /* profile.c - how long each step of a plan takes. */
-#include "split.h"
+#include "batch/microbatch.h"
 
 const struct pare_plan *pare_plan_inner(const struct pare_plan *p)
 {

@@ -1,9 +1,9 @@
 /* steps.c - ask the kernels who runs what, and put layout conversions in between. */
-#include "tune.h"
+#include "tune/tune.h"
 
 #include <string.h>
 
-#include "../backend/q8_func.h"
+#include "../backend/fuse/int8_function.h"
 
 static int no_memory(struct pare_err *err)
 {
@@ -70,7 +70,7 @@ static int count_uses(struct pare_plan *p, struct pare_err *err)
 }
 
 /* Real numbers behind 8-bit integers, functions of these, and those under another shape. */
-static bool is_late(const struct pare_view *v, const struct pare_node *n)
+static bool is_late(const struct pare_match *v, const struct pare_node *n)
 {
     const struct pare_value *x = n->n_in ? n->in[0] : NULL;
 
@@ -79,11 +79,11 @@ static bool is_late(const struct pare_view *v, const struct pare_node *n)
     if (!n->op || !x || pare_is_fixed(x) || n->n_out != 1 || unknown(x) || unknown(n->out[0]) ||
         n->out[0]->t.rank < 0)
         return false;
-    if (n->op->flags & PARE_OP_LATE)
+    if (n->op->flags & PARE_OP_LAZY)
         return x->t.dtype == PARE_U8 || x->t.dtype == PARE_I8;
     if (n->op->flags & PARE_OP_VIEW)
         return x->maker && v->late[x->maker->id];
-    return pare_q8_func_late(v, n);
+    return pare_int8_func_late(v, n);
 }
 
 static void mark_late(struct pare_plan *p)
@@ -98,7 +98,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
     size_t values = (size_t)p->graph->n_values;
     bool *need = pare_alloc(p->arena, values, sizeof(*need));
 
-    p->view = (struct pare_view){
+    p->view = (struct pare_match){
         .train = p->train,
         .any = p->without != NULL,
         .learns = p->learns,
@@ -329,16 +329,16 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
 /* By the rules or by trying; each way of a training step may be another kernel's. */
 static int choose_ways(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
 {
-    struct pare_ways ways;
+    struct pare_passes ways;
     bool tuned;
 
-    PARE_TRY(pare_ways_rule(p, s, &ways, err));
+    PARE_TRY(pare_passes_rule(p, s, &ways, err));
     PARE_TRY(pare_tune_step(p, s, &ways, err));
-    if (ways.k[0] == s->kernel && pare_ways_one(&ways))
+    if (ways.k[0] == s->kernel && pare_passes_one(&ways))
         return 0;
     tuned = s->tuned;
-    pare_ways_drop(s);
-    PARE_TRY(pare_ways_step(p, s->node, &ways, s, err));
+    pare_passes_drop(s);
+    PARE_TRY(pare_passes_step(p, s->node, &ways, s, err));
     s->tuned = tuned;
     return 0;
 }
@@ -349,7 +349,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     bool plain = p->reference || dynamic_node(n) || hollow_node(n);
     struct pare_mark m = pare_mark(p->scratch);
 
-    *s = (struct pare_step){ .node = n, .ways = pare_ways_of(p, n) };
+    *s = (struct pare_step){ .node = n, .ways = pare_passes_of(p, n) };
     if (p->like) {
         int rc = choose_like(p, n, s, err);
 
@@ -357,7 +357,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
         return rc;
     }
     for (int i = 0; pare_kernels[i] && !plain; i++) {
-        struct pare_step t = { .node = n, .ways = pare_ways_of(p, n) };
+        struct pare_step t = { .node = n, .ways = pare_passes_of(p, n) };
         bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);

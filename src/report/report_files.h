@@ -1,6 +1,6 @@
 /* report_files.h - what a report is made of, which the build turns into C. */
-#ifndef PARE_REPORT_FILES_H
-#define PARE_REPORT_FILES_H
+#ifndef PARE_REPORT_REPORT_FILES_H
+#define PARE_REPORT_REPORT_FILES_H
 
 #include "../data/embedded.h"
 

@@ -127,7 +127,7 @@ static int load_weights(struct pare_speedup *s, struct pare_err *err)
 
 static int list_ties(struct pare_speedup *s, struct pare_err *err)
 {
-    const struct pare_ties *t = pare_kept_ties(s->kept);
+    const struct pare_ties *t = pare_keep_sets_ties(s->kept);
     int at = 0;
 
     s->first_tie = pare_alloc(s->arena, (size_t)s->g->n_nodes + 2, sizeof(int));
@@ -160,7 +160,7 @@ static int look(struct pare_speedup *s, struct pare_err *err)
 
     while (again) {
         PARE_TRY(find_live(s, err));
-        PARE_TRY(pare_kept_new(s->arena, s->g, &s->kept, err));
+        PARE_TRY(pare_keep_sets_new(s->arena, s->g, &s->kept, err));
         PARE_TRY(list_ties(s, err));
         PARE_TRY(pare_speedup_constants(s, err));
         PARE_TRY(pare_speedup_cut(s, &again, err));

@@ -4,14 +4,14 @@
  * one number all over, which whoever sums over it can add to a bias instead, or its weights are 0
  * in all that do.
  *
- *     widths.c      float16 is looked at as float32
- *     constants.c   which channels are one number all over
- *     cuts.c        operands that are, as a whole
- *     sums.c        weights of nodes that sum over channels, and their bias
- *     needs.c       which channels are needed
- *     folds.c       what sums take over from channels that go
- *     asks.c        what nodes change: attributes, lists of sizes
- *     smaller.c      the smaller model
+ *     float16_widen.c      float16 is looked at as float32
+ *     constant_channels.c   which channels are one number all over
+ *     constant_branches.c        operands that are, as a whole
+ *     linear_nodes.c        weights of nodes that sum over channels, and their bias
+ *     needed_channels.c       which channels are needed
+ *     fold_into_bias.c       what sums take over from channels that go
+ *     shrink_attrs.c        what nodes change: attributes, lists of sizes
+ *     shrink_model.c      the smaller model
  *     verify.c      ... computes the same
  */
 #ifndef PARE_SPEEDUP_SPEEDUP_H
@@ -19,7 +19,7 @@
 
 #include <pare/compress.h>
 
-#include "../graph/kept.h"
+#include "../graph/keep_sets.h"
 #include "../onnx/change.h"
 
 /* A node that could not be said with fewer channels: those of all it touches stay. */
@@ -45,7 +45,7 @@ struct pare_speedup {
     struct pare_graph *more;  /* for a batch of 2, or NULL: tells which axes follow the batch */
     struct pare_tensor *file; /* by value: what it is in the file, where `g` has float32 instead */
     int cap_file;
-    struct pare_kept *kept;
+    struct pare_keep_sets *kept;
     int *first_tie; /* by node: its ties are first_tie[id] .. first_tie[id + 1] - 1 */
     int *uses;      /* by value: how many live nodes and outputs use it */
     bool *live;     /* by node: an output depends on it, and it is no constant */
@@ -57,13 +57,14 @@ struct pare_speedup {
     uint64_t *forced; /* by node: inputs that have to be written down for it alone, as bits */
 };
 
-/* ---- constants.c ------------------------------------------------------------------------ */
+/* ---- constant_channels.c ------------------------------------------------------------------------ */
 
 /* Fill s->even. */
 int pare_speedup_constants(struct pare_speedup *s, struct pare_err *err);
 
 /* Index i of the axis is this number all over; NAN: it is not, or not known. */
-float pare_even(const struct pare_speedup *s, const struct pare_value *v, int axis, int64_t i);
+float pare_constant_channel(const struct pare_speedup *s, const struct pare_value *v, int axis,
+                            int64_t i);
 
 /* What operators are told. */
 struct pare_needed {
@@ -71,7 +72,7 @@ struct pare_needed {
     bool grown;
 };
 
-/* ---- widths.c --------------------------------------------------------------------------- */
+/* ---- float16_widen.c --------------------------------------------------------------------------- */
 
 /* All that follows looks at float32: make that of float16 and its like in s->g. */
 int pare_speedup_widen(struct pare_speedup *s, struct pare_err *err);
@@ -88,7 +89,7 @@ int pare_speedup_like(struct pare_speedup *s, const struct pare_value *v,
 int pare_speedup_narrow(struct pare_arena *a, const struct pare_speedup *s,
                         const struct pare_value *v, struct pare_tensor *t, struct pare_err *err);
 
-/* ---- cuts.c ----------------------------------------------------------------------------- */
+/* ---- constant_branches.c ----------------------------------------------------------------------------- */
 
 /* An operand that is a constant as a whole is written down as one, or left out: then nobody needs
  * what made it.  Says whether the graph changed, so that all has to be looked at again. */
@@ -103,7 +104,7 @@ bool pare_speedup_left_out(const struct pare_speedup *s, const struct pare_node 
 /* The value is no part of the file: a copy of a shared constant, or what a cut left behind. */
 bool pare_speedup_fresh(const struct pare_speedup *s, const struct pare_value *v);
 
-/* ---- sums.c ----------------------------------------------------------------------------- */
+/* ---- linear_nodes.c ----------------------------------------------------------------------------- */
 
 struct pare_sum {
     struct pare_linear l;
@@ -132,15 +133,15 @@ double pare_sum_total(const struct pare_sum *m, int64_t o, int64_t i);
 
 /* Where a number can be added for each output channel. */
 enum pare_bias_kind {
-    PARE_BIAS_NONE,   /* nowhere */
-    PARE_BIAS_INPUT,  /* input l.bias of the node, which may be absent: *b is NULL */
-    PARE_BIAS_ADD,    /* *b, the constant operand of the Add behind it */
-    PARE_BIAS_BEHIND, /* an Add to be put behind it */
+    PARE_BIAS_NONE,  /* nowhere */
+    PARE_BIAS_INPUT, /* input l.bias of the node, which may be absent: *b is NULL */
+    PARE_BIAS_ADD,   /* *b, the constant operand of the Add behind it */
+    PARE_BIAS_AFTER, /* an Add to be put behind it */
 };
 enum pare_bias_kind pare_sum_bias(const struct pare_speedup *s, const struct pare_sum *m,
                                   const struct pare_value **b);
 
-/* ---- needs.c ------------------------------------------------------------------------------ */
+/* ---- needed_channels.c ------------------------------------------------------------------------------ */
 
 /* Fill in s->kept. */
 int pare_speedup_needs(struct pare_speedup *s, struct pare_err *err);
@@ -152,7 +153,7 @@ bool pare_speedup_folds(const struct pare_speedup *s, const struct pare_sum *m, 
  * number other than 0.  -1: none. */
 int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_sum *m, int64_t group);
 
-/* ---- folds.c, asks.c, smaller.c ------------------------------------------------------------ */
+/* ---- fold_into_bias.c, shrink_attrs.c, shrink_model.c ------------------------------------------------------------ */
 
 /* New contents of a constant input, as its node asks for. */
 struct pare_request {
@@ -198,7 +199,7 @@ int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct 
 int pare_speedup_stick(struct pare_speedup *s, const struct pare_node *n, const char *why,
                        struct pare_err *err);
 
-/* ---- verify.c and report.c ------------------------------------------------------------------- */
+/* ---- verify.c and speedup_report.c ------------------------------------------------------------------- */
 
 int pare_speedup_verify(const struct pare_model *a, const struct pare_model *b,
                         const struct pare_speedup_opts *o, struct pare_speedup_report *r,

@@ -193,8 +193,8 @@ static const char *find_part(struct pair *p, struct pare_plan *plan[2],
     struct pare_err ignored;
 
     if (!common(p, plan, &names, &ignored) &&
-        !pare_plan_new_keeping(p->m[0], po, names, &look[0], &ignored) &&
-        !pare_plan_new_keeping(p->m[1], po, names, &look[1], &ignored))
+        !pare_plan_new_observed(p->m[0], po, names, &look[0], &ignored) &&
+        !pare_plan_new_observed(p->m[1], po, names, &look[1], &ignored))
         name = part(p, look, names, tolerance);
     pare_plan_free(look[0]);
     pare_plan_free(look[1]);

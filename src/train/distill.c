@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "logits.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
 #include "../tensor/vmath.h"

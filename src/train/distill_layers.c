@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../graph/layer.h"
-#include "named.h"
+#include "lookup.h"
 
 /* clang-format off */
 const struct pare_opt pare_distill_how_opts[] = {
@@ -71,8 +71,8 @@ int pare_distill_links(struct pare_strs text, const struct pare_distill_how *how
             l->conf.lambda = how->lambda.v[how->lambda.n > 1 ? i : 0];
         if (!how->method.n)
             continue;
-        PARE_TRY(pare_find_named("method to compare layers",
-                                 how->method.v[how->method.n > 1 ? i : 0], methods, 2, &k, err));
+        PARE_TRY(pare_lookup("method to compare layers", how->method.v[how->method.n > 1 ? i : 0],
+                             methods, 2, &k, err));
         l->conf.method = methods[k];
     }
     return 0;

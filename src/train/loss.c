@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "named.h"
+#include "lookup.h"
 #include "../tensor/tensor.h"
 
 #define LOSS(name) extern const struct pare_loss pare_loss_##name;
@@ -19,12 +19,12 @@ const struct pare_loss *const pare_losses[] = {
 
 int pare_find_loss(const char *name, const struct pare_loss **loss, struct pare_err *err)
 {
-    const char *names[PARE_NAMED_MAX];
+    const char *names[PARE_LOOKUP_MAX];
     int n = 0, i;
 
-    for (; pare_losses[n] && n < PARE_NAMED_MAX; n++)
+    for (; pare_losses[n] && n < PARE_LOOKUP_MAX; n++)
         names[n] = pare_losses[n]->name;
-    PARE_TRY(pare_find_named("loss", name, names, n, &i, err));
+    PARE_TRY(pare_lookup("loss", name, names, n, &i, err));
     *loss = pare_losses[i];
     return 0;
 }

@@ -8,7 +8,7 @@
 #include "loss.h"
 
 #include "logits.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
 #include "../tensor/vmath.h"

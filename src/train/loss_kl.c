@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/simd.h"
 #include "../tensor/vmath.h"
 

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/simd.h"
 
 struct conf {

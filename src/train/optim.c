@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "named.h"
+#include "lookup.h"
 #include "../base/arena.h"
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
 
@@ -31,12 +31,12 @@ const struct pare_optimizer *const pare_optimizers[] = {
 
 int pare_find_optimizer(const char *name, const struct pare_optimizer **type, struct pare_err *err)
 {
-    const char *names[PARE_NAMED_MAX];
+    const char *names[PARE_LOOKUP_MAX];
     int n = 0, i;
 
-    for (; pare_optimizers[n] && n < PARE_NAMED_MAX; n++)
+    for (; pare_optimizers[n] && n < PARE_LOOKUP_MAX; n++)
         names[n] = pare_optimizers[n]->name;
-    PARE_TRY(pare_find_named("optimizer", name, names, n, &i, err));
+    PARE_TRY(pare_lookup("optimizer", name, names, n, &i, err));
     *type = pare_optimizers[i];
     return 0;
 }

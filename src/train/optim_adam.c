@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/simd.h"
 
 /* clang-format off */

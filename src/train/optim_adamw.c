@@ -4,7 +4,7 @@
  */
 #include "optim_adam.h"
 
-#include "../base/opt.h"
+#include "../base/options.h"
 
 /* clang-format off */
 static const struct pare_opt opts[] = {

@@ -6,7 +6,7 @@
  */
 #include "optim.h"
 
-#include "../base/opt.h"
+#include "../base/options.h"
 #include "../base/simd.h"
 
 struct conf {

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "named.h"
+#include "lookup.h"
 
 #define SCHEDULE(name) extern const struct pare_schedule pare_schedule_##name;
 #include "schedules.def"
@@ -18,12 +18,12 @@ const struct pare_schedule *const pare_schedules[] = {
 
 int pare_find_schedule(const char *name, const struct pare_schedule **type, struct pare_err *err)
 {
-    const char *names[PARE_NAMED_MAX];
+    const char *names[PARE_LOOKUP_MAX];
     int n = 0, i;
 
-    for (; pare_schedules[n] && n < PARE_NAMED_MAX; n++)
+    for (; pare_schedules[n] && n < PARE_LOOKUP_MAX; n++)
         names[n] = pare_schedules[n]->name;
-    PARE_TRY(pare_find_named("schedule", name, names, n, &i, err));
+    PARE_TRY(pare_lookup("schedule", name, names, n, &i, err));
     *type = pare_schedules[i];
     return 0;
 }

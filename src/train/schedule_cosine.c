@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 
 struct conf {
     int64_t t_max;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 
 struct conf {
     double gamma;

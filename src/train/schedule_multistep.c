@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 
 struct conf {
     struct pare_ints milestones;

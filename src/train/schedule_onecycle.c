@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../base/opt.h"
+#include "../base/options.h"
 
 struct conf {
     double pct_start, div_factor, final_div_factor;

@@ -15,7 +15,7 @@
 
 #include "../base/clock.h"
 #include "checkpoint.h"
-#include "lay.h"
+#include "param_layout.h"
 
 struct run {
     struct pare_trainer *t;
@@ -287,9 +287,9 @@ static int run_batches(struct run *r, double start, bool *ended, struct pare_err
             r->c->on_batch(r->c->user, &p);
         }
         if (r->c->checkpoint_steps && r->t->optim->step % r->c->checkpoint_steps == 0) {
-            pare_trainer_lay(r->t, false);
+            pare_trainer_block_params(r->t, false);
             PARE_TRY(save(r, err));
-            pare_trainer_lay(r->t, pare_lay_may(r->t));
+            pare_trainer_block_params(r->t, pare_params_may_block(r->t));
         }
     }
     return 0;
@@ -300,9 +300,9 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
 {
     int rc;
 
-    pare_trainer_lay(r->t, pare_lay_may(r->t));
+    pare_trainer_block_params(r->t, pare_params_may_block(r->t));
     rc = run_batches(r, start, ended, err);
-    pare_trainer_lay(r->t, false);
+    pare_trainer_block_params(r->t, false);
     return rc;
 }
 

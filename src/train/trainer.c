@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lay.h"
+#include "param_layout.h"
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
@@ -141,7 +141,7 @@ static int look_inside(struct pare_trainer *t, struct pare_err *err)
 
 static int make_grads(struct pare_trainer *t, struct pare_err *err)
 {
-    struct pare_together_opts o = {
+    struct pare_allreduce_opts o = {
         .dist = t->o.dist,
         .synced = t->o.sync_bn,
         .param = t->param,
@@ -151,7 +151,7 @@ static int make_grads(struct pare_trainer *t, struct pare_err *err)
         .n_state = t->n_state,
     };
 
-    PARE_TRY(pare_together_init(&t->together, &o, t->arena, err));
+    PARE_TRY(pare_allreduce_init(&t->together, &o, t->arena, err));
     for (int i = 0; i < t->n_params; i++)
         t->param[i].grad = t->grad[i];
     return 0;
@@ -218,7 +218,7 @@ void pare_trainer_free(struct pare_trainer *t)
 {
     if (!t)
         return;
-    pare_lay_out(t);
+    pare_params_to_row_major(t);
     if (t->o.hooks.gone)
         t->o.hooks.gone(t->o.hooks.user);
     drop_plans(t);
@@ -246,7 +246,7 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .in = x,
         .keep = t->keep,
         .sync = t->o.sync_bn ? t->o.dist : NULL,
-        .on_back = t->o.dist ? pare_together_on_back : NULL,
+        .on_back = t->o.dist ? pare_allreduce_on_back : NULL,
         .user = &t->together,
     };
     struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
@@ -254,7 +254,7 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
     PARE_TRY(pare_plan_train(t->model, &o, &t->plan[i], err));
     if (t->o.teacher)
         PARE_TRY(
-            pare_plan_new_keeping(t->o.teacher, &teacher, t->layers.teacher, &t->teacher[i], err));
+            pare_plan_new_observed(t->o.teacher, &teacher, t->layers.teacher, &t->teacher[i], err));
     t->batch[i] = batch;
     return 0;
 }
@@ -287,12 +287,12 @@ static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *w
  * want different ones in blocks: then none is. */
 static int choose_plan(struct pare_trainer *t, const struct pare_tensor *x, struct pare_err *err)
 {
-    struct pare_laid *l = &t->laid;
+    struct pare_blocked_param *l = &t->laid;
     size_t n = (size_t)t->n_params * sizeof(bool);
     bool lay = l->want && !l->never, first;
 
     if (t->stale || l->plans != lay) {
-        pare_lay_out(t);
+        pare_params_to_row_major(t);
         drop_plans(t);
     }
     t->stale = false;
@@ -307,7 +307,7 @@ static int choose_plan(struct pare_trainer *t, const struct pare_tensor *x, stru
     if (first)
         memcpy(l->param, l->ask, n);
     if (!memcmp(l->param, l->ask, n))
-        return pare_lay_in(t, err);
+        return pare_params_to_blocked(t, err);
     l->never = true;
     return choose_plan(t, x, err);
 }
@@ -348,7 +348,7 @@ int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *m
 
     if (!p)
         return pare_fail(err, PARE_ECONFIG, "'%s' is masked but not trained", name);
-    pare_lay_out(t);
+    pare_params_to_row_major(t);
     if (!p->mask) {
         struct pare_tensor own;
 
@@ -363,11 +363,11 @@ int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *m
     return 0;
 }
 
-void pare_trainer_lay(struct pare_trainer *t, bool on)
+void pare_trainer_block_params(struct pare_trainer *t, bool on)
 {
     t->laid.want = on;
     if (!on)
-        pare_lay_out(t);
+        pare_params_to_row_major(t);
 }
 
 void pare_trainer_refresh(struct pare_trainer *t)
@@ -465,7 +465,7 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
         pare_score_add(score, &t->out, y);
     if (!isfinite(score->loss))
         return blame(t, score->loss, err);
-    return t->o.dist ? pare_together_begin(&t->together, t->plan[t->at], score, t->stop, err) : 0;
+    return t->o.dist ? pare_allreduce_begin(&t->together, t->plan[t->at], score, t->stop, err) : 0;
 }
 
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
@@ -475,7 +475,7 @@ int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
     t->out.data = NULL;
     PARE_TRY(pare_plan_backward(t->plan[t->at], err));
     if (t->o.dist)
-        PARE_TRY(pare_together_end(&t->together, &t->whole, &t->stop, err));
+        PARE_TRY(pare_allreduce_end(&t->together, &t->whole, &t->stop, err));
     return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;
 }
 

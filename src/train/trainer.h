@@ -17,7 +17,7 @@
 #include "distill_layers.h"
 #include "loss.h"
 #include "optim.h"
-#include "together.h"
+#include "allreduce.h"
 
 struct pare_trainer;
 
@@ -82,8 +82,8 @@ struct pare_score {
     int64_t n, top1, top5; /* items, and how many had the right class first, among five */
 };
 
-/* Parameters in the layout that kernels read (lay.h). */
-struct pare_laid {
+/* Parameters in the layout that kernels read (param_layout.h). */
+struct pare_blocked_param {
     bool want, now;           /* from the next forward on; now */
     bool plans;               /* the plans were made for it */
     bool never;               /* plans do not agree */
@@ -119,8 +119,8 @@ struct pare_trainer {
     struct pare_strs keep;     /* o.keep, then those of the layers */
     int at;                    /* the plan of the batch at work */
     struct pare_tensor x, out; /* ... its input, its output until it is used */
-    struct pare_together together;
-    struct pare_laid laid;
+    struct pare_allreduce together;
+    struct pare_blocked_param laid;
     struct pare_score whole; /* of the batch in all processes, after the way back */
     bool stop;               /* a vote to stop; after the way back: somebody has voted so */
 };
@@ -154,7 +154,7 @@ void pare_trainer_refresh(struct pare_trainer *t);
 
 /* Parameters, gradients, masks and the optimizer's state may be in the layout that kernels read
  * while training is on, until this is called with false: nobody must look at them. */
-void pare_trainer_lay(struct pare_trainer *t, bool on);
+void pare_trainer_block_params(struct pare_trainer *t, bool on);
 
 /* Keep the values of these names visible in plans made from now on, not those before; after a
  * forward, pare_plan_value(t->plan[t->at], i) is the i-th of them. */

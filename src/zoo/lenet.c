@@ -1,7 +1,7 @@
 /* lenet.c - LeNet in its later form, as PyTorch's and NNI's examples have it:
  * LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document recognition", 1998.
  */
-#include "layers.h"
+#include "zoo_layers.h"
 
 /* Two windows of 5 and two halvings need 16 pixels; smaller pictures get a border of 2. */
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)

@@ -1,5 +1,5 @@
 /* mlp.c - a perceptron with two hidden layers. */
-#include "layers.h"
+#include "zoo_layers.h"
 
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {

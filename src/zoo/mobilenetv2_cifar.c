@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "layers.h"
+#include "zoo_layers.h"
 
 /* Convolution, normalisation and, but for the last of a block, ReLU6: name.0, name.1, name.2. */
 static struct pare_flow unit(struct pare_net *n, struct pare_flow x, const char *name,

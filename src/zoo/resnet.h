@@ -2,7 +2,7 @@
 #ifndef PARE_ZOO_RESNET_H
 #define PARE_ZOO_RESNET_H
 
-#include "layers.h"
+#include "zoo_layers.h"
 
 /* Stages layer1, layer2, ... of `blocks` basic blocks each, on top of a 3x3 convolution to `width`
  * channels; every stage but the first doubles the channels and halves the picture.  Then the

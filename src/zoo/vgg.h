@@ -2,7 +2,7 @@
 #ifndef PARE_ZOO_VGG_H
 #define PARE_ZOO_VGG_H
 
-#include "layers.h"
+#include "zoo_layers.h"
 
 /* features.0, features.1, ...: 3x3 convolutions of so many channels, each with its batch
  * normalisation and Relu; where the width is 0, the picture is halved. */

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "layers.h"
+#include "zoo_layers.h"
 
 enum { DIM = 192, HEADS = 3, HEAD = DIM / HEADS, DEPTH = 12, MLP = 4 * DIM };
 
@@ -19,16 +19,16 @@ static const char *reshape(struct pare_net *n, const char *x, const char *name, 
     const char *shape;
 
     snprintf(part, sizeof(part), "%s.shape", name);
-    shape = pare_make_shape(n->make, part, rank, dim);
-    return pare_make_node(n->make, "Reshape", name, x, shape, NULL);
+    shape = pare_builder_shape(n->make, part, rank, dim);
+    return pare_builder_node(n->make, "Reshape", name, x, shape, NULL);
 }
 
 static const char *transpose(struct pare_net *n, const char *x, const char *name, int rank,
                              const int64_t *perm)
 {
-    const char *y = pare_make_node(n->make, "Transpose", name, x, NULL);
+    const char *y = pare_builder_node(n->make, "Transpose", name, x, NULL);
 
-    pare_make_ints(n->make, "perm", rank, perm);
+    pare_builder_ints(n->make, "perm", rank, perm);
     return y;
 }
 
@@ -42,26 +42,26 @@ static struct pare_flow layer_norm(struct pare_net *n, struct pare_flow x, const
     w = pare_net_fill(n, part, 1, &dim, 1);
     snprintf(part, sizeof(part), "%s.bias", name);
     b = pare_net_fill(n, part, 1, &dim, 0);
-    x.value = pare_make_node(n->make, "LayerNormalization", name, x.value, w, b, NULL);
-    pare_make_int(n->make, "axis", -1);
-    pare_make_float(n->make, "epsilon", 1e-6f);
+    x.value = pare_builder_node(n->make, "LayerNormalization", name, x.value, w, b, NULL);
+    pare_builder_int(n->make, "axis", -1);
+    pare_builder_float(n->make, "epsilon", 1e-6f);
     return x;
 }
 
 /* x / 2 (1 + erf(x / sqrt 2)), spelled out: Gelu is an operator only from opset 20 on. */
 static struct pare_flow gelu(struct pare_net *n, struct pare_flow x, const char *at)
 {
-    struct pare_make *k = n->make;
+    struct pare_builder *k = n->make;
     const char *root, *one, *half, *y;
 
-    root = pare_make_number(k, pare_net_name(n, "%s.sqrt2", at), (float)sqrt(2));
-    one = pare_make_number(k, pare_net_name(n, "%s.one", at), 1);
-    half = pare_make_number(k, pare_net_name(n, "%s.half", at), 0.5f);
-    y = pare_make_node(k, "Div", pare_net_name(n, "%s.div", at), x.value, root, NULL);
-    y = pare_make_node(k, "Erf", pare_net_name(n, "%s.erf", at), y, NULL);
-    y = pare_make_node(k, "Add", pare_net_name(n, "%s.add", at), y, one, NULL);
-    y = pare_make_node(k, "Mul", pare_net_name(n, "%s.mul", at), x.value, y, NULL);
-    x.value = pare_make_node(k, "Mul", pare_net_name(n, "%s.mul2", at), y, half, NULL);
+    root = pare_builder_number(k, pare_net_name(n, "%s.sqrt2", at), (float)sqrt(2));
+    one = pare_builder_number(k, pare_net_name(n, "%s.one", at), 1);
+    half = pare_builder_number(k, pare_net_name(n, "%s.half", at), 0.5f);
+    y = pare_builder_node(k, "Div", pare_net_name(n, "%s.div", at), x.value, root, NULL);
+    y = pare_builder_node(k, "Erf", pare_net_name(n, "%s.erf", at), y, NULL);
+    y = pare_builder_node(k, "Add", pare_net_name(n, "%s.add", at), y, one, NULL);
+    y = pare_builder_node(k, "Mul", pare_net_name(n, "%s.mul", at), x.value, y, NULL);
+    x.value = pare_builder_node(k, "Mul", pare_net_name(n, "%s.mul2", at), y, half, NULL);
     return x;
 }
 
@@ -81,23 +81,23 @@ static const char *heads(struct pare_net *n, const char *x, const char *name, in
 static struct pare_flow attention(struct pare_net *n, struct pare_flow x, const char *at,
                                   int64_t tokens)
 {
-    struct pare_make *k = n->make;
+    struct pare_builder *k = n->make;
     const char *part[3], *scale, *y;
 
     x = pare_net_linear(n, x, pare_net_name(n, "%s.qkv", at), 3 * DIM);
-    pare_make_node(k, "Split", pare_net_name(n, "%s.split", at), x.value, NULL);
-    pare_make_int(k, "axis", 1);
+    pare_builder_node(k, "Split", pare_net_name(n, "%s.split", at), x.value, NULL);
+    pare_builder_int(k, "axis", 1);
     for (int i = 2; i >= 0; i--)
-        part[i] = pare_make_split(k, 3, i);
+        part[i] = pare_builder_split(k, 3, i);
     part[0] = heads(n, part[0], pare_net_name(n, "%s.q", at), tokens, false);
     part[1] = heads(n, part[1], pare_net_name(n, "%s.k", at), tokens, true);
     part[2] = heads(n, part[2], pare_net_name(n, "%s.v", at), tokens, false);
-    scale = pare_make_number(k, pare_net_name(n, "%s.scale", at), (float)(1 / sqrt(HEAD)));
-    y = pare_make_node(k, "Mul", pare_net_name(n, "%s.scaled", at), part[0], scale, NULL);
-    y = pare_make_node(k, "MatMul", pare_net_name(n, "%s.scores", at), y, part[1], NULL);
-    y = pare_make_node(k, "Softmax", pare_net_name(n, "%s.softmax", at), y, NULL);
-    pare_make_int(k, "axis", -1);
-    y = pare_make_node(k, "MatMul", pare_net_name(n, "%s.mixed", at), y, part[2], NULL);
+    scale = pare_builder_number(k, pare_net_name(n, "%s.scale", at), (float)(1 / sqrt(HEAD)));
+    y = pare_builder_node(k, "Mul", pare_net_name(n, "%s.scaled", at), part[0], scale, NULL);
+    y = pare_builder_node(k, "MatMul", pare_net_name(n, "%s.scores", at), y, part[1], NULL);
+    y = pare_builder_node(k, "Softmax", pare_net_name(n, "%s.softmax", at), y, NULL);
+    pare_builder_int(k, "axis", -1);
+    y = pare_builder_node(k, "MatMul", pare_net_name(n, "%s.mixed", at), y, part[2], NULL);
     y = transpose(n, y, pare_net_name(n, "%s.back", at), 4, (int64_t[]){ 0, 2, 1, 3 });
     x.value = reshape(n, y, pare_net_name(n, "%s.flat", at), 2, (int64_t[]){ -1, DIM });
     x.c = DIM;
@@ -135,7 +135,7 @@ static int64_t patch_size(int64_t h, int64_t w)
  * positions: (N T, 192). */
 static struct pare_flow embed(struct pare_net *n, struct pare_flow x, int64_t *tokens)
 {
-    struct pare_make *k = n->make;
+    struct pare_builder *k = n->make;
     int64_t p = patch_size(x.h, x.w), one[3] = { 1, 1, DIM }, all[3] = { 1, 0, DIM };
     const char *input = x.value, *cls, *pos, *batch, *y;
 
@@ -146,16 +146,16 @@ static struct pare_flow embed(struct pare_net *n, struct pare_flow x, int64_t *t
     y = transpose(n, y, "patch_embed.transpose", 3, (int64_t[]){ 0, 2, 1 });
     cls = pare_net_normal(n, "cls_token", 3, one, 1e-6);
     pos = pare_net_normal(n, "pos_embed", 3, all, 0.02);
-    batch = pare_make_node(k, "Shape", "cls_token.batch", input, NULL);
-    pare_make_int(k, "start", 0);
-    pare_make_int(k, "end", 1);
-    batch = pare_make_node(k, "Concat", "cls_token.shape", batch,
-                           pare_make_shape(k, "cls_token.rest", 2, &one[1]), NULL);
-    pare_make_int(k, "axis", 0);
-    cls = pare_make_node(k, "Expand", "cls_token.expand", cls, batch, NULL);
-    y = pare_make_node(k, "Concat", "tokens", cls, y, NULL);
-    pare_make_int(k, "axis", 1);
-    y = pare_make_node(k, "Add", "pos_embed.add", y, pos, NULL);
+    batch = pare_builder_node(k, "Shape", "cls_token.batch", input, NULL);
+    pare_builder_int(k, "start", 0);
+    pare_builder_int(k, "end", 1);
+    batch = pare_builder_node(k, "Concat", "cls_token.shape", batch,
+                              pare_builder_shape(k, "cls_token.rest", 2, &one[1]), NULL);
+    pare_builder_int(k, "axis", 0);
+    cls = pare_builder_node(k, "Expand", "cls_token.expand", cls, batch, NULL);
+    y = pare_builder_node(k, "Concat", "tokens", cls, y, NULL);
+    pare_builder_int(k, "axis", 1);
+    y = pare_builder_node(k, "Add", "pos_embed.add", y, pos, NULL);
     return (struct pare_flow){ reshape(n, y, "tokens.flat", 2, (int64_t[]){ -1, DIM }), DIM, 0, 0 };
 }
 
@@ -174,11 +174,11 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
     }
     x = layer_norm(n, x, "norm");
     x.value = reshape(n, x.value, "norm.tokens", 3, (int64_t[]){ -1, tokens, DIM });
-    which = pare_make_shape(n->make, "head.token", 1, &first);
-    x.value = pare_make_node(n->make, "Gather", "head.gather", x.value, which, NULL);
-    pare_make_int(n->make, "axis", 1);
-    x.value = pare_make_node(n->make, "Flatten", "head.flatten", x.value, NULL);
-    pare_make_int(n->make, "axis", 1);
+    which = pare_builder_shape(n->make, "head.token", 1, &first);
+    x.value = pare_builder_node(n->make, "Gather", "head.gather", x.value, which, NULL);
+    pare_builder_int(n->make, "axis", 1);
+    x.value = pare_builder_node(n->make, "Flatten", "head.flatten", x.value, NULL);
+    pare_builder_int(n->make, "axis", 1);
     return pare_net_linear(n, x, "head", n->classes);
 }
 

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "../base/opt.h"
-#include "layers.h"
+#include "../base/options.h"
+#include "zoo_layers.h"
 
 #define NETWORK(name) extern const struct pare_network pare_network_##name;
 #include "networks.def"
@@ -67,12 +67,12 @@ int pare_network_make(const struct pare_network *net, const struct pare_network_
 
     *model = NULL;
     PARE_TRY(check(net, o, err));
-    PARE_TRY(pare_make_new(net->name, &n.make, err));
+    PARE_TRY(pare_builder_new(net->name, &n.make, err));
     pare_rng_init(&n.rng, o->seed);
-    x.value = pare_make_input(n.make, "input", 4, (int64_t[]){ -1, o->c, o->h, o->w });
+    x.value = pare_builder_input(n.make, "input", 4, (int64_t[]){ -1, o->c, o->h, o->w });
     x = net->build(&n, x);
-    pare_make_output(n.make, "output", 2, (int64_t[]){ -1, x.c });
-    return pare_at(err, pare_make_done(n.make, model, err), "%s", net->name);
+    pare_builder_output(n.make, "output", 2, (int64_t[]){ -1, x.c });
+    return pare_at(err, pare_builder_done(n.make, model, err), "%s", net->name);
 }
 
 int pare_model_new(const char *network, const int64_t chw[3], int64_t classes, uint64_t seed,

@@ -14,15 +14,16 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     return sum ? 0 : err->code;
 }
 
-static int start(struct pare_run *r, struct pare_err *err)
+static int start(struct pare_compression *r, struct pare_err *err)
 {
     int id;
 
     PARE_TRY(pare_add_collector(r, collect, NULL, &id, err));
-    return pare_run_forward(r, 2, err);
+    return pare_compression_forward(r, 2, err);
 }
 
-static int score(struct pare_run *r, struct pare_layer *l, float *score, struct pare_err *err)
+static int score(struct pare_compression *r, struct pare_layer *l, float *score,
+                 struct pare_err *err)
 {
     int64_t n = pare_layer_units(l)->n;
     struct pare_tensor *sum = pare_layer_buffer(l, "own", PARE_F32, 1, &n, err);

@@ -24,7 +24,7 @@ right() {
 }
 
 right <<'END'
-See `src/op/relu.c` and `pare_model_load()`.
+See `src/op/activation/relu.c` and `pare_model_load()`.
 
 ```sh
 pare new mlp --input 1,8,8 -o m.onnx

@@ -99,7 +99,7 @@ cat >plugin.c <<'C'
 #include <pare/plugin.h>
 #include <stdlib.h>
 #include <string.h>
-static int score(struct pare_run *r, struct pare_layer *l, float *s, struct pare_err *err)
+static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
 {
     size_t mb = 0;
     char *p;

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 cat >plugin.c <<'C'
 #include <pare/plugin.h>
-static int score(struct pare_run *r, struct pare_layer *l, float *s, struct pare_err *err)
+static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
 {
     (void)r, (void)err;
     pare_units_sum(pare_layer_units(l), pare_layer_weight(l), 1, s);

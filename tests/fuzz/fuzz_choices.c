@@ -5,7 +5,7 @@
  */
 #include "base/arena.h"
 #include "memory_file.h"
-#include "plan/choices.h"
+#include "plan/tune/tune_cache.h"
 #include "plan/plan.h"
 #include "tensor/tensor.h"
 
@@ -20,7 +20,7 @@ enum { BATCH = 4, LONGEST = 4096 };
 static struct {
     struct pare_arena *arena;
     struct pare_model *model;
-    struct pare_choices layers;
+    struct pare_tune_cache layers;
     float x[BATCH * 64];
 } all;
 
@@ -39,7 +39,7 @@ static void prepare(void)
     snprintf(path, sizeof(path), "%s/list", folder);
     if (pare_model_new("lenet", chw, 10, 1, &all.model, &err) ||
         pare_plan_new(all.model, &o, &p, &err) ||
-        pare_choices_read(&all.layers, path, true, &err) || !all.layers.n)
+        pare_tune_cache_read(&all.layers, path, true, &err) || !all.layers.n)
         abort();
     pare_plan_free(p);
     unlink(path);

@@ -4,7 +4,7 @@
  * behind a byte of 0 is a calibration file.
  */
 #include "base/arena.h"
-#include "compress/pruners.h"
+#include "compress/registry.h"
 #include "memory_file.h"
 #include "onnx/model.h"
 
@@ -25,29 +25,30 @@ static int must(int rc, const struct pare_err *err)
     return rc;
 }
 
-static void run(struct pare_model *m, const struct pare_run_opts *o, const char *calibration)
+static void run(struct pare_model *m, const struct pare_compression_opts *o,
+                const char *calibration)
 {
     struct pare_err err = { 0 };
-    struct pare_run *r = NULL;
+    struct pare_compression *r = NULL;
 
-    if (!must(pare_run_new(m, o, &r, &err), &err)) {
+    if (!must(pare_compression_new(m, o, &r, &err), &err)) {
         if (calibration) {
             struct memory_file f = memory_file(calibration, strlen(calibration));
 
-            must(pare_run_calibrate(r, f.path, &err), &err);
+            must(pare_compression_calibrate(r, f.path, &err), &err);
             close(f.fd);
         }
         err = (struct pare_err){ 0 };
-        must(pare_run_compress(r, &err), &err);
+        must(pare_compression_compress(r, &err), &err);
     }
-    pare_run_free(r);
+    pare_compression_free(r);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     static const int64_t chw[] = { 1, 2, 2 };
     struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_run_opts o = { .threads = 1 };
+    struct pare_compression_opts o = { .threads = 1 };
     struct pare_model *m = NULL;
     struct pare_err err = { 0 };
     char *text;

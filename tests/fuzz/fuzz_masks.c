@@ -5,7 +5,7 @@
  */
 #include "base/arena.h"
 #include "graph/layer.h"
-#include "io/state.h"
+#include "io/tensor_file.h"
 #include "memory_file.h"
 #include "onnx/model.h"
 #include "tensor/tensor.h"

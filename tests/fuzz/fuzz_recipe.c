@@ -2,7 +2,7 @@
  *
  * Built and run as fuzz_onnx.c.
  */
-#include "cli/recipe.h"
+#include "cli/recipe/recipe.h"
 #include "base/arena.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  */
 #include "backend/backend.h"
 #include "base/arena.h"
-#include "graph/count.h"
+#include "graph/macs.h"
 #include "plan/plan.h"
 #include "tensor/tensor.h"
 

@@ -105,8 +105,8 @@ plugin() {
     cat >"$1.c" <<END
 #include <pare/plugin.h>
 int no_such_function(void);
-int calc_mask(struct pare_run *r, struct pare_layer *l, struct pare_err *err);
-int calc_mask(struct pare_run *r, struct pare_layer *l, struct pare_err *err)
+int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pare_err *err);
+int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     return r && l && err ? PARE_NOT_YET : 0;
 }

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/state.h"
+#include "io/tensor_file.h"
 
 int main(int argc, char **argv)
 {
@@ -16,9 +16,9 @@ int main(int argc, char **argv)
         fputs("usage: restate IN OUT [--masks]\n", stderr);
         return 2;
     }
-    rc = (masks ? pare_masks_read : pare_state_read)(a, argv[1], &list, &n, &err);
+    rc = (masks ? pare_masks_read : pare_tensor_file_read)(a, argv[1], &list, &n, &err);
     if (!rc)
-        rc = (masks ? pare_masks_write : pare_state_write)(argv[2], list, n, &err);
+        rc = (masks ? pare_masks_write : pare_tensor_file_write)(argv[2], list, n, &err);
     pare_arena_free(a);
     if (rc)
         fprintf(stderr, "restate: %s\n", err.msg);

@@ -20,7 +20,7 @@
 
 #include "base/arena.h"
 #include "base/map.h"
-#include "io/pb.h"
+#include "io/tensor_pb.h"
 #include "onnx/model.h"
 #include "plan/plan.h"
 #include "tensor/compare.h"
@@ -189,7 +189,7 @@ static int run_parts(const struct pare_model *m, struct data *d, struct pare_err
 {
     struct pare_plan_opts opts = { .threads = 2, .in = d->in };
     struct pare_plan *plan = NULL;
-    int rc = pare_plan_new_parts(m, &opts, 1, &plan, err);
+    int rc = pare_plan_new_microbatches(m, &opts, 1, &plan, err);
 
     if (rc == PARE_EUNSUPPORTED)
         return 0;

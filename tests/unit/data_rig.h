@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "base/opt.h"
+#include "base/options.h"
 #include "data/data.h"
 
 struct rig {

@@ -136,8 +136,9 @@ static inline struct pare_tensor result(const struct pare_model *m, const struct
 
     if (pare_plan_new_without(m, &o, threads ? NULL : without, &p, &err))
         fail_msg("%s", err.msg);
-    if (kernel && threads && !runs(p, kernel) && !(runs(p, "conv_dot") && !p->backend.vnni) &&
-        !(runs(p, "conv_depth8") && !strcmp(kernel, "conv_int8")) &&
+    if (kernel && threads && !runs(p, kernel) &&
+        !(runs(p, "conv_int8_exact") && !p->backend.vnni) &&
+        !(runs(p, "conv_depthwise_int8") && !strcmp(kernel, "conv_int8")) &&
         (p->backend.vnni || g->long_sums))
         fail_msg("%s is not used", kernel);
     memset(p->memory, 0xff, p->memory_bytes);

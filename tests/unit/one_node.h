@@ -18,7 +18,7 @@
 
 #include <math.h>
 
-#include "base/opt.h"
+#include "base/options.h"
 #include "graph/graph.h"
 #include "op/op.h"
 

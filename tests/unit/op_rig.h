@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "base/opt.h"
+#include "base/options.h"
 #include "graph/graph.h"
 #include "op/op.h"
 

@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "compress/pruners.h"
-#include "compress/run.h"
+#include "compress/registry.h"
+#include "compress/compression.h"
 #include "onnx/model.h"
-#include "train/learn.h"
-#include "zoo/layers.h"
+#include "train/training.h"
+#include "zoo/zoo_layers.h"
 
 static struct pare_err rig_err;
 
@@ -38,7 +38,7 @@ static inline void near(double got, double want, double tolerance)
 struct lone {
     struct pare_arena *arena;
     const struct pare_pruner *p;
-    struct pare_run run;
+    struct pare_compression run;
     struct pare_layer layer;
     struct pare_entry entry;
     struct pare_trainer trainer; /* only to count steps */
@@ -50,16 +50,19 @@ struct lone {
 static inline void lone_open(struct lone *f, const char *pruner, const char *settings,
                              const struct pare_tensor *w, const struct pare_grain *g)
 {
-    struct pare_run *r = &f->run;
+    struct pare_compression *r = &f->run;
     struct pare_given *given = NULL;
-    struct pare_part part;
+    struct pare_option_group part;
     int n = 0;
 
     memset(f, 0, sizeof(*f));
     f->arena = pare_arena_new(1 << 16);
     assert_non_null(f->arena);
     ok(pare_find_pruner(NULL, pruner, &f->p, &rig_err));
-    *r = (struct pare_run){ .arena = f->arena, .layer = &f->layer, .n_layers = 1, .threads = 2 };
+    *r = (struct pare_compression){ .arena = f->arena,
+                                    .layer = &f->layer,
+                                    .n_layers = 1,
+                                    .threads = 2 };
     r->scratch = pare_arena_new(1 << 16);
     r->pruner[0] = f->p;
     r->settings.mode = "normal";
@@ -69,9 +72,9 @@ static inline void lone_open(struct lone *f, const char *pruner, const char *set
     r->state[0] = pare_alloc(f->arena, f->p->run_size + 1, 1);
     if (settings)
         ok(pare_given_split(settings, f->arena, &given, &n, &rig_err));
-    part = (struct pare_part){ "pruner", f->p->name, f->p->opts, r->conf[0] };
+    part = (struct pare_option_group){ "pruner", f->p->name, f->p->opts, r->conf[0] };
     if (f->p->opts)
-        ok(pare_part_fill(&part, given, n, f->arena, &rig_err));
+        ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
     f->layer.run = r;
     f->layer.info = (struct pare_layer_info){ .name = "alone", .torch = "Linear", .type = "Gemm" };
     f->layer.w = *w;
@@ -80,9 +83,9 @@ static inline void lone_open(struct lone *f, const char *pruner, const char *set
     f->layer.entry = &f->entry;
     f->layer.state[0] = pare_alloc(f->arena, f->p->layer_size + 1, 1);
     f->layer.conf[0] = pare_alloc(f->arena, f->p->conf_size + 1, 1);
-    part = (struct pare_part){ "pruner", f->p->name, f->p->keys, f->layer.conf[0] };
+    part = (struct pare_option_group){ "pruner", f->p->name, f->p->keys, f->layer.conf[0] };
     if (f->p->keys)
-        ok(pare_part_fill(&part, given, n, f->arena, &rig_err));
+        ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
     ok(pare_tensor_new(f->arena, &f->layer.mask, PARE_BOOL, w->rank, w->dim, &rig_err));
     memset(f->layer.mask.data, 1, (size_t)pare_numel(w));
     ok(pare_units_make(w, g, &f->layer.units, &rig_err));
@@ -180,23 +183,23 @@ static inline void rig_fill(struct pare_model *m, const char *name, float first,
         pare_f32(t)[i] = first + (float)(i / size) * step;
 }
 
-static inline struct pare_run *rig_run(struct pare_model *m, const char *pruner, const char *config,
-                                       const char *settings)
+static inline struct pare_compression *rig_run(struct pare_model *m, const char *pruner,
+                                               const char *config, const char *settings)
 {
-    struct pare_run_opts o = { .pruner = pruner, .config = config, .settings = settings };
-    struct pare_run *r;
+    struct pare_compression_opts o = { .pruner = pruner, .config = config, .settings = settings };
+    struct pare_compression *r;
 
     o.seed = 1;
     o.threads = 1;
-    ok(pare_run_new(m, &o, &r, &rig_err));
+    ok(pare_compression_new(m, &o, &r, &rig_err));
     return r;
 }
 
-static inline struct pare_layer *rig_layer(struct pare_run *r, const char *name)
+static inline struct pare_layer *rig_layer(struct pare_compression *r, const char *name)
 {
-    for (int i = 0; i < pare_run_layers(r); i++)
-        if (!strcmp(pare_layer_name(pare_run_layer(r, i)), name))
-            return pare_run_layer(r, i);
+    for (int i = 0; i < pare_compression_layers(r); i++)
+        if (!strcmp(pare_layer_name(pare_compression_layer(r, i)), name))
+            return pare_compression_layer(r, i);
     fail_msg("the run has no layer %s", name);
     return NULL;
 }
@@ -218,7 +221,7 @@ static inline const char *rig_kept(const struct pare_tensor *mask, char text[64]
     return text;
 }
 
-static inline void rig_expect(struct pare_run *r, const char *layer, const char *kept)
+static inline void rig_expect(struct pare_compression *r, const char *layer, const char *kept)
 {
     struct pare_layer *l = rig_layer(r, layer);
     char text[64];
@@ -229,11 +232,11 @@ static inline void rig_expect(struct pare_run *r, const char *layer, const char 
 }
 
 /* On what the training does not see. */
-static inline double rig_accuracy(struct pare_learn *l)
+static inline double rig_accuracy(struct pare_training *l)
 {
-    struct pare_learned r;
+    struct pare_epoch_result r;
 
-    ok(pare_learn_validate(l, &r, &rig_err));
+    ok(pare_training_validate(l, &r, &rig_err));
     return r.valid_accuracy;
 }
 

@@ -4,14 +4,14 @@
 
 #include "prune_rig.h"
 
-#include "compress/quantized.h"
+#include "quant/quant_config.h"
 
 /* ---- one layer, without a model ------------------------------------------------------------ */
 
 struct alone {
     struct pare_arena *arena;
     const struct pare_quantizer *z;
-    struct pare_run run;
+    struct pare_compression run;
     struct pare_layer layer;
     struct pare_trainer trainer; /* only to count steps */
     struct pare_optim optim;
@@ -36,16 +36,19 @@ static inline struct pare_quant make_quant(int bits, bool has_sign, bool symmetr
 static inline void alone_open(struct alone *f, const char *quantizer, const char *settings,
                               const struct pare_tensor *w, unsigned sites, struct pare_quant q)
 {
-    struct pare_run *r = &f->run;
+    struct pare_compression *r = &f->run;
     struct pare_given *given = NULL;
-    struct pare_part part;
+    struct pare_option_group part;
     int n = 0;
 
     memset(f, 0, sizeof(*f));
     f->arena = pare_arena_new(1 << 16);
     assert_non_null(f->arena);
     ok(pare_find_quantizer(NULL, quantizer, &f->z, &rig_err));
-    *r = (struct pare_run){ .arena = f->arena, .layer = &f->layer, .n_layers = 1, .threads = 2 };
+    *r = (struct pare_compression){ .arena = f->arena,
+                                    .layer = &f->layer,
+                                    .n_layers = 1,
+                                    .threads = 2 };
     r->scratch = pare_arena_new(1 << 16);
     r->quantizer = f->z;
     r->pruner[0] = &f->z->base;
@@ -56,15 +59,15 @@ static inline void alone_open(struct alone *f, const char *quantizer, const char
     r->state[0] = pare_alloc(f->arena, f->z->base.run_size + 1, 1);
     if (settings)
         ok(pare_given_split(settings, f->arena, &given, &n, &rig_err));
-    part = (struct pare_part){ "quantizer", f->z->base.name, f->z->base.opts, r->conf[0] };
+    part = (struct pare_option_group){ "quantizer", f->z->base.name, f->z->base.opts, r->conf[0] };
     if (f->z->base.opts)
-        ok(pare_part_fill(&part, given, n, f->arena, &rig_err));
+        ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
     f->layer.run = r;
     f->layer.info = (struct pare_layer_info){ .name = "alone", .torch = "Linear", .type = "Gemm" };
     if (w)
         f->layer.w = *w;
     f->layer.state[0] = pare_alloc(f->arena, f->z->base.layer_size + 1, 1);
-    for (int i = 0; i < PARE_SITES; i++)
+    for (int i = 0; i < PARE_QUANT_SITES; i++)
         if (sites & 1u << i) {
             f->layer.quant[i] = q;
             f->layer.quantized[i] = true;
@@ -79,10 +82,10 @@ static inline void alone_close(struct alone *f)
     pare_arena_free(f->arena);
 }
 
-static inline int alone_round(struct alone *f, enum pare_site site, const struct pare_tensor *x,
-                              struct pare_tensor *y)
+static inline int alone_round(struct alone *f, enum pare_quant_site site,
+                              const struct pare_tensor *x, struct pare_tensor *y)
 {
-    pare_quantize_fn *const fn[PARE_SITES] = { f->z->weight, f->z->input, f->z->output };
+    pare_quantize_fn *const fn[PARE_QUANT_SITES] = { f->z->weight, f->z->input, f->z->output };
     struct pare_turn t = pare_turn_begin(&f->run, 0);
     int rc = fn[site](&f->layer, x, y, &rig_err);
 
@@ -115,30 +118,32 @@ static inline double value(struct alone *f, const char *name, int64_t i)
 
 struct job {
     struct pare_model *model;
-    struct pare_learn *learn;
-    struct pare_run *run;
+    struct pare_training *learn;
+    struct pare_compression *run;
 };
 
 static inline struct job job_open(struct pare_model *m, const char *quantizer, const char *config,
                                   const char *settings, const char *train)
 {
-    struct pare_run_opts o = { .quantizer = quantizer, .config = config, .settings = settings };
+    struct pare_compression_opts o = { .quantizer = quantizer,
+                                       .config = config,
+                                       .settings = settings };
     struct job j = { .model = m };
 
     o.threads = 1;
-    ok(pare_learn_new(j.model, "digits", train, &j.learn, &rig_err));
+    ok(pare_training_new(j.model, "digits", train, &j.learn, &rig_err));
     if (quantizer) {
-        ok(pare_run_new(j.model, &o, &j.run, &rig_err));
-        ok(pare_run_follow(j.run, j.learn, &rig_err));
-        ok(pare_run_compress(j.run, &rig_err));
+        ok(pare_compression_new(j.model, &o, &j.run, &rig_err));
+        ok(pare_compression_follow(j.run, j.learn, &rig_err));
+        ok(pare_compression_compress(j.run, &rig_err));
     }
     return j;
 }
 
 static inline void job_close(struct job *j)
 {
-    pare_run_free(j->run);
-    pare_learn_free(j->learn);
+    pare_compression_free(j->run);
+    pare_training_free(j->learn);
     pare_model_free(j->model);
 }
 

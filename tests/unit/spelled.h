@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "base/opt.h"
+#include "base/options.h"
 #include "io/npz.h"
 
 struct spelled {

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "compress/quant_error.h"
-#include "compress/sensitivity.h"
-#include "graph/count.h"
+#include "analyze/quant_error.h"
+#include "analyze/sensitivity.h"
+#include "graph/macs.h"
 #include "make_model.h"
 #include "onnx/model.h"
 
@@ -160,20 +160,20 @@ static void test_sensitivity(void **state)
     static const double steps[] = { 0.25, 0.5, 0.75 };
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
-    struct pare_sense_opts o = { .pruner = "l1",
-                                 .sparsity = { steps, 3 },
-                                 .measure = left,
-                                 .user = &p };
-    struct pare_sense *s, *again;
+    struct pare_sensitivity_opts o = { .pruner = "l1",
+                                       .sparsity = { steps, 3 },
+                                       .measure = left,
+                                       .user = &p };
+    struct pare_sensitivity *s, *again;
     void *before, *after;
     size_t n_before, n_after;
 
     (void)state;
     bytes_of(m, &before, &n_before);
-    OK(pare_sense_new(m, &o, &s, &err));
+    OK(pare_sensitivity_new(m, &o, &s, &err));
     assert_int_equal(s->n_layers, 3); /* fc2 makes the outputs: no channels go there */
     assert_true(s->base == 1);
-    OK(pare_sense_run(s, &err));
+    OK(pare_sensitivity_run(s, &err));
     assert_int_equal(p.calls, 1 + 9);
     for (int i = 0; i < s->n_layers; i++)
         for (int k = 0; k < 3; k++) {
@@ -182,12 +182,12 @@ static void test_sensitivity(void **state)
             assert_true(fabs(s->metric[i * 3 + k] - want) < 1e-12);
         }
     /* Items do not depend on one another, nor on the order. */
-    OK(pare_sense_new(m, &o, &again, &err));
+    OK(pare_sensitivity_new(m, &o, &again, &err));
     for (int i = 8; i >= 0; i--)
-        OK(pare_sense_item(again, i, &err));
+        OK(pare_sensitivity_item(again, i, &err));
     assert_memory_equal(again->metric, s->metric, 9 * sizeof(double));
-    pare_sense_free(again);
-    pare_sense_free(s);
+    pare_sensitivity_free(again);
+    pare_sensitivity_free(s);
     bytes_of(m, &after, &n_after);
     assert_int_equal(n_before, n_after);
     assert_memory_equal(before, after, n_before);
@@ -201,24 +201,24 @@ static void test_sensitivity_already(void **state)
     struct pare_model *m = lenet();
     struct pare_value *v = pare_graph_find(m->graph, "conv2.weight");
     struct probe p = { .weight = "conv2.weight" };
-    struct pare_sense_opts o = { .pruner = "l1",
-                                 .sparsity = { steps, 1 },
-                                 .layers = { (const char *[]){ "re:conv[23]" }, 1 },
-                                 .measure = left,
-                                 .user = &p };
-    struct pare_sense *s;
+    struct pare_sensitivity_opts o = { .pruner = "l1",
+                                       .sparsity = { steps, 1 },
+                                       .layers = { (const char *[]){ "re:conv[23]" }, 1 },
+                                       .measure = left,
+                                       .user = &p };
+    struct pare_sensitivity *s;
     int64_t n = pare_numel(&v->t);
 
     (void)state;
     OK(pare_model_own(m, v, &err));
     memset(v->t.data, 0, (size_t)(n * 2 / 5) * sizeof(float)); /* 20 of 50 channels */
-    OK(pare_sense_new(m, &o, &s, &err));
+    OK(pare_sensitivity_new(m, &o, &s, &err));
     assert_int_equal(s->n_layers, 1);
     assert_true(fabs(s->already[0] - 0.4) < 1e-12);
     assert_true(fabs(s->base - 0.6) < 1e-12);
-    OK(pare_sense_run(s, &err));
+    OK(pare_sensitivity_run(s, &err));
     assert_true(fabs(s->metric[0] - 0.3) < 1e-12);
-    pare_sense_free(s);
+    pare_sensitivity_free(s);
     pare_model_free(m);
 }
 
@@ -227,22 +227,22 @@ static int measured(const char *mode, double value)
 {
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
-    struct pare_sense_opts o = { .pruner = "level",
-                                 .layers = { (const char *[]){ "conv2" }, 1 },
-                                 .early_stop = mode,
-                                 .early_stop_value = value,
-                                 .measure = left,
-                                 .user = &p };
-    struct pare_sense *s;
+    struct pare_sensitivity_opts o = { .pruner = "level",
+                                       .layers = { (const char *[]){ "conv2" }, 1 },
+                                       .early_stop = mode,
+                                       .early_stop_value = value,
+                                       .measure = left,
+                                       .user = &p };
+    struct pare_sensitivity *s;
     int n = 0;
 
-    OK(pare_sense_new(m, &o, &s, &err));
-    OK(pare_sense_run(s, &err));
+    OK(pare_sensitivity_new(m, &o, &s, &err));
+    OK(pare_sensitivity_run(s, &err));
     for (int i = 0; i < s->n_sparsities; i++)
         n += !isnan(s->metric[i]);
     assert_int_equal(s->n_sparsities, 9);
     assert_int_equal(n, p.calls - 1);
-    pare_sense_free(s);
+    pare_sensitivity_free(s);
     pare_model_free(m);
     return n;
 }
@@ -258,15 +258,15 @@ static void test_early_stop(void **state)
     assert_int_equal(measured("raised", -0.5), 1);
 }
 
-static void refused(struct pare_sense_opts o, const char *why)
+static void refused(struct pare_sensitivity_opts o, const char *why)
 {
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
-    struct pare_sense *s;
+    struct pare_sensitivity *s;
 
     o.measure = left;
     o.user = &p;
-    assert_int_not_equal(pare_sense_new(m, &o, &s, &err), 0);
+    assert_int_not_equal(pare_sensitivity_new(m, &o, &s, &err), 0);
     if (!strstr(err.msg, why))
         fail_msg("'%s' does not say '%s'", err.msg, why);
     pare_model_free(m);
@@ -278,14 +278,17 @@ static void test_refused(void **state)
     static const char *const typo[] = { "conv3" }, *const bad[] = { "re:(" };
 
     (void)state;
-    refused((struct pare_sense_opts){ .pruner = "taylor" }, "looks at weights alone");
-    refused((struct pare_sense_opts){ .pruner = "agp" }, "looks at weights alone");
-    refused((struct pare_sense_opts){ .pruner = "nobody" }, "nobody");
-    refused((struct pare_sense_opts){ .pruner = "l1", .sparsity = { falling, 2 } }, "must rise");
-    refused((struct pare_sense_opts){ .pruner = "l1", .sparsity = { whole, 1 } }, "between 0 and");
-    refused((struct pare_sense_opts){ .pruner = "l1", .layers = { typo, 1 } }, "did you mean");
-    refused((struct pare_sense_opts){ .pruner = "l1", .layers = { bad, 1 } }, "pattern");
-    refused((struct pare_sense_opts){ .pruner = "l1", .early_stop = "soon" }, "dropped");
+    refused((struct pare_sensitivity_opts){ .pruner = "taylor" }, "looks at weights alone");
+    refused((struct pare_sensitivity_opts){ .pruner = "agp" }, "looks at weights alone");
+    refused((struct pare_sensitivity_opts){ .pruner = "nobody" }, "nobody");
+    refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { falling, 2 } },
+            "must rise");
+    refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { whole, 1 } },
+            "between 0 and");
+    refused((struct pare_sensitivity_opts){ .pruner = "l1", .layers = { typo, 1 } },
+            "did you mean");
+    refused((struct pare_sensitivity_opts){ .pruner = "l1", .layers = { bad, 1 } }, "pattern");
+    refused((struct pare_sensitivity_opts){ .pruner = "l1", .early_stop = "soon" }, "dropped");
 }
 
 /* ---- rounding ----------------------------------------------------------------------------- */

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "compress/pruners.h"
-#include "compress/run.h"
-#include "train/learn.h"
+#include "compress/registry.h"
+#include "compress/compression.h"
+#include "train/training.h"
 
 static struct pare_err err;
 static const int64_t digits[3] = { 1, 8, 8 };
@@ -25,27 +25,27 @@ static const int64_t digits[3] = { 1, 8, 8 };
 
 struct job {
     struct pare_model *model;
-    struct pare_learn *learn;
-    struct pare_run *run;
+    struct pare_training *learn;
+    struct pare_compression *run;
 };
 
 static struct job open_job(const char *pruner, const char *config, const char *settings,
                            const char *train)
 {
     struct job j = { 0 };
-    struct pare_run_opts o = { .pruner = pruner, .config = config, .settings = settings };
+    struct pare_compression_opts o = { .pruner = pruner, .config = config, .settings = settings };
 
     OK(pare_model_new("mlp", digits, 10, 1, &j.model, &err));
-    OK(pare_learn_new(j.model, "digits", train, &j.learn, &err));
-    OK(pare_run_new(j.model, &o, &j.run, &err));
-    OK(pare_run_follow(j.run, j.learn, &err));
+    OK(pare_training_new(j.model, "digits", train, &j.learn, &err));
+    OK(pare_compression_new(j.model, &o, &j.run, &err));
+    OK(pare_compression_follow(j.run, j.learn, &err));
     return j;
 }
 
 static void close_job(struct job *j)
 {
-    pare_run_free(j->run);
-    pare_learn_free(j->learn);
+    pare_compression_free(j->run);
+    pare_training_free(j->learn);
     pare_model_free(j->model);
 }
 
@@ -63,18 +63,18 @@ static void test_not_destructive(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"default\"]}]", NULL,
                             "epochs=1 limit=64 lr=0.1 seed=1");
-    struct pare_layer *l = pare_run_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.run, 0);
     float *before;
     int64_t n = pare_numel(pare_layer_weight(l));
 
     (void)state;
     before = malloc((size_t)n * sizeof(float));
     memcpy(before, pare_layer_weight(l)->data, (size_t)n * sizeof(float));
-    OK(pare_run_compress(j.run, &err));
+    OK(pare_compression_compress(j.run, &err));
     assert_memory_equal(before, pare_layer_weight(l)->data, (size_t)n * sizeof(float));
     assert_true(zeros(pare_layer_weight(l)) < 0.01);
     assert_true(fabs(zeros(&l->weight->t) - 0.5) < 1e-3);
-    OK(pare_learn_run(j.learn, NULL, NULL, &err));
+    OK(pare_training_run(j.learn, NULL, NULL, &err));
     for (int64_t i = 0; i < n;
          i++) { /* masked ones have not moved, the others have their product */
         bool kept = ((uint8_t *)l->mask.data)[i];
@@ -93,14 +93,14 @@ static void test_regrow(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.9, \"op_names\": [\"fc1\"]}]", NULL,
                             "epochs=1 limit=64 lr=0 seed=1");
-    struct pare_layer *l = pare_run_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.run, 0);
 
     (void)state;
-    assert_int_equal(pare_run_layers(j.run), 1);
-    OK(pare_run_compress(j.run, &err));
+    assert_int_equal(pare_compression_layers(j.run), 1);
+    OK(pare_compression_compress(j.run, &err));
     assert_true(zeros(&l->weight->t) > 0.89);
     memset(l->mask.data, 1, (size_t)pare_numel(&l->mask));
-    OK(pare_run_put(j.run, &err));
+    OK(pare_compression_write_weights(j.run, &err));
     assert_true(zeros(&l->weight->t) < 0.01);
     close_job(&j);
 }
@@ -123,7 +123,7 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     s->in[i] = in->dim[in->rank - 1];
     s->out[i] = out->dim[out->rank - 1];
     assert_int_equal(in->dim[0], out->dim[0]);
-    if (s->remove && i == pare_run_layers(pare_layer_run(l)) - 1)
+    if (s->remove && i == pare_compression_layers(pare_layer_run(l)) - 1)
         return pare_remove_collector(pare_layer_run(l), s->remove, e);
     return 0;
 }
@@ -133,12 +133,12 @@ static void one_step(struct job *j)
     struct pare_tensor x, y, out;
     double loss;
 
-    OK(pare_learn_next(j->learn, &x, &y, &err));
-    OK(pare_learn_forward(j->learn, &x, &out, &err));
-    OK(pare_learn_loss(j->learn, &y, &loss, &err));
-    OK(pare_learn_backward(j->learn, &err));
-    OK(pare_learn_optimize(j->learn, &err));
-    OK(pare_learn_step(j->learn, &err));
+    OK(pare_training_next(j->learn, &x, &y, &err));
+    OK(pare_training_forward(j->learn, &x, &out, &err));
+    OK(pare_training_loss(j->learn, &y, &loss, &err));
+    OK(pare_training_backward(j->learn, &err));
+    OK(pare_training_optimize(j->learn, &err));
+    OK(pare_training_step(j->learn, &err));
 }
 
 static void test_collectors(void **state)
@@ -146,10 +146,10 @@ static void test_collectors(void **state)
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=256 lr=0.01 seed=1 batch=32");
     struct seen a = { 0 }, b = { 0 };
-    int first, second, n = pare_run_layers(j.run);
+    int first, second, n = pare_compression_layers(j.run);
 
     (void)state;
-    OK(pare_run_compress(j.run, &err));
+    OK(pare_compression_compress(j.run, &err));
     one_step(&j); /* a plan without anything to see */
     OK(pare_add_collector(j.run, collect, &a, &first, &err));
     assert_int_equal(first, 1);
@@ -183,9 +183,9 @@ static void test_forward_only(void **state)
 
     (void)state;
     OK(pare_add_collector(j.run, collect, &a, &id, &err));
-    OK(pare_run_forward(j.run, 5, &err)); /* more than an epoch has */
-    assert_int_equal(a.calls, 5 * pare_run_layers(j.run));
-    assert_int_equal(pare_run_steps(j.run), 0);
+    OK(pare_compression_forward(j.run, 5, &err)); /* more than an epoch has */
+    assert_int_equal(a.calls, 5 * pare_compression_layers(j.run));
+    assert_int_equal(pare_compression_steps(j.run), 0);
     close_job(&j);
 }
 
@@ -195,7 +195,7 @@ static void test_buffers(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=64 seed=1");
-    struct pare_layer *l = pare_run_layer(j.run, 0), *k = pare_run_layer(j.run, 1);
+    struct pare_layer *l = pare_compression_layer(j.run, 0), *k = pare_compression_layer(j.run, 1);
     int64_t three = 3, four = 4;
     struct pare_tensor *b = pare_layer_buffer(l, "seen", PARE_F32, 1, &three, &err);
 
@@ -206,7 +206,7 @@ static void test_buffers(void **state)
     b = pare_layer_buffer(k, "seen", PARE_F32, 1, &three, &err);
     assert_true(pare_f32(b)[1] == 0); /* each layer has its own */
     assert_null(pare_layer_buffer(l, "seen", PARE_F32, 1, &four, &err));
-    assert_null(pare_run_layer(j.run, 99));
+    assert_null(pare_compression_layer(j.run, 99));
     close_job(&j);
 }
 
@@ -216,7 +216,7 @@ static void test_adam(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=64 seed=1");
-    struct pare_layer *l = pare_run_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.run, 0);
     int64_t two = 2;
     struct pare_tensor *s = pare_layer_buffer(l, "score", PARE_F32, 1, &two, &err);
     float g[2] = { 3, -0.5f };
@@ -232,7 +232,7 @@ static void test_adam(void **state)
 
 /* ---- to the bit -------------------------------------------------------------------- */
 
-static bool stop_after_two(void *user, const struct pare_learned *r)
+static bool stop_after_two(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     return r->epoch < 1;
@@ -251,18 +251,19 @@ static void resume_with(const char *pruner, const char *settings)
              "checkpoint=%s resume",
              path);
     a = open_job(pruner, config, settings, train);
-    OK(pare_run_compress(a.run, &err));
-    OK(pare_learn_run(a.learn, NULL, NULL, &err));
+    OK(pare_compression_compress(a.run, &err));
+    OK(pare_training_run(a.learn, NULL, NULL, &err));
     unlink(path);
     b = open_job(pruner, config, settings, train);
-    OK(pare_run_compress(b.run, &err));
-    OK(pare_learn_run(b.learn, stop_after_two, NULL, &err));
+    OK(pare_compression_compress(b.run, &err));
+    OK(pare_training_run(b.learn, stop_after_two, NULL, &err));
     close_job(&b);
     b = open_job(pruner, config, settings, train);
-    OK(pare_run_compress(b.run, &err));
-    OK(pare_learn_run(b.learn, NULL, NULL, &err));
-    for (int i = 0; i < pare_run_layers(a.run); i++) {
-        struct pare_layer *x = pare_run_layer(a.run, i), *y = pare_run_layer(b.run, i);
+    OK(pare_compression_compress(b.run, &err));
+    OK(pare_training_run(b.learn, NULL, NULL, &err));
+    for (int i = 0; i < pare_compression_layers(a.run); i++) {
+        struct pare_layer *x = pare_compression_layer(a.run, i),
+                          *y = pare_compression_layer(b.run, i);
         size_t n = (size_t)pare_numel(&x->mask);
 
         assert_memory_equal(x->mask.data, y->mask.data, n);
@@ -287,20 +288,20 @@ static void test_resume(void **state)
 
 static void refuse(const char *pruner, const char *config, const char *settings, const char *says)
 {
-    struct pare_run_opts o = { .pruner = pruner, .config = config, .settings = settings };
+    struct pare_compression_opts o = { .pruner = pruner, .config = config, .settings = settings };
     struct pare_model *m;
-    struct pare_run *r;
+    struct pare_compression *r;
     int rc;
 
     OK(pare_model_new("mlp", digits, 10, 1, &m, &err));
-    rc = pare_run_new(m, &o, &r, &err);
+    rc = pare_compression_new(m, &o, &r, &err);
     if (!rc)
-        rc = pare_run_compress(r, &err);
+        rc = pare_compression_compress(r, &err);
     if (!rc)
         fail_msg("%s with %s was not refused", pruner, config);
     if (!strstr(err.msg, says))
         fail_msg("'%s' does not say '%s'", err.msg, says);
-    pare_run_free(r);
+    pare_compression_free(r);
     pare_model_free(m);
 }
 

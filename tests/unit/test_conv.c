@@ -6,12 +6,12 @@
 
 #include <cmocka.h>
 
-#include "base/opt.h"
+#include "base/options.h"
 #include "graph/graph.h"
 #include "graph/ties.h"
-#include "op/norm.h"
+#include "op/nn/norm.h"
 #include "op/op.h"
-#include "op/window.h"
+#include "op/nn/window.h"
 
 /* One node with its values: inputs from in(), attributes as text, then run(). */
 struct fixture {

@@ -7,7 +7,7 @@
 #include "data/source.h"
 #include "io/npy.h"
 #include "io/npz.h"
-#include "io/pb.h"
+#include "io/tensor_pb.h"
 #include "tensor/tensor.h"
 
 static void near(float have, double want)

@@ -3,7 +3,7 @@
 
 #include "small_cnn.h"
 
-#include "base/opt.h"
+#include "base/options.h"
 #include "plan/plan.h"
 #include "train/trainer.h"
 
@@ -64,9 +64,9 @@ static void test_keeps(void **state)
     m = build_model(&c.b);
     x = small_input(&c);
     keep = everything(m);
-    assert_int_equal(pare_plan_new_keeping(m, NULL, keep, &fast, &err), 0);
-    assert_int_equal(pare_plan_new_keeping(m, &(struct pare_plan_opts){ .reference = true }, keep,
-                                           &plain, &err),
+    assert_int_equal(pare_plan_new_observed(m, NULL, keep, &fast, &err), 0);
+    assert_int_equal(pare_plan_new_observed(m, &(struct pare_plan_opts){ .reference = true }, keep,
+                                            &plain, &err),
                      0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(pare_plan_run(fast, &x, &out[0], &err), 0);
@@ -78,7 +78,7 @@ static void test_keeps(void **state)
     }
     pare_plan_free(fast);
     pare_plan_free(plain);
-    assert_int_equal(pare_plan_new_keeping(m, NULL, (struct pare_strs){ nobody, 1 }, &fast, &err),
+    assert_int_equal(pare_plan_new_observed(m, NULL, (struct pare_strs){ nobody, 1 }, &fast, &err),
                      PARE_ECONFIG);
     assert_string_equal(err.msg, "model: there is no value 'nobody' to look at");
     pare_model_free(m);

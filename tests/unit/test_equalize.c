@@ -1,7 +1,7 @@
 /* test_equalize.c - equalized channels and corrected biases: the same function, better rounded. */
 #include "quant_rig.h"
 
-#include "compress/equalize.h"
+#include "quant/equalize.h"
 #include "onnx/fold_norm.h"
 
 #define LEARN "optimizer=adam lr=3e-3 batch=32 threads=1 seed=1 "
@@ -51,7 +51,7 @@ static int setup(void **state)
     arena = pare_arena_new(1 << 16);
     ok(pare_network_make(&net, &o, &m, &rig_err));
     j = job_open(m, NULL, NULL, NULL, LEARN "epochs=6");
-    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     float_accuracy = rig_accuracy(j.learn);
     ok(pare_model_fold_norm(m, arena, &folded, &n, &rig_err));
     assert_int_equal(n, 2);
@@ -265,7 +265,7 @@ static void mean_logits(struct job *j, double mean[10])
         struct pare_tensor x, y, out;
         struct pare_plan_opts o = { .threads = 1, .in = &x };
 
-        ok(pare_learn_next(j->learn, &x, &y, &rig_err));
+        ok(pare_training_next(j->learn, &x, &y, &rig_err));
         if (!x.data || x.dim[0] != 32)
             continue;
         if (!p)
@@ -331,7 +331,7 @@ static void test_bias_correction(void **state)
 /* Undone where a bound for lost accuracy leaves layers float; without data it is refused. */
 static int float_is_right(void *user, double *value, struct pare_err *err)
 {
-    const struct pare_run *r = ((struct job *)user)->run;
+    const struct pare_compression *r = ((struct job *)user)->run;
 
     (void)err;
     *value = 1;
@@ -347,12 +347,12 @@ static void test_undone(void **state)
     struct pare_tensor before = logits(m), after;
     struct job j = job_open(m, "ptq", WEIGHTS("3"), "bias_correction=true", LEARN);
     struct pare_budget b = { .least = 1, .judge = float_is_right, .user = &j };
-    struct pare_run_opts o = { .quantizer = "ptq", .config = WEIGHTS("3"), .threads = 1 };
+    struct pare_compression_opts o = { .quantizer = "ptq", .config = WEIGHTS("3"), .threads = 1 };
     struct pare_budget_report p;
-    struct pare_run *r;
+    struct pare_compression *r;
 
     (void)state;
-    ok(pare_run_budget(j.run, &b, &p, &rig_err));
+    ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
     assert_true(p.met);
     after = logits(m);
     assert_true(difference(&before, &after) == 0);
@@ -360,10 +360,10 @@ static void test_undone(void **state)
 
     m = trained();
     o.settings = "bias_correction=true";
-    ok(pare_run_new(m, &o, &r, &rig_err));
-    assert_int_equal(pare_run_compress(r, &rig_err), PARE_ECONFIG);
+    ok(pare_compression_new(m, &o, &r, &rig_err));
+    assert_int_equal(pare_compression_compress(r, &rig_err), PARE_ECONFIG);
     assert_non_null(strstr(rig_err.msg, "bias_correction looks at data"));
-    pare_run_free(r);
+    pare_compression_free(r);
     pare_model_free(m);
 }
 

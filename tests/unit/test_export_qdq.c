@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "compress/grid.h"
-#include "compress/preset.h"
-#include "compress/pruners.h"
+#include "quant/qscale.h"
+#include "quant/presets.h"
+#include "compress/registry.h"
 #include "onnx/fold_norm.h"
 
 static struct pare_err err;
@@ -25,7 +25,7 @@ static struct pare_err err;
 
 /* ---- a quantizer whose range is that of the first batch ------------------------------------ */
 
-static int by_range(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+static int by_range(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, bool again, struct pare_err *e)
 {
     const struct pare_quant *q = pare_layer_quant(l, site);
@@ -112,7 +112,7 @@ static const struct pare_quantizer odd = {
 struct job {
     struct pare_registry *registry;
     struct pare_model *model, *file;
-    struct pare_run *run;
+    struct pare_compression *run;
     char path[64];
     float in[3 * 32 * 32 * 2], out[2][64];
     const int64_t *shape;
@@ -123,7 +123,7 @@ static struct job *open_job(const char *net, const int64_t *shape, const char *q
                             const char *config)
 {
     struct job *j = calloc(1, sizeof(*j));
-    struct pare_run_opts o = { .quantizer = quantizer, .config = config };
+    struct pare_compression_opts o = { .quantizer = quantizer, .config = config };
     struct pare_rng rng;
 
     j->registry = pare_registry_new(&err);
@@ -135,7 +135,7 @@ static struct job *open_job(const char *net, const int64_t *shape, const char *q
     OK(pare_add_quantizer(j->registry, &signs, &err));
     OK(pare_add_quantizer(j->registry, &odd, &err));
     OK(pare_model_new(net, shape, 10, 1, &j->model, &err));
-    OK(pare_run_new(j->model, &o, &j->run, &err));
+    OK(pare_compression_new(j->model, &o, &j->run, &err));
     pare_rng_init(&rng, 7);
     for (size_t i = 0; i < sizeof(j->in) / sizeof(*j->in); i++)
         j->in[i] = (float)(pare_rng_uniform(&rng) * 2 - 1);
@@ -163,10 +163,10 @@ static void both(struct job *j, bool qoperator)
 {
     struct pare_export e = { .onnx = j->path, .qoperator = qoperator };
 
-    OK(pare_run_compress(j->run, &err));
+    OK(pare_compression_compress(j->run, &err));
     forward(j, j->model, j->out[0]); /* which finds the ranges */
     forward(j, j->model, j->out[0]);
-    OK(pare_run_export(j->run, &e, &err));
+    OK(pare_compression_export(j->run, &e, &err));
     pare_model_free(j->file);
     OK(pare_model_load(j->path, &j->file, &err));
     forward(j, j->file, j->out[1]);
@@ -175,7 +175,7 @@ static void both(struct job *j, bool qoperator)
 static void close_job(struct job *j)
 {
     unlink(j->path);
-    pare_run_free(j->run);
+    pare_compression_free(j->run);
     pare_model_free(j->model);
     pare_model_free(j->file);
     pare_registry_free(j->registry);
@@ -211,10 +211,10 @@ static int count(const struct pare_model *m, const char *type)
 
 static double step_of(struct job *j, const char *layer)
 {
-    for (int i = 0; i < pare_run_layers(j->run); i++)
-        if (!strcmp(pare_layer_name(pare_run_layer(j->run, i)), layer)) {
-            struct pare_tensor *s = pare_layer_scale(pare_run_layer(j->run, i), PARE_OUTPUT, 1,
-                                                     &err);
+    for (int i = 0; i < pare_compression_layers(j->run); i++)
+        if (!strcmp(pare_layer_name(pare_compression_layer(j->run, i)), layer)) {
+            struct pare_tensor *s = pare_layer_scale(pare_compression_layer(j->run, i), PARE_OUTPUT,
+                                                     1, &err);
             return (double)pare_f32(s)[0];
         }
     return 0;
@@ -236,13 +236,13 @@ static void weights_alone_are_a_quarter(void **state)
     (void)state;
     both(j, false);
     assert_true(apart(j) == 0);
-    assert_int_equal(count(j->file, "DequantizeLinear"), pare_run_layers(j->run));
+    assert_int_equal(count(j->file, "DequantizeLinear"), pare_compression_layers(j->run));
     w = pare_graph_find(j->file->graph, "conv1.weight_quantized");
     assert_non_null(w);
     assert_int_equal(w->t.dtype, PARE_I8);
     assert_int_equal(stat(j->path, &file), 0);
-    for (int i = 0; i < pare_run_layers(j->run); i++)
-        params += pare_numel(pare_layer_weight(pare_run_layer(j->run, i)));
+    for (int i = 0; i < pare_compression_layers(j->run); i++)
+        params += pare_numel(pare_layer_weight(pare_compression_layer(j->run, i)));
     assert_in_range(file.st_size, params, params * 108 / 100);
     close_job(j);
 }
@@ -272,8 +272,8 @@ static void all_places_equal_the_rounded_model(void **state)
     for (size_t i = 0; i < sizeof(configs) / sizeof(*configs); i++) {
         struct job *j = open_job("lenet", gray, "first", configs[i]);
 
-        for (int k = 0; k < pare_run_layers(j->run); k++) {
-            struct pare_layer *l = pare_run_layer(j->run, k);
+        for (int k = 0; k < pare_compression_layers(j->run); k++) {
+            struct pare_layer *l = pare_compression_layer(j->run, k);
 
             if (l->bias)
                 memset(l->bias->t.data, 0, (size_t)pare_numel(&l->bias->t) * sizeof(float));
@@ -301,27 +301,27 @@ static void biases_are_int32(void **state)
     assert_int_equal(pare_numel(&s->t), pare_numel(&w->t));
     for (int64_t i = 0; i < pare_numel(&b->t); i++) {
         double v = (double)pare_f32(&s->t)[i] * ((const int32_t *)b->t.data)[i];
-        const struct pare_layer *l = pare_run_layer(j->run, 1);
+        const struct pare_layer *l = pare_compression_layer(j->run, 1);
 
         assert_true(fabs(v - (double)pare_f32(&l->bias->t)[i]) <= (double)pare_f32(&s->t)[i]);
     }
-    assert_true(
-        apart(j) <=
-        1.001 * step_of(j, pare_layer_name(pare_run_layer(j->run, pare_run_layers(j->run) - 1))));
+    assert_true(apart(j) <= 1.001 * step_of(j, pare_layer_name(pare_compression_layer(
+                                                   j->run, pare_compression_layers(j->run) - 1))));
     close_job(j);
 }
 
 static void qoperators_where_they_fit(void **state)
 {
     struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
-    int last = pare_run_layers(j->run) - 1;
+    int last = pare_compression_layers(j->run) - 1;
 
     (void)state;
     both(j, true);
     assert_int_equal(count(j->file, "QLinearConv"), 2);
     assert_int_equal(count(j->file, "Conv"), 0);
     assert_null(pare_graph_find(j->file->graph, "conv1.weight")); /* nobody wants it as floats */
-    assert_true(apart(j) <= 1.001 * step_of(j, pare_layer_name(pare_run_layer(j->run, last))));
+    assert_true(apart(j) <=
+                1.001 * step_of(j, pare_layer_name(pare_compression_layer(j->run, last))));
     close_job(j);
 }
 
@@ -339,7 +339,8 @@ static void residual_networks(void **state)
     both(j, false);
     assert_true(apart(j) < 0.02 * largest(j));
     assert_string_equal(j->file->out[0].name, j->model->out[0].name);
-    assert_true(count(j->file, "QuantizeLinear") < pare_run_layers(j->run)); /* shortcuts share */
+    assert_true(count(j->file, "QuantizeLinear") <
+                pare_compression_layers(j->run)); /* shortcuts share */
     close_job(j);
 }
 
@@ -372,18 +373,18 @@ static void values_without_a_scale(void **state)
     }
 
     j = open_job("lenet", gray, "signs", both_places);
-    OK(pare_run_compress(j->run, &err));
+    OK(pare_compression_compress(j->run, &err));
     e.onnx = j->path;
-    assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
+    assert_int_equal(pare_compression_export(j->run, &e, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "quantizer signs gave it no scale"));
     close_job(j);
 
     j = open_job("lenet", gray, "odd",
                  "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
                  "\"op_types\": [\"default\"]}]");
-    OK(pare_run_compress(j->run, &err));
+    OK(pare_compression_compress(j->run, &err));
     e.onnx = j->path;
-    assert_int_equal(pare_run_export(j->run, &e, &err), PARE_ECONFIG);
+    assert_int_equal(pare_compression_export(j->run, &e, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "layer 'conv1': the values that quantizer odd gave"));
     assert_int_not_equal(access(j->path, F_OK), 0);
     close_job(j);
@@ -402,15 +403,15 @@ static void calibration_comes_back(void **state)
     snprintf(path, sizeof(path), "/tmp/pare-qdq-%ld.json", (long)getpid());
     both(j, false);
     e.calibration = path;
-    OK(pare_run_export(j->run, &e, &err));
-    OK(pare_run_calibrate(k->run, path, &err));
+    OK(pare_compression_export(j->run, &e, &err));
+    OK(pare_compression_calibrate(k->run, path, &err));
     memcpy(k->in, j->in, sizeof(k->in));
-    OK(pare_run_compress(k->run, &err));
+    OK(pare_compression_compress(k->run, &err));
     forward(k, k->model, k->out[0]);
     assert_memory_equal(k->out[0], j->out[0], 20 * sizeof(float));
-    OK(pare_run_export(k->run, &e, &err));
+    OK(pare_compression_export(k->run, &e, &err));
 
-    assert_int_equal(pare_run_calibrate(m->run, path, &err), PARE_ECONFIG);
+    assert_int_equal(pare_compression_calibrate(m->run, path, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "numbers, the layer needs 1"));
     unlink(path);
     close_job(m);
@@ -435,11 +436,12 @@ static void ranges_are_scales(void **state)
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
-    OK(pare_run_calibrate(j->run, path, &err));
-    assert_true(fabsf(*pare_f32(pare_layer_scale(pare_run_layer(j->run, 0), PARE_INPUT, 1, &err)) -
-                      0.01f) < 1e-7f);
-    assert_true(*pare_f32(pare_layer_zero_point(pare_run_layer(j->run, 0), PARE_INPUT, 1, &err)) ==
-                100);
+    OK(pare_compression_calibrate(j->run, path, &err));
+    assert_true(
+        fabsf(*pare_f32(pare_layer_scale(pare_compression_layer(j->run, 0), PARE_INPUT, 1, &err)) -
+              0.01f) < 1e-7f);
+    assert_true(*pare_f32(pare_layer_zero_point(pare_compression_layer(j->run, 0), PARE_INPUT, 1,
+                                                &err)) == 100);
     unlink(path);
     close_job(j);
 }
@@ -505,8 +507,8 @@ static void sixteen_bits(void **state)
     struct pare_export e = { .onnx = j->path };
 
     (void)state;
-    OK(pare_run_compress(j->run, &err));
-    OK(pare_run_export(j->run, &e, &err));
+    OK(pare_compression_compress(j->run, &err));
+    OK(pare_compression_export(j->run, &e, &err));
     OK(pare_model_load(j->path, &j->file, &err));
     assert_int_equal(pare_graph_find(j->file->graph, "conv1.weight_quantized")->t.dtype, PARE_U16);
     close_job(j);

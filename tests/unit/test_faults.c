@@ -81,44 +81,44 @@ static int plan_and_run(struct pare_err *err)
 static int train_step(struct pare_err *err)
 {
     struct pare_model *m = NULL;
-    struct pare_learn *l = NULL;
+    struct pare_training *l = NULL;
     int rc = pare_model_load(model_path, &m, err);
 
     if (!rc)
-        rc = pare_learn_new(m, "digits", "limit=32 batch=16 epochs=1 threads=1 optimizer=adam", &l,
-                            err);
+        rc = pare_training_new(m, "digits", "limit=32 batch=16 epochs=1 threads=1 optimizer=adam",
+                               &l, err);
     if (!rc)
-        rc = pare_learn_run(l, NULL, NULL, err);
+        rc = pare_training_run(l, NULL, NULL, err);
     if (!rc)
         rc = pare_model_save(m, out_path, NULL, err);
-    pare_learn_free(l);
+    pare_training_free(l);
     pare_model_free(m);
     return rc;
 }
 
 /* The whole way of a pruner or a quantizer, without data or with it. */
-static int compress(const struct pare_run_opts *o, const char *learn, struct pare_err *err)
+static int compress(const struct pare_compression_opts *o, const char *learn, struct pare_err *err)
 {
     struct pare_export e = { .onnx = out_path, .masks = o->pruner ? more_path : NULL };
     struct pare_model *m = NULL;
-    struct pare_learn *l = NULL;
-    struct pare_run *r = NULL;
+    struct pare_training *l = NULL;
+    struct pare_compression *r = NULL;
     int rc = pare_model_load(model_path, &m, err);
 
     if (!rc && learn)
-        rc = pare_learn_new(m, "digits", learn, &l, err);
+        rc = pare_training_new(m, "digits", learn, &l, err);
     if (!rc)
-        rc = pare_run_new(m, o, &r, err);
+        rc = pare_compression_new(m, o, &r, err);
     if (!rc && l)
-        rc = pare_run_follow(r, l, err);
+        rc = pare_compression_follow(r, l, err);
     if (!rc)
-        rc = pare_run_compress(r, err);
+        rc = pare_compression_compress(r, err);
     if (!rc && l)
-        rc = pare_learn_run(l, NULL, NULL, err);
+        rc = pare_training_run(l, NULL, NULL, err);
     if (!rc)
-        rc = pare_run_export(r, &e, err);
-    pare_learn_free(l);
-    pare_run_free(r);
+        rc = pare_compression_export(r, &e, err);
+    pare_training_free(l);
+    pare_compression_free(r);
     pare_model_free(m);
     return rc;
 }
@@ -127,40 +127,42 @@ static int compress(const struct pare_run_opts *o, const char *learn, struct par
 
 static int prune_level(struct pare_err *err)
 {
-    return compress(&(struct pare_run_opts){ .pruner = "level",
-                                             .config = "[{\"op_types\": [\"default\"], "
-                                                       "\"sparsity\": 0.5}]",
-                                             .threads = 1 },
+    return compress(&(struct pare_compression_opts){ .pruner = "level",
+                                                     .config = "[{\"op_types\": [\"default\"], "
+                                                               "\"sparsity\": 0.5}]",
+                                                     .threads = 1 },
                     NULL, err);
 }
 
 static int prune_taylor(struct pare_err *err)
 {
-    return compress(&(struct pare_run_opts){ .pruner = "taylor",
-                                             .config = "[{\"op_types\": [\"Conv2d\"], "
-                                                       "\"sparsity\": 0.5}]",
-                                             .threads = 1 },
+    return compress(&(struct pare_compression_opts){ .pruner = "taylor",
+                                                     .config = "[{\"op_types\": [\"Conv2d\"], "
+                                                               "\"sparsity\": 0.5}]",
+                                                     .threads = 1 },
                     LEARN, err);
 }
 
 static int quantize_ptq(struct pare_err *err)
 {
-    return compress(&(struct pare_run_opts){ .quantizer = "ptq",
-                                             .config = "[{\"op_types\": [\"default\"], "
-                                                       "\"quant_types\": [\"weight\", \"input\"], "
-                                                       "\"quant_bits\": 8}]",
-                                             .threads = 1 },
-                    LEARN, err);
+    return compress(
+        &(struct pare_compression_opts){ .quantizer = "ptq",
+                                         .config = "[{\"op_types\": [\"default\"], "
+                                                   "\"quant_types\": [\"weight\", \"input\"], "
+                                                   "\"quant_bits\": 8}]",
+                                         .threads = 1 },
+        LEARN, err);
 }
 
 static int quantize_qat(struct pare_err *err)
 {
-    return compress(&(struct pare_run_opts){ .quantizer = "qat",
-                                             .config = "[{\"op_types\": [\"default\"], "
-                                                       "\"quant_types\": [\"weight\", \"output\"], "
-                                                       "\"quant_bits\": 8}]",
-                                             .threads = 1 },
-                    LEARN, err);
+    return compress(
+        &(struct pare_compression_opts){ .quantizer = "qat",
+                                         .config = "[{\"op_types\": [\"default\"], "
+                                                   "\"quant_types\": [\"weight\", \"output\"], "
+                                                   "\"quant_bits\": 8}]",
+                                         .threads = 1 },
+        LEARN, err);
 }
 
 static int apply_masks(struct pare_err *err)
@@ -322,12 +324,14 @@ WORK(speedup)
 
 static int begin(void **state)
 {
-    struct pare_run_opts o = { .pruner = "l1",
-                               .config = "[{\"op_types\": [\"Conv2d\"], \"sparsity\": 0.5}]",
-                               .threads = 1 };
+    struct pare_compression_opts o = {
+        .pruner = "l1",
+        .config = "[{\"op_types\": [\"Conv2d\"], \"sparsity\": 0.5}]",
+        .threads = 1
+    };
     struct pare_export e = { .onnx = pruned_path, .masks = masks_path };
     struct pare_model *m = NULL;
-    struct pare_run *r = NULL;
+    struct pare_compression *r = NULL;
     struct pare_err err;
 
     (void)state;
@@ -339,10 +343,10 @@ static int begin(void **state)
     snprintf(out_path, sizeof(out_path), "%s/out.onnx", folder);
     snprintf(more_path, sizeof(more_path), "%s/out.npz", folder);
     if (pare_model_new("lenet", chw, 10, 1, &m, &err) ||
-        pare_model_save(m, model_path, NULL, &err) || pare_run_new(m, &o, &r, &err) ||
-        pare_run_compress(r, &err) || pare_run_export(r, &e, &err))
+        pare_model_save(m, model_path, NULL, &err) || pare_compression_new(m, &o, &r, &err) ||
+        pare_compression_compress(r, &err) || pare_compression_export(r, &e, &err))
         fail_msg("%s", err.msg);
-    pare_run_free(r);
+    pare_compression_free(r);
     pare_model_free(m);
     return 0;
 }

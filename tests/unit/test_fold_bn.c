@@ -4,8 +4,8 @@
 
 #include <unistd.h>
 
-#include "compress/folded.h"
-#include "compress/grid.h"
+#include "quant/conv_bn_quant.h"
+#include "quant/qscale.h"
 
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none "
 
@@ -31,7 +31,7 @@ static const struct {
 struct step {
     struct pare_model *model;
     struct pare_trainer *trainer;
-    struct pare_run *run;
+    struct pare_compression *run;
 };
 
 static void open_step(struct step *s, struct golden *g, const char *name, const char *quantizer,
@@ -41,7 +41,7 @@ static void open_step(struct step *s, struct golden *g, const char *name, const 
     struct pare_network_opts no = { .c = 3, .h = 6, .w = 6, .classes = 10, .seed = 1 };
     const int64_t *how = pare_i64(find(g, name, "how"));
     struct pare_trainer_opts to = { .threads = 2, .reference = reference };
-    struct pare_run_opts ro = { .quantizer = quantizer, .threads = 2 };
+    struct pare_compression_opts ro = { .quantizer = quantizer, .threads = 2 };
     char config[256];
 
     snprintf(config, sizeof(config),
@@ -58,15 +58,15 @@ static void open_step(struct step *s, struct golden *g, const char *name, const 
     to.loss_conf = pare_alloc(g->arena, to.loss->conf_size + 1, 1);
     to.optimizer_conf = pare_alloc(g->arena, to.optimizer->conf_size + 1, 1);
     ok(pare_trainer_new(s->model, &to, &s->trainer, &rig_err));
-    ok(pare_run_new(s->model, &ro, &s->run, &rig_err));
-    ok(pare_run_attach(s->run, s->trainer, NULL, 4, &rig_err));
-    ok(pare_run_compress(s->run, &rig_err));
+    ok(pare_compression_new(s->model, &ro, &s->run, &rig_err));
+    ok(pare_compression_attach(s->run, s->trainer, NULL, 4, &rig_err));
+    ok(pare_compression_compress(s->run, &rig_err));
 }
 
 static void close_step(struct step *s)
 {
     pare_trainer_free(s->trainer);
-    pare_run_free(s->run);
+    pare_compression_free(s->run);
     pare_model_free(s->model);
 }
 
@@ -77,9 +77,9 @@ static void check(struct golden *g, const char *name, const char *quantizer, boo
 
     open_step(&s, g, name, quantizer, reference);
     if (scale) { /* another than the one that it begins with */
-        *pare_f32(pare_layer_scale(pare_run_layer(s.run, 0), PARE_WEIGHT, 1, &rig_err)) = *pare_f32(
-            scale);
-        ok(pare_run_put(s.run, &rig_err));
+        *pare_f32(pare_layer_scale(pare_compression_layer(s.run, 0), PARE_WEIGHT, 1,
+                                   &rig_err)) = *pare_f32(scale);
+        ok(pare_compression_write_weights(s.run, &rig_err));
     }
     ok(pare_trainer_forward(s.trainer, find(g, name, "x"), &out, &rig_err));
     same(name, "y", &out, find(g, name, "y"), 2e-5);
@@ -96,7 +96,8 @@ static void check(struct golden *g, const char *name, const char *quantizer, boo
                  find(g, name, parts[i].after), 1e-5);
     }
     if (find(g, name, "ds"))
-        same(name, "ds", pare_layer_learn(pare_run_layer(s.run, 0), "weight_scale", &rig_err),
+        same(name, "ds",
+             pare_layer_learn(pare_compression_layer(s.run, 0), "weight_scale", &rig_err),
              find(g, name, "ds"), 1e-4);
     close_step(&s);
 }
@@ -151,10 +152,10 @@ static void test_moments_are_the_convolutions(void **state)
     for (int i = 0; i < 4; i++)
         memcpy(rig_weight(f.model, names[i])->data, rig_weight(q.model, names[i])->data,
                (size_t)pare_numel(rig_weight(q.model, names[i])) * sizeof(float));
-    ok(pare_learn_next(q.learn, &x, &y, &rig_err));
+    ok(pare_training_next(q.learn, &x, &y, &rig_err));
     for (int i = 0; i < 3; i++) {
-        ok(pare_learn_forward(q.learn, &x, NULL, &rig_err));
-        ok(pare_learn_forward(f.learn, &x, NULL, &rig_err));
+        ok(pare_training_forward(q.learn, &x, NULL, &rig_err));
+        ok(pare_training_forward(f.learn, &x, NULL, &rig_err));
     }
     same_moments(q.model, f.model, 0);
     job_close(&q);
@@ -170,8 +171,8 @@ static void test_moments_do_not_drift(void **state)
     struct job f = job_open(rig_model("small"), NULL, NULL, NULL, train);
 
     (void)state;
-    ok(pare_learn_run(q.learn, NULL, NULL, &rig_err));
-    ok(pare_learn_run(f.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(q.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(f.learn, NULL, NULL, &rig_err));
     same_moments(q.model, f.model, 0.02);
     same("conv2", "weight", rig_weight(q.model, "conv2.weight"),
          rig_weight(f.model, "conv2.weight"), 0.02);
@@ -230,9 +231,9 @@ static void compare(struct job *j, double most, bool all_integers)
 
     snprintf(path, sizeof(path), "/tmp/pare-fold-%d.onnx", (int)getpid());
     e.onnx = path;
-    ok(pare_run_export(j->run, &e, &rig_err));
+    ok(pare_compression_export(j->run, &e, &rig_err));
     ok(pare_model_load(path, &file, &rig_err));
-    ok(pare_learn_next(j->learn, &x, &y, &rig_err));
+    ok(pare_training_next(j->learn, &x, &y, &rig_err));
     outputs(j->model, &x, out[0]);
     outputs(file, &x, out[1]);
     for (int i = 0; i < 320; i++) {
@@ -254,7 +255,7 @@ static void test_file(void **state)
     struct job j = job_open(rig_model("small"), "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=2");
 
     (void)state;
-    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     compare(&j, 1e-5, false);
     job_close(&j);
 }
@@ -273,7 +274,7 @@ static void test_file_of_integers(void **state)
     for (int i = 0; i < 2; i++) {
         struct job j = job_open(rig_model("small"), quantizers[i], config, NULL, LEARN "epochs=2");
 
-        ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
         compare(&j, 0.03, true);
         job_close(&j);
     }
@@ -293,7 +294,7 @@ static void test_dead_channels(void **state)
     assert_memory_equal(pare_f32(rig_weight(m, "conv1.weight")) + 2 * 9,
                         pare_f32(&rig_layer(j.run, "conv1")->w) + 2 * 9, 9 * sizeof(float));
     compare(&j, 1e-5, false);
-    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     compare(&j, 1e-5, false);
     job_close(&j);
 }

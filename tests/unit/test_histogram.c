@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compress/histogram.h"
+#include "quant/histogram.h"
 
 #define N 100000
 

@@ -2,7 +2,7 @@
 #include "one_op.h"
 
 #include "graph/ties.h"
-#include "op/matrix.h"
+#include "op/matrix/matrix.h"
 
 static const double six[] = { 1, 2, 3, 4, 5, 6 }, wt[] = { 1, 0, -1, 2, 1, 0 };
 

@@ -2,7 +2,7 @@
 #include "op_rig.h"
 
 #include "graph/ties.h"
-#include "op/movement.h"
+#include "op/shape/movement.h"
 
 /* ---- Slice ----------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #include "op_rig.h"
 
 #include "base/arena.h"
-#include "op/movement.h"
+#include "op/shape/movement.h"
 
 /* ---- indices --------------------------------------------------------------------- */
 
@@ -304,7 +304,7 @@ static void split_sizes(void **state)
     CHECK(&r, 0, 0, 1, 2);
     CHECK(&r, 1, 3, 4);
     assert_int_equal(pare_split_axis(&r.node), 0);
-    assert_int_equal(pare_split_size(&r.node, 1), 2);
+    assert_int_equal(pare_microbatch_size(&r.node, 1), 2);
     end(&r);
 }
 

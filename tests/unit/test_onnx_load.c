@@ -1,7 +1,7 @@
 /* test_onnx_load.c - models in, models out: what is read, and that nothing gets lost. */
 #include "onnx_make.h"
 
-#include "base/opt.h"
+#include "base/options.h"
 #include "op/op.h"
 
 #include <stdio.h>

@@ -47,7 +47,7 @@ static struct pare_flow norms(struct pare_net *n, struct pare_flow x)
     x = pare_net_relu(n, pare_net_sum(n, y, z, "f.sum"), "f.relu"); /* the sum may be in place */
     x = pare_net_relu6(n, pare_net_sum(n, conv_bn(n, x, "g", 24, 1), x, "g.sum"), "g.relu6");
     y = pare_net_apply(n, x, "Sigmoid", "g.gate");
-    y.value = pare_make_node(n->make, "Mul", "g.mul", x.value, y.value, NULL);
+    y.value = pare_builder_node(n->make, "Mul", "g.mul", x.value, y.value, NULL);
     y = pare_net_sum(n, y, y, "g.twice");
     x = pare_net_max_pool(n, y, "pool", 2);
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
@@ -64,13 +64,13 @@ static struct pare_flow maps(struct pare_net *n, struct pare_flow x)
     y = pare_net_apply(n, pare_net_apply(n, y, "Neg", "b.neg"), "Softplus", "c");
     x = pare_net_sum(n, y, pare_net_apply(n, x, "Sigmoid", "d"), "d.sum");
     x = pare_net_apply(n, x, "Exp", "e");
-    y.value = pare_make_node(n->make, "Div", "e.div", pare_make_number(n->make, "two", 2), x.value,
-                             NULL);
-    y.value = pare_make_node(n->make, "Sub", "e.sub", y.value, pare_make_number(n->make, "one", 1),
-                             NULL);
+    y.value = pare_builder_node(n->make, "Div", "e.div", pare_builder_number(n->make, "two", 2),
+                                x.value, NULL);
+    y.value = pare_builder_node(n->make, "Sub", "e.sub", y.value,
+                                pare_builder_number(n->make, "one", 1), NULL);
     for (int i = 0; i < 2; i++) { /* there and back, to where the sum has been already */
         y = pare_net_apply(n, y, "Transpose", i ? "e.back" : "e.there");
-        pare_make_ints(n->make, "perm", 4, (int64_t[]){ 3, 2, 1, 0 });
+        pare_builder_ints(n->make, "perm", 4, (int64_t[]){ 3, 2, 1, 0 });
     }
     x = pare_net_sum(n, x, y, "e.sum");
     x = pare_net_relu(n, pare_net_conv(n, x, "f", c), "f.relu");
@@ -106,7 +106,7 @@ static void test_winograd(void **state)
 
     (void)state;
     start(&t, make(filters, "filters", chw), chw, false, "2");
-    uses(t.trainer->plan[0], "conv_winograd", 5);
+    uses(t.trainer->plan[0], "conv_winograd_train", 5);
     end(&t);
     compare(filters, "filters", chw, 1e-4);
 }

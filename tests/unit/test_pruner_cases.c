@@ -3,16 +3,16 @@
  */
 #include "prune_rig.h"
 
-#include "compress/activity.h"
-#include "compress/pace.h"
+#include "prune/activation_stats.h"
+#include "prune/sparsity_schedule.h"
 
 #define BOTH(a, b)                                                                             \
     "[{\"sparsity\": " a ", \"op_types\": [\"Conv2d\"]}, {\"sparsity\": " b ", \"op_names\": " \
     "[\"conv2\"]}]"
 
-static void close_all(struct pare_run *r, struct pare_model *m)
+static void close_all(struct pare_compression *r, struct pare_model *m)
 {
-    pare_run_free(r);
+    pare_compression_free(r);
     pare_model_free(m);
 }
 
@@ -27,11 +27,11 @@ static void n1_n2_fpgm(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct pare_model *m = rig_model("t1");
-        struct pare_run *r;
+        struct pare_compression *r;
 
         rig_fill(m, "conv2.weight", 1, 1);
         r = rig_run(m, "fpgm", config[i], NULL);
-        ok(pare_run_compress(r, &rig_err));
+        ok(pare_compression_compress(r, &rig_err));
         rig_expect(r, "conv2", kept[i]);
         close_all(r, m);
     }
@@ -45,12 +45,12 @@ static void n3_n4_l1(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct pare_model *m = rig_model("t1");
-        struct pare_run *r;
+        struct pare_compression *r;
 
         rig_fill(m, "conv1.weight", 0, 1);
         rig_fill(m, "conv2.weight", 0, 1);
         r = rig_run(m, pruner[i], BOTH("0.2", "0.6"), NULL);
-        ok(pare_run_compress(r, &rig_err));
+        ok(pare_compression_compress(r, &rig_err));
         rig_expect(r, "conv1", "01111");
         rig_expect(r, "conv2", "0000001111");
         close_all(r, m);
@@ -77,7 +77,7 @@ static void n5_n6_slim(void **state)
     for (int i = 0; i < 4; i++) {
         bool n6 = i & 1;
         struct pare_model *m;
-        struct pare_run *r;
+        struct pare_compression *r;
 
         ok(pare_network_make(&net, &o, &m, &rig_err));
         rig_fill(m, "bn1.weight", 0, 1);
@@ -86,7 +86,7 @@ static void n5_n6_slim(void **state)
                     n6 ? "[{\"sparsity\": 0.6, \"op_types\": [\"BatchNorm2d\"]}]"
                        : "[{\"sparsity\": 0.2, \"op_types\": [\"BatchNorm2d\"]}]",
                     i / 2 ? "training_epochs=0 mode=normal" : "training_epochs=0");
-        ok(pare_run_compress(r, &rig_err));
+        ok(pare_compression_compress(r, &rig_err));
         rig_expect(r, "bn1", n6 ? "00011" : "01111");
         rig_expect(r, "bn2", n6 ? "00011" : "01111");
         close_all(r, m);
@@ -94,21 +94,21 @@ static void n5_n6_slim(void **state)
 }
 
 /* Gradients of +1 and -1 in turn; without a learner, steps are done by hand. */
-static void taylor_step(struct pare_run *r)
+static void taylor_step(struct pare_compression *r)
 {
-    for (int i = 0; i < pare_run_layers(r); i++) {
-        struct pare_layer *l = pare_run_layer(r, i);
+    for (int i = 0; i < pare_compression_layers(r); i++) {
+        struct pare_layer *l = pare_compression_layer(r, i);
 
         ok(pare_tensor_new(r->arena, &l->grad, PARE_F32, l->w.rank, l->w.dim, &rig_err));
         for (int64_t k = 0; k < pare_numel(&l->w); k++)
             pare_f32(&l->grad)[k] = k & 1 ? -1 : 1;
     }
     r->in_step = true;
-    ok(pare_run_before_step(r, &rig_err));
+    ok(pare_compression_before_step(r, &rig_err));
     r->in_step = false;
-    for (int i = 0; i < pare_run_layers(r); i++)
-        pare_run_layer(r, i)->grad.data = NULL;
-    ok(pare_run_update_masks(r, &rig_err));
+    for (int i = 0; i < pare_compression_layers(r); i++)
+        pare_compression_layer(r, i)->grad.data = NULL;
+    ok(pare_compression_update_masks(r, &rig_err));
 }
 
 static void n7_n8_taylor(void **state)
@@ -116,7 +116,7 @@ static void n7_n8_taylor(void **state)
     (void)state;
     for (int global = 0; global < 2; global++) {
         struct pare_model *m = rig_model("t1");
-        struct pare_run *r;
+        struct pare_compression *r;
 
         rig_fill(m, "conv1.weight", 0, 1);
         rig_fill(m, "conv2.weight", 10, -1);
@@ -213,16 +213,16 @@ static void activity(const char *pruner, const float *x, int64_t channels, const
     struct pare_arena *a = pare_arena_new(4096);
     struct pare_tensor w = filled(a, 2, (int64_t[]){ channels, 7 }, 1);
     const int64_t dim[] = { 2 * channels + 1 };
-    struct pare_activity_layer *s;
+    struct pare_activation_stats_layer *s;
     struct lone f;
     double *sum;
 
     lone_open(&f, pruner, "training_steps=1", &w, &rows);
     s = f.layer.state[0];
-    *s = (struct pare_activity_layer){ 1, channels };
+    *s = (struct pare_activation_stats_layer){ 1, channels };
     sum = pare_layer_buffer(&f.layer, "activity", PARE_F64, 1, dim, &rig_err)->data;
     sum[2 * channels] = 4;
-    pare_activity_add(&out, 2, pare_activation_find("relu"), sum, sum + channels);
+    pare_activation_stats_add(&out, 2, pare_activation_find("relu"), sum, sum + channels);
     for (int64_t c = 0; c < channels; c++)
         near((double)lone_score(&f)[c], want[c], 1e-6);
     lone_close(&f);
@@ -274,7 +274,7 @@ static void n27_level(void **state)
     struct pare_network_opts o = { .c = 1, .h = 1, .w = 10, .classes = 10 };
     struct pare_arena *a = pare_arena_new(1 << 14);
     struct pare_model *m, *again;
-    struct pare_run *r;
+    struct pare_compression *r;
     size_t len;
     void *bytes;
 
@@ -284,7 +284,7 @@ static void n27_level(void **state)
         pare_f32(rig_weight(m, "fc.weight"))[i] = (float)(i % 10) + 0.1f * (float)(i / 10);
     memset(rig_weight(m, "fc.bias")->data, 0, 10 * sizeof(float));
     r = rig_run(m, "level", "[{\"sparsity\": 0.9, \"op_types\": [\"default\"]}]", NULL);
-    ok(pare_run_compress(r, &rig_err));
+    ok(pare_compression_compress(r, &rig_err));
     near(sum_of_ones(m), 94.5, 1e-4);
     ok(pare_model_pack(m, a, &bytes, &len, &rig_err));
     ok(pare_model_parse(bytes, len, NULL, &again, &rig_err));
@@ -301,13 +301,13 @@ static void n30_wrapper(void **state)
     int64_t n = pare_numel(w);
     struct pare_arena *a = pare_arena_new(1 << 14);
     float *before = pare_alloc(a, (size_t)n, sizeof(float));
-    struct pare_run *r;
+    struct pare_compression *r;
     struct pare_layer *l;
 
     (void)state;
     memcpy(before, w->data, (size_t)n * sizeof(float));
     r = rig_run(m, "l1", "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\"]}]", NULL);
-    ok(pare_run_compress(r, &rig_err));
+    ok(pare_compression_compress(r, &rig_err));
     l = rig_layer(r, "conv2");
     assert_memory_equal(pare_layer_weight(l)->data, before, (size_t)n * sizeof(float));
     assert_int_equal(rig_gone(l), n / 2);
@@ -330,14 +330,14 @@ static void agp_values(void **state)
 
     (void)state;
     for (int t = 0; t <= 10; t++)
-        near(pare_pace_epochs(&e, pare_pace_cubic, t), old[t], 1e-6);
+        near(pare_sparsity_epochs(&e, pare_sparsity_cubic, t), old[t], 1e-6);
     for (int i = 0; i <= 5; i++) {
-        near(pare_pace_times(pare_pace_cubic, 0.8, i, 5), v2[i], 1e-6);
-        near(pare_pace_times(pare_pace_linear, 0.8, i, 5), 0.16 * i, 1e-6);
-        near(pare_pace_rounds(0.8, i, 5), rounds[i], 1e-6);
+        near(pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 5), v2[i], 1e-6);
+        near(pare_sparsity_times(pare_sparsity_linear, 0.8, i, 5), 0.16 * i, 1e-6);
+        near(pare_sparsity_rounds(0.8, i, 5), rounds[i], 1e-6);
     }
-    assert_true(pare_pace_times(pare_pace_cubic, 0.8, 6, 5) == 0.8);
-    assert_true(pare_pace_times(pare_pace_cubic, 0.8, -1, 5) == 0);
+    assert_true(pare_sparsity_times(pare_sparsity_cubic, 0.8, 6, 5) == 0.8);
+    assert_true(pare_sparsity_times(pare_sparsity_cubic, 0.8, -1, 5) == 0);
 }
 
 /* Every third epoch from 2 on, done before 12: at 2, 5, 8 and 11. */
@@ -348,24 +348,24 @@ static void spans(void **state)
     static const int due[] = { 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0 };
 
     (void)state;
-    assert_int_equal(pare_pace_span(&e), 9);
-    assert_int_equal(pare_pace_span(&none), 0);
+    assert_int_equal(pare_sparsity_span(&e), 9);
+    assert_int_equal(pare_sparsity_span(&none), 0);
     for (int t = 0; t <= 12; t++)
-        assert_int_equal(pare_pace_due(&e, t), due[t]);
-    near(pare_pace_epochs(&e, pare_pace_cubic, 0), 0.1, 1e-12);
-    near(pare_pace_epochs(&e, pare_pace_cubic, 5), 0.7 - 0.6 * 8 / 27, 1e-12);
-    near(pare_pace_epochs(&e, pare_pace_linear, 8), 0.5, 1e-12);
-    near(pare_pace_epochs(&e, pare_pace_cubic, 11), 0.7, 1e-12);
-    near(pare_pace_epochs(&none, pare_pace_cubic, 2), 0.7, 1e-12);
-    near(pare_pace_epochs(&down, pare_pace_cubic, 2), 0.1, 1e-12);
+        assert_int_equal(pare_sparsity_due(&e, t), due[t]);
+    near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 0), 0.1, 1e-12);
+    near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 5), 0.7 - 0.6 * 8 / 27, 1e-12);
+    near(pare_sparsity_epochs(&e, pare_sparsity_linear, 8), 0.5, 1e-12);
+    near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 11), 0.7, 1e-12);
+    near(pare_sparsity_epochs(&none, pare_sparsity_cubic, 2), 0.7, 1e-12);
+    near(pare_sparsity_epochs(&down, pare_sparsity_cubic, 2), 0.1, 1e-12);
 }
 
 static void window(void **state)
 {
     (void)state;
-    assert_true(pare_pace_window(10, 10, 20) == 0);
-    assert_true(pare_pace_window(20, 10, 20) == 1);
-    near(pare_pace_window(15, 10, 20), 1 - 0.125, 1e-12);
+    assert_true(pare_sparsity_window(10, 10, 20) == 0);
+    assert_true(pare_sparsity_window(20, 10, 20) == 1);
+    near(pare_sparsity_window(15, 10, 20), 1 - 0.125, 1e-12);
 }
 
 /* N24: iterations 0..5 of agp and linear; lottery_ticket prunes 5 times, after training once. */
@@ -381,16 +381,16 @@ static void n24_counts(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct pare_model *m = rig_model("t1");
-        struct pare_run *r = rig_run(m, c[i].pruner,
-                                     "[{\"sparsity\": 0.8, \"op_types\": [\"default\"]}]",
-                                     c[i].settings);
+        struct pare_compression *r = rig_run(m, c[i].pruner,
+                                             "[{\"sparsity\": 0.8, \"op_types\": [\"default\"]}]",
+                                             c[i].settings);
         int64_t epochs, steps, masks = 0, before = 0;
 
-        ok(pare_run_length(r, &epochs, &steps, &rig_err));
+        ok(pare_compression_length(r, &epochs, &steps, &rig_err));
         assert_int_equal(epochs, c[i].epochs);
         assert_int_equal(steps, 0);
         for (int64_t e = 0; e < epochs + 2; e++) {
-            ok(pare_run_on_epoch(r, e, &rig_err));
+            ok(pare_compression_on_epoch(r, e, &rig_err));
             masks += rig_gone(rig_layer(r, "fc1")) != before;
             before = rig_gone(rig_layer(r, "fc1"));
         }

@@ -27,8 +27,8 @@ static int teardown(void **state)
 
 struct job {
     struct pare_model *model;
-    struct pare_learn *learn;
-    struct pare_run *run;
+    struct pare_training *learn;
+    struct pare_compression *run;
     int64_t left; /* epochs until it is stopped */
 };
 
@@ -37,7 +37,7 @@ struct how {
     bool norm, near; /* near: statistics may be of other batches */
 };
 
-static bool say(void *user, const struct pare_learned *r)
+static bool say(void *user, const struct pare_epoch_result *r)
 {
     struct job *j = user;
 
@@ -52,27 +52,28 @@ static void job_run(struct job *j, const struct how *h, const char *more, int64_
     *j = (struct job){ .model = rig_model("small"), .left = left };
     snprintf(settings, sizeof(settings),
              "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none epochs=4 %s", more);
-    ok(pare_learn_new(j->model, "digits", settings, &j->learn, &rig_err));
+    ok(pare_training_new(j->model, "digits", settings, &j->learn, &rig_err));
     j->run = rig_run(j->model, h->pruner,
                      h->norm ? "[{\"sparsity\": 0.5, \"op_types\": [\"BatchNorm2d\"]}]"
                              : "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\", \"Linear\"]}]",
                      h->settings);
-    ok(pare_run_follow(j->run, j->learn, &rig_err));
-    ok(pare_run_compress(j->run, &rig_err));
-    ok(pare_learn_run(j->learn, say, j, &rig_err));
+    ok(pare_compression_follow(j->run, j->learn, &rig_err));
+    ok(pare_compression_compress(j->run, &rig_err));
+    ok(pare_training_run(j->learn, say, j, &rig_err));
 }
 
 static void job_close(struct job *j)
 {
-    pare_learn_free(j->learn);
-    pare_run_free(j->run);
+    pare_training_free(j->learn);
+    pare_compression_free(j->run);
     pare_model_free(j->model);
 }
 
 static void compare(const struct how *h, struct job *a, struct job *b)
 {
-    for (int i = 0; i < pare_run_layers(a->run); i++) {
-        struct pare_layer *l = pare_run_layer(a->run, i), *m = pare_run_layer(b->run, i);
+    for (int i = 0; i < pare_compression_layers(a->run); i++) {
+        struct pare_layer *l = pare_compression_layer(a->run, i),
+                          *m = pare_compression_layer(b->run, i);
         size_t n = (size_t)pare_numel(&l->w);
 
         if (rig_gone(l) != rig_gone(m))

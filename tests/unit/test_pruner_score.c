@@ -1,9 +1,9 @@
 /* test_pruner_score.c - every pruner's scores of random weights, against tools/golden_prune.py. */
 #include "prune_rig.h"
 
-#include "compress/activity.h"
-#include "compress/distance.h"
-#include "compress/unit_walk.h"
+#include "prune/activation_stats.h"
+#include "prune/pairwise_distance.h"
+#include "prune/unit_walk.h"
 #include "io/npz.h"
 #include "tensor/tensor.h"
 
@@ -236,7 +236,7 @@ static void activity(void **state)
         if (strcmp(n.part[0], "apoz") && strcmp(n.part[0], "mean_rank"))
             continue;
         x = find("x.", n.part[2]);
-        pare_activity_add(x, axis, pare_activation_find(n.part[1]), sum, zeros);
+        pare_activation_stats_add(x, axis, pare_activation_find(n.part[1]), sum, zeros);
         for (int64_t c = 0; c < x->dim[axis]; c++) {
             double count = (double)(pare_numel(x) / x->dim[axis]);
 
@@ -295,14 +295,14 @@ static void distances(void **state)
     float *x = pare_alloc(arena, 300 * 64, sizeof(float));
 
     (void)state;
-    ok(pare_distances(row[0], 3, 2, few, arena, &rig_err));
+    ok(pare_pairwise_distances(row[0], 3, 2, few, arena, &rig_err));
     near(few[0], 15, 1e-6);
     near(few[1], 10, 1e-6);
     near(few[2], 15, 1e-6);
     for (int i = 0; i < 300; i++)
         for (int k = 0; k < 64; k++)
             x[i * 64 + k] = (float)(1000 + (k * 37 + i / 3) % 11 + (i % 3) * 1e-3);
-    ok(pare_distances(x, 300, 64, sum, arena, &rig_err));
+    ok(pare_pairwise_distances(x, 300, 64, sum, arena, &rig_err));
     for (int i = 0; i < 300; i++) {
         double want = 0;
 

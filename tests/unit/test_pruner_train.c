@@ -3,7 +3,7 @@
  */
 #include "prune_rig.h"
 
-#include "compress/pace.h"
+#include "prune/sparsity_schedule.h"
 
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1"
 #define CONFIG(s, types) "[{\"sparsity\": " s ", \"op_types\": [" types "]}]"
@@ -19,8 +19,8 @@ static struct file small, lenet;
 
 struct job {
     struct pare_model *model;
-    struct pare_learn *learn;
-    struct pare_run *run;
+    struct pare_training *learn;
+    struct pare_compression *run;
     int64_t epoch, steps;
 };
 
@@ -29,17 +29,17 @@ static void job_epoch(struct job *j, int64_t most)
     struct pare_tensor x, y, out;
     double loss;
 
-    ok(pare_learn_update_epoch(j->learn, j->epoch++, &rig_err));
+    ok(pare_training_update_epoch(j->learn, j->epoch++, &rig_err));
     for (int64_t i = 0; i < most; i++) {
-        ok(pare_learn_next(j->learn, &x, &y, &rig_err));
+        ok(pare_training_next(j->learn, &x, &y, &rig_err));
         if (!x.data)
             return;
-        ok(pare_learn_forward(j->learn, &x, &out, &rig_err));
-        ok(pare_learn_loss(j->learn, &y, &loss, &rig_err));
+        ok(pare_training_forward(j->learn, &x, &out, &rig_err));
+        ok(pare_training_loss(j->learn, &y, &loss, &rig_err));
         assert_true(isfinite(loss));
-        ok(pare_learn_backward(j->learn, &rig_err));
-        ok(pare_learn_optimize(j->learn, &rig_err));
-        ok(pare_learn_step(j->learn, &rig_err));
+        ok(pare_training_backward(j->learn, &rig_err));
+        ok(pare_training_optimize(j->learn, &rig_err));
+        ok(pare_training_step(j->learn, &rig_err));
         j->steps++;
     }
 }
@@ -55,10 +55,10 @@ static void job_begin(struct job *j, const struct file *f, const char *pruner, c
 {
     memset(j, 0, sizeof(*j));
     ok(pare_model_parse(f->bytes, f->len, NULL, &j->model, &rig_err));
-    ok(pare_learn_new(j->model, "digits", LEARN, &j->learn, &rig_err));
+    ok(pare_training_new(j->model, "digits", LEARN, &j->learn, &rig_err));
     j->run = rig_run(j->model, pruner, config, settings);
-    ok(pare_run_follow(j->run, j->learn, &rig_err));
-    ok(pare_run_compress(j->run, &rig_err));
+    ok(pare_compression_follow(j->run, j->learn, &rig_err));
+    ok(pare_compression_compress(j->run, &rig_err));
 }
 
 static void job_open(struct job *j, const char *pruner, const char *config, const char *settings)
@@ -71,17 +71,17 @@ static void job_train(struct job *j)
 {
     int64_t epochs, steps;
 
-    ok(pare_run_length(j->run, &epochs, &steps, &rig_err));
+    ok(pare_compression_length(j->run, &epochs, &steps, &rig_err));
     job_epochs(j, epochs);
     while (j->steps < steps)
         job_epoch(j, steps - j->steps);
-    ok(pare_learn_update_epoch(j->learn, j->epoch, &rig_err));
+    ok(pare_training_update_epoch(j->learn, j->epoch, &rig_err));
 }
 
 static void job_close(struct job *j)
 {
-    pare_learn_free(j->learn);
-    pare_run_free(j->run);
+    pare_training_free(j->learn);
+    pare_compression_free(j->run);
     pare_model_free(j->model);
 }
 
@@ -89,7 +89,7 @@ static void train(const char *network, struct file *f)
 {
     struct job j = { .model = rig_model(network) };
 
-    ok(pare_learn_new(j.model, "digits", LEARN, &j.learn, &rig_err));
+    ok(pare_training_new(j.model, "digits", LEARN, &j.learn, &rig_err));
     job_epochs(&j, 6);
     assert_true(rig_accuracy(j.learn) > 0.9);
     ok(pare_model_pack(j.model, arena, &f->bytes, &f->len, &rig_err));
@@ -113,10 +113,10 @@ static int teardown(void **state)
 }
 
 /* Of n units exactly int(n * sparsity) are gone. */
-static void exactly(struct pare_run *r, double sparsity)
+static void exactly(struct pare_compression *r, double sparsity)
 {
-    for (int i = 0; i < pare_run_layers(r); i++) {
-        struct pare_layer *l = pare_run_layer(r, i);
+    for (int i = 0; i < pare_compression_layers(r); i++) {
+        struct pare_layer *l = pare_compression_layer(r, i);
         const struct pare_units *u = pare_layer_units(l);
         int64_t size = pare_numel(pare_layer_weight(l)) / u->n;
 
@@ -129,7 +129,7 @@ static void exactly(struct pare_run *r, double sparsity)
 /* The model has weight * mask, and what stays is still learned. */
 static void goes_on(struct job *j, double least)
 {
-    struct pare_layer *l = pare_run_layer(j->run, 0);
+    struct pare_layer *l = pare_compression_layer(j->run, 0);
     int64_t n = pare_numel(pare_layer_weight(l)), gone = rig_gone(l), changed = 0;
     float *before = pare_alloc(arena, (size_t)n, sizeof(float));
     const uint8_t *mask = pare_layer_mask(l)->data;
@@ -194,9 +194,9 @@ static void slim(void **state)
         job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), settings[i]);
         job_epochs(&j, 2);
         exactly(j.run, 0);
-        ok(pare_learn_update_epoch(j.learn, 2, &rig_err));
-        for (int k = 0; k < pare_run_layers(j.run); k++) {
-            struct pare_layer *l = pare_run_layer(j.run, k);
+        ok(pare_training_update_epoch(j.learn, 2, &rig_err));
+        for (int k = 0; k < pare_compression_layers(j.run); k++) {
+            struct pare_layer *l = pare_compression_layer(j.run, k);
 
             gone += rig_gone(l);
             for (int64_t c = 0; c < pare_numel(pare_layer_weight(l)); c++)
@@ -220,13 +220,14 @@ static void slim_loss(void **state)
         struct job j;
 
         job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), i ? "scale=1" : "scale=0");
-        ok(pare_learn_update_epoch(j.learn, 0, &rig_err));
-        ok(pare_learn_next(j.learn, &x, &y, &rig_err));
-        ok(pare_learn_forward(j.learn, &x, &out, &rig_err));
-        ok(pare_learn_loss(j.learn, &y, &loss[i], &rig_err));
+        ok(pare_training_update_epoch(j.learn, 0, &rig_err));
+        ok(pare_training_next(j.learn, &x, &y, &rig_err));
+        ok(pare_training_forward(j.learn, &x, &out, &rig_err));
+        ok(pare_training_loss(j.learn, &y, &loss[i], &rig_err));
         for (int k = 0; i && k < 2; k++)
-            for (int64_t c = 0; c < pare_layer_units(pare_run_layer(j.run, k))->n; c++)
-                loss[0] += (double)fabsf(pare_f32(pare_layer_weight(pare_run_layer(j.run, k)))[c]);
+            for (int64_t c = 0; c < pare_layer_units(pare_compression_layer(j.run, k))->n; c++)
+                loss[0] += (double)fabsf(
+                    pare_f32(pare_layer_weight(pare_compression_layer(j.run, k)))[c]);
         job_close(&j);
     }
     near(loss[1], loss[0], 1e-5);
@@ -239,7 +240,7 @@ static void by_iterations(void **state)
     static const struct {
         const char *pruner;
         pare_curve *curve;
-    } c[] = { { "agp", pare_pace_cubic }, { "linear", pare_pace_linear } };
+    } c[] = { { "agp", pare_sparsity_cubic }, { "linear", pare_sparsity_linear } };
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -249,7 +250,7 @@ static void by_iterations(void **state)
                  "total_iteration=3 epochs_per_iteration=2");
         for (int64_t e = 0; e < 8; e++) {
             job_epoch(&j, e < 2 ? 3 : 20);
-            exactly(j.run, pare_pace_times(c[i].curve, 0.8, e / 2, 3));
+            exactly(j.run, pare_sparsity_times(c[i].curve, 0.8, e / 2, 3));
         }
         goes_on(&j, 0.85);
         job_close(&j);
@@ -268,11 +269,11 @@ static void by_epochs(void **state)
              "[{\"initial_sparsity\": 0.2, \"final_sparsity\": 0.8, \"start_epoch\": 1, "
              "\"end_epoch\": 6, \"frequency\": 2, \"op_types\": [\"default\"]}]",
              NULL);
-    ok(pare_run_length(j.run, &epochs, &steps, &rig_err));
+    ok(pare_compression_length(j.run, &epochs, &steps, &rig_err));
     assert_int_equal(epochs, 6);
     for (int64_t e = 0; e < 7; e++) {
         job_epoch(&j, 10);
-        exactly(j.run, e ? pare_pace_epochs(&p, pare_pace_cubic, 1 + (e - 1) / 2 * 2) : 0);
+        exactly(j.run, e ? pare_sparsity_epochs(&p, pare_sparsity_cubic, 1 + (e - 1) / 2 * 2) : 0);
     }
     job_close(&j);
 }
@@ -284,14 +285,14 @@ static void by_steps(void **state)
 
     (void)state;
     job_open(&j, "agp", CONFIG("0.8", "\"default\""), "interval_steps=10 total_times=4");
-    ok(pare_run_length(j.run, &epochs, &steps, &rig_err));
+    ok(pare_compression_length(j.run, &epochs, &steps, &rig_err));
     assert_int_equal(epochs, 0);
     assert_int_equal(steps, 40);
     for (int i = 1; i <= 4; i++) {
         job_epoch(&j, 9);
-        exactly(j.run, pare_pace_times(pare_pace_cubic, 0.8, i - 1, 4));
+        exactly(j.run, pare_sparsity_times(pare_sparsity_cubic, 0.8, i - 1, 4));
         job_epoch(&j, 1);
-        exactly(j.run, pare_pace_times(pare_pace_cubic, 0.8, i, 4));
+        exactly(j.run, pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 4));
     }
     goes_on(&j, 0.8);
     job_close(&j);
@@ -348,18 +349,18 @@ static void bad_schedules(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
         struct pare_model *m;
-        struct pare_learn *learn;
-        struct pare_run *r;
+        struct pare_training *learn;
+        struct pare_compression *r;
 
         ok(pare_model_parse(small.bytes, small.len, NULL, &m, &rig_err));
-        ok(pare_learn_new(m, "digits", LEARN, &learn, &rig_err));
+        ok(pare_training_new(m, "digits", LEARN, &learn, &rig_err));
         r = rig_run(m, c[i].pruner, c[i].config, c[i].settings);
-        ok(pare_run_follow(r, learn, &rig_err));
-        assert_int_equal(pare_run_compress(r, &rig_err), PARE_ECONFIG);
+        ok(pare_compression_follow(r, learn, &rig_err));
+        assert_int_equal(pare_compression_compress(r, &rig_err), PARE_ECONFIG);
         if (!strstr(rig_err.msg, c[i].message))
             fail_msg("\"%s\", expected \"%s\"", rig_err.msg, c[i].message);
-        pare_learn_free(learn);
-        pare_run_free(r);
+        pare_training_free(learn);
+        pare_compression_free(r);
         pare_model_free(m);
     }
 }
@@ -376,10 +377,10 @@ static void lottery(void **state)
     ok(pare_model_parse(small.bytes, small.len, NULL, &first, &rig_err));
     job_open(&j, "lottery_ticket", CONFIG("0.8", "\"default\""), "prune_iterations=3");
     for (int e = 0; e <= 4; e++) {
-        ok(pare_learn_update_epoch(j.learn, e, &rig_err));
-        exactly(j.run, pare_pace_rounds(0.8, e < 3 ? e : 3, 3));
-        for (int i = 0; i < pare_run_layers(j.run) && e < 4; i++) {
-            struct pare_layer *l = pare_run_layer(j.run, i);
+        ok(pare_training_update_epoch(j.learn, e, &rig_err));
+        exactly(j.run, pare_sparsity_rounds(0.8, e < 3 ? e : 3, 3));
+        for (int i = 0; i < pare_compression_layers(j.run) && e < 4; i++) {
+            struct pare_layer *l = pare_compression_layer(j.run, i);
 
             assert_memory_equal(pare_layer_weight(l)->data,
                                 rig_weight(first, l->weight->name)->data,
@@ -410,10 +411,10 @@ static void admm(void **state)
                  "iterations=3 training_epochs=1");
         job_epochs(&j, 3);
         exactly(j.run, 0);
-        ok(pare_learn_update_epoch(j.learn, 3, &rig_err));
+        ok(pare_training_update_epoch(j.learn, 3, &rig_err));
         exactly(j.run, 0.8);
-        for (int k = 0; k < pare_run_layers(j.run); k++) {
-            struct pare_layer *l = pare_run_layer(j.run, k);
+        for (int k = 0; k < pare_compression_layers(j.run); k++) {
+            struct pare_layer *l = pare_compression_layer(j.run, k);
 
             for (int64_t c = 0; c < pare_numel(&l->w); c++) {
                 double square = pow((double)pare_f32(&l->w)[c], 2);
@@ -446,14 +447,14 @@ static void movement(void **state)
 
         job_open(&j, "movement", config[i],
                  "warm_up_step=10 cool_down_beginning_step=40 training_steps=60");
-        l = pare_run_layer(j.run, 1);
+        l = pare_compression_layer(j.run, 1);
         old = pare_alloc(arena, (size_t)pare_numel(&l->w), 1);
         job_epoch(&j, 10);
         exactly(j.run, 0);
         for (int s = 11; s <= 60; s++) {
             memcpy(old, l->mask.data, (size_t)pare_numel(&l->w));
             job_epoch(&j, 1);
-            exactly(j.run, pare_pace_window(s, 10, 40) * (i ? 0.5 : 0.8));
+            exactly(j.run, pare_sparsity_window(s, 10, 40) * (i ? 0.5 : 0.8));
             for (int64_t k = 0; k < pare_numel(&l->w); k++)
                 back += !old[k] && ((uint8_t *)l->mask.data)[k];
         }
@@ -471,8 +472,8 @@ static void movement_soft(void **state)
     job_open(&j, "movement", CONFIG("0.5", "\"default\""),
              "movement_mode=soft warm_up_step=10 cool_down_beginning_step=50 regular_scale=1");
     job_train(&j);
-    for (int i = 0; i < pare_run_layers(j.run); i++) {
-        struct pare_layer *l = pare_run_layer(j.run, i);
+    for (int i = 0; i < pare_compression_layers(j.run); i++) {
+        struct pare_layer *l = pare_compression_layer(j.run, i);
         const float *s = pare_f32(
             pare_layer_buffer(l, "score", PARE_F32, 1, &pare_layer_units(l)->n, &rig_err));
 
@@ -515,9 +516,9 @@ static void all_of_them(void **state)
                            : "[{\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"conv2\", \"fc1\"]}]",
                   quick(name));
         job_train(&j);
-        for (int k = 0; k < pare_run_layers(j.run); k++) {
-            gone += rig_gone(pare_run_layer(j.run, k));
-            all += pare_numel(pare_layer_weight(pare_run_layer(j.run, k)));
+        for (int k = 0; k < pare_compression_layers(j.run); k++) {
+            gone += rig_gone(pare_compression_layer(j.run, k));
+            all += pare_numel(pare_layer_weight(pare_compression_layer(j.run, k)));
         }
         if (gone * 2 < all - all / 50 || gone * 2 > all + all / 50)
             fail_msg("%s: %lld of %lld weights are gone", name, (long long)gone, (long long)all);

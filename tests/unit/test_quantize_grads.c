@@ -2,10 +2,10 @@
  * (tools/golden_quant.py). */
 #include "golden_quant.h"
 
-static const char *const sites[PARE_SITES] = { "weight", "input", "output" };
+static const char *const sites[PARE_QUANT_SITES] = { "weight", "input", "output" };
 
 /* The buffer SITE_what gets these numbers. */
-static void give(struct alone *f, enum pare_site site, const char *what,
+static void give(struct alone *f, enum pare_quant_site site, const char *what,
                  const struct pare_tensor *from)
 {
     char name[64];
@@ -18,7 +18,7 @@ static void give(struct alone *f, enum pare_site site, const char *what,
     memcpy(t->data, from->data, (size_t)n * sizeof(float));
 }
 
-static struct pare_tensor *learned(struct alone *f, enum pare_site site, const char *what)
+static struct pare_tensor *learned(struct alone *f, enum pare_quant_site site, const char *what)
 {
     char name[64];
     struct pare_tensor *t;
@@ -30,7 +30,8 @@ static struct pare_tensor *learned(struct alone *f, enum pare_site site, const c
 }
 
 /* lsq and qat begin with scales of their own; those of the file take their place. */
-static void set_state(struct golden *g, struct alone *f, const char *name, enum pare_site site)
+static void set_state(struct golden *g, struct alone *f, const char *name,
+                      enum pare_quant_site site)
 {
     struct pare_tensor *x = find(g, name, "x"), y;
 
@@ -49,7 +50,7 @@ static void set_state(struct golden *g, struct alone *f, const char *name, enum 
 static void check(struct golden *g, const char *quantizer, const char *name)
 {
     const int64_t *how = pare_i64(find(g, name, "how"));
-    enum pare_site site = (enum pare_site)how[3];
+    enum pare_quant_site site = (enum pare_quant_site)how[3];
     struct pare_tensor *x = find(g, name, "x"), y, gx;
     struct alone f;
 

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "compress/grid.h"
-#include "compress/preset.h"
+#include "quant/qscale.h"
+#include "quant/presets.h"
 #include "io/npz.h"
 #include "make_model.h"
-#include "onnx/insert.h"
+#include "onnx/edit.h"
 
 #define PATH "/tmp/pare-group-%ld.onnx"
 
@@ -71,8 +71,10 @@ static void numpy_case(const char *name)
 
 static void as_numpy_rounds(void **state)
 {
-    static const char *const names[] = { "rows",  "columns", "short",        "affine", "middle",
-                                         "least", "eight",   "least_affine", "two",    "whole" };
+    static const char *const names[] = {
+        "rows",  "columns", "short",        "affine", "middle",
+        "least", "eight",   "least_affine", "two",    "any_layout"
+    };
 
     (void)state;
     ok(pare_npz_read(pool, "golden/nbits.npz", &file, &n_file, &rig_err));
@@ -106,7 +108,7 @@ static void odd_numbers(void **state)
 
 struct made {
     struct pare_model *model, *file;
-    struct pare_run *run;
+    struct pare_compression *run;
     char path[64];
     long bytes[2];
 };
@@ -126,7 +128,7 @@ static long size_of(const char *path)
 static void make(struct made *m, const char *net, const int64_t chw[3], const char *settings,
                  bool nbits)
 {
-    struct pare_run_opts o = { .settings = settings, .threads = 2 };
+    struct pare_compression_opts o = { .settings = settings, .threads = 2 };
     struct pare_export e = { .onnx = m->path, .nbits = nbits };
     struct pare_rules rules;
 
@@ -137,16 +139,16 @@ static void make(struct made *m, const char *net, const int64_t chw[3], const ch
     ok(pare_preset("w4", m->model, pool, &o.quantizer, &rules, &rig_err));
     o.rule = rules.rule;
     o.n_rules = rules.n;
-    ok(pare_run_new(m->model, &o, &m->run, &rig_err));
-    ok(pare_run_compress(m->run, &rig_err));
-    ok(pare_run_export(m->run, &e, &rig_err));
+    ok(pare_compression_new(m->model, &o, &m->run, &rig_err));
+    ok(pare_compression_compress(m->run, &rig_err));
+    ok(pare_compression_export(m->run, &e, &rig_err));
     m->bytes[1] = size_of(m->path);
     ok(pare_model_load(m->path, &m->file, &rig_err));
 }
 
 static void drop(struct made *m)
 {
-    pare_run_free(m->run);
+    pare_compression_free(m->run);
     pare_model_free(m->model);
     pare_model_free(m->file);
     unlink(m->path);
@@ -236,7 +238,7 @@ static void products_need_groups(void **state)
 
     (void)state;
     make(&m, "lenet", gray, "group_size=0", false);
-    assert_int_equal(pare_run_export(m.run, &e, &rig_err), PARE_ECONFIG);
+    assert_int_equal(pare_compression_export(m.run, &e, &rig_err), PARE_ECONFIG);
     assert_non_null(strstr(rig_err.msg, "no layer can become MatMulNBits"));
     drop(&m);
 }

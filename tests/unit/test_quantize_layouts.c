@@ -21,7 +21,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 struct side {
     struct pare_model *model;
     struct pare_trainer *trainer;
-    struct pare_run *run;
+    struct pare_compression *run;
 };
 
 static void open_side(struct side *s, struct pare_arena *a, const char *quantizer, bool reference)
@@ -29,7 +29,7 @@ static void open_side(struct side *s, struct pare_arena *a, const char *quantize
     static const struct pare_network net = { .name = "wide", .build = build };
     struct pare_network_opts no = { .c = 3, .h = 6, .w = 6, .classes = 10, .seed = 1 };
     struct pare_trainer_opts to = { .threads = 2, .reference = reference };
-    struct pare_run_opts ro = {
+    struct pare_compression_opts ro = {
         .quantizer = quantizer,
         .threads = 2,
         .config = "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 12, \"op_types\": "
@@ -44,15 +44,15 @@ static void open_side(struct side *s, struct pare_arena *a, const char *quantize
     ok(pare_trainer_new(s->model, &to, &s->trainer, &rig_err));
     if (!quantizer)
         return;
-    ok(pare_run_new(s->model, &ro, &s->run, &rig_err));
-    ok(pare_run_attach(s->run, s->trainer, NULL, BATCH, &rig_err));
-    ok(pare_run_compress(s->run, &rig_err));
+    ok(pare_compression_new(s->model, &ro, &s->run, &rig_err));
+    ok(pare_compression_attach(s->run, s->trainer, NULL, BATCH, &rig_err));
+    ok(pare_compression_compress(s->run, &rig_err));
 }
 
 static void close_side(struct side *s)
 {
     pare_trainer_free(s->trainer);
-    pare_run_free(s->run);
+    pare_compression_free(s->run);
     pare_model_free(s->model);
 }
 
@@ -71,9 +71,9 @@ static void same(const char *what, const struct pare_tensor *a, const struct par
         fail_msg("%s is off by %g", what, sqrt(off / size));
 }
 
-static void same_buffers(struct pare_run *a, struct pare_run *b)
+static void same_buffers(struct pare_compression *a, struct pare_compression *b)
 {
-    for (int i = 0; i < pare_run_layers(a); i++)
+    for (int i = 0; i < pare_compression_layers(a); i++)
         for (struct pare_buffer *x = a->layer[i].buffers, *y = b->layer[i].buffers; x;
              x = x->next, y = y->next) {
             assert_string_equal(x->name, y->name);
@@ -114,11 +114,11 @@ static void check(struct pare_arena *a, const char *quantizer)
     same_buffers(side[0].run, side[1].run);
     fast = side[0].trainer->plan[0];
     bare = side[2].trainer->plan[0];
-    assert_int_equal(count(fast, "whole", false), 4);
+    assert_int_equal(count(fast, "any_layout", false), 4);
     /* The picture and fc's input are in rows; who learns wants the picture's gradient besides, and
      * with it the first convolution has its result in rows, too. */
-    assert_int_equal(count(fast, "whole", true), !strcmp(quantizer, "qat") ? 2 : 1);
-    assert_int_equal(count(side[1].trainer->plan[0], "whole", false), 0);
+    assert_int_equal(count(fast, "any_layout", true), !strcmp(quantizer, "qat") ? 2 : 1);
+    assert_int_equal(count(side[1].trainer->plan[0], "any_layout", false), 0);
     if (!strcmp(quantizer, "qat"))
         assert_int_equal(count(fast, "reorder", false), count(bare, "reorder", false));
     for (int i = 0; i < 3; i++)

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "compress/folded.h"
+#include "quant/conv_bn_quant.h"
 
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 "
 #define CONFIG(more)                                                                       \
@@ -23,7 +23,7 @@ static int setup(void **state)
 
     (void)state;
     arena = pare_arena_new(1 << 16);
-    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     float_accuracy = rig_accuracy(j.learn);
     ok(pare_model_pack(j.model, arena, &bytes, &len, &rig_err));
     job_close(&j);
@@ -50,19 +50,19 @@ static struct job open_trained(const char *quantizer, const char *config, const 
  * integers. */
 static void check_places(struct job *j)
 {
-    for (int i = 0; i < pare_run_layers(j->run); i++)
-        for (int site = 0; site < PARE_SITES; site++) {
-            struct pare_layer *l = pare_run_layer(j->run, i);
-            const struct pare_quant *q = pare_layer_quant(l, (enum pare_site)site);
+    for (int i = 0; i < pare_compression_layers(j->run); i++)
+        for (int site = 0; site < PARE_QUANT_SITES; site++) {
+            struct pare_layer *l = pare_compression_layer(j->run, i);
+            const struct pare_quant *q = pare_layer_quant(l, (enum pare_quant_site)site);
             int64_t n = site == PARE_WEIGHT && q && q->axis >= 0 ? l->w.dim[q->axis] : 1;
             struct pare_layer view; /* with the normalization behind a convolution in its weight */
             struct pare_tensor *s, *z;
 
             if (!q)
                 continue;
-            ok(pare_folded_view(l, arena, &view, &rig_err));
-            s = pare_layer_scale(l, (enum pare_site)site, n, &rig_err);
-            z = pare_layer_zero_point(l, (enum pare_site)site, n, &rig_err);
+            ok(pare_conv_bn_view(l, arena, &view, &rig_err));
+            s = pare_layer_scale(l, (enum pare_quant_site)site, n, &rig_err);
+            z = pare_layer_zero_point(l, (enum pare_quant_site)site, n, &rig_err);
             assert_true(s && z);
             for (int64_t c = 0; c < n; c++)
                 assert_true(pare_f32(s)[c] > 0 && isfinite(pare_f32(s)[c]));
@@ -85,7 +85,7 @@ static double trained(const char *quantizer, const char *config, const char *set
     snprintf(train, sizeof(train), LEARN "epochs=%d", epochs);
     j = open_trained(quantizer, config, settings, train);
     if (epochs)
-        ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     if (strcmp(quantizer, "bnn") != 0)
         check_places(&j);
     a = rig_accuracy(j.learn);
@@ -158,7 +158,7 @@ static void test_from_scratch(void **state)
                                 all[i].settings, LEARN "epochs=7");
         double before = rig_accuracy(j.learn), after;
 
-        ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
         after = rig_accuracy(j.learn);
         if (!(before < 0.4 && after > 0.8))
             fail_msg("%s: accuracy %.3f, then %.3f", all[i].quantizer, before, after);
@@ -188,21 +188,21 @@ static void test_first_input(void **state)
 {
     struct job j = open_trained("lsq", CONFIG("\"quant_bits\": 4"), NULL,
                                 LEARN "epochs=1 limit=64");
-    struct pare_layer *l = pare_run_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.run, 0);
     struct pare_tensor x, y, out;
     double loss;
     float before;
 
     (void)state;
-    ok(pare_learn_next(j.learn, &x, &y, &rig_err));
-    ok(pare_learn_forward(j.learn, &x, &out, &rig_err));
+    ok(pare_training_next(j.learn, &x, &y, &rig_err));
+    ok(pare_training_forward(j.learn, &x, &out, &rig_err));
     before = *pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err));
     assert_true(before > 0);
-    ok(pare_learn_loss(j.learn, &y, &loss, &rig_err));
-    ok(pare_learn_backward(j.learn, &rig_err));
+    ok(pare_training_loss(j.learn, &y, &loss, &rig_err));
+    ok(pare_training_backward(j.learn, &rig_err));
     assert_true(*pare_f32(pare_layer_learn(l, "input_scale", &rig_err)) != 0);
-    ok(pare_learn_optimize(j.learn, &rig_err));
-    ok(pare_learn_step(j.learn, &rig_err));
+    ok(pare_training_optimize(j.learn, &rig_err));
+    ok(pare_training_step(j.learn, &rig_err));
     assert_true(*pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err)) != before);
     job_close(&j);
 }
@@ -213,9 +213,9 @@ static void test_half_a_step(void **state)
     struct job j = open_trained("ptq", CONFIG("\"quant_bits\": 8"), NULL, LEARN);
 
     (void)state;
-    assert_int_equal(pare_run_layers(j.run), 4);
+    assert_int_equal(pare_compression_layers(j.run), 4);
     for (int i = 0; i < 4; i++) {
-        struct pare_layer *l = pare_run_layer(j.run, i);
+        struct pare_layer *l = pare_compression_layer(j.run, i);
         float s = *pare_f32(pare_layer_scale(l, PARE_WEIGHT, 1, &rig_err));
 
         for (int64_t k = 0; k < pare_numel(&l->w); k++)
@@ -227,7 +227,7 @@ static void test_half_a_step(void **state)
 
 /* ---- to the bit ------------------------------------------------------------------------------ */
 
-static bool stop_after_two(void *user, const struct pare_learned *r)
+static bool stop_after_two(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     return r->epoch < 1;
@@ -254,15 +254,16 @@ static void resume_with(const char *quantizer, const char *more)
     snprintf(path, sizeof(path), "/tmp/pare-quantize-%d.safetensors", (int)getpid());
     snprintf(train, sizeof(train), LEARN "epochs=4 limit=256 checkpoint=%s resume %s", path, more);
     a = open_trained(quantizer, config, NULL, train);
-    ok(pare_learn_run(a.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(a.learn, NULL, NULL, &rig_err));
     unlink(path);
     b = open_trained(quantizer, config, NULL, train);
-    ok(pare_learn_run(b.learn, stop_after_two, NULL, &rig_err));
+    ok(pare_training_run(b.learn, stop_after_two, NULL, &rig_err));
     job_close(&b);
     b = open_trained(quantizer, config, NULL, train);
-    ok(pare_learn_run(b.learn, NULL, NULL, &rig_err));
-    for (int i = 0; i < pare_run_layers(a.run); i++) {
-        struct pare_layer *x = pare_run_layer(a.run, i), *y = pare_run_layer(b.run, i);
+    ok(pare_training_run(b.learn, NULL, NULL, &rig_err));
+    for (int i = 0; i < pare_compression_layers(a.run); i++) {
+        struct pare_layer *x = pare_compression_layer(a.run, i),
+                          *y = pare_compression_layer(b.run, i);
         size_t n = (size_t)pare_numel(&x->w) * sizeof(float);
 
         assert_memory_equal(x->weight->t.data, y->weight->t.data, n);
@@ -283,7 +284,7 @@ static void test_resume(void **state)
     resume_with("qat", "keep_best");
 }
 
-static bool note(void *user, const struct pare_learned *r)
+static bool note(void *user, const struct pare_epoch_result *r)
 {
     *(double *)user = r->accuracy;
     return true;
@@ -299,7 +300,7 @@ static void test_output(void **state)
     double learned = 0;
 
     (void)state;
-    ok(pare_learn_run(j.learn, note, &learned, &rig_err));
+    ok(pare_training_run(j.learn, note, &learned, &rig_err));
     assert_true(learned > 0.9);
     job_close(&j);
 }

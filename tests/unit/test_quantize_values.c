@@ -155,10 +155,10 @@ static void test_masked(void **state)
         .weight = fixed_weight,
     };
     struct pare_registry *g = pare_registry_new(&rig_err);
-    struct pare_run_opts o = { .quantizer = "fixed", .registry = g };
+    struct pare_compression_opts o = { .quantizer = "fixed", .registry = g };
     struct pare_model *m = rig_model("small");
     struct pare_layer *l;
-    struct pare_run *r;
+    struct pare_compression *r;
     uint8_t *mask;
 
     (void)state;
@@ -167,12 +167,12 @@ static void test_masked(void **state)
     ok(pare_add_quantizer(g, &fixed, &rig_err));
     for (int i = 0; i < 72; i++) /* beyond the range on one side, as 127 - 10 steps of 0.5 */
         pare_f32(rig_weight(m, "conv1.weight"))[i] = (float)(i - 36) * 2.3f;
-    ok(pare_run_new(m, &o, &r, &rig_err));
-    l = pare_run_layer(r, 0);
+    ok(pare_compression_new(m, &o, &r, &rig_err));
+    l = pare_compression_layer(r, 0);
     mask = pare_layer_mask(l)->data;
     for (int i = 0; i < 72; i++)
         mask[i] = i % 3 != 0;
-    ok(pare_run_compress(r, &rig_err));
+    ok(pare_compression_compress(r, &rig_err));
     for (int i = 0; i < 72; i++) {
         float v = (float)(i - 36) * 2.3f / 0.5f + 10, want;
 
@@ -180,7 +180,7 @@ static void test_masked(void **state)
         want = (rintf(v) - 10) * 0.5f;
         assert_true(pare_f32(&l->weight->t)[i] == (i % 3 ? want : 0));
     }
-    pare_run_free(r);
+    pare_compression_free(r);
     pare_model_free(m);
     pare_registry_free(g);
 }
@@ -293,7 +293,7 @@ static void test_half_to_even(void **state)
 }
 
 /* Every quantizer, place and range: nothing is divided by 0, and what is finite stays so. */
-static void hostile(const char *quantizer, enum pare_site site, const float *values)
+static void hostile(const char *quantizer, enum pare_quant_site site, const float *values)
 {
     float x[40], y[40], g[40], gx[40];
     struct pare_tensor tx = { PARE_F32, 2, { 4, 10 }, x }, ty = tx, tg = tx, to = tx;
@@ -337,8 +337,8 @@ static void test_hostile(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
         for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
-            for (int site = 0; site < PARE_SITES; site++)
-                hostile(names[k], (enum pare_site)site, values[i]);
+            for (int site = 0; site < PARE_QUANT_SITES; site++)
+                hostile(names[k], (enum pare_quant_site)site, values[i]);
         hostile("ptq", PARE_WEIGHT, values[i]);
         hostile("naive", PARE_WEIGHT, values[i]);
     }

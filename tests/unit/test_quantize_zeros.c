@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "compress/folded.h"
+#include "quant/conv_bn_quant.h"
 
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none epochs=2"
 #define CONFIG(types, dtype, scheme)                                                           \
@@ -39,12 +39,12 @@ static int64_t at(const struct pare_tensor *t, int64_t i)
 }
 
 /* The integer behind a weight that is gone is the zero point. */
-static void check_file(struct pare_run *r, const char *path)
+static void check_file(struct pare_compression *r, const char *path)
 {
     struct pare_export e = { .onnx = path };
     struct pare_model *m;
 
-    ok(pare_run_export(r, &e, &rig_err));
+    ok(pare_compression_export(r, &e, &rig_err));
     ok(pare_model_load(path, &m, &rig_err));
     for (int k = 0; k < 4; k++) {
         char name[64];
@@ -72,20 +72,20 @@ static void check_file(struct pare_run *r, const char *path)
 static void check(const char *quantizer, const char *config)
 {
     struct pare_model *m = pruned();
-    struct pare_run_opts o = { .quantizer = quantizer, .config = config, .threads = 1 };
+    struct pare_compression_opts o = { .quantizer = quantizer, .config = config, .threads = 1 };
     struct job j = { .model = m };
     char path[64];
 
     o.keep_zeros = true;
     snprintf(path, sizeof(path), "/tmp/pare-zeros-%d.onnx", (int)getpid());
-    ok(pare_learn_new(m, "digits", LEARN, &j.learn, &rig_err));
-    ok(pare_run_new(m, &o, &j.run, &rig_err));
-    ok(pare_run_follow(j.run, j.learn, &rig_err));
-    ok(pare_run_compress(j.run, &rig_err));
-    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_new(m, "digits", LEARN, &j.learn, &rig_err));
+    ok(pare_compression_new(m, &o, &j.run, &rig_err));
+    ok(pare_compression_follow(j.run, j.learn, &rig_err));
+    ok(pare_compression_compress(j.run, &rig_err));
+    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     for (int k = 0; k < 4; k++) {
         struct pare_tensor *t = rig_weight(m, names[k]);
-        struct pare_layer *l = pare_run_layer(j.run, k);
+        struct pare_layer *l = pare_compression_layer(j.run, k);
 
         for (int64_t i = 0; i < pare_numel(t); i++)
             if (is_gone(i)) {
@@ -114,7 +114,7 @@ static void test_zeros_learn_otherwise(void **state)
     int64_t back = 0;
 
     (void)state;
-    ok(pare_learn_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     for (int64_t i = 0; i < pare_numel(rig_weight(j.model, "fc1.weight")); i++)
         back += is_gone(i) && pare_f32(rig_weight(j.model, "fc1.weight"))[i] != 0;
     assert_true(back > 0);

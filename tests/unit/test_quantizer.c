@@ -8,9 +8,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "compress/pruners.h"
-#include "compress/quantized.h"
-#include "train/learn.h"
+#include "compress/registry.h"
+#include "quant/quant_config.h"
+#include "train/training.h"
 
 static struct pare_err err;
 static const int64_t digits[3] = { 1, 8, 8 };
@@ -24,13 +24,13 @@ static const int64_t digits[3] = { 1, 8, 8 };
 /* Rounds to halves, counts, and lets gradients pass where |x| <= 1 (the seeds' ClipGrad) for
  * outputs, doubled for weights. */
 static struct {
-    int weight, input, output, back[PARE_SITES];
+    int weight, input, output, back[PARE_QUANT_SITES];
     bool training;
 } seen;
 
 static int halves(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y)
 {
-    seen.training = pare_run_is_training(pare_layer_run(l));
+    seen.training = pare_compression_is_training(pare_layer_run(l));
     for (int64_t i = 0; i < pare_numel(x); i++)
         pare_f32(y)[i] = rintf(pare_f32(x)[i] * 2) / 2;
     return 0;
@@ -60,7 +60,7 @@ static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return halves(l, x, y);
 }
 
-static int backward(struct pare_layer *l, enum pare_site site, const struct pare_tensor *x,
+static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *e)
 {
     (void)l;
@@ -84,30 +84,32 @@ static const struct pare_quantizer clip = {
 struct job {
     struct pare_registry *registry;
     struct pare_model *model;
-    struct pare_learn *learn;
-    struct pare_run *run;
+    struct pare_training *learn;
+    struct pare_compression *run;
 };
 
 static struct job open_job(const char *quantizer, const char *config)
 {
     struct job j = { .registry = pare_registry_new(&err) };
-    struct pare_run_opts o = { .quantizer = quantizer, .config = config, .registry = j.registry };
+    struct pare_compression_opts o = { .quantizer = quantizer,
+                                       .config = config,
+                                       .registry = j.registry };
 
     memset(&seen, 0, sizeof(seen));
     OK(pare_add_quantizer(j.registry, &clip, &err));
     OK(pare_model_new("mlp", digits, 10, 1, &j.model, &err));
-    OK(pare_learn_new(j.model, "digits", "epochs=1 limit=128 batch=64 lr=0.1 threads=1", &j.learn,
-                      &err));
-    OK(pare_run_new(j.model, &o, &j.run, &err));
-    OK(pare_run_follow(j.run, j.learn, &err));
-    OK(pare_run_compress(j.run, &err));
+    OK(pare_training_new(j.model, "digits", "epochs=1 limit=128 batch=64 lr=0.1 threads=1",
+                         &j.learn, &err));
+    OK(pare_compression_new(j.model, &o, &j.run, &err));
+    OK(pare_compression_follow(j.run, j.learn, &err));
+    OK(pare_compression_compress(j.run, &err));
     return j;
 }
 
 static void close_job(struct job *j)
 {
-    pare_run_free(j->run);
-    pare_learn_free(j->learn);
+    pare_compression_free(j->run);
+    pare_training_free(j->learn);
     pare_model_free(j->model);
     pare_registry_free(j->registry);
 }
@@ -115,8 +117,8 @@ static void close_job(struct job *j)
 static void forward(struct job *j, struct pare_tensor *x, struct pare_tensor *y,
                     struct pare_tensor *out)
 {
-    OK(pare_learn_next(j->learn, x, y, &err));
-    OK(pare_learn_forward(j->learn, x, out, &err));
+    OK(pare_training_next(j->learn, x, y, &err));
+    OK(pare_training_forward(j->learn, x, out, &err));
 }
 
 static void test_places(void **state)
@@ -125,7 +127,7 @@ static void test_places(void **state)
                                     "\"quant_bits\": 8, \"op_types\": [\"Linear\"]},"
                                     "{\"quant_types\": [\"output\"], \"quant_bits\": "
                                     "{\"output\": 4}, \"op_types\": [\"ReLU\"]}]");
-    int nodes = j.model->graph->n_nodes, layers = pare_run_layers(j.run);
+    int nodes = j.model->graph->n_nodes, layers = pare_compression_layers(j.run);
     struct pare_tensor x, y, out;
     double loss;
 
@@ -133,7 +135,7 @@ static void test_places(void **state)
     assert_int_equal(layers, 5); /* fc1, fc2, fc3 and two ReLUs */
     assert_int_equal(seen.weight, 3);
     for (int64_t i = 0; i < 100; i++) {
-        float w = pare_f32(&pare_run_layer(j.run, 0)->weight->t)[i];
+        float w = pare_f32(&pare_compression_layer(j.run, 0)->weight->t)[i];
 
         assert_true(w * 2 == rintf(w * 2));
     }
@@ -143,14 +145,14 @@ static void test_places(void **state)
     assert_true(seen.training);
     for (int64_t i = 0; i < pare_numel(&out); i++)
         assert_true(pare_f32(&out)[i] * 2 == rintf(pare_f32(&out)[i] * 2));
-    OK(pare_learn_loss(j.learn, &y, &loss, &err));
-    OK(pare_learn_backward(j.learn, &err));
+    OK(pare_training_loss(j.learn, &y, &loss, &err));
+    OK(pare_training_backward(j.learn, &err));
     assert_int_equal(seen.back[PARE_WEIGHT], 3);
     assert_int_equal(seen.back[PARE_OUTPUT], 5);
     assert_true(seen.back[PARE_INPUT] >= 2); /* nothing before the first learns */
-    OK(pare_learn_optimize(j.learn, &err));
-    OK(pare_learn_step(j.learn, &err));
-    pare_run_free(j.run);
+    OK(pare_training_optimize(j.learn, &err));
+    OK(pare_training_step(j.learn, &err));
+    pare_compression_free(j.run);
     j.run = NULL;
     assert_int_equal(j.model->graph->n_nodes, nodes - 8);
     memset(&seen, 0, sizeof(seen));
@@ -174,19 +176,19 @@ static void test_backward(void **state)
 
     (void)state;
     forward(&a, &x, &y, &out);
-    OK(pare_learn_loss(a.learn, &y, &loss, &err));
-    OK(pare_learn_backward(a.learn, &err));
-    l = pare_run_layer(a.run, 0);
+    OK(pare_training_loss(a.learn, &y, &loss, &err));
+    OK(pare_training_backward(a.learn, &err));
+    l = pare_compression_layer(a.run, 0);
     n = pare_numel(&l->grad);
     ours = malloc((size_t)n * sizeof(float));
     memcpy(ours, l->grad.data, (size_t)n * sizeof(float));
     b = open_job("clip", config);
-    ((struct pare_run *)b.run)->quantizer = &(struct pare_quantizer){ .base = clip.base,
-                                                                      .weight = weight };
+    ((struct pare_compression *)b.run)->quantizer = &(struct pare_quantizer){ .base = clip.base,
+                                                                              .weight = weight };
     forward(&b, &x, &y, &out);
-    OK(pare_learn_loss(b.learn, &y, &loss, &err));
-    OK(pare_learn_backward(b.learn, &err));
-    l = pare_run_layer(b.run, 0);
+    OK(pare_training_loss(b.learn, &y, &loss, &err));
+    OK(pare_training_backward(b.learn, &err));
+    l = pare_compression_layer(b.run, 0);
     for (int64_t i = 0; i < n; i++)
         assert_true(ours[i] == 2 * pare_f32(&l->grad)[i]);
     free(ours);

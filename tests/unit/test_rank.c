@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "compress/rank.h"
+#include "prune/rank.h"
 #include "io/npz.h"
 #include "tensor/tensor.h"
 

@@ -3,7 +3,7 @@
 
 #include "one_op.h"
 
-#include "op/matrix.h"
+#include "op/matrix/matrix.h"
 
 static const double eight[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 

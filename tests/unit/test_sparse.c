@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "backend/cpu/sparse.h"
+#include "backend/sparse/sparse.h"
 #include "base/rng.h"
 #include "plan/plan.h"
 

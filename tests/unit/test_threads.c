@@ -7,7 +7,7 @@
 
 #include <pare/plugin.h>
 
-#include "compress/rank.h"
+#include "prune/rank.h"
 
 enum { MANY = 4 };
 

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "graph/kept.h"
+#include "graph/keep_sets.h"
 
 /* ---- a row's graph -------------------------------------------------------------------------- */
 
@@ -18,7 +18,7 @@ struct rig {
     struct pare_graph g;
     struct pare_node *node[1];
     struct pare_value *value[2 * ONE_OP_MAX];
-    struct pare_kept *k;
+    struct pare_keep_sets *k;
     struct pare_rng rng;
 };
 
@@ -51,24 +51,24 @@ static void start(struct rig *r, const struct row *row, uint64_t seed)
             r->f.out[i]->flags |= PARE_V_CONST;
         add_value(r, r->f.out[i]);
     }
-    if (pare_kept_new(r->f.arena, &r->g, &r->k, &r->f.err))
+    if (pare_keep_sets_new(r->f.arena, &r->g, &r->k, &r->f.err))
         fail_msg("%s: %s", row->type, r->f.err.msg);
 }
 
 /* How many coupled sets may lose something. */
 static int open_sets(struct rig *r)
 {
-    bool *seen = pare_alloc(r->f.arena, (size_t)pare_kept_sets(r->k), sizeof(*seen));
+    bool *seen = pare_alloc(r->f.arena, (size_t)pare_keep_sets_sets(r->k), sizeof(*seen));
     const struct pare_node *who;
     int n = 0;
 
     assert_non_null(seen);
     for (int v = 0; v < r->g.n_values; v++)
         for (int x = 0; x < r->value[v]->t.rank; x++) {
-            int set = pare_kept_set(r->k, r->value[v], x);
+            int set = pare_keep_sets_set(r->k, r->value[v], x);
 
             n += !seen[set] && r->value[v]->t.dim[x] > 1 &&
-                 !pare_kept_why(r->k, r->value[v], x, &who);
+                 !pare_keep_sets_why(r->k, r->value[v], x, &who);
             seen[set] = true;
         }
     return n;
@@ -81,15 +81,15 @@ static void choose(struct rig *r)
 
     while (empty) {
         empty = false;
-        if (pare_kept_solve(r->k, &r->f.err))
+        if (pare_keep_sets_solve(r->k, &r->f.err))
             fail_msg("%s", r->f.err.msg);
         for (int v = 0; v < r->g.n_values; v++)
             for (int x = 0; x < r->value[v]->t.rank; x++) {
                 int64_t n = r->value[v]->t.dim[x];
 
-                if (!n || pare_kept_count(r->k, r->value[v], x))
+                if (!n || pare_keep_sets_count(r->k, r->value[v], x))
                     continue;
-                pare_kept_axis(r->k, r->value[v], x)[pare_rng_below(&r->rng, (uint64_t)n)] = 1;
+                pare_keep_axis(r->k, r->value[v], x)[pare_rng_below(&r->rng, (uint64_t)n)] = 1;
                 empty = true;
             }
     }
@@ -103,7 +103,7 @@ static int64_t place(struct rig *r, const struct pare_value *v, int64_t i)
     int64_t at = 0, step = 1;
 
     for (int x = v->t.rank - 1; x >= 0; x--) {
-        const uint8_t *keep = pare_kept_axis(r->k, v, x);
+        const uint8_t *keep = pare_keep_axis(r->k, v, x);
         int64_t here = i % v->t.dim[x], before = 0;
 
         i /= v->t.dim[x];
@@ -112,7 +112,7 @@ static int64_t place(struct rig *r, const struct pare_value *v, int64_t i)
         for (int64_t b = 0; b < here; b++)
             before += keep[b];
         at += before * step;
-        step *= pare_kept_count(r->k, v, x);
+        step *= pare_keep_sets_count(r->k, v, x);
     }
     return at;
 }
@@ -134,7 +134,7 @@ static struct pare_value *smaller(struct rig *r, const struct pare_value *v)
     assert_non_null(s);
     *s = *v;
     for (int x = 0; x < v->t.rank; x++)
-        dim[x] = pare_kept_count(r->k, v, x);
+        dim[x] = pare_keep_sets_count(r->k, v, x);
     assert_int_equal(pare_tensor_new(r->f.arena, &s->t, v->t.dtype, v->t.rank, dim, &r->f.err), 0);
     for (int64_t i = 0; i < pare_numel(&v->t); i++) {
         int64_t to = place(r, v, i);
@@ -152,7 +152,7 @@ static void set_int(struct rig *r, struct pare_node *m, const char *name)
 {
     const struct pare_opt *o = pare_opt_find(m->op->attrs, name);
     int64_t size, count = 0;
-    const uint8_t *own = pare_kept_own(r->k, &r->f.node, 0, &size);
+    const uint8_t *own = pare_keep_sets_own(r->k, &r->f.node, 0, &size);
 
     if (!o || !own)
         return;
@@ -166,7 +166,7 @@ static int64_t kept_before(struct rig *r, const struct pare_value *v, int axis, 
     int64_t n = 0;
 
     for (int64_t i = 0; i < end; i++)
-        n += pare_kept_axis(r->k, v, axis)[i];
+        n += pare_keep_axis(r->k, v, axis)[i];
     return n;
 }
 
@@ -178,13 +178,13 @@ static void fix_inputs(struct rig *r, struct pare_node *m)
 
     if (!strcmp(m->type, "Reshape") || !strcmp(m->type, "Expand"))
         for (int i = 0; i < y->t.rank; i++)
-            one[i] = pare_kept_count(r->k, y, i);
+            one[i] = pare_keep_sets_count(r->k, y, i);
     if (!strcmp(m->type, "Resize"))
         for (int i = 0; i < y->t.rank; i++)
-            pare_i64(&m->in[3]->t)[i] = pare_kept_count(r->k, y, i);
+            pare_i64(&m->in[3]->t)[i] = pare_keep_sets_count(r->k, y, i);
     if (!strcmp(m->type, "Split"))
         for (int i = 0; i < m->n_out; i++)
-            one[i] = pare_kept_count(r->k, r->f.out[i], 1);
+            one[i] = pare_keep_sets_count(r->k, r->f.out[i], 1);
     if (!strcmp(m->type, "Slice")) /* rows slice axis 1 */
         for (int i = 1; i < 3; i++)
             pare_i64(&m->in[i]->t)[0] = kept_before(r, x, 1, pare_i64(&m->in[i]->t)[0]);

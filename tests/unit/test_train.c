@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "graph/graph.h"
-#include "train/setup.h"
+#include "train/train_options.h"
 
 static struct pare_err err;
 static char dir[64];
@@ -32,7 +32,7 @@ static int teardown(void **state)
 struct job {
     struct pare_arena *arena;
     struct pare_model *model;
-    struct pare_setup *setup;
+    struct pare_train_options *setup;
     struct pare_data *data[2];
     struct pare_trainer *trainer;
     struct pare_train_result result;
@@ -68,8 +68,8 @@ static int job_open(struct job *j, const char *network, const char *settings)
     j->arena = pare_arena_new(1 << 16);
     assert_int_equal(pare_model_new(network, (int64_t[]){ 1, 8, 8 }, 10, 1, &j->model, &err), 0);
     PARE_TRY(pare_given_split(settings, j->arena, &g, &n, &err));
-    PARE_TRY(pare_setup_make(g, n, j->arena, &j->setup, &err));
-    PARE_TRY(pare_setup_data(j->setup, j->model, "digits", NULL, j->data, &err));
+    PARE_TRY(pare_train_options_make(g, n, j->arena, &j->setup, &err));
+    PARE_TRY(pare_train_options_data(j->setup, j->model, "digits", NULL, j->data, &err));
     j->setup->train.user = j;
     j->setup->train.on_batch = on_batch;
     j->setup->train.on_epoch = on_epoch;

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "plan/choices.h"
-#include "plan/trial.h"
-#include "plan/tune.h"
+#include "plan/tune/tune_cache.h"
+#include "plan/tune/tune_measure.h"
+#include "plan/tune/tune.h"
 #include "tensor/compare.h"
 
 /* A plan's result and what it was made of. */
@@ -156,18 +156,18 @@ static bool same_bytes(const struct pare_tensor *a, const struct pare_tensor *b)
 }
 
 /* The list of choices of the network on one thread, with this kernel for everything. */
-static struct pare_choices all_to(const char *file, const char *kernel)
+static struct pare_tune_cache all_to(const char *file, const char *kernel)
 {
-    struct pare_choices c = { .arena = pool };
+    struct pare_tune_cache c = { .arena = pool };
     struct pare_err err;
 
     unlink(file);
     plan(&(struct pare_plan_opts){ .threads = 1, .tune = true, .choices = file });
-    assert_int_equal(pare_choices_read(&c, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_read(&c, file, true, &err), 0);
     for (int i = 0; i < c.n; i++)
         c.item[i]->kernel = kernel;
     unlink(file);
-    assert_int_equal(pare_choices_save(&c, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_save(&c, file, true, &err), 0);
     return c;
 }
 
@@ -183,7 +183,7 @@ static void tuned_is_right(void **state)
         assert_int_equal(r.tuned.measured, KINDS); /* two are alike */
         assert_int_equal(r.tuned.cached, 1);
         /* at most 13 runs of each rival, and conversions */
-        assert_in_range(r.tuned.runs, KINDS * 2 * 2, KINDS * (PARE_RIVALS * 13 + 12));
+        assert_in_range(r.tuned.runs, KINDS * 2 * 2, KINDS * (PARE_TUNE_CANDIDATES * 13 + 12));
         assert_true(r.tuned.seconds > 0);
     }
 }
@@ -203,7 +203,7 @@ static void off_by_default(void **state)
 
 static void one_kernel_is_no_choice(void **state)
 {
-    static const char *const without[] = { "conv_winograd_run", "conv_taps", NULL };
+    static const char *const without[] = { "conv_winograd", "conv_taps", NULL };
     struct pare_plan_opts o = { .threads = 1, .tune = true };
     struct pare_plan *p;
     struct pare_err err;
@@ -219,7 +219,7 @@ static void one_kernel_is_no_choice(void **state)
 
 static void list_is_followed(void **state)
 {
-    static const char *const kernels[] = { "conv_onednn", "conv_winograd_run" };
+    static const char *const kernels[] = { "conv_onednn", "conv_winograd" };
     const char *file = path("list.txt");
     struct pare_plan_opts o = { .threads = 1, .choices = file };
     struct result r[2];
@@ -247,25 +247,25 @@ static void list_is_followed(void **state)
 static void list_of_some(void **state)
 {
     const char *file = path("some.txt");
-    struct pare_choices c = all_to(file, "conv_onednn");
+    struct pare_tune_cache c = all_to(file, "conv_onednn");
     struct pare_plan_opts o = { .threads = 1, .choices = file };
     struct result rules = plan(&(struct pare_plan_opts){ .threads = 1 }), r;
     struct pare_err err;
 
     (void)state;
     assert_int_equal(c.n, KINDS);
-    c.item[2]->kernel = "conv_winograd_run";
+    c.item[2]->kernel = "conv_winograd";
     unlink(file);
-    assert_int_equal(pare_choices_save(&c, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_save(&c, file, true, &err), 0);
     r = plan(&o);
     assert_string_equal(r.kernel[0], "conv_onednn");
     assert_string_equal(r.kernel[1], "conv_onednn");
     assert_string_equal(r.kernel[2], "conv_onednn");
-    assert_string_equal(r.kernel[3], "conv_winograd_run");
+    assert_string_equal(r.kernel[3], "conv_winograd");
     assert_string_equal(r.kernel[4], "conv_onednn");
     c.n = 3;
     unlink(file);
-    assert_int_equal(pare_choices_save(&c, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_save(&c, file, true, &err), 0);
     r = plan(&o);
     assert_int_equal(r.tuned.listed, CONVS - 1);
     assert_string_equal(r.kernel[4], rules.kernel[4]);
@@ -301,22 +301,22 @@ static void bad_lists(void **state)
 static void list_without_an_end(void **state)
 {
     const char *file = path("no_end.txt");
-    struct pare_choices c = { .arena = pool };
+    struct pare_tune_cache c = { .arena = pool };
     struct pare_err err;
 
     (void)state;
     put(file, "first\tone\nsecond\ttwo");
-    assert_int_equal(pare_choices_read(&c, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_read(&c, file, true, &err), 0);
     assert_int_equal(c.n, 2);
-    assert_string_equal(pare_choices_get(&c, "two"), "second");
-    c = (struct pare_choices){ .arena = pool };
-    assert_int_equal(pare_choices_read(&c, file, false, &err), 0); /* a cache: it was cut */
+    assert_string_equal(pare_tune_cache_get(&c, "two"), "second");
+    c = (struct pare_tune_cache){ .arena = pool };
+    assert_int_equal(pare_tune_cache_read(&c, file, false, &err), 0); /* a cache: it was cut */
     assert_int_equal(c.n, 1);
 }
 
 static const char *cache_file(const char *folder)
 {
-    const char *file = pare_choices_file(pool, folder, false);
+    const char *file = pare_tune_cache_file(pool, folder, false);
 
     assert_non_null(file);
     return file;
@@ -382,22 +382,22 @@ static void cache_is_damaged(void **state)
 static void files_are_merged(void **state)
 {
     const char *file = path("merged.txt");
-    struct pare_choices a = { .arena = pool }, b = { .arena = pool }, c = { .arena = pool };
+    struct pare_tune_cache a = { .arena = pool }, b = { .arena = pool }, c = { .arena = pool };
     struct pare_err err;
 
     (void)state;
-    assert_int_equal(pare_choices_set(&a, "one", "first", &err), 0);
-    assert_int_equal(pare_choices_set(&a, "two", "first", &err), 0);
-    assert_int_equal(pare_choices_set(&b, "two", "second", &err), 0);
-    assert_int_equal(pare_choices_set(&b, "three", "second", &err), 0);
-    assert_int_equal(pare_choices_save(&a, file, true, &err), 0);
-    assert_int_equal(pare_choices_save(&b, file, true, &err), 0);
-    assert_int_equal(pare_choices_read(&c, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_set(&a, "one", "first", &err), 0);
+    assert_int_equal(pare_tune_cache_set(&a, "two", "first", &err), 0);
+    assert_int_equal(pare_tune_cache_set(&b, "two", "second", &err), 0);
+    assert_int_equal(pare_tune_cache_set(&b, "three", "second", &err), 0);
+    assert_int_equal(pare_tune_cache_save(&a, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_save(&b, file, true, &err), 0);
+    assert_int_equal(pare_tune_cache_read(&c, file, true, &err), 0);
     assert_int_equal(c.n, 3);
-    assert_string_equal(pare_choices_get(&c, "one"), "first");
-    assert_string_equal(pare_choices_get(&c, "two"), "second");
-    assert_string_equal(pare_choices_get(&c, "three"), "second");
-    assert_null(pare_choices_get(&c, "four"));
+    assert_string_equal(pare_tune_cache_get(&c, "one"), "first");
+    assert_string_equal(pare_tune_cache_get(&c, "two"), "second");
+    assert_string_equal(pare_tune_cache_get(&c, "three"), "second");
+    assert_null(pare_tune_cache_get(&c, "four"));
 }
 
 static void folder_of_the_user(void **state)

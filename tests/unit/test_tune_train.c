@@ -168,8 +168,8 @@ static void tune(char *file, struct trial *plain, struct list *l)
 static void test_tuned(void **state)
 {
     static const char *const train[3] = { "conv_train", "conv_train", "conv_train" };
-    static const char *const columns[3] = { "conv_columns", "conv_columns", "conv_columns" };
-    static const char *const panel[3] = { "conv_panel", "conv_train", "conv_train" };
+    static const char *const columns[3] = { "conv_im2col", "conv_im2col", "conv_im2col" };
+    static const char *const panel[3] = { "conv_1x1_packed", "conv_train", "conv_train" };
     char file[] = "tune-train-XXXXXX";
     struct trial plain;
     struct list l;
@@ -179,13 +179,13 @@ static void test_tuned(void **state)
     write_list(file, &l, "", train);
     listed(file, "conv_train", 3, &plain);
     write_list(file, &l, "", columns); /* those behind it have another layout, not in the list */
-    listed(file, "conv_columns", 1, &plain);
+    listed(file, "conv_im2col", 1, &plain);
     write_list(file, &l, "", panel); /* it cannot train */
-    refused(file, "'conv_panel' is chosen for node 'a' (forward), which it cannot run");
+    refused(file, "'conv_1x1_packed' is chosen for node 'a' (forward), which it cannot run");
     write_old(file, &l, "conv_train");
     listed(file, "conv_train", 3, &plain);
-    write_old(file, &l, "conv_panel");
-    refused(file, "'conv_panel' is chosen for node 'a' (forward), which it cannot run");
+    write_old(file, &l, "conv_1x1_packed");
+    refused(file, "'conv_1x1_packed' is chosen for node 'a' (forward), which it cannot run");
     free_list(&l);
     unlink(file);
     end(&plain);
@@ -193,10 +193,10 @@ static void test_tuned(void **state)
 
 static void test_mixed_list(void **state)
 {
-    static const char *const mixed[3] = { "conv_train", "conv_winograd", "conv_train" };
+    static const char *const mixed[3] = { "conv_train", "conv_winograd_train", "conv_train" };
     static const char *const back[3] = { NULL, "conv_train", "conv_train" };
     static const char *const some[3] = { "conv_train", NULL, "conv_train" };
-    static const char *const apart[3] = { "conv_columns", "conv_winograd", "conv_columns" };
+    static const char *const apart[3] = { "conv_im2col", "conv_winograd_train", "conv_im2col" };
     char file[] = "tune-train-XXXXXX";
     struct trial plain, tuned;
     struct list l;
@@ -204,15 +204,15 @@ static void test_mixed_list(void **state)
     (void)state;
     tune(file, &plain, &l);
     write_list(file, &l, "", mixed);
-    listed(file, "conv_train|conv_winograd|conv_train", 2, &plain);
+    listed(file, "conv_train|conv_winograd_train|conv_train", 2, &plain);
     listed(file, "conv_train", 1, &plain);
     write_list(file, &l, "", back); /* the rest goes by the rules: Winograd's forward */
-    listed(file, "conv_winograd|conv_train|conv_train", 2, &plain);
+    listed(file, "conv_winograd_train|conv_train|conv_train", 2, &plain);
     write_list(file, &l, "", some);
-    listed(file, "conv_train|conv_winograd|conv_train", 2, &plain);
+    listed(file, "conv_train|conv_winograd_train|conv_train", 2, &plain);
     write_list(file, &l, "", apart); /* row-major, then by the rules, then both */
-    refused(file, "'conv_winograd' is chosen for node 'c' (data), which it cannot run beside "
-                  "'conv_columns'");
+    refused(file, "'conv_winograd_train' is chosen for node 'c' (data), which it cannot run beside "
+                  "'conv_im2col'");
     write_list(file, &l, "", some);
     gradients(&tuned, true, file, 0); /* what is missing is tried and added */
     assert_in_range(tuned.trainer->plan[0]->tuned.measured, 1, 2);
@@ -246,10 +246,10 @@ static struct pare_flow one_conv(struct pare_net *n, struct pare_flow x)
     y = x;
     w = pare_net_uniform(n, "case.weight", 4, dim, 0.3);
     b = now.bias ? pare_net_uniform(n, "case.bias", 1, dim, 0.3) : NULL;
-    y.value = pare_make_node(n->make, "Conv", "case", x.value, w, b, NULL);
-    pare_make_ints(n->make, "kernel_shape", 2, dim + 2);
-    pare_make_ints(n->make, "strides", 2, (int64_t[]){ now.stride, now.stride });
-    pare_make_ints(n->make, "pads", 4, now.pads);
+    y.value = pare_builder_node(n->make, "Conv", "case", x.value, w, b, NULL);
+    pare_builder_ints(n->make, "kernel_shape", 2, dim + 2);
+    pare_builder_ints(n->make, "strides", 2, (int64_t[]){ now.stride, now.stride });
+    pare_builder_ints(n->make, "pads", 4, now.pads);
     y.c = now.out;
     y.h = (x.h + now.pads[0] + now.pads[2] - now.kernel) / now.stride + 1;
     y.w = (x.w + now.pads[1] + now.pads[3] - now.kernel) / now.stride + 1;
@@ -259,7 +259,7 @@ static struct pare_flow one_conv(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_sum(n, y, z, "sum"), "last", n->classes);
 }
 
-static const char *const rivals[3] = { "conv_train", "conv_winograd", "conv_columns" };
+static const char *const rivals[3] = { "conv_train", "conv_winograd_train", "conv_im2col" };
 
 /* The step of the convolution, by its kernels. */
 static const char *kernel_of(const struct pare_plan *p)
@@ -299,7 +299,7 @@ static int64_t pick(struct pare_rng *r, int64_t from, int64_t to)
     return from + (int64_t)(pare_rng_next(r) % (uint64_t)(to - from + 1));
 }
 
-/* All of Winograd's and oneDNN's in blocks; conv_columns' with oneDNN's, which is row-major beside
+/* All of Winograd's and oneDNN's in blocks; conv_im2col' with oneDNN's, which is row-major beside
  * it, and perhaps by itself; but never in blocks and row-major. */
 static void test_every_mix(void **state)
 {
@@ -372,7 +372,8 @@ static bool fails_at(int n, const char *file, bool tune, int *failures)
 
 static void test_no_memory(void **state)
 {
-    static const char *const mixed[3] = { "conv_winograd", "conv_train", "conv_winograd" };
+    static const char *const mixed[3] = { "conv_winograd_train", "conv_train",
+                                          "conv_winograd_train" };
     char file[] = "tune-train-XXXXXX";
     struct list l;
     int failures = 0;

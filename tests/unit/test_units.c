@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "compress/units.h"
+#include "prune/units.h"
 
 static struct pare_tensor weight(int rank, const int64_t *dim)
 {

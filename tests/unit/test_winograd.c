@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/onednn/winograd.h"
+#include "backend/conv/winograd.h"
 #include "base/arena.h"
 #include "base/rng.h"
 
@@ -43,7 +43,8 @@ static int64_t padded(int64_t n, int block)
 }
 
 /* Element (n, c, i, j) of a tensor in blocks of channels. */
-static int64_t at(const struct pare_wino *g, const struct pare_wino_side *s, const int64_t p[4])
+static int64_t at(const struct pare_winograd *g, const struct pare_winograd_side *s,
+                  const int64_t p[4])
 {
     return ((p[0] * (s->channels / g->block) + p[1] / g->block) * s->h * s->w + p[2] * s->w +
             p[3]) *
@@ -52,8 +53,8 @@ static int64_t at(const struct pare_wino *g, const struct pare_wino_side *s, con
 }
 
 /* Zeros in the channels that are padding. */
-static void fill_blocks(struct pare_rng *r, const struct pare_wino *g,
-                        const struct pare_wino_side *s, int64_t channels, float *to)
+static void fill_blocks(struct pare_rng *r, const struct pare_winograd *g,
+                        const struct pare_winograd_side *s, int64_t channels, float *to)
 {
     memset(to, 0, (size_t)(g->N * s->channels * s->h * s->w) * sizeof(*to));
     for (int64_t n = 0; n < g->N; n++)
@@ -76,7 +77,7 @@ static void grad(struct data *d, int64_t x, int64_t y, int64_t w)
     d->want[w] += (double)d->x[x] * (double)d->y[y];
 }
 
-static void walk(const struct pare_wino *g, const struct shape *s, struct data *d, visit *f)
+static void walk(const struct pare_winograd *g, const struct shape *s, struct data *d, visit *f)
 {
     for (int64_t n = 0; n < s->N; n++)
         for (int64_t k = 0; k < s->O * s->I * 9; k++)
@@ -103,7 +104,7 @@ static void same(const float *got, const double *want, int64_t n, double before)
 
 static void check(const struct shape *s, int block, int threads, bool lean)
 {
-    struct pare_wino g = {
+    struct pare_winograd g = {
         .N = s->N,
         .top = s->top,
         .left = s->left,
@@ -115,22 +116,26 @@ static void check(const struct shape *s, int block, int threads, bool lean)
     };
     struct data d = { .arena = pare_arena_new(1 << 20) };
     int64_t ny = s->N * g.to.channels * s->h_to * s->w_to, nw = s->O * s->I * 9;
-    struct pare_wino_filters f = { .O = s->O, .I = s->I, .o = g.to.channels, .i = g.from.channels };
+    struct pare_winograd_filters f = { .O = s->O,
+                                       .I = s->I,
+                                       .o = g.to.channels,
+                                       .i = g.from.channels };
     struct pare_rng r;
 
     pare_rng_init(&r, 7);
     d.x = floats(&d), d.w = floats(&d), d.y = floats(&d), d.gw = floats(&d), d.u = floats(&d);
-    d.work = pare_alloc(d.arena, pare_wino_work(&g) + pare_wino_weights_work(&g), sizeof(float));
+    d.work = pare_alloc(d.arena, pare_winograd_work(&g) + pare_winograd_weights_work(&g),
+                        sizeof(float));
     d.want = pare_alloc(d.arena, MOST, sizeof(double));
-    assert_true(ny < MOST && PARE_WINO * pare_wino_step(f.o, f.i) < MOST);
+    assert_true(ny < MOST && PARE_WINOGRAD * pare_winograd_step(f.o, f.i) < MOST);
     f.block = block, f.threads = threads, f.w = d.w;
     fill_blocks(&r, &g, &g.from, s->I, d.x);
     fill(&r, d.w, nw);
     walk(&g, s, &d, forward);
     if (!lean)
-        pare_wino_filters(&f, d.u);
-    pare_wino_run(&g,
-                  &(struct pare_wino_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
+        pare_winograd_filters(&f, d.u);
+    pare_winograd_run(
+        &g, &(struct pare_winograd_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
     same(d.y, d.want, ny, 0);
 
     memset(d.want, 0, MOST * sizeof(*d.want));
@@ -140,13 +145,13 @@ static void check(const struct shape *s, int block, int threads, bool lean)
         for (int64_t i = 0; i < nw; i++)
             d.gw[i] = again ? 3 : NAN;
         d.gw[nw] = 17;
-        pare_wino_weights(&g, &(struct pare_wino_grad){ .x = d.x,
-                                                        .gy = d.y,
-                                                        .f = &f,
-                                                        .add = again,
-                                                        .gw = d.gw,
-                                                        .u = d.u,
-                                                        .work = d.work });
+        pare_winograd_weights(&g, &(struct pare_winograd_grad){ .x = d.x,
+                                                                .gy = d.y,
+                                                                .f = &f,
+                                                                .add = again,
+                                                                .gw = d.gw,
+                                                                .u = d.u,
+                                                                .work = d.work });
         same(d.gw, d.want, nw, again ? 3 : 0);
         assert_true(d.gw[nw] == 17);
     }
@@ -157,21 +162,25 @@ static void check(const struct shape *s, int block, int threads, bool lean)
 static void check_turned(int block, bool lean)
 {
     const int64_t O = 21, I = 35, side = 6;
-    struct pare_wino g = { .N = 1,
-                           .top = 1,
-                           .left = 1,
-                           .block = block,
-                           .threads = 2,
-                           .lean = lean };
-    struct pare_wino_filters f = { .O = O, .I = I, .block = block, .threads = 2, .turned = true };
+    struct pare_winograd g = { .N = 1,
+                               .top = 1,
+                               .left = 1,
+                               .block = block,
+                               .threads = 2,
+                               .lean = lean };
+    struct pare_winograd_filters f = { .O = O,
+                                       .I = I,
+                                       .block = block,
+                                       .threads = 2,
+                                       .turned = true };
     struct data d = { .arena = pare_arena_new(1 << 20) };
     struct pare_rng r;
 
-    g.from = (struct pare_wino_side){ f.o = padded(O, block), side, side };
-    g.to = (struct pare_wino_side){ f.i = padded(I, block), side, side };
+    g.from = (struct pare_winograd_side){ f.o = padded(O, block), side, side };
+    g.to = (struct pare_winograd_side){ f.i = padded(I, block), side, side };
     pare_rng_init(&r, 9);
     d.x = floats(&d), d.w = floats(&d), d.y = floats(&d), d.u = floats(&d);
-    d.work = pare_alloc(d.arena, pare_wino_work(&g), sizeof(float));
+    d.work = pare_alloc(d.arena, pare_winograd_work(&g), sizeof(float));
     d.want = pare_alloc(d.arena, MOST, sizeof(double));
     fill_blocks(&r, &g, &g.from, O, d.x);
     fill(&r, d.w, O * I * 9);
@@ -187,9 +196,9 @@ static void check_turned(int block, bool lean)
                         (double)d.x[at(&g, &g.from, (int64_t[4]){ 0, k / 9 / I, a, b })];
             }
     if (!lean)
-        pare_wino_filters(&f, d.u);
-    pare_wino_run(&g,
-                  &(struct pare_wino_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
+        pare_winograd_filters(&f, d.u);
+    pare_winograd_run(
+        &g, &(struct pare_winograd_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
     same(d.y, d.want, f.i * side * side, 0);
     pare_arena_free(d.arena);
 }
@@ -221,14 +230,14 @@ static void test_turned(void **state)
 /* Many filters for few pictures come in parts; few filters do not, nor many pictures. */
 static void test_lean(void **state)
 {
-    struct pare_wino g = { .N = 32, .from = { 512, 4, 4 }, .to = { 512, 4, 4 } };
+    struct pare_winograd g = { .N = 32, .from = { 512, 4, 4 }, .to = { 512, 4, 4 } };
 
     (void)state;
-    assert_true(pare_wino_lean(&g));
+    assert_true(pare_winograd_lean(&g));
     g.N = 4096;
-    assert_false(pare_wino_lean(&g));
+    assert_false(pare_winograd_lean(&g));
     g.N = 32, g.from.channels = g.to.channels = 64;
-    assert_false(pare_wino_lean(&g));
+    assert_false(pare_winograd_lean(&g));
 }
 
 int main(void)

@@ -9,9 +9,9 @@
 #include "base/arena.h"
 #include "base/rng.h"
 #include "graph/layer.h"
-#include "onnx/make.h"
+#include "onnx/builder.h"
 #include "tensor/tensor.h"
-#include "train/setup.h"
+#include "train/train_options.h"
 #include "zoo/zoo.h"
 
 static struct pare_err err;
@@ -136,14 +136,14 @@ static void learn(const char *name, int64_t side)
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *m = make(name, 3, side, 10);
     struct pare_given set[] = { { "optimizer", "sgd" }, { "threads", "1" } };
-    struct pare_setup *s;
+    struct pare_train_options *s;
     struct pare_trainer *t;
     struct pare_tensor x, y, out;
     struct pare_score score[3];
     struct pare_rng rng;
 
     pare_rng_init(&rng, 5);
-    assert_int_equal(pare_setup_make(set, 2, a, &s, &err), 0);
+    assert_int_equal(pare_train_options_make(set, 2, a, &s, &err), 0);
     assert_int_equal(pare_tensor_new(a, &x, PARE_F32, 4, (int64_t[]){ 4, 3, side, side }, &err), 0);
     assert_int_equal(pare_tensor_new(a, &y, PARE_I64, 1, (int64_t[]){ 4 }, &err), 0);
     for (int64_t i = 0; i < pare_numel(&x); i++)
@@ -213,18 +213,18 @@ static void test_refused(void **state)
 /* The first error stays, and nothing after it is touched. */
 static void test_make_error(void **state)
 {
-    struct pare_make *k;
+    struct pare_builder *k;
     struct pare_model *m;
     struct pare_tensor t;
 
     (void)state;
-    assert_int_equal(pare_make_new("x", &k, &err), 0);
-    assert_null(pare_make_weight(k, "w", 2, (int64_t[]){ -1, 3 }, &t));
+    assert_int_equal(pare_builder_new("x", &k, &err), 0);
+    assert_null(pare_builder_weight(k, "w", 2, (int64_t[]){ -1, 3 }, &t));
     assert_null(t.data);
-    assert_null(pare_make_node(k, "Relu", "y", "w", NULL));
-    pare_make_int(k, "axis", 1);
-    pare_make_output(k, "z", 1, (int64_t[]){ 3 });
-    assert_int_not_equal(pare_make_done(k, &m, &err), 0);
+    assert_null(pare_builder_node(k, "Relu", "y", "w", NULL));
+    pare_builder_int(k, "axis", 1);
+    pare_builder_output(k, "z", 1, (int64_t[]){ 3 });
+    assert_int_not_equal(pare_builder_done(k, &m, &err), 0);
     assert_null(m);
 }
 

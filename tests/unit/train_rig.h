@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "train/setup.h"
-#include "zoo/layers.h"
+#include "train/train_options.h"
+#include "zoo/zoo_layers.h"
 
 static struct pare_err err;
 
@@ -22,7 +22,7 @@ static struct pare_err err;
 struct trial {
     struct pare_arena *arena;
     struct pare_model *model;
-    struct pare_setup *setup;
+    struct pare_train_options *setup;
     struct pare_trainer *trainer;
     struct pare_tensor x, y;
     struct pare_score score;
@@ -44,12 +44,12 @@ static inline struct pare_model *make(build_fn *build, const char *name, const i
             fail_msg("%s", err.msg);
         return m;
     }
-    assert_int_equal(pare_make_new(name, &n.make, &err), 0);
+    assert_int_equal(pare_builder_new(name, &n.make, &err), 0);
     pare_rng_init(&n.rng, 3);
-    x.value = pare_make_input(n.make, "input", 4, (int64_t[]){ -1, x.c, x.h, x.w });
+    x.value = pare_builder_input(n.make, "input", 4, (int64_t[]){ -1, x.c, x.h, x.w });
     x = build(&n, x);
-    pare_make_output(n.make, "output", 2, (int64_t[]){ -1, x.c });
-    if (pare_make_done(n.make, &m, &err))
+    pare_builder_output(n.make, "output", 2, (int64_t[]){ -1, x.c });
+    if (pare_builder_done(n.make, &m, &err))
         fail_msg("%s", err.msg);
     return m;
 }
@@ -84,7 +84,7 @@ static inline void begin(struct trial *t, struct pare_model *m, const int64_t ch
     t->model = m;
     disturb(m);
     pare_rng_init(&r, 5);
-    assert_int_equal(pare_setup_make(set, 2, t->arena, &t->setup, &err), 0);
+    assert_int_equal(pare_train_options_make(set, 2, t->arena, &t->setup, &err), 0);
     assert_int_equal(pare_tensor_new(t->arena, &t->x, PARE_F32, 4,
                                      (int64_t[]){ BATCH, chw[0], chw[1], chw[2] }, &err),
                      0);

@@ -4,7 +4,7 @@
 
 #include "onednn.h"
 
-#include "../../op/window.h"
+#include "../../op/nn/window.h"
 
 struct pare_conv_sides {
     dnnl_dims_t stride, dilate, begin, end;
@@ -18,7 +18,7 @@ struct pare_tensor pare_conv_weight(const struct pare_tensor *w, int64_t group);
 int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_desc_t *md,
                         struct pare_err *err);
 
-/* Memory of (O, I, height, width) in blocks, see filters.h. */
+/* Memory of (O, I, height, width) in blocks, see blocked_filters.h. */
 int pare_conv_laid_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
                       struct pare_err *err);
 

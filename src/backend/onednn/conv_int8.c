@@ -1,16 +1,16 @@
-/* conv_int8.c - convolutions of 8-bit integers as one primitive (q8_conv.h).
+/* conv_int8.c - convolutions of 8-bit integers as one primitive (int8_conv_match.h).
  *
- * Sums are exact (q8.h); tensors have their channels last.
+ * Sums are exact (int8_operands.h); tensors have their channels last.
  */
 #include "conv_desc.h"
-#include "post.h"
+#include "../fuse/post_ops.h"
 
 #include <math.h>
 
-#include "../q8_conv.h"
+#include "../fuse/int8_conv_match.h"
 
 struct conv8 {
-    struct pare_q8_conv c;
+    struct pare_int8_conv c;
     struct pare_post post; /* bounds, or what is behind a real result */
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
@@ -23,8 +23,8 @@ struct conv8 {
  * costs bits of the fraction and decides halves by another number: round before. */
 static void add_bounds(struct conv8 *s)
 {
-    const struct pare_q8_conv *c = &s->c;
-    const struct pare_q8 *q = &c->end.q;
+    const struct pare_int8_conv *c = &s->c;
+    const struct pare_int8 *q = &c->end.q;
     float lo = c->end.lo / q->scale, hi = c->end.hi / q->scale;
 
     if (lo > (float)(q->lo - q->zero) || hi < (float)(q->hi - q->zero)) {
@@ -40,19 +40,19 @@ static void add_bounds(struct conv8 *s)
         s->post.op[s->post.n++] = (struct pare_post_op){ .alg = dnnl_eltwise_round };
 }
 
-static bool attributes(const struct pare_view *v, const struct conv8 *s,
+static bool attributes(const struct pare_match *v, const struct conv8 *s,
                        dnnl_primitive_attr_t *attr)
 {
-    const struct pare_q8_conv *c = &s->c;
+    const struct pare_int8_conv *c = &s->c;
     int64_t O = c->w.channels;
     bool one = !c->w.scale || pare_numel(&c->w.scale->t) == 1;
     float *f = pare_alloc(v->backend->scratch, (size_t)O, sizeof(*f));
-    int32_t zero = c->x.zero, y_zero = pare_q8_conv_quantized(c) ? c->end.q.zero : 0;
+    int32_t zero = c->x.zero, y_zero = pare_int8_conv_quantized(c) ? c->end.q.zero : 0;
 
     if (!f || !pare_post_attr(&s->post, attr))
         return false;
     for (int64_t o = 0; o < O; o++)
-        f[o] = pare_q8_conv_factor(c, o);
+        f[o] = pare_int8_conv_factor(c, o);
     return dnnl_primitive_attr_set_output_scales(*attr, one ? 1 : O, one ? 0 : 2, f) ==
                dnnl_success &&
            (!zero || dnnl_primitive_attr_set_zero_points(*attr, DNNL_ARG_SRC, 1, 0, &zero) ==
@@ -61,9 +61,9 @@ static bool attributes(const struct pare_view *v, const struct conv8 *s,
                            dnnl_success);
 }
 
-static bool describe(const struct pare_view *v, struct conv8 *s)
+static bool describe(const struct pare_match *v, struct conv8 *s)
 {
-    const struct pare_q8_conv *c = &s->c;
+    const struct pare_int8_conv *c = &s->c;
     struct pare_tensor w = pare_conv_weight(&c->w.v->t, c->win.group);
     dnnl_dims_t dims = { 0 }, channels = { c->w.channels };
     dnnl_memory_desc_t src, dst, wei, bias;
@@ -72,8 +72,8 @@ static bool describe(const struct pare_view *v, struct conv8 *s)
     struct pare_conv_sides g;
     bool ok;
 
-    if (w.rank > 6 || !pare_dnnl_md(&src, &c->x.v->t, PARE_LAST) ||
-        !pare_dnnl_md(&dst, &c->out->t, PARE_LAST))
+    if (w.rank > 6 || !pare_dnnl_md(&src, &c->x.v->t, PARE_CHANNELS_LAST) ||
+        !pare_dnnl_md(&dst, &c->out->t, PARE_CHANNELS_LAST))
         return false;
     for (int i = 0; i < w.rank; i++)
         dims[i] = w.dim[i];
@@ -98,15 +98,15 @@ static bool describe(const struct pare_view *v, struct conv8 *s)
 
 /* Sums pass through float32 on the way to the result, which holds 24 bits: a real or quantized
  * one is as good as any, but a sum that is the result itself must fit. */
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct conv8 *k = pare_alloc(v->backend->scratch, 1, sizeof(*k)), *keep;
     int n_fused;
 
-    if (!k || !pare_q8_conv(v, n, &k->c) || !pare_q8_exact(v->backend, &k->c.x, &k->c.w) ||
-        (k->c.out->t.dtype == PARE_I32 && !pare_q8_conv_below(&k->c, 1 << 24)))
+    if (!k || !pare_int8_conv(v, n, &k->c) || !pare_int8_exact(v->backend, &k->c.x, &k->c.w) ||
+        (k->c.out->t.dtype == PARE_I32 && !pare_int8_conv_below(&k->c, 1 << 24)))
         return false;
-    if (pare_q8_conv_quantized(&k->c))
+    if (pare_int8_conv_quantized(&k->c))
         add_bounds(k);
     else if (k->c.out->t.dtype == PARE_F32)
         k->c.out = pare_post_follow(v, k->c.out, false, &k->post);
@@ -122,7 +122,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     s->state = keep;
     s->in[0] = k->c.x.v;
     s->out[0] = k->c.out;
-    s->in_block[0] = s->out_block[0] = PARE_LAST;
+    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
     s->work_bytes[0] = pare_dnnl_scratch_bytes(k->pd);
     for (int i = 0; i < n_fused; i++)
         s->fused[i] = k->c.end.n ? k->c.end.node[i] : k->post.node[i];
@@ -138,7 +138,7 @@ static int init_bias(struct conv8 *c, struct pare_backend *b, struct pare_err *e
     if (!bias)
         return pare_fail(err, PARE_ENOMEM, "no memory for the bias");
     for (int64_t o = 0; o < c->c.w.channels; o++)
-        bias[o] = (float)pare_q8_conv_bias(&c->c, o);
+        bias[o] = (float)pare_int8_conv_bias(&c->c, o);
     return pare_dnnl_bias(b, c->pd, bias, &c->b, err);
 }
 
@@ -149,7 +149,7 @@ static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err
     struct pare_pack k = {
         .have = &md,
         .want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
-        .data = pare_q8_centred(&c->c.w, b->scratch),
+        .data = pare_int8_centred(&c->c.w, b->scratch),
     };
 
     if (!k.data)

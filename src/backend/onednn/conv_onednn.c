@@ -1,12 +1,12 @@
 /* conv_onednn.c - Conv, with the normalisation, sum and activations behind it, as one primitive.
  *
- * conv_head.h says what is fused.
+ * conv_fuse.h says what is fused.
  */
 #include "conv_desc.h"
-#include "conv_head.h"
+#include "../fuse/conv_fuse.h"
 
 struct conv {
-    struct pare_conv_head head;
+    struct pare_conv_fuse head;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
     dnnl_memory_t src, dst, weights, bias, scratch;
@@ -15,7 +15,7 @@ struct conv {
 /* ---- descriptors ------------------------------------------------------------------ */
 
 /* A primitive for these layouts of X and Y; block 0 leaves the choice to oneDNN. */
-static bool describe(const struct pare_view *v, const struct pare_node *n, struct conv *c,
+static bool describe(const struct pare_match *v, const struct pare_node *n, struct conv *c,
                      int in_block, int out_block)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -52,7 +52,7 @@ static int block_of(const struct conv *c, dnnl_query_t what, const struct pare_t
 }
 
 /* Let oneDNN choose; when it takes a layout that plans do not carry, ask for ours. */
-static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv *c, int *in,
+static bool layouts(const struct pare_match *v, struct pare_node *n, struct conv *c, int *in,
                     int *out)
 {
     int b = v->backend->block;
@@ -71,14 +71,14 @@ static bool layouts(const struct pare_view *v, struct pare_node *n, struct conv 
     return false;
 }
 
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct conv *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     int in_block, out_block;
 
-    if (!c || !pare_conv_head(v, n, &c->head) || !layouts(v, n, c, &in_block, &out_block))
+    if (!c || !pare_conv_fuse(v, n, &c->head) || !layouts(v, n, c, &in_block, &out_block))
         return false;
-    if (!pare_conv_head_step(v, n, &c->head, in_block, out_block, s)) {
+    if (!pare_conv_fuse_step(v, n, &c->head, in_block, out_block, s)) {
         dnnl_primitive_desc_destroy(c->pd);
         return false;
     }
@@ -116,7 +116,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
 
     if (!bias || !scale)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
-    PARE_TRY(pare_conv_head_fold(b, s->node, &c->head, scale, bias, err));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, bias, err));
     PARE_TRY(pack(b, c, w, c->head.bn ? scale : NULL, err));
     return pare_dnnl_bias(b, c->pd, bias, &c->bias, err);
 }

@@ -37,7 +37,7 @@ struct sides {
     bool bias;
 };
 
-static bool make_pd(struct prim *p, const void *desc, const struct pare_view *v,
+static bool make_pd(struct prim *p, const void *desc, const struct pare_match *v,
                     dnnl_primitive_desc_t hint)
 {
     return dnnl_primitive_desc_create(&p->pd, desc, NULL, v->backend->onednn->engine, hint) ==
@@ -58,7 +58,7 @@ static void drop_all(struct conv *c)
     drop_pd(&c->weights);
 }
 
-static bool describe_back(const struct pare_view *v, struct conv *c, struct sides *s)
+static bool describe_back(const struct pare_match *v, struct conv *c, struct sides *s)
 {
     dnnl_convolution_desc_t d;
 
@@ -77,7 +77,7 @@ static bool describe_back(const struct pare_view *v, struct conv *c, struct side
 
 /* All directions in these layouts of X and Y; 0 leaves the choice to oneDNN.  The gradients'
  * descriptors want the forward one's as a hint. */
-static bool describe(const struct pare_view *v, const struct pare_node *n, struct conv *c, int *in,
+static bool describe(const struct pare_match *v, const struct pare_node *n, struct conv *c, int *in,
                      int *out)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -106,7 +106,7 @@ static bool describe(const struct pare_view *v, const struct pare_node *n, struc
 }
 
 /* The first that oneDNN can do; those of the step beside it, if there is one. */
-static bool layouts(const struct pare_view *v, const struct pare_step *s, struct conv *c, int *in,
+static bool layouts(const struct pare_match *v, const struct pare_step *s, struct conv *c, int *in,
                     int *out)
 {
     const struct pare_step *o = s->beside;
@@ -147,7 +147,7 @@ static void work_sizes(struct pare_step *s, struct conv *c)
         s->add_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
 }
 
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_err err;
     struct conv *c;
@@ -161,10 +161,10 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (!c || pare_conv_window(n, &c->win, &err))
         return false;
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
-    c->forward = s->ways & PARE_FORWARD;
-    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_TO_DATA;
+    c->forward = s->ways & PARE_PASS_FORWARD;
+    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_PASS_BACKWARD_DATA;
     c->want_w = (v->learns[n->in[1]->id] || (n_in > 2 && v->learns[n->in[2]->id])) &&
-                s->ways & PARE_TO_WEIGHTS;
+                s->ways & PARE_PASS_BACKWARD_WEIGHTS;
     if (!pare_step_lists(s, v, n_in, 1, 0) || !layouts(v, s, c, &in, &out))
         return false;
     for (int i = 0; i < n_in; i++)
@@ -178,7 +178,7 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     }
     s->state = c;
     s->apart = true;
-    s->pays = PARE_ALL_WAYS;
+    s->pays = PARE_ALL_PASSES;
     s->drop_in = c->want_w ? 0 : ~0u;
     s->drop_out = ~0u;
     work_sizes(s, c);

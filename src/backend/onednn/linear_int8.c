@@ -4,17 +4,17 @@
  *
  * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul, QGemm and
  * MatMulInteger.  Few rows are bound by reading w once: a plain loop does that, in products of 16
- * bits, whose pairs fit in 32.  More rows are those of panel8.h where the machine has VNNI, else
- * oneDNN's or, where 8-bit products are not exact, those of q8_dot.h.
+ * bits, whose pairs fit in 32.  More rows are those of gemm_int8.h where the machine has VNNI, else
+ * oneDNN's or, where 8-bit products are not exact, those of int8_dot.h.
  */
 #include "onednn.h"
 
 #include <math.h>
 
 #include "../../base/simd.h"
-#include "../../op/matrix.h"
-#include "../cpu/panel8.h"
-#include "../q8_dot.h"
+#include "../../op/matrix/matrix.h"
+#include "../int8/gemm_int8.h"
+#include "../int8/int8_dot.h"
 
 #define FEW 4 /* rows for which the plain loop is as good */
 
@@ -22,19 +22,19 @@ struct linear8 {
     int64_t M, N, K;
     bool tb;    /* w is (N, K) */
     bool gemm;  /* by oneDNN */
-    bool wide;  /* many rows, by q8_dot.h */
-    bool panel; /* many rows, by panel8.h ... */
+    bool wide;  /* many rows, by int8_dot.h */
+    bool panel; /* many rows, by gemm_int8.h ... */
     bool copy;  /* ... from a copy of x whose rows are multiples of 4 */
-    struct pare_q8 x;
-    struct pare_q8_weight w;
+    struct pare_int8 x;
+    struct pare_int8_weight w;
     struct pare_value *bias; /* a row of real numbers, or int32 in units of the sum; or NULL */
     struct pare_node *add;   /* that adds it, or NULL */
-    struct pare_q8_end end;
+    struct pare_int8_end end;
     struct pare_value *out;
     const int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
-    int16_t *wider;        /* the same for q8_dot.h, rows of a length that it likes */
-    int32_t *sum;          /* of panel8.h */
-    struct pare_q8_out finish;
+    int16_t *wider;        /* the same for int8_dot.h, rows of a length that it likes */
+    int32_t *sum;          /* of gemm_int8.h */
+    struct pare_int8_out finish;
 };
 
 static bool quantized(const struct linear8 *l)
@@ -64,7 +64,7 @@ static bool read_gemm(const struct pare_node *n, struct linear8 *l)
 }
 
 /* MatMul's bias is an Add behind it. */
-static struct pare_value *follow_bias(const struct pare_view *v, struct linear8 *l,
+static struct pare_value *follow_bias(const struct pare_match *v, struct linear8 *l,
                                       struct pare_value *y, int64_t N)
 {
     struct pare_node *add = l->bias ? NULL : pare_only_use(v, y);
@@ -80,20 +80,20 @@ static struct pare_value *follow_bias(const struct pare_view *v, struct linear8 
     return add->out[0];
 }
 
-static bool read_real(const struct pare_view *v, struct pare_node *n, struct linear8 *l)
+static bool read_real(const struct pare_match *v, struct pare_node *n, struct linear8 *l)
 {
     struct pare_value *y = n->out[0];
 
     if (!strcmp(n->type, "Gemm") ? !read_gemm(n, l) : strcmp(n->type, "MatMul") != 0)
         return false;
-    if (!pare_q8_source(v, n->in[0], &l->x) || n->in[1]->t.rank != 2 ||
-        !pare_q8_weight(n->in[1], l->tb ? 0 : 1, &l->w))
+    if (!pare_int8_source(v, n->in[0], &l->x) || n->in[1]->t.rank != 2 ||
+        !pare_int8_weight(n->in[1], l->tb ? 0 : 1, &l->w))
         return false;
     y = follow_bias(v, l, y, l->w.channels);
-    if (!pare_q8_end(v, y, &l->end))
-        l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = y } };
+    if (!pare_int8_end(v, y, &l->end))
+        l->end = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = y } };
     l->out = l->end.q.v;
-    l->bias = pare_q8_bias(l->bias, &l->x, &l->w);
+    l->bias = pare_int8_bias(l->bias, &l->x, &l->w);
     return true;
 }
 
@@ -101,12 +101,12 @@ static bool read_qlinear(struct pare_node *n, struct linear8 *l)
 {
     enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO };
 
-    l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY };
+    l->end = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY };
     l->out = n->out[0];
     return !strcmp(n->type, "QLinearMatMul") && n->in[B]->t.rank == 2 &&
-           pare_q8_read(&l->x, n->in[A], n->in[A_SCALE], n->in[A_ZERO]) &&
-           pare_q8_read(&l->end.q, n->out[0], n->in[Y_SCALE], n->in[Y_ZERO]) &&
-           pare_q8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], 1);
+           pare_int8_read(&l->x, n->in[A], n->in[A_SCALE], n->in[A_ZERO]) &&
+           pare_int8_read(&l->end.q, n->out[0], n->in[Y_SCALE], n->in[Y_ZERO]) &&
+           pare_int8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], 1);
 }
 
 static bool read_qgemm(struct pare_node *n, struct linear8 *l)
@@ -115,15 +115,15 @@ static bool read_qgemm(struct pare_node *n, struct linear8 *l)
     struct pare_value *bias = n->n_in > C ? n->in[C] : NULL;
     bool quantized = n->n_in > Y_SCALE && n->in[Y_SCALE];
 
-    if (!pare_q8_is(n, "QGemm") || pare_attr(n, "alpha") != 1 || pare_attr(n, "transA") != 0 ||
-        !pare_q8_operand(&l->x, n->in[A], n, A_SCALE) || pare_is_const(l->x.v))
+    if (!pare_int8_is(n, "QGemm") || pare_attr(n, "alpha") != 1 || pare_attr(n, "transA") != 0 ||
+        !pare_int8_operand(&l->x, n->in[A], n, A_SCALE) || pare_is_const(l->x.v))
         return false;
     l->tb = pare_attr(n, "transB") != 0;
     l->bias = bias;
     l->out = n->out[0];
-    l->end = (struct pare_q8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = l->out } };
-    return (!quantized || pare_q8_end_at(&l->end, n, Y_SCALE)) &&
-           pare_q8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], !l->tb) &&
+    l->end = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = l->out } };
+    return (!quantized || pare_int8_end_at(&l->end, n, Y_SCALE)) &&
+           pare_int8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], !l->tb) &&
            (!bias || (pare_is_const(bias) && bias->t.data && bias->t.dtype == PARE_I32 &&
                       pare_numel(&bias->t) == l->w.channels));
 }
@@ -136,22 +136,22 @@ static bool read_integer(struct pare_node *n, struct linear8 *l)
     if (strcmp(n->type, "MatMulInteger") || n->in[B]->t.rank != 2 ||
         (zero && (!pare_is_const(zero) || !zero->t.data || pare_numel(&zero->t) != 1)))
         return false;
-    l->x = (struct pare_q8){ .v = n->in[A], .scale = 1 };
+    l->x = (struct pare_int8){ .v = n->in[A], .scale = 1 };
     l->x.zero = zero ? (int)pare_get_int(&zero->t, 0) : 0;
     l->out = n->out[0];
-    return pare_q8_weight_read(&l->w, n->in[B], NULL, n->n_in > B_ZERO ? n->in[B_ZERO] : NULL, 1);
+    return pare_int8_weight_read(&l->w, n->in[B], NULL, n->n_in > B_ZERO ? n->in[B_ZERO] : NULL, 1);
 }
 
 static size_t work_bytes(const struct linear8 *l)
 {
     if (l->panel)
-        return l->copy ? (size_t)(l->M * pare_panel8_fours(l->K) * 4) : 0;
+        return l->copy ? (size_t)(l->M * pare_gemm_int8_fours(l->K) * 4) : 0;
     if (l->gemm)
         return (size_t)(l->M * l->N) * 4;
     return (size_t)(l->M * (l->wide ? pare_dot_length(l->K) : l->K)) * 2;
 }
 
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     int fused = 0;
@@ -165,9 +165,9 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
     if (l->K > PARE_DOT_LONGEST)
         return false;
     l->M = pare_numel(&n->in[0]->t) / l->K;
-    l->panel = l->M > FEW && pare_panel8_can(v->backend);
+    l->panel = l->M > FEW && pare_gemm_int8_can(v->backend);
     l->copy = l->K % 4 || l->x.v->t.dtype == PARE_I8;
-    l->gemm = l->M > FEW && !l->panel && pare_q8_exact(v->backend, &l->x, &l->w);
+    l->gemm = l->M > FEW && !l->panel && pare_int8_exact(v->backend, &l->x, &l->w);
     l->wide = l->M > FEW && !l->panel && !l->gemm;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, (l->add != NULL) + l->end.n))
@@ -189,20 +189,20 @@ static bool match(const struct pare_view *v, struct pare_node *n, struct pare_st
 static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
 {
     double y = quantized(l) ? (double)l->end.q.scale : 1;
-    struct pare_q8_out *o = &l->finish;
+    struct pare_int8_out *o = &l->finish;
 
-    *o = (struct pare_q8_out){ .out = l->out,
-                               .q = l->end.q,
-                               .lo = (float)((double)l->end.lo / y),
-                               .hi = (float)((double)l->end.hi / y) };
-    o->f = pare_alloc(b->arena, (size_t)pare_panel8_columns(l->N), sizeof(*o->f));
-    o->b = pare_alloc(b->arena, (size_t)pare_panel8_columns(l->N), sizeof(*o->b));
+    *o = (struct pare_int8_out){ .out = l->out,
+                                 .q = l->end.q,
+                                 .lo = (float)((double)l->end.lo / y),
+                                 .hi = (float)((double)l->end.hi / y) };
+    o->f = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*o->f));
+    o->b = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*o->b));
     if (!o->f || !o->b)
         return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
     for (int64_t i = 0; i < l->N; i++) {
-        double unit = (double)l->x.scale * (double)pare_q8_scale(&l->w, i);
+        double unit = (double)l->x.scale * (double)pare_int8_scale(&l->w, i);
 
-        o->f[i] = l->x.scale * pare_q8_scale(&l->w, i) / (float)y;
+        o->f[i] = l->x.scale * pare_int8_scale(&l->w, i) / (float)y;
         if (l->bias)
             o->b[i] = (float)(pare_get(&l->bias->t, i) / (pare_is_f32(l->bias) ? unit : 1));
     }
@@ -211,7 +211,7 @@ static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err 
 
 static int init_wide(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
 {
-    const int8_t *w = pare_q8_centred(&l->w, b->scratch);
+    const int8_t *w = pare_int8_centred(&l->w, b->scratch);
     int64_t length = pare_dot_length(l->K);
 
     l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
@@ -225,15 +225,15 @@ static int init_wide(struct linear8 *l, struct pare_backend *b, struct pare_err 
 
 static int init_panel(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
 {
-    const int8_t *w = pare_q8_centred(&l->w, b->scratch);
-    int8_t *packed = pare_alloc_raw(b->arena, pare_panel8_bytes(l->K, l->N), 1);
+    const int8_t *w = pare_int8_centred(&l->w, b->scratch);
+    int8_t *packed = pare_alloc_raw(b->arena, pare_gemm_int8_bytes(l->K, l->N), 1);
     int zero = l->x.zero + (l->x.v->t.dtype == PARE_I8 ? 128 : 0);
 
-    l->sum = pare_alloc(b->arena, (size_t)pare_panel8_columns(l->N), sizeof(*l->sum));
+    l->sum = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*l->sum));
     if (!w || !packed || !l->sum)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
-    pare_panel8_pack(w, l->tb, l->K, l->N, packed);
-    pare_panel8_sums(packed, l->K, l->N, zero, l->sum);
+    pare_gemm_int8_pack(w, l->tb, l->K, l->N, packed);
+    pare_gemm_int8_sums(packed, l->K, l->N, zero, l->sum);
     l->weights = packed;
     return 0;
 }
@@ -259,7 +259,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         return init_panel(l, b, err);
     if (l->wide)
         return init_wide(l, b, err);
-    w = pare_q8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
+    w = pare_int8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
     if (!w)
         return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
     l->weights = w;
@@ -294,7 +294,7 @@ static void run_strip(const struct linear8 *l, const int16_t *x, int64_t m, int6
 
     for (int64_t i = 0; i < n; i++)
         acc[i] = dot(x + m * l->K, l->weights + (from + i) * l->K, l->K);
-    pare_q8_finish(&l->finish, acc, from, n, y + (size_t)(m * l->N + from) * size);
+    pare_int8_finish(&l->finish, acc, from, n, y + (size_t)(m * l->N + from) * size);
 }
 
 #define ROWS 32
@@ -315,8 +315,8 @@ static void run_rows(const struct linear8 *l, const void *x, int64_t m, int16_t 
 
         pare_dot_block(rows, n, l->wider + c * length, columns, length, acc);
         for (int64_t i = 0; i < n; i++)
-            pare_q8_finish(&l->finish, acc + i * columns, c, columns,
-                           y + (size_t)((m + i) * l->N + c) * size);
+            pare_int8_finish(&l->finish, acc + i * columns, c, columns,
+                             y + (size_t)((m + i) * l->N + c) * size);
     }
 }
 
@@ -343,7 +343,7 @@ PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_
 {
     for (int64_t k = 0; k < K; k++)
         y[k] = x[k] ^ flip;
-    for (int64_t k = K; k < pare_panel8_fours(K) * 4; k++)
+    for (int64_t k = K; k < pare_gemm_int8_fours(K) * 4; k++)
         y[k] = 0;
 }
 
@@ -353,13 +353,13 @@ PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_
 static void run_panel(const struct linear8 *l, int threads, const uint8_t *x, uint8_t *copy,
                       char *y)
 {
-    int64_t row = l->copy ? pare_panel8_fours(l->K) * 4 : l->K;
+    int64_t row = l->copy ? pare_gemm_int8_fours(l->K) * 4 : l->K;
     int64_t parts = (l->M + SOME_ROWS - 1) / SOME_ROWS, columns = l->N;
     int64_t size = (int64_t)pare_dtype_size(l->out->t.dtype), cuts;
 
     parts = parts < threads ? 1 : (parts + threads - 1) / threads * threads;
     if (parts == 1)
-        columns = pare_panel8_columns((l->N + threads - 1) / threads);
+        columns = pare_gemm_int8_columns((l->N + threads - 1) / threads);
     cuts = (l->N + columns - 1) / columns;
 #pragma omp parallel num_threads(threads) if (l->M * l->N * l->K > 262144)
     {
@@ -370,7 +370,7 @@ static void run_panel(const struct linear8 *l, int threads, const uint8_t *x, ui
         for (int64_t i = 0; i < parts; i++)
             for (int64_t c = 0; c < cuts; c++) {
                 int64_t m = l->M * i / parts, end = (c + 1) * columns;
-                struct pare_panel8 p = {
+                struct pare_gemm_int8 p = {
                     .x = (l->copy ? copy : x) + m * row,
                     .w = l->weights,
                     .sum = l->sum,
@@ -385,7 +385,7 @@ static void run_panel(const struct linear8 *l, int threads, const uint8_t *x, ui
                     .to = end < l->N ? end : l->N,
                 };
 
-                pare_panel8_run(&p);
+                pare_gemm_int8_run(&p);
             }
     }
 }
@@ -407,8 +407,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         PARE_TRY(run_gemm(l, x, work, err));
 #pragma omp parallel for num_threads(b->threads) if (l->M * l->N > 16384)
         for (int64_t m = 0; m < l->M; m++)
-            pare_q8_finish(&l->finish, (const int32_t *)work + m * l->N, 0, l->N,
-                           y + (size_t)m * row);
+            pare_int8_finish(&l->finish, (const int32_t *)work + m * l->N, 0, l->N,
+                             y + (size_t)m * row);
         return 0;
     }
     if (l->wide) {

@@ -3,12 +3,12 @@
  * One row is bound by reading W, which therefore stays as it is in the model; more rows get W
  * packed for the inner product.
  */
-#include "post.h"
+#include "../fuse/post_ops.h"
 
-#include "../linear_head.h"
+#include "../fuse/linear_fuse.h"
 
 struct linear {
-    struct pare_linear_head head;
+    struct pare_linear_fuse head;
     struct pare_post post;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
@@ -16,7 +16,7 @@ struct linear {
     const float *plain, *row; /* one row: W and b */
 };
 
-static bool describe(const struct pare_view *v, struct linear *l)
+static bool describe(const struct pare_match *v, struct linear *l)
 {
     dnnl_dims_t dx = { l->head.M, l->head.K }, dw = { l->head.N, l->head.K }, db = { l->head.N },
                 dy = { l->head.M, l->head.N };
@@ -39,13 +39,13 @@ static bool describe(const struct pare_view *v, struct linear *l)
     return ok;
 }
 
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct linear *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     struct pare_value *out;
     int first;
 
-    if (!l || !pare_linear_head_read(v, n, &l->head))
+    if (!l || !pare_linear_fuse_read(v, n, &l->head))
         return false;
     out = l->head.out;
     first = l->head.add != NULL;

@@ -4,14 +4,14 @@
  */
 #include "onednn.h"
 
-#include "../../op/matrix.h"
+#include "../../op/matrix/matrix.h"
 
 struct matmul {
     struct pare_matmul m;
     int64_t *a, *b; /* where each product's matrices start */
 };
 
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct matmul *c;
 

@@ -12,7 +12,7 @@ struct matmul {
     int64_t stack, M, N, K;
 };
 
-static bool match(const struct pare_view *v, struct pare_node *n, struct pare_step *s)
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *a, *b;
     struct matmul *m;

@@ -76,10 +76,11 @@ bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block
     for (int i = 0; i < t->rank; i++)
         dims[i] = t->dim[i];
     return dnnl_memory_desc_init_by_tag(md, t->rank, dims, type_of(t->dtype),
-                                        block == 16          ? by16[t->rank]
-                                        : block == 8         ? by8[t->rank]
-                                        : block == PARE_LAST ? last[t->rank]
-                                                             : plain[t->rank]) == dnnl_success;
+                                        block == 16  ? by16[t->rank]
+                                        : block == 8 ? by8[t->rank]
+                                        : block == PARE_CHANNELS_LAST
+                                            ? last[t->rank]
+                                            : plain[t->rank]) == dnnl_success;
 }
 
 int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t)

@@ -1,0 +1,271 @@
+/* conv_1x1_packed.c - Conv with constant 1x1 filters in the blocked layout, as products of packed
+ * panels, with what is fused behind it (conv_fuse.h) and in front of it (conv_prologue.h).
+ */
+#include "../fuse/conv_prologue.h"
+#include "../fuse/conv_fuse.h"
+
+#include <omp.h>
+
+#include "../gemm/gemm_packed.h"
+
+#define GROUP 96 /* pixels at a time */
+#define CACHE_BYTES (384 << 10)
+
+struct conv {
+    struct pare_node *node; /* the Conv itself */
+    struct pare_conv_prologue front;
+    bool led; /* there is something in front */
+    struct pare_conv_fuse head;
+    struct pare_lane_post post[PARE_MAX_POST];
+    int n_post;
+    bool sum, clamp; /* done by the product itself */
+    float low, high;
+    int64_t N, pixels, in, in_blocks, out_blocks;
+    float *w, *bias;
+};
+
+static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
+{
+    const struct pare_window *w = &c->head.win;
+
+    if (v->train || n->in[0]->t.rank < 3 || n->in[0]->t.rank > 5 || w->group != 1 ||
+        v->backend->block < 8)
+        return false;
+    for (int i = 0; i < w->nd; i++)
+        if (w->kernel[i] != 1 || w->stride[i] != 1 || w->pad_begin[i] || w->pad_end[i] ||
+            w->in[i] != w->out[i])
+            return false;
+    return true;
+}
+
+/* The product itself can add the residual first and clamp last. */
+static void take_posts(struct conv *c)
+{
+    c->sum = c->n_post > 0 && c->post[0].kind == PARE_LANE_SUM;
+    if (c->sum)
+        memmove(c->post, c->post + 1, (size_t)--c->n_post * sizeof(*c->post));
+    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
+}
+
+/* The step's lists, with what is in front. */
+static bool fill_step(const struct pare_match *v, const struct conv *c, struct pare_step *s)
+{
+    const struct pare_conv_prologue *f = &c->front;
+    struct pare_step own = { 0 };
+    int at = 0;
+
+    if (!pare_conv_fuse_step(v, c->node, &c->head, f->block, f->block, &own))
+        return false;
+    if (!c->led) {
+        *s = own;
+        s->node = c->node;
+    } else {
+        if (!pare_step_lists(s, v, own.n_in + (f->gate != NULL), 1, own.n_fused + 2))
+            return false;
+        for (int k = 0; k < own.n_in; k++) {
+            s->in[k] = k ? own.in[k] : f->x;
+            s->in_block[k] = own.in_block[k];
+        }
+        if (f->gate) {
+            s->in[own.n_in] = f->gate;
+            s->in_block[own.n_in] = f->gate_block;
+        }
+        s->out[0] = own.out[0];
+        s->out_block[0] = own.out_block[0];
+        if (f->node[1])
+            s->fused[at++] = f->node[1];
+        s->fused[at++] = c->node;
+        for (int k = 0; k < own.n_fused; k++)
+            s->fused[at++] = own.fused[k];
+        s->n_fused = at;
+        s->inplace = own.inplace;
+    }
+    if (!c->sum)
+        s->inplace = 0; /* what is added later must not be written over first */
+    return true;
+}
+
+/* Filters with many zeros have a kernel of their own, which takes only the Conv. */
+static bool is_sparse(const struct pare_match *v, struct pare_node *conv)
+{
+    struct pare_step probe = { .node = conv };
+
+    return pare_kernel_conv_sparse.match(v, conv, &probe);
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    int block = v->backend->block;
+    const struct pare_tensor *x;
+    struct conv *c;
+    int64_t out;
+
+    if (v->train || block < 8)
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c)
+        return false;
+    c->led = pare_conv_prologue(v, n, &c->front);
+    c->node = c->led ? c->front.conv : n;
+    if (strcmp(c->node->type, "Conv") || !pare_conv_fuse(v, c->node, &c->head) ||
+        !usable(v, c->node, c) || (c->led && is_sparse(v, c->node)))
+        return false;
+    x = &c->node->in[0]->t;
+    out = c->node->in[1]->t.dim[0];
+    c->n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
+    if (c->n_post < 0)
+        return false;
+    c->N = x->dim[0];
+    c->in = x->dim[1];
+    c->pixels = pare_numel(x) / (c->N * c->in);
+    c->in_blocks = (c->in + block - 1) / block;
+    c->out_blocks = (out + block - 1) / block;
+    take_posts(c);
+    if (!fill_step(v, c, s))
+        return false;
+    if (c->led)
+        s->work_bytes[0] = (size_t)(v->backend->threads * GROUP * c->in_blocks * block) *
+                           sizeof(float);
+    s->state = c;
+    return true;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    const struct pare_tensor *w = &c->node->in[1]->t;
+    int64_t O = w->dim[0], padded = c->out_blocks * b->block;
+    float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
+    const unsigned char *from = pare_const_raw(c->node->in[1]);
+
+    if (s->like) {
+        const struct conv *other = s->like->state;
+
+        c->w = other->w;
+        c->bias = other->bias;
+        c->front.scale = other->front.scale;
+        c->front.shift = other->front.shift;
+        return 0;
+    }
+    c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
+    c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
+    if (!scale || !c->w || !c->bias)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    PARE_TRY(pare_conv_fuse_fold(b, c->node, &c->head, scale, c->bias, err));
+    if (c->led)
+        PARE_TRY(pare_conv_prologue_init(&c->front, b, err));
+    for (int64_t o = 0; o < O; o++) {
+        float *to = c->w + pare_packed_gemm_at(c->in, c->out_blocks, b->block, 0, o);
+        int64_t step = pare_packed_gemm_at(c->in, c->out_blocks, b->block, 1, o) - (to - c->w);
+
+        for (int64_t i = 0; i < c->in; i++) {
+            float f;
+
+            memcpy(&f, from + (size_t)(o * c->in + i) * sizeof(f), sizeof(f));
+            to[i * step] = f * scale[o];
+        }
+    }
+    return 0;
+}
+
+/* Pixels [from, to) of an image and blocks of channels [first, end) of the result. */
+struct part {
+    int64_t image, from, to, first, end;
+};
+
+/* The part's input as the products want it, in the thread's own memory. */
+static const float *lead(const struct conv *c, struct pare_step *s, int block, const struct part *r,
+                         const float *x)
+{
+    const struct pare_conv_prologue *f = &c->front;
+    const int64_t plane = c->pixels * block, count = (r->to - r->from) * block;
+    float *to = pare_f32(&s->work[0]->t) +
+                omp_get_thread_num() * GROUP * c->in_blocks * (int64_t)block;
+    const float *gate = NULL;
+
+    if (f->gate) {
+        int64_t each = f->gate_block > 1 ? c->in_blocks * block : c->in;
+
+        gate = pare_f32(&s->in_buf[s->n_in - 1]->t);
+        gate += f->gate->t.dim[0] > 1 ? r->image * each : 0;
+    }
+    for (int64_t i = 0; i < c->in_blocks; i++)
+        pare_conv_prologue_run(f, gate, i, x + i * plane, to + i * count, count);
+    return to;
+}
+
+static void run_part(const struct conv *c, struct pare_step *s, int block, const struct part *r)
+{
+    const int64_t plane = c->pixels * block;
+    const int64_t at = (r->image * c->out_blocks + r->first) * plane + r->from * block;
+    const float *sum = c->head.post.sum ? pare_f32(&s->in_buf[1]->t) + at : NULL;
+    struct pare_packed_gemm p = {
+        .x = pare_f32(&s->in_buf[0]->t) + r->image * c->in_blocks * plane + r->from * block,
+        .w = c->w + r->first * block * c->in,
+        .y = pare_f32(&s->out_buf[0]->t) + at,
+        .bias = c->bias + r->first * block,
+        .start = c->sum ? sum : NULL,
+        .clamp = c->clamp,
+        .low = c->low,
+        .high = c->high,
+        .post = c->post,
+        .n_post = c->n_post,
+        .sum = sum,
+        .rows = r->to - r->from,
+        .blocks = r->end - r->first,
+        .runs = c->in / block,
+        .run = block,
+        .last = c->in % block,
+        .x_row = block,
+        .x_run = plane,
+        .y_row = block,
+        .y_block = plane,
+        .block = block,
+    };
+
+    if (c->led) {
+        p.x = lead(c, s, block, r, p.x);
+        p.x_run = p.rows * block;
+    }
+    pare_packed_gemm_run(&p);
+}
+
+/* As linear_packed.c: few weights stay in the cache while pixels come and go; of many weights each
+ * thread has its own part. */
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct conv *c = s->state;
+    const int64_t bytes = 2 * b->block * c->in * (int64_t)sizeof(float),
+                  pairs = CACHE_BYTES / bytes;
+    const int64_t some = 2 * (pairs ? pairs : 1), parts = (c->out_blocks + some - 1) / some;
+    int64_t groups = (c->pixels + GROUP - 1) / GROUP;
+
+    (void)err;
+    if (c->N * parts % b->threads) /* as much for each thread */
+        groups = (groups + b->threads - 1) / b->threads * b->threads;
+    groups = groups < c->pixels ? groups : c->pixels;
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int64_t i = 0; i < c->N * groups * parts; i++) {
+        int64_t g = i % groups, part = i / groups % parts, first = part * some;
+        struct part r = {
+            .image = i / groups / parts,
+            .from = c->pixels * g / groups,
+            .to = c->pixels * (g + 1) / groups,
+            .first = first,
+            .end = first + some < c->out_blocks ? first + some : c->out_blocks,
+        };
+
+        run_part(c, s, b->block, &r);
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_conv_1x1_packed = {
+    .name = "conv_1x1_packed",
+    .doc =
+        "Convolution with constant 1x1 filters as products of packed panels, with what is fused.",
+    .rival = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

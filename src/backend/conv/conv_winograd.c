@@ -1,0 +1,150 @@
+/* conv_winograd.c - Conv with 3x3 filters that never change, by Winograd's algorithm, with what
+ * is behind it: the normalisation folded, residual sum and simple activations.
+ *
+ * The filters are transformed once, to four times their size.
+ */
+#include "../fuse/conv_fuse.h"
+#include "winograd.h"
+
+struct conv {
+    struct pare_conv_fuse head;
+    struct pare_winograd geo;
+    struct pare_lane_post post[PARE_MAX_POST];
+    float *u, *bias;
+};
+
+static int64_t padded(int64_t channels, int block)
+{
+    return (channels + block - 1) / block * block;
+}
+
+/* The transform of a tile's results does only the simple ones. */
+static bool know_posts(struct conv *c, bool padded)
+{
+    int n = pare_conv_fuse_lanes(&c->head, padded, c->post);
+
+    for (int i = 0; i < n; i++)
+        if (c->post[i].kind > PARE_LANE_CLIP)
+            return false;
+    return n >= 0;
+}
+
+/* Cycles of this and of the direct kernel, in units of one vector's multiplications: products;
+ * transforms of a vector of a tile; filters that no cache holds, which all threads read together.
+ * The direct kernel does not pad the few channels of a picture. */
+static bool pays(const struct pare_winograd *g, int64_t real)
+{
+    int64_t in = g->from.channels, out = g->to.channels, tiles = pare_winograd_tiles(g);
+    int64_t products = tiles * PARE_WINOGRAD * in * out / g->block;
+    int64_t transforms = tiles * (in + out) / g->block * 200;
+    int64_t filters = PARE_WINOGRAD * in * out * (int64_t)sizeof(float) / 4 * g->threads;
+    int64_t direct = g->N * g->to.h * g->to.w * 9 * (real < g->block ? real : in) * out / g->block;
+
+    return (products > filters ? products : filters) + transforms < direct;
+}
+
+static bool usable(const struct pare_match *v, const struct pare_node *n, struct conv *c)
+{
+    const struct pare_window *w = &c->head.win;
+
+    if (v->train || n->in[0]->t.rank != 4 || w->group != 1 || v->backend->block < 8)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0 ||
+            w->pad_begin[i] > 2)
+            return false;
+    return know_posts(c, n->out[0]->t.dim[1] % v->backend->block != 0);
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    const struct pare_tensor *x, *y;
+    int block = v->backend->block;
+    struct conv *c;
+
+    if (strcmp(n->type, "Conv"))
+        return false;
+    x = &n->in[0]->t;
+    y = &n->out[0]->t;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || !pare_conv_fuse(v, n, &c->head) || !usable(v, n, c))
+        return false;
+    c->geo = (struct pare_winograd){
+        .N = x->dim[0],
+        .top = c->head.win.pad_begin[0],
+        .left = c->head.win.pad_begin[1],
+        .block = block,
+        .threads = v->backend->threads,
+        .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
+        .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
+    };
+    if ((!v->any && !pays(&c->geo, x->dim[1])) ||
+        !pare_conv_fuse_step(v, n, &c->head, block, block, s))
+        return false;
+    s->state = c;
+    s->work_bytes[0] = pare_winograd_work(&c->geo) * sizeof(float);
+    return true;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    const struct pare_tensor *w = &s->node->in[1]->t;
+    int64_t from = c->geo.from.channels, to = c->geo.to.channels;
+    size_t size = (size_t)(PARE_WINOGRAD * pare_winograd_step(to, from));
+    float *scale = pare_alloc(b->scratch, (size_t)to, sizeof(*scale));
+    float *weights = pare_alloc_raw(b->scratch, (size_t)pare_numel(w), sizeof(*weights));
+    struct pare_winograd_filters f = {
+        .w = weights,
+        .O = w->dim[0],
+        .I = w->dim[1],
+        .o = to,
+        .i = from,
+        .block = c->geo.block,
+        .threads = c->geo.threads,
+        .scale = scale,
+    };
+
+    if (s->like) {
+        c->u = ((const struct conv *)s->like->state)->u;
+        c->bias = ((const struct conv *)s->like->state)->bias;
+        return 0;
+    }
+    c->u = pare_alloc_raw(b->arena, size, sizeof(float));
+    c->bias = pare_alloc(b->arena, (size_t)to, sizeof(*c->bias));
+    if (!scale || !weights || !c->u || !c->bias)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    memcpy(weights, pare_const_raw(s->node->in[1]), (size_t)pare_numel(w) * sizeof(*weights));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
+    pare_winograd_filters(&f, c->u);
+    return 0;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct conv *c = s->state;
+    struct pare_winograd_run r = {
+        .x = pare_f32(&s->in_buf[0]->t),
+        .u = c->u,
+        .bias = c->bias,
+        .sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL,
+        .post = c->post,
+        .n_post = c->head.post.n,
+        .y = pare_f32(&s->out_buf[0]->t),
+        .work = pare_f32(&s->work[0]->t),
+    };
+
+    (void)b;
+    (void)err;
+    pare_winograd_run(&c->geo, &r);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_conv_winograd = {
+    .name = "conv_winograd",
+    .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with what is fused.",
+    .rival = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

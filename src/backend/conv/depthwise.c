@@ -1,0 +1,135 @@
+/* depthwise.c - depthwise convolutions in the blocked layout, plane by plane. */
+#include "depthwise.h"
+
+#include <stddef.h>
+
+#include "../simd/unroll_cases.h"
+
+#include "../../base/simd.h"
+
+#define TILE 8
+#define MOST_TAPS 7
+#define PIECE 1024 /* numbers that posts take at a time */
+
+/* A row of the result, and the taps [lo, hi) that read rows of the input. */
+struct row {
+    int64_t at, top, lo, hi;
+};
+
+/* How many results at once; the filter's width, 0: any; how far they are apart; whether their
+ * taps may be outside. */
+struct shape {
+    int n, taps, stride;
+    bool edge;
+};
+
+typedef void tiler(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+                   const struct row *r, int64_t from, int n);
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "../simd/vec512.h"
+#include "depthwise_loops.h"
+#include "../simd/vec_end.h"
+
+#include "../simd/vec256.h"
+#include "depthwise_loops.h"
+#include "../simd/vec_end.h"
+#endif
+
+/* Any machine, any block. */
+static void tile_plain(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+                       const struct row *r, int64_t from, int n)
+{
+    const int64_t left = from * d->stride[1] - d->pad[1];
+
+    for (int i = 0; i < n; i++) {
+        float *y = p->y + (r->at * d->out[1] + from + i) * d->block;
+
+        for (int c = 0; c < d->block; c++)
+            y[c] = p->bias[c];
+        for (int64_t k = r->lo; k < r->hi; k++)
+            for (int64_t q = 0; q < d->kernel[1]; q++) {
+                int64_t at = left + i * d->stride[1] + q * d->dilation[1];
+                const float *w = p->w + (k * d->kernel[1] + q) * d->block;
+                const float *x;
+
+                if (at < 0 || at >= d->in[1])
+                    continue;
+                x = p->x + ((r->top + k * d->dilation[0]) * d->in[1] + at) * d->block;
+                for (int c = 0; c < d->block; c++)
+                    y[c] += x[c] * w[c];
+            }
+        for (int c = 0; c < d->block && d->clamp; c++) {
+            y[c] = y[c] < d->low ? d->low : y[c];
+            y[c] = y[c] > d->high ? d->high : y[c];
+        }
+    }
+}
+
+static void pick(const struct pare_depthwise *d, tiler *run[2])
+{
+#if defined(__x86_64__)
+    if (d->block == 16 && __builtin_cpu_supports("avx512f")) {
+        pick_avx512(d, run);
+        return;
+    }
+    if (d->block == 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        pick_avx2(d, run);
+        return;
+    }
+#endif
+    run[0] = run[1] = tile_plain;
+}
+
+static struct row row_at(const struct pare_depthwise *d, int64_t at)
+{
+    struct row r = { .at = at, .top = at * d->stride[0] - d->pad[0], .hi = d->kernel[0] };
+
+    while (r.lo < r.hi && r.top + r.lo * d->dilation[0] < 0)
+        r.lo++;
+    while (r.hi > r.lo && r.top + (r.hi - 1) * d->dilation[0] >= d->in[0])
+        r.hi--;
+    return r;
+}
+
+static void finish(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+                   int64_t from, int64_t to)
+{
+    const int64_t line = d->out[1] * d->block;
+    struct pare_lane_area a = {
+        .y = p->y + from * line,
+        .sum = p->sum ? p->sum + from * line : p->sum,
+        .rows = 1,
+        .n = (to - from) * line,
+    };
+
+    pare_lanes(d->post, d->n_post, &a);
+}
+
+void pare_depthwise_rows(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+                         int64_t from, int64_t to)
+{
+    const int64_t tiles = (d->out[1] + TILE - 1) / TILE;
+    const int64_t reach = (d->kernel[1] - 1) * d->dilation[1], line = d->out[1] * d->block;
+    int64_t done = from;
+    tiler *run[2];
+
+    pick(d, run);
+    for (int64_t at = from; at < to; at++) {
+        struct row r = row_at(d, at);
+
+        for (int64_t t = 0; t < tiles; t++) { /* of about the same size */
+            int64_t first = d->out[1] * t / tiles, end = d->out[1] * (t + 1) / tiles;
+            bool edge = first * d->stride[1] < d->pad[1] ||
+                        (end - 1) * d->stride[1] - d->pad[1] + reach >= d->in[1];
+
+            run[edge](d, p, &r, first, (int)(end - first));
+        }
+        if ((at + 1 - done) * line >= PIECE || at + 1 == to) {
+            finish(d, p, done, at + 1);
+            done = at + 1;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+/* depthwise_loops.h - the loops of depthwise.c for one instruction set; included once for each, with the
+ * vectors of vec512.h or its like.
+ *
+ * A tile is up to TILE neighbours of a row of the result, held in registers.
+ */
+#ifdef VEC
+
+/* sum += one row of taps.  x is where the tile's first tap would read, column `left` of the input.
+ * Every input is loaded once, for all the taps that read it.  n, taps and stride are constants
+ * wherever this is inlined; `edge`: some columns may be outside. */
+TARGET static inline __attribute__((always_inline)) void NAME(taps)(const struct pare_depthwise *d,
+                                                                    const float *x, int64_t left,
+                                                                    const float *w, VEC sum[TILE],
+                                                                    const struct shape s)
+{
+    VEC f[MOST_TAPS];
+
+#pragma GCC unroll 8
+    for (int k = 0; k < s.taps; k++)
+        f[k] = LOAD(w + k * BLOCK);
+#pragma GCC unroll 32
+    for (int j = 0; j < (s.n - 1) * s.stride + s.taps; j++) {
+        VEC v;
+
+        if (s.edge && (uint64_t)(left + j) >= (uint64_t)d->in[1])
+            continue;
+        v = LOAD(x + j * BLOCK);
+        KEEP(v);
+#pragma GCC unroll 8
+        for (int k = 0; k < s.taps; k++)
+            if (j >= k && (j - k) % s.stride == 0 && (j - k) / s.stride < s.n)
+                sum[(j - k) / s.stride] = FMA(v, f[k], sum[(j - k) / s.stride]);
+    }
+}
+
+/* The same for any filter, stride and dilation. */
+TARGET static inline __attribute__((always_inline)) void
+NAME(any_taps)(const struct pare_depthwise *d, const float *x, int64_t left, const float *w,
+               VEC sum[TILE], const struct shape s)
+{
+    for (int64_t k = 0; k < d->kernel[1]; k++) {
+        VEC f = LOAD(w + k * BLOCK);
+
+#pragma GCC unroll 8
+        for (int i = 0; i < s.n; i++) {
+            int64_t at = k * d->dilation[1] + i * d->stride[1];
+
+            if ((uint64_t)(left + at) < (uint64_t)d->in[1])
+                sum[i] = FMA(f, LOAD(x + at * BLOCK), sum[i]);
+        }
+    }
+}
+
+/* The tile of s.n results from column `from` of a row, whose taps [lo, hi) are in the input. */
+TARGET static inline __attribute__((always_inline)) void
+NAME(tile)(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+           const struct row *r, int64_t from, const struct shape s)
+{
+    const int64_t left = from * d->stride[1] - d->pad[1], line = d->in[1] * BLOCK;
+    float *y = p->y + (r->at * d->out[1] + from) * BLOCK;
+    VEC sum[TILE];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < s.n; i++)
+        sum[i] = LOAD(p->bias);
+    for (int64_t k = r->lo; k < r->hi; k++) {
+        const float *x = p->x + (r->top + k * d->dilation[0]) * line + left * BLOCK;
+        const float *w = p->w + k * d->kernel[1] * BLOCK;
+
+        if (s.taps)
+            NAME(taps)(d, x, left, w, sum, s);
+        else
+            NAME(any_taps)(d, x, left, w, sum, s);
+    }
+    if (d->clamp) {
+#pragma GCC unroll 8
+        for (int i = 0; i < s.n; i++)
+            sum[i] = MIN(ALL(d->high), MAX(ALL(d->low), sum[i]));
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < s.n; i++)
+        STORE(y + i * BLOCK, sum[i]);
+}
+
+#define ONE_TILE(t, s, e, i) NAME(tile)(d, p, r, from, (struct shape){ i, t, s, e })
+#define TILES(name, t, s, e)                                                                 \
+    TARGET static void NAME(name)(const struct pare_depthwise *d,                            \
+                                  const struct pare_depthwise_plane *p, const struct row *r, \
+                                  int64_t from, int n)                                       \
+    {                                                                                        \
+        switch (n) {                                                                         \
+            PARE_CASES_8(ONE_TILE, t, s, e);                                                 \
+        default: break;                                                                      \
+        }                                                                                    \
+    }
+
+TILES(tile_any, 0, 1, true)
+TILES(tile_3_1, 3, 1, false)
+TILES(edge_3_1, 3, 1, true)
+TILES(tile_3_2, 3, 2, false)
+TILES(edge_3_2, 3, 2, true)
+TILES(tile_5_1, 5, 1, false)
+TILES(edge_5_1, 5, 1, true)
+TILES(tile_5_2, 5, 2, false)
+TILES(edge_5_2, 5, 2, true)
+TILES(tile_7_1, 7, 1, false)
+TILES(edge_7_1, 7, 1, true)
+
+#undef TILES
+#undef ONE_TILE
+
+/* Which of these, inside and at the edges. */
+static void NAME(pick)(const struct pare_depthwise *d, tiler *run[2])
+{
+    static const struct {
+        int64_t taps, stride;
+        tiler *inside, *edge;
+    } list[] = {
+        { 3, 1, NAME(tile_3_1), NAME(edge_3_1) }, { 3, 2, NAME(tile_3_2), NAME(edge_3_2) },
+        { 5, 1, NAME(tile_5_1), NAME(edge_5_1) }, { 5, 2, NAME(tile_5_2), NAME(edge_5_2) },
+        { 7, 1, NAME(tile_7_1), NAME(edge_7_1) },
+    };
+
+    run[0] = run[1] = NAME(tile_any);
+    for (size_t i = 0; i < sizeof(list) / sizeof(*list) && d->dilation[1] == 1; i++)
+        if (list[i].taps == d->kernel[1] && list[i].stride == d->stride[1]) {
+            run[0] = list[i].inside;
+            run[1] = list[i].edge;
+        }
+}
+
+#endif

@@ -1,0 +1,372 @@
+/* winograd_filters.c - the filters of Winograd's F(4x4, 3x3), there and back. */
+#include "winograd.h"
+
+#include <string.h>
+
+#include "../../base/simd.h"
+
+/* o = G w, six from three. */
+static inline void filter6(const pare_v8 *w, int sw, pare_v8 *o, int so)
+{
+    pare_v8 a = w[0], b = w[sw], c = w[2 * sw];
+    pare_v8 p = (a + c) * (-1.0f / 6), q = b * (1.0f / 6);
+    pare_v8 r = a * (1.0f / 24) + c * (1.0f / 6), s = b * (1.0f / 12);
+
+    o[0] = a * 0.25f;
+    o[so] = p - q;
+    o[2 * so] = p + q;
+    o[3 * so] = r + s;
+    o[4 * so] = r - s;
+    o[5 * so] = c;
+}
+
+/* o = G' u, three from six. */
+static inline void unfilter3(const pare_v8 *u, int su, pare_v8 *o, int so)
+{
+    pare_v8 a = u[0], b = u[su], c = u[2 * su], d = u[3 * su], e = u[4 * su], f = u[5 * su];
+    pare_v8 p = b + c, q = d + e;
+
+    o[0] = a * 0.25f - p * (1.0f / 6) + q * (1.0f / 24);
+    o[so] = (c - b) * (1.0f / 6) + (d - e) * (1.0f / 12);
+    o[2 * so] = f + (q - p) * (1.0f / 6);
+}
+
+/* Rows to columns, eight by eight. */
+PARE_SIMD_PART void transpose8(pare_v8 r[8])
+{
+    pare_v8 t[8];
+
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            r[i + j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            r[i + j + 2] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14,
+                                                   15);
+        }
+    for (int i = 0; i < 4; i++) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        t[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    memcpy(r, t, sizeof(t));
+}
+
+/* d[j], lane l = element j of the filter at from + l * step. */
+PARE_SIMD_PART void nine(const float *from, int64_t step, pare_v8 d[9])
+{
+    for (int l = 0; l < 8; l++)
+        d[l] = PARE_V8(from + l * step);
+    d[8] = (pare_v8){ from[8],
+                      from[8 + step],
+                      from[8 + 2 * step],
+                      from[8 + 3 * step],
+                      from[8 + 4 * step],
+                      from[8 + 5 * step],
+                      from[8 + 6 * step],
+                      from[8 + 7 * step] };
+    transpose8(d);
+}
+
+/* The filters are all over the memory, and the machine does not guess where to go on: what comes
+ * some rows later is asked for by hand. */
+PARE_SIMD_PART void ask_for(const struct pare_winograd_filters *f, const float *from, int64_t step)
+{
+    if (f->turned)
+        for (int i = 0; i < 5; i++)
+            __builtin_prefetch(from + 4 * f->I * 9 + i * 16);
+    else
+        for (int l = 0; l < 8; l++)
+            __builtin_prefetch(from + l * step + 64);
+}
+
+/* The filters from channel k to channels c, c + 1, ... of those that the packed matrix makes; at
+ * the edge, where some are padding, by a copy. */
+PARE_SIMD_PART void gather(const struct pare_winograd_filters *f, int64_t k, int64_t c,
+                           pare_v8 d[9])
+{
+    int64_t columns = f->turned ? f->I : f->O, rows = f->turned ? f->O : f->I;
+    int64_t step = f->turned ? 9 : f->I * 9;
+    const float *from = f->w + (f->turned ? (k * f->I + c) : (c * f->I + k)) * 9;
+    float edge[8 * 9];
+
+    if (k >= rows || c + 8 > columns) {
+        memset(edge, 0, sizeof(edge));
+        for (int64_t l = 0; l < 8 && c + l < columns && k < rows; l++)
+            memcpy(edge + l * 9, from + l * step, 9 * sizeof(*edge));
+        from = edge;
+        step = 9;
+    }
+    ask_for(f, from, step);
+    nine(from, step, d);
+    if (f->scale && !f->turned) {
+        float s[8] = { 0 };
+
+        for (int64_t l = 0; l < 8 && c + l < columns; l++)
+            s[l] = f->scale[c + l];
+        for (int j = 0; j < 9; j++)
+            d[j] *= PARE_V8(s);
+    }
+}
+
+/* Filters d of one row, eight columns from c on of a part. */
+PARE_SIMD_PART void put_eight(const struct pare_winograd_filters *f,
+                              const struct pare_winograd_part *p, int64_t k, int64_t c,
+                              const pare_v8 d[9], float *u)
+{
+    const int turn = f->turned ? 8 : 0, way = f->turned ? -1 : 1;
+    float *to = u + pare_packed_gemm_at(p->rows, p->blocks, f->block, k, c);
+    pare_v8 w[9], e[18], t[PARE_WINOGRAD];
+
+    for (int j = 0; j < 9; j++)
+        w[j] = d[turn + way * j];
+    for (int j = 0; j < 3; j++)
+        filter6(w + j, 3, e + j, 3);
+    for (int i = 0; i < 6; i++)
+        filter6(e + 3 * i, 1, t + 6 * i, 1);
+    for (int i = 0; i < PARE_WINOGRAD; i++)
+        PARE_PUT8(to + i * p->step, t[i]);
+}
+
+PARE_SIMD_PART void filter_eight(const struct pare_winograd_filters *f,
+                                 const struct pare_winograd_part *p, int64_t k, int64_t c, float *u)
+{
+    pare_v8 d[9];
+
+    gather(f, p->row + k, p->column + c, d);
+    put_eight(f, p, k, c, d, u);
+}
+
+/* ---- filters in blocks ---------------------------------------------------------------------- */
+
+/* The first tap of the filter from channel i to o; the next is block * block behind it. */
+static inline int64_t laid_at(const struct pare_winograd_filters *f, int64_t o, int64_t i)
+{
+    int64_t b = f->block;
+
+    return (o / b * (f->I / b) + i / b) * 9 * b * b + i % b * b + o % b;
+}
+
+PARE_SIMD_PART void filter_eight_laid(const struct pare_winograd_filters *f,
+                                      const struct pare_winograd_part *p, int64_t k, int64_t c,
+                                      float *u)
+{
+    const float *from = f->w + laid_at(f, p->column + c, p->row + k);
+    pare_v8 d[9];
+
+    for (int j = 0; j < 9; j++)
+        d[j] = PARE_V8(from + j * f->block * f->block);
+    put_eight(f, p, k, c, d, u);
+}
+
+/* Turned, eight rows: vectors are the eight filters' that belong to different rows. */
+PARE_SIMD_PART void filter_square_laid(const struct pare_winograd_filters *f,
+                                       const struct pare_winograd_part *p, int64_t k, int64_t c,
+                                       float *u)
+{
+    const float *from = f->w + laid_at(f, p->row + k, p->column + c);
+    pare_v8 d[8][9], r[8];
+
+    for (int j = 0; j < 9; j++) {
+        for (int l = 0; l < 8; l++)
+            r[l] = PARE_V8(from + (j * f->block + l) * f->block);
+        transpose8(r);
+        for (int m = 0; m < 8; m++)
+            d[m][j] = r[m];
+    }
+    for (int m = 0; m < 8; m++)
+        put_eight(f, p, k + m, c, d[m], u);
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* Rows [k, k_end) and columns [c, c_end), in the order in which the filters lie. */
+struct range {
+    int64_t k, k_end, c, c_end;
+};
+
+/* A block of rows and eight columns: what is in the same lines of the cache. */
+PARE_SIMD static void filter_range_laid(const struct pare_winograd_filters *f,
+                                        const struct pare_winograd_part *p, const struct range *r,
+                                        float *u)
+{
+    int64_t b = f->block;
+
+    for (int64_t c = r->c; c < r->c_end && !f->turned; c += b)
+        for (int64_t k = r->k; k < r->k_end; k++)
+            for (int64_t l = c; l < c + b; l += 8)
+                filter_eight_laid(f, p, k, l, u);
+    for (int64_t k = r->k; k < r->k_end && f->turned; k += b)
+        for (int64_t c = r->c; c < r->c_end; c += 8)
+            for (int64_t l = k; l < k + b; l += 8)
+                filter_square_laid(f, p, l, c, u);
+}
+
+PARE_SIMD static void filter_range(const struct pare_winograd_filters *f,
+                                   const struct pare_winograd_part *p, const struct range *r,
+                                   float *u)
+{
+    if (f->turned) {
+        for (int64_t k = r->k; k < r->k_end; k++)
+            for (int64_t c = r->c; c < r->c_end; c += 8)
+                filter_eight(f, p, k, c, u);
+    } else {
+        for (int64_t c = r->c; c < r->c_end; c += 8)
+            for (int64_t k = r->k; k < r->k_end; k++)
+                filter_eight(f, p, k, c, u);
+    }
+}
+
+void pare_winograd_filter_part(const struct pare_winograd_filters *f,
+                               const struct pare_winograd_part *p, float *u)
+{
+    struct range all = { .k_end = p->rows, .c_end = p->blocks * f->block };
+
+    if (f->laid)
+        filter_range_laid(f, p, &all, u);
+    else
+        filter_range(f, p, &all, u);
+}
+
+void pare_winograd_filters(const struct pare_winograd_filters *f, float *u)
+{
+    struct pare_winograd_part p = {
+        .rows = f->turned ? f->o : f->i,
+        .blocks = (f->turned ? f->i : f->o) / f->block,
+        .step = pare_winograd_step(f->o, f->i),
+    };
+    int64_t columns = p.blocks * f->block;
+
+#pragma omp parallel for num_threads(f->threads) collapse(2)
+    for (int64_t c = 0; c < columns; c += 32)
+        for (int64_t k = 0; k < p.rows; k += 32) {
+            struct range r = {
+                .k = k,
+                .k_end = k + 32 < p.rows ? k + 32 : p.rows,
+                .c = c,
+                .c_end = c + 32 < columns ? c + 32 : columns,
+            };
+
+            if (f->laid)
+                filter_range_laid(f, &p, &r, u);
+            else
+                filter_range(f, &p, &r, u);
+        }
+}
+
+/* w[l * 9 + j] = or, `add`, += lane l of d[j]. */
+PARE_SIMD_PART void put_nine(pare_v8 d[9], bool add, float *w)
+{
+    transpose8(d);
+    for (int l = 0; l < 8; l++) {
+        float *to = w + l * 9;
+
+        if (add) {
+            d[l] += PARE_V8(to);
+            to[8] += d[8][l];
+        } else {
+            to[8] = d[8][l];
+        }
+        PARE_PUT8(to, d[l]);
+    }
+}
+
+/* Eight filters from 36 places. */
+PARE_SIMD_PART void unfilter_eight(const float *u, int64_t step, pare_v8 t[9])
+{
+    pare_v8 d[PARE_WINOGRAD], e[18];
+
+    for (int k = 0; k < PARE_WINOGRAD; k++)
+        d[k] = PARE_V8(u + k * step);
+    for (int j = 0; j < 6; j++)
+        unfilter3(d + j, 6, e + j, 6);
+    for (int i = 0; i < 3; i++)
+        unfilter3(e + 6 * i, 1, t + 3 * i, 1);
+}
+
+PARE_SIMD static void unfilter_row(const struct pare_winograd_part *p, const float *u,
+                                   int64_t count, bool add, float *w)
+{
+    for (int64_t c = 0; c < count; c += 8) {
+        pare_v8 t[9];
+        float edge[8 * 9];
+
+        unfilter_eight(u + c, p->step, t);
+        if (c + 8 <= count) {
+            put_nine(t, add, w + c * 9);
+            continue;
+        }
+        put_nine(t, false, edge);
+        for (int64_t i = 0; i < (count - c) * 9; i++)
+            w[c * 9 + i] = add ? w[c * 9 + i] + edge[i] : edge[i];
+    }
+}
+
+/* Eight rows and columns of a part, to filters in blocks. */
+PARE_SIMD_PART void unfilter_square(const struct pare_winograd_filters *f,
+                                    const struct pare_winograd_part *p, const float *u, bool add,
+                                    float *to)
+{
+    int64_t b = f->block;
+    pare_v8 t[8][9], r[8];
+
+    for (int m = 0; m < 8; m++)
+        unfilter_eight(u + m * p->blocks * b, p->step, t[m]);
+    for (int j = 0; j < 9; j++) {
+        for (int m = 0; m < 8; m++)
+            r[m] = t[m][j];
+        transpose8(r);
+        for (int l = 0; l < 8; l++) {
+            float *at = to + (j * b + l) * b;
+
+            if (add)
+                r[l] += PARE_V8(at);
+            PARE_PUT8(at, r[l]);
+        }
+    }
+}
+
+PARE_SIMD static void unfilter_laid(const struct pare_winograd_filters *f,
+                                    const struct pare_winograd_part *p, const float *u, bool add,
+                                    float *w)
+{
+    int64_t width = p->blocks * f->block;
+
+    for (int64_t o = 0; o < p->rows; o += f->block)
+        for (int64_t c = 0; c < width; c += 8)
+            for (int64_t l = o; l < o + f->block && l < p->rows; l += 8)
+                unfilter_square(f, p, u + l * width + c, add,
+                                w + laid_at(f, p->row + l, p->column + c));
+}
+
+void pare_winograd_unfilter_part(const struct pare_winograd_filters *f,
+                                 const struct pare_winograd_part *p, const float *u, bool add,
+                                 float *w)
+{
+    int64_t width = p->blocks * f->block, count = f->I - p->column;
+
+    if (f->laid) {
+        unfilter_laid(f, p, u, add, w);
+        return;
+    }
+    count = count < width ? count : width;
+    for (int64_t o = p->row; o < p->row + p->rows && o < f->O; o++)
+        unfilter_row(p, u + (o - p->row) * width, count, add, w + (o * f->I + p->column) * 9);
+}
+
+void pare_winograd_unfilter(const struct pare_winograd_filters *f, const float *u, bool add,
+                            float *w)
+{
+#pragma omp parallel for num_threads(f->threads)
+    for (int64_t o = 0; o < f->O; o += f->block) {
+        struct pare_winograd_part p = {
+            .row = o,
+            .rows = f->block,
+            .blocks = f->i / f->block,
+            .step = pare_winograd_step(f->o, f->i),
+        };
+
+        pare_winograd_unfilter_part(f, &p, u + o * f->i, add, w);
+    }
+}

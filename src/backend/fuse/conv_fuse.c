@@ -1,0 +1,138 @@
+/* conv_fuse.c - a convolution with constant weights and what may be fused behind it. */
+#include "conv_fuse.h"
+
+#include <math.h>
+
+#include "../../op/nn/norm.h"
+
+static bool foldable(const struct pare_node *n)
+{
+    if (strcmp(n->type, "BatchNormalization") || pare_bn_trains(n) || !pare_bn_per_channel(n))
+        return false;
+    for (int i = 1; i < 5; i++)
+        if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]))
+            return false;
+    return true;
+}
+
+bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare_conv_fuse *h)
+{
+    struct pare_node *next;
+    struct pare_err err;
+
+    *h = (struct pare_conv_fuse){ .out = n->out[0] };
+    if (!pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) || !pare_is_const(n->in[1]) ||
+        !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t) ||
+        (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) || pare_conv_window(n, &h->win, &err))
+        return false;
+    next = pare_only_use(v, h->out);
+    if (next && foldable(next)) {
+        h->bn = next;
+        h->out = next->out[0];
+    }
+    h->out = pare_post_follow(v, h->out, true, &h->post);
+    return true;
+}
+
+bool pare_conv_fuse_step(const struct pare_match *v, struct pare_node *n,
+                         const struct pare_conv_fuse *h, int in_block, int out_block,
+                         struct pare_step *s)
+{
+    int folded = h->bn != NULL;
+
+    if (!pare_step_lists(s, v, h->post.sum ? 2 : 1, 1, folded + h->post.n_nodes))
+        return false;
+    s->in[0] = n->in[0];
+    s->in_block[0] = in_block;
+    if (h->post.sum) {
+        s->in[1] = h->post.sum;
+        s->in_block[1] = out_block;
+        s->inplace = 2;
+    }
+    s->out[0] = h->out;
+    s->out_block[0] = out_block;
+    if (h->bn)
+        s->fused[0] = h->bn;
+    for (int i = 0; i < h->post.n_nodes; i++)
+        s->fused[folded + i] = h->post.node[i];
+    return true;
+}
+
+static int fold_bn(struct pare_backend *b, const struct pare_node *bn, int64_t channels,
+                   float *scale, float *bias, struct pare_err *err)
+{
+    const float *p[4];
+
+    for (int i = 0; i < 4; i++) {
+        p[i] = pare_const_f32(b, bn->in[i + 1], err);
+        if (!p[i])
+            return err->code;
+    }
+    for (int64_t k = 0; k < channels; k++) {
+        double s = (double)p[0][k] / sqrt((double)p[3][k] + pare_bn_epsilon(bn));
+
+        scale[k] = (float)s;
+        bias[k] = (float)(s * ((double)bias[k] - (double)p[2][k]) + (double)p[1][k]);
+    }
+    return 0;
+}
+
+int pare_conv_fuse_fold(struct pare_backend *b, const struct pare_node *n,
+                        const struct pare_conv_fuse *h, float *scale, float *bias,
+                        struct pare_err *err)
+{
+    int64_t O = n->in[1]->t.dim[0];
+    const float *given = NULL;
+
+    if (n->n_in > 2 && n->in[2]) {
+        given = pare_const_f32(b, n->in[2], err);
+        if (!given)
+            return err->code;
+    }
+    for (int64_t k = 0; k < O; k++) {
+        scale[k] = 1;
+        bias[k] = given ? given[k] : 0;
+    }
+    return h->bn ? fold_bn(b, h->bn, O, scale, bias, err) : 0;
+}
+
+int pare_conv_fuse_lanes(const struct pare_conv_fuse *h, bool padded, struct pare_lane_post *post)
+{
+    for (int i = 0; i < h->post.n; i++) {
+        const struct pare_post_op *o = &h->post.op[i];
+        bool known = true;
+
+        post[i].a = o->alpha;
+        post[i].b = o->beta;
+        if (o->sum)
+            post[i].kind = PARE_LANE_SUM;
+        else if (o->alg == dnnl_eltwise_relu)
+            post[i].kind = PARE_LANE_RELU;
+        else if (o->alg == dnnl_eltwise_clip && (!padded || (o->alpha <= 0 && o->beta >= 0)))
+            post[i].kind = PARE_LANE_CLIP;
+        else if (o->alg == dnnl_eltwise_swish)
+            post[i].kind = PARE_LANE_SWISH;
+        else if (o->alg == dnnl_eltwise_hardswish)
+            post[i].kind = PARE_LANE_HARDSWISH;
+        else if (o->alg == dnnl_eltwise_logistic && !padded)
+            post[i].kind = PARE_LANE_SIGMOID;
+        else
+            known = false;
+        if (!known)
+            return -1;
+    }
+    return h->post.n;
+}
+
+bool pare_lane_bounds(struct pare_lane_post *post, int *n_post, float *low, float *high)
+{
+    bool clip = *n_post > 0 && post->kind == PARE_LANE_CLIP;
+
+    if (!clip && (*n_post < 1 || post->kind != PARE_LANE_RELU || post->a != 0))
+        return false;
+    *low = clip ? post->a : 0;
+    *high = clip ? post->b : INFINITY;
+    --*n_post;
+    memmove(post, post + 1, (size_t)*n_post * sizeof(*post));
+    return true;
+}

@@ -1,0 +1,262 @@
+/* int8_function.c - real values that are functions of one tensor of 8-bit integers. */
+#include "int8_function.h"
+
+#include <math.h>
+
+#include "../../op/shape/movement.h"
+#include "../../op/op.h"
+
+#define MOST 48 /* nodes to evaluate: a value that is used twice counts twice */
+
+static bool is_late(const struct pare_match *v, const struct pare_value *x)
+{
+    return x->maker && !pare_is_fixed(x) && v->late[x->maker->id];
+}
+
+/* A constant of one real number. */
+static bool is_scalar(const struct pare_value *x)
+{
+    return x && pare_is_const(x) && pare_is_f32(x) && x->t.data && pare_numel(&x->t) == 1;
+}
+
+/* ---- which nodes ----------------------------------------------------------------------- */
+
+static bool is_map(const struct pare_node *n)
+{
+    if (!n->op->map || n->n_in < 1 || !n->in[0])
+        return false;
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
+            return false;
+    return true;
+}
+
+static bool is_map2(const struct pare_node *n)
+{
+    return n->op->map2 && n->n_in == 2 && n->in[0] && n->in[1] &&
+           (n->version >= 7 || n->op->domain);
+}
+
+/* 1: (N, C, ...) becomes (N, ..., C); -1: the other way; 0: neither. */
+static int turn_of(const struct pare_node *n)
+{
+    int rank = n->n_in ? n->in[0]->t.rank : 0, perm[PARE_MAX_RANK];
+    bool out = true, back = true;
+
+    if (!pare_node_is(n, "Transpose") || rank < 4 || rank > 5)
+        return 0;
+    pare_transpose_perm(n, perm);
+    for (int i = 1; i < rank; i++) {
+        out &= perm[i] == (i == rank - 1 ? 1 : i + 1);
+        back &= perm[i] == (i == 1 ? rank - 1 : i - 1);
+    }
+    return perm[0] ? 0 : out ? 1 : back ? -1 : 0;
+}
+
+static bool one_scale(const struct pare_node *n, struct pare_value *q, struct pare_int8 *read)
+{
+    return pare_attr(n, "block_size") == 0 && pare_int8_operand(read, q, n, 1);
+}
+
+/* Does n read nothing but late functions and single constants? */
+static bool reads_late(const struct pare_match *v, const struct pare_node *n)
+{
+    bool some = false;
+
+    if (is_map(n))
+        return is_late(v, n->in[0]) && pare_same_shape(&n->in[0]->t, &n->out[0]->t);
+    if (!is_map2(n))
+        return turn_of(n) && is_late(v, n->in[0]);
+    for (int i = 0; i < 2; i++) {
+        bool late = is_late(v, n->in[i]) && pare_same_shape(&n->in[i]->t, &n->out[0]->t);
+
+        if (!late && !is_scalar(n->in[i]))
+            return false;
+        some |= late;
+    }
+    return some;
+}
+
+/* ---- evaluating ------------------------------------------------------------------------ */
+
+struct eval {
+    const struct pare_match *v;
+    struct pare_int8_func *f;
+    bool found; /* f->x is known */
+    int left;   /* nodes that may still be evaluated */
+};
+
+struct result {
+    float y[256];
+    int turn;
+};
+
+static bool eval(struct eval *e, const struct pare_value *x, struct result *r);
+
+static bool eval_quantize(struct eval *e, const struct pare_node *n, struct result *r)
+{
+    struct pare_int8_end end = { .lo = -INFINITY, .hi = INFINITY };
+    uint8_t q[256];
+
+    if (!one_scale(n, n->out[0], &end.q) || !eval(e, n->in[0], r))
+        return false;
+    pare_int8_store(&end, r->y, q, 0, 256);
+    for (int i = 0; i < 256; i++)
+        r->y[i] = n->out[0]->t.dtype == PARE_U8 ? (float)q[i] : (float)(int8_t)q[i];
+    return true;
+}
+
+/* From the integers that are the root, or from rounded ones that are a function of it. */
+static bool eval_real(struct eval *e, const struct pare_node *n, struct result *r)
+{
+    const struct pare_node *from = n->in[0]->maker;
+    struct pare_int8 q;
+    uint8_t all[256];
+
+    if (!one_scale(n, n->in[0], &q))
+        return false;
+    if (from && e->v->late[from->id] && pare_node_is(from, "QuantizeLinear")) {
+        if (!eval_quantize(e, from, r))
+            return false;
+        for (int i = 0; i < 256; i++)
+            r->y[i] = (float)((int)r->y[i] - q.zero) * q.scale;
+        return true;
+    }
+    if (e->found && e->f->x.v != q.v)
+        return false;
+    e->found = true;
+    e->f->x = q;
+    for (int i = 0; i < 256; i++)
+        all[i] = (uint8_t)i;
+    pare_int8_real(&q, all, 0, r->y, 256);
+    r->turn = 0;
+    return true;
+}
+
+static bool eval_map2(struct eval *e, const struct pare_node *n, struct result *r)
+{
+    struct result b = { .turn = 0 };
+    float one[2] = { 0, 0 };
+    bool single[2];
+
+    for (int i = 0; i < 2; i++) {
+        single[i] = is_scalar(n->in[i]);
+        if (single[i])
+            one[i] = (float)pare_get(&n->in[i]->t, 0);
+        else if (!eval(e, n->in[i], i ? &b : r))
+            return false;
+    }
+    if (single[0] && single[1])
+        return false;
+    if (!single[0] && !single[1] && r->turn != b.turn)
+        return false;
+    n->op->map2(n, single[0] ? one : r->y, !single[0], single[1] ? one + 1 : b.y, !single[1], r->y,
+                256);
+    r->turn = single[0] ? b.turn : r->turn;
+    return true;
+}
+
+static bool eval_node(struct eval *e, const struct pare_node *n, struct result *r)
+{
+    int turn = turn_of(n);
+
+    if (pare_node_is(n, "DequantizeLinear"))
+        return eval_real(e, n, r);
+    e->f->plain &= turn != 0;
+    if (turn) {
+        if (!eval(e, n->in[0], r) || r->turn == turn)
+            return false;
+        r->turn += turn;
+        return true;
+    }
+    if (is_map2(n))
+        return eval_map2(e, n, r);
+    if (!is_map(n) || !eval(e, n->in[0], r))
+        return false;
+    n->op->map(n, r->y, r->y, 256);
+    return true;
+}
+
+static bool eval(struct eval *e, const struct pare_value *x, struct result *r)
+{
+    return is_late(e->v, x) && x->maker->op && --e->left >= 0 && eval_node(e, x->maker, r);
+}
+
+bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
+                    struct pare_int8_func *f)
+{
+    struct eval e = { .v = v, .f = f, .left = MOST };
+    struct result r;
+
+    f->plain = true;
+    if (!pare_is_f32(real) || !eval(&e, real, &r))
+        return false;
+    memcpy(f->table.real, r.y, sizeof(r.y));
+    pare_int8_table_set(&f->table);
+    f->turn = r.turn;
+    return true;
+}
+
+/* Is all that reads these integers, through one DequantizeLinear, such a function with what they
+ * are made from? */
+static bool only_for(const struct pare_match *v, const struct pare_node *q,
+                     const struct pare_value *root)
+{
+    const struct pare_uses *u = &v->use[q->out[0]->id];
+    const struct pare_value *real;
+
+    if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
+        !pare_node_is(u->node[0], "DequantizeLinear"))
+        return false;
+    real = u->node[0]->out[0];
+    u = &v->use[real->id];
+    if (!u->n || real->flags & PARE_V_OUTPUT)
+        return false;
+    for (int i = 0; i < u->n; i++) {
+        const struct pare_node *n = u->node[i];
+        const struct pare_value *other;
+        struct pare_int8_func f;
+
+        if (is_map(n) || (is_map2(n) && n->in[0] == n->in[1]))
+            continue;
+        if (!is_map2(n))
+            return false;
+        other = n->in[n->in[0] == real];
+        if (!is_scalar(other) && (!pare_same_shape(&other->t, &real->t) ||
+                                  !pare_int8_func(v, other, &f) || f.x.v != root || f.turn))
+            return false;
+    }
+    return true;
+}
+
+bool pare_int8_func_late(const struct pare_match *v, const struct pare_node *n)
+{
+    struct pare_int8_func f = { .plain = true };
+    struct eval e = { .v = v, .f = &f, .left = MOST };
+    struct result r;
+    struct pare_int8 q;
+
+    if (!n->op || n->n_out != 1 || !n->out[0] || n->n_in < 1 || !n->in[0] ||
+        n->out[0]->t.rank < 0 || !pare_numel(&n->out[0]->t))
+        return false;
+    if (pare_node_is(n, "QuantizeLinear"))
+        return pare_is_f32(n->in[0]) && one_scale(n, n->out[0], &q) &&
+               pare_int8_func(v, n->in[0], &f) && !f.turn && only_for(v, n, f.x.v);
+    return pare_is_f32(n->out[0]) && reads_late(v, n) && eval_node(&e, n, &r);
+}
+
+int pare_int8_func_layout(const struct pare_int8_func *f, int layout)
+{
+    if (!f->turn)
+        return layout == 1 || layout == PARE_CHANNELS_LAST ? layout : 0;
+    if (f->turn > 0)
+        return layout == 1 ? PARE_CHANNELS_LAST : 0;
+    return layout == PARE_CHANNELS_LAST ? 1 : 0;
+}
+
+int pare_int8_func_keep(const struct pare_match *v, const struct pare_int8_func *f)
+{
+    if (f->turn)
+        return f->turn > 0 ? 1 : PARE_CHANNELS_LAST;
+    return pare_int8_keep(v, &f->x);
+}

@@ -1,0 +1,363 @@
+/* int8_operands.c - integers behind real operands, and what is behind real results. */
+#include "int8_operands.h"
+
+#include <math.h>
+
+#include "../../base/simd.h"
+#include "../../op/op.h"
+#include "../../op/quant/quant_family.h"
+
+static bool is_8bit(const struct pare_value *v)
+{
+    return v && (v->t.dtype == PARE_U8 || v->t.dtype == PARE_I8);
+}
+
+static bool is_known(const struct pare_value *v)
+{
+    return v && pare_is_const(v) && v->t.data;
+}
+
+bool pare_int8_read(struct pare_int8 *q, struct pare_value *x, const struct pare_value *scale,
+                    const struct pare_value *zero)
+{
+    *q = (struct pare_int8){ .v = x };
+    if (!is_8bit(x) || !is_known(scale) || pare_numel(&scale->t) != 1 ||
+        scale->t.dtype != PARE_F32 || (zero && (!is_known(zero) || pare_numel(&zero->t) != 1)))
+        return false;
+    q->scale = (float)pare_get(&scale->t, 0);
+    q->zero = zero ? (int)pare_get_int(&zero->t, 0) : 0;
+    pare_quant_range(x->t.dtype, &q->lo, &q->hi);
+    return q->scale > 0 && isfinite(q->scale);
+}
+
+bool pare_int8_operand(struct pare_int8 *q, struct pare_value *x, const struct pare_node *n, int k)
+{
+    return x && n->n_in > k &&
+           pare_int8_read(q, x, n->in[k], n->n_in > k + 1 ? n->in[k + 1] : NULL);
+}
+
+bool pare_int8_is(const struct pare_node *n, const char *type)
+{
+    return n->op->domain && !strcmp(n->op->domain, "com.microsoft") && !strcmp(n->type, type);
+}
+
+bool pare_int8_end_at(struct pare_int8_end *e, const struct pare_node *n, int k)
+{
+    *e = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY };
+    return pare_int8_operand(&e->q, n->out[0], n, k);
+}
+
+bool pare_int8_same(const struct pare_int8 *a, const struct pare_int8 *b)
+{
+    return a->scale == b->scale && a->zero == b->zero && a->v->t.dtype == b->v->t.dtype;
+}
+
+static const struct pare_value *zero_of(const struct pare_node *n)
+{
+    return n->n_in > 2 ? n->in[2] : NULL;
+}
+
+bool pare_int8_source(const struct pare_match *v, const struct pare_value *real,
+                      struct pare_int8 *q)
+{
+    const struct pare_value *x = real;
+    bool viewed = false;
+
+    if (pare_is_fixed(real) || !pare_is_f32(real))
+        return false;
+    while (x->maker && v->late[x->maker->id] && x->maker->op->flags & PARE_OP_VIEW) {
+        x = x->maker->in[0];
+        viewed |= !pare_same_shape(&x->t, &real->t);
+    }
+    if (!pare_node_is(x->maker, "DequantizeLinear") || !v->late[x->maker->id] ||
+        pare_attr(x->maker, "block_size") != 0 ||
+        !pare_int8_operand(q, x->maker->in[0], x->maker, 1))
+        return false;
+    q->viewed = viewed;
+    return true;
+}
+
+/* Relu and Clip with known bounds narrow [lo, hi]. */
+static bool bounds(const struct pare_node *n, float *lo, float *hi)
+{
+    double l = -INFINITY, h = INFINITY;
+
+    if (pare_node_is(n, "Relu")) {
+        l = 0;
+    } else if (!pare_node_is(n, "Clip")) {
+        return false;
+    } else if (n->version < 11) {
+        l = pare_attr(n, "min");
+        h = pare_attr(n, "max");
+    } else {
+        for (int i = 1; i < n->n_in; i++)
+            if (n->in[i]) {
+                if (!is_known(n->in[i]) || pare_numel(&n->in[i]->t) != 1)
+                    return false;
+                *(i == 1 ? &l : &h) = pare_get(&n->in[i]->t, 0);
+            }
+    }
+    *lo = fmaxf(*lo, (float)l);
+    *hi = fminf(*hi, (float)h);
+    return *lo <= *hi;
+}
+
+bool pare_int8_end(const struct pare_match *v, struct pare_value *real, struct pare_int8_end *e)
+{
+    struct pare_node *n = pare_only_use(v, real);
+
+    *e = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY };
+    for (; n && e->n < PARE_INT8_NODES - 1 && bounds(n, &e->lo, &e->hi); e->n++) {
+        e->node[e->n] = n;
+        n = pare_only_use(v, n->out[0]);
+    }
+    if (!pare_node_is(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
+        n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) || pare_attr(n, "block_size") != 0 ||
+        !pare_int8_operand(&e->q, n->out[0], n, 1))
+        return false;
+    e->node[e->n++] = n;
+    return true;
+}
+
+/* ---- weights ---------------------------------------------------------------------- */
+
+static int at(const struct pare_int8_weight *q, const void *raw, int64_t i)
+{
+    return q->v->t.dtype == PARE_U8 ? ((const uint8_t *)raw)[i] : ((const int8_t *)raw)[i];
+}
+
+/* Index along the axis of element i is i / inner % channels. */
+static int64_t inner_of(const struct pare_int8_weight *q)
+{
+    int64_t inner = 1;
+
+    for (int k = q->axis + 1; k < q->v->t.rank; k++)
+        inner *= q->v->t.dim[k];
+    return inner;
+}
+
+static int zero_at(const struct pare_int8_weight *q, int64_t channel)
+{
+    if (!q->zero)
+        return 0;
+    return (int)pare_get_int(&q->zero->t, pare_numel(&q->zero->t) == 1 ? 0 : channel);
+}
+
+float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel)
+{
+    if (!q->scale)
+        return 1;
+    return (float)pare_get(&q->scale->t, pare_numel(&q->scale->t) == 1 ? 0 : channel);
+}
+
+/* Lowest and highest of w - zero. */
+static bool reach(struct pare_int8_weight *q)
+{
+    int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
+    const void *raw = pare_const_raw(q->v);
+    int lo = 0, hi = 0;
+
+    for (int64_t i = 0; i < n; i += inner) {
+        int zero = zero_at(q, i / inner % q->channels);
+
+        for (int64_t k = i; k < i + inner; k++) {
+            int w = at(q, raw, k) - zero;
+
+            lo = w < lo ? w : lo;
+            hi = w > hi ? w : hi;
+        }
+    }
+    q->reach = -lo > hi ? -lo : hi;
+    return lo >= INT8_MIN && hi <= INT8_MAX;
+}
+
+static bool all_zero(const struct pare_tensor *t)
+{
+    for (int64_t i = 0; i < pare_numel(t); i++)
+        if (pare_get_int(t, i))
+            return false;
+    return true;
+}
+
+static bool fits(const struct pare_value *v, int64_t channels)
+{
+    int64_t n = v ? pare_numel(&v->t) : 1;
+
+    return !v || (is_known(v) && (n == 1 || (n == channels && v->t.rank == 1)));
+}
+
+bool pare_int8_weight_read(struct pare_int8_weight *q, const struct pare_value *w,
+                           const struct pare_value *scale, const struct pare_value *zero, int axis)
+{
+    *q = (struct pare_int8_weight){ .v = w, .scale = scale, .zero = zero, .axis = axis };
+    if (!is_8bit(w) || !pare_is_const(w) || !pare_const_raw(w) || axis >= w->t.rank ||
+        !pare_numel(&w->t))
+        return false;
+    q->channels = w->t.dim[axis];
+    if (!fits(scale, q->channels) || !fits(zero, q->channels) || !reach(q))
+        return false;
+    if (zero && all_zero(&zero->t))
+        q->zero = NULL;
+    for (int64_t i = 0; scale && i < pare_numel(&scale->t); i++)
+        if (!(pare_get(&scale->t, i) > 0) || !isfinite(pare_get(&scale->t, i)))
+            return false;
+    return true;
+}
+
+bool pare_int8_weight(const struct pare_value *w, int axis, struct pare_int8_weight *q)
+{
+    const struct pare_node *n = w->maker;
+    int along;
+
+    if (!pare_node_is(n, "DequantizeLinear") || !pare_is_const(w) || !pare_is_f32(w) ||
+        pare_attr(n, "block_size") != 0)
+        return false;
+    along = (int)pare_attr(n, "axis");
+    along += along < 0 ? w->t.rank : 0;
+    if (pare_numel(&n->in[1]->t) != 1 && along != axis)
+        return false;
+    return pare_int8_weight_read(q, n->in[0], n->in[1], zero_of(n), axis);
+}
+
+struct pare_value *pare_int8_bias(struct pare_value *bias, const struct pare_int8 *x,
+                                  const struct pare_int8_weight *w)
+{
+    const struct pare_node *n = bias ? bias->maker : NULL;
+    const struct pare_value *scale, *zero;
+
+    if (!pare_node_is(n, "DequantizeLinear") || n->in[0]->t.dtype != PARE_I32 ||
+        !is_known(n->in[0]) || pare_numel(&n->in[0]->t) != w->channels)
+        return bias;
+    scale = n->in[1];
+    zero = zero_of(n);
+    if (!fits(scale, w->channels) || scale->t.dtype != PARE_F32 ||
+        (zero && (!fits(zero, w->channels) || !all_zero(&zero->t))))
+        return bias;
+    for (int64_t i = 0; i < w->channels; i++) {
+        double have = pare_get(&scale->t, pare_numel(&scale->t) == 1 ? 0 : i);
+        double want = (double)x->scale * (double)pare_int8_scale(w, i);
+
+        if (!(fabs(have - want) <= 1e-6 * want))
+            return bias;
+    }
+    return n->in[0];
+}
+
+const int8_t *pare_int8_centred(const struct pare_int8_weight *q, struct pare_arena *a)
+{
+    int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
+    const void *raw = pare_const_raw(q->v);
+    int8_t *w;
+
+    if (!q->zero)
+        return raw;
+    w = pare_alloc_raw(a, (size_t)n, 1);
+    for (int64_t i = 0; w && i < n; i += inner) {
+        int zero = zero_at(q, i / inner % q->channels);
+
+        for (int64_t k = i; k < i + inner; k++)
+            w[k] = (int8_t)(at(q, raw, k) - zero);
+    }
+    return w;
+}
+
+bool pare_int8_exact(const struct pare_backend *b, const struct pare_int8 *x,
+                     const struct pare_int8_weight *w)
+{
+    return b->vnni || (x->v->t.dtype == PARE_U8 && w->reach <= 64);
+}
+
+struct pare_ncs pare_ncs(const struct pare_tensor *t)
+{
+    struct pare_ncs d = { t->rank > 0 ? t->dim[0] : 1, t->rank > 1 ? t->dim[1] : 1, 1 };
+
+    for (int i = 2; i < t->rank; i++)
+        d.s *= t->dim[i];
+    return d;
+}
+
+int pare_int8_keep(const struct pare_match *v, const struct pare_int8 *q)
+{
+    return q->viewed || pare_layout_of(v, q->v) != PARE_CHANNELS_LAST ? 1 : PARE_CHANNELS_LAST;
+}
+
+/* ---- loops ------------------------------------------------------------------------ */
+
+PARE_SIMD void pare_int8_real(const struct pare_int8 *q, const void *x, int64_t from, float *real,
+                              int64_t n)
+{
+    const uint8_t *u = (const uint8_t *)x + from;
+    const int8_t *i8 = (const int8_t *)x + from;
+    float scale = q->scale;
+    int zero = q->zero;
+
+    if (q->v->t.dtype == PARE_U8)
+        for (int64_t i = 0; i < n; i++)
+            real[i] = (float)(u[i] - zero) * scale;
+    else
+        for (int64_t i = 0; i < n; i++)
+            real[i] = (float)(i8[i] - zero) * scale;
+}
+
+PARE_SIMD void pare_int8_store(const struct pare_int8_end *e, const float *real, void *y,
+                               int64_t from, int64_t n)
+{
+    const struct pare_int8 q = e->q;
+    uint8_t *u = (uint8_t *)y + from;
+    int8_t *i8 = (int8_t *)y + from;
+    float lo = e->lo, hi = e->hi, scale = q.scale;
+
+    if (q.v->t.dtype == PARE_U8)
+        for (int64_t i = 0; i < n; i++) {
+            float v = real[i] > lo ? real[i] : lo;
+
+            u[i] = (uint8_t)(int)pare_int8_round(&q, (v < hi ? v : hi) / scale);
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            float v = real[i] > lo ? real[i] : lo;
+
+            i8[i] = (int8_t)(int)pare_int8_round(&q, (v < hi ? v : hi) / scale);
+        }
+}
+
+void pare_int8_bounds(const struct pare_int8_out *o, float *lo, float *hi)
+{
+    enum pare_dtype type = o->out->t.dtype;
+    float least = (float)(o->q.lo - o->q.zero), most = (float)(o->q.hi - o->q.zero);
+
+    *lo = o->lo;
+    *hi = o->hi;
+    if (type != PARE_U8 && type != PARE_I8)
+        return;
+    *lo = *lo > least ? *lo : least;
+    *lo = *lo < most ? *lo : most; /* they may be outside of the type */
+    *hi = *hi < most ? *hi : most;
+    *hi = *hi > least ? *hi : least;
+}
+
+PARE_SIMD void pare_int8_finish(const struct pare_int8_out *o, const int32_t *acc, int64_t channel,
+                                int64_t n, void *y)
+{
+    const float *f = o->f + channel, *b = o->b + channel;
+    float lo = o->lo, hi = o->hi;
+    enum pare_dtype type = o->out->t.dtype;
+    struct pare_int8 q = o->q;
+
+    if (type == PARE_I32) {
+        memcpy(y, acc, (size_t)n * sizeof(*acc));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float v = ((float)acc[i] + b[i]) * f[i];
+
+        v = v > lo ? v : lo;
+        v = v < hi ? v : hi;
+        if (type == PARE_F32)
+            ((float *)y)[i] = v;
+        else if (type == PARE_U8)
+            ((uint8_t *)y)[i] = (uint8_t)(int)pare_int8_round(&q, v);
+        else
+            ((int8_t *)y)[i] = (int8_t)(int)pare_int8_round(&q, v);
+    }
+}

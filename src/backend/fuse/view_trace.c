@@ -1,0 +1,247 @@
+/* view_trace.c - where the elements of a value lie in another one that only moves on the way to it. */
+#include "view_trace.h"
+
+#include "../../op/shape/movement.h"
+
+/* Index i along axis a of a node's output is index first[a] + i mult[a] along axis to[a] of its
+ * input; `more` is a place that all have in addition. */
+struct axes {
+    int to[PARE_MAX_RANK];
+    int64_t first[PARE_MAX_RANK], mult[PARE_MAX_RANK], more;
+};
+
+bool pare_view_trace_add(struct pare_view_trace_nodes *nodes, struct pare_node *n)
+{
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->list[i] == n)
+            return true;
+    if (nodes->n == PARE_VIEW_TRACE_NODES)
+        return false;
+    nodes->list[nodes->n++] = n;
+    return true;
+}
+
+static bool split_axes(const struct pare_node *n, const struct pare_value *out, struct axes *a)
+{
+    int axis = pare_split_axis(n);
+
+    for (int i = 0; i < n->n_out && n->out[i] != out; i++)
+        a->first[axis] += pare_microbatch_size(n, i);
+    return true;
+}
+
+static bool slice_axes(const struct pare_node *n, struct axes *a)
+{
+    struct pare_err err = { 0 };
+    struct pare_slice s;
+
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
+            return false;
+    if (pare_slice_ranges(n, &s, &err))
+        return false;
+    for (int i = 0; i < n->in[0]->t.rank; i++) {
+        a->first[i] = s.start[i];
+        a->mult[i] = s.step[i];
+        if (s.step[i] < 1)
+            return false;
+    }
+    return true;
+}
+
+/* One index: the axis is gone, or of size 1. */
+static bool gather_axes(const struct pare_node *n, struct axes *a)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
+    int axis = pare_gather_axis(n);
+    int64_t strides[PARE_MAX_RANK], i;
+
+    if (!pare_is_const(n->in[1]) || !at->data || pare_numel(at) != 1 || at->rank > 1)
+        return false;
+    i = (int64_t)pare_get(at, 0);
+    i = i < 0 ? i + x->dim[axis] : i;
+    if (i < 0 || i >= x->dim[axis])
+        return false;
+    pare_strides(x, strides);
+    a->more = i * strides[axis];
+    for (int k = axis; k < n->out[0]->t.rank && !at->rank; k++)
+        a->to[k] = k + 1;
+    return true;
+}
+
+static bool read_axes(const struct pare_node *n, const struct pare_value *out, struct axes *a)
+{
+    int perm[PARE_MAX_RANK];
+
+    *a = (struct axes){ .more = 0 };
+    for (int i = 0; i < PARE_MAX_RANK; i++) {
+        a->to[i] = i;
+        a->mult[i] = 1;
+    }
+    if (pare_node_is(n, "Transpose")) {
+        pare_transpose_perm(n, perm);
+        for (int i = 0; i < out->t.rank; i++)
+            a->to[i] = perm[i];
+        return true;
+    }
+    if (pare_node_is(n, "Slice"))
+        return slice_axes(n, a);
+    if (pare_node_is(n, "Split"))
+        return split_axes(n, out, a);
+    return pare_node_is(n, "Gather") && gather_axes(n, a);
+}
+
+/* The axis along which a step of `stride` places moves; -1: it moves along several. */
+static int axis_at(const struct pare_tensor *t, const int64_t *strides, int64_t stride)
+{
+    for (int a = 0; a < t->rank; a++)
+        if (t->dim[a] > 1 && stride >= strides[a])
+            return stride % strides[a] == 0 && stride < strides[a] * t->dim[a] ? a : -1;
+    return -1;
+}
+
+/* Cuts part i where it goes from one axis of t to the next; false when it cannot be cut. */
+static bool cut(struct pare_view_trace *p, int i, const struct pare_tensor *t,
+                const int64_t *strides)
+{
+    int a = axis_at(t, strides, p->dim[i].stride);
+    int64_t step, room;
+
+    if (a < 0)
+        return false;
+    step = p->dim[i].stride / strides[a];
+    if ((p->dim[i].size - 1) * step < t->dim[a])
+        return true;
+    room = t->dim[a] / step;
+    if (t->dim[a] % step || room < 2 || p->dim[i].size % room || p->n == PARE_VIEW_TRACE_DIMS)
+        return false;
+    for (int k = p->n++; k > i; k--)
+        p->dim[k] = p->dim[k - 1];
+    p->dim[i].size /= room;
+    p->dim[i].stride *= room;
+    p->dim[i].own *= room;
+    p->dim[i + 1].size = room;
+    return cut(p, i, t, strides); /* at most once for each axis */
+}
+
+/* From places in a node's output to places in its input. */
+static bool through(struct pare_view_trace *p, const struct pare_tensor *out,
+                    const struct pare_tensor *in, const struct axes *x)
+{
+    int64_t so[PARE_MAX_RANK], si[PARE_MAX_RANK], last[PARE_MAX_RANK], offset = x->more;
+
+    pare_strides(out, so);
+    pare_strides(in, si);
+    for (int i = 0; i < p->n; i++)
+        if (!cut(p, i, out, so))
+            return false;
+    for (int a = 0; a < out->rank; a++) {
+        int64_t at = p->offset / so[a] % out->dim[a];
+
+        last[a] = at;
+        offset += (x->first[a] + at * x->mult[a]) * si[x->to[a]];
+    }
+    for (int i = 0; i < p->n; i++) {
+        int a = axis_at(out, so, p->dim[i].stride);
+        int64_t step = p->dim[i].stride / so[a];
+
+        last[a] += (p->dim[i].size - 1) * step;
+        if (last[a] >= out->dim[a]) /* its places would run into the next axis */
+            return false;
+        p->dim[i].stride = step * x->mult[a] * si[x->to[a]];
+    }
+    p->offset = offset;
+    return true;
+}
+
+/* The other operand of a product with, or a division by, one constant number; or NULL. */
+static struct pare_value *factor(const struct pare_node *n, double *scale)
+{
+    bool mul = pare_node_is(n, "Mul"), div = pare_node_is(n, "Div");
+
+    for (int k = div ? 1 : 0; k < 2 && (mul || div) && n->n_in == 2; k++) {
+        const struct pare_value *c = n->in[k];
+
+        if (pare_is_const(c) && pare_is_f32(c) && c->t.data && pare_numel(&c->t) == 1 &&
+            n->in[!k]->t.rank >= c->t.rank) {
+            *scale *= mul ? (double)pare_f32(&c->t)[0] : 1 / (double)pare_f32(&c->t)[0];
+            return n->in[!k];
+        }
+    }
+    return NULL;
+}
+
+static void begin(struct pare_view_trace *t, struct pare_value *value)
+{
+    int64_t strides[PARE_MAX_RANK];
+
+    pare_strides(&value->t, strides);
+    *t = (struct pare_view_trace){ .base = value, .scale = 1 };
+    for (int a = 0; a < value->t.rank; a++)
+        if (value->t.dim[a] > 1) {
+            t->dim[t->n].size = value->t.dim[a];
+            t->dim[t->n].stride = t->dim[t->n].own = strides[a];
+            t->dim[t->n++].axis = a;
+        }
+}
+
+bool pare_trace(const struct pare_match *v, struct pare_value *value, const struct pare_value *stop,
+                bool scaled, struct pare_view_trace *t, struct pare_view_trace_nodes *nodes)
+{
+    int64_t strides[PARE_MAX_RANK];
+
+    begin(t, value);
+    while (t->base != stop && (stop || !pare_is_made(v, t->base))) {
+        struct pare_node *n = t->base->maker;
+        struct pare_value *x = n && scaled ? factor(n, &t->scale) : NULL;
+        struct axes axes;
+
+        if (!n || !n->op || n->n_cap || !n->n_in || !pare_view_trace_add(nodes, n))
+            return false;
+        if (!x) {
+            x = n->in[0];
+            if (!(n->op->flags & PARE_OP_VIEW) &&
+                (!read_axes(n, t->base, &axes) || !through(t, &t->base->t, &x->t, &axes)))
+                return false;
+        }
+        if (!pare_is_f32(x) || !pare_numel(&x->t))
+            return false;
+        t->base = x;
+    }
+    pare_strides(&t->base->t, strides);
+    for (int i = 0; stop && i < t->n; i++)
+        if (!cut(t, i, &stop->t, strides))
+            return false;
+    return true;
+}
+
+int64_t pare_view_trace_stride(const struct pare_view_trace *t, int axis)
+{
+    int64_t stride = 0, size = 1;
+
+    for (int i = t->n - 1; i >= 0; i--) {
+        if (t->dim[i].axis != axis)
+            continue;
+        if (size > 1 && t->dim[i].stride != stride * size)
+            return -1;
+        stride = size > 1 ? stride : t->dim[i].stride;
+        size *= t->dim[i].size;
+    }
+    return stride;
+}
+
+void pare_view_trace_places(const struct pare_view_trace *t, int axes, int64_t count,
+                            int64_t *place)
+{
+    for (int64_t k = 0; k < count; k++) {
+        int64_t rest = k;
+
+        place[k] = t->offset;
+        for (int i = t->n - 1; i >= 0; i--) {
+            if (t->dim[i].axis >= axes)
+                continue;
+            place[k] += rest % t->dim[i].size * t->dim[i].stride;
+            rest /= t->dim[i].size;
+        }
+    }
+}

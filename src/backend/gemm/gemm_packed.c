@@ -1,0 +1,98 @@
+/* gemm_packed.c - products with constant matrices that are packed by panels of columns. */
+#include "gemm_packed.h"
+
+#include "../simd/unroll_cases.h"
+
+static inline int64_t run_at(const struct pare_packed_gemm *p, int64_t i)
+{
+    return p->offset ? p->offset[i] : i * p->x_run;
+}
+
+/* Where element k of a row is. */
+static int64_t element_at(const struct pare_packed_gemm *p, int64_t k)
+{
+    int64_t full = p->runs * p->run;
+
+    if (p->w_step)
+        return k * p->x_step;
+    if (k < full)
+        return run_at(p, k / p->run) + k % p->run;
+    return run_at(p, p->runs + (k - full) / p->last) + (k - full) % p->last;
+}
+
+/* What is behind n blocks of columns, while they are in the first-level cache. */
+static void behind(const struct pare_packed_gemm *p, int64_t first, int64_t n)
+{
+    const bool near = p->y_row == p->block; /* one block's rows are side by side */
+    struct pare_lane_area a = {
+        .rows = near ? 1 : p->rows,
+        .step = p->y_row,
+        .n = near ? p->rows * p->block : p->block,
+    };
+
+    for (int64_t i = first; i < first + n && p->n_post; i++) {
+        a.y = p->y + i * p->y_block;
+        a.sum = p->sum ? p->sum + i * p->y_block : p->sum;
+        pare_lanes(p->post, p->n_post, &a);
+    }
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define ROWS 12
+#include "../simd/vec512.h"
+#include "gemm_packed_loops.h"
+#include "../simd/vec_end.h"
+
+#define ROWS 6
+#include "../simd/vec256.h"
+#include "gemm_packed_loops.h"
+#include "../simd/vec_end.h"
+#endif
+
+/* Any machine, any block. */
+static void all_plain(const struct pare_packed_gemm *p)
+{
+    const int64_t K = pare_packed_gemm_depth(p);
+
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t b = 0; b < p->blocks; b++) {
+            float sum[16] = { 0 };
+
+            for (int c = 0; c < p->block && p->bias; c++)
+                sum[c] = p->bias[b * p->block + c];
+            for (int64_t k = 0; k < K; k++) {
+                const float *w = p->w + (p->w_step ? k * p->w_step + b * p->block
+                                                   : pare_packed_gemm_at(K, p->blocks, p->block, k,
+                                                                         b * p->block));
+                float x = p->x[r * p->x_row + element_at(p, k)];
+
+                for (int c = 0; c < p->block; c++)
+                    sum[c] += x * w[c];
+            }
+            for (int c = 0; c < p->block; c++) {
+                int64_t at = r * p->y_row + b * p->y_block + c;
+                float v = p->start ? sum[c] + p->start[at] : sum[c];
+
+                v = p->clamp && v < p->low ? p->low : v;
+                p->y[at] = p->clamp && v > p->high ? p->high : v;
+            }
+        }
+    behind(p, 0, p->blocks);
+}
+
+void pare_packed_gemm_run(const struct pare_packed_gemm *p)
+{
+#if defined(__x86_64__)
+    if (p->block == 16 && __builtin_cpu_supports("avx512f")) {
+        all_avx512(p);
+        return;
+    }
+    if (p->block == 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        all_avx2(p);
+        return;
+    }
+#endif
+    all_plain(p);
+}

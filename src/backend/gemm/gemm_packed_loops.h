@@ -1,0 +1,150 @@
+/* gemm_packed_loops.h - the loops of gemm_packed.c for one instruction set; included once for each, with the
+ * vectors of vec512.h or its like and ROWS, how many rows the registers hold.
+ */
+#ifdef VEC
+
+/* How the operands lie. */
+#ifndef STEPS
+#define STEPS
+struct steps {
+    int64_t x_row, x_step, w_step, run; /* w_step 0: packed */
+};
+#endif
+
+/* sum += x w over `count` neighbours in the rows; returns the next of w. */
+TARGET static inline __attribute__((always_inline)) const float *
+NAME(walk)(const float *x, const struct steps s, const float *w, int64_t count, VEC sum[ROWS][2],
+           const int n, const int nv)
+{
+    for (int64_t k = 0; k < count; k++) {
+        VEC b[2];
+
+        for (int v = 0; v < nv; v++)
+            b[v] = LOAD(w + v * BLOCK);
+        w += s.w_step ? s.w_step : nv * BLOCK;
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++) {
+            VEC a = ALL(x[r * s.x_row + k * s.x_step]);
+
+            for (int v = 0; v < nv; v++)
+                sum[r][v] = FMA(a, b[v], sum[r][v]);
+        }
+    }
+    return w;
+}
+
+/* What comes behind the products.  max and min give their second operand where one is NaN. */
+TARGET static inline __attribute__((always_inline)) void
+NAME(put)(const struct pare_packed_gemm *p, int64_t at, VEC sum[ROWS][2], const int n, const int nv)
+{
+    if (p->start) {
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < nv; v++)
+                sum[r][v] = ADD(sum[r][v], LOAD(p->start + at + r * p->y_row + v * p->y_block));
+    }
+    if (p->clamp) {
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < nv; v++)
+                sum[r][v] = MIN(ALL(p->high), MAX(ALL(p->low), sum[r][v]));
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < nv; v++)
+            STORE(p->y + at + r * p->y_row + v * p->y_block, sum[r][v]);
+}
+
+/* n rows from `first` on of nv blocks of columns; n <= ROWS and nv <= 2 are constants wherever
+ * this is inlined, and so are many of the steps. */
+TARGET static inline __attribute__((always_inline)) void
+NAME(rows)(const struct pare_packed_gemm *p, int64_t first, int64_t block, const int n,
+           const int nv, const struct steps s)
+{
+    const float *x = p->x + first * s.x_row;
+    const float *w = p->w + block * (s.w_step ? 1 : pare_packed_gemm_depth(p)) * BLOCK;
+    const int64_t count[2] = { s.run, p->last };
+    const int64_t runs = p->runs + (!p->last ? 0 : p->tails ? p->tails : 1);
+    VEC sum[ROWS][2], begin[2];
+
+    for (int v = 0; v < nv; v++)
+        begin[v] = p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
+#pragma GCC unroll 16
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < nv; v++)
+            sum[r][v] = begin[v];
+            /* y may be far away; it is here when the sums are done. */
+#pragma GCC unroll 16
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < nv; v++)
+            __builtin_prefetch(p->y + (first + r) * p->y_row + (block + v) * p->y_block, 1);
+    for (int64_t i = 0; i < runs; i++)
+        w = NAME(walk)(x + run_at(p, i), s, w, count[i >= p->runs], sum, n, nv);
+    NAME(put)(p, first * p->y_row + block * p->y_block, sum, n, nv);
+}
+
+#define SOME(s, n)                            \
+    if (two)                                  \
+        NAME(rows)(p, first, block, n, 2, s); \
+    else                                      \
+        NAME(rows)(p, first, block, n, 1, s)
+
+TARGET static inline __attribute__((always_inline)) void
+NAME(some)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n,
+           const struct steps s)
+{
+    const bool two = block + 1 < p->blocks;
+
+    switch (n) {
+#if ROWS > 6
+        PARE_CASES_12(SOME, s);
+#else
+        PARE_CASES_6(SOME, s);
+#endif
+    default: break;
+    }
+}
+
+#undef SOME
+
+/* Pixels side by side; rows apart; columns of x with rows of w. */
+TARGET static void NAME(near)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ BLOCK, 1, 0, BLOCK });
+}
+
+TARGET static void NAME(apart)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
+                               int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ p->x_row, 1, 0, p->run });
+}
+
+TARGET static void NAME(outer)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
+                               int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ 1, p->x_step, p->w_step, p->run });
+}
+
+/* All rows, in parts of about the same size, so that none leaves the registers half empty. */
+TARGET static void NAME(all)(const struct pare_packed_gemm *p)
+{
+    void (*run)(const struct pare_packed_gemm *, int64_t, int64_t, int) = NAME(apart);
+    int64_t parts = (p->rows + ROWS - 1) / ROWS;
+
+    if (p->w_step)
+        run = NAME(outer);
+    else if (p->x_row == BLOCK && p->run == BLOCK)
+        run = NAME(near);
+    for (int64_t b = 0; b < p->blocks; b += 2) {
+        for (int64_t i = 0; i < parts; i++) {
+            int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
+
+            run(p, first, b, (int)(end - first));
+        }
+        behind(p, b, b + 1 < p->blocks ? 2 : 1);
+    }
+}
+
+#undef ROWS
+
+#endif

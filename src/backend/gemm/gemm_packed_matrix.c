@@ -1,0 +1,128 @@
+/* gemm_packed_matrix.c - whole matrices times packed ones, by all threads. */
+#include "gemm_packed_matrix.h"
+
+#include <string.h>
+
+#include "../simd/transpose8x8.h"
+
+#include "../backend.h"
+
+#define GROUP 96 /* rows at a time */
+#define CACHE_BYTES (640 << 10)
+
+/* 8 columns of w, turned, from `first` on. */
+PARE_SIMD static void pack_turned(const struct pare_packed_gemm_weights *w, int64_t first,
+                                  int64_t step, float *to)
+{
+    const unsigned char *from = (const unsigned char *)w->w + (size_t)(first * w->K) * 4;
+    const size_t row = (size_t)w->K * sizeof(float);
+    int64_t k = 0;
+
+    for (; k + 8 <= w->K; k += 8) {
+        pare_v8 r[8];
+
+        for (int i = 0; i < 8; i++)
+            memcpy(&r[i], from + (size_t)i * row + (size_t)k * sizeof(float), sizeof(r[i]));
+        pare_transpose8x8(r);
+        for (int i = 0; i < 8; i++)
+            PARE_PUT8(to + (k + i) * step, r[i]);
+    }
+    for (; k < w->K; k++)
+        for (int i = 0; i < 8; i++)
+            memcpy(to + k * step + i, from + (size_t)i * row + (size_t)k * sizeof(float),
+                   sizeof(float));
+}
+
+void pare_packed_gemm_pack(const struct pare_backend *b, const struct pare_packed_gemm_weights *w,
+                           float *to)
+{
+    const int64_t blocks = w->N / b->block, block = b->block;
+    const unsigned char *from = w->w;
+
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t at = pare_packed_gemm_at(w->K, blocks, b->block, 0, i * block);
+        int64_t step = pare_packed_gemm_at(w->K, blocks, b->block, 1, i * block) - at;
+
+        for (int64_t c = 0; c < block && w->turned; c += 8)
+            pack_turned(w, i * block + c, step, to + at + c);
+        for (int64_t k = 0; k < w->K && !w->turned; k++)
+            memcpy(to + at + k * step, from + (size_t)(k * w->N + i * block) * sizeof(float),
+                   (size_t)block * sizeof(float));
+    }
+}
+
+/* Rows [from, to) and blocks of columns [first, end) of the product. */
+struct part {
+    int64_t from, to, first, end;
+};
+
+static void multiply(const struct pare_packed_gemm *whole, const struct part *r)
+{
+    const int64_t at = r->from * whole->y_row + r->first * whole->block;
+    struct pare_packed_gemm p = *whole;
+
+    p.x += r->from * p.x_row;
+    p.w += r->first * p.block * pare_packed_gemm_depth(whole);
+    p.y += at;
+    if (p.start)
+        p.start += at;
+    if (p.bias)
+        p.bias += r->first * p.block;
+    p.rows = r->to - r->from;
+    p.blocks = r->end - r->first;
+    pare_packed_gemm_run(&p);
+}
+
+/* Few weights: they stay in the cache, rows come one group after the other. */
+static void by_rows(int threads, const struct pare_packed_gemm *p, pare_packed_gemm_then *then,
+                    const void *arg)
+{
+    int64_t M = p->rows, groups = (M + GROUP - 1) / GROUP;
+
+    groups = (groups + threads - 1) / threads * threads; /* all threads have the same */
+    groups = groups < M ? groups : M;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < groups; i++) {
+        struct part r = { M * i / groups, M * (i + 1) / groups, 0, p->blocks };
+
+        multiply(p, &r);
+        if (then)
+            then(arg, r.from * p->y_row, r.to * p->y_row);
+    }
+}
+
+/* Many weights: each thread has columns of its own and goes over all rows with as many as stay in
+ * its cache, so that weights are read once. */
+static void by_columns(int threads, const struct pare_packed_gemm *p, pare_packed_gemm_then *then,
+                       const void *arg)
+{
+    int64_t pairs = (p->blocks + 1) / 2;
+    int64_t bytes = 2 * p->block * pare_packed_gemm_depth(p) * (int64_t)sizeof(float);
+    int64_t some = CACHE_BYTES / bytes + 1;
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int i = 0; i < threads; i++) {
+        int64_t from = pairs * i / threads * 2, to = pairs * (i + 1) / threads * 2;
+
+        to = to < p->blocks ? to : p->blocks;
+        for (int64_t c = from; c < to; c += 2 * some) {
+            struct part r = { 0, p->rows, c, c + 2 * some < to ? c + 2 * some : to };
+
+            multiply(p, &r);
+        }
+        for (int64_t m = 0; m < p->rows && then && from < to; m++)
+            then(arg, m * p->y_row + from * p->block, m * p->y_row + to * p->block);
+    }
+}
+
+void pare_packed_gemm_multiply(const struct pare_backend *b, const struct pare_packed_gemm *p,
+                               pare_packed_gemm_then *then, const void *arg)
+{
+    int64_t weights = pare_packed_gemm_depth(p) * p->blocks * p->block;
+
+    if (weights * (int64_t)sizeof(float) > CACHE_BYTES)
+        by_columns(b->threads, p, then, arg);
+    else
+        by_rows(b->threads, p, then, arg);
+}

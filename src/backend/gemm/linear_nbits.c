@@ -1,0 +1,390 @@
+/* linear_nbits.c - Gemm, MatMul and MatMulNBits whose constant weights are 4 or 8 bits, packed.
+ *
+ *     Y (M, N) = X (M, K) W + b,   W[k][n] = scale[n][k / group] * (q[n][k] - zero[n][k / group])
+ *
+ * Weights stay packed.  Few rows are multiplied as the weights are read; for more, a strip of W at
+ * a time becomes real numbers, in memory of the size of a cache.
+ */
+#include "nbits_rows.h"
+
+#include <omp.h>
+
+#include "../../op/matrix/matrix.h"
+#include "../../op/quant/nbits.h"
+#include "../../op/quant/quant_family.h"
+#include "../backend.h"
+
+#define FEW 12                  /* rows for which reading the weights again for each 4 is faster */
+#define STRIP 32                /* columns that a thread takes at a time */
+#define TILE ((int64_t)1 << 18) /* real numbers of a strip of W */
+
+struct linear {
+    int64_t M;
+    struct pare_nbits w;
+    struct pare_value *q, *scale, *zero, *bias; /* the last two may be NULL */
+    int axis;                                   /* of K in q (N, K) or (K, N) */
+    int64_t block;                              /* 0: a scale for each column, or one */
+    bool nbits;       /* of MatMulNBits: all are rows already, zero points are packed */
+    int64_t tile;     /* columns of W that become real numbers at a time; 0: none do */
+    const float *row; /* the bias */
+    int threads;
+};
+
+/* ---- reading nodes ------------------------------------------------------------------------- */
+
+static bool is_known(const struct pare_value *v, enum pare_dtype d)
+{
+    return v && pare_is_const(v) && v->t.dtype == d && pare_const_raw(v);
+}
+
+/* A constant of N real numbers along the last axis. */
+static bool is_row(const struct pare_value *v, int64_t N)
+{
+    const struct pare_tensor *t = &v->t;
+
+    return pare_is_const(v) && pare_is_f32(v) && t->rank >= 1 && t->dim[t->rank - 1] == N &&
+           pare_numel(t) == N;
+}
+
+static struct pare_value *input(const struct pare_node *n, int i)
+{
+    return n->n_in > i ? n->in[i] : NULL;
+}
+
+static bool read_nbits(const struct pare_node *n, struct linear *l)
+{
+    enum { A, B, SCALES, ZEROS, INDEX, BIAS };
+    struct pare_nbits_attrs a;
+
+    if (!n->op->domain || strcmp(n->op->domain, "com.microsoft") || strcmp(n->type, "MatMulNBits"))
+        return false;
+    a = pare_nbits_get(n);
+    l->q = n->in[B];
+    l->scale = n->in[SCALES];
+    l->zero = input(n, ZEROS);
+    l->bias = input(n, BIAS);
+    l->nbits = true;
+    l->w = (struct pare_nbits){ .N = a.N, .K = a.K, .group = a.block, .groups = a.blocks };
+    l->w.bits = (int)a.bits;
+    l->block = a.block;
+    return (a.bits == 4 || a.bits == 8) && is_known(l->q, PARE_U8) &&
+           is_known(l->scale, PARE_F32) && (!l->zero || is_known(l->zero, PARE_U8)) &&
+           (!l->bias || is_row(l->bias, a.N));
+}
+
+/* The scales of a DequantizeLinear: by group along K, by column, or one. */
+static bool read_scales(const struct pare_node *d, struct linear *l)
+{
+    const struct pare_tensor *q = &l->q->t, *s = &l->scale->t;
+    int64_t axis = (int64_t)pare_attr(d, "axis");
+    int at;
+    struct pare_err err;
+
+    l->block = (int64_t)pare_attr(d, "block_size");
+    l->w.group = l->w.K;
+    l->w.groups = 1;
+    if (!l->block && pare_numel(s) == 1)
+        return true;
+    if (pare_axis(axis, 2, &at, &err))
+        return false;
+    if (!l->block)
+        return at != l->axis && s->rank == 1 && s->dim[0] == l->w.N;
+    l->w.group = l->block < l->w.K ? l->block : l->w.K;
+    l->w.groups = l->w.K / l->block + (l->w.K % l->block != 0);
+    return at == l->axis && s->rank == 2 && s->dim[at] == l->w.groups && s->dim[!at] == q->dim[!at];
+}
+
+static bool read_weight(const struct pare_node *n, struct linear *l)
+{
+    const struct pare_node *d = n->in[1]->maker;
+    enum pare_dtype t;
+
+    if (!pare_node_is(d, "DequantizeLinear") || n->in[1]->t.rank != 2)
+        return false;
+    l->q = d->in[0];
+    l->scale = d->in[1];
+    l->zero = input(d, 2);
+    t = l->q->t.dtype;
+    if ((t != PARE_U8 && t != PARE_I8 && !pare_is_4bit(t)) || !is_known(l->q, t) ||
+        !is_known(l->scale, PARE_F32) || (l->zero && !is_known(l->zero, t)))
+        return false;
+    l->w.bits = pare_is_4bit(t) ? 4 : 8;
+    l->w.K = l->q->t.dim[l->axis];
+    l->w.N = l->q->t.dim[!l->axis];
+    return read_scales(d, l);
+}
+
+static bool read_real(const struct pare_node *n, struct linear *l)
+{
+    struct pare_gemm_attrs a;
+
+    if (n->op->domain || n->n_in < 2 || !pare_is_f32(n->in[1]) || !pare_is_const(n->in[1]))
+        return false;
+    if (!strcmp(n->type, "Gemm")) {
+        a = pare_gemm_get(n);
+        l->axis = a.tb ? 1 : 0;
+        l->bias = input(n, 2);
+        if (a.alpha != 1 || a.ta ||
+            (l->bias && (a.beta != 1 || !is_row(l->bias, n->out[0]->t.dim[1]))))
+            return false;
+    } else if (strcmp(n->type, "MatMul") || n->in[0]->t.rank < 2) {
+        return false;
+    }
+    return read_weight(n, l);
+}
+
+static bool read_node(const struct pare_node *n, struct linear *l)
+{
+    if (!pare_is_f32(n->in[0]) || pare_is_const(n->in[0]) || !pare_numel(&n->out[0]->t) ||
+        !(read_nbits(n, l) || read_real(n, l)) || l->w.K < 1 ||
+        !pare_nbits_fits(l->w.bits, l->w.group, l->w.groups))
+        return false;
+    l->M = pare_numel(&n->in[0]->t) / l->w.K;
+    return l->M > 0;
+}
+
+/* Few rows: x in order.  More: for each thread a strip of W. */
+static size_t work_bytes(struct linear *l, int threads)
+{
+    int64_t each;
+
+    l->threads = threads > 0 ? threads : 1;
+    if (l->M <= FEW)
+        return (size_t)(l->M * (pare_nbits_ordered(&l->w) + l->w.groups)) * sizeof(float);
+    each = (l->w.N + l->threads - 1) / l->threads;
+    l->tile = TILE / l->w.K < each ? TILE / l->w.K : each;
+    l->tile = l->tile < 16 ? 16 : l->tile / 16 * 16;
+    return (size_t)(l->threads * l->tile * l->w.K) * sizeof(float);
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct linear *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
+    struct pare_value *out = n->n_out ? n->out[0] : NULL, *other;
+    struct pare_node *add;
+
+    if (!l || !n->n_in || !n->in[0] || !out || !n->op || !read_node(n, l))
+        return false;
+    add = l->bias ? NULL : pare_only_use(v, out);
+    if (add && (!pare_node_is(add, "Add") || add->in[0] == add->in[1] ||
+                !pare_same_shape(&add->out[0]->t, &out->t)))
+        add = NULL;
+    other = add ? add->in[add->in[0] == out] : NULL;
+    if (add && !is_row(other, l->w.N))
+        add = NULL;
+    if (add) {
+        l->bias = other;
+        out = add->out[0];
+    }
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, add != NULL))
+        return false;
+    s->work_bytes[0] = work_bytes(l, v->backend->threads);
+    *keep = *l;
+    s->state = keep;
+    s->in[0] = n->in[0];
+    s->out[0] = out;
+    if (add)
+        s->fused[0] = add;
+    return true;
+}
+
+/* ---- weights ------------------------------------------------------------------------------- */
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for packed weights");
+}
+
+/* Element i of a constant of integers, as the file has it or unpacked. */
+static int at(const struct pare_value *v, int64_t i)
+{
+    if (v->t.data)
+        return v->t.dtype == PARE_U8 || v->t.dtype == PARE_U4 ? ((const uint8_t *)v->t.data)[i]
+                                                              : ((const int8_t *)v->t.data)[i];
+    if (pare_is_4bit(v->t.dtype))
+        return pare_nibble(v->t.dtype, v->raw, i);
+    return v->t.dtype == PARE_U8 ? ((const uint8_t *)v->raw)[i] : ((const int8_t *)v->raw)[i];
+}
+
+/* Rows of K packed numbers of their own, where the constant has none. */
+static int pack_rows(struct linear *l, struct pare_backend *b, struct pare_err *err)
+{
+    struct pare_nbits *w = &l->w;
+    bool four = w->bits == 4;
+    uint8_t *q;
+
+    w->row_bytes = four ? (w->K + 1) / 2 : w->K;
+    q = pare_alloc(b->arena, (size_t)(w->N * w->row_bytes), 1);
+    if (!q)
+        return no_memory(err);
+    w->q = q;
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t n0 = 0; n0 < w->N; n0 += 64) /* a few columns at a time: their rows are short */
+        for (int64_t k = 0; k < w->K; k++)
+            for (int64_t n = n0; n < n0 + 64 && n < w->N; n++) {
+                int v = at(l->q, l->axis ? n * w->K + k : k * w->N + n);
+                uint8_t *to = q + n * w->row_bytes + (four ? k / 2 : k);
+
+                *to = (uint8_t)(four ? *to | (v & 15) << (k & 1 ? 4 : 0) : v);
+            }
+    return 0;
+}
+
+static int init_rows(struct linear *l, struct pare_backend *b, struct pare_err *err)
+{
+    struct pare_nbits *w = &l->w;
+    enum pare_dtype t = l->q->t.dtype;
+    bool sign = t == PARE_I4 || t == PARE_I8;
+
+    w->flip = sign ? 0 : w->bits == 4 ? 0x88888888u : 0x80808080u;
+    w->q = pare_const_raw(l->q);
+    if (l->nbits) {
+        w->row_bytes = w->groups * w->group * w->bits / 8;
+        return 0;
+    }
+    w->row_bytes = w->K * w->bits / 8;
+    if (l->axis && w->K * w->bits % 8 == 0 && (w->bits == 8 || !l->q->t.data))
+        return 0;
+    return pack_rows(l, b, err);
+}
+
+/* Where the scale of row n and group g is. */
+static int64_t scale_at(const struct linear *l, int64_t n, int64_t g)
+{
+    int64_t count = pare_numel(&l->scale->t);
+
+    if (l->nbits || (l->block && l->axis))
+        return n * l->w.groups + g;
+    return l->block ? g * l->w.N + n : count == 1 ? 0 : n;
+}
+
+/* What q + shift is q less the zero point. */
+static int shift_at(const struct linear *l, int64_t n, int64_t g)
+{
+    int middle = l->w.flip ? 1 << (l->w.bits - 1) : 0;
+    int64_t row = l->w.bits == 4 ? (l->w.groups + 1) / 2 : l->w.groups;
+
+    if (!l->zero)
+        return l->nbits ? 0 : middle;
+    if (l->nbits)
+        return middle -
+               pare_nbits_at((const uint8_t *)pare_const_raw(l->zero) + n * row, l->w.bits, g);
+    return middle - at(l->zero, scale_at(l, n, g));
+}
+
+static int init_scales(struct linear *l, struct pare_backend *b, struct pare_err *err)
+{
+    struct pare_nbits *w = &l->w;
+    const uint8_t *from = pare_const_raw(l->scale);
+    float *s = pare_alloc_raw(b->arena, (size_t)(w->N * w->groups), sizeof(*s));
+    int16_t *d = pare_alloc_raw(b->scratch, (size_t)(w->N * w->groups), sizeof(*d)), *keep;
+    bool any = false;
+
+    if (!s || !d)
+        return no_memory(err);
+    for (int64_t n = 0; n < w->N; n++)
+        for (int64_t g = 0; g < w->groups; g++) {
+            int64_t i = n * w->groups + g;
+
+            memcpy(&s[i], from + scale_at(l, n, g) * (int64_t)sizeof(float), sizeof(float));
+            d[i] = (int16_t)shift_at(l, n, g);
+            any |= d[i] != 0;
+        }
+    w->scale = s;
+    keep = any ? pare_alloc_raw(b->arena, (size_t)(w->N * w->groups), sizeof(*d)) : NULL;
+    if (any && !keep)
+        return no_memory(err);
+    if (any)
+        memcpy(keep, d, (size_t)(w->N * w->groups) * sizeof(*d));
+    w->shift = keep;
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct linear *l = s->state;
+
+    if (s->like) {
+        l->w = ((const struct linear *)s->like->state)->w;
+        l->row = ((const struct linear *)s->like->state)->row;
+        return 0;
+    }
+    PARE_TRY(init_rows(l, b, err));
+    PARE_TRY(init_scales(l, b, err));
+    if (!l->bias)
+        return 0;
+    l->row = pare_const_f32(b, l->bias, err);
+    return l->row ? 0 : err->code;
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+static void run_few(const struct linear *l, const float *x, float *y, float *work)
+{
+    const struct pare_nbits *w = &l->w;
+    int64_t len = pare_nbits_ordered(w), strips = (w->N + STRIP - 1) / STRIP;
+    float *sums = work + l->M * len;
+
+    for (int64_t m = 0; m < l->M; m++)
+        pare_nbits_order(w, x + m * w->K, work + m * len, w->shift ? sums + m * w->groups : NULL);
+#pragma omp parallel for num_threads(l->threads) if (w->K * w->N > 16384)
+    for (int64_t i = 0; i < strips; i++) {
+        struct pare_nbits_job j = { work, sums, len, (int)l->M, y };
+        int64_t from = i * STRIP, to = from + STRIP < w->N ? from + STRIP : w->N;
+
+        pare_nbits_dot(w, &j, from, to);
+        for (int64_t m = 0; m < l->M && l->row; m++)
+            for (int64_t n = from; n < to; n++)
+                y[m * w->N + n] += l->row[n];
+    }
+}
+
+/* Columns from `from` on of the result, by a strip of real weights. */
+static int run_tile(const struct linear *l, const float *x, float *y, float *real, int64_t from)
+{
+    const struct pare_nbits *w = &l->w;
+    int64_t n = w->N - from < l->tile ? w->N - from : l->tile;
+
+    for (int64_t i = 0; i < n; i++)
+        pare_nbits_real(w, from + i, real + i * w->K);
+    for (int64_t m = 0; m < l->M && l->row; m++)
+        memcpy(y + m * w->N + from, l->row + from, (size_t)n * sizeof(*y));
+    return pare_product_strip(&(struct pare_strip){ .x = x,
+                                                    .w = real,
+                                                    .y = y + from,
+                                                    .M = l->M,
+                                                    .N = n,
+                                                    .K = w->K,
+                                                    .stride = w->N,
+                                                    .add = l->row != NULL });
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    const float *x = pare_f32(&s->in_buf[0]->t);
+    float *y = pare_f32(&s->out_buf[0]->t), *work = pare_f32(&s->work[0]->t);
+    int64_t strips;
+    int failed = 0;
+
+    (void)b;
+    if (!l->tile) {
+        run_few(l, x, y, work);
+        return 0;
+    }
+    strips = (l->w.N + l->tile - 1) / l->tile;
+#pragma omp parallel for num_threads(l->threads) schedule(dynamic, 1) reduction(| : failed)
+    for (int64_t i = 0; i < strips; i++)
+        failed |= run_tile(l, x, y, work + omp_get_thread_num() * l->tile * l->w.K, i * l->tile);
+    return failed ? no_memory(err) : 0;
+}
+
+const struct pare_kernel pare_kernel_linear_nbits = {
+    .name = "linear_nbits",
+    .doc = "Gemm, MatMul and MatMulNBits with packed weights of 4 and 8 bits.",
+    .integers = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

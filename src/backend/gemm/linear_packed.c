@@ -1,0 +1,169 @@
+/* linear_packed.c - Gemm and MatMul of several rows with constant weights, and what is elementwise
+ * behind them: each thread makes some rows, and the rest of the chain while they are in its cache.
+ */
+#include "../fuse/gelu_match.h"
+#include "../rows/chain_ops.h"
+#include "gemm_packed_matrix.h"
+
+#include "../fuse/linear_fuse.h"
+
+#include "../../op/op.h"
+
+#define LEAST_ROWS 4
+
+struct linear {
+    struct pare_linear_fuse head;
+    struct pare_chain links; /* n_links 0: nothing */
+    bool simple;             /* ... or no more than adding `sum`, if any, and then `post`, if any */
+    struct pare_value *sum;
+    struct pare_lane_post post;
+    int n_post;
+    float *packed, *bias;
+    const float *added; /* where `sum` is */
+};
+
+/* How many of the links the product can do by itself. */
+static int read_simple(const struct pare_match *v, struct linear *l)
+{
+    struct pare_node *list[PARE_GELU_NODES];
+    const struct pare_chain *c = &l->links;
+    const struct pare_value *x = l->head.out;
+    const struct pare_node *n = c->link[0].node;
+    int at = 0;
+
+    if (pare_node_is(n, "Add") && n->in[0] != n->in[1]) {
+        l->sum = n->in[n->in[0] == x];
+        if (!pare_same_shape(&l->sum->t, &x->t))
+            return 0;
+        x = n->out[0];
+        n = c->n_links > ++at ? c->link[at].node : NULL;
+    }
+    l->post = (struct pare_lane_post){ .kind = PARE_LANE_GELU };
+    if (n && n->in[0] == x && pare_gelu_match(v, n, list)) {
+        for (int i = 0; i < PARE_GELU_NODES; i++)
+            if (c->n_links <= at + 1 + i || c->link[at + 1 + i].node != list[i])
+                return 0;
+        at += 1 + PARE_GELU_NODES;
+        l->n_post = 1;
+    } else if (pare_node_is(n, "Relu")) {
+        at++;
+        l->post.kind = PARE_LANE_RELU;
+        l->n_post = 1;
+    }
+    return at;
+}
+
+static bool fill_step(const struct pare_match *v, struct pare_node *n, struct linear *l,
+                      struct pare_step *s)
+{
+    int first = l->head.add != NULL, at = 1;
+
+    if (!pare_step_lists(s, v, 1 + l->links.n_ops, 1, first + l->links.n_links))
+        return false;
+    s->in[0] = n->in[0];
+    for (int i = 0; i < l->links.n_ops; i++)
+        if (l->links.op[i].value && l->links.op[i].value != l->head.out)
+            s->in[at++] = l->links.op[i].value;
+    s->n_in = at;
+    if (l->head.add)
+        s->fused[0] = l->head.add;
+    for (int i = 0; i < l->links.n_links; i++)
+        s->fused[first + i] = l->links.link[i].node;
+    s->out[0] = l->links.n_links ? pare_chain_out(&l->links) : l->head.out;
+    s->state = l;
+    return true;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pare_linear_fuse head;
+    struct linear *l;
+
+    if (v->backend->block < 8 || !pare_linear_fuse_read(v, n, &head) ||
+        head.N % v->backend->block || head.M < (v->any ? 1 : LEAST_ROWS))
+        return false;
+    l = pare_alloc(v->backend->arena, 1, sizeof(*l));
+    if (!l)
+        return false;
+    l->head = head;
+    if (!pare_chain_behind(v, head.out, &l->links))
+        l->links.n_links = l->links.n_ops = 0;
+    l->simple = l->links.n_links && read_simple(v, l) == l->links.n_links;
+    return fill_step(v, n, l, s);
+}
+
+static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_err *err)
+{
+    const struct pare_linear_fuse *h = &l->head;
+    const struct pare_packed_gemm_weights w = { pare_const_raw(h->w), h->K, h->N, h->tb };
+
+    l->packed = pare_alloc_raw(b->arena, (size_t)(h->K * h->N), sizeof(float));
+    l->bias = pare_alloc(b->arena, (size_t)h->N, sizeof(float));
+    if (!l->packed || !l->bias)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    pare_packed_gemm_pack(b, &w, l->packed);
+    if (h->b)
+        memcpy(l->bias, pare_const_raw(h->b), (size_t)h->N * sizeof(float));
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct linear *l = s->state;
+
+    if (s->like) {
+        l->packed = ((const struct linear *)s->like->state)->packed;
+        l->bias = ((const struct linear *)s->like->state)->bias;
+    } else {
+        PARE_TRY(pack_weights(l, b, err));
+    }
+    if (!l->links.n_links)
+        return 0;
+    for (int k = 1; k < s->n_in; k++)
+        if (s->in[k] == l->sum)
+            l->added = pare_f32(&s->in_buf[k]->t);
+    return pare_chain_init(&l->links, b, s->in_buf + 1, l->head.out, pare_f32(&s->out_buf[0]->t),
+                           err);
+}
+
+struct rest {
+    const struct pare_chain *links;
+    float *y;
+};
+
+static void run_links(const void *arg, int64_t from, int64_t to)
+{
+    const struct rest *r = arg;
+
+    pare_chain_run(r->links, from, to, r->y);
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    const struct pare_linear_fuse *h = &l->head;
+    struct rest rest = { &l->links, pare_f32(&s->out_buf[0]->t) };
+    struct pare_packed_gemm p = pare_packed_gemm_matrix(h->M, h->K, h->N, b->block);
+
+    (void)err;
+    p.x = pare_f32(&s->in_buf[0]->t);
+    p.w = l->packed;
+    p.bias = l->bias;
+    p.y = rest.y;
+    if (l->simple) {
+        p.start = l->added;
+        p.post = &l->post;
+        p.n_post = l->n_post;
+    }
+    pare_packed_gemm_multiply(b, &p, l->links.n_links && !l->simple ? run_links : NULL, &rest);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_linear_packed = {
+    .name = "linear_packed",
+    .doc = "Gemm and MatMul of several rows with constant weights, with elementwise operators.",
+    .rival = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

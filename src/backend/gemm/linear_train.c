@@ -1,0 +1,224 @@
+/* linear_train.c - Gemm and MatMul with a 2-D weight, and their gradients, by own panels
+ * forward, where the bias costs nothing, and oneDNN's GEMM.
+ *
+ *     Y (M, N) = X (M, K) W + b      dX = dY W'      dW = X' dY      db = sum of dY's rows
+ *
+ * Where most of dY's rows are zero (behind a network's last attention only one token in many is
+ * used) the gradients are made of the others only.
+ */
+#include "../onednn/onednn.h"
+
+#include "gemm_packed_matrix.h"
+
+#include "../../base/simd.h"
+#include "../../op/matrix/matrix.h"
+
+#define FEW 8         /* one row of so many is few */
+#define LEAST_ROWS 64 /* for which that matters */
+
+struct linear {
+    int64_t M, N, K;
+    bool tb;       /* W is (N, K) */
+    bool panels;   /* Y by own products */
+    int64_t *rows; /* of dY, that are not zero; NULL: nobody looks */
+};
+
+/* N numbers along the last axis; not one for each row. */
+static bool is_row(const struct pare_tensor *t, int64_t N)
+{
+    return t->rank && t->dim[t->rank - 1] == N && pare_numel(t) == N;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    bool gemm = pare_node_is(n, "Gemm");
+    const struct pare_tensor *x, *w;
+    struct linear *l;
+    int n_in;
+
+    if (!v->train || (!gemm && !pare_node_is(n, "MatMul")) || !pare_is_f32(n->in[0]) ||
+        !pare_is_f32(n->in[1]))
+        return false;
+    x = &n->in[0]->t;
+    w = &n->in[1]->t;
+    n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
+    if (w->rank != 2 || x->rank < 2 || !pare_numel(&n->out[0]->t) || !pare_numel(x))
+        return false;
+    if (gemm) {
+        struct pare_gemm_attrs a = pare_gemm_get(n);
+
+        if (a.alpha != 1 || a.ta ||
+            (n_in == 3 && (a.beta != 1 || !is_row(&n->in[2]->t, n->out[0]->t.dim[1]))))
+            return false;
+    }
+    l = pare_alloc(v->backend->arena, 1, sizeof(*l));
+    if (!l || !pare_step_lists(s, v, n_in, 1, 0))
+        return false;
+    l->tb = gemm && pare_gemm_get(n).tb;
+    l->K = x->dim[x->rank - 1];
+    l->N = w->dim[l->tb ? 0 : 1];
+    l->M = pare_numel(x) / l->K;
+    for (int i = 0; i < n_in; i++)
+        s->in[i] = n->in[i];
+    s->out[0] = n->out[0];
+    s->state = l;
+    s->drop_out = ~0u;
+    if (l->M < LEAST_ROWS)
+        return true;
+    l->panels = v->backend->block >= 8 && l->N % v->backend->block == 0;
+    s->work_bytes[0] = l->panels ? (size_t)(l->K * l->N) * sizeof(float) : 0;
+    l->rows = pare_alloc(v->backend->arena, (size_t)(l->M / FEW), sizeof(*l->rows));
+    s->work_bytes[1] = (size_t)(l->M / FEW * (l->N + 2 * l->K)) * sizeof(float);
+    return l->rows != NULL;
+}
+
+static void run_panels(const struct pare_step *s, const struct pare_backend *b)
+{
+    const struct linear *l = s->state;
+    const struct pare_packed_gemm_weights w = { s->in_buf[1]->t.data, l->K, l->N, l->tb };
+    float *packed = pare_f32(&s->work[0]->t);
+    struct pare_packed_gemm p = pare_packed_gemm_matrix(l->M, l->K, l->N, b->block);
+
+    p.x = pare_f32(&s->in_buf[0]->t);
+    p.w = packed;
+    p.bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL;
+    p.y = pare_f32(&s->out_buf[0]->t);
+    pare_packed_gemm_pack(b, &w, packed);
+    pare_packed_gemm_multiply(b, &p, NULL, NULL);
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    float *y = pare_f32(&s->out_buf[0]->t);
+
+    if (l->panels) {
+        run_panels(s, b);
+        return 0;
+    }
+    for (int64_t i = 0; i < l->M && s->n_in > 2; i++)
+        memcpy(y + i * l->N, s->in_buf[2]->t.data, (size_t)l->N * sizeof(*y));
+    return pare_dnnl(err,
+                     dnnl_sgemm('N', l->tb ? 'T' : 'N', l->M, l->N, l->K, 1,
+                                pare_f32(&s->in_buf[0]->t), l->K, pare_f32(&s->in_buf[1]->t),
+                                l->tb ? l->K : l->N, s->n_in > 2 ? 1 : 0, y, l->N),
+                     "product");
+}
+
+PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
+{
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++)
+            gb[j] += gy[i * N + j];
+}
+
+/* What the gradients are made from: all rows, or those that count. */
+struct way {
+    int64_t M;
+    const float *gy, *x;
+    float *gx;
+    bool add; /* to gx */
+};
+
+static int multiply_back(struct pare_step *s, const struct way *w, struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    const float *weight = pare_f32(&s->in_buf[1]->t), *gy = w->gy, *x = w->x;
+    struct pare_buf *gw = s->in_buf[1]->grad;
+
+    if (w->gx)
+        PARE_TRY(pare_dnnl(err,
+                           dnnl_sgemm('N', l->tb ? 'N' : 'T', w->M, l->K, l->N, 1, gy, l->N, weight,
+                                      l->tb ? l->K : l->N, w->add ? 1 : 0, w->gx, l->K),
+                           "product"));
+    if (gw && l->tb) /* (N, K) = dY' X */
+        PARE_TRY(pare_dnnl(err,
+                           dnnl_sgemm('T', 'N', l->N, l->K, w->M, 1, gy, l->N, x, l->K,
+                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->K),
+                           "product"));
+    if (gw && !l->tb) /* (K, N) = X' dY */
+        PARE_TRY(pare_dnnl(err,
+                           dnnl_sgemm('T', 'N', l->K, l->N, w->M, 1, x, l->K, gy, l->N,
+                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->N),
+                           "product"));
+    return 0;
+}
+
+static bool is_zero(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != 0)
+            return false;
+    return true;
+}
+
+/* How many rows of dY are not zero, listed; -1: more than a few. */
+static int64_t find_rows(const struct linear *l, const float *gy)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < l->M && l->rows; i++) {
+        if (is_zero(gy + i * l->N, l->N))
+            continue;
+        if (n == l->M / FEW)
+            return -1;
+        l->rows[n++] = i;
+    }
+    return l->rows && n ? n : -1;
+}
+
+/* Brings n rows together, computes, and puts X's gradient where it belongs. */
+static int back_few(struct pare_step *s, const struct way *all, int64_t n, struct way *few,
+                    struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    float *gy = pare_f32(&s->work[1]->t), *x = gy + n * l->N, *gx = x + n * l->K;
+    const size_t row = (size_t)l->K * sizeof(float);
+
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(gy + i * l->N, all->gy + l->rows[i] * l->N, (size_t)l->N * sizeof(float));
+        memcpy(x + i * l->K, all->x + l->rows[i] * l->K, row);
+    }
+    *few = (struct way){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
+    if (all->gx && !all->add) /* before W's gradient, which may be added to the same memory */
+        memset(all->gx, 0, (size_t)l->M * row);
+    PARE_TRY(multiply_back(s, few, err));
+    for (int64_t i = 0; i < n && all->gx; i++)
+        for (int64_t k = 0; k < l->K; k++)
+            all->gx[l->rows[i] * l->K + k] += gx[i * l->K + k];
+    return 0;
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct linear *l = s->state;
+    struct pare_buf *gx = s->in_buf[0]->grad, *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
+    struct way all = {
+        .M = l->M,
+        .gy = pare_f32(&s->out_buf[0]->grad->t),
+        .x = pare_f32(&s->in_buf[0]->t),
+        .gx = gx ? pare_f32(&gx->t) : NULL,
+        .add = gx && !s->first[0],
+    };
+    struct way few = all;
+    int64_t n = find_rows(l, all.gy);
+
+    (void)b;
+    if (n < 0)
+        PARE_TRY(multiply_back(s, &all, err));
+    else
+        PARE_TRY(back_few(s, &all, n, &few, err));
+    if (gb && s->first[2])
+        memset(gb->t.data, 0, gb->bytes);
+    if (gb)
+        add_rows(few.gy, few.M, l->N, pare_f32(&gb->t));
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_linear_train = {
+    .name = "linear_train",
+    .doc = "Gemm and MatMul with their gradients, by own products and oneDNN's GEMM.",
+    .match = match,
+    .run = run,
+    .back = back,
+};

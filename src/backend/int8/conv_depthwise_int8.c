@@ -1,0 +1,172 @@
+/* conv_depthwise_int8.c - convolutions of 8-bit integers with one filter for each channel (depthwise_int8.h). */
+#include "depthwise_int8.h"
+
+#include "../fuse/int8_conv_match.h"
+
+#define MOST 8 /* rows and columns of a filter */
+
+struct depth {
+    struct pare_depthwise_int8 k;
+    struct pare_int8_conv c;
+    int64_t images;
+};
+
+static bool geometry(struct depth *d)
+{
+    const struct pare_window *w = &d->c.win;
+    struct pare_depthwise_int8 *k = &d->k;
+
+    if (w->nd != 2 || d->c.w.v->t.rank != 4 || d->c.w.v->t.dim[1] != 1 ||
+        w->group != d->c.w.channels || d->c.x.v->t.dim[1] != d->c.w.channels)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        if (w->kernel[i] > MOST || w->pad_begin[i] < 0)
+            return false;
+        k->in[i] = w->in[i];
+        k->out[i] = w->out[i];
+        k->pad[i] = w->pad_begin[i];
+        k->stride[i] = w->stride[i];
+        k->dilation[i] = w->dilation[i];
+        k->kernel[i] = w->kernel[i];
+    }
+    k->C = d->c.w.channels;
+    d->images = d->c.x.v->t.dim[0];
+    return true;
+}
+
+/* Vectors that are mostly full, or many products for each. */
+static bool pays(const struct pare_depthwise_int8 *k)
+{
+    return k->C * 4 >= pare_depthwise_int8_blocks(k->C) * PARE_DEPTHWISE_INT8 * 3 ||
+           k->kernel[0] * k->kernel[1] > 9;
+}
+
+static void bounds(struct depth *d)
+{
+    const struct pare_int8 *q = &d->c.end.q;
+    struct pare_depthwise_int8 *k = &d->k;
+    struct pare_int8_out o = { .out = d->c.out,
+                               .q = *q,
+                               .lo = d->c.end.lo / q->scale,
+                               .hi = d->c.end.hi / q->scale };
+
+    k->flip = d->c.x.v->t.dtype == PARE_I8 ? 128 : 0;
+    k->zero = d->c.x.zero + k->flip;
+    k->is_signed = d->c.out->t.dtype == PARE_I8;
+    k->y_zero = q->zero;
+    pare_int8_bounds(&o, &k->lo, &k->hi);
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct depth *d = pare_alloc(v->backend->scratch, 1, sizeof(*d)), *keep;
+
+    if (!d || !pare_depthwise_int8_can(v->backend) || !pare_int8_conv(v, n, &d->c) ||
+        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->any && !pays(&d->k)))
+        return false;
+    bounds(d);
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, d->c.end.n))
+        return false;
+    *keep = *d;
+    s->state = keep;
+    s->in[0] = d->c.x.v;
+    s->out[0] = d->c.out;
+    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
+    s->work_bytes[0] = (size_t)v->backend->threads * pare_depthwise_int8_room(&d->k);
+    for (int i = 0; i < d->c.end.n; i++)
+        s->fused[i] = d->c.end.node[i];
+    return true;
+}
+
+/* Channel c's filter, its sum, factor and bias, where the lanes want them. */
+static void place(const struct depth *d, const int8_t *from, int64_t c, int8_t *w, int32_t *sum)
+{
+    const struct pare_depthwise_int8 *k = &d->k;
+    int64_t j = c % 16 / 4, lane = c % 64 / 16 * 4 + c % 4;
+    int64_t fours = pare_depthwise_int8_fours(k), columns = k->kernel[1], all = 0;
+
+    w += c / 64 * fours * columns * 256;
+    for (int64_t h = 0; h < k->kernel[0]; h++)
+        for (int64_t i = 0; i < columns; i++) {
+            int8_t one = from[(c * k->kernel[0] + h) * columns + i];
+
+            w[((h / 4 * columns + i) * 4 + j) * 64 + lane * 4 + h % 4] = one;
+            all += one;
+        }
+    sum[c / 64 * 64 + j * 16 + lane] = (int32_t)(-k->zero * all);
+}
+
+static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err *err)
+{
+    struct pare_depthwise_int8 *k = &d->k;
+    size_t lanes = (size_t)pare_depthwise_int8_blocks(k->C) * 64;
+    size_t bytes = lanes * 4 * (size_t)(pare_depthwise_int8_fours(k) * k->kernel[1]);
+    const int8_t *from = pare_int8_centred(&d->c.w, b->scratch);
+    int8_t *w = pare_alloc(b->arena, bytes, 1);
+    int32_t *sum = pare_alloc(b->arena, lanes, sizeof(*sum));
+    float *f = pare_alloc(b->arena, lanes, sizeof(*f));
+    float *bias = pare_alloc(b->arena, lanes, sizeof(*bias));
+
+    if (!from || !w || !sum || !f || !bias)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    for (int64_t c = 0; c < k->C; c++) {
+        int64_t at = c / 64 * 64 + c % 16 / 4 * 16 + c % 64 / 16 * 4 + c % 4;
+
+        place(d, from, c, w, sum);
+        f[at] = pare_int8_conv_factor(&d->c, c);
+        bias[at] = (float)pare_int8_conv_bias(&d->c, c);
+    }
+    k->w = w;
+    k->sum = sum;
+    k->f = f;
+    k->b = bias;
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct depth *d = s->state;
+    const struct depth *like = s->like ? s->like->state : NULL;
+
+    if (!like)
+        return init_weights(d, b, err);
+    d->k.w = like->k.w;
+    d->k.sum = like->k.sum;
+    d->k.f = like->k.f;
+    d->k.b = like->k.b;
+    return 0;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct depth *d = s->state;
+    const struct pare_depthwise_int8 *k = &d->k;
+    const uint8_t *x = s->in_buf[0]->t.data;
+    uint8_t *y = s->out_buf[0]->t.data, *room = s->work[0]->t.data;
+    int64_t blocks = pare_depthwise_int8_blocks(k->C), rows = k->out[0];
+    int64_t all = d->images * blocks * rows;
+    int parts = all * k->out[1] > 64 ? b->threads : 1;
+
+    (void)err;
+#pragma omp parallel for num_threads(parts) schedule(static)
+    for (int t = 0; t < parts; t++)
+        for (int64_t i = all * t / parts; i < all * (t + 1) / parts; i++) {
+            int64_t n = i / (blocks * rows);
+
+            pare_depthwise_int8_row(k, x + n * k->in[0] * k->in[1] * k->C, i % rows,
+                                    i / rows % blocks,
+                                    room + (size_t)t * pare_depthwise_int8_room(k),
+                                    y + n * rows * k->out[1] * k->C);
+        }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_conv_depthwise_int8 = {
+    .name = "conv_depthwise_int8",
+    .doc = "Convolutions of 8-bit integers with one filter for each channel.",
+    .integers = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

@@ -1,0 +1,276 @@
+/* conv_int8_exact.c - convolutions of 8-bit integers in plain C, exact on every machine.
+ *
+ * For those that oneDNN would get wrong (int8_operands.h) or cannot give as exact sums.  The windows of some
+ * places, x - x_zero with padding as zeros, become rows of int16 (k..., I), and so do the weights;
+ * results are products of these (int8_dot.h).  One window for each channel goes over the channels
+ * instead, which are neighbours.
+ */
+#include "../fuse/int8_conv_match.h"
+#include "int8_dot.h"
+
+#include <math.h>
+
+#include "../../base/simd.h"
+
+#define PLACES 32   /* at a time */
+#define CHANNELS 64 /* of the result, at a time */
+#define CHUNK 256   /* channels of a depthwise convolution, at a time */
+#define SHORT 128   /* products in a sum */
+
+struct dot8 {
+    struct pare_int8_conv c;
+    struct pare_window w; /* over three axes */
+    int64_t N, C, I, O;   /* images; channels of x, of a group, of y */
+    int64_t taps, K;      /* of the window; elements of a row */
+    bool depthwise;
+    int16_t *weights; /* (O, K), or depthwise (taps, O) */
+    struct pare_int8_out out;
+};
+
+static bool read_node(const struct pare_match *v, struct pare_node *n, struct dot8 *d)
+{
+    if (!pare_int8_conv(v, n, &d->c) || d->c.x.v->t.rank < 3 || d->c.x.v->t.rank > 5)
+        return false;
+    d->w = d->c.win;
+    pare_window_3d(&d->w);
+    d->N = d->c.x.v->t.dim[0];
+    d->C = d->c.x.v->t.dim[1];
+    d->I = d->C / d->w.group;
+    d->O = d->c.w.channels;
+    d->taps = d->w.kernel[0] * d->w.kernel[1] * d->w.kernel[2];
+    d->K = pare_dot_length(d->taps * d->I);
+    d->depthwise = d->w.group == d->C && d->O == d->C;
+    return d->taps * d->I <= PARE_DOT_LONGEST;
+}
+
+/* Between real numbers, short sums are faster in float32, which holds them without an error. */
+static bool is_slow(const struct pare_node *n, const struct dot8 *d)
+{
+    return !strcmp(n->type, "Conv") && d->taps * d->I < SHORT &&
+           pare_int8_conv_below(&d->c, 1 << 24);
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct dot8 d = { 0 }, *keep;
+
+    if (!read_node(v, n, &d) || is_slow(n, &d))
+        return false;
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, d.c.end.n))
+        return false;
+    *keep = d;
+    s->state = keep;
+    s->in[0] = d.c.x.v;
+    s->out[0] = d.c.out;
+    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
+    for (int i = 0; i < d.c.end.n; i++)
+        s->fused[i] = d.c.end.node[i];
+    if (!d.depthwise)
+        s->work_bytes[0] = (size_t)(v->backend->threads * PLACES * d.K) * sizeof(int16_t);
+    return true;
+}
+
+static int init_weights(struct dot8 *d, struct pare_backend *b, struct pare_err *err)
+{
+    const int8_t *w = pare_int8_centred(&d->c.w, b->scratch);
+
+    d->weights = pare_alloc(b->arena, (size_t)(d->O * (d->depthwise ? d->taps : d->K)),
+                            sizeof(*d->weights));
+    if (!w || !d->weights)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    for (int64_t o = 0; o < d->O; o++)
+        for (int64_t k = 0; k < d->I; k++)
+            for (int64_t t = 0; t < d->taps; t++)
+                d->weights[d->depthwise ? t * d->O + o : o * d->K + t * d->I + k] =
+                    w[(o * d->I + k) * d->taps + t];
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct dot8 *d = s->state;
+    struct pare_int8_out *o = &d->out;
+    bool held = pare_int8_conv_quantized(&d->c);
+
+    if (s->like) {
+        const struct dot8 *like = s->like->state;
+
+        d->weights = like->weights;
+        *o = like->out;
+        o->out = d->c.out;
+        return 0;
+    }
+    PARE_TRY(init_weights(d, b, err));
+    *o = (struct pare_int8_out){ d->c.out, d->c.end.q, NULL, NULL, -INFINITY, INFINITY };
+    if (held) {
+        o->lo = d->c.end.lo / o->q.scale;
+        o->hi = d->c.end.hi / o->q.scale;
+    }
+    o->f = pare_alloc(b->arena, (size_t)d->O, sizeof(*o->f));
+    o->b = pare_alloc(b->arena, (size_t)d->O, sizeof(*o->b));
+    if (!o->f || !o->b)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
+    for (int64_t i = 0; i < d->O; i++) {
+        o->f[i] = pare_int8_conv_factor(&d->c, i);
+        o->b[i] = (float)pare_int8_conv_bias(&d->c, i);
+    }
+    return 0;
+}
+
+/* Where the window of a place starts, and its image. */
+struct spot {
+    int64_t image, at[3];
+};
+
+static struct spot spot_of(const struct dot8 *d, int64_t place)
+{
+    struct spot p;
+
+    for (int i = 2; i >= 0; i--) {
+        p.at[i] = place % d->w.out[i] * d->w.stride[i] - d->w.pad_begin[i];
+        place /= d->w.out[i];
+    }
+    p.image = place;
+    return p;
+}
+
+/* The element of x where a row of the window lies (tap 0 of the last axis may be outside of it);
+ * -1: in the padding. */
+static int64_t line(const struct dot8 *d, const struct spot *p, int64_t z, int64_t h)
+{
+    const struct pare_window *w = &d->w;
+    int64_t iz = p->at[0] + z * w->dilation[0], ih = p->at[1] + h * w->dilation[1];
+
+    if (iz < 0 || iz >= w->in[0] || ih < 0 || ih >= w->in[1])
+        return -1;
+    return ((p->image * w->in[0] + iz) * w->in[1] + ih) * w->in[2] * d->C;
+}
+
+/* Taps [*lo, *hi) of the last axis that are not padding. */
+static void inside(const struct pare_window *w, const struct spot *p, int64_t *lo, int64_t *hi)
+{
+    *lo = 0;
+    *hi = w->kernel[2];
+    while (*lo < *hi && p->at[2] + *lo * w->dilation[2] < 0)
+        ++*lo;
+    while (*lo < *hi && p->at[2] + (*hi - 1) * w->dilation[2] >= w->in[2])
+        --*hi;
+}
+
+/* The window of a place in a group, as a row. */
+static void lay_out(const struct dot8 *d, const void *x, int64_t place, int64_t group, int16_t *row)
+{
+    const struct pare_window *w = &d->w;
+    struct spot p = spot_of(d, place);
+    bool joined = w->dilation[2] == 1 && d->I == d->C; /* taps of a line are neighbours */
+    int64_t lo, hi;
+
+    inside(w, &p, &lo, &hi);
+    memset(row, 0, (size_t)d->K * sizeof(*row));
+    for (int64_t z = 0; z < w->kernel[0]; z++)
+        for (int64_t h = 0; h < w->kernel[1]; h++, row += w->kernel[2] * d->I) {
+            int64_t at = line(d, &p, z, h) + group * d->I, step = w->dilation[2] * d->C;
+
+            if (at < group * d->I)
+                continue;
+            at += p.at[2] * d->C;
+            if (joined)
+                pare_dot_widen(&d->c.x, x, at + lo * d->C, row + lo * d->I, (hi - lo) * d->I);
+            for (int64_t k = lo; k < hi && !joined; k++)
+                pare_dot_widen(&d->c.x, x, at + k * step, row + k * d->I, d->I);
+        }
+}
+
+static void run_places(const struct dot8 *d, const void *x, int64_t first, int64_t n, int16_t *rows,
+                       char *y)
+{
+    int64_t per = d->O / d->w.group;
+    size_t size = pare_dtype_size(d->c.out->t.dtype);
+    int32_t acc[PLACES * CHANNELS];
+
+    for (int64_t g = 0; g < d->w.group; g++) {
+        for (int64_t i = 0; i < n; i++)
+            lay_out(d, x, first + i, g, rows + i * d->K);
+        for (int64_t o = g * per; o < (g + 1) * per; o += CHANNELS) {
+            int64_t m = (g + 1) * per - o < CHANNELS ? (g + 1) * per - o : CHANNELS;
+
+            pare_dot_block(rows, n, d->weights + o * d->K, m, d->K, acc);
+            for (int64_t i = 0; i < n; i++)
+                pare_int8_finish(&d->out, acc + i * m, o, m,
+                                 y + (size_t)((first + i) * d->O + o) * size);
+        }
+    }
+}
+
+PARE_SIMD static void add_tap(const struct pare_int8 *q, const void *x, int64_t from,
+                              const int16_t *restrict w, int32_t *restrict acc, int64_t n)
+{
+    const uint8_t *u = (const uint8_t *)x + from;
+    const int8_t *i8 = (const int8_t *)x + from;
+    int zero = q->zero;
+
+    if (q->v->t.dtype == PARE_U8)
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += (u[i] - zero) * w[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += (i8[i] - zero) * w[i];
+}
+
+static void run_depthwise(const struct dot8 *d, const void *x, int64_t place, char *y)
+{
+    const struct pare_window *w = &d->w;
+    struct spot p = spot_of(d, place);
+    size_t size = pare_dtype_size(d->c.out->t.dtype);
+    int64_t lo, hi;
+
+    inside(w, &p, &lo, &hi);
+    for (int64_t c = 0; c < d->C; c += CHUNK) {
+        int64_t n = d->C - c < CHUNK ? d->C - c : CHUNK;
+        const int16_t *row = d->weights + c;
+        int32_t acc[CHUNK] = { 0 };
+
+        for (int64_t z = 0; z < w->kernel[0]; z++)
+            for (int64_t h = 0; h < w->kernel[1]; h++, row += w->kernel[2] * d->O) {
+                int64_t at = line(d, &p, z, h);
+
+                for (int64_t k = lo; k < hi && at >= 0; k++)
+                    add_tap(&d->c.x, x, at + (p.at[2] + k * w->dilation[2]) * d->C + c,
+                            row + k * d->O, acc, n);
+            }
+        pare_int8_finish(&d->out, acc, c, n, y + (size_t)(place * d->O + c) * size);
+    }
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct dot8 *d = s->state;
+    const void *x = s->in_buf[0]->t.data;
+    char *y = s->out_buf[0]->t.data;
+    int64_t places = d->N * d->w.out[0] * d->w.out[1] * d->w.out[2];
+    int16_t *rows = s->work[0] ? s->work[0]->t.data : NULL;
+    int threads = b->threads;
+
+    (void)err;
+#pragma omp parallel for num_threads(threads) if (places * d->O * d->taps > 16384)
+    for (int t = 0; t < threads; t++) {
+        int64_t from = places * t / threads, to = places * (t + 1) / threads;
+
+        for (int64_t i = from; i < to; i += d->depthwise ? 1 : PLACES)
+            if (d->depthwise)
+                run_depthwise(d, x, i, y);
+            else
+                run_places(d, x, i, to - i < PLACES ? to - i : PLACES, rows + t * PLACES * d->K, y);
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_conv_int8_exact = {
+    .name = "conv_int8_exact",
+    .doc = "Convolution of 8-bit integers in plain C, exact on every machine.",
+    .integers = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

@@ -1,0 +1,251 @@
+/* conv_winograd_int8.c - 3x3 convolutions of 8-bit integers with requantization (winograd_int8.h).
+ *
+ * Some tiles at a time are transformed, multiplied with one panel of weights after the other and
+ * transformed back, all in the second-level cache.
+ */
+#include "winograd_int8.h"
+
+#include <math.h>
+
+#include "../fuse/int8_conv_match.h"
+
+#define CACHE (440 << 10) /* bytes of transformed input */
+#define MOST_TILES 72
+
+struct wino {
+    struct pare_winograd_int8 k;
+    struct pare_int8_conv c;
+    int64_t images, tiles, some; /* tiles in all, and at a time */
+};
+
+/* How far the sums of a channel over inputs [from, to) can reach. */
+static double reach(const struct pare_int8_conv *c, const int8_t *w, int64_t from, int64_t to)
+{
+    double up = 0, down = 0;
+
+    for (int64_t i = from * 9; i < to * 9; i++) {
+        int a = w[i] * (c->x.hi - c->x.zero), b = w[i] * (c->x.lo - c->x.zero);
+
+        up += a > b ? a : b;
+        down += a > b ? b : a;
+    }
+    return up > -down ? up : -down;
+}
+
+/* In how many parts of the channels all sums are in the arithmetic's reach; 0: not even in four. */
+static int parts(const struct pare_match *v, const struct pare_int8_conv *c,
+                 struct pare_winograd_int8 *k)
+{
+    const int8_t *w = pare_int8_centred(&c->w, v->backend->scratch);
+
+    for (k->parts = 1; w && k->parts <= PARE_WINOGRAD_INT8_PARTS; k->parts *= 2) {
+        bool fits = true;
+
+        for (int64_t o = 0; o < k->O && fits; o++)
+            for (int p = 0; p < k->parts && fits; p++) {
+                int64_t to = pare_winograd_int8_cut(k, p + 1) * 2;
+
+                fits = reach(c, w + o * k->C * 9, pare_winograd_int8_cut(k, p) * 2,
+                             to < k->C ? to : k->C) < PARE_WINOGRAD_INT8_REACH;
+            }
+        if (fits)
+            return k->parts;
+    }
+    return 0;
+}
+
+/* In cycles: the definition's products of 8 bits against 36 of 16 bits, the transforms and the
+ * reading of weights, all by what was measured. */
+static bool pays(const struct wino *s, int threads)
+{
+    const struct pare_winograd_int8 *k = &s->k;
+    double tiles = (double)s->tiles, C = (double)k->C, O = (double)k->O;
+    double direct = (double)(s->images * k->out[0] * k->out[1]) * 9 * C * O / 64 / 0.8;
+    double product = tiles * 36 * C * (double)(pare_winograd_int8_panels(k->O) * 32) / 32 / 0.85;
+    double sides = tiles * (ceil(C / 32) * 220 + ceil(O / 16) * 260);
+    double blocks = ceil(tiles / (double)s->some), bytes = 72 * C * O;
+    double reading = blocks * bytes / (bytes > (12 << 20) ? 4 : 16);
+
+    return k->C >= 16 && (product + sides + reading / threads) * 1.05 < direct;
+}
+
+static bool geometry(const struct pare_int8_conv *c, struct wino *s)
+{
+    const struct pare_window *w = &c->win;
+    struct pare_winograd_int8 *k = &s->k;
+
+    if (w->nd != 2 || w->group != 1 || c->w.v->t.rank != 4)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0)
+            return false;
+        k->in[i] = w->in[i];
+        k->out[i] = w->out[i];
+        k->pad[i] = w->pad_begin[i];
+        k->tiles[i] = (w->out[i] + 3) / 4;
+    }
+    k->C = c->w.v->t.dim[1];
+    k->O = c->w.channels;
+    k->zero = c->x.zero;
+    k->is_signed = c->x.v->t.dtype == PARE_I8;
+    s->images = c->x.v->t.dim[0];
+    s->tiles = s->images * k->tiles[0] * k->tiles[1];
+    return true;
+}
+
+/* As many tiles as the cache holds, in whole dozens, and work for all threads. */
+static int64_t some_tiles(const struct wino *s, int threads)
+{
+    int64_t n = CACHE / (72 * s->k.C) / 12 * 12, each = (s->tiles + threads - 1) / threads, blocks;
+
+    n = n < 12 ? 12 : n > MOST_TILES ? MOST_TILES : n;
+    if (s->tiles <= n) /* panels are shared out instead */
+        return s->tiles;
+    blocks = (each + n - 1) / n;
+    return (each + blocks - 1) / blocks;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct wino *w = pare_alloc(v->backend->scratch, 1, sizeof(*w)), *keep;
+    int threads = v->backend->threads;
+
+    if (!w || !pare_winograd_int8_can(v->backend) || !pare_int8_conv(v, n, &w->c) ||
+        !pare_int8_conv_quantized(&w->c) || !geometry(&w->c, w))
+        return false;
+    w->some = some_tiles(w, threads);
+    if ((!v->any && !pays(w, threads)) || !parts(v, &w->c, &w->k))
+        return false;
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, w->c.end.n))
+        return false;
+    *keep = *w;
+    s->state = keep;
+    s->in[0] = w->c.x.v;
+    s->out[0] = w->c.out;
+    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
+    s->work_bytes[0] = (size_t)threads *
+                       (pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t) +
+                        pare_winograd_int8_m(w->some, w->k.parts) * sizeof(int32_t));
+    for (int i = 0; i < w->c.end.n; i++)
+        s->fused[i] = w->c.end.node[i];
+    return true;
+}
+
+static int init_weights(struct wino *w, struct pare_backend *b, struct pare_err *err)
+{
+    const struct pare_int8_conv *c = &w->c;
+    struct pare_int8_out *o = &w->k.finish;
+    size_t columns = (size_t)pare_winograd_int8_panels(w->k.O) * PARE_WINOGRAD_INT8_PANEL;
+    const int8_t *weights = pare_int8_centred(&c->w, b->scratch);
+    int16_t *u = pare_alloc_raw(b->arena, pare_winograd_int8_u(w->k.C, w->k.O), sizeof(*u));
+
+    *o = (struct pare_int8_out){ .out = c->out,
+                                 .q = c->end.q,
+                                 .f = pare_alloc(b->arena, columns, sizeof(float)),
+                                 .b = pare_alloc(b->arena, columns, sizeof(float)),
+                                 .lo = c->end.lo / c->end.q.scale,
+                                 .hi = c->end.hi / c->end.q.scale };
+    if (!weights || !u || !o->f || !o->b)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    pare_winograd_int8_weights(weights, w->k.C, w->k.O, u);
+    w->k.u = u;
+    for (int64_t i = 0; i < w->k.O; i++) {
+        o->f[i] = pare_int8_conv_factor(c, i);
+        o->b[i] = (float)pare_int8_conv_bias(c, i);
+    }
+    return 0;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct wino *w = s->state;
+    const struct wino *like = s->like ? s->like->state : NULL;
+
+    if (!like)
+        return init_weights(w, b, err);
+    w->k.u = like->k.u;
+    w->k.finish = like->k.finish;
+    w->k.finish.out = w->c.out;
+    return 0;
+}
+
+/* Each thread has tiles of its own. */
+static void run_tiles(const struct wino *w, int threads, const uint8_t *x, char *work, size_t bytes,
+                      uint8_t *y)
+{
+    int64_t blocks = (w->tiles + w->some - 1) / w->some;
+    size_t v = pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t);
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++)
+        for (int64_t i = blocks * t / threads; i < blocks * (t + 1) / threads; i++) {
+            int64_t first = w->tiles * i / blocks, n = w->tiles * (i + 1) / blocks - first;
+            char *mine = work + (size_t)t * bytes;
+            struct pare_winograd_int8_part p = { .first = first,
+                                                 .n = n,
+                                                 .to = n,
+                                                 .v = (int16_t *)mine,
+                                                 .m = (int32_t *)(mine + v) };
+
+            pare_winograd_int8_input(&w->k, &p, x);
+            for (int64_t k = 0; k < pare_winograd_int8_panels(w->k.O); k++)
+                pare_winograd_int8_output(&w->k, &p, k, y);
+        }
+}
+
+/* All tiles are there at once, and each thread has panels of its own. */
+static void run_panels(const struct wino *w, int threads, const uint8_t *x, char *work,
+                       size_t bytes, uint8_t *y)
+{
+    int64_t panels = pare_winograd_int8_panels(w->k.O), n = w->tiles;
+    size_t v = pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t);
+
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (int t = 0; t < threads; t++) {
+            struct pare_winograd_int8_part p = { .n = n,
+                                                 .from = n * t / threads,
+                                                 .to = n * (t + 1) / threads,
+                                                 .v = (int16_t *)work };
+
+            pare_winograd_int8_input(&w->k, &p, x);
+        }
+#pragma omp for schedule(static)
+        for (int t = 0; t < threads; t++)
+            for (int64_t k = panels * t / threads; k < panels * (t + 1) / threads; k++) {
+                struct pare_winograd_int8_part p = { .n = n,
+                                                     .v = (int16_t *)work,
+                                                     .m = (int32_t *)(work + (size_t)t * bytes +
+                                                                      v) };
+
+                pare_winograd_int8_output(&w->k, &p, k, y);
+            }
+    }
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct wino *w = s->state;
+    const uint8_t *x = s->in_buf[0]->t.data;
+    uint8_t *y = s->out_buf[0]->t.data;
+    char *work = s->work[0]->t.data;
+    size_t bytes = s->work_bytes[0] / (size_t)b->threads;
+
+    (void)err;
+    if (w->tiles <= w->some)
+        run_panels(w, b->threads, x, work, bytes, y);
+    else
+        run_tiles(w, b->threads, x, work, bytes, y);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_conv_winograd_int8 = {
+    .name = "conv_winograd_int8",
+    .doc = "3x3 convolutions of 8-bit integers by Winograd's algorithm, exact.",
+    .integers = true,
+    .match = match,
+    .init = init,
+    .run = run,
+};

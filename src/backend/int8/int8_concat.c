@@ -1,0 +1,139 @@
+/* int8_concat.c - Concat of quantized tensors; operands of another scale go through a table.
+ *
+ * Seen as `outer` rows, of which each operand gives a part: row-major what is before the axis, and
+ * for channels that are last every place of every image.
+ */
+#include "../fuse/int8_operands.h"
+
+#include <math.h>
+
+#include "../../op/shape/movement.h"
+
+struct part {
+    int64_t at, len; /* in a row */
+    bool same;
+    uint8_t table[256];
+};
+
+struct concat8 {
+    struct pare_int8_end end;
+    int64_t outer, row;
+    struct part *part;
+};
+
+static void fill(struct part *p, const struct pare_int8 *x, const struct pare_int8_end *end)
+{
+    uint8_t all[256];
+    float real[256];
+
+    for (int i = 0; i < 256; i++)
+        all[i] = (uint8_t)i;
+    pare_int8_real(x, all, 0, real, 256);
+    pare_int8_store(end, real, p->table, 0, 256);
+    p->same = !memcmp(p->table, all, sizeof(all));
+}
+
+/* In QLinearConcat operands are behind the result's scale and zero point, three inputs each. */
+enum { Y_SCALE, Y_ZERO, FIRST };
+
+static int count(const struct pare_node *n)
+{
+    return n->op->domain ? (n->n_in - FIRST) / 3 : n->n_in;
+}
+
+/* Operand k as integers: behind DequantizeLinear, or by itself. */
+static bool operand(const struct pare_match *v, const struct pare_node *n, int k, bool real,
+                    struct pare_int8 *q)
+{
+    if (n->op->domain)
+        return pare_int8_operand(q, n->in[FIRST + 3 * k], n, FIRST + 3 * k + 1);
+    if (real)
+        return pare_int8_source(v, n->in[k], q) && !q->viewed;
+    *q = (struct pare_int8){ .v = n->in[k] };
+    return n->in[k]->t.dtype == n->out[0]->t.dtype;
+}
+
+static bool read_parts(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
+                       struct concat8 *c, bool real)
+{
+    int axis = n->op->domain ? (int)pare_attr(n, "axis") : pare_concat_axis(n), layout = 1;
+    struct pare_int8 q;
+
+    axis += axis < 0 ? n->out[0]->t.rank : 0;
+    for (int k = 0; k < count(n); k++) {
+        if (!operand(v, n, k, real, &q))
+            return false;
+        s->in[k] = q.v;
+        if (real || n->op->domain)
+            fill(&c->part[k], &q, &c->end);
+        else
+            c->part[k].same = true;
+        if (axis == 1 && !pare_is_const(q.v) && pare_layout_of(v, q.v) == PARE_CHANNELS_LAST)
+            layout = PARE_CHANNELS_LAST;
+    }
+    for (int k = 0; k < count(n); k++) {
+        const struct pare_tensor *t = &s->in[k]->t;
+
+        c->part[k].at = c->row;
+        c->part[k].len = layout == PARE_CHANNELS_LAST ? t->dim[1] : pare_span(t, axis, t->rank);
+        c->row += c->part[k].len;
+        s->in_block[k] = layout;
+    }
+    s->out_block[0] = layout;
+    c->outer = pare_numel(&n->out[0]->t) / c->row;
+    return true;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    bool real;
+    struct concat8 *c;
+
+    if ((n->op->domain ? !pare_int8_is(n, "QLinearConcat") : strcmp(n->type, "Concat") != 0) ||
+        !pare_numel(&n->out[0]->t))
+        return false;
+    real = pare_is_f32(n->out[0]);
+    if (!real && n->out[0]->t.dtype != PARE_U8 && n->out[0]->t.dtype != PARE_I8)
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || (real && !pare_int8_end(v, n->out[0], &c->end)) ||
+        (n->op->domain && !pare_int8_end_at(&c->end, n, Y_SCALE)))
+        return false;
+    c->part = pare_alloc(v->backend->arena, (size_t)count(n), sizeof(*c->part));
+    if (!c->part || !pare_step_lists(s, v, count(n), 1, real ? c->end.n : 0) ||
+        !read_parts(v, n, s, c, real))
+        return false;
+    s->state = c;
+    s->out[0] = real ? c->end.q.v : n->out[0];
+    for (int i = 0; i < s->n_fused; i++)
+        s->fused[i] = c->end.node[i];
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct concat8 *c = s->state;
+    uint8_t *y = s->out_buf[0]->t.data;
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) if (c->outer * c->row > 65536)
+    for (int64_t o = 0; o < c->outer; o++)
+        for (int k = 0; k < s->n_in; k++) {
+            const struct part *p = &c->part[k];
+            const uint8_t *from = (const uint8_t *)s->in_buf[k]->t.data + o * p->len;
+            uint8_t *to = y + o * c->row + p->at;
+
+            if (p->same)
+                memcpy(to, from, (size_t)p->len);
+            else
+                pare_int8_bytes(p->table, from, to, p->len);
+        }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_int8_concat = {
+    .name = "int8_concat",
+    .doc = "Concat of quantized tensors.",
+    .match = match,
+    .run = run,
+};

@@ -1,0 +1,97 @@
+/* int8_map.c - from quantized numbers to quantized numbers by a table of 256.
+ *
+ * Any run of elementwise operators between DequantizeLinear and QuantizeLinear is such a table, and
+ * so is a change of scale.  Where it changes nothing (pools and views between two equal scales),
+ * the memory is shared.
+ */
+#include "../fuse/int8_function.h"
+
+#include <math.h>
+
+#include "../../op/op.h"
+
+#define CHUNK 8192
+
+struct map8 {
+    struct pare_int8_func f;
+    struct pare_int8_end end;
+    uint8_t table[256];
+    bool same;
+};
+
+static void fill(struct map8 *m)
+{
+    uint8_t x[256];
+
+    for (int i = 0; i < 256; i++)
+        x[i] = (uint8_t)i;
+    pare_int8_store(&m->end, m->f.table.real, m->table, 0, 256);
+    m->same = !memcmp(m->table, x, sizeof(x));
+}
+
+/* Behind a view the integers have another shape, and then only row-major order has meaning. */
+static bool source(const struct pare_match *v, const struct pare_value *real,
+                   struct pare_int8_func *f)
+{
+    uint8_t all[256];
+
+    if (pare_int8_func(v, real, f))
+        return true;
+    if (!pare_int8_source(v, real, &f->x))
+        return false;
+    for (int i = 0; i < 256; i++)
+        all[i] = (uint8_t)i;
+    pare_int8_real(&f->x, all, 0, f->table.real, 256);
+    f->turn = 0;
+    return true;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct map8 *m = pare_alloc(v->backend->scratch, 1, sizeof(*m)), *keep;
+
+    if (!m || !pare_node_is(n, "QuantizeLinear") || !pare_numel(&n->in[0]->t) ||
+        pare_attr(n, "block_size") != 0 || !source(v, n->in[0], &m->f) ||
+        !pare_int8_read(&m->end.q, n->out[0], n->in[1], n->n_in > 2 ? n->in[2] : NULL))
+        return false;
+    m->end.lo = -INFINITY;
+    m->end.hi = INFINITY;
+    fill(m);
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, 0))
+        return false;
+    *keep = *m;
+    s->state = keep;
+    s->in[0] = m->f.x.v;
+    s->out[0] = n->out[0];
+    s->out_block[0] = pare_int8_func_keep(v, &m->f);
+    s->in_block[0] = pare_int8_func_layout(&m->f, s->out_block[0]);
+    s->inplace = 1;
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct map8 *m = s->state;
+    const uint8_t *x = s->in_buf[0]->t.data;
+    uint8_t *y = s->out_buf[0]->t.data;
+    int64_t n = pare_numel(&s->out[0]->t);
+
+    (void)err;
+    if (m->same) {
+        if (x != y)
+            memcpy(y, x, (size_t)n);
+        return 0;
+    }
+#pragma omp parallel for num_threads(b->threads) if (n > 32768)
+    for (int64_t i = 0; i < n; i += CHUNK)
+        pare_int8_bytes(m->table, x + i, y + i, n - i < CHUNK ? n - i : CHUNK);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_int8_map = {
+    .name = "int8_map",
+    .doc = "Elementwise operators between quantized tensors, as a table.",
+    .match = match,
+    .run = run,
+};

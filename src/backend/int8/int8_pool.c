@@ -1,0 +1,417 @@
+/* int8_pool.c - pools over quantized tensors whose channels are last.
+ *
+ * The largest of integers stands for the largest of the numbers, so MaxPool between equal scales
+ * needs no real numbers.  Means are sums in 32 bits, and then
+ *     y = round((sum - count zero) f) + y_zero,   f = x_scale / (y_scale divisor).
+ */
+#include "../fuse/int8_function.h"
+
+#include "../../base/simd.h"
+#include "../../op/reduce/reduce_family.h"
+#include "../fuse/padded_mean.h"
+
+#define CHUNK 256      /* channels at a time */
+#define MOST (1 << 22) /* numbers whose sum fits in 32 bits */
+#define TALLEST 256    /* ... in 16 bits, which is enough for columns */
+
+struct pool8 {
+    struct pare_window w; /* over three axes */
+    bool max, global, count_pad, is_signed;
+    struct pare_int8 x;
+    struct pare_int8_end end;
+    struct pare_value *out; /* real when nobody quantizes the mean */
+    struct pare_ncs d;
+    int64_t out_space;
+    struct pare_node *mean;        /* the AveragePool behind a Pad, or NULL */
+    struct pare_int8_table *table; /* of a mean over all: the numbers, by byte; NULL: those of x */
+};
+
+/* ---- reading nodes ------------------------------------------------------------------- */
+
+static bool spatial_mean(const struct pare_node *n)
+{
+    unsigned gone, space = (1u << n->in[0]->t.rank) - 4;
+    struct pare_err err;
+
+    if (!strcmp(n->type, "GlobalAveragePool") || !strcmp(n->type, "QLinearGlobalAveragePool"))
+        return true;
+    return !strcmp(n->type, "ReduceMean") && !pare_reduce_axes(n, &gone, &err) && gone == space;
+}
+
+static bool read_window(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
+{
+    struct pare_err err;
+
+    p->mean = n->op->domain ? NULL : pare_padded_mean(v, n, &p->w);
+    if (p->mean) {
+        p->count_pad = true;
+        return pare_window_meets(&p->w);
+    }
+
+    p->max = !strcmp(n->type, "MaxPool");
+    if ((!p->max && strcmp(n->type, "AveragePool") && strcmp(n->type, "QLinearAveragePool")) ||
+        pare_pool_window(n, &p->w, &err) || !pare_window_meets(&p->w))
+        return false;
+    p->count_pad = !p->max && pare_pool_counts_pad(n);
+    pare_window_3d(&p->w);
+    return true;
+}
+
+/* Functions of integers, of which the mean over all is taken. */
+static bool read_func(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
+{
+    struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
+
+    p->table = pare_alloc(v->backend->arena, 1, sizeof(*p->table));
+    if (!f || !p->table || !p->global || !pare_int8_func(v, n->in[0], f) || f->turn)
+        return false;
+    *p->table = f->table;
+    p->x = f->x;
+    return true;
+}
+
+/* Of integers themselves, or between DequantizeLinear and QuantizeLinear. */
+static bool read_ends(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
+{
+    enum { X, X_SCALE, X_ZERO, Y_SCALE };
+    struct pare_value *y = p->mean ? p->mean->out[0] : n->out[0];
+
+    if (n->op->domain) {
+        p->out = n->out[0];
+        return pare_int8_operand(&p->x, n->in[X], n, X_SCALE) &&
+               pare_int8_end_at(&p->end, n, Y_SCALE);
+    }
+    if (!pare_is_f32(n->in[0])) {
+        p->x = (struct pare_int8){ .v = n->in[0] };
+        p->out = n->out[0];
+        return p->max && (n->in[0]->t.dtype == PARE_U8 || n->in[0]->t.dtype == PARE_I8);
+    }
+    if ((!pare_int8_source(v, n->in[0], &p->x) || p->x.viewed) && !read_func(v, n, p))
+        return false;
+    if (pare_int8_end(v, y, &p->end)) {
+        p->out = p->end.q.v;
+        return !p->max || (p->end.n == 1 && pare_int8_same(&p->x, &p->end.q));
+    }
+    p->end = (struct pare_int8_end){ 0 };
+    p->out = y;
+    return !p->max;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pool8 p = { 0 }, *keep;
+    const struct pare_tensor *x;
+
+    if ((n->op->domain && !pare_int8_is(n, "QLinearGlobalAveragePool") &&
+         !pare_int8_is(n, "QLinearAveragePool")) ||
+        n->n_in < 1 || n->n_out != 1 || !n->in[0])
+        return false;
+    x = &n->in[0]->t;
+    if (x->rank < 4 || x->rank > 5 || !pare_numel(x) || !pare_numel(&n->out[0]->t) ||
+        pare_is_const(n->in[0]))
+        return false;
+    p.global = spatial_mean(n);
+    if ((!p.global && !read_window(v, n, &p)) || !read_ends(v, n, &p))
+        return false;
+    p.d = pare_ncs(x);
+    if (p.d.s > MOST)
+        return false;
+    p.out_space = p.global ? 1 : p.w.out[0] * p.w.out[1] * p.w.out[2];
+    if (!p.global && !p.max && p.w.kernel[0] * p.w.kernel[1] > TALLEST)
+        return false;
+    p.is_signed = p.x.v->t.dtype == PARE_I8;
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, 1, 1, (p.mean != NULL) + p.end.n))
+        return false;
+    *keep = p;
+    s->state = keep;
+    s->in[0] = p.x.v;
+    s->out[0] = p.out;
+    s->in_block[0] = PARE_CHANNELS_LAST;
+    if (!p.global)
+        s->work_bytes[0] = (size_t)v->backend->threads * (size_t)(p.w.in[2] * p.d.c) * 2;
+    s->out_block[0] = p.out->t.rank == 2 ? 1 : PARE_CHANNELS_LAST;
+    if (p.mean)
+        s->fused[0] = p.mean;
+    for (int i = 0; i < p.end.n; i++)
+        s->fused[(p.mean != NULL) + i] = p.end.node[i];
+    return true;
+}
+
+/* ---- running ------------------------------------------------------------------------- */
+
+/* The taps [lo, hi) of the window that starts at `start`. */
+struct taps {
+    int64_t lo[3], hi[3], start[3];
+};
+
+static void set_taps(const struct pare_window *w, int axis, int64_t o, struct taps *t)
+{
+    int64_t d = w->dilation[axis], start = o * w->stride[axis] - w->pad_begin[axis];
+    int64_t hi = (w->in[axis] - start + d - 1) / d;
+
+    t->start[axis] = start;
+    t->lo[axis] = start < 0 ? (-start + d - 1) / d : 0;
+    t->hi[axis] = hi < w->kernel[axis] ? hi : w->kernel[axis];
+}
+
+static int64_t place(const struct pare_window *w, const struct taps *t, const int64_t *k)
+{
+    return ((t->start[0] + k[0] * w->dilation[0]) * w->in[1] + t->start[1] +
+            k[1] * w->dilation[1]) *
+               w->in[2] +
+           t->start[2] + k[2] * w->dilation[2];
+}
+
+/* As many as averages divide by: padding counts up to the declared pads. */
+static double divisor(const struct pool8 *p, const struct taps *t, int64_t met)
+{
+    const struct pare_window *w = &p->w;
+    double n = 1;
+
+    for (int i = 0; i < 3 && p->count_pad; i++) {
+        int64_t end = w->in[i] + w->pad_end[i];
+        int64_t taps = (end - t->start[i] + w->dilation[i] - 1) / w->dilation[i];
+
+        n *= (double)(taps < w->kernel[i] ? taps : w->kernel[i]);
+    }
+    return p->count_pad ? n : (double)met;
+}
+
+/* int8 and uint8 have the same order once the sign bit is turned. */
+PARE_SIMD static void max_into(uint8_t *restrict y, const uint8_t *restrict x, int64_t n,
+                               bool is_signed)
+{
+    if (is_signed)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (int8_t)x[i] > (int8_t)y[i] ? x[i] : y[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] > y[i] ? x[i] : y[i];
+}
+
+PARE_SIMD static void add_into(int32_t *restrict sum, const uint8_t *restrict x, int64_t n,
+                               bool is_signed)
+{
+    if (is_signed)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (int8_t)x[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += x[i];
+}
+
+/* Means of n channels from their sums over `count` taps. */
+PARE_SIMD static void finish(const struct pool8 *p, const int32_t *sum, int64_t count, double by,
+                             char *y, int64_t at, int64_t n)
+{
+    const struct pare_int8 *q = &p->end.q;
+    bool real = pare_is_f32(p->out);
+    float unit = real ? 1 : q->scale, f = p->x.scale / (unit * (float)by);
+    float lo = real ? 0 : p->end.lo / unit, hi = real ? 0 : p->end.hi / unit;
+    int32_t zeros = (int32_t)(count * p->x.zero);
+
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)(sum[i] - zeros) * f;
+
+        if (real) {
+            ((float *)y)[at + i] = v;
+            continue;
+        }
+        v = v > lo ? v : lo;
+        v = v < hi ? v : hi;
+        ((uint8_t *)y)[at + i] = (uint8_t)(int)pare_int8_round(q, v); /* of int8 the same bits */
+    }
+}
+
+/* Channels [c, c + n) of one image. */
+static void global_mean(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
+{
+    int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK;
+    int32_t sum[CHUNK] = { 0 };
+
+    for (int64_t s = 0; s < p->d.s; s++)
+        add_into(sum, x + s * C + c, n, p->is_signed);
+    finish(p, sum, p->d.s, (double)p->d.s, y, image * C + c, n);
+}
+
+PARE_SIMD static void add_rows(const float *restrict real, int64_t rows, int64_t n,
+                               double *restrict sum)
+{
+    float some[CHUNK] = { 0 };
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < n; c++)
+            some[c] += real[r * n + c];
+    for (int64_t c = 0; c < n; c++)
+        sum[c] += (double)some[c];
+}
+
+#define ROOM 2048
+
+/* The same of numbers by a table: some rows at a time become real. */
+static void global_func(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
+{
+    int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK, at = image * C + c;
+    int64_t rows = n == C ? ROOM / C : ROOM / CHUNK;
+    double sum[CHUNK] = { 0 };
+    float real[ROOM];
+
+    for (int64_t s = 0; s < p->d.s; s += rows) {
+        int64_t m = p->d.s - s < rows ? p->d.s - s : rows;
+
+        if (n == C)
+            pare_int8_floats(p->table, x + s * C, real, m * C);
+        else
+            for (int64_t r = 0; r < m; r++)
+                pare_int8_floats(p->table, x + (s + r) * C + c, real + r * n, n);
+        add_rows(real, m, n, sum);
+    }
+    for (int64_t i = 0; i < n; i++)
+        real[i] = (float)(sum[i] / (double)p->d.s);
+    if (pare_is_f32(p->out))
+        memcpy((float *)y + at, real, (size_t)n * sizeof(*real));
+    else
+        pare_int8_store(&p->end, real, y, at, n);
+}
+
+/* ---- windows: first down the columns of all places of a row, then along it ------------- */
+
+PARE_SIMD static void sum_into(uint16_t *restrict y, const uint8_t *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (uint16_t)(y[i] + x[i]);
+}
+
+PARE_SIMD static void sum_flipped(uint16_t *restrict y, const uint8_t *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (uint16_t)(y[i] + (x[i] ^ 128));
+}
+
+PARE_SIMD static void widen(uint16_t *restrict y, const uint8_t *restrict x, int64_t n,
+                            uint8_t flip)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] ^ flip;
+}
+
+PARE_SIMD static void add_wide(int32_t *restrict sum, const uint16_t *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += x[i];
+}
+
+/* The largest, or the sums (of int8 + 128), of all places of the input's rows under the window. */
+static void columns(const struct pool8 *p, const struct taps *t, const uint8_t *x, void *row)
+{
+    int64_t n = p->w.in[2] * p->d.c, k[3] = { 0, 0, 0 }, met = 0;
+    struct taps from = *t;
+
+    from.start[2] = 0;
+    for (k[0] = t->lo[0]; k[0] < t->hi[0]; k[0]++)
+        for (k[1] = t->lo[1]; k[1] < t->hi[1]; k[1]++, met++) {
+            const uint8_t *line = x + place(&p->w, &from, k) * p->d.c;
+
+            if (p->max && !met)
+                memcpy(row, line, (size_t)n);
+            else if (p->max)
+                max_into(row, line, n, p->is_signed);
+            else if (!met)
+                widen(row, line, n, p->is_signed ? 128 : 0);
+            else if (!p->is_signed)
+                sum_into(row, line, n);
+            else
+                sum_flipped(row, line, n);
+        }
+}
+
+/* One output of the mean, n channels from c on. */
+static void mean_at(const struct pool8 *p, const struct taps *t, const uint16_t *row, char *y,
+                    int64_t at, int64_t c, int64_t n)
+{
+    int64_t rows = (t->hi[0] - t->lo[0]) * (t->hi[1] - t->lo[1]);
+    int64_t met = rows * (t->hi[2] - t->lo[2]);
+    int32_t sum[CHUNK] = { 0 };
+
+    for (int64_t k = t->lo[2]; k < t->hi[2]; k++)
+        add_wide(sum, row + (t->start[2] + k * p->w.dilation[2]) * p->d.c + c, n);
+    for (int64_t i = 0; i < n && p->is_signed; i++)
+        sum[i] -= (int32_t)(met * 128);
+    finish(p, sum, met, divisor(p, t, met), y, at, n);
+}
+
+static void max_at(const struct pool8 *p, const struct taps *t, const uint8_t *row, uint8_t *y)
+{
+    for (int64_t k = t->lo[2]; k < t->hi[2]; k++) {
+        const uint8_t *from = row + (t->start[2] + k * p->w.dilation[2]) * p->d.c;
+
+        if (k == t->lo[2])
+            memcpy(y, from, (size_t)p->d.c);
+        else
+            max_into(y, from, p->d.c, p->is_signed);
+    }
+}
+
+static void run_row(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t row,
+                    void *room)
+{
+    int64_t C = p->d.c, at = (image * p->out_space + row * p->w.out[2]) * C;
+    struct taps t;
+
+    set_taps(&p->w, 0, row / p->w.out[1], &t);
+    set_taps(&p->w, 1, row % p->w.out[1], &t);
+    columns(p, &t, x, room);
+    for (int64_t q = 0; q < p->w.out[2]; q++) {
+        set_taps(&p->w, 2, q, &t);
+        if (p->max)
+            max_at(p, &t, room, (uint8_t *)y + at + q * C);
+        for (int64_t c = 0; c < C && !p->max; c += CHUNK)
+            mean_at(p, &t, room, y, at + q * C + c, c, C - c < CHUNK ? C - c : CHUNK);
+    }
+}
+
+static void run_global(const struct pool8 *p, int threads, const uint8_t *x, char *y)
+{
+    int64_t image = p->d.c * p->d.s;
+
+#pragma omp parallel for num_threads(threads) collapse(2) if (p->d.n * image > 16384)
+    for (int64_t n = 0; n < p->d.n; n++)
+        for (int64_t c = 0; c < p->d.c; c += CHUNK) {
+            if (p->table)
+                global_func(p, x + n * image, y, n, c);
+            else
+                global_mean(p, x + n * image, y, n, c);
+        }
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct pool8 *p = s->state;
+    const uint8_t *x = s->in_buf[0]->t.data;
+    char *y = s->out_buf[0]->t.data, *room;
+    int64_t image = p->d.c * p->d.s, each, rows;
+    int parts = p->d.n * image > 16384 ? b->threads : 1;
+
+    (void)err;
+    if (p->global) {
+        run_global(p, b->threads, x, y);
+        return 0;
+    }
+    room = s->work[0]->t.data;
+    each = p->w.out[0] * p->w.out[1];
+    rows = p->d.n * each;
+#pragma omp parallel for num_threads(parts) schedule(static)
+    for (int t = 0; t < parts; t++)
+        for (int64_t r = rows * t / parts; r < rows * (t + 1) / parts; r++)
+            run_row(p, x + r / each * image, y, r / each, r % each,
+                    room + t * p->w.in[2] * p->d.c * 2);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_int8_pool = {
+    .name = "int8_pool",
+    .doc = "Pools over quantized tensors.",
+    .match = match,
+    .run = run,
+};

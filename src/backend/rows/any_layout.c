@@ -1,0 +1,84 @@
+/* any_layout.c - operators that look at all of a tensor at once, with their gradients, in any layout.
+ *
+ * Places that are quantized: row-major, they would cost two reorders each way.  Where lanes beyond
+ * the channels would be looked at as if they were numbers, the layout is row-major after all.
+ */
+#include "../backend.h"
+
+#include "../../base/simd.h"
+
+struct whole {
+    int64_t count;
+    bool train;
+};
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct whole *c;
+    int block;
+
+    if (!(n->op->flags & PARE_OP_ANY_LAYOUT) || n->n_in != 1 || n->n_out != 1 ||
+        !pare_is_f32(n->in[0]) || !pare_is_f32(n->out[0]) || pare_is_fixed(n->in[0]) ||
+        !pare_numel(&n->in[0]->t))
+        return false;
+    block = pare_block_of(v, n->in[0]);
+    if (block > 1 && n->in[0]->t.dim[1] % block)
+        block = 1;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || !pare_step_lists(s, v, 1, 1, 0))
+        return false;
+    c->count = pare_numel(&n->in[0]->t);
+    c->train = v->train;
+    s->in[0] = n->in[0];
+    s->out[0] = n->out[0];
+    s->in_block[0] = s->out_block[0] = block;
+    s->state = c;
+    s->drop_out = ~0u;
+    s->inplace = n->op->flags & PARE_OP_LOOKS ? 1 : 0;
+    s->grad_inplace = 1;
+    s->add_bytes = (size_t)c->count * sizeof(float);
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct whole *c = s->state;
+
+    (void)b;
+    return s->node->op->whole(s->node, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t),
+                              c->train, err);
+}
+
+PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct whole *c = s->state;
+    float *gx = pare_f32(&s->in_buf[0]->grad->t), *to = s->first[0] ? gx : s->work[1]->t.data;
+    int threads = c->count > 32768 ? b->threads : 1;
+
+    PARE_TRY(s->node->op->dwhole(s->node, pare_f32(&s->in_buf[0]->t),
+                                 pare_f32(&s->out_buf[0]->grad->t), to, err));
+    if (to == gx)
+        return 0;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int t = 0; t < threads; t++) {
+        int64_t from = c->count * t / threads;
+
+        add_row(gx + from, to + from, c->count * (t + 1) / threads - from);
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_any_layout = {
+    .name = "any_layout",
+    .doc = "Places that are quantized, in any layout, with their gradients.",
+    .match = match,
+    .run = run,
+    .back = back,
+};

@@ -1,0 +1,387 @@
+/* attention.c - attention: softmax(scale Q K') V for each image and head, with what only moves
+ * numbers in front of it and behind it.
+ *
+ * Exporters write Slices or a Split, Reshapes and Transposes around both products.  They only say
+ * where rows of Q, K and V are, and where those of the result go (view_trace.h): nothing is copied but
+ * into the panels that products read.  Each thread has some rows of a head's scores at a time.
+ */
+#include <math.h>
+#include <omp.h>
+
+#include "attention_core.h"
+#include "../gemm/gemm_packed.h"
+#include "../fuse/view_trace.h"
+
+#include "../../op/matrix/matrix.h"
+
+#define NARROW PARE_ATTENTION_NARROW
+#define GROUP 96 /* rows of scores at a time, about */
+
+enum { Q, K, V, OPERANDS };
+
+struct attention {
+    int64_t B, T, S, D, E; /* matrices, queries, keys; elements of a key, of a value */
+    int64_t tokens;        /* S, padded */
+    int64_t parts;         /* of a head's rows, so that all threads have some */
+    int block;             /* for columns that are elements of a value */
+    float scale;
+    int in[OPERANDS]; /* which of the step's inputs */
+    int64_t step[OPERANDS], apart[OPERANDS], *place[OPERANDS];
+    int64_t y_step, *y_place;
+};
+
+/* ---- matching ---------------------------------------------------------------------------- */
+
+struct found {
+    const struct pare_match *v;
+    struct pare_node *scores, *softmax, *mix; /* product, Softmax, product */
+    struct pare_value *out;
+    struct pare_view_trace from[OPERANDS], to;
+    double scale;
+    struct pare_view_trace_nodes nodes;
+};
+
+static bool moves(const struct pare_node *n)
+{
+    return pare_node_is(n, "Transpose") || pare_node_is(n, "Slice") || pare_node_is(n, "Split") ||
+           pare_node_is(n, "Gather") || (n && n->op && n->op->flags & PARE_OP_VIEW);
+}
+
+static bool scales(const struct pare_node *n)
+{
+    return pare_node_is(n, "Mul") || pare_node_is(n, "Div");
+}
+
+static bool is_product(const struct pare_node *n)
+{
+    return pare_node_is(n, "MatMul") && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
+           n->in[0]->t.rank > 2 && n->in[0]->t.rank == n->in[1]->t.rank &&
+           pare_numel(&n->out[0]->t) && pare_numel(&n->in[0]->t);
+}
+
+/* From n, which moves or scales an operand, to the product of scores, or of scores and values. */
+static struct pare_node *next_product(const struct pare_match *v, struct pare_node *n)
+{
+    for (int i = 0; i < 8 && n; i++) {
+        if (is_product(n))
+            return n;
+        if (!moves(n) && !scales(n))
+            return NULL;
+        n = n->out[0] ? pare_only_use(v, n->out[0]) : NULL;
+    }
+    return NULL;
+}
+
+/* Softmax(scale scores) mixed with values, behind the product of queries and keys. */
+static bool find_mix(struct found *f)
+{
+    struct pare_view_trace t;
+    struct pare_node *n = f->scores;
+
+    do
+        n = pare_only_use(f->v, n->out[0]);
+    while (n && scales(n));
+    f->softmax = n;
+    if (!pare_node_is(n, "Softmax"))
+        return false;
+    f->mix = pare_only_use(f->v, n->out[0]);
+    if (!f->mix || !is_product(f->mix) || f->mix->in[0] != n->out[0] ||
+        !pare_trace(f->v, n->in[0], f->scores->out[0], true, &t, &f->nodes))
+        return false;
+    f->scale *= t.scale;
+    return true;
+}
+
+/* n is on the way of queries or keys to the first product, or of values to the second. */
+static bool find(struct found *f, struct pare_node *n)
+{
+    struct pare_node *m = next_product(f->v, n);
+    bool flatten;
+
+    if (!m)
+        return false;
+    if (pare_node_is(m->in[0]->maker, "Softmax")) {
+        f->mix = m;
+        for (m = m->in[0]->maker->in[0]->maker; scales(m);)
+            m = m->in[pare_is_const(m->in[0])]->maker;
+        if (!m || !is_product(m))
+            return false;
+    }
+    f->scores = m;
+    return find_mix(f) && pare_softmax_axis(f->softmax, &flatten) == f->softmax->in[0]->t.rank - 1;
+}
+
+/* All that reads a fused node's results is fused, too; and none has run. */
+static bool is_closed(const struct found *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        const struct pare_node *n = f->nodes.list[i];
+
+        if (f->v->taken[n->id])
+            return false;
+        for (int k = 0; k < n->n_out; k++) {
+            const struct pare_uses *u = n->out[k] ? &f->v->use[n->out[k]->id] : NULL;
+            int inside = 0;
+
+            for (int j = 0; u && n->out[k] != f->out && j < f->nodes.n; j++)
+                for (int x = 0; x < f->nodes.list[j]->n_in; x++)
+                    inside += f->nodes.list[j]->in[x] == n->out[k];
+            if (u && n->out[k] != f->out && (inside != u->n || n->out[k]->flags & PARE_V_OUTPUT))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The result's rows and matrices; its elements must lie side by side. */
+static bool read_out(const struct found *f, struct attention *a)
+{
+    const struct pare_view_trace *t = &f->to;
+    int64_t left = a->B * a->T * a->E;
+
+    for (int i = 0; i < t->n; i++) {
+        int64_t size = t->dim[i].size, stride = t->dim[i].stride;
+
+        left /= size;
+        if (stride < a->E && (stride != 1 || size != a->E || t->dim[i].own != 1))
+            return false;
+        if (stride >= a->E && stride < a->E * a->T) {
+            if (stride != a->E || size != a->T)
+                return false;
+            a->y_step = t->dim[i].own;
+        }
+    }
+    for (int64_t k = 0; k < a->B; k++) {
+        a->y_place[k] = 0;
+        for (int i = 0; i < t->n; i++)
+            if (t->dim[i].stride >= a->E * a->T)
+                a->y_place[k] += k * (a->E * a->T) / t->dim[i].stride % t->dim[i].size *
+                                 t->dim[i].own;
+    }
+    return left == 1 && !t->offset;
+}
+
+/* What is behind, as long as it only moves. */
+static bool find_out(struct found *f, struct attention *a)
+{
+    struct pare_value *end[8];
+    int n = 0;
+
+    end[n++] = f->mix->out[0];
+    while (n < 8) {
+        const struct pare_node *m = pare_only_use(f->v, end[n - 1]);
+
+        if (!pare_node_is(m, "Transpose") && !(m && m->op && m->op->flags & PARE_OP_VIEW))
+            break;
+        end[n++] = m->out[0];
+    }
+    while (n--) {
+        struct pare_view_trace_nodes nodes = f->nodes;
+
+        f->out = end[n];
+        if (pare_trace(f->v, f->out, f->mix->out[0], false, &f->to, &f->nodes) && read_out(f, a))
+            return true;
+        f->nodes = nodes;
+    }
+    return false;
+}
+
+static bool read_operands(const struct found *f, struct pare_arena *arena, struct attention *a)
+{
+    const int rank = f->scores->in[0]->t.rank;
+
+    for (int k = 0; k < OPERANDS; k++) {
+        bool turned = k == K; /* as it is read by the first product: (elements, tokens) */
+
+        a->step[k] = pare_view_trace_stride(&f->from[k], rank - (turned ? 1 : 2));
+        a->apart[k] = pare_view_trace_stride(&f->from[k], rank - (turned ? 2 : 1));
+        a->place[k] = pare_alloc(arena, (size_t)a->B, sizeof(int64_t));
+        if (a->step[k] < 0 || a->apart[k] < 0 || !a->place[k])
+            return false;
+        pare_view_trace_places(&f->from[k], rank - 2, a->B, a->place[k]);
+    }
+    a->y_place = pare_alloc(arena, (size_t)a->B, sizeof(int64_t));
+    return a->y_place != NULL;
+}
+
+static bool read_sizes(const struct found *f, int threads, struct attention *a)
+{
+    const struct pare_tensor *q = &f->scores->in[0]->t, *k = &f->scores->in[1]->t;
+    const struct pare_tensor *v = &f->mix->in[1]->t;
+    const int rank = q->rank;
+
+    if (v->rank != rank)
+        return false;
+    a->B = 1;
+    for (int i = 0; i < rank - 2; i++) {
+        if (k->dim[i] != q->dim[i] || v->dim[i] != q->dim[i])
+            return false;
+        a->B *= q->dim[i];
+    }
+    a->T = q->dim[rank - 2];
+    a->D = q->dim[rank - 1];
+    a->S = k->dim[rank - 1];
+    a->E = v->dim[rank - 1];
+    a->tokens = (a->S + NARROW - 1) / NARROW * NARROW;
+    a->parts = a->B % threads ? threads : 1;
+    a->parts = a->parts < a->T ? a->parts : a->T;
+    return a->D % 8 == 0 && a->E % 8 == 0 && a->T > 1;
+}
+
+static int64_t up(int64_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+/* In floats, of each thread: packed keys and values, some rows of queries and of scores. */
+static size_t own_size(const struct attention *a)
+{
+    int64_t panels = a->tokens * up(a->D > a->E ? a->D : a->E);
+
+    return (size_t)(2 * panels + GROUP * up(a->D) + GROUP * up(a->tokens));
+}
+
+static bool fill_step(const struct found *f, struct attention *a, struct pare_step *s)
+{
+    if (!pare_step_lists(s, f->v, OPERANDS, 1, f->nodes.n - 1))
+        return false;
+    s->n_in = 0;
+    for (int k = 0; k < OPERANDS; k++) {
+        for (a->in[k] = 0; a->in[k] < s->n_in && s->in[a->in[k]] != f->from[k].base;)
+            a->in[k]++;
+        if (a->in[k] == s->n_in)
+            s->in[s->n_in++] = f->from[k].base;
+    }
+    for (int i = 1; i < f->nodes.n; i++)
+        s->fused[i - 1] = f->nodes.list[i];
+    s->out[0] = f->out;
+    s->state = a;
+    s->work_bytes[0] = (size_t)f->v->backend->threads * own_size(a) * sizeof(float);
+    return true;
+}
+
+static void in_order(struct pare_view_trace_nodes *nodes)
+{
+    for (int i = 1; i < nodes->n; i++)
+        for (int k = i; k && nodes->list[k]->id < nodes->list[k - 1]->id; k--) {
+            struct pare_node *n = nodes->list[k];
+
+            nodes->list[k] = nodes->list[k - 1];
+            nodes->list[k - 1] = n;
+        }
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct found f = { .v = v, .scale = 1 };
+    struct pare_arena *arena = v->backend->arena;
+    struct attention *a;
+
+    if (v->train || v->backend->block < 8 || (!moves(n) && !scales(n)) || !find(&f, n) ||
+        !pare_trace(v, f.scores->in[0], NULL, true, &f.from[Q], &f.nodes) ||
+        !pare_trace(v, f.scores->in[1], NULL, true, &f.from[K], &f.nodes) ||
+        !pare_trace(v, f.mix->in[1], NULL, false, &f.from[V], &f.nodes) ||
+        !pare_view_trace_add(&f.nodes, f.scores) || !pare_view_trace_add(&f.nodes, f.softmax) ||
+        !pare_view_trace_add(&f.nodes, f.mix))
+        return false;
+    a = pare_alloc(arena, 1, sizeof(*a));
+    if (!a || !read_sizes(&f, v->backend->threads, a) || !read_operands(&f, arena, a) ||
+        !find_out(&f, a) || !is_closed(&f))
+        return false;
+    in_order(&f.nodes);
+    if (f.nodes.list[0] != n)
+        return false;
+    a->scale = (float)(f.scale * f.from[Q].scale * f.from[K].scale);
+    a->block = v->backend->block == 16 && a->E % 16 == 0 ? 16 : 8;
+    return isfinite(a->scale) && a->scale != 0 && fill_step(&f, a, s);
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+struct rows {
+    const float *x; /* queries: rows `step` apart, their elements side by side */
+    int64_t step, n;
+};
+
+/* y = softmax(scale x keys) values */
+static void some_rows(const struct attention *a, const struct rows *r, const float *const panels[2],
+                      float *scores, float *y)
+{
+    struct pare_packed_gemm p = pare_packed_gemm_matrix(r->n, a->D, a->tokens, NARROW);
+
+    p.x = r->x;
+    p.x_row = r->step;
+    p.w = panels[0];
+    p.y = scores;
+    p.y_row = up(a->tokens);
+    pare_packed_gemm_run(&p);
+    for (int64_t t = 0; t < r->n; t++)
+        pare_attention_softmax(scores + t * up(a->tokens), a->S, a->scale);
+    p = pare_packed_gemm_matrix(r->n, a->S, a->E, a->block);
+    p.x = scores;
+    p.x_row = up(a->tokens);
+    p.w = panels[1];
+    p.y = y;
+    p.y_row = a->y_step;
+    pare_packed_gemm_run(&p);
+}
+
+static struct pare_attention_head head(const struct pare_step *s, int which, int64_t i)
+{
+    const struct attention *a = s->state;
+
+    return (struct pare_attention_head){
+        .at = pare_f32(&s->in_buf[a->in[which]]->t) + a->place[which][i],
+        .step = a->step[which],
+        .apart = a->apart[which],
+        .T = which == Q ? a->T : a->S,
+        .D = which == V ? a->E : a->D,
+    };
+}
+
+/* Rows [from, to) of matrix i. */
+static void run_part(const struct pare_step *s, int64_t i, int64_t from, int64_t to, float *own)
+{
+    const struct attention *a = s->state;
+    const int64_t size = a->tokens * up(a->D > a->E ? a->D : a->E);
+    const float *const panels[2] = { own, own + size };
+    float *copy = own + 2 * size, *scores = copy + GROUP * up(a->D);
+    struct pare_attention_head q = head(s, Q, i), k = head(s, K, i), v = head(s, V, i);
+
+    pare_attention_pack_turned(&k, own);
+    pare_attention_pack(&v, a->block, own + size);
+    for (int64_t t = from; t < to; t += GROUP) {
+        struct rows r = { q.at + t * q.step, q.step, to - t < GROUP ? to - t : GROUP };
+
+        for (int64_t m = 0; m < r.n && q.apart != 1; m++)
+            for (int64_t d = 0; d < a->D; d++)
+                copy[m * a->D + d] = r.x[m * q.step + d * q.apart];
+        if (q.apart != 1)
+            r = (struct rows){ copy, a->D, r.n };
+        some_rows(a, &r, panels, scores,
+                  pare_f32(&s->out_buf[0]->t) + a->y_place[i] + t * a->y_step);
+    }
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct attention *a = s->state;
+    float *work = pare_f32(&s->work[0]->t);
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int64_t k = 0; k < a->B * a->parts; k++) {
+        int64_t part = k % a->parts, from = a->T * part / a->parts;
+
+        run_part(s, k / a->parts, from, a->T * (part + 1) / a->parts,
+                 work + (size_t)omp_get_thread_num() * own_size(a));
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_attention = {
+    .name = "attention",
+    .doc = "Attention with what moves numbers around it, in both products and the Softmax.",
+    .match = match,
+    .run = run,
+};

@@ -1,0 +1,485 @@
+/* bn_train.c - BatchNormalization over the batch, with its gradient, in either layout; a sum and an
+ * activation behind it are done in the same pass.
+ *
+ *     xh = (x - mean) / sqrt(var + eps)        y = act(gamma xh + beta [+ z])
+ *     g = dy where act lets it through         dz = g
+ *     dbeta = sum g      dgamma = sum g xh
+ *     dx = gamma / sqrt(var + eps) * (g - dbeta / n - xh dgamma / n)
+ *
+ * The activation keeps what is in [low, high].  Where g is from follows from x again, or with a sum
+ * from y.  The running statistics are PyTorch's: the variance they keep is the unbiased one.
+ *
+ * Where several processes have parts of the batch and statistics are to be of all of it (b->sync),
+ * moments and sums are of all parts; dbeta and dgamma stay those of this part.
+ */
+#include "bn_loops.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../../dist/dist.h"
+#include "../../op/nn/norm.h"
+
+#define Z 5 /* input z */
+
+struct bn {
+    int64_t N, C, space;  /* images, channels, positions of a plane */
+    int64_t blocks, size; /* of channels; floats of one block in one image */
+    int block;
+    double eps, momentum;
+    bool add, act;
+    float low, high, above; /* the gradient passes where above < y <= high */
+    float *mean, *inv;      /* of this batch, (C) */
+    double n;               /* numbers of a channel in it */
+    double *sums;           /* (2, C) and room for as many and one more: moments, then sums */
+};
+
+/* ---- matching ---------------------------------------------------------------------------- */
+
+/* What a Relu or a Clip with constant bounds leaves as it is. */
+static bool bounds(const struct pare_node *n, struct bn *c)
+{
+    const float ends[2] = { -INFINITY, INFINITY };
+    bool relu = pare_node_is(n, "Relu"), clip = pare_node_is(n, "Clip") && !c->add;
+    float y[2];
+
+    if (!relu && !clip)
+        return false;
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
+            return false;
+    n->op->map(n, ends, y, 2);
+    c->low = y[0];
+    c->high = y[1];
+    c->above = relu ? 0 : nextafterf(y[0], -INFINITY);
+    return y[0] <= 0 && y[1] >= 0; /* else padding lanes would not stay zero */
+}
+
+/* The other operand of a sum that only follows x; NULL when it cannot be done here. */
+static struct pare_value *addend(const struct pare_match *v, const struct pare_node *n,
+                                 const struct pare_value *x)
+{
+    struct pare_value *z;
+
+    if (!pare_node_is(n, "Add") || n->version < 7)
+        return NULL;
+    z = n->in[n->in[0] == x];
+    return z != x && !pare_is_fixed(z) && pare_is_made(v, z) && pare_is_f32(z) &&
+                   pare_same_shape(&z->t, &x->t)
+               ? z
+               : NULL;
+}
+
+/* Which nodes follow; *z is what is added. */
+static int follow(const struct pare_match *v, struct pare_node *n, struct bn *c,
+                  struct pare_node **fused, struct pare_value **z)
+{
+    struct pare_value *y = n->out[0];
+    struct pare_node *next = pare_only_use(v, y);
+    int count = 0;
+
+    *z = next && next->op ? addend(v, next, y) : NULL;
+    if (*z) {
+        c->add = true;
+        fused[count++] = next;
+        y = next->out[0];
+        next = pare_only_use(v, y);
+    }
+    if (next && next->op && bounds(next, c)) {
+        c->act = true;
+        fused[count++] = next;
+    }
+    return count;
+}
+
+static bool usable(const struct pare_match *v, const struct pare_node *n)
+{
+    if (!v->train || !pare_node_is(n, "BatchNormalization") || !pare_bn_per_channel(n) ||
+        !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 || !pare_numel(&n->in[0]->t) ||
+        (n->n_out > 1 && n->out[1]))
+        return false;
+    for (int i = 1; i < 5; i++)
+        if (!pare_is_f32(n->in[i]) || !pare_is_fixed(n->in[i]))
+            return false;
+    return true;
+}
+
+static struct bn *describe(const struct pare_match *v, const struct pare_node *n)
+{
+    struct bn *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->block = pare_block_of(v, n->in[0]);
+    c->N = n->in[0]->t.dim[0];
+    c->C = n->in[0]->t.dim[1];
+    c->space = pare_numel(&n->in[0]->t) / (c->N * c->C);
+    c->blocks = (c->C + c->block - 1) / c->block;
+    c->size = c->space * c->block;
+    c->eps = pare_bn_epsilon(n);
+    c->momentum = pare_attr(n, "momentum");
+    c->mean = pare_alloc(v->backend->arena, (size_t)c->C, sizeof(float));
+    c->inv = pare_alloc(v->backend->arena, (size_t)c->C, sizeof(float));
+    c->n = (double)(c->N * c->space);
+    c->sums = pare_alloc(v->backend->arena, 4 * (size_t)c->C + 1, sizeof(double));
+    return c->mean && c->inv && c->sums ? c : NULL;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct pare_node *fused[2] = { NULL, NULL };
+    struct pare_value *z;
+    struct bn *c;
+    int count;
+
+    if (!usable(v, n))
+        return false;
+    c = describe(v, n);
+    count = c ? follow(v, n, c, fused, &z) : 0;
+    if (!c || !pare_step_lists(s, v, z ? Z + 1 : Z, 1, count))
+        return false;
+    for (int i = 0; i < 5; i++)
+        s->in[i] = n->in[i];
+    s->out[0] = n->out[0];
+    s->in_block[0] = s->out_block[0] = c->block;
+    if (z) {
+        s->in[Z] = z;
+        s->in_block[Z] = c->block;
+    }
+    for (int i = 0; i < count; i++) {
+        s->fused[i] = fused[i];
+        s->out[0] = fused[i]->out[0];
+    }
+    s->state = c;
+    s->drop_in = z ? 1u << Z : 0;
+    s->drop_out = c->add && c->act ? 0 : 1;
+    s->inplace = z ? Z + 1 : 0;
+    s->grad_inplace = z ? Z + 1 : 1;
+    return true;
+}
+
+/* ---- forward ------------------------------------------------------------------------------- */
+
+/* The channels of one block. */
+struct part {
+    const struct bn *c;
+    int64_t first, at; /* channel; float of the block in the first image */
+    int used;          /* channels that exist */
+};
+
+static struct part part_of(const struct bn *c, int64_t block)
+{
+    struct part p = { c, block * c->block, block * c->size, c->block };
+
+    if (c->C - p.first < c->block)
+        p.used = (int)(c->C - p.first);
+    return p;
+}
+
+static int64_t image(const struct part *p, int64_t i)
+{
+    return p->at + i * p->c->blocks * p->c->size;
+}
+
+/* To the lanes of a vector: channels repeat when there are fewer than lanes. */
+static void lanes(const struct part *p, const float *v, float *lane)
+{
+    for (int k = 0; k < PARE_LANES; k++)
+        lane[k] = k % p->c->block < p->used ? v[k % p->c->block] : 0;
+}
+
+/* From lanes to channels, adding. */
+static void fold(const struct part *p, const float *lane, double *v)
+{
+    for (int k = 0; k < PARE_LANES; k++)
+        if (k % p->c->block < p->used)
+            v[k % p->c->block] += (double)lane[k];
+}
+
+/* Mean and variance of the batch, about the mean of the first image: so near the mean that
+ * E (x - a)^2 - (E x - a)^2 loses nothing that counts. */
+static void moments(const struct part *p, const float *x, double *mean, double *var)
+{
+    const struct bn *c = p->c;
+    double n = (double)(c->N * c->space), sum[PARE_LANES] = { 0 }, square[PARE_LANES] = { 0 };
+    float start[PARE_LANES], about[PARE_LANES] = { 0 }, s[PARE_LANES], q[PARE_LANES];
+
+    pare_bn_sums(x + p->at, c->size, about, s, q);
+    fold(p, s, sum);
+    for (int k = 0; k < p->used; k++) {
+        start[k] = (float)(sum[k] / (double)c->space);
+        sum[k] = 0;
+    }
+    lanes(p, start, about);
+    for (int64_t i = 0; i < c->N; i++) {
+        pare_bn_sums(x + image(p, i), c->size, about, s, q);
+        fold(p, s, sum);
+        fold(p, q, square);
+    }
+    for (int k = 0; k < p->used; k++) {
+        double off = sum[k] / n, v = square[k] / n - off * off;
+
+        mean[k] = (double)start[k] + off;
+        var[k] = v < 0 ? 0 : v; /* NaN stays */
+    }
+}
+
+/* y = scale x + shift. */
+static void affine(const struct part *p, const struct pare_step *s, float *scale, float *shift)
+{
+    const struct bn *c = p->c;
+    const float *gamma = pare_f32(&s->in[1]->t) + p->first;
+    const float *beta = pare_f32(&s->in[2]->t) + p->first;
+    float a[PARE_LANES], b[PARE_LANES];
+
+    for (int k = 0; k < p->used; k++) {
+        a[k] = gamma[k] * c->inv[p->first + k];
+        b[k] = beta[k] - a[k] * c->mean[p->first + k];
+    }
+    lanes(p, a, scale);
+    lanes(p, b, shift);
+}
+
+/* Moments become what x is normalised with, and go into the running ones. */
+static void settle(const struct part *p, const struct pare_step *s, const double *mean,
+                   const double *var)
+{
+    const struct bn *c = p->c;
+    float *run_mean = pare_f32(&s->in[3]->t) + p->first,
+          *run_var = pare_f32(&s->in[4]->t) + p->first;
+
+    for (int k = 0; k < p->used; k++) {
+        double unbiased = c->n > 1 ? var[k] * c->n / (c->n - 1) : var[k];
+
+        c->mean[p->first + k] = (float)mean[k];
+        c->inv[p->first + k] = (float)(1 / sqrt(var[k] + c->eps));
+        run_mean[k] = (float)(c->momentum * (double)run_mean[k] + (1 - c->momentum) * mean[k]);
+        run_var[k] = (float)(c->momentum * (double)run_var[k] + (1 - c->momentum) * unbiased);
+    }
+}
+
+static void apply(const struct part *p, struct pare_step *s)
+{
+    const struct bn *c = p->c;
+    const float *x = pare_f32(&s->in_buf[0]->t), *z = c->add ? pare_f32(&s->in_buf[Z]->t) : NULL;
+    struct pare_bn_apply how = { .low = c->low, .high = c->high, .act = c->act };
+    float *y = pare_f32(&s->out_buf[0]->t);
+
+    affine(p, s, how.scale, how.shift);
+    for (int64_t i = 0; i < c->N; i++)
+        pare_bn_apply(&how, x + image(p, i), z ? z + image(p, i) : NULL, y + image(p, i), c->size);
+}
+
+static int run_synced(struct bn *c, struct pare_step *s, struct pare_backend *b,
+                      struct pare_err *err)
+{
+    double *mean = c->sums, *var = c->sums + c->C;
+    struct pare_moments m = { mean, var, var + c->C, c->C, (double)(c->N * c->space) };
+
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+
+        moments(&p, pare_f32(&s->in_buf[0]->t), mean + p.first, var + p.first);
+    }
+    PARE_TRY(pare_dist_moments(b->sync, &m, err));
+    c->n = m.count;
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+
+        settle(&p, s, mean + p.first, var + p.first);
+        apply(&p, s);
+    }
+    return 0;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct bn *c = s->state;
+
+    if (b->sync)
+        return run_synced(c, s, b, err);
+    c->n = (double)(c->N * c->space);
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        double mean[PARE_LANES], var[PARE_LANES];
+
+        moments(&p, pare_f32(&s->in_buf[0]->t), mean, var);
+        settle(&p, s, mean, var);
+        apply(&p, s);
+    }
+    return 0;
+}
+
+/* ---- backward ------------------------------------------------------------------------------ */
+
+/* x + BN(x): z's gradient has the memory of x's.  Then z's is written there, and x's is added. */
+static bool shared(const struct pare_step *s)
+{
+    const struct bn *c = s->state;
+    const struct pare_buf *gx = s->in_buf[0]->grad, *gz = c->add ? s->in_buf[Z]->grad : NULL;
+
+    return gx && gz && gx->t.data == gz->t.data;
+}
+
+/* Is z's gradient g and nothing else? */
+static bool first_of_z(const struct pare_step *s)
+{
+    const struct bn *c = s->state;
+
+    return c->add && s->in_buf[Z]->grad && (s->first[Z] || (shared(s) && s->first[0]));
+}
+
+/* Sums of g and g (x - mean); z's gradient on the way. */
+static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
+                      double *total, double *dots)
+{
+    const struct bn *c = p->c;
+    const struct pare_buf *gz = c->add ? s->in_buf[Z]->grad : NULL;
+    float sum[PARE_LANES], dot[PARE_LANES];
+
+    how->gz_first = first_of_z(s);
+    for (int64_t i = 0; i < c->N; i++) {
+        int64_t at = image(p, i);
+        struct pare_bn_at a = {
+            .x = pare_f32(&s->in_buf[0]->t) + at,
+            .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
+            .gy = pare_f32(&s->out_buf[0]->grad->t) + at,
+            .gz = gz ? pare_f32(&gz->t) + at : NULL,
+        };
+
+        pare_bn_back_sums(how, &a, c->size, sum, dot);
+        fold(p, sum, total);
+        fold(p, dot, dots);
+    }
+}
+
+/* x's gradient; g is z's gradient where that is nothing else. */
+static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn_back *how)
+{
+    const struct bn *c = p->c;
+    struct pare_buf *gx = s->in_buf[0]->grad, *gz = c->add ? s->in_buf[Z]->grad : NULL;
+    bool ready = first_of_z(s);
+
+    how->act = c->act && !ready;
+    how->gx_first = s->first[0] && !shared(s);
+    for (int64_t i = 0; gx && i < c->N; i++) {
+        int64_t at = image(p, i);
+        struct pare_bn_at a = {
+            .x = pare_f32(&s->in_buf[0]->t) + at,
+            .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
+            .gy = pare_f32(ready ? &gz->t : &s->out_buf[0]->grad->t) + at,
+            .gx = pare_f32(&gx->t) + at,
+        };
+
+        pare_bn_back_apply(how, &a, c->size);
+    }
+}
+
+static void put(float *grad, double v, bool first)
+{
+    *grad = first ? (float)v : *grad + (float)v;
+}
+
+static struct pare_bn_back how_back(const struct part *p, const struct pare_step *s)
+{
+    const struct bn *c = p->c;
+    struct pare_bn_back how = { .above = c->above, .high = c->high, .act = c->act };
+
+    affine(p, s, how.scale, how.shift);
+    lanes(p, c->mean + p->first, how.mean);
+    return how;
+}
+
+/* dgamma and dbeta, in this order: the first to write comes first when they are one parameter. */
+static void put_sums(const struct part *p, struct pare_step *s, const double *total,
+                     const double *dots)
+{
+    struct pare_buf *gg = s->in_buf[1]->grad, *gb = s->in_buf[2]->grad;
+
+    for (int k = 0; k < p->used; k++) {
+        double inv = (double)p->c->inv[p->first + k];
+
+        if (gg)
+            put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->first[1]);
+        if (gb)
+            put(pare_f32(&gb->t) + p->first + k, total[k], s->first[2]);
+    }
+}
+
+static void back_block(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
+                       const double *total, const double *dots)
+{
+    const struct bn *c = p->c;
+    float pqr[3][PARE_LANES];
+
+    for (int k = 0; k < p->used; k++) {
+        double inv = (double)c->inv[p->first + k], g = (double)pare_f32(&s->in[1]->t)[p->first + k];
+
+        pqr[0][k] = (float)(g * inv);
+        pqr[1][k] = (float)(-g * inv * inv * inv * dots[k] / c->n);
+        pqr[2][k] = (float)(-g * inv * total[k] / c->n -
+                            (double)pqr[1][k] * (double)c->mean[p->first + k]);
+    }
+    lanes(p, pqr[0], how->p);
+    lanes(p, pqr[1], how->q);
+    lanes(p, pqr[2], how->r);
+    back_apply(p, s, how);
+}
+
+static int back_synced(const struct bn *c, struct pare_step *s, struct pare_backend *b,
+                       struct pare_err *err)
+{
+    double *total = c->sums, *dots = c->sums + c->C;
+
+    memset(c->sums, 0, 2 * (size_t)c->C * sizeof(*c->sums));
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        struct pare_bn_back how = how_back(&p, s);
+
+        back_sums(&p, s, &how, total + p.first, dots + p.first);
+        put_sums(&p, s, total + p.first, dots + p.first);
+    }
+    PARE_TRY(pare_dist_merge_batch(b->sync, PARE_MERGE_SUM, PARE_F64, c->sums, 2 * c->C, err));
+    if (!(pare_dist_part(b->sync) > 0)) /* what is here is not of the batch: no gradient */
+        memset(c->sums, 0, 2 * (size_t)c->C * sizeof(*c->sums));
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        struct pare_bn_back how = how_back(&p, s);
+
+        back_block(&p, s, &how, total + p.first, dots + p.first);
+    }
+    return 0;
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct bn *c = s->state;
+
+    if (b->sync)
+        return back_synced(c, s, b, err);
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < c->blocks; i++) {
+        struct part p = part_of(c, i);
+        struct pare_bn_back how = how_back(&p, s);
+        double total[PARE_LANES] = { 0 }, dots[PARE_LANES] = { 0 };
+
+        back_sums(&p, s, &how, total, dots);
+        put_sums(&p, s, total, dots);
+        back_block(&p, s, &how, total, dots);
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_bn_train = {
+    .name = "bn_train",
+    .doc =
+        "BatchNormalization over the batch, with a sum and an activation behind it, and gradients.",
+    .match = match,
+    .run = run,
+    .back = back,
+};

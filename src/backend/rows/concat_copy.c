@@ -1,0 +1,94 @@
+/* concat_copy.c - Concat as a few large copies, in either layout.
+ *
+ * Channels of the blocked layout can be put behind each other when every operand but the last
+ * fills its blocks; then an operand is one run of memory for each image.
+ */
+#include "../backend.h"
+
+#include "../../op/shape/movement.h"
+
+struct concat {
+    int64_t outer; /* images, or whatever is in front of the axis */
+    size_t *bytes; /* of operand k for each of them */
+};
+
+/* The layout in which most of the data is, if the operands can be joined in it. */
+static int common_block(const struct pare_match *v, const struct pare_node *n, int axis)
+{
+    int64_t blocked = 0, total = 0;
+    int block = 1;
+
+    for (int i = 0; i < n->n_in; i++)
+        if (pare_block_of(v, n->in[i]) > block)
+            block = pare_block_of(v, n->in[i]);
+    if (axis != 1 || block == 1)
+        return 1;
+    for (int i = 0; i < n->n_in; i++) {
+        int64_t count = pare_numel(&n->in[i]->t);
+
+        if (n->in[i]->t.rank < 3 || (i < n->n_in - 1 && n->in[i]->t.dim[1] % block))
+            return 1;
+        total += count;
+        blocked += pare_block_of(v, n->in[i]) == block ? count : 0;
+    }
+    return 2 * blocked >= total ? block : 1;
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    struct concat *c;
+    int axis, block;
+
+    if (!pare_node_is(n, "Concat"))
+        return false;
+    axis = pare_concat_axis(n);
+    block = common_block(v, n, axis);
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || !pare_step_lists(s, v, n->n_in, 1, 0))
+        return false;
+    c->bytes = pare_alloc(v->backend->arena, (size_t)n->n_in, sizeof(*c->bytes));
+    if (!c->bytes)
+        return false;
+    c->outer = pare_span(&n->out[0]->t, 0, axis);
+    for (int i = 0; i < n->n_in; i++) {
+        int64_t count = pare_block_numel(&n->in[i]->t, block);
+
+        c->bytes[i] = c->outer ? (size_t)(count / c->outer) * pare_dtype_size(n->in[i]->t.dtype)
+                               : 0;
+        s->in[i] = n->in[i];
+        s->in_block[i] = block;
+    }
+    s->out[0] = n->out[0];
+    s->out_block[0] = block;
+    s->state = c;
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct concat *c = s->state;
+    size_t total = 0;
+
+    (void)err;
+    for (int i = 0; i < s->n_in; i++)
+        total += c->bytes[i];
+#pragma omp parallel for num_threads(b->threads) collapse(2) if (total * (size_t)c->outer > 65536)
+    for (int64_t o = 0; o < c->outer; o++)
+        for (int i = 0; i < s->n_in; i++) {
+            size_t at = 0;
+
+            for (int k = 0; k < i; k++)
+                at += c->bytes[k];
+            if (c->bytes[i])
+                memcpy((char *)s->out_buf[0]->t.data + (size_t)o * total + at,
+                       (const char *)s->in_buf[i]->t.data + (size_t)o * c->bytes[i], c->bytes[i]);
+        }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_concat_copy = {
+    .name = "concat_copy",
+    .doc = "Concat as large copies.",
+    .match = match,
+    .run = run,
+};

@@ -1,0 +1,201 @@
+/* norm_rows.c - LayerNormalization over the last axis: the operator, or spelled out.
+ *
+ * Before operator set 17 there is no such operator, and exporters spell it out:
+ *     m = ReduceMean(x)   d = x - m   v = ReduceMean(Pow(d, 2))   Div(d, Sqrt(v + eps))
+ * mostly followed by Mul(weight) and Add(bias).  Taken together it is one pass over each row.
+ */
+#include "../backend.h"
+
+#include <math.h>
+
+#include "../../base/simd.h"
+#include "../../op/nn/norm.h"
+
+struct norm {
+    int64_t rows, length;
+    float eps;
+    struct pare_value *scale, *shift; /* NULL: 1 and 0 */
+    const float *gamma, *beta;
+    struct pare_node *list[9]; /* the nodes behind the first */
+    int n_list;
+    struct pare_value *out;
+};
+
+/* A constant of the row's length along the last axis. */
+static bool is_row(const struct pare_value *v, int64_t n)
+{
+    return v && pare_is_const(v) && pare_is_f32(v) && v->t.rank >= 1 &&
+           v->t.dim[v->t.rank - 1] == n && pare_numel(&v->t) == n;
+}
+
+static bool scalar(const struct pare_value *v, float *out)
+{
+    if (!v || !pare_is_const(v) || !pare_is_f32(v) || !v->t.data || pare_numel(&v->t) != 1)
+        return false;
+    *out = pare_f32(&v->t)[0];
+    return true;
+}
+
+/* A mean over the last axis that keeps it as 1. */
+static bool row_mean(const struct pare_node *n)
+{
+    const struct pare_tensor *x, *y;
+
+    if (!pare_node_is(n, "ReduceMean") || !pare_is_f32(n->in[0]))
+        return false;
+    x = &n->in[0]->t;
+    y = &n->out[0]->t;
+    if (x->rank < 1 || y->rank != x->rank || y->dim[y->rank - 1] != 1 || !pare_numel(x))
+        return false;
+    for (int i = 0; i < x->rank - 1; i++)
+        if (x->dim[i] != y->dim[i])
+            return false;
+    return true;
+}
+
+/* The node that is b's only use and has a as its other input, in this order. */
+static struct pare_node *uses(const struct pare_match *v, const struct pare_value *first,
+                              const struct pare_value *second, const char *type)
+{
+    struct pare_node *n = pare_only_use(v, second);
+
+    return pare_node_is(n, type) && n->n_in == 2 && n->in[0] == first && n->in[1] == second ? n
+                                                                                            : NULL;
+}
+
+static bool spelled_out(const struct pare_match *v, struct pare_node *mean, struct norm *c)
+{
+    struct pare_node *sub, *pow, *mean2, *add, *root, *div, *mul;
+    const struct pare_uses *u;
+    float two, eps;
+
+    if (!row_mean(mean))
+        return false;
+    sub = uses(v, mean->in[0], mean->out[0], "Sub");
+    if (!sub || sub->out[0]->flags & PARE_V_OUTPUT || v->use[sub->out[0]->id].n != 2)
+        return false;
+    u = &v->use[sub->out[0]->id];
+    pow = pare_node_is(u->node[0], "Pow") ? u->node[0] : u->node[1];
+    if (!pare_node_is(pow, "Pow") || pow->in[0] != sub->out[0] || !scalar(pow->in[1], &two) ||
+        two != 2)
+        return false;
+    mean2 = pare_only_use(v, pow->out[0]);
+    if (!mean2 || !row_mean(mean2))
+        return false;
+    add = pare_only_use(v, mean2->out[0]);
+    if (!pare_node_is(add, "Add") || !(scalar(add->in[1], &eps) || scalar(add->in[0], &eps)))
+        return false;
+    root = pare_only_use(v, add->out[0]);
+    div = pare_node_is(root, "Sqrt") ? uses(v, sub->out[0], root->out[0], "Div") : NULL;
+    if (!div)
+        return false;
+    c->eps = eps;
+    c->out = div->out[0];
+    memcpy(c->list, (struct pare_node *[]){ sub, pow, mean2, add, root, div },
+           6 * sizeof(*c->list));
+    c->n_list = 6;
+    mul = pare_only_use(v, c->out);
+    if (pare_node_is(mul, "Mul") && is_row(mul->in[mul->in[0] == c->out], c->length)) {
+        c->scale = mul->in[mul->in[0] == c->out];
+        c->out = mul->out[0];
+        c->list[c->n_list++] = mul;
+        add = pare_only_use(v, c->out);
+        if (pare_node_is(add, "Add") && is_row(add->in[add->in[0] == c->out], c->length)) {
+            c->shift = add->in[add->in[0] == c->out];
+            c->out = add->out[0];
+            c->list[c->n_list++] = add;
+        }
+    }
+    return pare_same_shape(&c->out->t, &mean->in[0]->t);
+}
+
+static bool operator(struct pare_node *n, struct norm *c)
+{
+    if (!pare_node_is(n, "LayerNormalization") || !pare_is_f32(n->in[0]) ||
+        pare_layer_norm_axis(n) != n->in[0]->t.rank - 1 || (n->n_out > 1 && n->out[1]) ||
+        (n->n_out > 2 && n->out[2]) || !is_row(n->in[1], c->length))
+        return false;
+    c->scale = n->in[1];
+    c->shift = n->n_in > 2 ? n->in[2] : NULL;
+    c->eps = (float)pare_layer_norm_epsilon(n);
+    c->out = n->out[0];
+    return !c->shift || is_row(c->shift, c->length);
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
+    struct norm *c;
+
+    if (!x || x->rank < 1 ||
+        (!pare_node_is(n, "ReduceMean") && !pare_node_is(n, "LayerNormalization")))
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c)
+        return false;
+    c->length = x->dim[x->rank - 1];
+    if (!c->length || !pare_numel(x) || (!operator(n, c) && !spelled_out(v, n, c)) ||
+        !pare_step_lists(s, v, 1, 1, c->n_list))
+        return false;
+    c->rows = pare_numel(x) / c->length;
+    for (int i = 0; i < c->n_list; i++)
+        s->fused[i] = c->list[i];
+    s->state = c;
+    s->in[0] = n->in[0];
+    s->out[0] = c->out;
+    s->inplace = 1;
+    return true;
+}
+
+static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct norm *c = s->state;
+
+    if (c->scale && !(c->gamma = pare_const_f32(b, c->scale, err)))
+        return err->code;
+    if (c->shift && !(c->beta = pare_const_f32(b, c->shift, err)))
+        return err->code;
+    return 0;
+}
+
+PARE_SIMD static void row(const struct norm *c, const float *x, float *y)
+{
+    int64_t n = c->length;
+    float sum = 0, square = 0, mean, scale;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    mean = sum / (float)n;
+#pragma omp simd reduction(+ : square)
+    for (int64_t i = 0; i < n; i++)
+        square += (x[i] - mean) * (x[i] - mean);
+    scale = 1 / sqrtf(square / (float)n + c->eps);
+    if (c->gamma && c->beta)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * scale * c->gamma[i] + c->beta[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * scale * (c->gamma ? c->gamma[i] : 1);
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct norm *c = s->state;
+    const float *x = pare_f32(&s->in_buf[0]->t);
+    float *y = pare_f32(&s->out_buf[0]->t);
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 8192)
+    for (int64_t i = 0; i < c->rows; i++)
+        row(c, x + i * c->length, y + i * c->length);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_norm_rows = {
+    .name = "norm_rows",
+    .doc = "LayerNormalization over the last axis, also when spelled out.",
+    .match = match,
+    .init = init,
+    .run = run,
+};

@@ -1,0 +1,54 @@
+/* post_ops_apply.c - what products and convolutions fuse behind themselves, on vectors. */
+#include "post_ops_apply.h"
+
+#include "../../base/simd.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "../simd/vec512.h"
+#include "post_ops_loops.h"
+#include "../simd/vec_end.h"
+
+#include "../simd/vec256.h"
+#include "post_ops_loops.h"
+#include "../simd/vec_end.h"
+#endif
+
+#include "../simd/vec_plain.h"
+#include "post_ops_loops.h"
+#include "../simd/vec_end.h"
+
+static void apply(const struct pare_lane_post *p, const struct pare_lane_area *a)
+{
+#if defined(__x86_64__)
+    if (a->n % 16 == 0 && __builtin_cpu_supports("avx512f")) {
+        apply_avx512(p, a);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        apply_avx2(p, a);
+        return;
+    }
+#endif
+    apply_plain(p, a);
+}
+
+void pare_lanes(const struct pare_lane_post *post, int n_post, const struct pare_lane_area *a)
+{
+    enum { PIECE = 1024 }; /* stays in the first-level cache */
+    struct pare_lane_area part = *a;
+
+    if (a->rows > 1 || n_post < 2) {
+        for (int i = 0; i < n_post; i++)
+            apply(&post[i], a);
+        return;
+    }
+    for (int64_t at = 0; at < a->n; at += PIECE) {
+        part.y = a->y + at;
+        part.sum = a->sum ? a->sum + at : a->sum;
+        part.n = a->n - at < PIECE ? a->n - at : PIECE;
+        for (int i = 0; i < n_post; i++)
+            apply(&post[i], &part);
+    }
+}

@@ -1,0 +1,56 @@
+/* reshape_view.c - operators that only change the shape: no work at run time, the memory is shared. */
+#include "../backend.h"
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    if (!(n->op->flags & PARE_OP_VIEW) || n->n_out != 1 || pare_is_const(n->in[0]) ||
+        n->in[0]->t.dtype == PARE_NONE || n->out[0]->t.dtype == PARE_NONE)
+        return false;
+    if (!pare_step_lists(s, v, 1, 1, 0))
+        return false;
+    s->in[0] = n->in[0];
+    s->out[0] = n->out[0];
+    /* An unchanged shape may stay in any layout; else only row-major order has meaning. */
+    if (pare_same_shape(&n->in[0]->t, &n->out[0]->t))
+        s->in_block[0] = s->out_block[0] = pare_layout_of(v, n->in[0]);
+    s->inplace = s->grad_inplace = 1;
+    s->drop_in = s->drop_out = ~0u;
+    return true;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    (void)b, (void)err;
+    if (s->out_buf[0]->t.data != s->in_buf[0]->t.data)
+        memcpy(s->out_buf[0]->t.data, s->in_buf[0]->t.data, s->out_buf[0]->bytes);
+    return 0;
+}
+
+/* Nothing to do where the gradients share memory as well. */
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct pare_buf *in = s->in_buf[0];
+    const struct pare_buf *out = s->out_buf[0];
+    float *gx;
+    const float *gy;
+
+    (void)b, (void)err;
+    if (!in->grad || in->grad->t.data == out->grad->t.data)
+        return 0;
+    gx = pare_f32(&in->grad->t);
+    gy = pare_f32(&out->grad->t);
+    if (s->first[0])
+        memcpy(gx, gy, in->bytes);
+    else
+        for (size_t i = 0; i < in->bytes / sizeof(*gx); i++)
+            gx[i] += gy[i];
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_reshape_view = {
+    .name = "reshape_view",
+    .doc = "Reshape and its like: another shape on the same memory.",
+    .match = match,
+    .run = run,
+    .back = back,
+};

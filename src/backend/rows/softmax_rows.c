@@ -1,0 +1,121 @@
+/* softmax_rows.c - Softmax along the last axis, a row at a time.
+ *
+ *     dx = y (dy - sum of y dy)
+ */
+#include "../backend.h"
+
+#include <math.h>
+
+#include "../../base/simd.h"
+#include "../../op/matrix/matrix.h"
+#include "../../tensor/vmath.h"
+
+#define LANES 16
+
+struct softmax {
+    int64_t rows, length;
+};
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    const struct pare_tensor *x;
+    struct softmax *c;
+    bool flatten;
+    int axis;
+
+    if (!pare_node_is(n, "Softmax") || !pare_is_f32(n->in[0]))
+        return false;
+    x = &n->in[0]->t;
+    axis = pare_softmax_axis(n, &flatten);
+    if (!pare_numel(x) || (!flatten && axis != x->rank - 1))
+        return false;
+    c = pare_alloc(v->backend->arena, 1, sizeof(*c));
+    if (!c || !pare_step_lists(s, v, 1, 1, 0))
+        return false;
+    c->length = 1;
+    for (int i = axis; i < x->rank; i++)
+        c->length *= x->dim[i];
+    c->rows = pare_numel(x) / c->length;
+    s->state = c;
+    s->in[0] = n->in[0];
+    s->out[0] = n->out[0];
+    s->inplace = s->grad_inplace = 1;
+    s->drop_in = 1;
+    return true;
+}
+
+PARE_SIMD static void row(const float *x, float *y, int64_t n)
+{
+    float lane[LANES], most = -INFINITY, sum = 0;
+    int64_t whole = n / LANES * LANES;
+
+    for (int k = 0; k < LANES; k++)
+        lane[k] = -INFINITY;
+    for (int64_t i = 0; i < whole; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+    for (int k = 0; k < LANES; k++)
+        most = lane[k] > most ? lane[k] : most;
+    for (int64_t i = whole; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = pare_expf(x[i] - most);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += y[i];
+    sum = 1 / sum;
+    for (int64_t i = 0; i < n; i++)
+        y[i] *= sum;
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct softmax *c = s->state;
+    const float *x = pare_f32(&s->in_buf[0]->t);
+    float *y = pare_f32(&s->out_buf[0]->t);
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
+    for (int64_t i = 0; i < c->rows; i++)
+        row(x + i * c->length, y + i * c->length, c->length);
+    return 0;
+}
+
+PARE_SIMD static void row_back(const float *y, const float *gy, float *gx, int64_t n, bool first)
+{
+    float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += y[i] * gy[i];
+    if (first)
+        for (int64_t i = 0; i < n; i++)
+            gx[i] = y[i] * (gy[i] - sum);
+    else
+        for (int64_t i = 0; i < n; i++)
+            gx[i] += y[i] * (gy[i] - sum);
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct softmax *c = s->state;
+    const float *y = pare_f32(&s->out_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
+    float *gx = pare_f32(&s->in_buf[0]->grad->t);
+
+    (void)err;
+#pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
+    for (int64_t i = 0; i < c->rows; i++) {
+        int64_t at = i * c->length;
+
+        row_back(y + at, gy + at, gx + at, c->length, s->first[0]);
+    }
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_softmax_rows = {
+    .name = "softmax_rows",
+    .doc = "Softmax along the last axis.",
+    .match = match,
+    .run = run,
+    .back = back,
+};

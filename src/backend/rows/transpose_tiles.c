@@ -1,0 +1,247 @@
+/* transpose_tiles.c - Transpose of float32, by tiles that fit the cache.
+ *
+ * Axes that stay neighbours are joined first.  If the last axis stays, rows are copied; else the
+ * input's last axis and the output's last axis span a plane that is transposed tile by tile.
+ *
+ * Between channels-last and the blocked layout the channels of a block are neighbours on both
+ * sides, so (N, C, H, W) blocked -> (N, H, W, C) and back need no row-major step in between.
+ */
+#include "../backend.h"
+
+#include "../../base/simd.h"
+#include "../../op/shape/movement.h"
+
+#define TILE 16
+
+struct transpose {
+    int rank;
+    int64_t dim[PARE_MAX_RANK];  /* of the output, joined */
+    int64_t from[PARE_MAX_RANK]; /* the input's stride along each */
+    int from_block, to_block;    /* >1: channels-last from or to the blocked layout */
+    int64_t images, channels, space;
+    struct transpose *back; /* training: the gradient's way */
+};
+
+/* Join output axes whose input axes are neighbours in the same order. */
+static void join(struct transpose *t, const struct pare_tensor *x, const int *perm)
+{
+    int64_t stride[PARE_MAX_RANK];
+
+    pare_strides(x, stride);
+    for (int i = 0; i < x->rank; i++) {
+        int64_t d = x->dim[perm[i]];
+
+        if (d == 1)
+            continue;
+        if (t->rank && t->from[t->rank - 1] == stride[perm[i]] * d) {
+            t->dim[t->rank - 1] *= d;
+            t->from[t->rank - 1] = stride[perm[i]];
+        } else {
+            t->dim[t->rank] = d;
+            t->from[t->rank++] = stride[perm[i]];
+        }
+    }
+    if (!t->rank) {
+        t->dim[0] = t->from[0] = 1;
+        t->rank = 1;
+    }
+}
+
+/* A convolution comes soon, so the blocked layout is worth having. */
+static bool feeds_conv(const struct pare_match *v, const struct pare_value *x, int depth)
+{
+    const struct pare_uses *u = &v->use[x->id];
+
+    for (int i = 0; i < u->n; i++) {
+        const struct pare_node *n = u->node[i];
+
+        if (!strcmp(n->type, "Conv") && n->in[0] == x)
+            return true;
+        if (depth && n->op && (n->op->map || n->op->map2) && feeds_conv(v, n->out[0], depth - 1))
+            return true;
+    }
+    return false;
+}
+
+static bool channels_last(const struct pare_match *v, const struct pare_node *n, const int *perm,
+                          struct transpose *t)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int r = x->rank, block = pare_block_of(v, n->in[0]);
+    bool out = r > 2 && perm[0] == 0 && perm[r - 1] == 1, back = r > 2 && perm[0] == 0;
+
+    for (int i = 1; i < r - 1; i++)
+        out &= perm[i] == i + 1;
+    for (int i = 1; i < r; i++)
+        back &= perm[i] == (i == 1 ? r - 1 : i - 1);
+    t->from_block = t->to_block = 1;
+    if (out && block > 1)
+        t->from_block = block;
+    else if (back && block == 1 && feeds_conv(v, n->out[0], 4))
+        t->to_block = v->backend->block;
+    else
+        return false;
+    t->images = x->dim[0];
+    t->channels = t->from_block > 1 ? x->dim[1] : y->dim[1];
+    t->space = pare_numel(x) / (t->images * t->channels);
+    return true;
+}
+
+/* Training stays row-major: the gradient goes by the inverse order of axes. */
+static void both_ways(const struct pare_match *v, const struct pare_node *n, const int *perm,
+                      struct transpose *t)
+{
+    int inverse[PARE_MAX_RANK];
+
+    t->from_block = t->to_block = 1;
+    t->back = pare_alloc(v->backend->arena, 1, sizeof(*t->back));
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        inverse[perm[i]] = i;
+    if (t->back)
+        join(t->back, &n->out[0]->t, inverse);
+    join(t, &n->in[0]->t, perm);
+}
+
+static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+{
+    int perm[PARE_MAX_RANK];
+    struct transpose *t;
+
+    if (!pare_node_is(n, "Transpose") || !pare_is_f32(n->in[0]) || !pare_numel(&n->in[0]->t))
+        return false;
+    t = pare_alloc(v->backend->arena, 1, sizeof(*t));
+    if (!t || !pare_step_lists(s, v, 1, 1, 0))
+        return false;
+    pare_transpose_perm(n, perm);
+    if (v->train)
+        both_ways(v, n, perm, t);
+    else if (!channels_last(v, n, perm, t))
+        join(t, &n->in[0]->t, perm);
+    if (v->train && !t->back)
+        return false;
+    s->state = t;
+    s->drop_in = s->drop_out = 1;
+    s->add_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
+    s->in[0] = n->in[0];
+    s->out[0] = n->out[0];
+    s->in_block[0] = t->from_block;
+    s->out_block[0] = t->to_block;
+    return true;
+}
+
+/* y (rows, cols) with y[r, c] = x[r * sr + c * sc], where sr is 1. */
+PARE_SIMD static void plane(const float *x, int64_t sc, float *y, int64_t yr, int64_t rows,
+                            int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r += TILE)
+        for (int64_t c = 0; c < cols; c += TILE) {
+            int64_t re = r + TILE < rows ? r + TILE : rows, ce = c + TILE < cols ? c + TILE : cols;
+
+            for (int64_t i = r; i < re; i++)
+                for (int64_t k = c; k < ce; k++)
+                    y[i * yr + k] = x[i + k * sc];
+        }
+}
+
+/* Offsets into input and output of the `index`-th combination of the outer axes. */
+static void place(const struct transpose *t, int64_t index, int skip, const int64_t *ystride,
+                  int64_t *x, int64_t *y)
+{
+    *x = *y = 0;
+    for (int i = t->rank - 2; i >= 0; i--) {
+        if (i == skip)
+            continue;
+        *x += index % t->dim[i] * t->from[i];
+        *y += index % t->dim[i] * ystride[i];
+        index /= t->dim[i];
+    }
+}
+
+static void run_plain(const struct transpose *t, const float *x, float *y, int threads)
+{
+    int last = t->rank - 1, skip = -1;
+    int64_t ystride[PARE_MAX_RANK], outer = 1, total;
+
+    ystride[last] = 1;
+    for (int i = last - 1; i >= 0; i--)
+        ystride[i] = ystride[i + 1] * t->dim[i + 1];
+    total = ystride[0] * t->dim[0];
+    for (int i = 0; i < last; i++)
+        if (t->from[i] == 1)
+            skip = i;
+    for (int i = 0; i < last; i++)
+        outer *= i == skip ? 1 : t->dim[i];
+#pragma omp parallel for num_threads(threads) if (total > 16384)
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t xa, ya;
+
+        place(t, o, skip, ystride, &xa, &ya);
+        if (t->from[last] == 1)
+            memcpy(y + ya, x + xa, (size_t)t->dim[last] * sizeof(*y));
+        else if (skip >= 0)
+            plane(x + xa, t->from[last], y + ya, ystride[skip], t->dim[skip], t->dim[last]);
+        else
+            for (int64_t k = 0; k < t->dim[last]; k++)
+                y[ya + k] = x[xa + k * t->from[last]];
+    }
+}
+
+static void run_blocked(const struct transpose *t, const float *x, float *y, int threads)
+{
+    int64_t b = t->from_block > 1 ? t->from_block : t->to_block, C = t->channels;
+    int64_t blocks = (C + b - 1) / b;
+    bool to = t->to_block > 1;
+
+#pragma omp parallel for num_threads(threads) collapse(2) if (t->images * C * t->space > 16384)
+    for (int64_t n = 0; n < t->images; n++)
+        for (int64_t p = 0; p < t->space; p++)
+            for (int64_t k = 0; k < blocks; k++) {
+                int64_t lanes = C - k * b < b ? C - k * b : b;
+                int64_t in_blocks = ((n * blocks + k) * t->space + p) * b;
+                int64_t in_rows = (n * t->space + p) * C + k * b;
+
+                memcpy(y + (to ? in_blocks : in_rows), x + (to ? in_rows : in_blocks),
+                       (size_t)lanes * sizeof(*y));
+                if (to && lanes < b)
+                    memset(y + in_blocks + lanes, 0, (size_t)(b - lanes) * sizeof(*y));
+            }
+}
+
+static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct transpose *t = s->state;
+
+    (void)err;
+    if (t->from_block > 1 || t->to_block > 1)
+        run_blocked(t, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t), b->threads);
+    else
+        run_plain(t, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t), b->threads);
+    return 0;
+}
+
+PARE_SIMD static void add(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct transpose *t = s->state;
+    float *gx = pare_f32(&s->in_buf[0]->grad->t);
+    float *to = s->first[0] ? gx : pare_f32(&s->work[1]->t);
+
+    (void)err;
+    run_plain(t->back, pare_f32(&s->out_buf[0]->grad->t), to, b->threads);
+    if (to != gx)
+        add(gx, to, pare_numel(&s->in[0]->t));
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_transpose_tiles = {
+    .name = "transpose_tiles",
+    .doc = "Transpose by tiles, also from and to the blocked layout.",
+    .match = match,
+    .run = run,
+    .back = back,
+};

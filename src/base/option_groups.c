@@ -1,0 +1,145 @@
+/* option_groups.c - settings that belong to several option tables at once. */
+#include "option_groups.h"
+
+#include <string.h>
+
+#include "arena.h"
+
+#define MAX_NAMES 256
+
+static bool same_letter(char a, char b)
+{
+    return a == b || ((a == '-' || a == '_') && (b == '-' || b == '_'));
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    while (*a && *b && same_letter(*a, *b)) {
+        a++;
+        b++;
+    }
+    return !*a && !*b;
+}
+
+const struct pare_opt *pare_option_group_find(const struct pare_option_group *p, const char *name)
+{
+    size_t n = strlen(p->kind);
+
+    for (const struct pare_opt *o = p->opts; o && o->name; o++)
+        if (same_name(o->name, name))
+            return o;
+    if (!strncmp(name, p->kind, n) && (name[n] == '-' || name[n] == '_'))
+        for (const struct pare_opt *o = p->opts; o && o->name; o++)
+            if (same_name(o->name, name + n + 1))
+                return o;
+    return NULL;
+}
+
+/* What was set before under this name, or room for it. */
+static struct pare_setting *slot(struct pare_setting *set, int *n, const char *name)
+{
+    int i = 0;
+
+    while (i < *n && strcmp(set[i].name, name) != 0)
+        i++;
+    if (i == *n)
+        set[(*n)++] = (struct pare_setting){ .name = NULL };
+    return &set[i];
+}
+
+/* Lists of texts grow with every occurrence; of all else, the last one counts. */
+static int add(struct pare_setting *set, int *n, const struct pare_setting *s, struct pare_arena *a,
+               struct pare_err *err)
+{
+    struct pare_setting *to = slot(set, n, s->name), old = *to;
+    const char **v;
+
+    *to = *s;
+    if (s->type != PARE_OPT_STRS || !old.name)
+        return 0;
+    v = pare_alloc(a, (size_t)old.strs.n + (size_t)s->strs.n, sizeof(*v));
+    if (!v)
+        return pare_fail(err, PARE_ENOMEM, "no memory for option '%s'", s->name);
+    memcpy(v, old.strs.v, (size_t)old.strs.n * sizeof(*v));
+    memcpy(v + old.strs.n, s->strs.v, (size_t)s->strs.n * sizeof(*v));
+    to->strs = (struct pare_strs){ v, old.strs.n + s->strs.n };
+    return 0;
+}
+
+int pare_option_group_fill(const struct pare_option_group *p, const struct pare_given *g, int n,
+                           struct pare_arena *a, struct pare_err *err)
+{
+    struct pare_setting *set = pare_alloc(a, (size_t)n + 1, sizeof(*set)), one;
+    int n_set = 0;
+
+    if (!set)
+        return pare_fail(err, PARE_ENOMEM, "no memory for options");
+    for (int i = 0; i < n; i++) {
+        const struct pare_opt *o = pare_option_group_find(p, g[i].name);
+
+        if (!o)
+            continue;
+        PARE_TRY(pare_opt_parse(o, g[i].text, &one, a, err));
+        PARE_TRY(add(set, &n_set, &one, a, err));
+    }
+    return pare_opts_apply(p->opts, set, n_set, p->into, a, err);
+}
+
+/* ---- whose option is it? -------------------------------------------------------------- */
+
+static const char *part_name(const struct pare_option_group *p)
+{
+    return p->name ? p->name : p->kind;
+}
+
+static int unknown(const struct pare_option_group *p, int n_parts, const char *name,
+                   struct pare_err *err)
+{
+    const char *names[MAX_NAMES], *near;
+    int n = 0;
+
+    for (int i = 0; i < n_parts; i++)
+        for (const struct pare_opt *o = p[i].opts; o && o->name && n < MAX_NAMES; o++)
+            names[n++] = o->name;
+    near = pare_nearest(name, names, n);
+    return pare_fail(err, PARE_ECONFIG, "unknown option '%s'%s%s%s", name,
+                     near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static int not_chosen(const struct pare_option_group *owner, const struct pare_option_group *p,
+                      int n_parts, const char *name, struct pare_err *err)
+{
+    for (int i = 0; i < n_parts; i++)
+        if (p[i].into && p[i].name && owner->name && !strcmp(p[i].kind, owner->kind))
+            return pare_fail(err, PARE_ECONFIG, "option '%s' is for the %s '%s', and this is '%s'",
+                             name, owner->kind, owner->name, p[i].name);
+    return pare_fail(err, PARE_ECONFIG, "option '%s' is for the %s%s%s, which is not used", name,
+                     owner->kind, owner->name ? " " : "", owner->name ? owner->name : "");
+}
+
+int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
+                             const struct pare_given *g, int n, struct pare_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        const struct pare_option_group *owner = NULL, *other = NULL;
+
+        for (int k = 0; k < n_parts; k++) {
+            if (!pare_option_group_find(&p[k], g[i].name))
+                continue;
+            if (!p[k].into)
+                other = other ? other : &p[k];
+            else if (owner)
+                return pare_fail(err, PARE_ECONFIG,
+                                 "option '%s' is for %s and for %s; say '%s-%s' or '%s-%s'",
+                                 g[i].name, part_name(owner), part_name(&p[k]), owner->kind,
+                                 g[i].name, p[k].kind, g[i].name);
+            else
+                owner = &p[k];
+        }
+        if (!owner && other)
+            return not_chosen(other, p, n_parts, g[i].name, err);
+        if (!owner)
+            return unknown(p, n_parts, g[i].name, err);
+    }
+    return 0;
+}

@@ -1,0 +1,61 @@
+/* options.h - fill a struct from settings, as its option table says.
+ *
+ * The same code serves config files, command lines, plugin options and ONNX attributes: each
+ * turns what it read into an array of settings, so a default or a range is written down once.
+ */
+#ifndef PARE_BASE_OPTIONS_H
+#define PARE_BASE_OPTIONS_H
+
+#include <stddef.h>
+
+#include <pare/plugin.h>
+
+/* Lines of option tables for a field of the same name: S is the struct, the last arguments are the
+ * smallest and the largest value (or PARE_ANY). */
+/* clang-format off */
+#define PARE_NUMBER(S, field, help, def, ...) \
+    { #field, help, PARE_OPT_FLOAT, offsetof(S, field), def, __VA_ARGS__, NULL, NULL, false }
+#define PARE_WHOLE(S, field, help, def, ...) \
+    { #field, help, PARE_OPT_INT, offsetof(S, field), def, __VA_ARGS__, NULL, NULL, false }
+#define PARE_FLAG(S, field, help, def) \
+    { #field, help, PARE_OPT_BOOL, offsetof(S, field), def, 0, 1, NULL, NULL, false }
+#define PARE_CHOICE(S, field, help, def, choices) \
+    { #field, help, PARE_OPT_STR, offsetof(S, field), 0, PARE_ANY, def, choices, false }
+/* clang-format on */
+
+/* One value that somebody gave.  Lists of one type are accepted where the table asks for it;
+ * whole numbers are accepted where a float is asked for, and so on: see options.c. */
+struct pare_setting {
+    const char *name;
+    enum pare_opt_type type;
+    double num;      /* BOOL, FLOAT */
+    int64_t whole;   /* INT */
+    const char *str; /* STR */
+    struct pare_ints ints;
+    struct pare_floats floats;
+    struct pare_strs strs;
+    const struct pare_tensor *tensor;
+    struct pare_graph *graph;
+};
+
+/* Defaults first, then every setting, each checked for type and range.  `into` is the zeroed
+ * struct the table describes.  List pointers are kept, not copied; where a list has to be
+ * converted (ints given, floats wanted) the copy is taken from the arena. */
+int pare_opts_apply(const struct pare_opt *opts, const struct pare_setting *set, int n_set,
+                    void *into, struct pare_arena *a, struct pare_err *err);
+
+/* Parse a command line's or a config's text as the option's type ("3", "0.5", "1,3,224,224",
+ * "true"). */
+int pare_opt_parse(const struct pare_opt *o, const char *text, struct pare_setting *set,
+                   struct pare_arena *a, struct pare_err *err);
+
+const struct pare_opt *pare_opt_find(const struct pare_opt *opts, const char *name);
+
+/* The name in the list that looks most like what was typed, or NULL when none is near. */
+const char *pare_nearest(const char *typed, const char *const *names, int n);
+
+/* " (did you mean 'x'?)", or "": for the end of an error message about an unknown option.
+ * The text is in buf. */
+const char *pare_opt_hint(const struct pare_opt *opts, const char *typed, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,350 @@
+/* cmd_analyze.c - pare analyze: what layers cost, and what it costs to take from them. */
+#include <string.h>
+
+#include <jansson.h>
+
+#include "../view/analyze_view.h"
+#include "../job/input.h"
+#include "../output_paths.h"
+#include "../job/train_job.h"
+#include "../../base/arena.h"
+#include "../../onnx/model.h"
+
+struct analyze {
+    const char *data, *split, *pruner, *set, *metric, *early_stop, *csv;
+    double early_stop_value;
+    struct pare_floats sparsities;
+    struct pare_ints bits;
+    struct pare_strs layers, plugin, shape;
+    int64_t samples;
+    bool full, weights_only, json, quiet;
+};
+
+#define TEXT(name, field, help, def, choices)                                                 \
+    {                                                                                         \
+        name, help, PARE_OPT_STR, offsetof(struct analyze, field), 0, PARE_ANY, def, choices, \
+            false                                                                             \
+    }
+#define SWITCH(name, field, help)                                                              \
+    {                                                                                          \
+        name, help, PARE_OPT_BOOL, offsetof(struct analyze, field), 0, 0, 1, NULL, NULL, false \
+    }
+
+static const struct pare_opt analyze_opts[] = {
+    TEXT("data", data, "what to judge by: digits, fashion-mnist, or a file or folder", NULL, NULL),
+    TEXT("split", split, "which part of the set", "test", "train|val|test"),
+    { "layers", "only these: a name, or re: and a pattern", PARE_OPT_STRS,
+      offsetof(struct analyze, layers), 0, PARE_ANY, NULL, NULL, false },
+    { "sparsities", "sensitivity: parts to take away, rising; else 0.1 to 0.9", PARE_OPT_FLOATS,
+      offsetof(struct analyze, sparsities), 0, 0, 1, NULL, NULL, false },
+    TEXT("pruner", pruner, "sensitivity: who chooses what goes, see 'pare list pruners'", "l1",
+         NULL),
+    TEXT("set", set, "settings of that pruner: \"name=value name=value\"", NULL, NULL),
+    { "plugin", "a shared object with more pruners", PARE_OPT_STRS,
+      offsetof(struct analyze, plugin), 0, PARE_ANY, NULL, NULL, false },
+    TEXT("metric", metric, "sensitivity: what is measured", "accuracy", "accuracy|loss"),
+    TEXT("early-stop", early_stop,
+         "a layer is done when the metric is below the value, above it, or by so much below or "
+         "above the model's own",
+         "none", "none|minimize|maximize|dropped|raised"),
+    { "early-stop-value", "the value of --early-stop", PARE_OPT_FLOAT,
+      offsetof(struct analyze, early_stop_value), 0, PARE_ANY, NULL, NULL, false },
+    { "bits", "quantization: bits of rounded numbers; else 8 and 4", PARE_OPT_INTS,
+      offsetof(struct analyze, bits), 0, 2, 16, NULL, NULL, false },
+    SWITCH("weights-only", weights_only, "quantization: inputs of layers are not rounded"),
+    { "samples", "quantization: items to run", PARE_OPT_INT, offsetof(struct analyze, samples), 32,
+      1, 1 << 20, NULL, NULL, false },
+    SWITCH("full", full, "count: biases, normalizations, poolings and resizing, too"),
+    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
+      offsetof(struct analyze, shape), 0, PARE_ANY, NULL, NULL, false },
+    TEXT("csv", csv, "write the table to this file as well", NULL, NULL),
+    SWITCH("json", json, "print JSON"),
+    SWITCH("quiet", quiet, "print no progress"),
+    PARE_OPT_END
+};
+
+/* Everything of one call. */
+struct job {
+    struct pare_cli *c;
+    const struct analyze *o;
+    struct pare_train_options *setup;
+    struct pare_model *m;
+    struct pare_data *data;
+};
+
+/* {"file": ...} with what was found. */
+static int print_json(const struct job *j, json_t *found, struct pare_err *err)
+{
+    json_t *all = json_pack("{s:o}", "file", pare_json_text(j->c->arg[1]));
+
+    if (all && j->data)
+        json_object_set_new(all, "data", pare_json_text(j->data->name));
+    if (!all || !found || json_object_update(all, found)) {
+        json_decref(all);
+        all = NULL;
+    }
+    json_decref(found);
+    return pare_json_result(j->c, all, err);
+}
+
+/* ---- count --------------------------------------------------------------------------- */
+
+static int count(struct job *j, struct pare_err *err)
+{
+    struct pare_shape_args args = { .shape = j->o->shape, .lenient = true };
+    struct pare_graph *g = pare_graph_clone(j->c->arena, j->m->graph, err);
+    struct pare_inputs in = { 0 };
+    struct pare_count n;
+    int64_t batch;
+
+    if (!g)
+        return err->code;
+    PARE_TRY(pare_inputs_shape(j->c, j->m, &args, &in, err));
+    for (int i = 0; i < in.n; i++)
+        g->in[i]->t = in.t[i];
+    batch = in.n && in.t[0].rank > 0 ? in.t[0].dim[0] : 1;
+    PARE_TRY(pare_graph_infer(g, true, err));
+    PARE_TRY(pare_count(j->c->arena, g, batch, j->o->full, &n, err));
+    if (j->o->json)
+        return print_json(j, json_pack("{s:o}", "count", pare_count_json(&n, j->o->full)), err);
+    pare_count_print(&n, j->c->arena);
+    return 0;
+}
+
+/* ---- sensitivity ---------------------------------------------------------------------- */
+
+static int measure(void *user, const struct pare_model *m, double *metric, struct pare_err *err)
+{
+    const struct job *j = user;
+    struct pare_eval_opts o = {
+        .threads = j->setup->trainer.threads,
+        .loss = j->setup->trainer.loss,
+        .loss_conf = j->setup->trainer.loss_conf,
+    };
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_eval e;
+    int rc;
+
+    if (!a)
+        return pare_fail(err, PARE_ENOMEM, "no memory to judge the model");
+    rc = pare_evaluate(m, j->data, &o, a, &e, err);
+    if (!rc && !strcmp(j->o->metric, "loss"))
+        *metric = e.loss;
+    else if (!rc && e.classes && e.n)
+        *metric = (double)e.top1 / (double)e.n;
+    else if (!rc)
+        rc = pare_fail(err, PARE_ECONFIG, "'%s' has no classes, so measure with --metric loss",
+                       j->data->name);
+    pare_arena_free(a);
+    return rc;
+}
+
+static void say(void *user, const struct pare_sensitivity *s, int item)
+{
+    (void)user;
+    fprintf(stderr, "%d/%d  %s at %g: %.4f\n", item + 1, s->n_layers * s->n_sparsities,
+            s->name[item / s->n_sparsities], s->sparsity[item % s->n_sparsities], s->metric[item]);
+}
+
+static int show_sense(const struct job *j, const struct pare_sensitivity *s, struct pare_err *err)
+{
+    if (j->o->csv && !pare_dist_rank(j->c->dist))
+        PARE_TRY(pare_sensitivity_csv(s, j->o->csv, err));
+    if (j->o->json)
+        return print_json(j, pare_sensitivity_json(s, j->o->metric), err);
+    pare_sensitivity_print(s, j->c->arena, !strcmp(j->o->metric, "loss"));
+    return 0;
+}
+
+static int sensitivity(struct job *j, struct pare_err *err)
+{
+    const struct analyze *o = j->o;
+    struct pare_sensitivity_opts so = {
+        .pruner = o->pruner,
+        .settings = o->set,
+        .sparsity = o->sparsities,
+        .layers = o->layers,
+        .early_stop = o->early_stop,
+        .early_stop_value = o->early_stop_value,
+        .dist = j->c->dist,
+        .threads = j->setup->trainer.threads,
+        .measure = measure,
+        .say = o->quiet || pare_dist_rank(j->c->dist) ? NULL : say,
+        .user = j,
+    };
+    struct pare_registry *registry = pare_registry_new(err);
+    struct pare_sensitivity *s = NULL;
+    int rc = registry ? 0 : err->code;
+
+    for (int i = 0; i < o->plugin.n && !rc; i++)
+        rc = pare_plugin_load(registry, o->plugin.v[i], err);
+    so.registry = registry;
+    if (!rc)
+        rc = pare_sensitivity_new(j->m, &so, &s, err);
+    if (!rc)
+        rc = pare_sensitivity_run(s, err);
+    if (!rc)
+        rc = show_sense(j, s, err);
+    pare_sensitivity_free(s);
+    pare_registry_free(registry);
+    return rc;
+}
+
+/* ---- quantization --------------------------------------------------------------------- */
+
+/* The first items of the set, or chance. */
+static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_tensor **in,
+                       struct pare_err *err)
+{
+    struct pare_shape_args args = { .batch = j->o->samples, .shape = j->o->shape };
+    struct pare_loader_opts lo = { .batch = j->o->samples };
+    const struct pare_batch *b;
+    struct pare_inputs own = { 0 };
+    const struct pare_io *io;
+
+    if (!j->data) {
+        PARE_TRY(pare_inputs_shape(j->c, j->m, &args, &own, err));
+        *in = own.t;
+        return pare_inputs_fill(j->c, &own, 0, err);
+    }
+    if (pare_model_inputs(j->m, &io) > 0)
+        lo.input = &io[0];
+    PARE_TRY(pare_loader_new(j->data, &lo, loader, err));
+    PARE_TRY(pare_loader_next(*loader, &b, err));
+    if (!b)
+        return pare_fail(err, PARE_ECONFIG, "'%s' has no items", j->data->name);
+    *in = pare_alloc(j->c->arena, 1, sizeof(**in));
+    if (!*in)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+    **in = b->x;
+    return 0;
+}
+
+static int show_qerror(const struct job *j, const struct pare_qerror *q, struct pare_err *err)
+{
+    if (j->o->csv && !pare_dist_rank(j->c->dist))
+        PARE_TRY(pare_qerror_csv(q, j->o->csv, err));
+    if (j->o->json)
+        return print_json(j, pare_qerror_json(q), err);
+    pare_qerror_print(q, j->c->arena);
+    return 0;
+}
+
+static int quantization(struct job *j, struct pare_err *err)
+{
+    struct pare_qerror_opts qo = {
+        .bits = j->o->bits,
+        .layers = j->o->layers,
+        .weights = j->o->weights_only,
+        .dist = j->c->dist,
+        .threads = j->setup->trainer.threads,
+    };
+    struct pare_loader *loader = NULL;
+    struct pare_qerror *q = NULL;
+    struct pare_tensor *in = NULL;
+    int rc = fill_inputs(j, &loader, &in, err);
+
+    qo.in = in;
+    if (!rc)
+        rc = pare_qerror_new(j->m, &qo, &q, err);
+    if (!rc)
+        rc = pare_qerror_run(q, err);
+    if (!rc)
+        rc = show_qerror(j, q, err);
+    pare_qerror_free(q);
+    pare_loader_free(loader);
+    return rc;
+}
+
+/* ---- the command ---------------------------------------------------------------------- */
+
+static const struct what {
+    const char *name;
+    bool needs_data, takes_data;
+    int (*run)(struct job *j, struct pare_err *err);
+} whats[] = {
+    { "count", false, false, count },
+    { "sensitivity", true, true, sensitivity },
+    { "quantization", false, true, quantization },
+};
+
+static const char *word(int i)
+{
+    return i < (int)(sizeof(whats) / sizeof(*whats)) ? whats[i].name : NULL;
+}
+
+static int find_what(struct pare_cli *c, const struct what **what, struct pare_err *err)
+{
+    const struct analyze *o = c->opts;
+
+    *what = NULL;
+    for (size_t i = 0; i < sizeof(whats) / sizeof(*whats); i++)
+        if (!strcmp(whats[i].name, c->arg[0]))
+            *what = &whats[i];
+    if (!*what)
+        return pare_misuse(c, err,
+                           "what is '%s'? 'pare analyze' does count, sensitivity and quantization",
+                           c->arg[0]);
+    if ((*what)->needs_data && !o->data)
+        return pare_misuse(c, err, "%s is measured on data: give it some with --data", c->arg[0]);
+    if (!(*what)->takes_data && (o->data || o->csv))
+        return pare_misuse(c, err, "%s takes neither --data nor --csv", c->arg[0]);
+    return 0;
+}
+
+static int work(struct job *j, const struct what *what, struct pare_err *err)
+{
+    const struct analyze *o = j->o;
+
+    PARE_TRY(pare_model_load(j->c->arg[1], &j->m, err));
+    PARE_TRY(pare_output_paths_model(j->c, j->m, NULL, err));
+    if (o->data) {
+        PARE_TRY(pare_data_open(o->data, o->split, &j->setup->data, &j->data, err));
+        PARE_TRY(pare_at(err, pare_model_fits(j->m, j->data, err), "%s", j->c->arg[1]));
+    }
+    return pare_at(err, what->run(j, err), "%s", j->c->arg[1]);
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j = { .c = c, .o = c->opts };
+    const struct what *what;
+    int rc = find_what(c, &what, err);
+
+    if (rc)
+        return rc;
+    rc = pare_train_options_eval(c->given, c->n_given, c->arena, &j.setup, err);
+    if (rc) {
+        c->usage = rc != PARE_ENOMEM;
+        return rc;
+    }
+    if (!j.setup->trainer.threads)
+        j.setup->trainer.threads = pare_dist_threads(c->dist);
+    rc = work(&j, what, err);
+    pare_data_free(j.data);
+    pare_model_free(j.m);
+    return rc;
+}
+
+const struct pare_command pare_command_analyze = {
+    .name = "analyze",
+    .doc = "Tell which layers cost most, and which can bear to lose something.",
+    .usage = "[options] count|sensitivity|quantization MODEL",
+    .more =
+        "count         parameters and multiply-accumulates of each layer for one item, as NNI's\n"
+        "              counter has them; 'pare inspect' counts everything\n"
+        "sensitivity   prunes one layer at a time to each of the sparsities and judges the model\n"
+        "              with --data; the others stay as they are, and so does MODEL\n"
+        "quantization  rounds weights and inputs of one layer at a time to so many bits: signal\n"
+        "              to noise of its weights, its output and the model's, with --data or with\n"
+        "              random inputs",
+    .opts = analyze_opts,
+    .size = sizeof(struct analyze),
+    .min_args = 2,
+    .max_args = 2,
+    .writes = (const char *const[]){ "csv", NULL },
+    .run = run,
+    .parts = pare_eval_option_groups,
+    .word = word,
+    .shared = true,
+};

@@ -1,0 +1,98 @@
+/* cmd_apply.c - pare apply: masks of a file into a model. */
+#include <string.h>
+
+#include <jansson.h>
+
+#include "../output_paths.h"
+#include "../job/train_job.h"
+#include "../../base/arena.h"
+#include "../../compress/export.h"
+
+struct apply {
+    const char *masks, *output;
+    bool json, quiet;
+};
+
+static const struct pare_opt apply_opts[] = {
+    { "masks", "the masks: .pth as NNI's, .safetensors or .npz", PARE_OPT_STR,
+      offsetof(struct apply, masks), 0, PARE_ANY, NULL, NULL, true },
+    { "output", "where to write the masked model; default NAME-masked.onnx", PARE_OPT_STR,
+      offsetof(struct apply, output), 0, PARE_ANY, NULL, NULL, false },
+    { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct apply, json), 0, 0, 1,
+      NULL, NULL, false },
+    { "quiet", "print nothing", PARE_OPT_BOOL, offsetof(struct apply, quiet), 0, 0, 1, NULL, NULL,
+      false },
+    PARE_OPT_END
+};
+
+static int print_json(const char *output, const struct pare_applied *l, int n, struct pare_err *err)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:o, s:s, s:I, s:I}", "layer", pare_json_text(l[i].layer),
+                                        "what", l[i].what, "elements", (json_int_t)l[i].n, "zeros",
+                                        (json_int_t)l[i].zeros));
+    return pare_json_print(json_pack("{s:o, s:o}", "output", pare_json_text(output), "masks", list),
+                           err);
+}
+
+static int print(struct pare_cli *c, const char *output, const struct pare_applied *l, int n,
+                 struct pare_err *err)
+{
+    struct pare_table *t = pare_table_new(c->arena, "llrr");
+    char all[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
+
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+    pare_table_row(t, "layer", "mask of", "elements", "removed");
+    for (int i = 0; i < n; i++)
+        pare_table_row(t, l[i].layer, l[i].what, pare_whole_text(l[i].n, all, sizeof(all)),
+                       pare_percent_text((double)l[i].zeros, (double)l[i].n, part, sizeof(part)));
+    pare_table_print(t, stdout);
+    printf("%s: masked model\n", output);
+    return 0;
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct apply *o = c->opts;
+    size_t n = strlen(c->arg[0]);
+    const char *output = o->output;
+    struct pare_applied *list;
+    struct pare_model *m;
+    int count, rc;
+
+    if (!output)
+        output = pare_sprintf(c->arena, "%.*s-masked.onnx",
+                              (int)(pare_ends_in(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
+    if (!output)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    PARE_TRY(pare_check_output(c, output, err));
+    PARE_TRY(pare_model_load(c->arg[0], &m, err));
+    rc = pare_output_paths_model(c, m, output, err);
+    if (!rc)
+        rc = pare_apply_list(m, o->masks, c->arena, &list, &count, err);
+    if (!rc)
+        rc = pare_model_save(m, output, NULL, err);
+    pare_model_free(m);
+    if (rc || (o->quiet && !o->json))
+        return rc;
+    return o->json ? print_json(output, list, count, err) : print(c, output, list, count, err);
+}
+
+const struct pare_command pare_command_apply = {
+    .name = "apply",
+    .doc = "Multiply masks into a model.",
+    .usage = "[options] MODEL --masks FILE [-o OUTPUT]",
+    .more =
+        "Masks are named after layers, as 'pare prune --masks' and NNI write them.  The model has\n"
+        "the same shapes afterwards; only zeros are new.",
+    .opts = apply_opts,
+    .size = sizeof(struct apply),
+    .min_args = 1,
+    .max_args = 1,
+    .writes = (const char *const[]){ "output", NULL },
+    .run = run,
+};

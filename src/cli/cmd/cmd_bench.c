@@ -1,0 +1,394 @@
+/* cmd_bench.c - pare bench: latency and memory of models, side by side.
+ *
+ * Models take turns (a, b, a, b, ...), so that whatever slows the machine for a while slows all
+ * of them.  What is reported is the median, and how far the middle four fifths of the runs
+ * spread.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "../cli.h"
+#include "../job/session.h"
+#include "../../base/arena.h"
+#include "../../plan/batch/microbatch.h"
+
+#define WARM_UP 3
+#define MAX_RUNS 1000000
+#define PROFILE_RUNS 10
+
+struct bench {
+    int64_t threads, batch, repeat, seed;
+    double seconds;
+    struct pare_strs shape;
+    bool reference, json, verbose, tune;
+    const char *choices;
+};
+
+static const struct pare_opt bench_opts[] = {
+    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, offsetof(struct bench, threads), 0,
+      0, 1024, NULL, NULL, false },
+    { "batch", "the batch, where the model leaves it free", PARE_OPT_INT,
+      offsetof(struct bench, batch), 0, 0, 1 << 20, NULL, NULL, false },
+    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
+      offsetof(struct bench, shape), 0, PARE_ANY, NULL, NULL, false },
+    { "seconds", "how long to measure each model", PARE_OPT_FLOAT, offsetof(struct bench, seconds),
+      2, 0, 86400, NULL, NULL, false },
+    { "repeat", "run each this often instead; 0: as --seconds says", PARE_OPT_INT,
+      offsetof(struct bench, repeat), 0, 0, MAX_RUNS, NULL, NULL, false },
+    { "seed", "of the random inputs", PARE_OPT_INT, offsetof(struct bench, seed), 0, 0, 9e15, NULL,
+      NULL, false },
+    { "reference", "only the plain kernels: slow, for checking", PARE_OPT_BOOL,
+      offsetof(struct bench, reference), 0, 0, 1, NULL, NULL, false },
+    PARE_TUNE_OPTS(struct bench, 1),
+    { "verbose", "print the time of each step", PARE_OPT_BOOL, offsetof(struct bench, verbose), 0,
+      0, 1, NULL, NULL, false },
+    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct bench, json), 0, 0, 1, NULL, NULL,
+      false },
+    PARE_OPT_END
+};
+
+struct entry {
+    struct pare_session s;
+    double *t;     /* seconds of each run, sorted once all are there */
+    int64_t batch; /* items in a run */
+    double median, p10, p90;
+};
+
+struct contest {
+    struct pare_cli *c;
+    const struct bench *o;
+    struct entry *e;
+    int n, runs, cap; /* models; runs of each so far, and room for */
+};
+
+/* ---- measuring ------------------------------------------------------------- */
+
+static int prepare(struct contest *b, struct entry *e, const char *path, struct pare_err *err)
+{
+    struct pare_shape_args args = { b->o->batch, b->o->shape, false };
+    struct pare_plan_opts opts = { .threads = (int)b->o->threads,
+                                   .reference = b->o->reference,
+                                   .tune = b->o->tune,
+                                   .choices = b->o->choices,
+                                   .cache = pare_cache_folder(b->c->arena) };
+
+    PARE_TRY(pare_session_open(b->c, path, &e->s, err));
+    PARE_TRY(pare_inputs_shape(b->c, e->s.model, &args, &e->s.in, err));
+    PARE_TRY(pare_session_plan(b->c, &e->s, &opts, (uint64_t)b->o->seed, err));
+    e->batch = e->s.in.n && e->s.in.t[0].rank ? e->s.in.t[0].dim[0] : 1;
+    for (int i = 0; i < WARM_UP; i++)
+        PARE_TRY(pare_session_run(&e->s, err));
+    return 0;
+}
+
+/* All models have the same number of runs, so they grow together. */
+static int make_room(struct contest *b, struct pare_err *err)
+{
+    int more = b->cap ? 2 * b->cap : 256;
+
+    if (b->runs < b->cap)
+        return 0;
+    for (int i = 0; i < b->n; i++) {
+        double *t = pare_alloc(b->c->arena, (size_t)more, sizeof(*t));
+
+        if (!t)
+            return pare_fail(err, PARE_ENOMEM, "no memory for the times");
+        if (b->runs)
+            memcpy(t, b->e[i].t, (size_t)b->runs * sizeof(*t));
+        b->e[i].t = t;
+    }
+    b->cap = more;
+    return 0;
+}
+
+static bool enough(const struct contest *b, double elapsed)
+{
+    if (b->o->repeat)
+        return b->runs >= b->o->repeat;
+    return b->runs >= MAX_RUNS || (b->runs >= 3 && elapsed >= b->o->seconds * b->n);
+}
+
+/* A line that is overwritten, and only where somebody is watching. */
+static void progress(const struct contest *b, double elapsed, double *shown)
+{
+    if (!isatty(2) || elapsed - *shown < 0.2)
+        return;
+    *shown = elapsed;
+    fprintf(stderr, "\r%d runs, %.0f s\033[K", b->runs, elapsed);
+}
+
+static int measure(struct contest *b, struct pare_err *err)
+{
+    double start = pare_now(), shown = 0;
+
+    while (!enough(b, pare_now() - start)) {
+        PARE_TRY(make_room(b, err));
+        for (int i = 0; i < b->n; i++) {
+            double t = pare_now();
+
+            PARE_TRY(pare_session_run(&b->e[i].s, err));
+            b->e[i].t[b->runs] = pare_now() - t;
+        }
+        b->runs++;
+        progress(b, pare_now() - start, &shown);
+    }
+    if (shown > 0)
+        fputs("\r\033[K", stderr);
+    return 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The value that a share q of the sorted runs is below, between two of them if need be. */
+static double quantile(const double *t, int n, double q)
+{
+    double at = q * (n - 1);
+    int i = (int)at;
+
+    return i + 1 < n ? t[i] + (at - i) * (t[i + 1] - t[i]) : t[n - 1];
+}
+
+static void evaluate(struct contest *b)
+{
+    for (int i = 0; i < b->n; i++) {
+        struct entry *e = &b->e[i];
+
+        qsort(e->t, (size_t)b->runs, sizeof(*e->t), by_time);
+        e->median = quantile(e->t, b->runs, 0.5);
+        e->p10 = quantile(e->t, b->runs, 0.1);
+        e->p90 = quantile(e->t, b->runs, 0.9);
+    }
+}
+
+/* The most memory the process ever had, in bytes; 0 when the system does not say. */
+static double peak_memory(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    double kb = 0;
+
+    while (f && fgets(line, sizeof(line), f))
+        if (!strncmp(line, "VmHWM:", 6))
+            kb = strtod(line + 6, NULL);
+    if (f)
+        fclose(f);
+    return kb * 1024;
+}
+
+/* ---- reporting ------------------------------------------------------------- */
+
+static void print_method(const struct contest *b)
+{
+    const struct pare_plan *p = b->e[0].s.plan;
+    char mem[PARE_NUM_TEXT];
+
+    printf("\nmedian of %d runs%s after %d to warm up, 10th to 90th percentile; %d thread%s, "
+           "random inputs;\nthe process used %s at most\n",
+           b->runs, b->n > 1 ? " each, in turn," : "", WARM_UP, p->backend.threads,
+           p->backend.threads == 1 ? "" : "s", pare_bytes_text(peak_memory(), mem, sizeof(mem)));
+}
+
+static void print_table(const struct contest *b)
+{
+    struct pare_table *t = pare_table_new(b->c->arena, "lrrrlrrrr");
+    char med[PARE_NUM_TEXT], lo[PARE_NUM_TEXT], hi[PARE_NUM_TEXT], plan[PARE_NUM_TEXT],
+        mem[PARE_NUM_TEXT], rate[PARE_NUM_TEXT];
+
+    pare_table_row(t, "model", "batch", "time", "spread", "", "items/s", "plan", "memory",
+                   b->n > 1 ? "speed" : "");
+    for (int i = 0; i < b->n; i++) {
+        const struct entry *e = &b->e[i];
+
+        pare_table_row(t, e->s.path, pare_sprintf(b->c->arena, "%lld", (long long)e->batch),
+                       pare_time_text(e->median, med, sizeof(med)),
+                       pare_time_text(e->p10, lo, sizeof(lo)),
+                       pare_sprintf(b->c->arena, ".. %s", pare_time_text(e->p90, hi, sizeof(hi))),
+                       pare_count_text((double)e->batch / e->median, rate, sizeof(rate)),
+                       pare_time_text(e->s.plan_seconds, plan, sizeof(plan)),
+                       pare_bytes_text((double)e->s.plan->memory_bytes, mem, sizeof(mem)),
+                       b->n > 1 ? pare_sprintf(b->c->arena, "%.2fx", b->e[0].median / e->median)
+                                : "");
+    }
+    pare_table_print(t, stdout);
+    print_method(b);
+}
+
+/* Where the time goes, from a few more runs with a clock around every step. */
+static int profile(struct contest *b, struct entry *e, struct pare_plan_stat **stat, int *n,
+                   struct pare_err *err)
+{
+    pare_plan_profile(e->s.plan, true);
+    for (int i = 0; i < PROFILE_RUNS; i++)
+        PARE_TRY(pare_session_run(&e->s, err));
+    *n = pare_plan_stats(e->s.plan, b->c->arena, stat);
+    pare_plan_profile(e->s.plan, false);
+    return 0;
+}
+
+/* How the kernels were chosen. */
+static void print_choice(const struct pare_plan *p)
+{
+    const struct pare_tuned *t = &p->tuned;
+    int steps = pare_plan_inner(p)->n_steps;
+    char time[PARE_NUM_TEXT];
+
+    printf("\n%d step%s, %d of them between layouts", steps, steps == 1 ? "" : "s", p->n_reorders);
+    if (t->layers)
+        printf(
+            "; %d with a choice of kernels (*): %d timed in %s, %d by the list, %d known before or "
+            "alike,\n%d not as the rules would choose",
+            t->layers, t->measured, pare_time_text(t->seconds, time, sizeof(time)), t->listed,
+            t->cached, t->changed);
+    printf("\n");
+    if (p->split && p->split->items < p->split->batch)
+        printf("the batch is run in parts of %lld, %d at a time; times are those of one thread\n",
+               (long long)p->split->items, p->split->n);
+}
+
+static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
+{
+    struct pare_table *t = pare_table_new(b->c->arena, "lllrr");
+    char time[PARE_NUM_TEXT], share[PARE_NUM_TEXT];
+    struct pare_plan_stat *stat;
+    double sum = 0;
+    int n;
+
+    PARE_TRY(profile(b, e, &stat, &n, err));
+    for (int i = 0; i < n; i++)
+        sum += stat[i].seconds;
+    printf("\n");
+    pare_put_clean(stdout, e->s.path);
+    printf("\n");
+    pare_table_row(t, "node", "type", "kernel", "time", "");
+    for (int i = 0; i < n; i++)
+        pare_table_row(t, stat[i].node,
+                       stat[i].n_fused
+                           ? pare_sprintf(b->c->arena, "%s + %d", stat[i].type, stat[i].n_fused)
+                           : stat[i].type,
+                       stat[i].tuned ? pare_sprintf(b->c->arena, "%s *", stat[i].kernel)
+                                     : stat[i].kernel,
+                       pare_time_text(stat[i].seconds / PROFILE_RUNS, time, sizeof(time)),
+                       pare_percent_text(stat[i].seconds, sum, share, sizeof(share)));
+    pare_table_print(t, stdout);
+    print_choice(e->s.plan);
+    return 0;
+}
+
+static json_t *json_steps(struct contest *b, struct entry *e, struct pare_err *err)
+{
+    json_t *a = json_array();
+    struct pare_plan_stat *stat;
+    int n;
+
+    if (profile(b, e, &stat, &n, err)) {
+        json_decref(a);
+        return NULL;
+    }
+    for (int i = 0; i < n; i++)
+        json_array_append_new(a, json_pack("{s:o, s:o, s:i, s:s, s:b, s:f}", "node",
+                                           pare_json_text(stat[i].node), "type",
+                                           pare_json_text(stat[i].type), "fused", stat[i].n_fused,
+                                           "kernel", stat[i].kernel, "tuned", stat[i].tuned,
+                                           "seconds", stat[i].seconds / PROFILE_RUNS));
+    return a;
+}
+
+static json_t *json_choice(const struct pare_plan *p)
+{
+    const struct pare_tuned *t = &p->tuned;
+
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:f}", "layers", t->layers, "timed",
+                     t->measured, "listed", t->listed, "known", t->cached, "changed", t->changed,
+                     "runs", t->runs, "seconds", t->seconds);
+}
+
+static int print_json(struct contest *b, struct pare_err *err)
+{
+    json_t *models = json_array();
+
+    for (int i = 0; i < b->n; i++) {
+        struct entry *e = &b->e[i];
+        json_t *j = json_pack("{s:o, s:I, s:f, s:f, s:f, s:o, s:f, s:I, s:o}", "file",
+                              pare_json_text(e->s.path), "batch", (json_int_t)e->batch,
+                              "median_seconds", e->median, "p10_seconds", e->p10, "p90_seconds",
+                              e->p90, "items_per_second",
+                              pare_json_real((double)e->batch / e->median), "plan_seconds",
+                              e->s.plan_seconds, "activation_bytes",
+                              (json_int_t)e->s.plan->memory_bytes, "speed",
+                              pare_json_real(b->e[0].median / e->median));
+
+        if (j && b->o->verbose) {
+            json_object_set_new(j, "steps", json_steps(b, e, err));
+            json_object_set_new(j, "reorders", json_integer(e->s.plan->n_reorders));
+            json_object_set_new(j, "tuning", json_choice(e->s.plan));
+            json_object_set_new(j, "part",
+                                json_integer(e->s.plan->split ? (json_int_t)e->s.plan->split->items
+                                                              : (json_int_t)e->batch));
+        }
+        json_array_append_new(models, j);
+    }
+    return pare_json_result(b->c,
+                            json_pack("{s:o, s:i, s:i, s:i, s:I}", "models", models, "runs",
+                                      b->runs, "warm_up", WARM_UP, "threads",
+                                      b->e[0].s.plan->backend.threads, "process_peak_bytes",
+                                      (json_int_t)peak_memory()),
+                            err);
+}
+
+static int report(struct contest *b, struct pare_err *err)
+{
+    evaluate(b);
+    if (b->o->json)
+        return print_json(b, err);
+    print_table(b);
+    for (int i = 0; i < b->n && b->o->verbose; i++)
+        PARE_TRY(print_steps(b, &b->e[i], err));
+    return 0;
+}
+
+/* ---- the command ----------------------------------------------------------- */
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    struct contest b = { .c = c, .o = c->opts };
+    int rc = 0;
+
+    b.e = pare_alloc(c->arena, (size_t)c->n_args, sizeof(*b.e));
+    if (!b.e)
+        return pare_fail(err, PARE_ENOMEM, "no memory for %d models", c->n_args);
+    for (b.n = 0; b.n < c->n_args && !rc; b.n++) {
+        rc = prepare(&b, &b.e[b.n], c->arg[b.n], err);
+        if (!c->keep)
+            pare_inputs_say(&b.e[b.n].s.in);
+    }
+    if (!rc)
+        rc = measure(&b, err);
+    if (!rc)
+        rc = report(&b, err);
+    for (int i = 0; i < b.n; i++)
+        pare_session_close(&b.e[i].s);
+    return rc;
+}
+
+const struct pare_command pare_command_bench = {
+    .name = "bench",
+    .doc = "Measure the latency and memory of models, side by side.",
+    .usage = "[options] MODEL...",
+    .more = "Models take turns, so that what slows the machine for a while slows all of them.\n"
+            "'speed' is relative to the first model; 'memory' is what the plan needs besides the\n"
+            "weights; 'plan' is the time to compile the model.",
+    .opts = bench_opts,
+    .size = sizeof(struct bench),
+    .min_args = 1,
+    .max_args = -1,
+    .writes = (const char *const[]){ "choices", NULL },
+    .run = run,
+};

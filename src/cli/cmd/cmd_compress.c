@@ -1,0 +1,587 @@
+/* cmd_compress.c - pare compress: a recipe's steps one after the other, and what they came to. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "../view/compress_view.h"
+#include "../recipe/recipe_mpi.h"
+#include "../recipe/run_record.h"
+#include "../job/train_job.h"
+#include "../../base/arena.h"
+#include "../../base/clock.h"
+#include "../../io/file.h"
+#include "../../onnx/model.h"
+
+struct compress {
+    const char *preset, *data, *valid, *output, *run;
+    int64_t seed, threads;
+    double seconds;
+    bool resume, dry_run, keep_steps, json, quiet;
+    struct pare_strs plugin;
+};
+
+#define AT(field) offsetof(struct compress, field)
+
+static const struct pare_opt compress_opts[] = {
+    { "preset", "no recipe but a model: a usual recipe for it, with --data", PARE_OPT_STR,
+      AT(preset), 0, PARE_ANY, NULL, PARE_RECIPE_PRESETS, false },
+    { "data", "instead of the recipe's", PARE_OPT_STR, AT(data), 0, PARE_ANY, NULL, NULL, false },
+    { "valid", "instead of the recipe's", PARE_OPT_STR, AT(valid), 0, PARE_ANY, NULL, NULL, false },
+    { "output", "instead of the recipe's", PARE_OPT_STR, AT(output), 0, PARE_ANY, NULL, NULL,
+      false },
+    { "run", "instead of the recipe's: where to write what happened", PARE_OPT_STR, AT(run), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "seed", "instead of the recipe's", PARE_OPT_INT, AT(seed), -1, 0, 9e15, NULL, NULL, false },
+    { "threads", "instead of the recipe's; 0: all cores", PARE_OPT_INT, AT(threads), -1, 0, 1024,
+      NULL, NULL, false },
+    { "seconds", "instead of the recipe's: how long to measure each model", PARE_OPT_FLOAT,
+      AT(seconds), -1, 0, 86400, NULL, NULL, false },
+    { "plugin", "a shared object that the recipe's steps may load", PARE_OPT_STRS, AT(plugin), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "resume", "go on with a run that did not come to its end", PARE_OPT_BOOL, AT(resume), 0, 0, 1,
+      NULL, NULL, false },
+    { "dry-run", "check all, and print what would be done", PARE_OPT_BOOL, AT(dry_run), 0, 0, 1,
+      NULL, NULL, false },
+    { "keep-steps", "keep the models of all steps", PARE_OPT_BOOL, AT(keep_steps), 0, 0, 1, NULL,
+      NULL, false },
+    { "json", "print the whole record as JSON", PARE_OPT_BOOL, AT(json), 0, 0, 1, NULL, NULL,
+      false },
+    { "quiet", "print no progress", PARE_OPT_BOOL, AT(quiet), 0, 0, 1, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+/* Everything of one call. */
+struct job {
+    struct pare_cli *c;
+    const struct compress *o;
+    struct pare_recipe r;
+    const char *folder;   /* of the steps' files */
+    json_t *run, *old;    /* the record; that of an earlier run, or NULL */
+    json_t *first, *last; /* what inspect says about the model before and after */
+    const char *at;       /* the model that the next step reads */
+    char at_sha[PARE_SHA256_TEXT];
+};
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the run");
+}
+
+/* ---- before --------------------------------------------------------------------------------- */
+
+static int read_recipe(struct job *j, struct pare_err *err)
+{
+    struct pare_arena *a = j->c->arena;
+    const char *path = j->c->arg[0], *text;
+    const void *bytes;
+    size_t len;
+
+    if (j->o->preset) {
+        if (!j->o->data)
+            return pare_misuse(j->c, err,
+                               "--preset needs --data: what to calibrate and judge with");
+        text = pare_recipe_preset(a, j->o->preset, path, j->o->data);
+        return text ? pare_recipe_parse(a, "preset", text, strlen(text), &j->r, err)
+                    : no_memory(err);
+    }
+    if (!pare_ends_in(path, ".json"))
+        return pare_misuse(j->c, err,
+                           "'%s' is no recipe, those end in .json; for a model give --preset",
+                           path);
+    PARE_TRY(
+        pare_at(err, pare_file_read_most(a, path, PARE_JSON_BYTES, &bytes, &len, err), "%s", path));
+    return pare_recipe_parse(a, path, bytes, len, &j->r, err);
+}
+
+static const char *without_ending(struct pare_arena *a, const char *path)
+{
+    return pare_strndup(a, path, strlen(path) - (pare_ends_in(path, ".onnx") ? 5 : 0));
+}
+
+/* The recipe as it is really run: what the command line said is in it. */
+static int write_down(struct job *j, struct pare_err *err)
+{
+    const struct compress *o = j->o;
+    json_t *all = json_loads(j->r.text, 0, NULL);
+
+    if (o->data)
+        json_object_set_new(all, "data", pare_json_text(o->data));
+    if (o->valid)
+        json_object_set_new(all, "valid", pare_json_text(o->valid));
+    if (o->output)
+        json_object_set_new(all, "output", pare_json_text(o->output));
+    if (o->seed >= 0)
+        json_object_set_new(all, "seed", json_integer(o->seed));
+    if (o->threads >= 0)
+        json_object_set_new(all, "threads", json_integer(o->threads));
+    j->r.text = pare_json_dump(j->c->arena, all, false);
+    json_decref(all);
+    return j->r.text ? 0 : no_memory(err);
+}
+
+/* What the command line says counts more than the recipe. */
+static int settle(struct job *j, struct pare_err *err)
+{
+    const struct compress *o = j->o;
+    struct pare_arena *a = j->c->arena;
+    struct pare_recipe *r = &j->r;
+    const char *base;
+
+    r->data = o->data ? o->data : r->data;
+    r->valid = o->valid ? o->valid : r->valid;
+    r->seed = o->seed >= 0 ? o->seed : r->seed;
+    r->threads = o->threads >= 0 ? o->threads : r->threads;
+    r->seconds = o->seconds >= 0 ? o->seconds : r->seconds;
+    r->keep_steps |= o->keep_steps;
+    r->dist = j->c->dist;
+    r->output = o->output ? o->output : r->output;
+    base = without_ending(a, r->model);
+    if (base && !r->output)
+        r->output = pare_sprintf(a, "%s-small.onnx", base);
+    base = r->output ? without_ending(a, r->output) : NULL;
+    if (!base)
+        return no_memory(err);
+    r->run = o->run ? o->run : r->run;
+    if (!r->run)
+        r->run = pare_sprintf(a, "%s.run.json", base);
+    j->folder = pare_sprintf(a, "%s.steps", base);
+    return r->run && j->folder ? write_down(j, err) : no_memory(err);
+}
+
+static const char *step_file(struct job *j, int i, const char *more)
+{
+    return pare_sprintf(j->c->arena, "%s/%02d-%s%s", j->folder, i + 1, j->r.step[i].name, more);
+}
+
+static int at_step(struct job *j, int i, int rc, struct pare_err *err)
+{
+    return pare_at(err, rc, "%s: step %d (%s)", j->r.path, i + 1, j->r.step[i].name);
+}
+
+/* Keys that the recipe itself sees to. */
+static int check_keys(const struct pare_recipe_step *s, struct pare_err *err)
+{
+    static const char *const own[] = { "json", "quiet", "resume", "checkpoint", NULL };
+
+    for (int i = 0; i < s->n_given; i++)
+        for (int k = 0; own[k]; k++)
+            if (!strcmp(s->given[i].name, own[k]))
+                return pare_fail(err, PARE_ECONFIG,
+                                 "line %d: '%s' is nothing for a recipe, which sees to it itself",
+                                 s->line, own[k]);
+    return 0;
+}
+
+/* A plugin is a program.  A recipe may come from anywhere, so it cannot start one by itself. */
+static int check_plugins(const struct job *j, const struct pare_recipe_step *s,
+                         struct pare_err *err)
+{
+    for (int i = 0; i < s->n_given; i++) {
+        bool allowed = strcmp(s->given[i].name, "plugin") != 0;
+
+        for (int k = 0; k < j->o->plugin.n; k++)
+            allowed |= !strcmp(s->given[i].text, j->o->plugin.v[k]);
+        if (!allowed)
+            return pare_fail(err, PARE_ECONFIG,
+                             "line %d: loads the plugin '%.200s', which is a program; if you trust "
+                             "it, give --plugin %.200s as well",
+                             s->line, s->given[i].text, s->given[i].text);
+    }
+    return 0;
+}
+
+/* As it will run, but on the model that the recipe starts with. */
+static int check_step(struct job *j, int i, struct pare_err *err)
+{
+    const struct pare_recipe_step *s = &j->r.step[i];
+    struct pare_step_files f = { .model = j->r.model, .output = step_file(j, i, ".onnx") };
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16) };
+    int rc;
+
+    if (!c.arena || !f.output)
+        return no_memory(err);
+    rc = check_keys(s, err);
+    if (!rc)
+        rc = check_plugins(j, s, err);
+    if (!rc)
+        rc = pare_at(err, pare_recipe_bind(&j->r, i, &f, &c, err), "line %d", s->line);
+    if (!rc && s->cmd->check)
+        rc = s->cmd->check(&c, err);
+    pare_arena_free(c.arena);
+    return at_step(j, i, rc, err);
+}
+
+static int make_folder(const char *path, struct pare_err *err)
+{
+    if (mkdir(path, 0777) && errno != EEXIST)
+        return pare_fail(err, PARE_EIO, "%s: %s", path, strerror(errno));
+    return 0;
+}
+
+static int check_files(struct job *j, const struct pare_model *m, struct pare_err *err)
+{
+    struct pare_cli c = { .arena = j->c->arena, .arg = &j->r.model, .n_args = 1 };
+    const char *out[] = { j->r.output, j->r.run }, *in[] = { j->r.path, j->r.data, j->r.valid };
+
+    for (int i = 0; i < 2; i++) {
+        PARE_TRY(pare_check_output(&c, out[i], err));
+        PARE_TRY(pare_at(err, pare_model_target(m, out[i], err), "%s", out[i]));
+        for (int k = 0; k < 3; k++)
+            if (in[k] && pare_same_file(in[k], out[i]))
+                return pare_fail(err, PARE_EIO, "%s: is the %s; choose another name to write to",
+                                 out[i], k ? "data" : "recipe");
+    }
+    if (pare_same_file(j->r.run, j->r.output))
+        return pare_fail(err, PARE_EIO, "%s: is to be both the model and the record", j->r.run);
+    return make_folder(j->folder, err);
+}
+
+static int check(struct job *j, struct pare_err *err)
+{
+    struct pare_model *m;
+    int rc;
+
+    PARE_TRY(pare_at(err, pare_model_load(j->r.model, &m, err), "%s", j->r.path));
+    rc = check_files(j, m, err);
+    pare_model_free(m);
+    if (rc)
+        return rc;
+    for (int i = 0; i < j->r.n_steps; i++)
+        PARE_TRY(check_step(j, i, err));
+    return 0;
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+/* A hash of all that decides what comes out of a step. */
+static void ask(const struct job *j, int i, char text[PARE_SHA256_TEXT])
+{
+    const struct pare_recipe *r = &j->r;
+    const struct pare_recipe_step *s = &r->step[i];
+    const char *part[] = { pare_version(), s->name, r->model, r->data, r->valid, j->at_sha };
+    int64_t number[] = { r->seed, r->threads, s->keep_zeros };
+    struct pare_sha256 h;
+
+    pare_sha256_init(&h);
+    for (size_t k = 0; k < sizeof(part) / sizeof(*part); k++)
+        pare_sha256_add(&h, part[k] ? part[k] : "", part[k] ? strlen(part[k]) + 1 : 1);
+    pare_sha256_add(&h, number, sizeof(number));
+    for (int k = 0; k < s->n_given; k++) {
+        pare_sha256_add(&h, s->given[k].name, strlen(s->given[k].name) + 1);
+        pare_sha256_add(&h, s->given[k].text, strlen(s->given[k].text) + 1);
+    }
+    pare_sha256_text(&h, text);
+}
+
+static const char *said_output(const struct pare_recipe_step *s)
+{
+    for (int i = 0; i < s->n_given; i++)
+        if (!strcmp(s->given[i].name, "output"))
+            return s->given[i].text;
+    return NULL;
+}
+
+/* What an earlier run has about this very step, when its model is still what it was, and where this
+ * step puts it: a record cannot name other files. */
+static json_t *done_before(struct job *j, int i, const char *asked)
+{
+    const char *said = said_output(&j->r.step[i]);
+    json_t *s = json_array_get(json_object_get(j->old, "steps"), (size_t)i);
+    const char *then = json_string_value(json_object_get(s, "asked"));
+    json_t *m = json_object_get(s, "model");
+    const char *path = json_string_value(json_object_get(m, "path"));
+    const char *sha = json_string_value(json_object_get(m, "sha256"));
+    char now[PARE_SHA256_TEXT];
+    struct pare_err ignored;
+
+    if (!then || strcmp(then, asked) != 0)
+        return NULL;
+    if (!pare_step_writes(&j->r.step[i]))
+        return m ? NULL : s;
+    said = said ? said : step_file(j, i, ".onnx");
+    if (!said || !path || strcmp(path, said) || !sha ||
+        pare_model_sha256(j->c->arena, path, now, &ignored) || strcmp(now, sha))
+        return NULL;
+    return s;
+}
+
+static json_t *options_json(const struct pare_recipe_step *s)
+{
+    json_t *o = json_object();
+
+    for (int i = 0; i < s->n_given; i++)
+        json_object_set_new(o, s->given[i].name, pare_json_text(s->given[i].text));
+    return o;
+}
+
+/* Run the step's command; its result is *result. */
+static int run_command(struct job *j, int i, const char *asked, const char *output, json_t **result,
+                       struct pare_err *err)
+{
+    const struct pare_recipe_step *s = &j->r.step[i];
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .keep = result };
+    const char *tag = pare_sprintf(j->c->arena, "-%.8s.checkpoint.safetensors", asked);
+    const char *journal = pare_sprintf(j->c->arena, "-%.8s.history.json", asked);
+    struct pare_step_files f = { .model = j->at, .output = output, .quiet = j->o->quiet };
+    struct pare_call k;
+    int rc;
+
+    if (!c.arena || !tag || !journal)
+        return no_memory(err);
+    f.checkpoint = step_file(j, i, tag);
+    c.journal = step_file(j, i, journal);
+    f.resume = j->o->resume && f.checkpoint && !access(f.checkpoint, F_OK);
+    rc = pare_recipe_call(&j->r, i, &f, c.arena, &k, err);
+    if (!rc)
+        rc = pare_cli_fill(&k, &c, err);
+    if (!rc)
+        rc = pare_recipe_mpi(j->r.dist, &k, &c.dist, err);
+    if (!rc)
+        rc = s->cmd->run(&c, err);
+    if (rc) { /* a training that was stopped has a result, too */
+        json_decref(*result);
+        *result = NULL;
+    }
+    if (!rc && f.checkpoint)
+        unlink(f.checkpoint);
+    if (!rc && c.journal)
+        unlink(c.journal);
+    pare_arena_free(c.arena);
+    return rc;
+}
+
+static int save_record(struct job *j, struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(j->c->arena);
+    const char *text = pare_json_dump(j->c->arena, j->run, true);
+    int rc = text ? pare_file_write(j->r.run, text, strlen(text), err) : no_memory(err);
+
+    pare_reset(j->c->arena, m);
+    return rc;
+}
+
+/* The step at work, for the record. */
+static int do_step(struct job *j, int i, const char *asked, json_t **step, struct pare_err *err)
+{
+    const struct pare_recipe_step *s = &j->r.step[i];
+    const char *said = said_output(s), *output = said ? said : step_file(j, i, ".onnx");
+    json_t *result = NULL, *facts = NULL;
+    double start = pare_now();
+
+    if (!output)
+        return no_memory(err);
+    PARE_TRY(run_command(j, i, asked, output, &result, err));
+    *step = json_pack("{s:s, s:s, s:o, s:s, s:f, s:o}", "step", s->name, "command", s->cmd->name,
+                      "options", options_json(s), "asked", asked, "took_seconds",
+                      pare_now() - start, "result", result ? result : json_object());
+    if (!*step)
+        return no_memory(err);
+    if (!pare_step_writes(s))
+        return 0;
+    PARE_TRY(pare_record_model(&j->r, j->c->arena, output, &facts, NULL, err));
+    json_object_set_new(*step, "model", facts);
+    return 0;
+}
+
+static int take_step(struct job *j, int i, struct pare_err *err)
+{
+    char asked[PARE_SHA256_TEXT];
+    json_t *step, *facts;
+    bool before;
+    int rc = 0;
+
+    ask(j, i, asked);
+    step = json_incref(done_before(j, i, asked));
+    before = step != NULL;
+    if (!j->o->json && !j->o->quiet)
+        pare_compress_begin(&j->r, i, before);
+    if (!before)
+        rc = do_step(j, i, asked, &step, err);
+    if (rc) {
+        json_decref(step);
+        return at_step(j, i, rc, err);
+    }
+    facts = json_object_get(step, "model");
+    json_array_append_new(json_object_get(j->run, "steps"), step);
+    if (facts) {
+        j->at = json_string_value(json_object_get(facts, "path"));
+        snprintf(j->at_sha, sizeof(j->at_sha), "%s",
+                 json_string_value(json_object_get(facts, "sha256")));
+    }
+    if (!j->o->json && !j->o->quiet)
+        pare_compress_end(step, json_object_get(j->run, "input"));
+    return save_record(j, err);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static int begin_record(struct job *j, struct pare_err *err)
+{
+    const struct pare_recipe *r = &j->r;
+    json_t *facts, *recipe = json_loads(r->text, 0, NULL);
+    char sha[PARE_SHA256_TEXT];
+    struct pare_sha256 h;
+
+    if (j->o->resume) {
+        j->old = pare_json_read(r->run);
+        if (!j->old && !j->o->quiet)
+            fprintf(stderr, "%s: not there yet, so all starts from the beginning\n", r->run);
+    }
+    pare_sha256_init(&h);
+    pare_sha256_add(&h, r->text, strlen(r->text));
+    pare_sha256_text(&h, sha);
+    PARE_TRY(pare_record_model(r, j->c->arena, r->model, &facts, &j->first, err));
+    j->at = r->model;
+    snprintf(j->at_sha, sizeof(j->at_sha), "%s",
+             json_string_value(json_object_get(facts, "sha256")));
+    j->run = json_pack("{s:s, s:b, s:o?, s:s, s:s?, s:s?, s:I, s:I, s:i, s:{s:s, s:s}, s:o, s:[]}",
+                       "format", "pare run 1", "finished", false, "recipe", recipe, "recipe_sha256",
+                       sha, "data", r->data, "valid", r->valid, "seed", (json_int_t)r->seed,
+                       "threads", (json_int_t)r->threads, "processes", pare_dist_size(r->dist),
+                       "versions", "pare", pare_version(), "compiler", __VERSION__, "input", facts,
+                       "steps");
+    return j->run ? 0 : no_memory(err);
+}
+
+/* The last step's model, with where it comes from written into it. */
+static int write_output(struct job *j, struct pare_err *err)
+{
+    const char *in = json_string_value(json_object_get(json_object_get(j->run, "input"), "sha256"));
+    const char *sha = json_string_value(json_object_get(j->run, "recipe_sha256"));
+    struct pare_model *m;
+    int rc;
+
+    PARE_TRY(pare_model_load(j->at, &m, err));
+    rc = pare_model_note(m, "pare.version", pare_version(), err);
+    if (!rc)
+        rc = pare_model_note(m, "pare.recipe", j->r.text, err);
+    if (!rc)
+        rc = pare_model_note(m, "pare.recipe_sha256", sha, err);
+    if (!rc)
+        rc = pare_model_note(m, "pare.input_sha256", in, err);
+    if (!rc)
+        rc = pare_model_save(m, j->r.output, NULL, err);
+    pare_model_free(m);
+    return rc;
+}
+
+/* What nobody asked to keep; run.json still knows the hashes. */
+static void remove_steps(struct job *j)
+{
+    for (int i = 0; i < j->r.n_steps; i++) {
+        const char *path = step_file(j, i, ".onnx");
+
+        if (path)
+            unlink(path);
+        path = step_file(j, i, ".onnx.data");
+        if (path)
+            unlink(path);
+    }
+    rmdir(j->folder);
+}
+
+static int finish(struct job *j, struct pare_err *err)
+{
+    json_t *facts;
+
+    PARE_TRY(write_output(j, err));
+    PARE_TRY(pare_record_model(&j->r, j->c->arena, j->r.output, &facts, &j->last, err));
+    json_object_set_new(j->run, "output", facts);
+    if (j->r.seconds > 0)
+        PARE_TRY(pare_record_latency(&j->r, j->c->arena, j->run, err));
+    PARE_TRY(pare_record_layers(j->first, j->last, j->run, err));
+    json_object_set_new(j->run, "finished", json_true());
+    PARE_TRY(save_record(j, err));
+    if (!j->r.keep_steps)
+        remove_steps(j);
+    if (j->o->json)
+        return pare_json_result(j->c, json_incref(j->run), err);
+    return pare_compress_print(j->c->arena, &j->r, j->run, err);
+}
+
+/* A run that came to its end has nothing to go on with. */
+static bool all_done(struct job *j)
+{
+    json_t *old = json_object_get(j->old, "output");
+    const char *was = json_string_value(json_object_get(old, "sha256"));
+    const char *recipe = json_string_value(json_object_get(j->old, "recipe_sha256"));
+    const char *in = json_string_value(json_object_get(json_object_get(j->old, "input"), "sha256"));
+    char now[PARE_SHA256_TEXT];
+    struct pare_err ignored;
+
+    return was && recipe && in && json_is_true(json_object_get(j->old, "finished")) &&
+           !strcmp(in, j->at_sha) &&
+           !strcmp(recipe, json_string_value(json_object_get(j->run, "recipe_sha256"))) &&
+           !pare_model_sha256(j->c->arena, j->r.output, now, &ignored) && !strcmp(now, was);
+}
+
+static int work(struct job *j, struct pare_err *err)
+{
+    PARE_TRY(read_recipe(j, err));
+    PARE_TRY(settle(j, err));
+    PARE_TRY(check(j, err));
+    if (j->o->dry_run) {
+        rmdir(j->folder);
+        return pare_compress_plan(j->c, &j->r, err);
+    }
+    PARE_TRY(begin_record(j, err));
+    if (all_done(j)) {
+        rmdir(j->folder);
+        if (j->o->json)
+            return pare_json_result(j->c, json_incref(j->old), err);
+        return pare_compress_print(j->c->arena, &j->r, j->old, err);
+    }
+    for (int i = 0; i < j->r.n_steps; i++)
+        PARE_TRY(take_step(j, i, err));
+    return finish(j, err);
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j = { .c = c, .o = c->opts };
+    int rc;
+
+    if (pare_dist_rank(c->dist))
+        return pare_recipe_mpi_follow(c->dist, err);
+    rc = work(&j, err);
+    if (!rc)
+        rc = pare_recipe_mpi_end(c->dist, err);
+    if (rc && j.folder)
+        rmdir(j.folder); /* nothing in it: nothing was done */
+    json_decref(j.run);
+    json_decref(j.old);
+    json_decref(j.first);
+    json_decref(j.last);
+    return rc;
+}
+
+const struct pare_command pare_command_compress = {
+    .name = "compress",
+    .doc = "Make a model smaller by a recipe: prune, train, shrink, quantize in one run.",
+    .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL",
+    .more =
+        "A recipe is JSON: \"model\", \"data\", \"valid\", \"output\", \"run\", \"seed\",\n"
+        "\"threads\", \"seconds\", and \"steps\", a list of objects with \"step\":\n"
+        "prune, finetune, distil, speedup, quantize, export, evaluate, sensitivity.\n"
+        "A step's other keys are the options of its command: 'pare help prune', train,\n"
+        "speedup, quantize, export, eval, analyze.\n"
+        "  {\"model\": \"net.onnx\", \"data\": \"digits\", \"output\": \"small.onnx\",\n"
+        "   \"steps\": [{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.5},\n"
+        "             {\"step\": \"speedup\"},\n"
+        "             {\"step\": \"distil\", \"epochs\": 5},\n"
+        "             {\"step\": \"quantize\", \"preset\": \"int8\"}]}\n"
+        "All is checked before anything runs.  What happened is written to the run's record, step\n"
+        "by step; after a crash or Ctrl-C, --resume goes on in the step that was at work.\n"
+        "'pare report' makes a page of the record.  Under mpirun, processes share the steps.",
+    .opts = compress_opts,
+    .size = sizeof(struct compress),
+    .min_args = 1,
+    .max_args = 1,
+    .writes = (const char *const[]){ "output", "run", NULL },
+    .run = run,
+    .shared = true,
+};

@@ -1,0 +1,175 @@
+/* cmd_eval.c - pare eval: how good is a model? */
+#include <string.h>
+
+#include <jansson.h>
+
+#include "../cli.h"
+#include "../job/session.h"
+#include "../../base/arena.h"
+#include "../../train/train_options.h"
+
+struct eval {
+    const char *data, *split;
+    bool per_class, json, tune;
+    const char *choices;
+};
+
+static const struct pare_opt eval_opts[] = {
+    { "data", "what to judge by: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
+      offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true },
+    { "split", "which part of the set", PARE_OPT_STR, offsetof(struct eval, split), 0, PARE_ANY,
+      "test", "train|val|test", false },
+    { "per-class", "a line for each class as well", PARE_OPT_BOOL, offsetof(struct eval, per_class),
+      0, 0, 1, NULL, NULL, false },
+    PARE_TUNE_OPTS(struct eval, 0),
+    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct eval, json), 0, 0, 1, NULL, NULL,
+      false },
+    PARE_OPT_END
+};
+
+static double part(int64_t some, int64_t all)
+{
+    return all ? (double)some / (double)all : 0;
+}
+
+static const char *class_name(struct pare_arena *a, const struct pare_data *d, int64_t i)
+{
+    const char *s = d->class_name ? d->class_name[i] : pare_sprintf(a, "%lld", (long long)i);
+
+    return s ? s : "";
+}
+
+static json_t *class_json(struct pare_arena *a, const struct pare_data *d,
+                          const struct pare_eval *e)
+{
+    json_t *all = json_array();
+
+    for (int64_t i = 0; i < e->classes; i++)
+        json_array_append_new(all,
+                              json_pack("{s:o, s:I, s:I}", "class",
+                                        pare_json_text(class_name(a, d, i)), "items",
+                                        (json_int_t)e->count[i], "right", (json_int_t)e->right[i]));
+    return all;
+}
+
+static int print_json(struct pare_cli *c, const struct pare_data *d, const struct pare_eval *e,
+                      struct pare_err *err)
+{
+    const struct eval *o = c->opts;
+    json_t *j = json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "file", pare_json_text(c->arg[0]),
+                          "data", pare_json_text(d->name), "items", (json_int_t)e->n, "loss",
+                          pare_json_real(e->loss), "seconds", pare_json_real(e->seconds),
+                          "items_per_second",
+                          pare_json_real(e->seconds > 0 ? (double)e->n / e->seconds : 0));
+
+    if (j && e->classes) {
+        json_object_set_new(j, "top1", pare_json_real(part(e->top1, e->n)));
+        json_object_set_new(j, "top5", pare_json_real(part(e->top5, e->n)));
+        if (o->per_class)
+            json_object_set_new(j, "classes", class_json(c->arena, d, e));
+    }
+    return pare_json_result(c, j, err);
+}
+
+static void print_classes(struct pare_cli *c, const struct pare_data *d, const struct pare_eval *e)
+{
+    struct pare_table *t = pare_table_new(c->arena, "lrrr");
+
+    pare_table_row(t, "class", "items", "right", "accuracy");
+    for (int64_t i = 0; i < e->classes; i++)
+        pare_table_row(t, class_name(c->arena, d, i),
+                       pare_sprintf(c->arena, "%lld", (long long)e->count[i]),
+                       pare_sprintf(c->arena, "%lld", (long long)e->right[i]),
+                       pare_sprintf(c->arena, "%.2f%%", 100 * part(e->right[i], e->count[i])));
+    printf("\n");
+    pare_table_print(t, stdout);
+}
+
+static void print_text(struct pare_cli *c, const struct pare_data *d, const struct pare_eval *e)
+{
+    const struct eval *o = c->opts;
+    char whole[PARE_NUM_TEXT], time[PARE_NUM_TEXT], speed[PARE_NUM_TEXT];
+
+    printf("items  %s\n", pare_whole_text(e->n, whole, sizeof(whole)));
+    printf("loss   %.4f\n", e->loss);
+    if (e->classes)
+        printf("top-1  %.2f%%\ntop-5  %.2f%%\n", 100 * part(e->top1, e->n),
+               100 * part(e->top5, e->n));
+    printf("time   %s, %s items/s\n", pare_time_text(e->seconds, time, sizeof(time)),
+           pare_count_text(e->seconds > 0 ? (double)e->n / e->seconds : -1, speed, sizeof(speed)));
+    if (o->per_class && e->classes)
+        print_classes(c, d, e);
+}
+
+static int judge(struct pare_cli *c, const struct pare_train_options *s, const struct pare_model *m,
+                 const struct pare_data *d, struct pare_err *err)
+{
+    const struct eval *o = c->opts;
+    struct pare_eval_opts opts = {
+        .dist = c->dist,
+        .threads = s->trainer.threads ? s->trainer.threads : pare_dist_threads(c->dist),
+        .loss = s->trainer.loss,
+        .loss_conf = s->trainer.loss_conf,
+        .tune = o->tune,
+        .choices = o->choices,
+        .cache = pare_cache_folder(c->arena),
+    };
+    struct pare_eval e;
+
+    PARE_TRY(pare_model_fits(m, d, err));
+    PARE_TRY(pare_evaluate(m, d, &opts, c->arena, &e, err));
+    if (o->json)
+        return print_json(c, d, &e, err);
+    print_text(c, d, &e);
+    return 0;
+}
+
+/* Settings, model, data; then judge, if `all`. */
+static int work(struct pare_cli *c, bool all, struct pare_err *err)
+{
+    const struct eval *o = c->opts;
+    struct pare_train_options *s;
+    struct pare_model *m = NULL;
+    struct pare_data *d = NULL;
+    int rc = pare_train_options_eval(c->given, c->n_given, c->arena, &s, err);
+
+    if (rc) {
+        c->usage = rc != PARE_ENOMEM;
+        return rc;
+    }
+    rc = pare_model_load(c->arg[0], &m, err);
+    if (!rc)
+        rc = pare_data_open(o->data, o->split, &s->data, &d, err);
+    if (!rc)
+        rc = pare_at(err, all ? judge(c, s, m, d, err) : pare_model_fits(m, d, err), "%s",
+                     c->arg[0]);
+    pare_data_free(d);
+    pare_model_free(m);
+    return rc;
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    return work(c, false, err);
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    return work(c, true, err);
+}
+
+const struct pare_command pare_command_eval = {
+    .name = "eval",
+    .doc = "Measure a model's loss and accuracy on a data set.",
+    .usage = "[options] MODEL --data SET",
+    .more = "SET is what 'pare train' takes.  Without --split its test part is used.",
+    .opts = eval_opts,
+    .size = sizeof(struct eval),
+    .min_args = 1,
+    .max_args = 1,
+    .writes = (const char *const[]){ "choices", NULL },
+    .run = run,
+    .check = check,
+    .parts = pare_eval_option_groups,
+    .shared = true,
+};

@@ -1,0 +1,112 @@
+/* cmd_export.c - pare export: a model in another form: shape fixed, folded, weights beside it. */
+#include <string.h>
+
+#include <jansson.h>
+
+#include "../job/compress_job.h"
+#include "../output_paths.h"
+#include "../../base/arena.h"
+#include "../../compress/export.h"
+#include "../../io/tensor_file.h"
+#include "../../onnx/fold_norm.h"
+#include "../../onnx/model.h"
+
+struct export
+{
+    const char *output, *state;
+    struct pare_ints input_shape;
+    bool fold, external, json, quiet;
+};
+
+#define AT(field) offsetof(struct export, field)
+
+static const struct pare_opt export_opts[] = {
+    { "output", "where to write the model; default NAME-export.onnx", PARE_OPT_STR, AT(output), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "state", "write weights and running statistics here: .pth, .safetensors or .npz",
+      PARE_OPT_STR, AT(state), 0, PARE_ANY, NULL, NULL, false },
+    { "input-shape", "fix the input's shape", PARE_OPT_INTS, AT(input_shape), 0, 1, 1e12, NULL,
+      NULL, false },
+    { "fold", "fold batch normalizations into convolutions", PARE_OPT_BOOL, AT(fold), 0, 0, 1, NULL,
+      NULL, false },
+    { "external", "write weights to a file beside the model", PARE_OPT_BOOL, AT(external), 0, 0, 1,
+      NULL, NULL, false },
+    { "json", "print the result as JSON", PARE_OPT_BOOL, AT(json), 0, 0, 1, NULL, NULL, false },
+    { "quiet", "print nothing", PARE_OPT_BOOL, AT(quiet), 0, 0, 1, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int write_state(struct pare_cli *c, const struct pare_model *m, const char *path,
+                       struct pare_err *err)
+{
+    struct pare_named *list;
+    int n;
+
+    PARE_TRY(pare_model_state(m, c->arena, &list, &n, err));
+    return pare_tensor_file_write(path, list, n, err);
+}
+
+static int write_all(struct pare_cli *c, struct pare_model *m, const char *output,
+                     struct pare_err *err)
+{
+    const struct export *o = c->opts;
+    struct pare_save_opts save = { .external = o->external };
+    struct pare_model *folded = NULL;
+    int rc = 0, n = 0;
+
+    if (o->input_shape.n)
+        PARE_TRY(pare_model_fix_input(m, o->input_shape.v, o->input_shape.n, err));
+    if (o->fold)
+        PARE_TRY(pare_model_fold_norm(m, c->arena, &folded, &n, err));
+    rc = pare_model_save(folded ? folded : m, output, &save, err);
+    if (!rc && o->state)
+        rc = write_state(c, folded ? folded : m, o->state, err);
+    pare_model_free(folded);
+    return rc;
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct export *o = c->opts;
+    const char *output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "export");
+    struct pare_export files = { .onnx = output, .model = o->state };
+    struct pare_model *m;
+    int rc;
+
+    if (!output)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    PARE_TRY(pare_export_check(&files, err));
+    PARE_TRY(pare_check_output(c, output, err));
+    if (o->state)
+        PARE_TRY(pare_check_output(c, o->state, err));
+    PARE_TRY(pare_model_load(c->arg[0], &m, err));
+    rc = pare_output_paths_model(c, m, output, err);
+    if (!rc)
+        rc = pare_at(err, write_all(c, m, output, err), "%s", c->arg[0]);
+    pare_model_free(m);
+    if (rc)
+        return rc;
+    if (o->json)
+        return pare_json_result(c,
+                                json_pack("{s:o, s:o}", "output", pare_json_text(output), "state",
+                                          o->state ? pare_json_text(o->state) : json_null()),
+                                err);
+    if (!o->quiet)
+        printf("%s: model\n", output);
+    if (!o->quiet && o->state)
+        printf("%s: its state\n", o->state);
+    return 0;
+}
+
+const struct pare_command pare_command_export = {
+    .name = "export",
+    .doc = "Write a model in another form: shape fixed, folded, its weights beside it.",
+    .usage = "[options] MODEL [-o OUTPUT]",
+    .more = "What the options do not ask for stays as it is in MODEL.",
+    .opts = export_opts,
+    .size = sizeof(struct export),
+    .min_args = 1,
+    .max_args = 1,
+    .writes = (const char *const[]){ "output", "state", NULL },
+    .run = run,
+};

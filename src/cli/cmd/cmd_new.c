@@ -1,0 +1,95 @@
+/* cmd_new.c - pare new: a well-known network with fresh weights. */
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../cli.h"
+#include "../../base/arena.h"
+#include "../../graph/graph.h"
+#include "../../onnx/model.h"
+#include "../../zoo/zoo.h"
+
+struct new
+{
+    const char *output;
+    struct pare_ints input;
+    int64_t classes, seed;
+    double width;
+};
+
+static const struct pare_opt new_opts[] = {
+    { "input", "channels, height and width of the pictures: C,H,W", PARE_OPT_INTS,
+      offsetof(struct new, input), 0, 1, 65536, NULL, NULL, true },
+    { "classes", "how many classes to tell apart", PARE_OPT_INT, offsetof(struct new, classes), 10,
+      1, 1e7, NULL, NULL, false },
+    { "width", "times the channels of the hidden layers; 0: as they are", PARE_OPT_FLOAT,
+      offsetof(struct new, width), 0, 0, 64, NULL, NULL, false },
+    { "seed", "of the weights", PARE_OPT_INT, offsetof(struct new, seed), 0, 0, 9e15, NULL, NULL,
+      false },
+    { "output", "where to write the model", PARE_OPT_STR, offsetof(struct new, output), 0, PARE_ANY,
+      NULL, NULL, true },
+    PARE_OPT_END
+};
+
+/* Elements of the weights that training changes. */
+static int64_t count(const struct pare_model *m)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < m->graph->n_values; i++) {
+        const struct pare_value *v = m->graph->value[i];
+
+        if (v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank > 0 &&
+            !strstr(v->name, ".running_"))
+            n += pare_numel(&v->t);
+    }
+    return n;
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct new *o = c->opts;
+    struct pare_network_opts n = { .classes = o->classes,
+                                   .seed = (uint64_t)o->seed,
+                                   .width = o->width };
+    const struct pare_network *net;
+    struct pare_model *model;
+    char params[PARE_NUM_TEXT];
+    int rc;
+
+    c->usage = true;
+    PARE_TRY(pare_find_network(c->arg[0], &net, err));
+    if (o->input.n != 3)
+        return pare_misuse(c, err, "--input has %d numbers, expected 3: C,H,W", o->input.n);
+    c->usage = false;
+    n.c = o->input.v[0];
+    n.h = o->input.v[1];
+    n.w = o->input.v[2];
+    PARE_TRY(pare_network_make(net, &n, &model, err));
+    rc = pare_model_save(model, o->output, NULL, err);
+    if (!rc)
+        printf("%s: %s with %s parameters\n", o->output, net->name,
+               pare_whole_text(count(model), params, sizeof(params)));
+    pare_model_free(model);
+    return rc;
+}
+
+static const char *word(int i)
+{
+    return pare_networks[i] ? pare_networks[i]->name : NULL;
+}
+
+const struct pare_command pare_command_new = {
+    .name = "new",
+    .doc = "Make a well-known network with fresh weights.",
+    .usage = "[options] NETWORK --input C,H,W -o MODEL",
+    .more = "Networks: lenet, mlp, resnet20, resnet18-cifar, vgg7, vgg16-cifar,\n"
+            "mobilenetv2-cifar, vit-tiny.  'pare list networks' says what they are.  Weights are\n"
+            "initialised and layers are named as in PyTorch; the batch is free.",
+    .opts = new_opts,
+    .size = sizeof(struct new),
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+    .word = word,
+};

@@ -1,0 +1,194 @@
+/* cmd_speedup.c - pare speedup: masked channels are taken out, and the model is really smaller. */
+#include <string.h>
+
+#include "../job/verify_inputs.h"
+#include "../output_paths.h"
+#include "../job/speedup_job.h"
+#include "../job/train_job.h"
+#include "../../base/arena.h"
+#include "../../onnx/model.h"
+
+struct speedup {
+    const char *masks, *output, *data, *split;
+    int64_t round_to, threads, seed, batch, items;
+    double seconds;
+    struct pare_strs input, shape;
+    bool no_bench, no_verify, json, quiet;
+};
+
+#define AT(field) offsetof(struct speedup, field)
+
+static const struct pare_opt speedup_opts[] = {
+    { "masks", "masks of 'pare prune' or NNI: .pth, .safetensors, .npz; none: zeros in the weights",
+      PARE_OPT_STR, AT(masks), 0, PARE_ANY, NULL, NULL, false },
+    { "output", "where to write the smaller model; default NAME-small.onnx", PARE_OPT_STR,
+      AT(output), 0, PARE_ANY, NULL, NULL, false },
+    { "round-to", "keep channels as multiples of this, by keeping more", PARE_OPT_INT, AT(round_to),
+      1, 1, 4096, NULL, NULL, false },
+    { "input", "verify with this input: name=x.npy, x.npz, x.pb; else random ones", PARE_OPT_STRS,
+      AT(input), 0, PARE_ANY, NULL, NULL, false },
+    { "data", "verify with this set: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
+      AT(data), 0, PARE_ANY, NULL, NULL, false },
+    { "split", "which part of the set", PARE_OPT_STR, AT(split), 0, PARE_ANY, "test",
+      "train|val|test", false },
+    { "items", "how many items of the set", PARE_OPT_INT, AT(items), 64, 1, 1 << 30, NULL, NULL,
+      false },
+    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
+      AT(shape), 0, PARE_ANY, NULL, NULL, false },
+    { "batch", "the batch to verify and measure with, where it is free", PARE_OPT_INT, AT(batch), 0,
+      0, 1 << 20, NULL, NULL, false },
+    { "seed", "of the random inputs", PARE_OPT_INT, AT(seed), 0, 0, 9e15, NULL, NULL, false },
+    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
+      false },
+    { "seconds", "how long to measure each model", PARE_OPT_FLOAT, AT(seconds), 1, 0, 86400, NULL,
+      NULL, false },
+    { "no-bench", "do not measure the latency", PARE_OPT_BOOL, AT(no_bench), 0, 0, 1, NULL, NULL,
+      false },
+    { "no-verify", "do not run both models to compare them", PARE_OPT_BOOL, AT(no_verify), 0, 0, 1,
+      NULL, NULL, false },
+    { "json", "print the result as JSON", PARE_OPT_BOOL, AT(json), 0, 0, 1, NULL, NULL, false },
+    { "quiet", "print only the sums", PARE_OPT_BOOL, AT(quiet), 0, 0, 1, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+/* Options of pictures, for --data. */
+static int data_parts(struct pare_arena *a, struct pare_option_group **part, int *n,
+                      struct pare_err *err)
+{
+    *part = pare_alloc(a, 1, sizeof(**part));
+    *n = 1;
+    if (!*part)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    **part = (struct pare_option_group){ "data", NULL, pare_data_options, NULL };
+    return 0;
+}
+
+static int open_data(struct pare_cli *c, struct pare_data **data, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_data_opts opts = { 0 };
+    struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
+
+    if (!o->data && c->n_given)
+        return pare_misuse(c, err, "--%s is for --data", c->given[0].name);
+    if (!o->data)
+        return 0;
+    if (o->input.n || o->no_verify)
+        return pare_misuse(c, err, "--data is to verify with, so it does not go with --%s",
+                           o->no_verify ? "no-verify" : "input");
+    PARE_TRY(pare_option_group_fill(&part, c->given, c->n_given, c->arena, err));
+    return pare_data_open(o->data, o->split, &opts, data, err);
+}
+
+static int verified_run(struct pare_cli *c, struct pare_speedup_job *s, struct pare_model *m,
+                        struct pare_data *data, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_verify_inputs f = { .data = data };
+    int rc = 0;
+
+    if (data)
+        rc = pare_verify_inputs_open(&f, m, s->opts.in, o->items, &s->opts, err);
+    s->data = o->data;
+    s->items = f.items;
+    if (!rc)
+        rc = pare_speedup_job_run(c, s, err);
+    pare_loader_free(f.loader);
+    return pare_at(err, rc, "%s", c->arg[0]);
+}
+
+static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_model *m,
+                struct pare_data *data, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_shape_args args = { o->batch, o->shape, true };
+    struct pare_inputs in = { 0 };
+
+    if (o->masks)
+        PARE_TRY(pare_apply_masks(m, o->masks, err));
+    if (o->input.n)
+        PARE_TRY(pare_inputs_read(c, m, o->input, &in, err));
+    PARE_TRY(pare_inputs_shape(c, m, &args, &in, err));
+    if (!o->json)
+        pare_inputs_say(&in);
+    s->masked = m;
+    s->opts.in = in.t;
+    PARE_TRY(verified_run(c, s, m, data, err));
+    return o->json ? pare_json_result(c, pare_speedup_job_json(s), err)
+                   : pare_speedup_job_print(c, s, o->quiet, err);
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    size_t n = strlen(c->arg[0]);
+    struct pare_speedup_job s = { .output = o->output,
+                                  .seconds = o->no_bench ? 0 : o->seconds,
+                                  .opts = { .round_to = o->round_to,
+                                            .unverified = o->no_verify,
+                                            .threads = (int)o->threads,
+                                            .seed = (uint64_t)o->seed } };
+    struct pare_data *data = NULL;
+    struct pare_model *m = NULL;
+    int rc;
+
+    if (!s.output)
+        s.output = pare_sprintf(c->arena, "%.*s-small.onnx",
+                                (int)(pare_ends_in(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
+    if (!s.output)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    PARE_TRY(pare_check_output(c, s.output, err));
+    rc = open_data(c, &data, err);
+    if (!rc)
+        rc = pare_model_load(c->arg[0], &m, err);
+    if (!rc)
+        rc = pare_output_paths_model(c, m, s.output, err);
+    if (!rc)
+        rc = work(c, &s, m, data, err);
+    pare_data_free(data);
+    pare_model_free(m);
+    return rc;
+}
+
+static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_speedup_opts so = { .round_to = o->round_to, .unverified = true };
+    struct pare_speedup_report r;
+    struct pare_model *smaller, *again;
+    void *bytes;
+    size_t len;
+    int rc;
+
+    PARE_TRY(pare_speedup(g->model, &so, c->arena, &smaller, &r, err));
+    rc = pare_model_pack(smaller, g->arena, &bytes, &len, err);
+    if (!rc)
+        rc = pare_model_parse(bytes, len, NULL, &again, err);
+    pare_model_free(smaller);
+    if (rc)
+        return rc;
+    pare_model_free(g->model);
+    g->model = again;
+    g->bytes = (double)len;
+    return 0;
+}
+
+const struct pare_command pare_command_speedup = {
+    .name = "speedup",
+    .doc = "Take masked channels out of a model, so that it is smaller and faster.",
+    .usage = "[options] MODEL [--masks FILE] [-o OUTPUT]",
+    .more =
+        "Channels whose weights are all 0 go, in all layers that they belong to; what is left\n"
+        "of them, such as a bias behind an activation, moves into the next layers.  Both models\n"
+        "are then run on the same inputs: when they differ by more than 1e-4 of the largest\n"
+        "output, nothing is written.  The table says which layers keep channels that are 0, and\n"
+        "why.",
+    .opts = speedup_opts,
+    .size = sizeof(struct speedup),
+    .min_args = 1,
+    .max_args = 1,
+    .writes = (const char *const[]){ "output", NULL },
+    .run = run,
+    .guess = guess,
+    .parts = data_parts,
+};

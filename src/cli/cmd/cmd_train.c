@@ -1,0 +1,130 @@
+/* cmd_train.c - pare train: teach a model. */
+#include <string.h>
+
+#include <jansson.h>
+
+#include "../job/train_job.h"
+#include "../../base/arena.h"
+
+struct train {
+    const char *data, *valid, *output;
+    bool json, quiet, keep_zeros;
+};
+
+static const struct pare_opt train_opts[] = {
+    { "data", "what to learn: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
+      offsetof(struct train, data), 0, PARE_ANY, NULL, NULL, true },
+    { "valid", "validate with this set; none: not at all", PARE_OPT_STR,
+      offsetof(struct train, valid), 0, PARE_ANY, NULL, NULL, false },
+    { "output", "where to write the trained model; default NAME-trained.onnx", PARE_OPT_STR,
+      offsetof(struct train, output), 0, PARE_ANY, NULL, NULL, false },
+    { "keep-zeros", "weights that are 0, as pruned ones are, stay so", PARE_OPT_BOOL,
+      offsetof(struct train, keep_zeros), 0, 0, 1, NULL, NULL, false },
+    { "json", "print the whole history as JSON at the end", PARE_OPT_BOOL,
+      offsetof(struct train, json), 0, 0, 1, NULL, NULL, false },
+    { "quiet", "print no progress", PARE_OPT_BOOL, offsetof(struct train, quiet), 0, 0, 1, NULL,
+      NULL, false },
+    PARE_OPT_END
+};
+
+static const char *default_output(struct pare_arena *a, const char *model)
+{
+    size_t n = strlen(model);
+
+    if (pare_ends_in(model, ".onnx"))
+        n -= 5;
+    return pare_sprintf(a, "%.*s-trained.onnx", (int)n, model);
+}
+
+static int print_json(struct pare_cli *c, const struct pare_train_job *j, struct pare_err *err)
+{
+    const struct pare_train_result *r = &j->result;
+    json_t *all = json_pack("{s:o?, s:I, s:I, s:b, s:o, s:o}", "output",
+                            r->stopped ? NULL : pare_json_text(j->output), "epochs",
+                            (json_int_t)r->epochs, "steps", (json_int_t)r->steps, "stopped",
+                            r->stopped, "best", r->best < 0 ? json_null() : pare_json_real(r->best),
+                            "history", json_incref(j->view.history));
+
+    if (all && r->best_epoch >= 0)
+        json_object_set_new(all, "best_epoch", json_integer(r->best_epoch + 1));
+    return pare_json_result(c, all, err);
+}
+
+static int finish(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
+{
+    const struct train *o = c->opts;
+    const struct pare_train_result *r = &j->result;
+
+    if (!r->stopped && !pare_dist_rank(c->dist))
+        PARE_TRY(pare_model_save(j->model, j->output, NULL, err));
+    if (o->json)
+        PARE_TRY(print_json(c, j, err));
+    PARE_TRY(pare_train_job_stopped(j, err));
+    if (!o->json && !o->quiet)
+        printf("%s: trained for %lld epoch%s, %lld step%s\n", j->output, (long long)r->epochs,
+               r->epochs == 1 ? "" : "s", (long long)r->steps, r->steps == 1 ? "" : "s");
+    return 0;
+}
+
+static int open_job(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
+{
+    const struct train *o = c->opts;
+
+    *j = (struct pare_train_job){
+        .output = o->output ? o->output : default_output(c->arena, c->arg[0]),
+        .data_name = o->data,
+        .valid_name = o->valid,
+        .given = c->given,
+        .n_given = c->n_given,
+        .json = o->json,
+        .quiet = o->quiet,
+        .keep_zeros = o->keep_zeros,
+    };
+    return j->output ? pare_train_job_open(c, j, err)
+                     : pare_fail(err, PARE_ENOMEM, "no memory for a name");
+}
+
+static int check(struct pare_cli *c, struct pare_err *err)
+{
+    struct pare_train_job j;
+    int rc = open_job(c, &j, err);
+
+    pare_train_job_close(&j);
+    return rc;
+}
+
+static int run(struct pare_cli *c, struct pare_err *err)
+{
+    struct pare_train_job j;
+    int rc = open_job(c, &j, err);
+
+    if (!rc)
+        rc = pare_train_job_train(c, &j, err);
+    pare_view_end(&j.view);
+    if (!rc)
+        rc = finish(c, &j, err);
+    pare_train_job_close(&j);
+    return rc;
+}
+
+const struct pare_command pare_command_train = {
+    .name = "train",
+    .doc = "Train a model.",
+    .usage = "[options] MODEL --data SET [-o OUTPUT]",
+    .more =
+        "SET is digits, fashion-mnist, or a path: IDX files as MNIST's, CIFAR-10's binary\n"
+        "files, .npy or .npz, a folder of pictures by class, an ONNX test data set.  Validation\n"
+        "is after each epoch, with what --holdout keeps back, else with the set's test part.\n"
+        "Ctrl-C writes a checkpoint, from which --resume goes on as if nothing had happened.\n"
+        "Optimizer, schedule, loss and data have options of their own; where two have one of\n"
+        "the same name, say whose is meant: --optimizer-alpha, --teacher-alpha.",
+    .opts = train_opts,
+    .size = sizeof(struct train),
+    .min_args = 1,
+    .max_args = 1,
+    .writes = (const char *const[]){ "output", "checkpoint", NULL },
+    .run = run,
+    .check = check,
+    .parts = pare_train_option_groups,
+    .shared = true,
+};

@@ -1,0 +1,11 @@
+/* manual.h - manual pages from the tables: pare(1), and pare-COMMAND(1) of each command. */
+#ifndef PARE_CLI_HELP_MANUAL_H
+#define PARE_CLI_HELP_MANUAL_H
+
+#include "../cli.h"
+
+void pare_manual_all(FILE *f);
+int pare_manual_command(FILE *f, const struct pare_command *cmd, struct pare_arena *a,
+                        struct pare_err *err);
+
+#endif

@@ -1,0 +1,417 @@
+/* input.c - the shapes and contents of a model's inputs, from options, files or chance. */
+#include "input.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../base/arena.h"
+#include "../../base/rng.h"
+#include "../../io/npy.h"
+#include "../../io/npz.h"
+#include "../../io/tensor_pb.h"
+#include "../../tensor/tensor.h"
+
+static int start(struct pare_cli *c, const struct pare_model *m, struct pare_inputs *in,
+                 struct pare_err *err)
+{
+    if (in->io)
+        return 0;
+    in->n = pare_model_inputs(m, &in->io);
+    in->t = pare_alloc(c->arena, (size_t)in->n, sizeof(*in->t));
+    in->given = pare_alloc(c->arena, (size_t)in->n, sizeof(*in->given));
+    in->note = pare_alloc(c->arena, (size_t)in->n * (PARE_MAX_RANK + 1), sizeof(*in->note));
+    if (!in->t || !in->given || !in->note)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+    for (int i = 0; i < in->n; i++) {
+        in->t[i] = (struct pare_tensor){ .dtype = in->io[i].dtype, .rank = in->io[i].rank };
+        memcpy(in->t[i].dim, in->io[i].dim, sizeof(in->t[i].dim));
+    }
+    return 0;
+}
+
+static int find(const struct pare_inputs *in, const char *name)
+{
+    for (int i = 0; i < in->n; i++)
+        if (!strcmp(in->io[i].name, name))
+            return i;
+    return -1;
+}
+
+static int unknown_input(struct pare_cli *c, const struct pare_inputs *in, const char *name,
+                         struct pare_err *err)
+{
+    const char *names[64] = { 0 };
+    char hint[PARE_HINT_TEXT], otherwise[PARE_HINT_TEXT] = "";
+    int n = 0;
+
+    for (; n < in->n && n < 64; n++)
+        names[n] = in->io[n].name;
+    if (n)
+        snprintf(otherwise, sizeof(otherwise), "; %s '%s'", n > 1 ? "the first is" : "it has",
+                 names[0]);
+    return pare_misuse(c, err, "the model has no input '%s'%s", name,
+                       pare_cli_hint(name, names, n, otherwise, hint, sizeof(hint)));
+}
+
+/* ---- shapes ---------------------------------------------------------------- */
+
+/* "1,3,224,224" into t's dimensions. */
+static bool parse_dims(const char *s, struct pare_tensor *t)
+{
+    t->rank = 0;
+    while (*s) {
+        char *end;
+
+        if (t->rank == PARE_MAX_RANK || *s < '0' || *s > '9')
+            return false;
+        t->dim[t->rank++] = strtoll(s, &end, 10);
+        s = end;
+        if (*s == ',' || *s == 'x')
+            s++;
+        else if (*s)
+            return false;
+    }
+    return true;
+}
+
+/* Give every free dimension that the file calls `sym` this size; false when there is none. */
+static bool bind_symbol(struct pare_inputs *in, const char *sym, int64_t size)
+{
+    bool any = false;
+
+    for (int i = 0; i < in->n; i++)
+        for (int k = 0; k < in->io[i].rank && !in->given[i]; k++)
+            if (in->io[i].dim[k] < 0 && in->io[i].sym[k] && !strcmp(in->io[i].sym[k], sym)) {
+                in->t[i].dim[k] = size;
+                any = true;
+            }
+    return any;
+}
+
+/* Dimensions with the same name have the same size. */
+static void spread(struct pare_inputs *in, int i)
+{
+    for (int k = 0; k < in->io[i].rank; k++)
+        if (in->io[i].dim[k] < 0 && in->io[i].sym[k] && k < in->t[i].rank)
+            bind_symbol(in, in->io[i].sym[k], in->t[i].dim[k]);
+}
+
+/* One --shape. */
+static int apply_shape(struct pare_cli *c, struct pare_inputs *in, const char *arg,
+                       struct pare_err *err)
+{
+    const char *eq = strrchr(arg, '=');
+    const char *name = eq ? pare_strndup(c->arena, arg, (size_t)(eq - arg)) : NULL;
+    struct pare_tensor s = { .rank = 0 };
+    int i = name ? find(in, name) : 0;
+
+    if (eq && !name)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+    if (!parse_dims(eq ? eq + 1 : arg, &s))
+        return pare_misuse(c, err, "--shape '%s': expected name=1,3,224,224", arg);
+    if (name && i < 0) {
+        if (s.rank == 1 && bind_symbol(in, name, s.dim[0]))
+            return 0;
+        return unknown_input(c, in, name, err);
+    }
+    if (!name && in->n != 1)
+        return pare_misuse(c, err, "--shape '%s': the model has %d inputs, say which: name=%s", arg,
+                           in->n, arg);
+    if (in->given[i])
+        return pare_misuse(c, err, "--shape '%s': the input's file already has a shape", arg);
+    s.dtype = in->t[i].dtype;
+    in->t[i] = s;
+    spread(in, i);
+    return 0;
+}
+
+/* The shape as the file has it, free dimensions by name: "(batch, 3, ?, ?)". */
+static const char *declared(const struct pare_io *io, char *buf, size_t size)
+{
+    size_t at = 1;
+
+    snprintf(buf, size, "(");
+    for (int k = 0; k < io->rank && at < size; k++) {
+        const char *comma = k ? ", " : "";
+
+        if (io->dim[k] >= 0)
+            at += (size_t)snprintf(buf + at, size - at, "%s%" PRId64, comma, io->dim[k]);
+        else
+            at += (size_t)snprintf(buf + at, size - at, "%s%.20s", comma,
+                                   io->sym[k] && *io->sym[k] ? io->sym[k] : "?");
+    }
+    if (at < size)
+        snprintf(buf + at, size - at, ")");
+    return buf;
+}
+
+/* The shape asked for must fit what the file fixes. */
+static int check_shape(struct pare_cli *c, const struct pare_inputs *in, int i,
+                       struct pare_err *err)
+{
+    const struct pare_io *io = &in->io[i];
+    char a[PARE_SHAPE_TEXT], b[2 * PARE_SHAPE_TEXT];
+    bool fits = io->rank < 0 || io->rank == in->t[i].rank;
+
+    for (int k = 0; k < io->rank && fits; k++)
+        fits = io->dim[k] < 0 || io->dim[k] == in->t[i].dim[k];
+    if (fits)
+        return 0;
+    return pare_misuse(c, err, "input '%s' is %s, the model takes %s", io->name,
+                       pare_shape_text(&in->t[i], a, sizeof(a)), declared(io, b, sizeof(b)));
+}
+
+static int note(struct pare_inputs *in, const char *text, struct pare_err *err)
+{
+    in->note[in->n_notes++] = text;
+    return text ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+}
+
+/* An input of which nothing is known. */
+static int bind_nothing(struct pare_cli *c, struct pare_inputs *in, int i, bool lenient,
+                        struct pare_err *err)
+{
+    const char *name = in->io[i].name;
+
+    if (lenient) {
+        in->t[i] = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
+        return note(in, pare_sprintf(c->arena, "input '%s' is no tensor of a known shape", name),
+                    err);
+    }
+    if (in->t[i].dtype == PARE_NONE)
+        return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is no tensor", name);
+    return pare_misuse(c, err, "the file does not say the shape of input '%s': give --shape %s=...",
+                       name, name);
+}
+
+/* What is still free becomes 1, the first dimension the batch; what was not asked for is
+ * noted. */
+static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
+                     const struct pare_shape_args *args, struct pare_err *err)
+{
+    const struct pare_io *io = &in->io[i];
+    struct pare_tensor *t = &in->t[i];
+
+    if (t->dtype == PARE_NONE || t->rank < 0)
+        return bind_nothing(c, in, i, args->lenient, err);
+    for (int k = 0; k < t->rank; k++) {
+        bool batch = !k && args->batch;
+        const char *sym = k < io->rank && io->sym[k] && *io->sym[k] ? io->sym[k] : NULL;
+
+        if (t->dim[k] >= 0)
+            continue;
+        t->dim[k] = batch ? args->batch : 1;
+        if (!batch)
+            PARE_TRY(
+                note(in,
+                     pare_sprintf(c->arena,
+                                  "input '%s': dimension %d%s%s%s is free, "
+                                  "taken as 1",
+                                  io->name, k, sym ? " '" : "", sym ? sym : "", sym ? "'" : ""),
+                     err));
+    }
+    return check_shape(c, in, i, err);
+}
+
+int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
+                      const struct pare_shape_args *args, struct pare_inputs *in,
+                      struct pare_err *err)
+{
+    bool batched = false;
+
+    PARE_TRY(start(c, m, in, err));
+    for (int i = 0; i < in->n; i++)
+        if (in->given[i])
+            spread(in, i);
+    for (int i = 0; i < args->shape.n; i++)
+        PARE_TRY(apply_shape(c, in, args->shape.v[i], err));
+    for (int i = 0; i < in->n; i++) {
+        batched |= in->t[i].rank > 0 && in->t[i].dim[0] < 0;
+        batched |= in->t[i].rank > 0 && in->t[i].dim[0] == args->batch;
+    }
+    if (args->batch && !batched)
+        return pare_misuse(c, err, "--batch %" PRId64 ": no input has a free first dimension",
+                           args->batch);
+    for (int i = 0; i < in->n; i++)
+        PARE_TRY(bind_free(c, in, i, args, err));
+    return 0;
+}
+
+/* ---- files ----------------------------------------------------------------- */
+
+/* oneDNN may lose them on the way: its Relu makes 0 of NaN.  docs/security.md says the rest. */
+static int warn_of_nan(struct pare_cli *c, struct pare_inputs *in, int i, struct pare_err *err)
+{
+    const struct pare_tensor *t = &in->t[i];
+    int64_t bad = 0;
+
+    for (int64_t k = 0; t->dtype != PARE_STR && k < pare_numel(t); k++)
+        bad += !isfinite(pare_get(t, k));
+    if (!bad)
+        return 0;
+    return note(in,
+                pare_sprintf(c->arena,
+                             "input '%s': %" PRId64 " of %" PRId64 " values are not finite; "
+                             "oneDNN's Relu makes 0 of NaN",
+                             in->io[i].name, bad, pare_numel(t)),
+                err);
+}
+
+static int take(struct pare_cli *c, struct pare_inputs *in, int i, const struct pare_tensor *t,
+                const char *from, struct pare_err *err)
+{
+    if (in->t[i].dtype != t->dtype)
+        return pare_fail(err, PARE_ESHAPE, "%s: is %s, but input '%s' takes %s", from,
+                         pare_dtype_name(t->dtype), in->io[i].name,
+                         pare_dtype_name(in->t[i].dtype));
+    if (in->given[i])
+        return pare_misuse(c, err, "%s: input '%s' is given twice", from, in->io[i].name);
+    in->t[i] = *t;
+    in->given[i] = true;
+    return warn_of_nan(c, in, i, err);
+}
+
+static int read_npz(struct pare_cli *c, struct pare_inputs *in, const char *path,
+                    struct pare_err *err)
+{
+    struct pare_named *list;
+    int n;
+
+    PARE_TRY(pare_npz_read(c->arena, path, &list, &n, err));
+    if (n == 1 && in->n == 1)
+        return take(c, in, 0, &list[0].t, path, err);
+    for (int k = 0; k < n; k++) {
+        int i = find(in, list[k].name);
+
+        if (i < 0)
+            return pare_at(err, unknown_input(c, in, list[k].name, err), "%s", path);
+        PARE_TRY(take(c, in, i, &list[k].t, path, err));
+    }
+    return 0;
+}
+
+/* The input that a nameless file is for: the one it names itself, the only one, or the first
+ * that has nothing yet. */
+static int place_for(const struct pare_inputs *in, const char *own_name)
+{
+    int i = own_name && *own_name ? find(in, own_name) : -1;
+
+    for (int k = 0; k < in->n && i < 0; k++)
+        if (!in->given[k])
+            i = k;
+    return i < 0 ? 0 : i;
+}
+
+static int read_one(struct pare_cli *c, struct pare_inputs *in, const char *arg,
+                    struct pare_err *err)
+{
+    const char *eq = strchr(arg, '='), *path = arg, *name = NULL, *own = NULL;
+    struct pare_tensor t;
+    int i = -1;
+
+    if (eq && access(arg, F_OK)) {
+        name = pare_strndup(c->arena, arg, (size_t)(eq - arg));
+        if (!name)
+            return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+        path = eq + 1;
+        i = find(in, name);
+        if (i < 0)
+            return unknown_input(c, in, name, err);
+    }
+    if (pare_ends_in(path, ".npz") && !name)
+        return read_npz(c, in, path, err);
+    if (pare_ends_in(path, ".npy"))
+        PARE_TRY(pare_npy_read(c->arena, path, &t, err));
+    else if (pare_ends_in(path, ".pb"))
+        PARE_TRY(pare_pb_read(c->arena, path, &t, &own, err));
+    else
+        return pare_misuse(c, err, "--input '%s': expected a .npy, .npz or .pb file", arg);
+    if (!in->n)
+        return pare_misuse(c, err, "--input '%s': the model has no inputs", arg);
+    return take(c, in, name ? i : place_for(in, own), &t, path, err);
+}
+
+int pare_inputs_read(struct pare_cli *c, const struct pare_model *m, struct pare_strs files,
+                     struct pare_inputs *in, struct pare_err *err)
+{
+    PARE_TRY(start(c, m, in, err));
+    for (int i = 0; i < files.n; i++)
+        PARE_TRY(read_one(c, in, files.v[i], err));
+    return 0;
+}
+
+int pare_inputs_read_set(struct pare_cli *c, const struct pare_model *m, const char *dir,
+                         struct pare_inputs *in, struct pare_err *err)
+{
+    PARE_TRY(start(c, m, in, err));
+    for (int i = 0; i < in->n; i++) {
+        const char *path = pare_sprintf(c->arena, "%s/input_%d.pb", dir, i), *name;
+        struct pare_tensor t;
+
+        if (!path)
+            return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+        if (in->given[i])
+            continue;
+        PARE_TRY(pare_pb_read(c->arena, path, &t, &name, err));
+        PARE_TRY(take(c, in, i, &t, path, err));
+    }
+    return 0;
+}
+
+/* ---- chance ---------------------------------------------------------------- */
+
+static void randomise(struct pare_rng *r, float *tmp, int64_t n, enum pare_dtype d)
+{
+    for (int64_t i = 0; i < n; i++)
+        switch (d) {
+        case PARE_F32:
+        case PARE_F64:
+        case PARE_F16:
+        case PARE_BF16: tmp[i] = (float)pare_rng_normal(r); break;
+        case PARE_U8: tmp[i] = (float)pare_rng_below(r, 256); break;
+        case PARE_I8: tmp[i] = (float)pare_rng_below(r, 256) - 128; break;
+        default: tmp[i] = (float)pare_rng_below(r, 2); break;
+        }
+}
+
+int pare_inputs_fill(struct pare_cli *c, struct pare_inputs *in, uint64_t seed,
+                     struct pare_err *err)
+{
+    enum { CHUNK = 1024 };
+    float tmp[CHUNK];
+    struct pare_rng r;
+
+    pare_rng_init(&r, seed);
+    for (int i = 0; i < in->n; i++) {
+        struct pare_tensor *t = &in->t[i];
+        size_t size = pare_dtype_size(t->dtype);
+        int64_t n;
+
+        if (in->given[i])
+            continue;
+        if (t->dtype == PARE_STR)
+            return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is text: give it with --input",
+                             in->io[i].name);
+        PARE_TRY(pare_tensor_alloc(c->arena, t, err));
+        PARE_TRY(pare_tensor_size(t, &n, NULL, err));
+        for (int64_t at = 0; at < n; at += CHUNK) {
+            int64_t len = n - at < CHUNK ? n - at : CHUNK;
+
+            randomise(&r, tmp, len, t->dtype);
+            PARE_TRY(pare_convert(t->dtype, (char *)t->data + (size_t)at * size, PARE_F32, tmp, len,
+                                  err));
+        }
+    }
+    return 0;
+}
+
+void pare_inputs_say(const struct pare_inputs *in)
+{
+    for (int i = 0; i < in->n_notes; i++) {
+        pare_put_clean(stderr, in->note[i]);
+        fputc('\n', stderr);
+    }
+}

@@ -1,0 +1,21 @@
+/* verify_inputs.h - items of a data set as inputs to verify with. */
+#ifndef PARE_CLI_JOB_VERIFY_INPUTS_H
+#define PARE_CLI_JOB_VERIFY_INPUTS_H
+
+#include <pare/compress.h>
+
+#include "../../data/data.h"
+
+struct pare_verify_inputs {
+    struct pare_data *data;     /* the caller opens and frees it */
+    struct pare_loader *loader; /* free it in any case */
+    int64_t items;
+};
+
+/* Let the options verify with up to `items` items in batches as large as `in`, the shape of the
+ * model's only input. */
+int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_model *m,
+                            const struct pare_tensor *in, int64_t items,
+                            struct pare_speedup_opts *o, struct pare_err *err);
+
+#endif

@@ -1,0 +1,336 @@
+/* recipe.c - a compression written down: a model, data, and steps that are commands. */
+#include "recipe.h"
+
+#include <string.h>
+
+#include "../../base/arena.h"
+#include "../../base/options.h"
+
+#define AT(field) offsetof(struct pare_recipe, field)
+
+const struct pare_opt pare_recipe_keys[] = {
+    { "model", "the model to make smaller", PARE_OPT_STR, AT(model), 0, PARE_ANY, NULL, NULL,
+      true },
+    { "data", "what steps train, calibrate and are judged with", PARE_OPT_STR, AT(data), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "valid", "judge with this set instead of the data's test part", PARE_OPT_STR, AT(valid), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "output", "where to write the result; default NAME-small.onnx", PARE_OPT_STR, AT(output), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "run", "where to write what happened; default OUTPUT's name with .run.json", PARE_OPT_STR,
+      AT(run), 0, PARE_ANY, NULL, NULL, false },
+    { "seed", "of everything random", PARE_OPT_INT, AT(seed), 0, 0, 9e15, NULL, NULL, false },
+    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
+      false },
+    { "seconds", "how long to measure each model's latency; 0: not at all", PARE_OPT_FLOAT,
+      AT(seconds), 1, 0, 86400, NULL, NULL, false },
+    { "keep_steps", "keep the models of all steps", PARE_OPT_BOOL, AT(keep_steps), 0, 0, 1, NULL,
+      NULL, false },
+    PARE_OPT_END
+};
+
+const struct pare_step_kind pare_step_kinds[] = {
+    { "prune", "prune", NULL },
+    { "finetune", "train", NULL }, /* weights that were pruned stay 0 */
+    { "distil", "train", NULL }, /* the same; the teacher is the recipe's model, if none is named */
+    { "speedup", "speedup", NULL },
+    { "quantize", "quantize", NULL },
+    { "export", "export", NULL },
+    { "evaluate", "eval", NULL },
+    { "sensitivity", "analyze", "sensitivity" },
+    { NULL, NULL, NULL },
+};
+
+/* ---- values as texts ------------------------------------------------------------------------ */
+
+static const char *scalar_text(struct pare_arena *a, const struct pare_json *v)
+{
+    switch (v->kind) {
+    case PARE_JSON_STR: return v->str;
+    default: return pare_json_write(a, v);
+    }
+}
+
+static bool scalars(const struct pare_json *v)
+{
+    for (int i = 0; i < v->n; i++)
+        if (v->item[i].kind == PARE_JSON_LIST || v->item[i].kind == PARE_JSON_OBJECT)
+            return false;
+    return v->kind == PARE_JSON_LIST;
+}
+
+/* [1, 2] is "1,2"; a config_list stays JSON. */
+static const char *value_text(struct pare_arena *a, const struct pare_json *v)
+{
+    const char **text = pare_alloc(a, (size_t)v->n + 1, sizeof(*text));
+
+    if (!scalars(v))
+        return scalar_text(a, v);
+    for (int i = 0; i < v->n && text; i++) {
+        text[i] = scalar_text(a, &v->item[i]);
+        text = text[i] ? text : NULL;
+    }
+    return text ? pare_join(a, text, v->n, ",") : NULL;
+}
+
+static bool lists_texts(const struct pare_opt *opts, const char *name)
+{
+    const struct pare_opt *o = pare_opt_find(opts, name);
+
+    return o && o->type == PARE_OPT_STRS;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static int find_kind(const struct pare_json *j, const char *name, struct pare_recipe_step *s,
+                     struct pare_err *err)
+{
+    const char *names[16];
+    char hint[PARE_HINT_TEXT];
+    int n = 0;
+
+    for (const struct pare_step_kind *k = pare_step_kinds; k->name; k++) {
+        const struct pare_command *cmd = pare_find_command(k->command);
+
+        if (!cmd)
+            continue;
+        if (!strcmp(k->name, name)) {
+            s->name = k->name;
+            s->cmd = cmd;
+            s->word = k->word;
+            return 0;
+        }
+        names[n++] = k->name;
+    }
+    return pare_fail(err, PARE_ECONFIG, "line %d: there is no step '%s'%s", j->line, name,
+                     pare_cli_hint(name, names, n, "; 'pare help compress' lists them", hint,
+                                   sizeof(hint)));
+}
+
+static int parse_step(struct pare_arena *a, const struct pare_json *j, struct pare_recipe_step *s,
+                      struct pare_err *err)
+{
+    const struct pare_json *kind = pare_json_get(j, "step");
+    int cap = 0;
+
+    if (j->kind != PARE_JSON_OBJECT || !kind || kind->kind != PARE_JSON_STR)
+        return pare_fail(err, PARE_ECONFIG,
+                         "line %d: a step is an object with its name: {\"step\": \"prune\", ...}",
+                         j->line);
+    PARE_TRY(find_kind(kind, kind->str, s, err));
+    s->line = j->line;
+    for (int i = 0; i < j->n; i++) {
+        const struct pare_json *v = &j->item[i];
+        bool each = scalars(v) && lists_texts(s->cmd->opts, v->key);
+
+        if (v == kind || v->kind == PARE_JSON_NULL)
+            continue;
+        for (int k = 0; k < (each ? v->n : 1); k++) {
+            s->given = pare_grow(a, s->given, s->n_given, &cap, sizeof(*s->given));
+            if (!s->given)
+                return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+            s->given[s->n_given] = (struct pare_given){ v->key,
+                                                        value_text(a, each ? &v->item[k] : v) };
+            if (!s->given[s->n_given++].text)
+                return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+        }
+    }
+    return 0;
+}
+
+static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct pare_recipe *r,
+                       struct pare_err *err)
+{
+    bool masked = false;
+
+    if (!j || j->kind != PARE_JSON_LIST || !j->n)
+        return pare_fail(err, PARE_ECONFIG, "\"steps\" is %s, expected a list with a step or more",
+                         !j                          ? "not there"
+                         : j->kind == PARE_JSON_LIST ? "empty"
+                                                     : pare_json_kind_name(j->kind));
+    if (j->n > 99)
+        return pare_fail(err, PARE_ELIMIT, "\"steps\" has %d steps, at most 99 are possible", j->n);
+    r->step = pare_alloc(a, (size_t)j->n, sizeof(*r->step));
+    if (!r->step)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+    for (r->n_steps = 0; r->n_steps < j->n; r->n_steps++) {
+        struct pare_recipe_step *s = &r->step[r->n_steps];
+
+        PARE_TRY(parse_step(a, &j->item[r->n_steps], s, err));
+        if (!strcmp(s->cmd->name, "prune") || !strcmp(s->cmd->name, "speedup"))
+            masked = !strcmp(s->cmd->name, "prune");
+        s->keep_zeros = masked &&
+                        (!strcmp(s->cmd->name, "train") || !strcmp(s->cmd->name, "quantize"));
+    }
+    return 0;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pare_setting *set,
+                      struct pare_err *err)
+{
+    const struct pare_opt *o = pare_opt_find(pare_recipe_keys, v->key);
+    const char *text = value_text(a, v);
+    char hint[PARE_HINT_TEXT];
+
+    if (!text)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+    if (!o)
+        return pare_fail(err, PARE_ECONFIG, "line %d: unknown key '%s'%s", v->line, v->key,
+                         pare_opt_hint(pare_recipe_keys, v->key, hint, sizeof(hint)));
+    return pare_at(err, pare_opt_parse(o, text, set, a, err), "line %d", v->line);
+}
+
+static int parse(struct pare_arena *a, const struct pare_json *root, struct pare_recipe *r,
+                 struct pare_err *err)
+{
+    struct pare_setting *set;
+    int n = 0;
+
+    if (root->kind != PARE_JSON_OBJECT)
+        return pare_fail(err, PARE_ECONFIG, "a recipe is an object, this is %s",
+                         pare_json_kind_name(root->kind));
+    set = pare_alloc(a, (size_t)root->n + 1, sizeof(*set));
+    if (!set)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+    for (int i = 0; i < root->n; i++) {
+        const struct pare_json *v = &root->item[i];
+
+        if (strcmp(v->key, "steps") != 0 && v->kind != PARE_JSON_NULL)
+            PARE_TRY(setting_of(a, v, &set[n++], err));
+    }
+    PARE_TRY(pare_opts_apply(pare_recipe_keys, set, n, r, a, err));
+    return parse_steps(a, pare_json_get(root, "steps"), r, err);
+}
+
+int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, size_t len,
+                      struct pare_recipe *r, struct pare_err *err)
+{
+    struct pare_json root;
+
+    *r = (struct pare_recipe){ .path = path };
+    PARE_TRY(pare_at(err, pare_json_parse(a, text, len, &root, err), "%s", path));
+    PARE_TRY(pare_at(err, parse(a, &root, r, err), "%s", path));
+    r->text = pare_json_write(a, &root);
+    return r->text ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+}
+
+const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,
+                               const char *data)
+{
+    static const struct {
+        const char *name, *steps;
+    } list[] = {
+        { "tiny", "{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.75, "
+                  "\"dependency-aware\": true}, {\"step\": \"speedup\"}, "
+                  "{\"step\": \"distil\", \"epochs\": 15, \"optimizer\": \"adam\", "
+                  "\"schedule\": \"cosine\"}, {\"step\": \"quantize\", \"preset\": \"int8\"}" },
+        { "balanced", "{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.5, "
+                      "\"dependency-aware\": true}, {\"step\": \"speedup\"}, "
+                      "{\"step\": \"distil\", \"epochs\": 5, \"optimizer\": \"adam\", "
+                      "\"schedule\": \"cosine\"}, {\"step\": \"quantize\", \"preset\": \"int8\"}" },
+        { "int8", "{\"step\": \"quantize\", \"preset\": \"int8\"}" },
+    };
+    const char *m = pare_json_quoted(a, model), *d = pare_json_quoted(a, data), *steps = NULL;
+
+    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
+        if (!strcmp(list[i].name, preset))
+            steps = list[i].steps;
+    return m && d && steps
+               ? pare_sprintf(a, "{\"model\": %s, \"data\": %s, \"steps\": [%s]}", m, d, steps)
+               : NULL;
+}
+
+/* ---- a step as a call of its command -------------------------------------------------------- */
+
+bool pare_step_writes(const struct pare_recipe_step *s)
+{
+    return pare_opt_find(s->cmd->opts, "output") != NULL;
+}
+
+struct binding {
+    const struct pare_recipe *r;
+    const struct pare_recipe_step *s;
+    struct pare_arena *arena;
+    struct pare_given *given;
+    int n;
+};
+
+static bool said(const struct binding *b, const char *name)
+{
+    for (int i = 0; i < b->s->n_given; i++) {
+        const char *x = b->s->given[i].name, *y = name;
+
+        while (*x && (*x == '_' ? '-' : *x) == *y)
+            x++, y++;
+        if (!*x && !*y)
+            return true;
+    }
+    return false;
+}
+
+/* What the step does not say itself, where its command has such an option. */
+static int add(struct binding *b, const char *name, const char *text, struct pare_err *err)
+{
+    const struct pare_opt *o;
+
+    if (!text || said(b, name))
+        return 0;
+    PARE_TRY(pare_cli_option(b->s->cmd, b->arena, name, &o, err));
+    /* Options of parts are for training, and that needs data. */
+    if (o && (b->r->data || pare_opt_find(b->s->cmd->opts, name)))
+        b->given[b->n++] = (struct pare_given){ name, text };
+    return 0;
+}
+
+#define MOST_ADDED 16
+
+static int add_all(struct binding *b, const struct pare_step_files *f, struct pare_err *err)
+{
+    const struct pare_recipe *r = b->r;
+    struct pare_arena *a = b->arena;
+    bool eval = !strcmp(b->s->cmd->name, "eval");
+
+    PARE_TRY(add(b, "data", eval && r->valid ? r->valid : r->data, err));
+    PARE_TRY(add(b, "valid", r->valid, err));
+    PARE_TRY(add(b, "seed", pare_sprintf(a, "%lld", (long long)r->seed), err));
+    PARE_TRY(add(b, "threads", pare_sprintf(a, "%lld", (long long)r->threads), err));
+    PARE_TRY(add(b, "output", f->output, err));
+    PARE_TRY(add(b, "checkpoint", f->checkpoint, err));
+    PARE_TRY(add(b, "resume", f->resume ? "true" : NULL, err));
+    PARE_TRY(add(b, "keep-zeros", b->s->keep_zeros ? "true" : NULL, err));
+    if (!strcmp(b->s->name, "distil"))
+        PARE_TRY(add(b, "teacher", r->model, err));
+    /* All models are measured at the end, in turn. */
+    PARE_TRY(add(b, "no-bench", "true", err));
+    PARE_TRY(add(b, "quiet", f->quiet ? "true" : NULL, err));
+    return add(b, "json", "true", err);
+}
+
+int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_files *f,
+                     struct pare_arena *a, struct pare_call *k, struct pare_err *err)
+{
+    struct binding b = { .r = r, .s = &r->step[i], .arena = a };
+    const char **arg = pare_alloc(a, 2, sizeof(*arg));
+
+    b.given = pare_alloc(a, (size_t)b.s->n_given + MOST_ADDED, sizeof(*b.given));
+    if (!b.given || !arg)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a step");
+    for (; b.n < b.s->n_given; b.n++)
+        b.given[b.n] = b.s->given[b.n];
+    PARE_TRY(add_all(&b, f, err));
+    arg[0] = b.s->word ? b.s->word : f->model;
+    arg[1] = f->model;
+    *k = (struct pare_call){ b.s->cmd, b.given, b.n, arg, b.s->word ? 2 : 1 };
+    return 0;
+}
+
+int pare_recipe_bind(const struct pare_recipe *r, int i, const struct pare_step_files *f,
+                     struct pare_cli *c, struct pare_err *err)
+{
+    struct pare_call k;
+
+    PARE_TRY(pare_recipe_call(r, i, f, c->arena, &k, err));
+    return pare_cli_fill(&k, c, err);
+}

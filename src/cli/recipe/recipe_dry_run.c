@@ -1,0 +1,112 @@
+/* recipe_dry_run.c - pare compress --dry-run: the steps, and what the model would come to. */
+#include <string.h>
+
+#include "../view/compress_view.h"
+#include "../../base/arena.h"
+#include "../../graph/layer.h"
+#include "../../onnx/metadata.h"
+
+/* Parameters and work of one item. */
+static int sizes(struct pare_arena *a, const struct pare_model *m, double *params, double *macs,
+                 struct pare_err *err)
+{
+    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
+    struct pare_layer_info *layer;
+    int64_t loose;
+    int n;
+
+    if (!g)
+        return err->code;
+    pare_graph_bind(g, 1);
+    PARE_TRY(pare_graph_infer(g, true, err));
+    PARE_TRY(pare_layers(a, g, &layer, &n, err));
+    PARE_TRY(pare_loose_params(g, layer, n, &loose, err));
+    *params = (double)loose;
+    *macs = 0;
+    for (int i = 0; i < n; i++)
+        *params += (double)layer[i].params;
+    for (int i = 0; i < g->n_nodes; i++) {
+        double k = pare_node_macs(g->node[i]);
+
+        *macs += k > 0 ? k : 0;
+    }
+    return 0;
+}
+
+static const char *keys(struct pare_arena *a, const struct pare_recipe_step *s)
+{
+    const char *text = "";
+
+    for (int i = 0; i < s->n_given && text; i++)
+        text = pare_sprintf(a, "%s%s%s=%s", text, i ? " " : "", s->given[i].name, s->given[i].text);
+    return text ? text : "";
+}
+
+struct plan {
+    struct pare_arena *arena;
+    struct pare_table *table;
+    struct pare_guess g;
+    bool unknown; /* a step could not be foreseen: from here on nothing is known */
+};
+
+static int add_row(struct plan *p, const char *name, const char *said, struct pare_err *err)
+{
+    char params[PARE_NUM_TEXT] = "?", macs[PARE_NUM_TEXT] = "?", bytes[PARE_NUM_TEXT] = "?";
+    double n = 0, work = 0;
+
+    if (!p->unknown) {
+        PARE_TRY(sizes(p->arena, p->g.model, &n, &work, err));
+        pare_count_text(n, params, sizeof(params));
+        pare_count_text(work, macs, sizeof(macs));
+        pare_bytes_text(p->g.bytes, bytes, sizeof(bytes));
+    }
+    pare_table_row(p->table, name, params, macs, bytes, said);
+    return 0;
+}
+
+/* What cannot be foreseen is no reason to fail: the recipe was found to be right. */
+static void foresee(struct plan *p, const struct pare_recipe *r, int i)
+{
+    struct pare_step_files f = { .model = r->model };
+    struct pare_cli c = { .arena = p->arena };
+    struct pare_err err = { 0 };
+
+    if (p->unknown || !r->step[i].cmd->guess)
+        return;
+    p->unknown = pare_recipe_bind(r, i, &f, &c, &err) || r->step[i].cmd->guess(&c, &p->g, &err);
+    if (p->unknown)
+        fprintf(stderr, "step %d (%s) cannot be foreseen: %s\n", i + 1, r->step[i].name, err.msg);
+}
+
+static int fill(struct plan *p, const struct pare_recipe *r, struct pare_err *err)
+{
+    struct pare_metadata facts;
+
+    PARE_TRY(pare_model_load(r->model, &p->g.model, err));
+    PARE_TRY(pare_model_metadata(p->g.model, p->arena, &facts, err));
+    p->g.bytes = (double)facts.bytes;
+    pare_table_row(p->table, "step", "parameters", "MACs", "file", "keys");
+    PARE_TRY(add_row(p, "", r->model, err));
+    for (int i = 0; i < r->n_steps; i++) {
+        foresee(p, r, i);
+        PARE_TRY(add_row(p, r->step[i].name, keys(p->arena, &r->step[i]), err));
+    }
+    return 0;
+}
+
+int pare_compress_plan(struct pare_cli *c, const struct pare_recipe *r, struct pare_err *err)
+{
+    struct plan p = { .arena = c->arena, .table = pare_table_new(c->arena, "lrrrl") };
+    int rc;
+
+    p.g.arena = c->arena;
+    if (!p.table)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+    rc = fill(&p, r, err);
+    if (!rc) {
+        pare_table_print(p.table, stdout);
+        printf("\nestimates; the result would be %s, the record %s\n", r->output, r->run);
+    }
+    pare_model_free(p.g.model);
+    return rc;
+}

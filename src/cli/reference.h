@@ -1,9 +1,0 @@
-/* reference.h - docs/config.md: every key and setting, from the tables. */
-#ifndef PARE_CLI_REFERENCE_H
-#define PARE_CLI_REFERENCE_H
-
-#include "cli.h"
-
-int pare_reference_print(FILE *f, struct pare_arena *a, struct pare_err *err);
-
-#endif

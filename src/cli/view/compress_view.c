@@ -1,0 +1,93 @@
+/* compress_view.c - what people see of a recipe at work. */
+#include "compress_view.h"
+
+#include <jansson.h>
+
+#include "../../base/arena.h"
+
+static double number(const json_t *facts, const char *key)
+{
+    const json_t *v = json_object_get(facts, key);
+
+    return json_is_number(v) ? json_number_value(v) : -1;
+}
+
+void pare_compress_begin(const struct pare_recipe *r, int i, bool before)
+{
+    printf("%d/%d %s%s\n", i + 1, r->n_steps, r->step[i].name, before ? ": done before" : "");
+    fflush(stdout);
+}
+
+void pare_compress_end(const json_t *step, const json_t *input)
+{
+    const json_t *m = json_object_get(step, "model");
+    char params[PARE_NUM_TEXT], macs[PARE_NUM_TEXT], bytes[PARE_NUM_TEXT], time[PARE_NUM_TEXT];
+    double top1 = m ? number(m, "accuracy") : number(json_object_get(step, "result"), "top1");
+
+    printf("    ");
+    if (m)
+        printf("%s parameters, %s MACs, %s, ",
+               pare_count_text(number(m, "parameters"), params, sizeof(params)),
+               pare_count_text(number(m, "macs"), macs, sizeof(macs)),
+               pare_bytes_text(number(m, "bytes"), bytes, sizeof(bytes)));
+    if (m && number(m, "zeros") > 0.005 && number(m, "zeros") > number(input, "zeros"))
+        printf("%.1f%% zeros, ", 100 * number(m, "zeros"));
+    if (top1 >= 0)
+        printf("accuracy %.2f%%, ", 100 * top1);
+    printf("%s\n", pare_time_text(number(step, "took_seconds"), time, sizeof(time)));
+    fflush(stdout);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+typedef const char *text_fn(double v, char *buf, size_t size);
+
+static const char *percent(double v, char *buf, size_t size)
+{
+    snprintf(buf, size, "%.2f%%", 100 * v);
+    return buf;
+}
+
+/* Before, after, and how many times less. */
+static void row(struct pare_table *t, const json_t *run, const char *name, const char *key,
+                text_fn *text)
+{
+    double was = number(json_object_get(run, "input"), key);
+    double is = number(json_object_get(run, "output"), key);
+    char a[PARE_NUM_TEXT], b[PARE_NUM_TEXT], c[PARE_NUM_TEXT];
+
+    if (was < 0 || is < 0)
+        return;
+    if (text == percent)
+        snprintf(c, sizeof(c), "%+.2f", 100 * (is - was));
+    else
+        snprintf(c, sizeof(c), "%.2fx", is > 0 ? was / is : 0);
+    pare_table_row(t, name, text(was, a, sizeof(a)), text(is, b, sizeof(b)), c);
+}
+
+int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const json_t *run,
+                        struct pare_err *err)
+{
+    struct pare_table *t = pare_table_new(a, "lrrr");
+    const json_t *latency = json_object_get(run, "latency");
+
+    if (!t)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+    printf("\n");
+    pare_table_row(t, "", "before", "after", "");
+    row(t, run, "accuracy", "accuracy", percent);
+    row(t, run, "parameters", "parameters", pare_count_text);
+    row(t, run, "MACs", "macs", pare_count_text);
+    row(t, run, "file", "bytes", pare_bytes_text);
+    row(t, run, "latency", "seconds", pare_time_text);
+    pare_table_print(t, stdout);
+    if (latency)
+        printf("\nlatency: median of %lld runs each, in turn, %lld thread%s\n",
+               (long long)json_integer_value(json_object_get(latency, "runs")),
+               (long long)json_integer_value(json_object_get(latency, "threads")),
+               json_integer_value(json_object_get(latency, "threads")) == 1 ? "" : "s");
+    else
+        printf("\n");
+    printf("%s: the model\n%s: what happened\n", r->output, r->run);
+    return 0;
+}

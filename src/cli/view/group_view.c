@@ -1,0 +1,183 @@
+/* group_view.c - which channels of a model belong together. */
+#include "group_view.h"
+
+#include "../../base/arena.h"
+#include "../../graph/keep_sets.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to look at the channels");
+}
+
+/* The sets of a layer's output and input channels; -1: it has none. */
+static void sets_of(const struct pare_keep_sets *k, const struct pare_layer_info *l, int *out,
+                    int *in)
+{
+    *out = *in = -1;
+    if (l->node->op && l->node->op->axes)
+        l->node->op->axes(l->node, out, in);
+    if (*out >= 0)
+        *out = pare_keep_sets_set(k, l->weight, *out);
+    if (*in >= 0)
+        *in = pare_keep_sets_set(k, l->weight, *in);
+}
+
+/* Layers that neither mix nor make channels, such as normalisations, say nothing of interest. */
+static bool counts(const struct pare_layer_info *l)
+{
+    int out = -1, in = -1;
+
+    if (l->node->op && l->node->op->axes)
+        l->node->op->axes(l->node, &out, &in);
+    return out >= 0 && (in >= 0 || l->weight->t.rank > 1);
+}
+
+/* The sets of all layers that count, and which group each set is. */
+struct finding {
+    const struct pare_layer_info *layer;
+    int n_layers;
+    struct {
+        int out, in;
+    } * set;    /* (n_layers) */
+    int *group; /* of a set, -1: none */
+};
+
+/* A group for each set in which a layer has its output channels. */
+static void begin_groups(const struct pare_keep_sets *k, const struct finding *f,
+                         struct pare_group *list, int *n)
+{
+    for (int i = 0; i < f->n_layers; i++) {
+        const struct pare_layer_info *l = &f->layer[i];
+        struct pare_group *g;
+        int out, in;
+
+        if (f->set[i].out < 0 || f->group[f->set[i].out] >= 0)
+            continue;
+        f->group[f->set[i].out] = *n;
+        g = &list[(*n)++];
+        l->node->op->axes(l->node, &out, &in);
+        g->channels = l->weight->t.dim[out];
+        g->why = pare_keep_sets_why(k, l->weight, out, &g->node);
+    }
+}
+
+static struct pare_group *group_of(const struct finding *f, struct pare_group *list, int set)
+{
+    return set < 0 || f->group[set] < 0 ? NULL : &list[f->group[set]];
+}
+
+/* Counted first, so that each group takes only the memory that it needs. */
+static int fill_groups(struct pare_arena *a, const struct finding *f, struct pare_group *list,
+                       int n)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < n && turn; i++) {
+            list[i].maker = pare_alloc(a, (size_t)list[i].n_makers, sizeof(*list[i].maker));
+            list[i].user = pare_alloc(a, (size_t)list[i].n_users, sizeof(*list[i].user));
+            if (!list[i].maker || !list[i].user)
+                return PARE_ENOMEM;
+            list[i].n_makers = list[i].n_users = 0;
+        }
+        for (int i = 0; i < f->n_layers; i++) {
+            struct pare_group *out = group_of(f, list, f->set[i].out);
+            struct pare_group *in = group_of(f, list, f->set[i].in);
+
+            if (out && turn)
+                out->maker[out->n_makers] = &f->layer[i];
+            if (in && turn)
+                in->user[in->n_users] = &f->layer[i];
+            if (out)
+                out->n_makers++;
+            if (in)
+                in->n_users++;
+        }
+    }
+    return 0;
+}
+
+int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
+                     const struct pare_layer_info *layer, int n_layers, struct pare_group **list,
+                     int *n, struct pare_err *err)
+{
+    struct finding f = { .layer = layer, .n_layers = n_layers };
+    struct pare_keep_sets *k;
+
+    *n = 0;
+    *list = pare_alloc(a, (size_t)n_layers, sizeof(**list));
+    f.set = pare_alloc(a, (size_t)n_layers, sizeof(*f.set));
+    PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
+    PARE_TRY(pare_keep_sets_new(a, g, &k, err));
+    f.group = pare_alloc(a, (size_t)pare_keep_sets_sets(k), sizeof(*f.group));
+    if (!*list || !f.set || !f.group)
+        return no_memory(err);
+    for (int i = 0; i < pare_keep_sets_sets(k); i++)
+        f.group[i] = -1;
+    for (int i = 0; i < n_layers; i++) {
+        f.set[i].out = f.set[i].in = -1;
+        if (counts(&layer[i]))
+            sets_of(k, &layer[i], &f.set[i].out, &f.set[i].in);
+    }
+    begin_groups(k, &f, *list, n);
+    return fill_groups(a, &f, *list, *n) ? no_memory(err) : 0;
+}
+
+/* ---- text and JSON ---------------------------------------------------------------- */
+
+static const char *names(struct pare_arena *a, const struct pare_layer_info *const *list, int n)
+{
+    const char **name = pare_alloc(a, (size_t)n, sizeof(*name)), *text;
+
+    if (!name)
+        return "?";
+    for (int i = 0; i < n; i++)
+        name[i] = list[i]->name;
+    text = pare_join(a, name, n, " ");
+    return text ? text : "?";
+}
+
+static const char *reason(struct pare_arena *a, const struct pare_group *g)
+{
+    const char *text;
+
+    if (!g->why)
+        return "";
+    text = g->node ? pare_sprintf(a, "%s (%s)", g->why, g->node->name) : g->why;
+    return text ? text : "?";
+}
+
+void pare_groups_print(struct pare_arena *a, const struct pare_group *list, int n)
+{
+    struct pare_table *t = pare_table_new(a, "rlll");
+    char buf[PARE_NUM_TEXT];
+
+    pare_table_row(t, "channels", "made by", "used by", "all stay because of");
+    for (int i = 0; i < n; i++)
+        pare_table_row(t, pare_whole_text(list[i].channels, buf, sizeof(buf)),
+                       names(a, list[i].maker, list[i].n_makers),
+                       names(a, list[i].user, list[i].n_users), reason(a, &list[i]));
+    pare_table_print(t, stdout);
+    printf("\n");
+}
+
+static json_t *json_names(const struct pare_layer_info *const *list, int n)
+{
+    json_t *j = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(j, pare_json_text(list[i]->name));
+    return j;
+}
+
+json_t *pare_groups_json(const struct pare_group *list, int n)
+{
+    json_t *j = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(
+            j, json_pack("{s:I, s:o, s:o, s:o, s:o}", "channels", (json_int_t)list[i].channels,
+                         "made_by", json_names(list[i].maker, list[i].n_makers), "used_by",
+                         json_names(list[i].user, list[i].n_users), "frozen",
+                         list[i].why ? pare_json_text(list[i].why) : json_null(), "node",
+                         list[i].node ? pare_json_text(list[i].node->name) : json_null()));
+    return j;
+}

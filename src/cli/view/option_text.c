@@ -1,0 +1,124 @@
+/* option_text.c - lines of option tables in words, for help, manual, completion and reference. */
+#include "option_text.h"
+
+#include <string.h>
+
+static const char *const value_text[] = {
+    [PARE_OPT_BOOL] = "",      [PARE_OPT_INT] = " N",        [PARE_OPT_FLOAT] = " X",
+    [PARE_OPT_STR] = " TEXT",  [PARE_OPT_INTS] = " N,N,...", [PARE_OPT_FLOATS] = " X,X,...",
+    [PARE_OPT_STRS] = " TEXT",
+};
+
+static const char *const type_text[] = {
+    [PARE_OPT_BOOL] = "bool",  [PARE_OPT_INT] = "int",       [PARE_OPT_FLOAT] = "float",
+    [PARE_OPT_STR] = "text",   [PARE_OPT_INTS] = "ints",     [PARE_OPT_FLOATS] = "floats",
+    [PARE_OPT_STRS] = "texts", [PARE_OPT_TENSOR] = "tensor", [PARE_OPT_GRAPH] = "graph",
+};
+
+const char *pare_option_type(const struct pare_opt *o)
+{
+    return type_text[o->type];
+}
+
+const char *pare_option_dashed(const struct pare_opt *o, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s", o->name);
+    for (char *s = buf; *s; s++)
+        *s = *s == '_' ? '-' : *s;
+    return buf;
+}
+
+const char *pare_option_name(const struct pare_opt *o, char *buf, size_t size)
+{
+    bool switchable = o->type == PARE_OPT_BOOL && o->def != 0;
+    char name[PARE_OPTION_TEXT];
+
+    snprintf(buf, size, "--%s%s%s", switchable ? "[no-]" : "",
+             pare_option_dashed(o, name, sizeof(name)), value_text[o->type]);
+    return buf;
+}
+
+/* Limits that only keep numbers in an int are none to a reader. */
+const char *pare_option_range(const struct pare_opt *o, char *buf, size_t size)
+{
+    bool low = o->min > -2147483647.0, high = o->max < 2147483647.0;
+    bool number = o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT ||
+                  o->type == PARE_OPT_INTS || o->type == PARE_OPT_FLOATS;
+
+    buf[0] = '\0';
+    if (number && low && high)
+        snprintf(buf, size, "%.10g to %.10g", o->min, o->max);
+    else if (number && low)
+        snprintf(buf, size, "at least %.10g", o->min);
+    else if (number && high)
+        snprintf(buf, size, "at most %.10g", o->max);
+    else if (o->choices)
+        snprintf(buf, size, "%s", o->choices);
+    return buf;
+}
+
+/* A number outside of its own range stands for "not given". */
+const char *pare_option_default(const struct pare_opt *o, char *buf, size_t size)
+{
+    bool number = o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT;
+
+    buf[0] = '\0';
+    if (o->required)
+        snprintf(buf, size, "required");
+    else if (number && o->def >= o->min && o->def <= o->max)
+        snprintf(buf, size, "%.10g", o->def);
+    else if (o->type == PARE_OPT_BOOL)
+        snprintf(buf, size, "%s", o->def != 0 ? "on" : "off");
+    else if (o->type == PARE_OPT_STR && o->str)
+        snprintf(buf, size, "%s", o->str);
+    return buf;
+}
+
+const char *pare_option_brackets(const struct pare_opt *o, char *buf, size_t size)
+{
+    char def[128], range[128];
+    const char *d = pare_option_default(o, def, sizeof(def));
+    const char *r = pare_option_range(o, range, sizeof(range));
+
+    if (o->type == PARE_OPT_STRS)
+        d = "may be repeated";
+    if (o->type == PARE_OPT_BOOL && o->def == 0)
+        d = "";
+    buf[0] = '\0';
+    if (*d || *r)
+        snprintf(buf, size, " (%s%s%s)", d, *d && *r ? "; " : "", r);
+    return buf;
+}
+
+/* ---- all options of a command -------------------------------------------------------- */
+
+static bool has(const struct pare_opt *opts, const struct pare_opt *end, const char *name)
+{
+    for (const struct pare_opt *o = opts; o && o->name && o != end; o++)
+        if (!strcmp(o->name, name))
+            return true;
+    return false;
+}
+
+int pare_options_each(const struct pare_command *cmd, struct pare_arena *a, pare_option_fn *fn,
+                      void *user, struct pare_err *err)
+{
+    struct pare_option_group *part = NULL;
+    int n = 0;
+
+    if (cmd->parts)
+        PARE_TRY(cmd->parts(a, &part, &n, err));
+    for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
+        fn(&(struct pare_option_at){ NULL, o, has(cmd->opts, o, o->name) }, user);
+    for (const struct pare_opt *o = pare_resource_limits_opts; !cmd->brief && o->name; o++)
+        fn(&(struct pare_option_at){ NULL, o, false }, user);
+    for (int i = 0; i < n; i++)
+        for (const struct pare_opt *o = part[i].opts; o && o->name; o++) {
+            bool same = has(cmd->opts, NULL, o->name) || has(part[i].opts, o, o->name);
+
+            for (int k = 0; k < i && !same; k++)
+                same = has(part[k].opts, NULL, o->name);
+            fn(&(struct pare_option_at){ &part[i], o, same }, user);
+        }
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* quantize_view.h - what people see of a quantization. */
+#ifndef PARE_CLI_VIEW_QUANTIZE_VIEW_H
+#define PARE_CLI_VIEW_QUANTIZE_VIEW_H
+
+#include "../job/compress_job.h"
+
+struct pare_quantize_view {
+    struct pare_compression *run;
+    const struct pare_export *files;
+    struct pare_evaluation before, rounded, after; /* float, rounded floats, the file of integers */
+    double bytes_before, bytes_after;              /* of the files */
+    bool trained;
+    struct json_t *history; /* of the training, or NULL */
+    double drop, least;     /* points that may be lost, below 0: any; the accuracy that must stay */
+    struct pare_budget_report budget;
+};
+
+/* A line for what was tried. */
+void pare_budget_say(const struct pare_quantize_view *v, const struct pare_budget_step *s, FILE *f);
+
+int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a, bool quiet,
+                        struct pare_err *err);
+int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_view *v,
+                       struct pare_err *err);
+
+#endif

@@ -1,0 +1,208 @@
+/* train_view.c - what people see while a model is trained. */
+#include "train_view.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "../../base/clock.h"
+#include "../../io/file.h"
+#include "../cli.h"
+
+#define BAR 16 /* characters */
+#define LEAST_BAR 6
+#define REDRAW 0.1 /* seconds */
+
+/* 0:42, 12:03, 1:02:33 */
+static const char *duration(double seconds, char *buf, size_t size)
+{
+    long s = seconds > 0 && seconds < 3.6e8 ? (long)(seconds + 0.5) : 0;
+
+    if (s < 3600)
+        snprintf(buf, size, "%ld:%02ld", s / 60, s % 60);
+    else
+        snprintf(buf, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    return buf;
+}
+
+/* The columns of the terminal; the last is left free, or some would begin a new line. */
+static int columns(void)
+{
+    struct winsize w = { 0 };
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) || w.ws_col < 2)
+        return 79;
+    return w.ws_col - 1;
+}
+
+/* Where rates are counted from: the first batch is slow, since plans are made then, and after
+ * --resume an epoch may begin in its middle. */
+static void begin(struct pare_view_train *v, const struct pare_progress *p, double now)
+{
+    if (v->first < 0) {
+        v->first = p->epoch;
+        v->first_batch = p->batch;
+        v->start = now;
+    }
+    if (v->epoch != p->epoch) {
+        v->epoch = p->epoch;
+        v->items = p->items;
+        v->since = now;
+    }
+}
+
+/* Seconds until the end, judged by the batches of this run; below 0 when it is too early. */
+static double time_left(const struct pare_view_train *v, const struct pare_progress *p, double now)
+{
+    double done = (double)((p->epoch - v->first) * p->batches + p->batch - v->first_batch);
+    double all = (double)((p->epochs - v->first) * p->batches - v->first_batch);
+
+    return done > 0 ? (now - v->start) * (all - done) / done : -1;
+}
+
+/* "  2.35K items/s  0:42 left", as far as it is known. */
+static void speed_text(const struct pare_view_train *v, const struct pare_progress *p, double now,
+                       char *buf, size_t size)
+{
+    double left = time_left(v, p, now);
+    char rate[PARE_NUM_TEXT], time[PARE_NUM_TEXT];
+    int n = 0;
+
+    buf[0] = '\0';
+    if (p->items > v->items && now > v->since)
+        n = snprintf(buf, size, "  %s items/s",
+                     pare_count_text((double)(p->items - v->items) / (now - v->since), rate,
+                                     sizeof(rate)));
+    if (left >= 0)
+        snprintf(buf + n, size - (size_t)n, "  %s left", duration(left, time, sizeof(time)));
+}
+
+/* Whole items only; two blanks are between them. */
+static void shorten(char *text, size_t width)
+{
+    while (strlen(text) > width) {
+        char *cut = text;
+
+        for (char *p = strstr(text, "  "); p; p = strstr(p + 2, "  "))
+            cut = p;
+        *cut = '\0';
+    }
+}
+
+/* The bar gets what the text leaves; a terminal too narrow for both has only the text. */
+static void draw(const struct pare_view_train *v, const struct pare_progress *p, double now)
+{
+    char head[64], tail[192], speed[96], bar[BAR + 4] = "";
+    int width = columns(), room, filled;
+
+    speed_text(v, p, now, speed, sizeof(speed));
+    snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)p->epoch + 1, (long long)p->epochs);
+    snprintf(tail, sizeof(tail), " loss %.4f  acc %.2f%%%s", p->loss, 100 * p->top1, speed);
+    room = width - (int)strlen(head) - (int)strlen(tail) - 2;
+    room = room > BAR ? BAR : room;
+    filled = p->batches ? (int)(p->batch * room / p->batches) : 0;
+    if (room >= LEAST_BAR) {
+        bar[0] = '[';
+        for (int i = 0; i < room; i++)
+            bar[i + 1] = i < filled ? '=' : i == filled ? '>' : ' ';
+        bar[room + 1] = ']';
+        bar[room + 2] = '\0';
+    }
+    width -= (int)strlen(head) + (int)strlen(bar);
+    shorten(tail, width > 0 ? (size_t)width : 0);
+    fprintf(stderr, "\r\033[K%s%s%s", head, bar, tail);
+    fflush(stderr);
+}
+
+void pare_view_batch(void *user, const struct pare_progress *p)
+{
+    struct pare_view_train *v = user;
+    double now = pare_now();
+
+    begin(v, p, now);
+    if (!v->bar || (now - v->drawn < REDRAW && p->batch < p->batches))
+        return;
+    v->drawn = now;
+    draw(v, p, now);
+}
+
+void pare_view_end(struct pare_view_train *v)
+{
+    if (v->bar && v->drawn > 0)
+        fputs("\r\033[K", stderr);
+    v->drawn = 0;
+}
+
+static json_t *epoch_json(const struct pare_epoch *e)
+{
+    json_t *j = json_pack("{s:I, s:o, s:o, s:o, s:o}", "epoch", (json_int_t)e->train.epoch + 1,
+                          "lr", pare_json_real(e->train.lr), "loss", pare_json_real(e->train.loss),
+                          "top1", pare_json_real(e->train.top1), "seconds",
+                          pare_json_real(e->train.seconds));
+
+    if (j && e->validated) {
+        json_object_set_new(j, "valid_loss", pare_json_real(e->loss));
+        json_object_set_new(j, "valid_top1", pare_json_real(e->top1));
+        json_object_set_new(j, "valid_top5", pare_json_real(e->top5));
+        json_object_set_new(j, "best", json_boolean(e->best));
+    }
+    return j;
+}
+
+/* Epochs that an earlier run of the same training had, when this one goes on from it: one after the
+ * other from the first, or the file is not what that run wrote. */
+static void read_journal(struct pare_view_train *v, int64_t epoch)
+{
+    json_t *old = epoch ? pare_json_read(v->journal) : NULL, *e;
+    json_int_t last = 0;
+    size_t i;
+
+    json_array_foreach(old, i, e)
+    {
+        json_int_t at = json_integer_value(json_object_get(e, "epoch"));
+
+        if (at <= last || at > epoch)
+            break;
+        json_array_append(v->history, e);
+        last = at;
+    }
+    json_decref(old);
+}
+
+/* Curves are worth less than the training: when this cannot be written, it goes on, and fails at
+ * its end. */
+static void keep_journal(struct pare_view_train *v, const struct pare_epoch *e)
+{
+    struct pare_arena *a = v->journal ? pare_arena_new(1 << 12) : NULL;
+    const char *text;
+
+    if (v->journal && !json_array_size(v->history))
+        read_journal(v, e->train.epoch);
+    json_array_append_new(v->history, epoch_json(e));
+    text = a ? pare_json_dump(a, v->history, false) : NULL;
+    if (text && !v->failed.code && pare_file_write(v->journal, text, strlen(text), &v->failed))
+        pare_at(&v->failed, v->failed.code, "%s", v->journal);
+    pare_arena_free(a);
+}
+
+void pare_view_epoch(void *user, const struct pare_epoch *e)
+{
+    struct pare_view_train *v = user;
+    char time[PARE_NUM_TEXT];
+
+    pare_view_end(v);
+    if (v->history)
+        keep_journal(v, e);
+    if (!v->lines)
+        return;
+    fprintf(v->lines, "epoch %lld/%lld  loss %.4f  acc %.2f%%", (long long)e->train.epoch + 1,
+            (long long)e->train.epochs, e->train.loss, 100 * e->train.top1);
+    if (e->validated)
+        fprintf(v->lines, "  valid loss %.4f  acc %.2f%%%s", e->loss, 100 * e->top1,
+                e->best ? " *" : "");
+    fprintf(v->lines, "  lr %.3g  %s\n", e->train.lr,
+            pare_time_text(e->train.seconds, time, sizeof(time)));
+    fflush(v->lines);
+}

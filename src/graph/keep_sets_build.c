@@ -1,0 +1,460 @@
+/* keep_sets_build.c - ask all nodes for their ties, and make keep sets and relations of that.
+ *
+ * Axes that are the same are united (a forest of parents), so that a coupled set has one keep set
+ * and costs nothing.  What is left are relations between sets: part, pick and digits.
+ */
+#include <string.h>
+
+#include "../base/arena.h"
+#include "keep_sets_internal.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for the keep sets");
+}
+
+/* ---- axes --------------------------------------------------------------------- */
+
+static bool shape_known(const struct pare_value *v)
+{
+    bool known = v->t.dtype != PARE_NONE && v->t.rank >= 0;
+
+    for (int i = 0; known && i < v->t.rank; i++)
+        known = v->t.dim[i] >= 0;
+    return known;
+}
+
+static void freeze(struct pare_keep_sets *k, int a, const struct pare_node *n, const char *why)
+{
+    if (a < 0 || k->axis[a].why)
+        return;
+    k->axis[a].why = why;
+    k->axis[a].node = n;
+}
+
+static void unite(struct pare_keep_sets *k, int a, int b)
+{
+    int ra = pare_keep_sets_root(k, a), rb = pare_keep_sets_root(k, b);
+
+    k->axis[ra > rb ? ra : rb].parent = ra > rb ? rb : ra;
+}
+
+static int new_axis(struct pare_keep_sets *k, int64_t size)
+{
+    struct pare_keep_axis *list = pare_grow(k->arena, k->axis, k->n_axes, &k->cap_axes,
+                                            sizeof(*list));
+
+    if (!list)
+        return -1;
+    k->axis = list;
+    list[k->n_axes] = (struct pare_keep_axis){ .size = size, .parent = k->n_axes, .next = -1 };
+    return k->n_axes++;
+}
+
+/* The node's own axis of a number, or -1. */
+static int own_axis(const struct pare_keep_sets *k, const struct pare_node *n, int number)
+{
+    for (int a = k->own[n->id]; a >= 0; a = k->axis[a].next)
+        if (k->axis[a].number == number)
+            return a;
+    return -1;
+}
+
+/* Make those that a node speaks of for the first time. */
+static int add_own(struct pare_keep_sets *k, const struct pare_tied *t, struct pare_err *err)
+{
+    for (int i = 0; i < t->n_digits; i++) {
+        const struct pare_digit *d = &t->digit[i];
+        int a;
+
+        if (d->v || d->axis < 0 || d->size < 1 || own_axis(k, t->node, d->axis) >= 0)
+            continue;
+        a = new_axis(k, d->size);
+        if (a < 0)
+            return no_memory(err);
+        k->axis[a].number = d->axis;
+        k->axis[a].next = k->own[t->node->id];
+        k->own[t->node->id] = a;
+    }
+    return 0;
+}
+
+/* ---- what nodes say ------------------------------------------------------------- */
+
+/* A digit's axis; -1 when it is frozen or not to be had. */
+static int digit_axis(const struct pare_keep_sets *k, const struct pare_tied *t,
+                      const struct pare_digit *d)
+{
+    if (d->v)
+        return pare_keep_sets_find(k, d->v, d->axis);
+    return d->axis < 0 ? -1 : own_axis(k, t->node, d->axis);
+}
+
+/* Do the digits make up the whole, and are their axes as long as they should be? */
+static bool digits_fit(const struct pare_keep_sets *k, const struct pare_tied *t, int64_t whole)
+{
+    int64_t product = 1;
+
+    for (int i = 0; i < t->n_digits; i++) {
+        const struct pare_digit *d = &t->digit[i];
+        int a = digit_axis(k, t, d);
+
+        if (d->size < 1 || product > whole / d->size)
+            return false;
+        product *= d->size;
+        if (a < 0 ? d->v || d->axis >= 0 : k->axis[a].size != d->size)
+            return false;
+    }
+    return product == whole && t->n_digits <= PARE_MOST_DIGITS;
+}
+
+/* Is the statement one that the shapes allow?  An operator of a plugin may be wrong. */
+static bool fits(const struct pare_keep_sets *k, const struct pare_tied *t, int a, int b)
+{
+    int64_t na = a < 0 ? -1 : k->axis[a].size, nb = b < 0 ? -1 : k->axis[b].size;
+
+    if (na < 0)
+        return false;
+    switch (t->kind) {
+    case PARE_TIE_SAME: return na == nb;
+    case PARE_TIE_PART: return nb >= 0 && t->from >= 0 && nb <= na && t->from <= na - nb;
+    case PARE_TIE_PICK:
+        for (int64_t i = 0; i < nb; i++)
+            if (t->index[i] < 0 || t->index[i] >= na)
+                return false;
+        return nb >= 0;
+    case PARE_TIE_DIGITS:
+    case PARE_TIE_GROUPS: return digits_fit(k, t, na);
+    case PARE_TIE_SUM:
+    case PARE_TIE_FREEZE: return true;
+    }
+    return false;
+}
+
+static int relate(struct pare_keep_sets *k, const struct pare_tied *t, struct pare_err *err)
+{
+    struct pare_keep_relation *list = pare_grow(k->arena, k->rel, k->n_rel, &k->cap_rel,
+                                                sizeof(*list));
+
+    if (!list)
+        return no_memory(err);
+    k->rel = list;
+    list[k->n_rel++] = (struct pare_keep_relation){ .tie = *t };
+    return 0;
+}
+
+/* Digits may say no more than that two axes are the same, or that one is frozen: those with one
+ * value do not count. */
+static int hear_digits(struct pare_keep_sets *k, const struct pare_tied *t, int a,
+                       struct pare_err *err)
+{
+    int only = -1, n = 0, open = 0;
+
+    for (int i = 0; i < t->n_digits; i++) {
+        int d = digit_axis(k, t, &t->digit[i]);
+
+        if (t->digit[i].size == 1)
+            continue;
+        n++;
+        open += d >= 0;
+        only = d;
+    }
+    if (!open)
+        freeze(k, a, t->node, "all of its parts stay");
+    else if (n == 1)
+        unite(k, a, only);
+    else
+        return relate(k, t, err);
+    return 0;
+}
+
+static void mark_said(struct pare_keep_sets *k, const struct pare_tied *t, int a, bool good)
+{
+    if (a < 0)
+        return;
+    k->axis[a].said = t->node->id + 1;
+    if (!good)
+        freeze(k, a, t->node, "its rule does not expect these shapes");
+}
+
+static int hear(struct pare_keep_sets *k, const struct pare_tied *t, struct pare_err *err)
+{
+    int a = pare_keep_sets_find(k, t->a, t->ax), b = pare_keep_sets_find(k, t->b, t->bx);
+    bool good;
+
+    PARE_TRY(add_own(k, t, err));
+    good = fits(k, t, a, b);
+    mark_said(k, t, a, good);
+    mark_said(k, t, b, good);
+    for (int i = 0; i < t->n_digits; i++)
+        mark_said(k, t, digit_axis(k, t, &t->digit[i]), good);
+    if (!good)
+        return 0;
+    switch (t->kind) {
+    case PARE_TIE_SAME: unite(k, a, b); break;
+    case PARE_TIE_PART:
+        if (k->axis[a].size != k->axis[b].size)
+            return relate(k, t, err);
+        unite(k, a, b);
+        break;
+    case PARE_TIE_PICK: return relate(k, t, err);
+    case PARE_TIE_DIGITS:
+    case PARE_TIE_GROUPS: return hear_digits(k, t, a, err);
+    case PARE_TIE_SUM: break;
+    case PARE_TIE_FREEZE: freeze(k, a, t->node, t->why); break;
+    }
+    return 0;
+}
+
+/* Weights of groups can be gathered group by group only where nobody else reads them. */
+static void settle_groups(const struct pare_keep_sets *k, struct pare_tied *t)
+{
+    const struct pare_value *w = t->kind == PARE_TIE_GROUPS ? t->digit[1].v : NULL;
+    int uses = 0;
+
+    if (!w)
+        return;
+    for (int i = 0; i < k->g->n_nodes; i++) {
+        const struct pare_node *n = k->g->node[i];
+
+        for (int j = 0; j < n->n_in; j++)
+            uses += n->in[j] == w;
+        for (int j = 0; j < n->n_cap; j++)
+            uses += n->cap[j] == w;
+    }
+    if (uses != 1 || w->maker || !(w->flags & PARE_V_CONST) || w->flags & PARE_V_OUTPUT ||
+        t->digit[1].axis != 1 || w->t.dim[0] % t->digit[0].size)
+        t->kind = PARE_TIE_DIGITS;
+}
+
+/* Freeze the axes of a value of which the node has not spoken. */
+static void freeze_rest(struct pare_keep_sets *k, const struct pare_value *v,
+                        const struct pare_node *n, const char *why)
+{
+    for (int i = 0; v && pare_keep_sets_has(k, v) && i < v->t.rank; i++)
+        if (k->axis[k->first[v->id] + i].said != n->id + 1)
+            freeze(k, k->first[v->id] + i, n, why);
+}
+
+static bool has_output(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            return true;
+    return false;
+}
+
+/* ties() relies on what pare_node_check() and infer() have seen: where they failed, no output has a
+ * shape. */
+static bool may_ask(const struct pare_keep_sets *k, const struct pare_node *n)
+{
+    struct pare_err err;
+    bool may = n->op && n->op->ties && !n->n_cap && has_output(n) &&
+               (n->op->min_out == 0 || n->out[0]);
+
+    for (int i = 0; i < n->n_in && may; i++)
+        may = !n->in[i] || pare_keep_sets_has(k, n->in[i]);
+    for (int i = 0; i < n->n_out && may; i++)
+        may = !n->out[i] || pare_keep_sets_has(k, n->out[i]);
+    return may && !pare_node_check(n, &err);
+}
+
+bool pare_keep_sets_asked(const struct pare_keep_sets *k, const struct pare_node *n)
+{
+    return may_ask(k, n);
+}
+
+static int ask(struct pare_keep_sets *k, const struct pare_node *n, struct pare_err *err)
+{
+    int from = k->ties.n;
+    const char *why;
+
+    if (may_ask(k, n)) {
+        why = pare_sprintf(k->arena, "an axis of %s", n->type);
+        k->ties.node = n;
+        n->op->ties(n, &k->ties);
+        if (k->ties.failed)
+            return no_memory(err);
+        for (int i = from; i < k->ties.n; i++)
+            settle_groups(k, &k->ties.tie[i]);
+        for (int i = from; i < k->ties.n; i++)
+            PARE_TRY(hear(k, &k->ties.tie[i], err));
+    } else {
+        why = pare_sprintf(k->arena,
+                           n->op && n->op->ties ? "a shape of %s depends on data"
+                                                : "no rule for %s",
+                           n->type);
+    }
+    if (!why)
+        return no_memory(err);
+    for (int i = 0; i < n->n_in; i++)
+        freeze_rest(k, n->in[i], n, why);
+    for (int i = 0; i < n->n_out; i++)
+        freeze_rest(k, n->out[i], n, why);
+    for (int i = 0; i < n->n_cap; i++)
+        freeze_rest(k, n->cap[i], n, why);
+    return 0;
+}
+
+/* Sizes that Shape reads and that take part in the computation. */
+static int freeze_sizes(struct pare_keep_sets *k, const struct pare_node *n, struct pare_err *err)
+{
+    struct pare_size_use use;
+
+    if (!may_ask(k, n) || strcmp(n->type, "Shape") != 0)
+        return 0;
+    PARE_TRY(pare_size_uses(k->arena, k->g, n, &use, err));
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        if (use.axes >> i & 1)
+            freeze(k, pare_keep_sets_find(k, n->in[0], i), use.who[i],
+                   "its size is part of the result");
+    return 0;
+}
+
+static void freeze_all(struct pare_keep_sets *k, struct pare_value *const *list, int n,
+                       const char *why)
+{
+    for (int i = 0; i < n; i++)
+        for (int x = 0; pare_keep_sets_has(k, list[i]) && x < list[i]->t.rank; x++)
+            freeze(k, k->first[list[i]->id] + x, NULL, why);
+}
+
+/* ---- building -------------------------------------------------------------------- */
+
+static int add_axes(struct pare_keep_sets *k, struct pare_err *err)
+{
+    const struct pare_graph *g = k->g;
+
+    k->n_values = g->n_values;
+    k->n_nodes = g->n_nodes;
+    k->first = pare_alloc(k->arena, (size_t)g->n_values, sizeof(*k->first));
+    k->own = pare_alloc(k->arena, (size_t)g->n_nodes, sizeof(*k->own));
+    if (!k->first || !k->own)
+        return no_memory(err);
+    for (int i = 0; i < g->n_nodes; i++)
+        k->own[i] = -1;
+    for (int i = 0; i < g->n_values; i++) {
+        const struct pare_value *v = g->value[i];
+
+        k->first[i] = shape_known(v) ? k->n_axes : -1;
+        for (int x = 0; k->first[i] >= 0 && x < v->t.rank; x++)
+            if (new_axis(k, v->t.dim[x]) < 0)
+                return no_memory(err);
+    }
+    return 0;
+}
+
+/* The sets of a relation, as roots. */
+static int resolve(struct pare_keep_sets *k, struct pare_keep_relation *r, struct pare_err *err)
+{
+    const struct pare_tied *t = &r->tie;
+    bool digits = t->kind == PARE_TIE_DIGITS || t->kind == PARE_TIE_GROUPS;
+    int a;
+
+    r->n = digits ? 1 + t->n_digits : 2;
+    r->set = pare_alloc(k->arena, (size_t)r->n, sizeof(*r->set));
+    if (!r->set)
+        return no_memory(err);
+    r->set[0] = pare_keep_sets_root(k, pare_keep_sets_find(k, t->a, t->ax));
+    if (!digits)
+        r->set[1] = pare_keep_sets_root(k, pare_keep_sets_find(k, t->b, t->bx));
+    for (int i = 0; i < t->n_digits; i++) {
+        a = digit_axis(k, t, &t->digit[i]);
+        r->set[1 + i] = a < 0 ? -1 : pare_keep_sets_root(k, a);
+    }
+    return 0;
+}
+
+/* Who wants to know when a set grows. */
+static int list_users(struct pare_keep_sets *k, struct pare_err *err)
+{
+    int sum = 0;
+
+    k->user_at = pare_alloc(k->arena, (size_t)k->n_axes + 2, sizeof(int));
+    k->queue = pare_alloc(k->arena, (size_t)k->n_rel, sizeof(int));
+    if (!k->user_at || !k->queue)
+        return no_memory(err);
+    for (int i = 0; i < k->n_rel; i++)
+        for (int x = 0; x < k->rel[i].n; x++, sum++)
+            if (k->rel[i].set[x] >= 0)
+                k->user_at[k->rel[i].set[x] + 2]++;
+    k->user = pare_alloc(k->arena, (size_t)sum, sizeof(int));
+    if (!k->user)
+        return no_memory(err);
+    for (int i = 2; i < k->n_axes + 2; i++)
+        k->user_at[i] += k->user_at[i - 1];
+    /* One place behind, so that filling leaves every start where it should be. */
+    for (int i = 0; i < k->n_rel; i++)
+        for (int x = 0; x < k->rel[i].n; x++)
+            if (k->rel[i].set[x] >= 0)
+                k->user[k->user_at[k->rel[i].set[x] + 1]++] = i;
+    return 0;
+}
+
+#define MOST_INDICES ((int64_t)1 << 28) /* of all sets: a byte each, and more for atoms */
+
+static int make_sets(struct pare_keep_sets *k, struct pare_err *err)
+{
+    size_t n = (size_t)k->n_axes;
+    int64_t left = MOST_INDICES;
+
+    k->keep = pare_alloc(k->arena, n, sizeof(*k->keep));
+    k->ones = pare_alloc(k->arena, n, sizeof(*k->ones));
+    k->number = pare_alloc(k->arena, n, sizeof(*k->number));
+    if (!k->keep || !k->ones || !k->number)
+        return no_memory(err);
+    for (int i = 0; i < k->n_axes; i++) {
+        struct pare_keep_axis *x = &k->axis[i], *root = &k->axis[pare_keep_sets_root(k, i)];
+
+        if (x->why && !root->why) {
+            root->why = x->why;
+            root->node = x->node;
+        }
+    }
+    for (int i = 0; i < k->n_axes; i++) {
+        const struct pare_keep_axis *x = &k->axis[i];
+
+        if (x->parent != i)
+            continue;
+        if (x->size > left)
+            return pare_fail(err, PARE_ELIMIT,
+                             "the axes have more than %lld indices to keep or to remove",
+                             (long long)MOST_INDICES);
+        left -= x->size;
+        k->number[i] = k->n_sets++;
+        k->keep[i] = pare_alloc(k->arena, (size_t)x->size, 1);
+        if (!k->keep[i])
+            return no_memory(err);
+        if ((x->why || x->size == 1) && x->size)
+            memset(k->keep[i], 1, (size_t)x->size);
+    }
+    return 0;
+}
+
+int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
+                       struct pare_keep_sets **out, struct pare_err *err)
+{
+    struct pare_keep_sets *k = pare_alloc(a, 1, sizeof(*k));
+
+    *out = k;
+    if (!k)
+        return no_memory(err);
+    k->arena = a;
+    k->g = g;
+    k->ties.arena = a;
+    PARE_TRY(add_axes(k, err));
+    for (int i = 0; i < g->n_nodes; i++)
+        PARE_TRY(ask(k, g->node[i], err));
+    for (int i = 0; i < g->n_nodes; i++)
+        PARE_TRY(freeze_sizes(k, g->node[i], err));
+    freeze_all(k, g->in, g->n_in, "the model's input");
+    freeze_all(k, g->out, g->n_out, "the model's output");
+    PARE_TRY(make_sets(k, err));
+    for (int i = 0; i < k->n_rel; i++)
+        PARE_TRY(resolve(k, &k->rel[i], err));
+    PARE_TRY(list_users(k, err));
+    k->fresh = true;
+    PARE_TRY(pare_keep_sets_solve(k, err));
+    k->fresh = false;
+    return 0;
+}

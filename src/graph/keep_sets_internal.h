@@ -1,0 +1,67 @@
+/* keep_sets_internal.h - what keep sets are made of; for keep_sets.c and keep_sets_build.c only. */
+#ifndef PARE_GRAPH_KEEP_SETS_INTERNAL_H
+#define PARE_GRAPH_KEEP_SETS_INTERNAL_H
+
+#include "keep_sets.h"
+
+#define PARE_MOST_DIGITS (2 * PARE_MAX_RANK)
+
+struct pare_keep_axis {
+    int64_t size;
+    int parent;                   /* itself: the root of its set */
+    const char *why;              /* NULL: not frozen */
+    const struct pare_node *node; /* who froze it; NULL: the model itself */
+    int said;                     /* the last node that spoke of it: its number + 1 */
+    int number, next;             /* a node's own axis: which, and the next one of the node or -1 */
+};
+
+struct pare_keep_relation {
+    struct pare_tied tie;
+    int n;    /* sets that it speaks of */
+    int *set; /* a and b, or the whole and its digits; -1: a frozen digit */
+    int64_t visits;
+    bool queued;
+};
+
+struct pare_keep_sets {
+    struct pare_arena *arena;
+    const struct pare_graph *g;
+    struct pare_ties ties;
+    int n_values, n_nodes;       /* of the graph when it was asked; some may come later */
+    int *first;                  /* by value: its first axis; -1: its shape is not known */
+    int *own;                    /* by node: the first of its own axes, or -1 */
+    struct pare_keep_axis *axis; /* of values, then those of nodes */
+    int n_axes, cap_axes;
+
+    /* By root. */
+    uint8_t **keep;
+    int64_t *ones;
+    int *number, n_sets;
+    int *user_at; /* relations of root r are user[user_at[r] .. user_at[r + 1]) */
+    int *user;
+
+    struct pare_keep_relation *rel;
+    int n_rel, cap_rel;
+    int *queue, head, waiting;
+    bool fresh; /* nothing has been put in yet: what is full is frozen */
+};
+
+/* Is it a value of this graph, with a known shape? */
+bool pare_keep_sets_has(const struct pare_keep_sets *k, const struct pare_value *v);
+
+/* The number of an axis; -1 when there is no such axis. */
+int pare_keep_sets_find(const struct pare_keep_sets *k, const struct pare_value *v, int axis);
+
+/* The root of an axis's set. */
+int pare_keep_sets_root(const struct pare_keep_sets *k, int axis);
+
+/* What becomes of the sizes that a Shape node reads: the axes of its input, as bits, whose sizes
+ * take part in the computation, and the first node in which they do. */
+struct pare_size_use {
+    unsigned axes;
+    const struct pare_node *who[PARE_MAX_RANK];
+};
+int pare_size_uses(struct pare_arena *a, const struct pare_graph *g, const struct pare_node *shape,
+                   struct pare_size_use *use, struct pare_err *err);
+
+#endif

@@ -1,0 +1,14 @@
+/* tensor_pb.h - a tensor in a file of its own, as ONNX's test data sets have them. */
+#ifndef PARE_IO_TENSOR_PB_H
+#define PARE_IO_TENSOR_PB_H
+
+#include <pare/pare.h>
+
+/* Read a TensorProto.  `name` is what the file calls it, perhaps "". */
+int pare_pb_read(struct pare_arena *a, const char *path, struct pare_tensor *t, const char **name,
+                 struct pare_err *err);
+
+int pare_pb_write(const char *path, const struct pare_tensor *t, const char *name,
+                  struct pare_err *err);
+
+#endif

@@ -1,0 +1,171 @@
+/* own_weights.c - change a loaded model: its weights become memory of its own.
+ *
+ * The protobuf stays the backing store: an owned initializer's raw_data is the very memory that
+ * its value points to, so whoever changes the one has changed what will be saved.
+ */
+#include <string.h>
+
+#include "build.h"
+
+#define PIECE ((size_t)4 << 20)
+
+static Onnx__TensorProto *find(const struct pare_model *m, const char *name)
+{
+    const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;
+
+    for (size_t i = 0; i < g->n_initializer; i++)
+        if (g->initializer[i]->name && !strcmp(g->initializer[i]->name, name))
+            return g->initializer[i];
+    return NULL;
+}
+
+/* The elements are in raw_data and nowhere else. */
+static void point_inside(Onnx__TensorProto *p, void *data, size_t bytes)
+{
+    p->has_raw_data = true;
+    p->raw_data = (ProtobufCBinaryData){ bytes, data };
+    p->n_float_data = p->n_int32_data = p->n_int64_data = 0;
+    p->n_double_data = p->n_uint64_data = p->n_string_data = 0;
+    p->n_external_data = 0;
+    p->has_data_location = false;
+}
+
+/* A piece at a time, whose pages of the file are given back: never is all of it there twice. */
+static void copy_out(const struct pare_model *m, char *to, const struct pare_value *v, size_t bytes)
+{
+    const char *from = v->t.data ? v->t.data : v->raw, *file = v->raw ? v->raw : from;
+    bool mapped = v->raw || !(v->flags & PARE_V_OWNED);
+
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+
+        memcpy(to + at, from + at, n);
+        if (mapped)
+            pare_model_release(m, file + at, n);
+    }
+}
+
+static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pare_err *err)
+{
+    Onnx__TensorProto *p = find(m, v->name);
+    struct pare_tensor t = v->t;
+    size_t bytes;
+
+    if (!p)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "'%s' is no initializer of the main graph, only those can be changed",
+                         v->name);
+    PARE_TRY(pare_tensor_size(&t, NULL, &bytes, err));
+    if (p->has_raw_data && p->raw_data.data == v->t.data && v->flags & PARE_V_OWNED)
+        return 0;
+    if (t.dtype == PARE_I4 || t.dtype == PARE_U4 || t.dtype == PARE_STR)
+        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, which cannot be changed in place",
+                         v->name, pare_dtype_name(t.dtype));
+    if (!v->t.data && !v->raw && bytes)
+        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is not there to be changed", v->name);
+    PARE_TRY(apart ? pare_tensor_scratch(m->arena, &t, &m->pages, err)
+                   : pare_tensor_alloc(m->arena, &t, err));
+    copy_out(m, t.data, v, bytes);
+    point_inside(p, t.data, bytes);
+    v->t = t;
+    v->raw = NULL;
+    v->flags |= PARE_V_OWNED;
+    return 0;
+}
+
+int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err)
+{
+    return own(m, v, false, err);
+}
+
+int pare_model_own_scratch(struct pare_model *m, struct pare_value *v, struct pare_err *err)
+{
+    return own(m, v, true, err);
+}
+
+/* ---- shapes ---------------------------------------------------------------------------- */
+
+static Onnx__ValueInfoProto *find_info(Onnx__ValueInfoProto **list, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i]->name && !strcmp(list[i]->name, name))
+            return list[i];
+    return NULL;
+}
+
+/* Write dim into what the file declares, and into what we tell others about it. */
+static int declare(struct pare_model *m, Onnx__ValueInfoProto *v, struct pare_io *io, int rank,
+                   const int64_t *dim, struct pare_err *err)
+{
+    Onnx__TensorShapeProto *s;
+
+    if (!v || !v->type || v->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
+        !v->type->tensor_type->shape || v->type->tensor_type->shape->n_dim != (size_t)rank)
+        return pare_fail(err, PARE_ESHAPE, "'%s' does not declare %d dimensions", io->name, rank);
+    s = v->type->tensor_type->shape;
+    for (int i = 0; i < rank; i++) {
+        Onnx__TensorShapeProto__Dimension *d = pare_alloc(m->arena, 1, sizeof(*d));
+
+        if (!d)
+            return pare_fail(err, PARE_ENOMEM, "no memory for a shape");
+        onnx__tensor_shape_proto__dimension__init(d);
+        d->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        d->dim_value = dim[i];
+        s->dim[i] = d;
+        io->dim[i] = dim[i];
+        io->sym[i] = NULL;
+    }
+    return 0;
+}
+
+static int infer_with(struct pare_model *m, const int64_t *dim, int rank, struct pare_graph *g,
+                      struct pare_err *err)
+{
+    struct pare_value *in = pare_graph_find(g, m->in[0].name);
+
+    in->t.rank = rank;
+    memcpy(in->t.dim, dim, (size_t)rank * sizeof(*dim));
+    pare_graph_bind(g, dim[0]);
+    return pare_graph_infer(g, false, err);
+}
+
+static int fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_arena *a,
+                     struct pare_err *err)
+{
+    Onnx__GraphProto *p = ((Onnx__ModelProto *)m->proto)->graph;
+    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
+    struct pare_value *in = pare_graph_find(m->graph, m->in[0].name);
+
+    if (!g)
+        return err->code;
+    PARE_TRY(infer_with(m, dim, rank, g, err));
+    PARE_TRY(declare(m, find_info(p->input, p->n_input, m->in[0].name), &m->in[0], rank, dim, err));
+    memcpy(in->t.dim, dim, (size_t)rank * sizeof(*dim));
+    for (int i = 0; i < m->n_out; i++) {
+        const struct pare_value *v = pare_graph_find(g, m->out[i].name);
+
+        if (v && v->t.dtype != PARE_NONE && m->out[i].rank == v->t.rank)
+            PARE_TRY(declare(m, find_info(p->output, p->n_output, m->out[i].name), &m->out[i],
+                             v->t.rank, v->t.dim, err));
+    }
+    return 0;
+}
+
+int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_err *err)
+{
+    struct pare_arena *a;
+    int rc;
+
+    if (!m->n_in || m->in[0].rank != rank)
+        return pare_fail(err, PARE_ESHAPE, "the input shape has %d dimensions, '%s' has %d", rank,
+                         m->n_in ? m->in[0].name : "", m->n_in ? m->in[0].rank : 0);
+    for (int i = 0; i < rank; i++)
+        if (dim[i] < 1 || (m->in[0].dim[i] >= 0 && m->in[0].dim[i] != dim[i]))
+            return pare_fail(err, PARE_ESHAPE,
+                             "dimension %d of the input shape is %lld, the model's input has %lld",
+                             i, (long long)dim[i], (long long)m->in[0].dim[i]);
+    a = pare_arena_new(1 << 16);
+    rc = a ? fix_input(m, dim, rank, a, err) : pare_fail(err, PARE_ENOMEM, "no memory for shapes");
+    pare_arena_free(a);
+    return pare_at(err, rc, "fixing the input shape");
+}

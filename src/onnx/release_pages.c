@@ -1,0 +1,22 @@
+/* release_pages.c - give mapped pages back once their contents have been copied elsewhere. */
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "model.h"
+
+void pare_pages_release(const struct pare_pages *list, const void *data, size_t len)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, to = from + len;
+
+    from = (from + page - 1) / page * page; /* only whole pages: neighbours stay */
+    to = to / page * page;
+    for (const struct pare_pages *p = list; p && from < to; p = p->next)
+        if (p->data && from >= (uintptr_t)p->data && to <= (uintptr_t)p->data + p->len)
+            madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+void pare_model_release(const struct pare_model *m, const void *data, size_t len)
+{
+    pare_pages_release(m->pages, data, len);
+}

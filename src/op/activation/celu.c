@@ -1,0 +1,39 @@
+/* celu.c - Celu: y = x, or alpha (exp(x / alpha) - 1) where x < 0. */
+#include "../math/elementwise.h"
+
+struct celu {
+    double alpha;
+};
+
+static const struct pare_opt celu_attrs[] = { { "alpha", "where the negative side ends",
+                                                PARE_OPT_FLOAT, offsetof(struct celu, alpha), 1,
+                                                PARE_ANY, NULL, NULL, false },
+                                              PARE_OPT_END };
+
+static inline double alpha(const struct pare_node *n)
+{
+    return ((const struct celu *)n->attr)->alpha;
+}
+
+PARE_MAP_WITH(x < 0 ? a * pare_expm1f(x / a) : x, const float a = (float)alpha(n))
+PARE_DMAP_WITH(x > 0 ? g : g * (y / a + 1), const float a = (float)alpha(n))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x / alpha(n)) : x))
+
+const struct pare_op pare_op_celu = {
+    .abi = PARE_ABI,
+    .type = "Celu",
+    .doc = "Continuously differentiable exponential linear unit.",
+    .since = 12,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = celu_attrs,
+    .attr_size = sizeof(struct celu),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

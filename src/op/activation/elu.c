@@ -1,0 +1,39 @@
+/* elu.c - Elu: y = x, or alpha (exp(x) - 1) where x < 0. */
+#include "../math/elementwise.h"
+
+struct elu {
+    double alpha;
+};
+
+static const struct pare_opt elu_attrs[] = { { "alpha", "where the negative side ends",
+                                               PARE_OPT_FLOAT, offsetof(struct elu, alpha), 1,
+                                               PARE_ANY, NULL, NULL, false },
+                                             PARE_OPT_END };
+
+static inline double alpha(const struct pare_node *n)
+{
+    return ((const struct elu *)n->attr)->alpha;
+}
+
+PARE_MAP_WITH(x < 0 ? a * pare_expm1f(x) : x, const float a = (float)alpha(n))
+PARE_DMAP_WITH(x > 0 ? g : g * (y + a), const float a = (float)alpha(n))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x) : x))
+
+const struct pare_op pare_op_elu = {
+    .abi = PARE_ABI,
+    .type = "Elu",
+    .doc = "Exponential linear unit.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = elu_attrs,
+    .attr_size = sizeof(struct elu),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

@@ -1,0 +1,40 @@
+/* leaky_relu.c - LeakyRelu: y = x, or alpha x where x < 0. */
+#include "../math/elementwise.h"
+
+struct leaky_relu {
+    double alpha;
+};
+
+static const struct pare_opt leaky_relu_attrs[] = {
+    { "alpha", "slope of the negative side", PARE_OPT_FLOAT, offsetof(struct leaky_relu, alpha),
+      0.01, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static inline double alpha(const struct pare_node *n)
+{
+    return ((const struct leaky_relu *)n->attr)->alpha;
+}
+
+PARE_MAP_WITH(x < 0 ? a * x : x, const float a = (float)alpha(n))
+PARE_DMAP_WITH(x > 0 ? g : a * g, const float a = (float)alpha(n))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * x : x))
+
+const struct pare_op pare_op_leaky_relu = {
+    .abi = PARE_ABI,
+    .type = "LeakyRelu",
+    .doc = "Negative values are scaled down.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = leaky_relu_attrs,
+    .attr_size = sizeof(struct leaky_relu),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

@@ -1,0 +1,41 @@
+/* mish.c - Mish: y = x tanh(log(1 + exp(x))). */
+#include "../math/elementwise.h"
+
+/* With e = exp(x), tanh(log(1 + e)) is m / (m + 2) where m = e (e + 2): no logarithm, and no digits
+ * lost at either end.  From 20 on it is 1. */
+static inline float mish(float x)
+{
+    float e = pare_expf(x > 20 ? 20 : x), m = e * (e + 2);
+
+    return x * (m / (m + 2));
+}
+
+/* With t = tanh(log(1 + e)): t + x (1 - t^2) e / (1 + e), where 1 - t^2 = 4 (m + 1) / (m + 2)^2 and
+ * m + 1 = (e + 1)^2. */
+static inline float slope(float x)
+{
+    float e = pare_expf(x > 20 ? 20 : x), m = e * (e + 2);
+
+    return m / (m + 2) + x * (e / (m + 2)) * (4 * (e + 1) / (m + 2));
+}
+
+PARE_MAP(mish(x))
+PARE_DMAP(g *slope(x))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x *tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))))))
+
+const struct pare_op pare_op_mish = {
+    .abi = PARE_ABI,
+    .type = "Mish",
+    .doc = "x times the tanh of its Softplus.",
+    .since = 18,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

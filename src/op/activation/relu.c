@@ -1,0 +1,28 @@
+/* relu.c - Relu: y = max(x, 0); NaN stays NaN. */
+#include "../math/elementwise.h"
+
+#define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, x > 0 ? x : 0)
+
+PARE_MAP(x < 0 ? 0 : x)
+PARE_DMAP(y > 0 ? g : 0)
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? 0 : x) WHOLE(PARE_I8, int8_t)
+               WHOLE(PARE_I16, int16_t) WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
+
+const struct pare_op pare_op_relu = {
+    .abi = PARE_ABI,
+    .type = "Relu",
+    .doc = "Negative values become zero.",
+    .since = 6,
+    .in = "T",
+    .types = PARE_T_FLOATS | PARE_T(PARE_I8) | PARE_T(PARE_I16) | PARE_T(PARE_I32) |
+             PARE_T(PARE_I64),
+    .min_out = 1,
+    .max_out = 1,
+    .flags = PARE_OP_BY_Y,
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

@@ -1,0 +1,51 @@
+/* shrink.c - Shrink: y = x + bias below -lambd, x - bias above lambd, else 0. */
+#include "../math/elementwise.h"
+
+struct shrink {
+    double bias, lambd;
+};
+
+static const struct pare_opt shrink_attrs[] = {
+    { "bias", "what outer values move towards 0 by", PARE_OPT_FLOAT, offsetof(struct shrink, bias),
+      0, PARE_ANY, NULL, NULL, false },
+    { "lambd", "values up to this size become 0", PARE_OPT_FLOAT, offsetof(struct shrink, lambd),
+      0.5, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static inline double bias(const struct pare_node *n)
+{
+    return ((const struct shrink *)n->attr)->bias;
+}
+
+static inline double lambd(const struct pare_node *n)
+{
+    return ((const struct shrink *)n->attr)->lambd;
+}
+
+#define SHRINK(x, bias, lambd) ((x) < -(lambd) ? (x) + (bias) : (x) > (lambd) ? (x) - (bias) : 0)
+#define WHOLE(dtype, type) \
+    PARE_LOOP1(dtype, type, type, pare_whole(SHRINK((double)x, bias(n), lambd(n))))
+
+PARE_MAP_WITH(SHRINK(x, b, l), const float b = (float)bias(n), l = (float)lambd(n))
+PARE_DMAP_WITH(x<-l || x> l ? g : 0, const float l = (float)lambd(n))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n))) PARE_INT_TYPES(WHOLE))
+
+const struct pare_op pare_op_shrink = {
+    .abi = PARE_ABI,
+    .type = "Shrink",
+    .doc = "Small values become zero, others move towards it.",
+    .since = 9,
+    .in = "T",
+    .types = PARE_T_NUMERIC,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = shrink_attrs,
+    .attr_size = sizeof(struct shrink),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

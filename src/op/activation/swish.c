@@ -1,0 +1,40 @@
+/* swish.c - Swish: y = x / (1 + exp(-alpha x)). */
+#include "../math/elementwise.h"
+
+struct swish {
+    double alpha;
+};
+
+static const struct pare_opt swish_attrs[] = { { "alpha", "slope of the sigmoid", PARE_OPT_FLOAT,
+                                                 offsetof(struct swish, alpha), 1, PARE_ANY, NULL,
+                                                 NULL, false },
+                                               PARE_OPT_END };
+
+static inline double alpha(const struct pare_node *n)
+{
+    return ((const struct swish *)n->attr)->alpha;
+}
+
+PARE_MAP_WITH(x *pare_sigmoidf(a *x), const float a = (float)alpha(n))
+PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
+               const float a = (float)alpha(n))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
+
+const struct pare_op pare_op_swish = {
+    .abi = PARE_ABI,
+    .type = "Swish",
+    .doc = "x times the sigmoid of alpha x.",
+    .since = 24,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = swish_attrs,
+    .attr_size = sizeof(struct swish),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

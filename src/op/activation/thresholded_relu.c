@@ -1,0 +1,40 @@
+/* thresholded_relu.c - ThresholdedRelu: y = x where x > alpha, else 0. */
+#include "../math/elementwise.h"
+
+struct thresholded_relu {
+    double alpha;
+};
+
+static const struct pare_opt thresholded_relu_attrs[] = {
+    { "alpha", "the threshold", PARE_OPT_FLOAT, offsetof(struct thresholded_relu, alpha), 1,
+      PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static inline double alpha(const struct pare_node *n)
+{
+    return ((const struct thresholded_relu *)n->attr)->alpha;
+}
+
+PARE_MAP_WITH(x > a ? x : 0, const float a = (float)alpha(n))
+PARE_DMAP_WITH(x > a ? g : 0, const float a = (float)alpha(n))
+PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > alpha(n) ? x : 0))
+
+const struct pare_op pare_op_thresholded_relu = {
+    .abi = PARE_ABI,
+    .type = "ThresholdedRelu",
+    .doc = "Values up to a threshold become zero.",
+    .since = 10,
+    .in = "T",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = thresholded_relu_attrs,
+    .attr_size = sizeof(struct thresholded_relu),
+    .infer = pare_infer_same,
+    .forward = forward,
+    .backward = pare_backward_map,
+    .ties = pare_ties_elementwise,
+    .map = map,
+    .dmap = dmap,
+};

@@ -1,0 +1,113 @@
+/* constant.c - Constant: a value given by an attribute. */
+#include <math.h>
+
+#include "../shape/movement.h"
+
+struct constant {
+    const struct pare_tensor *value, *sparse;
+    double real;
+    int64_t whole;
+    const char *text;
+    struct pare_floats reals;
+    struct pare_ints wholes;
+    struct pare_strs texts;
+};
+
+/* Which attribute is there shows in what differs from these; no float32 is 1e300. */
+#define NO_REAL 1e300
+#define NO_WHOLE (-0x1p63)
+
+static const struct pare_opt constant_attrs[] = {
+    { "value", "a tensor", PARE_OPT_TENSOR, offsetof(struct constant, value), 0, 0, 0, NULL, NULL,
+      false },
+    { "sparse_value", "a sparse tensor: not handled", PARE_OPT_TENSOR,
+      offsetof(struct constant, sparse), 0, 0, 0, NULL, NULL, false },
+    { "value_float", "a float32 scalar", PARE_OPT_FLOAT, offsetof(struct constant, real), NO_REAL,
+      -INFINITY, INFINITY, NULL, NULL, false },
+    { "value_floats", "a float32 list", PARE_OPT_FLOATS, offsetof(struct constant, reals), 0,
+      -INFINITY, INFINITY, NULL, NULL, false },
+    { "value_int", "an int64 scalar", PARE_OPT_INT, offsetof(struct constant, whole), NO_WHOLE,
+      PARE_ANY, NULL, NULL, false },
+    { "value_ints", "an int64 list", PARE_OPT_INTS, offsetof(struct constant, wholes), 0, PARE_ANY,
+      NULL, NULL, false },
+    { "value_string", "a string scalar", PARE_OPT_STR, offsetof(struct constant, text), 0, 0, 0,
+      NULL, NULL, false },
+    { "value_strings", "a string list", PARE_OPT_STRS, offsetof(struct constant, texts), 0, 0, 0,
+      NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct constant *a = n->attr;
+    struct pare_tensor *y = &n->out[0]->t;
+    int64_t count;
+
+    if (a->value) {
+        pare_like(y, a->value);
+        return 0;
+    }
+    if (a->reals.v || a->wholes.v || a->texts.v) {
+        enum pare_dtype d = a->wholes.v ? PARE_I64 : PARE_STR;
+
+        count = a->reals.v ? a->reals.n : a->wholes.v ? a->wholes.n : a->texts.n;
+        return pare_shape_set(y, a->reals.v ? PARE_F32 : d, 1, &count, err);
+    }
+    if (a->text)
+        return pare_shape_set(y, PARE_STR, 0, NULL, err);
+    if (a->real < NO_REAL || isinf(a->real))
+        return pare_shape_set(y, PARE_F32, 0, NULL, err);
+    if (a->whole != INT64_MIN)
+        return pare_shape_set(y, PARE_I64, 0, NULL, err);
+    return pare_fail(err, PARE_EUNSUPPORTED, "it has no value of a kind that is handled");
+}
+
+static void put(const struct pare_tensor *y, int64_t i, const struct constant *a)
+{
+    switch ((int)y->dtype) {
+    case PARE_F32: pare_f32(y)[i] = (float)(a->reals.v ? a->reals.v[i] : a->real); break;
+    case PARE_I64: pare_i64(y)[i] = a->wholes.v ? a->wholes.v[i] : a->whole; break;
+    default: {
+        const char *s = a->texts.v ? a->texts.v[i] : a->text;
+
+        ((struct pare_str *)y->data)[i] = (struct pare_str){ s, strlen(s) };
+        break;
+    }
+    }
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct constant *a = n->attr;
+    const struct pare_tensor *y = &n->out[0]->t;
+    int64_t count = pare_numel(y);
+
+    (void)c, (void)err;
+    if (a->value && count)
+        memcpy(y->data, a->value->data, (size_t)count * pare_dtype_size(y->dtype));
+    for (int64_t i = 0; !a->value && i < count; i++)
+        put(y, i, a);
+    return 0;
+}
+
+/* Like an initializer: it is as its users want it. */
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    for (int i = 0; i < n->out[0]->t.rank; i++)
+        pare_tie(t, n->out[0], i, n->out[0], i);
+}
+
+const struct pare_op pare_op_constant = {
+    .abi = PARE_ABI,
+    .type = "Constant",
+    .doc = "A value given by an attribute.",
+    .since = 1,
+    .in = "",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = constant_attrs,
+    .attr_size = sizeof(struct constant),
+    .infer = infer,
+    .forward = forward,
+    .ties = ties,
+};

@@ -1,0 +1,55 @@
+/* constant_of_shape.c - ConstantOfShape: one value, over and over, in a shape given as data. */
+#include "../shape/movement.h"
+
+struct constant_of_shape {
+    const struct pare_tensor *value;
+};
+
+static const struct pare_opt constant_of_shape_attrs[] = {
+    { "value", "one element; float32 zero when absent", PARE_OPT_TENSOR,
+      offsetof(struct constant_of_shape, value), 0, 0, 0, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    static const struct pare_ints none = { NULL, 0 };
+    const struct constant_of_shape *a = n->attr;
+    struct pare_list dim;
+
+    PARE_TRY(pare_list_read(n, 0, none, &dim, err));
+    if (a->value && pare_numel(a->value) != 1)
+        return pare_fail(err, PARE_ESHAPE, "the value must be one element, found %lld",
+                         (long long)pare_numel(a->value));
+    for (int i = 0; i < dim.n; i++)
+        if (dim.v[i] < 0)
+            return pare_fail(err, PARE_ESHAPE, "the shape has a negative dimension: %lld",
+                             (long long)dim.v[i]);
+    return pare_shape_set(&n->out[0]->t, a->value ? a->value->dtype : PARE_F32, dim.n, dim.v, err);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    static const float zero;
+    const struct constant_of_shape *a = n->attr;
+    const struct pare_tensor *y = &n->out[0]->t;
+
+    (void)c, (void)err;
+    pare_fill(y->data, pare_numel(y), a->value ? a->value->data : &zero, pare_dtype_size(y->dtype));
+    return 0;
+}
+
+const struct pare_op pare_op_constant_of_shape = {
+    .abi = PARE_ABI,
+    .type = "ConstantOfShape",
+    .doc = "One value in a shape given as data.",
+    .since = 9,
+    .in = "L",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = constant_of_shape_attrs,
+    .attr_size = sizeof(struct constant_of_shape),
+    .infer = infer,
+    .forward = forward,
+    .settings = 0x1,
+};

@@ -1,0 +1,53 @@
+/* random_family.h - what operators that make random numbers share.
+ *
+ * Numbers depend on the seed attribute, or without one on the node's name, and on nothing else:
+ * a model gives the same results each time it runs.
+ */
+#ifndef PARE_OP_GENERATE_RANDOM_FAMILY_H
+#define PARE_OP_GENERATE_RANDOM_FAMILY_H
+
+#include "../shape/movement.h"
+
+#define PARE_NO_SEED 1e300 /* no float32 is */
+
+/* All these operators' attributes; each lists those that it has. */
+struct pare_random {
+    double seed, low, high; /* RandomNormal: mean and scale are low and high */
+    int64_t dtype;          /* 0: absent */
+    struct pare_ints shape;
+};
+
+/* One row of an attribute table. */
+#define PARE_RANDOM_SEED                                                                       \
+    {                                                                                          \
+        "seed", "where the numbers start", PARE_OPT_FLOAT, offsetof(struct pare_random, seed), \
+            PARE_NO_SEED, PARE_ANY, NULL, NULL, false                                          \
+    }
+#define PARE_RANDOM_DTYPE(def)                                                   \
+    {                                                                            \
+        "dtype", "the element type of the result", PARE_OPT_INT,                 \
+            offsetof(struct pare_random, dtype), (def), 0, 64, NULL, NULL, false \
+    }
+#define PARE_RANDOM_SHAPE                                                                          \
+    {                                                                                              \
+        "shape", "the shape of the result", PARE_OPT_INTS, offsetof(struct pare_random, shape), 0, \
+            0, 1e15, NULL, NULL, true                                                              \
+    }
+#define PARE_RANDOM_REAL(name, help, field, def)                                                \
+    {                                                                                           \
+        name, help, PARE_OPT_FLOAT, offsetof(struct pare_random, field), (def), PARE_ANY, NULL, \
+            NULL, false                                                                         \
+    }
+
+/* The shape of input 0, or of the attribute when there are no inputs. */
+int pare_random_infer(struct pare_node *n, struct pare_err *err);
+
+uint64_t pare_random_start(const struct pare_node *n);
+double pare_random_uniform(uint64_t *state); /* in (0, 1) */
+double pare_random_normal(uint64_t *state);  /* mean 0, deviation 1 */
+
+/* Output 0 = low + (high - low) u, and mean + scale z. */
+int pare_forward_uniform(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+int pare_forward_normal(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
+
+#endif

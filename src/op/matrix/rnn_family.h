@@ -1,0 +1,241 @@
+/* rnn_family.h - what RNN, GRU and LSTM share.
+ *
+ * The family reads the shapes, multiplies all inputs with W in one go, and at every step the last
+ * states with R; an operator's cell turns those sums into the next state of one sequence.
+ * T steps, B sequences, I inputs, H states, G gates, D directions.
+ *
+ * In training a step keeps the sums that go into its gates' activations and the state it started
+ * from, so that backward() multiplies nothing twice; the activations are applied again.
+ */
+#ifndef PARE_OP_MATRIX_RNN_FAMILY_H
+#define PARE_OP_MATRIX_RNN_FAMILY_H
+
+#include <math.h>
+
+#include "../op.h"
+
+struct pare_rnn {
+    struct pare_floats activation_alpha, activation_beta;
+    struct pare_strs activations;
+    const char *direction;
+    double clip;
+    int64_t hidden_size, layout;
+    int64_t input_forget;        /* LSTM */
+    int64_t linear_before_reset; /* GRU */
+};
+
+#define PARE_RNN_ATTRS                                                                             \
+    { "activation_alpha",                                                                          \
+      "first parameters of the activations",                                                       \
+      PARE_OPT_FLOATS,                                                                             \
+      offsetof(struct pare_rnn, activation_alpha),                                                 \
+      0,                                                                                           \
+      PARE_ANY,                                                                                    \
+      NULL,                                                                                        \
+      NULL,                                                                                        \
+      false },                                                                                     \
+        { "activation_beta",                                                                       \
+          "second parameters of the activations",                                                  \
+          PARE_OPT_FLOATS,                                                                         \
+          offsetof(struct pare_rnn, activation_beta),                                              \
+          0,                                                                                       \
+          PARE_ANY,                                                                                \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+        { "activations",                                                                           \
+          "names of the activations, for each direction",                                          \
+          PARE_OPT_STRS,                                                                           \
+          offsetof(struct pare_rnn, activations),                                                  \
+          0,                                                                                       \
+          PARE_ANY,                                                                                \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+        { "clip",                                                                                  \
+          "what goes into an activation is held within -clip to clip; 0: it is not",               \
+          PARE_OPT_FLOAT,                                                                          \
+          offsetof(struct pare_rnn, clip),                                                         \
+          0,                                                                                       \
+          0,                                                                                       \
+          1e300,                                                                                   \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+        { "direction",                                                                             \
+          "which way to go through the sequences",                                                 \
+          PARE_OPT_STR,                                                                            \
+          offsetof(struct pare_rnn, direction),                                                    \
+          0,                                                                                       \
+          PARE_ANY,                                                                                \
+          "forward",                                                                               \
+          "forward|reverse|bidirectional",                                                         \
+          false },                                                                                 \
+        { "hidden_size",                                                                           \
+          "number of states",                                                                      \
+          PARE_OPT_INT,                                                                            \
+          offsetof(struct pare_rnn, hidden_size),                                                  \
+          0,                                                                                       \
+          0,                                                                                       \
+          1e15,                                                                                    \
+          NULL,                                                                                    \
+          NULL,                                                                                    \
+          false },                                                                                 \
+    {                                                                                              \
+        "layout", "1: sequences before steps", PARE_OPT_INT, offsetof(struct pare_rnn, layout), 0, \
+            0, 1, NULL, NULL, false                                                                \
+    }
+
+struct pare_rnn_act {
+    void (*f)(float *v, int64_t n, float alpha, float beta); /* v = f(v), n of them */
+    void (*slope)(const float *x, const float *y, float *g, int64_t n, float alpha, float beta);
+    float alpha, beta, clip; /* slope: g *= f'(x), where y = f(x) */
+};
+
+/* v = f(clip(v)); and g *= the derivative of that at x, which is 0 where x was clipped. */
+void pare_rnn_activate(const struct pare_rnn_act *act, float *v, int64_t n);
+void pare_rnn_slope(const struct pare_rnn_act *act, const float *x, const float *y, float *g,
+                    int64_t n);
+
+/* One sequence at one step. */
+struct pare_rnn_row {
+    const struct pare_rnn *attr;
+    int64_t H;
+    float *x, *r;             /* x W' and h R', (G H); the cell may write to them */
+    const float *wb, *rb, *p; /* biases (G H) each, zeros when absent; peepholes (3 H) or NULL */
+    const float *R;           /* (G H, H) */
+    float *h, *c;             /* the state, replaced; (H) each */
+    float *tmp;               /* (H) for the cell's use */
+    float *pre, *extra;       /* in training, else NULL: what the activations of the gates get,
+                                   (G H), and (H) more that the cell wants kept */
+    const struct pare_rnn_act *act;
+};
+
+/* The same on its way back. */
+struct pare_rnn_back {
+    const struct pare_rnn *attr;
+    int64_t H;
+    const float *pre, *extra; /* what the cell kept */
+    const float *h;           /* the state before the step */
+    const float *R, *p;
+    float *gp;      /* the gradient of p, added to; may be NULL */
+    float *dh, *dc; /* gradients of the state after the step, replaced by those of the
+                                   state before, but for what h R' adds to them */
+    float *dx, *dr; /* set: gradients of x W' and of h R', (G H); mostly the same, then
+                                   dr is dx */
+    float *tmp;     /* ((G + 2) H) */
+    const struct pare_rnn_act *act;
+};
+
+struct pare_rnn_cell {
+    int gates, n_act;
+    const char *const *act; /* the default activations */
+    void (*step)(const struct pare_rnn_row *row);
+    void (*back)(const struct pare_rnn_back *row);
+    bool resets; /* a gate multiplies what the last gate gets of h.  Before R:
+                                   `extra` is r h, and back() takes its gradient through R itself;
+                                   after R (linear_before_reset): dr is not dx */
+};
+
+int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_err *err);
+int pare_rnn_forward(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                     struct pare_ctx *c, struct pare_err *err);
+int pare_rnn_backward(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                      struct pare_ctx *c, struct pare_err *err);
+size_t pare_rnn_save(const struct pare_node *n, const struct pare_rnn_cell *cell);
+double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell);
+void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                   struct pare_ties *t);
+
+/* For made(), needs() and shrink(). */
+float pare_rnn_made(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                    const struct pare_needed *s, int64_t h);
+void pare_rnn_needs(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                    struct pare_needed *s);
+void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
+
+/* The functions of a descriptor that only hand its cell on. */
+#define PARE_RNN_BY(cell)                                                                      \
+    static int infer(struct pare_node *n, struct pare_err *err)                                \
+    {                                                                                          \
+        return pare_rnn_infer(n, &(cell), err);                                                \
+    }                                                                                          \
+                                                                                               \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)          \
+    {                                                                                          \
+        return pare_rnn_forward(n, &(cell), c, err);                                           \
+    }                                                                                          \
+                                                                                               \
+    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)         \
+    {                                                                                          \
+        return pare_rnn_backward(n, &(cell), c, err);                                          \
+    }                                                                                          \
+                                                                                               \
+    static size_t save(const struct pare_node *n)                                              \
+    {                                                                                          \
+        return pare_rnn_save(n, &(cell));                                                      \
+    }                                                                                          \
+                                                                                               \
+    static double macs(const struct pare_node *n)                                              \
+    {                                                                                          \
+        return pare_rnn_macs(n, &(cell));                                                      \
+    }                                                                                          \
+                                                                                               \
+    static void ties(const struct pare_node *n, struct pare_ties *t)                           \
+    {                                                                                          \
+        pare_rnn_ties(n, &(cell), t);                                                          \
+    }                                                                                          \
+                                                                                               \
+    static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis, \
+                      int64_t i)                                                               \
+    {                                                                                          \
+        return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &(cell), s, i) : NAN;          \
+    }                                                                                          \
+                                                                                               \
+    static void needs(const struct pare_node *n, struct pare_needed *s)                        \
+    {                                                                                          \
+        pare_rnn_needs(n, &(cell), s);                                                         \
+    }
+
+/* ---- between the family's own files ---------------------------------------------- */
+
+enum {
+    PARE_RNN_X,
+    PARE_RNN_W,
+    PARE_RNN_R,
+    PARE_RNN_B,
+    PARE_RNN_LENS,
+    PARE_RNN_H0,
+    PARE_RNN_C0,
+    PARE_RNN_P
+};                          /* inputs */
+enum { PARE_RNN_ACTS = 6 }; /* three of an LSTM, in two directions */
+
+/* The activations of all directions, with their parameters. */
+int pare_rnn_acts(const struct pare_rnn *a, const struct pare_rnn_cell *cell, int dirs,
+                  struct pare_rnn_act *out, struct pare_err *err);
+
+/* A run of either way.  Sequences and steps are in X's order in everything that has both. */
+struct pare_rnn_run {
+    const struct pare_node *n;
+    const struct pare_rnn_cell *cell;
+    int64_t T, B, I, H, G, D;
+    int64_t *len; /* (B) */
+    float *save;  /* (D, T B, (G + 2) H): pre, h before the step, extra; or NULL */
+    struct pare_rnn_act act[PARE_RNN_ACTS];
+};
+
+bool pare_rnn_gives_nothing(const struct pare_node *n); /* no output has elements */
+int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
+                   const struct pare_rnn_cell *cell, struct pare_ctx *c, struct pare_err *err);
+
+const struct pare_tensor *pare_rnn_input(const struct pare_node *n, int i); /* or NULL */
+bool pare_rnn_reversed(const struct pare_node *n, int64_t d);               /* is direction d? */
+
+/* Where things are: row (t, b) in X's order; the states of direction d and sequence b in
+ * (D, B, H) or (B, D, H); the step in the output of all steps. */
+int64_t pare_rnn_row_at(const struct pare_rnn_run *run, int64_t t, int64_t b);
+int64_t pare_rnn_state_at(const struct pare_rnn_run *run, int64_t d, int64_t b);
+int64_t pare_rnn_step_at(const struct pare_rnn_run *run, int64_t d, int64_t t, int64_t b);
+
+#endif

@@ -1,0 +1,199 @@
+/* dropout.c - Dropout: a copy; in training, zeroes elements at random and scales the others up.
+ *
+ * ratio is an attribute before opset 12 and an input from then on; training_mode is an input of
+ * opset 12, and opset 6 trains unless is_test.  The mask says which elements were kept, as bool
+ * from opset 10 on.
+ */
+#include <math.h>
+
+#include "norm.h"
+#include "../../base/mt19937.h"
+#include "../../base/rng.h"
+
+struct dropout {
+    double ratio;
+    int64_t seed, is_test;
+};
+
+static const struct pare_opt attrs[] = {
+    { "is_test", "copy only; until opset 6", PARE_OPT_INT, offsetof(struct dropout, is_test), 0, 0,
+      1, NULL, NULL, false },
+    { "ratio", "the part that is dropped in training", PARE_OPT_FLOAT,
+      offsetof(struct dropout, ratio), 0.5, PARE_ANY, NULL, NULL, false },
+    { "seed", "start of the random numbers", PARE_OPT_INT, offsetof(struct dropout, seed), 0,
+      PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    static const char *const name[] = { "data", "ratio", "training_mode" };
+    char buf[PARE_SHAPE_TEXT];
+
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && (pare_numel(&n->in[i]->t) != 1 || n->in[i]->t.dtype == PARE_STR))
+            return pare_fail(err, PARE_ESHAPE, "%s is %s of %s, expected a single number", name[i],
+                             pare_shape_text(&n->in[i]->t, buf, sizeof(buf)),
+                             pare_dtype_name(n->in[i]->t.dtype));
+    PARE_TRY(pare_infer_same(n, err));
+    if (n->n_out > 1 && n->out[1] && n->version >= 10)
+        n->out[1]->t.dtype = PARE_BOOL;
+    return 0;
+}
+
+/* What this run does: copies when it does not drop. */
+struct run {
+    bool drops;
+    double ratio;
+};
+
+static int find_run(const struct pare_node *n, const struct pare_ctx *c, struct run *r,
+                    struct pare_err *err)
+{
+    const struct dropout *a = n->attr;
+    bool asked = n->version < 7 ? !a->is_test
+                                : n->n_in > 2 && n->in[2] && pare_get_int(&n->in[2]->t, 0);
+
+    r->ratio = n->n_in > 1 && n->in[1] ? pare_get(&n->in[1]->t, 0) : a->ratio;
+    r->drops = (c->train || asked) && r->ratio != 0;
+    if (r->drops && !(r->ratio > 0 && r->ratio < 1))
+        return pare_fail(err, PARE_ECONFIG, "ratio is %g, expected at least 0 and less than 1",
+                         r->ratio);
+    return 0;
+}
+
+/* Which elements are kept: new ones for each step of training; for a node that asks for training
+ * by itself, those that numpy draws from the seed, as ONNX's definition does. */
+static void draw(const struct pare_node *n, struct pare_ctx *c, double ratio, uint8_t *kept)
+{
+    const struct dropout *a = n->attr;
+    int64_t total = pare_numel(&n->in[0]->t);
+    struct pare_mt mt;
+
+    if (c->train && c->rng) {
+        for (int64_t i = 0; i < total; i++)
+            kept[i] = pare_rng_uniform(c->rng) >= ratio;
+        return;
+    }
+    pare_mt_init(&mt, (uint32_t)a->seed);
+    for (int64_t i = 0; i < total; i++)
+        kept[i] = pare_mt_uniform(&mt) >= ratio;
+}
+
+static size_t save(const struct pare_node *n)
+{
+    return (size_t)pare_numel(&n->in[0]->t);
+}
+
+/* The mask: where training keeps it, else for this call only. */
+static uint8_t *mask_of(const struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    uint8_t *kept = n->save ? n->save : pare_alloc_raw(c->scratch, save(n), sizeof(*kept));
+
+    if (!kept)
+        pare_fail(err, PARE_ENOMEM, "no memory for the mask");
+    return kept;
+}
+
+static void set_mask(const struct pare_node *n, int64_t i, bool kept)
+{
+    const struct pare_tensor *m = n->n_out > 1 && n->out[1] ? &n->out[1]->t : NULL;
+
+    if (!m)
+        return;
+    switch ((int)m->dtype) {
+    case PARE_BOOL: ((uint8_t *)m->data)[i] = kept; break;
+    case PARE_F64: ((double *)m->data)[i] = kept; break;
+    default: pare_f32(m)[i] = kept; break;
+    }
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+    int64_t total = pare_numel(x);
+    uint8_t *kept;
+    struct run r;
+    double scale;
+
+    PARE_TRY(find_run(n, c, &r, err));
+    if (!r.drops) {
+        for (int64_t i = 0; i < total && n->n_out > 1; i++)
+            set_mask(n, i, true);
+        return pare_forward_copy(n, c, err);
+    }
+    kept = mask_of(n, c, err);
+    if (!kept)
+        return err->code;
+    draw(n, c, r.ratio, kept);
+    scale = 1 / (1 - r.ratio);
+    for (int64_t i = 0; i < total; i++) {
+        if (x->dtype == PARE_F64)
+            ((double *)y->data)[i] = kept[i] ? ((double *)x->data)[i] * scale : 0;
+        else
+            pare_f32(y)[i] = kept[i] ? (float)((double)pare_f32(x)[i] * scale) : 0;
+        set_mask(n, i, kept[i]);
+    }
+    return 0;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad), scale;
+    int64_t total = pare_numel(&n->in[0]->t);
+    uint8_t *kept;
+    struct run r;
+
+    PARE_TRY(find_run(n, c, &r, err));
+    if (!r.drops)
+        return pare_backward_copy(n, c, err);
+    if (!gx || !gy)
+        return 0;
+    if (!n->save && c->train)
+        return pare_fail(err, PARE_ECONFIG, "what was dropped is not known any more");
+    kept = mask_of(n, c, err);
+    if (!kept)
+        return err->code;
+    if (!n->save)
+        draw(n, c, r.ratio, kept);
+    scale = (float)(1 / (1 - r.ratio));
+    for (int64_t i = 0; i < total; i++)
+        gx[i] += kept[i] ? gy[i] * scale : 0;
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    const struct dropout *a = n->attr;
+    bool may = n->version < 7 ? !a->is_test : n->n_in > 2 && n->in[2];
+
+    pare_ties_except(n, may ? 1u : 0, t); /* who trains by itself drops by the place in a batch */
+}
+
+static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    (void)axis, (void)channel;
+    return n->n_out > 1 && n->out[1] ? NAN : x;
+}
+
+const struct pare_op pare_op_dropout = {
+    .abi = PARE_ABI,
+    .type = "Dropout",
+    .doc = "A copy; in training, drops elements at random.",
+    .since = 6,
+    .in = "TA?B?",
+    .types = PARE_T_FLOATS,
+    .min_out = 1,
+    .max_out = 2,
+    .attrs = attrs,
+    .attr_size = sizeof(struct dropout),
+    .flags = PARE_OP_RANDOM,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .ties = ties,
+    .save = save,
+    .settings = 0x2,
+    .even = even,
+};

@@ -1,0 +1,54 @@
+/* global_average_pool.c - GlobalAveragePool: the mean of each channel. */
+#include "norm.h"
+#include "window.h"
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *x = pare_f32(&n->in[0]->t);
+    float *y = pare_f32(&n->out[0]->t);
+    int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
+
+    (void)c;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    for (int64_t i = 0; i < planes; i++, x += inner) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < inner; k++)
+            sum += (double)x[k];
+        y[i] = (float)(sum / (double)inner);
+    }
+    return 0;
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const float *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[0]->grad);
+    int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
+
+    (void)c;
+    PARE_TRY(pare_norm_inner(&n->in[0]->t, 2, &inner, err));
+    for (int64_t i = 0; gx && gy && i < planes; i++, gx += inner) {
+        float v = (float)((double)gy[i] / (double)inner);
+
+        for (int64_t k = 0; k < inner; k++)
+            gx[k] += v;
+    }
+    return 0;
+}
+
+const struct pare_op pare_op_global_average_pool = {
+    .abi = PARE_ABI,
+    .type = "GlobalAveragePool",
+    .doc = "The mean of each channel.",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = pare_infer_global_pool,
+    .forward = forward,
+    .backward = backward,
+    .ties = pare_ties_channels,
+    .even = pare_constant_channel_same,
+};

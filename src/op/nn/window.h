@@ -1,0 +1,136 @@
+/* window.h - the geometry of convolutions and pools: shared by those operators and their kernels.
+ *
+ * A window operator slides a kernel over 1 to 3 spatial axes.  Along axis i, tap k of the window
+ * of output o reads input position
+ *     o * stride[i] - pad_begin[i] + k * dilation[i]
+ * where positions outside [0, in[i]) are padding.
+ */
+#ifndef PARE_OP_NN_WINDOW_H
+#define PARE_OP_NN_WINDOW_H
+
+#include "../op.h"
+
+#define PARE_WINDOW_MAX 3
+
+/* pad_end is what the attributes ask for (or auto_pad computes); under ceil_mode the last window
+ * may reach beyond it, and under floor rounding it may stop short of it.  `out` is authoritative.
+ * For ConvTranspose, `in` is X and `out` is Y, and the roles of the two in the formula above are
+ * exchanged. */
+struct pare_window {
+    int nd; /* spatial axes; entries from nd on are not set */
+    int64_t kernel[PARE_WINDOW_MAX], stride[PARE_WINDOW_MAX], dilation[PARE_WINDOW_MAX];
+    int64_t pad_begin[PARE_WINDOW_MAX], pad_end[PARE_WINDOW_MAX];
+    int64_t group; /* 1 for pools */
+    int64_t in[PARE_WINDOW_MAX], out[PARE_WINDOW_MAX];
+};
+
+/* ---- reading a node ---------------------------------------------------------- */
+
+/* Conv and ConvInteger (X is input 0, W is input 1), once the shapes of both are known.  Checks
+ * everything infer() has to; the bias is pare_conv_bias()'s. */
+int pare_conv_window(const struct pare_node *n, struct pare_window *w, struct pare_err *err);
+
+/* ConvTranspose. */
+int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
+                               struct pare_err *err);
+
+/* MaxPool, AveragePool and LpPool. */
+int pare_pool_window(const struct pare_node *n, struct pare_window *w, struct pare_err *err);
+
+/* AveragePool: does padding count in the divisor? */
+bool pare_pool_counts_pad(const struct pare_node *n);
+
+/* ---- for the operators' own files ----------------------------------------------- */
+
+/* The attributes of all window operators; each uses its part. */
+struct pare_window_attr {
+    const char *auto_pad;
+    struct pare_ints kernel_shape, strides, dilations, pads;
+    int64_t group;                                          /* convolutions */
+    struct pare_ints output_padding, output_shape;          /* ConvTranspose */
+    int64_t ceil_mode, count_include_pad, storage_order, p; /* pools */
+};
+
+/* Rows of attribute tables. */
+#define PARE_WINDOW_INT(attr, text, dflt, lo, hi)                                            \
+    {                                                                                        \
+        .name = #attr, .help = text, .type = PARE_OPT_INT,                                   \
+        .offset = offsetof(struct pare_window_attr, attr), .def = dflt, .min = lo, .max = hi \
+    }
+#define PARE_WINDOW_INTS(attr, text, lo)                                               \
+    {                                                                                  \
+        .name = #attr, .help = text, .type = PARE_OPT_INTS,                            \
+        .offset = offsetof(struct pare_window_attr, attr), .min = lo, .max = INT32_MAX \
+    }
+#define PARE_WINDOW_AUTO_PAD                                                           \
+    {                                                                                  \
+        .name = "auto_pad", .help = "how to choose the padding", .type = PARE_OPT_STR, \
+        .offset = offsetof(struct pare_window_attr, auto_pad), .str = "NOTSET",        \
+        .choices = "NOTSET|SAME_UPPER|SAME_LOWER|VALID"                                \
+    }
+#define PARE_WINDOW_KERNEL(is_required)                                                   \
+    {                                                                                     \
+        .name = "kernel_shape", .help = "size of the window along each axis",             \
+        .type = PARE_OPT_INTS, .offset = offsetof(struct pare_window_attr, kernel_shape), \
+        .min = 1, .max = INT32_MAX, .required = is_required                               \
+    }
+#define PARE_WINDOW_STRIDES PARE_WINDOW_INTS(strides, "steps of the window along each axis", 1)
+#define PARE_WINDOW_DILATIONS \
+    PARE_WINDOW_INTS(dilations, "distance of the window's taps along each axis", 1)
+#define PARE_WINDOW_PADS PARE_WINDOW_INTS(pads, "padding before all axes, then after all", 0)
+
+/* Attributes of Conv, ConvInteger and QLinearConv. */
+extern const struct pare_opt pare_conv_attrs[];
+
+/* pare_conv_window for operators that have X and W elsewhere among their inputs. */
+int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tensor *x,
+                       const struct pare_tensor *w, struct pare_window *win, struct pare_err *err);
+
+/* Fail unless b is NULL or has `channels` elements. */
+int pare_conv_bias(const struct pare_value *b, int64_t channels, struct pare_err *err);
+
+/* y becomes (batch, channels, out...). */
+int pare_window_shape(const struct pare_window *w, struct pare_tensor *y, enum pare_dtype dtype,
+                      int64_t batch, int64_t channels, struct pare_err *err);
+
+/* The same window over exactly three axes, by axes of size 1 in front, so that kernels are
+ * written once. */
+void pare_window_3d(struct pare_window *w);
+
+/* Of tap k along an axis: the outputs [*lo, *hi) for which it is not in the padding. */
+void pare_window_span(const struct pare_window *w, int axis, int64_t k, int64_t *lo, int64_t *hi);
+
+/* Does every window have a tap that is not padding?  Large dilations can step over the input. */
+bool pare_window_meets(const struct pare_window *w);
+
+/* Walks the outputs of a pool in order, and for each says where its window starts in its input
+ * plane and which taps [lo, hi) are not padding:
+ *     for (pare_pool_start(&p, &w), i = 0; i < total; i++, pare_pool_next(&p))
+ *         y[i] = f(x + p.plane, p.start, p.lo, p.hi)
+ */
+struct pare_pool {
+    struct pare_window w;       /* over three axes */
+    int64_t plane;              /* the input plane's first element */
+    int64_t o[PARE_WINDOW_MAX]; /* the output's place in its plane */
+    int64_t start[PARE_WINDOW_MAX], lo[PARE_WINDOW_MAX], hi[PARE_WINDOW_MAX];
+};
+void pare_pool_start(struct pare_pool *p, const struct pare_window *w);
+void pare_pool_next(struct pare_pool *p);
+
+/* The element of its plane that a tap of the current window reads. */
+static inline int64_t pare_pool_at(const struct pare_pool *p, int64_t kd, int64_t kh, int64_t kw)
+{
+    const struct pare_window *w = &p->w;
+
+    return ((p->start[0] + kd * w->dilation[0]) * w->in[1] + p->start[1] + kh * w->dilation[1]) *
+               w->in[2] +
+           p->start[2] + kw * w->dilation[2];
+}
+
+/* infer() of pools: output 0 has X's type. */
+int pare_pool_infer(struct pare_node *n, struct pare_err *err);
+
+/* ties: batch and channels of X and Y are the same. */
+void pare_ties_channels(const struct pare_node *n, struct pare_ties *t);
+
+#endif

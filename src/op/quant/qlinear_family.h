@@ -1,0 +1,32 @@
+/* qlinear_family.h - operators of com.microsoft from quantized numbers to quantized ones.
+ *
+ * Each stands for DequantizeLinear of its operands, an operator of real numbers, QuantizeLinear.
+ * An operand is three inputs: integers, scale, zero point; the result's scale and zero point are
+ * two more.  Scales are single numbers.
+ */
+#ifndef PARE_OP_QUANT_QLINEAR_FAMILY_H
+#define PARE_OP_QUANT_QLINEAR_FAMILY_H
+
+#include "quant_family.h"
+
+#define PARE_T_BYTES (PARE_T(PARE_U8) | PARE_T(PARE_I8))
+
+struct pare_qlinear {
+    const struct pare_op *real; /* whose attributes the node's are */
+    int first, n;               /* operand i is input first + 3 i; n 0: all that there are */
+    int y;                      /* the result's scale */
+};
+
+/* Up to two operands; the result has the type of the first. */
+int pare_qlinear_infer(struct pare_node *n, const struct pare_qlinear *q, struct pare_err *err);
+int pare_qlinear_forward(struct pare_node *n, const struct pare_qlinear *q, struct pare_ctx *c,
+                         struct pare_err *err);
+
+/* Fail unless input k is absent, or has one element and (`type` not PARE_NONE) that type. */
+int pare_qlinear_single(const struct pare_node *n, int k, enum pare_dtype type,
+                        struct pare_err *err);
+
+extern const struct pare_op pare_op_add, pare_op_mul, pare_op_average_pool,
+    pare_op_global_average_pool, pare_op_concat, pare_op_sigmoid;
+
+#endif

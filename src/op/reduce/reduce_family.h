@@ -1,0 +1,108 @@
+/* reduce_family.h - what the Reduce operators share.
+ *
+ * An operator says how elements are folded into an accumulator and what becomes of it at the end.
+ * Floats are accumulated in float64; integers in int64, wrapping around, where a whole result is
+ * meant, else in float64 too.
+ */
+#ifndef PARE_OP_REDUCE_REDUCE_FAMILY_H
+#define PARE_OP_REDUCE_REDUCE_FAMILY_H
+
+#include "../op.h"
+
+struct pare_reduce {
+    struct pare_ints axes;
+    int64_t keepdims, noop_with_empty_axes;
+};
+extern const struct pare_opt pare_reduce_attrs[];
+
+struct pare_reduction {
+    double start; /* what nothing folds to */
+    int64_t start_int;
+
+    /* Fold x[i] into acc[i * step], i < n; step is 0 or 1.  fold_int may be NULL. */
+    void (*fold)(double *acc, const double *x, int64_t n, int64_t step);
+    void (*fold_int)(int64_t *acc, const int64_t *x, int64_t n, int64_t step);
+
+    /* The result, of how many elements; NULL: the accumulator itself. */
+    double (*finish)(double acc, int64_t count);
+    int64_t (*finish_int)(int64_t acc, int64_t count);
+
+    bool ordered; /* picks one of its elements: out of range is held, not wrapped */
+    bool centred; /* x comes with the largest of its group subtracted, which is added
+                                   to the result */
+};
+
+/* A row of the input on its way back: n elements of x, and what they were reduced to.  y, gy and
+ * aux move by step, 0 or 1, from element to element. */
+struct pare_reduce_row {
+    const float *x, *y, *gy;
+    float *gx;
+    double *aux[2];         /* what gather() found out about that output */
+    int64_t n, step, count; /* count: elements of the input for each output */
+};
+
+struct pare_reduce_slope {
+    void (*spread)(const struct pare_reduce_row *r); /* gx[i] += dy/dx[i] gy */
+    void (*gather)(const struct pare_reduce_row *r); /* a pass before that; NULL: none */
+    double start[2];                                 /* aux before it */
+};
+
+#define PARE_T_REDUCE \
+    (PARE_T_FLOATS | PARE_T(PARE_I32) | PARE_T(PARE_U32) | PARE_T(PARE_I64) | PARE_T(PARE_U64))
+
+int pare_reduce_infer(struct pare_node *n, struct pare_err *err);
+int pare_reduce_forward(const struct pare_node *n, struct pare_ctx *c,
+                        const struct pare_reduction *r, struct pare_err *err);
+int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
+                         const struct pare_reduce_slope *s, struct pare_err *err);
+
+/* ties: all axes but those that go; and of reductions to which zeros add nothing. */
+void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t);
+void pare_reduce_ties_sum(const struct pare_node *n, struct pare_ties *t);
+
+/* Which axes go: bit i for axis i.  The contents of an input of axes must be known. */
+int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err *err);
+
+/* A spread function from an expression of x, y, gy and r. */
+#define PARE_SPREAD(name, expr)                                                \
+    static void name(const struct pare_reduce_row *r)                          \
+    {                                                                          \
+        for (int64_t i = 0; i < r->n; i++) {                                   \
+            float x = r->x[i], y = r->y[i * r->step], gy = r->gy[i * r->step]; \
+                                                                               \
+            (void)x, (void)y;                                                  \
+            r->gx[i] += (expr);                                                \
+        }                                                                      \
+    }
+
+/* A fold function from two expressions: f(v) of one element, and join(a, b).  Four accumulators
+ * side by side keep the adders busy. */
+#define PARE_FOLD(name, type, f, join)                                   \
+    static void name(type *acc, const type *x, int64_t n, int64_t step)  \
+    {                                                                    \
+        int64_t i = 0;                                                   \
+                                                                         \
+        if (!step && n >= 8) {                                           \
+            type p[4] = { f(x[0]), f(x[1]), f(x[2]), f(x[3]) };          \
+                                                                         \
+            for (i = 4; i + 4 <= n; i += 4)                              \
+                for (int k = 0; k < 4; k++)                              \
+                    p[k] = join(p[k], f(x[i + k]));                      \
+            *acc = join(*acc, join(join(p[0], p[1]), join(p[2], p[3]))); \
+        }                                                                \
+        for (; i < n; i++)                                               \
+            acc[i * step] = join(acc[i * step], f(x[i]));                \
+    }
+
+/* Pieces for it; integers go through uint64 to wrap around. */
+#define PARE_FOLD_SELF(v) (v)
+#define PARE_FOLD_SQUARE(v) ((v) * (v))
+#define PARE_FOLD_ADD(a, b) ((a) + (b))
+#define PARE_FOLD_MUL(a, b) ((a) * (b))
+#define PARE_FOLD_SQUARE_INT(v) ((int64_t)((uint64_t)(v) * (uint64_t)(v)))
+#define PARE_FOLD_ADD_INT(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define PARE_FOLD_MUL_INT(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define PARE_FOLD_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* NaN stays */
+#define PARE_FOLD_MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+
+#endif

@@ -1,0 +1,55 @@
+/* flatten.c - Flatten: a matrix of the axes before `axis` by those from it on. */
+#include "movement.h"
+
+struct flatten {
+    int64_t axis;
+};
+
+static const struct pare_opt flatten_attrs[] = {
+    { "axis", "the first axis that goes into the columns", PARE_OPT_INT,
+      offsetof(struct flatten, axis), 1, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+/* Unlike elsewhere the axis may be the rank itself: all axes go into the rows. */
+static int split_at(const struct pare_node *n, int *axis, struct pare_err *err)
+{
+    const struct flatten *a = n->attr;
+    int rank = n->in[0]->t.rank;
+
+    if (a->axis == rank) {
+        *axis = rank;
+        return 0;
+    }
+    return pare_axis(a->axis, rank, axis, err);
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t dim[2] = { 1, 1 };
+    int axis;
+
+    PARE_TRY(split_at(n, &axis, err));
+    for (int i = 0; i < x->rank; i++)
+        PARE_TRY(pare_mul_size(dim[i >= axis], x->dim[i], &dim[i >= axis], err));
+    return pare_shape_set(&n->out[0]->t, x->dtype, 2, dim, err);
+}
+
+const struct pare_op pare_op_flatten = {
+    .abi = PARE_ABI,
+    .type = "Flatten",
+    .doc = "The same elements as a matrix.",
+    .since = 1,
+    .in = "A",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = flatten_attrs,
+    .attr_size = sizeof(struct flatten),
+    .flags = PARE_OP_VIEW,
+    .infer = infer,
+    .forward = pare_forward_copy,
+    .backward = pare_backward_copy,
+    .ties = pare_ties_reshape,
+    .even = pare_constant_channel_same,
+};

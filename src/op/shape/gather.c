@@ -1,0 +1,136 @@
+/* gather.c - Gather: slices along one axis, chosen by indices of any shape.
+ *
+ * (a..., d, b...) by indices (i...) gives (a..., i..., b...).
+ */
+#include "movement.h"
+
+#define MAX_PICKED 4096 /* constant indices that may choose among fewer channels */
+
+static const struct pare_opt gather_attrs[] = {
+    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
+      offsetof(struct pare_gather, axis), 0, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END,
+};
+
+int pare_gather_axis(const struct pare_node *n)
+{
+    const struct pare_gather *a = n->attr;
+
+    return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
+}
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    const struct pare_gather *a = n->attr;
+    const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
+    int64_t dim[2 * PARE_MAX_RANK];
+    int axis, rank = 0;
+
+    PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
+    for (int i = 0; i < axis; i++)
+        dim[rank++] = x->dim[i];
+    for (int i = 0; i < at->rank; i++)
+        dim[rank++] = at->dim[i];
+    for (int i = axis + 1; i < x->rank; i++)
+        dim[rank++] = x->dim[i];
+    return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
+}
+
+static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
+                 struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[0]->t;
+    int axis = pare_gather_axis(n);
+    int64_t outer = pare_span(x, 0, axis), count = pare_numel(&n->in[1]->t), *at;
+    int64_t run = pare_span(x, axis + 1, x->rank), to = 0;
+
+    PARE_TRY(pare_indices(scratch, &n->in[1]->t, x->dim[axis], &at, err));
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < count; i++, to += run)
+            pare_flow_run(f, (o * x->dim[axis] + at[i]) * run, to, run);
+    return 0;
+}
+
+PARE_BOTH_PASSES(moves)
+
+/* A list of indices that is known says which of x's are y's; else all of x's axis stays. */
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    int axis = pare_gather_axis(n), more = n->in[1]->t.rank - 1;
+    struct pare_arena *scratch;
+    struct pare_err err;
+    int64_t *at;
+
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        if (i != axis)
+            pare_tie(t, n->in[0], i, n->out[0], i < axis ? i : i + more);
+    for (int i = 0; i < n->in[1]->t.rank; i++)
+        pare_tie(t, n->in[1], i, n->out[0], axis + i);
+    if (n->in[1]->t.rank != 1 || !n->in[1]->t.data || !(n->in[1]->flags & PARE_V_CONST))
+        return;
+    scratch = pare_arena_new(1 << 12);
+    if (scratch && !pare_indices(scratch, &n->in[1]->t, n->in[0]->t.dim[axis], &at, &err))
+        pare_tie_pick(t, n->in[0], axis, at, n->out[0], axis);
+    pare_arena_free(scratch);
+}
+
+/* A table of vectors: their elements are the channels. */
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 1;
+    *in = -1;
+}
+
+/* Those indices that stay, counted among those that stay. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct pare_value *x = n->in[0], *at = n->in[1], *y = n->out[0];
+    int axis = pare_gather_axis(n);
+    const uint8_t *from, *to;
+    int64_t v[MAX_PICKED], count = 0;
+
+    if (pare_shrunk_dim(s, x, axis) == x->t.dim[axis] &&
+        (at->t.rank != 1 || pare_shrunk_dim(s, y, axis) == y->t.dim[axis]))
+        return;
+    if (!at->t.data || at->t.rank > 1 || pare_numel(&at->t) > MAX_PICKED) {
+        pare_shrunk_fail(s, "its indices are not a short list");
+        return;
+    }
+    from = pare_shrunk_keep(s, x, axis);
+    to = at->t.rank ? pare_shrunk_keep(s, y, axis) : NULL;
+    for (int64_t i = 0; i < pare_numel(&at->t); i++) {
+        int64_t k = pare_get_int(&at->t, i), before = 0;
+
+        k += k < 0 ? x->t.dim[axis] : 0;
+        if (to && !to[i])
+            continue;
+        if (k < 0 || k >= x->t.dim[axis] || !from[k]) {
+            pare_shrunk_fail(s, "an index that stays has nothing to choose");
+            return;
+        }
+        for (int64_t j = 0; j < k; j++)
+            before += from[j];
+        v[count++] = before;
+    }
+    pare_shrunk_list(s, 1, v, count);
+}
+
+const struct pare_op pare_op_gather = {
+    .abi = PARE_ABI,
+    .type = "Gather",
+    .doc = "Slices along an axis, chosen by index.",
+    .since = 1,
+    .in = "AI",
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = gather_attrs,
+    .attr_size = sizeof(struct pare_gather),
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .ties = ties,
+    .axes = axes,
+    .even = pare_constant_channel_same,
+    .shrink = shrink,
+};

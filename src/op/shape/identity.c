@@ -1,0 +1,18 @@
+/* identity.c - Identity: the same value under another name. */
+#include "../op.h"
+
+const struct pare_op pare_op_identity = {
+    .abi = PARE_ABI,
+    .type = "Identity",
+    .doc = "The input, unchanged.",
+    .since = 1,
+    .in = "A",
+    .min_out = 1,
+    .max_out = 1,
+    .flags = PARE_OP_VIEW,
+    .infer = pare_infer_same,
+    .forward = pare_forward_copy,
+    .backward = pare_backward_copy,
+    .ties = pare_ties_elementwise,
+    .even = pare_constant_channel_same,
+};

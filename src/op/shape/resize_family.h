@@ -1,0 +1,64 @@
+/* resize_family.h - sampling a tensor at other positions: what Resize and Upsample share. */
+#ifndef PARE_OP_SHAPE_RESIZE_FAMILY_H
+#define PARE_OP_SHAPE_RESIZE_FAMILY_H
+
+#include "movement.h"
+
+/* The spelling of ONNX, in this order. */
+#define PARE_RESIZE_MODES "nearest|linear|cubic"
+enum { PARE_NEAREST, PARE_LINEAR, PARE_CUBIC };
+
+#define PARE_RESIZE_COORDS                                                         \
+    "half_pixel|pytorch_half_pixel|align_corners|asymmetric|tf_half_pixel_for_nn|" \
+    "tf_crop_and_resize|half_pixel_symmetric"
+enum {
+    PARE_HALF_PIXEL,
+    PARE_PYTORCH_HALF_PIXEL,
+    PARE_ALIGN_CORNERS,
+    PARE_ASYMMETRIC,
+    PARE_TF_HALF_PIXEL_FOR_NN,
+    PARE_TF_CROP_AND_RESIZE,
+    PARE_HALF_PIXEL_SYMMETRIC,
+};
+
+#define PARE_RESIZE_ROUNDINGS "round_prefer_floor|round_prefer_ceil|floor|ceil"
+enum {
+    PARE_ROUND_PREFER_FLOOR,
+    PARE_ROUND_PREFER_CEIL,
+    PARE_FLOOR,
+    PARE_CEIL,
+    PARE_SIMPLE, /* before operator set 11: up where the axis shrinks, else down */
+};
+
+struct pare_resize_axis {
+    int64_t in, out;
+    double scale;
+    bool whole;        /* the size was given, and scale is out / in */
+    double start, end; /* tf_crop_and_resize: the part that is sampled, as a fraction */
+};
+
+struct pare_resize {
+    int mode, coord, rounding, rank;
+    bool exclude_outside, antialias;
+    double cubic_a, extrapolation;
+    struct pare_resize_axis axis[PARE_MAX_RANK];
+};
+
+/* An axis scaled, or brought to a size: sets out and scale.  `axis` is only for messages. */
+int pare_resize_by(struct pare_resize_axis *a, double scale, int axis, struct pare_err *err);
+int pare_resize_to(struct pare_resize_axis *a, int64_t size, int axis, struct pare_err *err);
+
+/* Every axis as it is: what the two functions above then change. */
+void pare_resize_start(struct pare_resize *r, const struct pare_tensor *x);
+
+/* Set the shape of output 0; checks that the mode can be done on the input's type. */
+int pare_resize_infer(struct pare_node *n, const struct pare_resize *r, struct pare_err *err);
+int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                        struct pare_err *err);
+int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
+                         struct pare_err *err);
+
+/* Batch and channels, when they are left alone. */
+void pare_resize_ties(const struct pare_node *n, struct pare_ties *t);
+
+#endif

@@ -1,0 +1,45 @@
+/* observed_values.c - values inside a plan that somebody outside wants to see, and to pull at.
+ *
+ * A kept value is treated like a graph output: no kernel swallows it, and a row-major buffer of it
+ * lives until the run ends.  In training the loss may depend on it, so its gradient is zero after a
+ * run, and what is added to it there flows back with the rest.
+ */
+#include "plan.h"
+
+#include <string.h>
+
+int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_err *err)
+{
+    p->kept = pare_alloc(p->arena, (size_t)names.n, sizeof(*p->kept));
+    if (!p->kept)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    for (int i = 0; i < names.n; i++) {
+        struct pare_value *v = pare_graph_find(p->graph, names.v[i]);
+
+        if (!v)
+            return pare_fail(err, PARE_ECONFIG, "there is no value '%s' to look at", names.v[i]);
+        v->flags |= PARE_V_OUTPUT;
+        p->kept[p->n_kept++] = v;
+    }
+    return 0;
+}
+
+const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i)
+{
+    return &p->kept[i]->t;
+}
+
+float *pare_plan_value_grad(const struct pare_plan *p, int i)
+{
+    return pare_is_fixed(p->kept[i]) ? NULL : pare_f32(&p->kept[i]->grad);
+}
+
+void pare_plan_observed_zero(const struct pare_plan *p)
+{
+    for (int i = 0; i < p->n_kept; i++) {
+        float *grad = pare_plan_value_grad(p, i);
+
+        if (grad)
+            memset(grad, 0, (size_t)pare_numel(&p->kept[i]->grad) * sizeof(*grad));
+    }
+}

@@ -1,0 +1,119 @@
+/* dequantize_sink.c - move bytes instead of real numbers.
+ *
+ * What only moves numbers, or takes the largest of some, does the same with the integers behind
+ * them: MaxPool(DequantizeLinear(q)) is DequantizeLinear(MaxPool(q)), and so are a part of the
+ * channels and channels in another order.  Who reads the result finds integers again.
+ */
+#include "../plan.h"
+
+#include <string.h>
+
+#include "../../op/shape/movement.h"
+
+/* Integers of one scale behind a real value. */
+static struct pare_node *behind(const struct pare_value *v)
+{
+    struct pare_node *d = v && !pare_is_fixed(v) ? v->maker : NULL;
+    const struct pare_value *q = pare_node_is(d, "DequantizeLinear") ? d->in[0] : NULL;
+
+    if (!q || pare_is_fixed(q) || (q->t.dtype != PARE_U8 && q->t.dtype != PARE_I8) ||
+        d->in[1]->t.dtype != PARE_F32 || pare_numel(&d->in[1]->t) != 1 || !pare_is_f32(v))
+        return NULL;
+    return d;
+}
+
+/* Reshape (N, C, H, W) to (N, a, b, H, W), Transpose of a and b, Reshape back? */
+static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
+{
+    const struct pare_node *t = pare_graph_only_reader(g, n->out[0]), *back;
+    int perm[PARE_MAX_RANK];
+
+    if (!pare_node_is(n, "Reshape") || n->in[0]->t.rank != 4 || n->out[0]->t.rank != 5 ||
+        !pare_node_is(t, "Transpose"))
+        return false;
+    back = pare_graph_only_reader(g, t->out[0]);
+    if (!pare_node_is(back, "Reshape") || back->out[0]->t.rank != 4)
+        return false;
+    pare_transpose_perm(t, perm);
+    for (int i = 0; i < 4; i++)
+        if (back->out[0]->t.dim[i] != n->in[0]->t.dim[i] ||
+            (i > 1 && n->in[0]->t.dim[i] != n->out[0]->t.dim[i + 1]))
+            return false;
+    return n->in[0]->t.dim[0] == n->out[0]->t.dim[0] && perm[0] == 0 && perm[1] == 2 &&
+           perm[2] == 1 && perm[3] == 3 && perm[4] == 4;
+}
+
+static bool moves(const struct pare_graph *g, const struct pare_node *n)
+{
+    const struct pare_tensor *x, *y;
+
+    if (!n->op || n->op->domain || n->n_out != 1 || !n->n_in || !n->in[0] ||
+        !pare_is_f32(n->in[0]) || !pare_is_f32(n->out[0]))
+        return false;
+    x = &n->in[0]->t;
+    y = &n->out[0]->t;
+    if (!strcmp(n->type, "MaxPool"))
+        return n->version >= 12;
+    if (!strcmp(n->type, "Slice"))
+        return x->rank == 4 && y->dim[0] == x->dim[0] && y->dim[2] == x->dim[2] &&
+               y->dim[3] == x->dim[3];
+    return shuffles(g, n);
+}
+
+/* The integers that n makes, and a DequantizeLinear behind it. */
+static int exchange(struct pare_graph *g, struct pare_node *n, const struct pare_node *d,
+                    struct pare_err *err)
+{
+    char *name = pare_sprintf(g->arena, "%s as integers", n->out[0]->name);
+    struct pare_value *real = n->out[0], *q = name ? pare_graph_value(g, name, err) : NULL;
+    struct pare_node *copy = q ? pare_graph_add(g, d->n_in, 1, err) : NULL;
+    struct pare_value **in, **out;
+    int id;
+
+    if (!copy)
+        return name ? err->code : pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    in = copy->in;
+    out = copy->out;
+    id = copy->id;
+    *copy = *d;
+    copy->in = in;
+    copy->out = out;
+    copy->id = id;
+    q->t = real->t;
+    q->t.data = NULL;
+    q->t.dtype = d->in[0]->t.dtype;
+    memcpy(in, d->in, (size_t)d->n_in * sizeof(*in));
+    in[0] = q;
+    out[0] = real;
+    real->maker = copy;
+    q->maker = n;
+    n->in[0] = d->in[0];
+    n->out[0] = q;
+    for (int i = g->n_nodes - 1; i > n->id + 1; i--) /* right behind n */
+        g->node[i] = g->node[i - 1];
+    g->node[n->id + 1] = copy;
+    for (int i = 0; i < g->n_nodes; i++)
+        g->node[i]->id = i;
+    return 0;
+}
+
+int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err)
+{
+    struct pare_graph *g = p->graph;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i], *d, *more[3] = { n };
+        bool three;
+
+        if (!n->n_in || !n->in[0] || !(d = behind(n->in[0])) || !moves(g, n))
+            continue;
+        three = pare_node_is(n, "Reshape");
+        if (three) {
+            more[1] = pare_graph_only_reader(g, n->out[0]);
+            more[2] = pare_graph_only_reader(g, more[1]->out[0]);
+        }
+        for (int k = 0; k < (three ? 3 : 1); k++)
+            PARE_TRY(exchange(g, more[k], k ? more[k]->in[0]->maker : d, err));
+    }
+    return 0;
+}

@@ -1,0 +1,69 @@
+/* quantize_hoist.c - round before a pool or a view instead of behind it.
+ *
+ * Rounding keeps order, so QuantizeLinear(MaxPool(x)) is MaxPool(QuantizeLinear(x)), and
+ * views move no number at all.  With QuantizeLinear right behind the convolution its step writes
+ * integers, and the pool reads a quarter of the memory.
+ */
+#include "../plan.h"
+
+#include <string.h>
+
+#include "../../op/op.h"
+
+static bool keeps_order(const struct pare_node *n)
+{
+    if (!n->op || n->op->domain || n->n_out != 1 || !n->n_in || !n->in[0] ||
+        !pare_is_f32(n->in[0]) || pare_is_fixed(n->in[0]))
+        return false;
+    if (n->op->flags & PARE_OP_VIEW)
+        return true;
+    return !strcmp(n->type, "MaxPool") && n->version >= 12; /* integers, too */
+}
+
+/* One scale for all, in constants: the node can be anywhere behind them. */
+static bool can_rise(const struct pare_node *q)
+{
+    if (!pare_node_is(q, "QuantizeLinear") ||
+        (q->out[0]->t.dtype != PARE_U8 && q->out[0]->t.dtype != PARE_I8))
+        return false;
+    for (int i = 1; i < q->n_in; i++)
+        if (q->in[i] && (!pare_is_const(q->in[i]) || pare_numel(&q->in[i]->t) != 1))
+            return false;
+    return true;
+}
+
+/* x -> n -> q becomes x -> q -> n; the value between them is of integers now. */
+static void exchange(struct pare_graph *g, struct pare_node *n, struct pare_node *q)
+{
+    struct pare_value *x = n->in[0], *between = n->out[0], *y = q->out[0];
+
+    between->t = x->t;
+    between->t.data = NULL;
+    between->t.dtype = y->t.dtype;
+    q->in[0] = x;
+    q->out[0] = between;
+    n->in[0] = between;
+    n->out[0] = y;
+    between->maker = q;
+    y->maker = n;
+    for (int i = q->id; i > n->id; i--)
+        g->node[i] = g->node[i - 1];
+    g->node[n->id] = q;
+    for (int i = 0; i < g->n_nodes; i++)
+        g->node[i]->id = i;
+}
+
+void pare_plan_hoist_quantize(struct pare_plan *p)
+{
+    struct pare_graph *g = p->graph;
+
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        struct pare_node *n = g->node[i], *q;
+
+        if (!keeps_order(n) || !n->in[0]->maker || pare_graph_only_reader(g, n->in[0]) != n)
+            continue;
+        q = pare_graph_only_reader(g, n->out[0]);
+        if (can_rise(q) && q->in[0] == n->out[0])
+            exchange(g, n, q);
+    }
+}

@@ -1,0 +1,287 @@
+/* tune_measure.c - kernels that could run the same nodes, each by itself.
+ *
+ * Each gets the nodes as it would in the plan, with random inputs and in memory that is given back
+ * afterwards, so that nothing of those that lose stays.
+ */
+#include "tune_measure.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "../../base/cpu_cache.h"
+#include "../../base/clock.h"
+#include "../../base/rng.h"
+
+#define REORDERS 3 /* runs of a change of layout */
+#define UNEVEN 1.3 /* a thread runs for longer than this times another's time */
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to try kernels");
+}
+
+/* ---- a rival's memory ---------------------------------------------------------------- */
+
+/* Random numbers, the same few over and over. */
+static void fill(void *data, size_t bytes, enum pare_dtype type)
+{
+    float number[1024];
+    unsigned char *to = data;
+    struct pare_rng rng;
+
+    if (type != PARE_F32 && type != PARE_U8 && type != PARE_I8) {
+        memset(data, 0, bytes);
+        return;
+    }
+    pare_rng_init(&rng, 1);
+    for (int i = 0; i < 1024; i++) {
+        uint32_t bits = (uint32_t)pare_rng_next(&rng);
+
+        number[i] = (float)(2 * pare_rng_uniform(&rng) - 1);
+        if (type != PARE_F32)
+            memcpy(&number[i], &bits, sizeof(bits));
+    }
+    for (size_t n = sizeof(number); bytes; to += n, bytes -= n) {
+        n = bytes < n ? bytes : n;
+        memcpy(to, number, n);
+    }
+}
+
+static struct pare_buf *new_buf(struct pare_tune_race *c, struct pare_value *v, size_t bytes)
+{
+    struct pare_buf *b = pare_alloc(c->data, 1, sizeof(*b));
+
+    if (!b)
+        return NULL;
+    *b = (struct pare_buf){ .value = v, .t = v->t, .root = b, .bytes = bytes };
+    b->t.data = bytes ? pare_alloc_raw(c->data, bytes, 1) : NULL;
+    return bytes && !b->t.data ? NULL : b;
+}
+
+/* A value in a layout. */
+static struct pare_buf *find_buf(struct pare_tune_race *c, struct pare_value *v, int block)
+{
+    bool fixed = pare_is_fixed(v) && block == 1; /* in another layout it is converted */
+    struct pare_buf *b;
+    size_t bytes;
+
+    for (int i = 0; i < c->n_bufs; i++)
+        if (c->buf[i]->value == v && c->buf[i]->block == block)
+            return c->buf[i];
+    bytes = (size_t)pare_block_numel(&v->t, block) * pare_dtype_size(v->t.dtype);
+    b = c->n_bufs < (int)(sizeof(c->buf) / sizeof(*c->buf)) ? new_buf(c, v, fixed ? 0 : bytes)
+                                                            : NULL;
+    if (!b)
+        return NULL;
+    b->block = block;
+    b->bytes = bytes;
+    b->fixed = fixed;
+    if (b->t.data)
+        fill(b->t.data, bytes, v->t.dtype);
+    c->buf[c->n_bufs++] = b;
+    return b;
+}
+
+/* Gradients, where they are wanted: all are assigned, as most are. */
+static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
+{
+    s->first = pare_alloc(c->data, (size_t)s->n_in, sizeof(*s->first));
+    if (!s->first)
+        return no_memory(err);
+    for (int k = 0; k < s->n_in + s->n_out; k++) {
+        struct pare_buf *b = k < s->n_in ? s->in_buf[k] : s->out_buf[k - s->n_in];
+
+        if (k < s->n_in)
+            s->first[k] = true;
+        if (b->grad || !c->p->learns[b->value->id])
+            continue;
+        b->grad = new_buf(c, b->value, b->bytes);
+        if (!b->grad)
+            return no_memory(err);
+        b->grad->block = b->block;
+        b->grad->is_grad = true;
+        fill(b->grad->t.data, b->bytes, PARE_F32);
+    }
+    return 0;
+}
+
+/* Is this step the last to read the value, so that the plan will let it write there? */
+static bool last_reader(const struct pare_tune_race *c, const struct pare_step *s,
+                        const struct pare_value *v)
+{
+    const struct pare_uses *u = &c->p->view.use[v->id];
+    bool last = !(v->flags & (PARE_V_OUTPUT | PARE_V_INPUT)) && !pare_is_fixed(v);
+
+    for (int i = 0; i < u->n && last; i++) {
+        bool own = u->node[i] == s->node;
+
+        for (int k = 0; k < s->n_fused; k++)
+            own |= u->node[i] == s->fused[k];
+        last = own || c->p->view.taken[u->node[i]->id];
+    }
+    return last;
+}
+
+static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
+{
+    for (int k = 0; k < s->n_in; k++) {
+        s->in_buf[k] = find_buf(c, s->in[k], s->in_block[k]);
+        if (!s->in_buf[k])
+            return no_memory(err);
+    }
+    for (int k = 0; k < s->n_out; k++) {
+        s->out_buf[k] = find_buf(c, s->out[k], s->out_block[k]);
+        if (!s->out_buf[k])
+            return no_memory(err);
+    }
+    if (c->p->train)
+        PARE_TRY(give_gradients(c, s, err));
+    else if (s->inplace && s->in_buf[s->inplace - 1]->bytes == s->out_buf[0]->bytes &&
+             last_reader(c, s, s->in[s->inplace - 1])) {
+        struct pare_buf *b = new_buf(c, s->out[0], 0);
+
+        if (!b)
+            return no_memory(err);
+        *b = *s->out_buf[0];
+        b->t.data = s->in_buf[s->inplace - 1]->t.data;
+        s->out_buf[0] = b;
+    }
+    for (int i = 0; i < 2; i++)
+        if (s->work_bytes[i]) {
+            if (!c->work[i]) {
+                c->work[i] = new_buf(c, s->out[0], c->work_bytes[i]);
+                if (!c->work[i])
+                    return no_memory(err);
+                memset(c->work[i]->t.data, 0, c->work_bytes[i]); /* it is there in all runs */
+            }
+            s->work[i] = c->work[i];
+        }
+    return 0;
+}
+
+/* As the plan will do it, but with the rival's own memory. */
+int pare_tune_candidate_prepare(struct pare_tune_race *c, struct pare_step *s,
+                                struct pare_arena *arena, struct pare_err *err)
+{
+    struct pare_plan *p = c->p;
+    struct pare_mark m = pare_mark(p->scratch);
+    struct pare_arena *own = p->backend.arena;
+    int rc = give_memory(c, s, err);
+
+    if (!rc)
+        rc = pare_plan_load(arena, s, err);
+    p->backend.arena = arena;
+    if (!rc && s->kernel->init)
+        rc = s->kernel->init(s, &p->backend, err);
+    p->backend.arena = own;
+    pare_reset(p->scratch, m);
+    return rc;
+}
+
+/* ---- running ------------------------------------------------------------------------- */
+
+/* Results of earlier layers are in the caches when a layer runs; weights are not, unless all of the
+ * model's fit. */
+static void drop_weights(const struct pare_tune_race *c, const struct pare_tune_candidate *r)
+{
+    pare_arena_visit(r->arena, pare_cache_drop);
+    for (int i = 0; i < c->node->n_in; i++) {
+        const struct pare_value *v = c->node->in[i];
+
+        if (v && pare_is_fixed(v) && pare_const_raw(v))
+            pare_cache_drop(pare_const_raw(v), pare_packed_size(&v->t));
+    }
+}
+
+/* Forward; in a training plan back, where a gradient is wanted; or the one way that it has. */
+static int run_ways(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
+{
+    bool back = false;
+
+    for (int k = 0; k < s->n_in && c->p->train; k++)
+        back |= s->in_buf[k]->grad != NULL;
+    if (s->ways & PARE_PASS_FORWARD)
+        PARE_TRY(s->kernel->run(s, &c->p->backend, err));
+    return back && s->ways & ~PARE_PASS_FORWARD ? s->kernel->back(s, &c->p->backend, err) : 0;
+}
+
+/* Seconds that the busiest thread ran, so that what other programs take of the machine does not
+ * count, and the one with the least to do; -1 when the kernel fails.  Threads that wait for one
+ * that another program keeps from running seem busy, too: then these two differ. */
+static double time_step(struct pare_tune_race *c, struct pare_step *s, double *least,
+                        struct pare_err *err)
+{
+    int threads = c->p->backend.threads;
+    struct pare_mark m = pare_mark(c->p->scratch);
+    double *clock = c->clock, most = 0;
+    int rc;
+
+#pragma omp parallel num_threads(threads)
+    clock[omp_get_thread_num()] = pare_thread_now();
+    rc = run_ways(c, s, err);
+    pare_rewind(c->p->scratch, m);
+    if (rc)
+        return -1;
+#pragma omp parallel num_threads(threads)
+    clock[omp_get_thread_num()] = pare_thread_now() - clock[omp_get_thread_num()];
+    *least = clock[0];
+    for (int i = 0; i < threads; i++) {
+        most = clock[i] > most ? clock[i] : most;
+        *least = clock[i] < *least ? clock[i] : *least;
+    }
+    c->p->tuned.runs++;
+    return most;
+}
+
+void pare_tune_candidate_run(struct pare_tune_race *c, struct pare_tune_candidate *r)
+{
+    struct pare_err err;
+    double t, least = 0;
+
+    if (c->cold)
+        drop_weights(c, r);
+    t = time_step(c, &r->s, &least, &err);
+    if (t < 0) {
+        r->out = true;
+        return;
+    }
+    r->spent += least;
+    r->runs++;
+    if (t < r->best) {
+        r->next = r->best;
+        r->best = t;
+        r->uneven = t > UNEVEN * least;
+    } else if (t < r->next) {
+        r->next = t;
+    }
+}
+
+/* From one layout to another. */
+int pare_tune_candidate_reorder(struct pare_tune_race *c, struct pare_value *v, const int block[2],
+                                double *seconds, struct pare_err *err)
+{
+    struct pare_step s = { .kernel = &pare_kernel_reorder, .ways = PARE_ALL_PASSES };
+    struct pare_arena *own = c->p->backend.arena;
+    double t = 0;
+    bool ok;
+    int rc;
+
+    c->p->backend.arena = c->data;
+    ok = pare_step_lists(&s, &c->p->view, 1, 1, 0);
+    c->p->backend.arena = own;
+    if (!ok)
+        return no_memory(err);
+    s.in[0] = s.out[0] = v;
+    s.in_block[0] = block[0];
+    s.out_block[0] = block[1];
+    rc = pare_tune_candidate_prepare(c, &s, c->data, err);
+    for (int i = 0; i < REORDERS && !rc; i++) {
+        double least, now = time_step(c, &s, &least, err);
+
+        rc = now < 0 ? err->code : 0;
+        t = !i || now < t ? now : t;
+    }
+    pare_passes_drop(&s);
+    *seconds += t;
+    return rc;
+}

@@ -1,0 +1,394 @@
+/* tune_race.c - kernels that could run the same nodes, tried in turn until one has won. */
+#include "tune_measure.h"
+
+#include "../../base/clock.h"
+
+#define NEVER PARE_NEVER
+#define LEAST 3     /* runs of each rival, ... */
+#define MOST 12     /* ... more while they are close or times vary, at most so many, ... */
+#define ENOUGH 0.02 /* ... or until one has run for so many seconds */
+#define LONG 0.005  /* a run of so many seconds needs one repetition, and counts the first time */
+#define CLOSE 1.1   /* rivals are close, when their best times differ by no more, ... */
+#define STEADY 1.1  /* ... and times vary, when the best two of a rival do by more, ... */
+#define LOST 1.5    /* one that takes so many times the best one's time need not run again */
+#define HOPELESS 2  /* ... or this, in the first run already, when that was short */
+#define BETTER 0.97 /* the rules' own choice is left for a rival that takes less than this of it */
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to try kernels");
+}
+
+/* A step with a group's layouts. */
+static const struct pare_step *step_of(const struct pare_tune_race *c, int group)
+{
+    for (int i = 0; i < c->n && c->group[group].whole; i++)
+        if (c->rival[i].group == group)
+            return &c->rival[i].s;
+    return &c->group[group].s;
+}
+
+/* Layouts that differ from those of the inputs, and a result in one that others do not make: those
+ * behind are most likely to want the machine's blocks. */
+static int conversions(struct pare_tune_race *c, int group, struct pare_err *err)
+{
+    const struct pare_step *s = step_of(c, group);
+    double *extra = &c->group[group].extra;
+    int block = c->p->backend.block;
+    bool differ = false;
+
+    for (int k = 0; k < s->n_in; k++)
+        if (!pare_plan_has(c->p, s->in[k], s->in_block[k]))
+            PARE_TRY(pare_tune_candidate_reorder(c, s->in[k],
+                                                 (int[2]){ pare_layout_of(&c->p->view, s->in[k]),
+                                                           s->in_block[k] },
+                                                 extra, err));
+    for (int i = 0; i < c->n_groups; i++)
+        differ |= step_of(c, i)->out_block[0] != s->out_block[0];
+    if (differ && s->out_block[0] != block && s->out[0]->t.rank > 2)
+        PARE_TRY(pare_tune_candidate_reorder(c, s->out[0], (int[2]){ s->out_block[0], block },
+                                             extra, err));
+    return 0;
+}
+
+/* ---- who leads ------------------------------------------------------------------------ */
+
+/* May its time be another program's? */
+static bool is_unsure(const struct pare_tune_candidate *r)
+{
+    return r->uneven || (r->next < r->warm ? r->next : r->warm) > STEADY * r->best;
+}
+
+/* The fastest of a group on this way, or NULL. */
+static struct pare_tune_candidate *leader(struct pare_tune_race *c, int group, int way)
+{
+    struct pare_tune_candidate *best = NULL;
+
+    for (int i = 0; i < c->n; i++) {
+        struct pare_tune_candidate *r = &c->rival[i];
+
+        if (r->group == group && r->way == way && !r->out && (!best || r->best < best->best))
+            best = r;
+    }
+    return best;
+}
+
+/* Seconds that the group's fastest need together, or NEVER. */
+static double total(struct pare_tune_race *c, int group)
+{
+    const struct pare_group *g = &c->group[group];
+    double sum = g->extra;
+
+    if (g->out)
+        return NEVER;
+    for (int w = g->whole ? -1 : 0; w < (g->whole ? 0 : PARE_PASSES); w++) {
+        const struct pare_tune_candidate *r = leader(c, group, w);
+
+        if (w >= 0 && !(c->wanted >> w & 1))
+            continue;
+        sum += r ? r->best : NEVER;
+    }
+    return sum < NEVER ? sum : NEVER;
+}
+
+/* The group that needs least; -1: none. */
+static int first_group(struct pare_tune_race *c)
+{
+    int best = -1;
+
+    for (int g = 0; g < c->n_groups; g++)
+        if (total(c, g) < NEVER && (best < 0 || total(c, g) < total(c, best)))
+            best = g;
+    return best;
+}
+
+static void leave(struct pare_tune_race *c, int group)
+{
+    c->group[group].out = true;
+    for (int i = 0; i < c->n; i++)
+        c->rival[i].out |= c->rival[i].group == group;
+}
+
+/* The same for what has run so far. */
+static double so_far(struct pare_tune_race *c, int group)
+{
+    double sum = c->group[group].extra;
+
+    for (int w = -1; w < PARE_PASSES; w++) {
+        const struct pare_tune_candidate *r = leader(c, group, w);
+
+        sum += r && r->best < NEVER ? r->best : 0;
+    }
+    return sum;
+}
+
+/* Groups that take so many times the best one's time, surely when `sure`, are out. */
+static void sift_groups(struct pare_tune_race *c, double lost, bool sure)
+{
+    int best = first_group(c);
+
+    for (int g = 0; g < c->n_groups && best >= 0; g++) {
+        bool unsure = false;
+
+        for (int i = 0; i < c->n && sure; i++)
+            unsure |= c->rival[i].group == g && !c->rival[i].out && c->rival[i].runs <= LEAST &&
+                      is_unsure(&c->rival[i]);
+        if (!c->group[g].out && g != best && so_far(c, g) > lost * total(c, best) && !unsure)
+            leave(c, g);
+    }
+}
+
+/* Is anybody left who could be better, or who could be worse? */
+static bool contested(struct pare_tune_race *c, const struct pare_tune_candidate *r)
+{
+    int groups = 0, rivals = 0;
+
+    for (int g = 0; g < c->n_groups; g++)
+        groups += !c->group[g].out;
+    for (int i = 0; i < c->n; i++)
+        rivals += !c->rival[i].out && c->rival[i].group == r->group && c->rival[i].way == r->way;
+    return groups > 1 || rivals > 1;
+}
+
+/* Those that are far behind are out; returns whether a choice is left, and whether more runs would
+ * tell more: the machine was busy with something else, or two are close. */
+static bool sift(struct pare_tune_race *c, bool *more)
+{
+    bool open = false;
+    int best;
+
+    *more = false;
+    sift_groups(c, LOST, true);
+    best = first_group(c);
+    for (int i = 0; i < c->n; i++) {
+        struct pare_tune_candidate *r = &c->rival[i], *lead = leader(c, r->group, r->way);
+
+        if (r->out)
+            continue;
+        r->out = r->best > LOST * lead->best && (r->runs > LEAST || !is_unsure(r));
+        *more |= !r->out && r != lead && r->best < CLOSE * lead->best;
+    }
+    for (int i = 0; i < c->n; i++)
+        if (!c->rival[i].out && contested(c, &c->rival[i])) {
+            open = true;
+            *more |= is_unsure(&c->rival[i]);
+        }
+    for (int g = 0; g < c->n_groups && best >= 0; g++)
+        *more |= g != best && total(c, g) < CLOSE * total(c, best);
+    return open;
+}
+
+/* The first run.  Memory and primitives are made only now; who cannot is out, but memory must not
+ * run out unseen. */
+static int first_run(struct pare_tune_race *c, struct pare_tune_candidate *r, struct pare_err *err)
+{
+    int rc = pare_tune_candidate_prepare(c, &r->s, r->arena, err);
+
+    if (rc == PARE_ENOMEM)
+        return rc;
+    r->out = rc != 0;
+    if (!rc)
+        pare_tune_candidate_run(c, r);
+    r->warm = r->best;
+    return 0;
+}
+
+/* The group's rivals on some ways that are guests, or are not. */
+static int warm_ways(struct pare_tune_race *c, int group, unsigned ways, bool guests,
+                     struct pare_err *err)
+{
+    for (int i = 0; i < c->n; i++) {
+        struct pare_tune_candidate *r = &c->rival[i];
+
+        if (r->group == group && !r->out && r->guest == guests &&
+            ways & (r->way < 0 ? PARE_PASS_FORWARD : 1u << r->way))
+            PARE_TRY(first_run(c, r, err));
+    }
+    return 0;
+}
+
+/* One that is far behind the best group on the ways that it has gone will not get better: they take
+ * about as long as each other. */
+static bool is_behind(struct pare_tune_race *c, int group)
+{
+    int best = first_group(c), ways = 0, gone = 0;
+    double sum = 0;
+
+    for (int w = 0; w < PARE_PASSES; w++) {
+        const struct pare_tune_candidate *r = leader(c, group, w);
+
+        ways += (c->wanted >> w & 1) != 0;
+        gone += r && r->best < NEVER;
+        sum += r && r->best < NEVER ? r->best : 0;
+    }
+    return gone && best >= 0 &&
+           c->group[group].extra + sum * ways / gone > HOPELESS * total(c, best);
+}
+
+static int warm_group(struct pare_tune_race *c, int group, struct pare_err *err)
+{
+    for (int w = 0; w < PARE_PASSES && !c->group[group].out; w++) {
+        PARE_TRY(warm_ways(c, group, 1u << w, false, err));
+        if (is_behind(c, group))
+            leave(c, group);
+    }
+    sift_groups(c, HOPELESS, false);
+    if (first_group(c) >= 0 && total(c, first_group(c)) > LONG)
+        sift_groups(c, LOST, true);
+    return warm_ways(c, group, PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS, true, err);
+}
+
+/* The first runs warm up, and count when they were long or have settled it.  Those of the rules
+ * begin, so that others need not go on when they are hopeless. */
+static int warm_up(struct pare_tune_race *c, struct pare_err *err)
+{
+    int rule = pare_tune_race_find(c, &c->rule);
+
+    if (rule >= 0)
+        PARE_TRY(warm_group(c, rule, err));
+    for (int g = 0; g < c->n_groups; g++)
+        if (g != rule)
+            PARE_TRY(warm_group(c, g, err));
+    for (int g = 0; g < c->n_groups; g++)
+        if (total(c, g) >= NEVER) /* nobody can go some way */
+            leave(c, g);
+    for (int i = 0; i < c->n; i++) {
+        struct pare_tune_candidate *r = &c->rival[i], *lead = leader(c, r->group, r->way);
+
+        r->out |= lead && r->best > HOPELESS * lead->best;
+        r->out |= lead && r->best > LOST * lead->best && lead->best > LONG && !is_unsure(r);
+    }
+    for (int i = 0; i < c->n; i++)
+        if (c->rival[i].best < LONG && contested(c, &c->rival[i]))
+            c->rival[i].best = NEVER;
+    return 0;
+}
+
+/* In turn, so that what slows the machine for a while slows all. */
+static int run_all(struct pare_tune_race *c, double until, struct pare_err *err)
+{
+    bool more;
+
+    PARE_TRY(warm_up(c, err));
+    for (int round = 1; round <= MOST; round++) {
+        double spent = 0, slowest = 0;
+
+        for (int i = 0; i < c->n; i++) {
+            struct pare_tune_candidate *r = &c->rival[i];
+
+            if (r->out || !contested(c, r))
+                continue;
+            pare_tune_candidate_run(c, r);
+            spent = r->spent > spent ? r->spent : spent;
+            slowest = r->best > slowest ? r->best : slowest;
+        }
+        if (!sift(c, &more) || pare_now() > until)
+            return 0;
+        if ((round >= LEAST || slowest > LONG) && (!more || spent > ENOUGH))
+            return 0;
+    }
+    return 0;
+}
+
+/* ---- choosing ----------------------------------------------------------------------- */
+
+static int prepare_all(struct pare_tune_race *c, struct pare_err *err)
+{
+    for (int i = 0; i < c->n; i++) {
+        struct pare_tune_candidate *r = &c->rival[i];
+
+        r->best = r->next = NEVER;
+        for (int w = 0; w < PARE_PASSES; w++)
+            if (c->fixed.k[w] && (r->way == w || r->way < 0))
+                r->out |= r->s.kernel != c->fixed.k[w];
+        for (int k = 0; k < 2 && !r->out; k++)
+            if (r->s.work_bytes[k] > c->work_bytes[k])
+                c->work_bytes[k] = r->s.work_bytes[k];
+    }
+    for (int g = 0; g < c->n_groups; g++) {
+        int rc = conversions(c, g, err);
+
+        if (rc == PARE_ENOMEM)
+            return rc;
+        if (rc)
+            leave(c, g);
+    }
+    return 0;
+}
+
+/* The values' contents as they were: what was loaded for rivals goes with their memory. */
+static void save_values(struct pare_tune_race *c, bool back)
+{
+    const struct pare_graph *g = c->p->graph;
+
+    for (int i = 0; i < g->n_values; i++)
+        if (back)
+            g->value[i]->t = c->saved[i];
+        else
+            c->saved[i] = g->value[i]->t;
+}
+
+/* A group's fastest.  The rules' kernel stays where nobody is clearly faster; `seconds` is what
+ * they take together. */
+static void pick(struct pare_tune_race *c, int group, struct pare_passes *ways, double *seconds)
+{
+    const struct pare_group *g = &c->group[group];
+
+    *seconds = g->extra;
+    for (int w = 0; w < PARE_PASSES; w++) {
+        const struct pare_tune_candidate *best = leader(c, group, g->whole ? -1 : w);
+
+        ways->k[w] = NULL;
+        if (!(c->wanted >> w & 1))
+            continue;
+        for (int i = 0; i < c->n && !g->whole; i++) {
+            const struct pare_tune_candidate *r = &c->rival[i];
+
+            if (r->group == group && r->way == w && r->s.kernel == c->rule.k[w] && !r->out &&
+                best->best > BETTER * r->best)
+                best = r;
+        }
+        ways->k[w] = best->s.kernel;
+        *seconds += g->whole && w ? 0 : best->best;
+    }
+}
+
+static void choose(struct pare_tune_race *c, struct pare_passes *ways)
+{
+    int best = first_group(c), rule = pare_tune_race_find(c, &c->rule);
+    struct pare_passes by_rule;
+    double seconds, rule_seconds;
+
+    if (best < 0)
+        return;
+    pick(c, best, ways, &seconds);
+    if (rule < 0 || rule == best || total(c, rule) >= NEVER)
+        return;
+    pick(c, rule, &by_rule, &rule_seconds);
+    if (seconds > BETTER * rule_seconds)
+        *ways = by_rule;
+}
+
+int pare_tune_race_run(struct pare_tune_race *c, struct pare_passes *w, struct pare_err *err)
+{
+    double start = pare_now();
+    int rc;
+
+    c->data = pare_arena_new(1 << 16);
+    c->clock = c->data ? pare_alloc(c->data, (size_t)c->p->backend.threads, sizeof(double)) : NULL;
+    c->saved = c->data ? pare_alloc(c->data, (size_t)c->p->graph->n_values, sizeof(*c->saved))
+                       : NULL;
+    if (!c->clock || !c->saved)
+        return no_memory(err);
+    save_values(c, false);
+    rc = prepare_all(c, err);
+    if (!rc)
+        rc = run_all(c, start + c->seconds, err);
+    save_values(c, true);
+    pare_plan_release(c->p, &c->rival[0].s);
+    if (rc)
+        return rc;
+    choose(c, w);
+    c->p->tuned.measured++;
+    return 0;
+}

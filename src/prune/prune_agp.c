@@ -1,0 +1,35 @@
+/* prune_agp.c - automated gradual pruning: sparsity grows fast while much can go, then slower.
+ * Zhu and Gupta, "To prune, or not to prune", 2017.
+ *
+ *     sparsity(t) = goal * (1 - (1 - t)^3),  t from 0 to 1
+ */
+#include <pare/plugin.h>
+
+#include "gradual.h"
+
+static int on_epoch(struct pare_compression *r, int64_t epoch, struct pare_err *err)
+{
+    return pare_gradual_on_epoch(r, epoch, pare_sparsity_cubic, err);
+}
+
+static int on_step(struct pare_compression *r, int64_t step, struct pare_err *err)
+{
+    (void)step;
+    return pare_gradual_on_step(r, pare_sparsity_cubic, err);
+}
+
+const struct pare_pruner pare_pruner_agp = {
+    .abi = PARE_ABI,
+    .name = "agp",
+    .doc = "Let sparsity grow to its goal along a cubic curve while the model trains.",
+    .keys = pare_gradual_keys,
+    .conf_size = sizeof(struct pare_gradual_keys),
+    .opts = pare_gradual_opts,
+    .opts_size = sizeof(struct pare_gradual_opts),
+    .run_size = sizeof(struct pare_gradual_run),
+    .flags = PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
+    .start = pare_gradual_start,
+    .on_epoch = on_epoch,
+    .on_step = on_step,
+    .length = pare_gradual_length,
+};

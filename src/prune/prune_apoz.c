@@ -1,0 +1,36 @@
+/* prune_apoz.c - remove the channels that are most often 0: Hu et al., "Network trimming: a
+ * data-driven neuron pruning approach towards efficient deep architectures", 2016.
+ *
+ *     score = 1 - zeros of act(output) / all of it, per channel
+ */
+#include <pare/plugin.h>
+
+#include "activation_stats.h"
+
+static double active(double sum, double zeros, double count)
+{
+    (void)sum;
+    return count > 0 ? 1 - zeros / count : 0;
+}
+
+static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
+{
+    return pare_activation_stats_score(r, l, active, s, err);
+}
+
+const struct pare_pruner pare_pruner_apoz = {
+    .abi = PARE_ABI,
+    .name = "apoz",
+    .doc = "Remove the channels whose outputs are most often 0.",
+    .opts = pare_activation_stats_opts,
+    .opts_size = sizeof(struct pare_activation_stats_opts),
+    .layer_size = sizeof(struct pare_activation_stats_layer),
+    .run_size = sizeof(struct pare_activation_stats_run),
+    .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .granularity = "out_channel",
+    .start = pare_activation_stats_start,
+    .before_step = pare_activation_stats_before_step,
+    .stop = pare_activation_stats_stop,
+    .score = score,
+};

@@ -1,0 +1,20 @@
+/* prune_level.c - remove the weights with the smallest magnitude, wherever they are. */
+#include <pare/plugin.h>
+
+/* Of larger units: the mean magnitude, so that blocks at ragged ends compare. */
+static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
+{
+    (void)r;
+    (void)err;
+    pare_units_sum(pare_layer_units(l), pare_layer_weight(l), 1, s);
+    return 0;
+}
+
+const struct pare_pruner pare_pruner_level = {
+    .abi = PARE_ABI,
+    .name = "level",
+    .doc = "Remove the weights with the smallest magnitude.",
+    .flags = PARE_ONE_SHOT | PARE_MAGNITUDE,
+    .granularity = "element",
+    .score = score,
+};

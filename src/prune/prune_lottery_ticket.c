@@ -1,0 +1,127 @@
+/* prune_lottery_ticket.c - find a small network inside that trains as well as the whole from the
+ * same beginning: Frankle and Carbin, "The lottery ticket hypothesis", 2019.
+ *
+ * Train; remove a part of what is left; put what stays back to how it began; again, n times.
+ *
+ *     sparsity after round i = 1 - (1 - goal)^(i / n)
+ *
+ * The masks come from a base pruner, and should not need training steps of their own: the weights
+ * are put back as soon as they were asked for.
+ */
+#include <stddef.h>
+
+#include <pare/plugin.h>
+
+#include "sparsity_schedule.h"
+
+struct keys {
+    int64_t prune_iterations;
+};
+
+struct opts {
+    int64_t prune_iterations, epochs_per_iteration;
+    bool reset_weights;
+};
+
+struct state {
+    int64_t first; /* epoch, and one more; 0: none began yet */
+    int64_t round; /* rounds done */
+};
+
+/* clang-format off */
+static const struct pare_opt keys[] = {
+    { .name = "prune_iterations", .help = "rounds until the sparsity is reached; 0: as the setting "
+      "says", .type = PARE_OPT_INT, .offset = offsetof(struct keys, prune_iterations), .def = 0,
+      .min = 0, .max = 1e6 },
+    PARE_OPT_END
+};
+
+static const struct pare_opt opts[] = {
+    { .name = "prune_iterations", .help = "rounds until the sparsity is reached",
+      .type = PARE_OPT_INT, .offset = offsetof(struct opts, prune_iterations), .def = 5, .min = 1,
+      .max = 1e6 },
+    { .name = "epochs_per_iteration", .help = "epochs of training in each",
+      .type = PARE_OPT_INT, .offset = offsetof(struct opts, epochs_per_iteration), .def = 1,
+      .min = 1, .max = 1e6 },
+    { .name = "reset_weights", .help = "put weights back to how they began after each round",
+      .type = PARE_OPT_BOOL, .offset = offsetof(struct opts, reset_weights), .def = 1, .max = 1 },
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static int64_t rounds(const struct pare_layer *l)
+{
+    const struct keys *k = pare_layer_conf(l);
+    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+
+    return k->prune_iterations ? k->prune_iterations : o->prune_iterations;
+}
+
+static int64_t most_rounds(struct pare_compression *r)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < pare_compression_layers(r); i++)
+        if (rounds(pare_compression_layer(r, i)) > most)
+            most = rounds(pare_compression_layer(r, i));
+    return most;
+}
+
+static int start(struct pare_compression *r, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(r);
+
+    for (int i = 0; i < pare_compression_layers(r); i++)
+        pare_layer_aim(pare_compression_layer(r, i), 0);
+    return o->reset_weights ? pare_compression_remember(r, err) : 0;
+}
+
+static int on_epoch(struct pare_compression *r, int64_t epoch, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(r);
+    struct state *s = pare_compression_state(r);
+    int64_t since, round;
+
+    if (!s->first)
+        s->first = epoch + 1;
+    since = epoch + 1 - s->first;
+    round = since / o->epochs_per_iteration;
+    if (since % o->epochs_per_iteration || round <= s->round || round > most_rounds(r))
+        return 0;
+    s->round = round;
+    for (int i = 0; i < pare_compression_layers(r); i++) {
+        struct pare_layer *l = pare_compression_layer(r, i);
+
+        if (round <= rounds(l))
+            pare_layer_aim(l,
+                           pare_sparsity_rounds(pare_layer_config_sparsity(l), round, rounds(l)));
+    }
+    PARE_TRY(pare_compression_update_masks(r, err));
+    return o->reset_weights ? pare_compression_rewind(r, err) : 0;
+}
+
+/* Each round, and at last the ticket itself. */
+static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(r);
+
+    (void)err;
+    *epochs = (most_rounds(r) + 1) * o->epochs_per_iteration;
+    *steps = 0;
+    return 0;
+}
+
+const struct pare_pruner pare_pruner_lottery_ticket = {
+    .abi = PARE_ABI,
+    .name = "lottery_ticket",
+    .doc = "Train, remove, put weights back to how they began, several times.",
+    .keys = keys,
+    .conf_size = sizeof(struct keys),
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .run_size = sizeof(struct state),
+    .flags = PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
+    .start = start,
+    .on_epoch = on_epoch,
+    .length = length,
+};

@@ -1,0 +1,36 @@
+/* prune_mean_rank.c - remove the channels that are least active in the mean: Molchanov et al.,
+ * "Pruning convolutional neural networks for resource efficient inference", 2017.
+ *
+ *     score = mean of act(output), per channel
+ */
+#include <pare/plugin.h>
+
+#include "activation_stats.h"
+
+static double mean(double sum, double zeros, double count)
+{
+    (void)zeros;
+    return count > 0 ? sum / count : 0;
+}
+
+static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
+{
+    return pare_activation_stats_score(r, l, mean, s, err);
+}
+
+const struct pare_pruner pare_pruner_mean_rank = {
+    .abi = PARE_ABI,
+    .name = "mean_rank",
+    .doc = "Remove the channels whose outputs are smallest in the mean.",
+    .opts = pare_activation_stats_opts,
+    .opts_size = sizeof(struct pare_activation_stats_opts),
+    .layer_size = sizeof(struct pare_activation_stats_layer),
+    .run_size = sizeof(struct pare_activation_stats_run),
+    .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .granularity = "out_channel",
+    .start = pare_activation_stats_start,
+    .before_step = pare_activation_stats_before_step,
+    .stop = pare_activation_stats_stop,
+    .score = score,
+};

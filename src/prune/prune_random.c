@@ -1,0 +1,19 @@
+/* prune_random.c - remove at random: what every other pruner has to beat. */
+#include <pare/plugin.h>
+
+static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
+{
+    (void)err;
+    for (int64_t i = 0; i < pare_layer_units(l)->n; i++)
+        s[i] = (float)pare_rng_uniform(pare_compression_rng(r));
+    return 0;
+}
+
+const struct pare_pruner pare_pruner_random = {
+    .abi = PARE_ABI,
+    .name = "random",
+    .doc = "Remove at random, as a baseline for others.",
+    .flags = PARE_ONE_SHOT,
+    .granularity = "element",
+    .score = score,
+};

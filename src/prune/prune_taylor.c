@@ -1,0 +1,124 @@
+/* prune_taylor.c - remove the channels without which the loss would change least: Molchanov et al.,
+ * "Importance estimation for neural network pruning", 2019.
+ *
+ *     score = sum over steps of sum over the channel of (w * dL/dw)^2
+ *
+ * Gradients and weights are those before the optimizer's step.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include <pare/plugin.h>
+
+#include "unit_walk.h"
+
+struct opts {
+    int64_t training_steps, statistics_batch_num;
+};
+
+/* `full`: there was enough to answer with, when so many steps were done. */
+struct state {
+    int64_t steps, full;
+};
+
+/* clang-format off */
+static const struct pare_opt opts[] = {
+    { .name = "training_steps", .help = "training steps to look at before the masks are made",
+      .type = PARE_OPT_INT, .offset = offsetof(struct opts, training_steps), .def = 20, .min = 1,
+      .max = 1e9 },
+    { .name = "statistics_batch_num", .help = "the same under its older name",
+      .type = PARE_OPT_INT, .offset = offsetof(struct opts, statistics_batch_num), .def = 0,
+      .min = 0, .max = 1e9 },
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static int64_t wanted(const struct pare_compression *r)
+{
+    const struct opts *o = pare_compression_conf(r);
+
+    return o->statistics_batch_num ? o->statistics_batch_num : o->training_steps;
+}
+
+static struct pare_tensor *buffer(struct pare_layer *l, struct pare_err *err)
+{
+    return pare_layer_buffer(l, "taylor", PARE_F32, 1, &pare_layer_units(l)->n, err);
+}
+
+static int before_step(struct pare_compression *r, struct pare_err *err)
+{
+    struct state *s = pare_compression_state(r);
+
+    if (s->steps == wanted(r))
+        return 0;
+    for (int i = 0; i < pare_compression_layers(r); i++) {
+        struct pare_layer *l = pare_compression_layer(r, i);
+        const struct pare_tensor *g = pare_layer_grad(l);
+        struct pare_tensor *b = buffer(l, err);
+
+        if (!b)
+            return err->code;
+        if (g)
+            pare_units_dot_square(pare_layer_units(l), pare_f32(pare_layer_weight(l)), pare_f32(g),
+                                  pare_f32(b));
+    }
+    s->steps++;
+    return 0;
+}
+
+/* Whoever asks again later, wants to know how it is then. */
+static int again(struct pare_compression *r, struct pare_err *err)
+{
+    struct state *s = pare_compression_state(r);
+
+    s->steps = s->full = 0;
+    for (int i = 0; i < pare_compression_layers(r); i++) {
+        struct pare_tensor *b = buffer(pare_compression_layer(r, i), err);
+
+        if (!b)
+            return err->code;
+        memset(b->data, 0, (size_t)pare_numel(b) * sizeof(float));
+    }
+    return PARE_NOT_YET;
+}
+
+static int score(struct pare_compression *r, struct pare_layer *l, float *score,
+                 struct pare_err *err)
+{
+    struct state *s = pare_compression_state(r);
+    const struct pare_tensor *b = buffer(l, err);
+    int64_t now = pare_compression_steps(r) + 1;
+
+    if (!b)
+        return err->code;
+    if (s->steps < wanted(r))
+        return PARE_NOT_YET;
+    if (s->full && s->full != now)
+        return again(r, err);
+    s->full = now;
+    memcpy(score, b->data, (size_t)pare_numel(b) * sizeof(*score));
+    return 0;
+}
+
+static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
+{
+    (void)err;
+    *epochs = 0;
+    *steps = wanted(r);
+    return 0;
+}
+
+const struct pare_pruner pare_pruner_taylor = {
+    .abi = PARE_ABI,
+    .name = "taylor",
+    .doc = "Remove the channels whose loss matters least, by first-order expansion.",
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .run_size = sizeof(struct state),
+    .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .granularity = "out_channel",
+    .before_step = before_step,
+    .score = score,
+    .length = length,
+};

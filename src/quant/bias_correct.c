@@ -1,0 +1,281 @@
+/* bias_correct.c - what rounding weights does to the mean of a layer's output, its bias undoes.
+ *
+ * For each output channel of a layer with rounded weights
+ *     b' = b + E[y] - E[y'],    y of the float model, y' of the rounded one
+ * over batches of data (Nagel et al. 2019, empirical bias correction).  Behind each such layer a
+ * node of our own looks at the mean: first while all is float, then while all is rounded.  The
+ * second time it also adds the difference, so what comes after sees corrected layers before it, as
+ * if they had been corrected one after the other.  All in two passes.
+ */
+#include "bias_correct.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../op/op.h"
+#include "../tensor/tensor.h"
+
+/* A layer at work; the node's attribute. */
+struct spot {
+    struct spot *self; /* attributes are const */
+    struct pare_layer *l;
+    int axis;
+    int64_t n;      /* channels */
+    double *sum;    /* (n) of a batch; then of all differences */
+    float *mean;    /* (batches, n) of the float model */
+    double *all;    /* (n) differences */
+    int64_t at;     /* batches seen in this pass */
+    bool second;    /* pass */
+    int64_t budget; /* batches in all */
+};
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to correct biases");
+}
+
+/* ---- the node ------------------------------------------------------------------------------ */
+
+/* x is (outer, n, inner): s->sum = means of channels, in all parts of the batch. */
+static int means(const struct spot *s, const struct pare_tensor *x, int64_t inner,
+                 struct pare_err *err)
+{
+    int64_t rows = pare_numel(x) / inner;
+    const float *v = pare_f32(x);
+
+    memset(s->sum, 0, (size_t)s->n * sizeof(*s->sum));
+    for (int64_t i = 0; i < rows; i++, v += inner) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < inner; k++)
+            sum += (double)v[k];
+        s->sum[i % s->n] += sum;
+    }
+    PARE_TRY(pare_compression_merge(s->l->run, PARE_MERGE_SUM, PARE_F64, s->sum, s->n, err));
+    for (int64_t c = 0; c < s->n; c++) {
+        int64_t each = pare_numel(x) / s->n;
+
+        s->sum[c] /= (double)each / pare_compression_share(s->l->run);
+    }
+    return 0;
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct spot *s = ((const struct spot *)n->attr)->self;
+    const struct pare_tensor *x = &n->in[0]->t;
+    int64_t inner = 1;
+    float *y = pare_f32(&n->out[0]->t);
+
+    (void)c;
+    for (int i = s->axis + 1; i < x->rank; i++)
+        inner *= x->dim[i];
+    if (s->axis >= x->rank || x->dim[s->axis] != s->n || s->at >= s->budget || !pare_numel(x))
+        return pare_fail(err, PARE_ESHAPE, "the output of layer '%s' is not what its bias fits",
+                         s->l->info.name);
+    PARE_TRY(means(s, x, inner, err));
+    memcpy(y, x->data, (size_t)pare_numel(x) * sizeof(*y));
+    for (int64_t k = 0; k < s->n; k++) {
+        float *mean = &s->mean[s->at * s->n + k];
+
+        if (!s->second)
+            *mean = (float)s->sum[k];
+        s->sum[k] = (double)*mean - s->sum[k];
+        if (s->second)
+            s->all[k] += s->sum[k];
+    }
+    s->at++;
+    for (int64_t i = 0; s->second && i < pare_numel(x) / inner; i++)
+        for (int64_t k = 0; k < inner; k++)
+            y[i * inner + k] += (float)s->sum[i % s->n];
+    return 0;
+}
+
+/* Not in ops.def: no file has it. */
+static const struct pare_op spot_op = {
+    .abi = PARE_ABI,
+    .type = "BiasCorrector",
+    .doc = "The mean of a layer's output while its bias is corrected.",
+    .domain = "ai.pare",
+    .since = 1,
+    .in = "T",
+    .types = PARE_T_FLOAT,
+    .min_out = 1,
+    .max_out = 1,
+    .flags = PARE_OP_RANDOM,
+    .infer = pare_infer_same,
+    .forward = forward,
+};
+
+/* ---- in and out of the graph ----------------------------------------------------------------- */
+
+/* The name may be there from an earlier correction. */
+static int insert(struct pare_compression *r, struct spot *s, struct pare_err *err)
+{
+    struct pare_graph *g = r->model->graph;
+    struct pare_value *from = pare_graph_find(g, s->l->info.out->name), *to;
+    const char *name = pare_sprintf(g->arena, "%s:mean", s->l->info.name);
+    struct pare_node *n;
+
+    to = from && name ? pare_graph_value(g, name, err) : NULL;
+    n = to ? pare_graph_add(g, 1, 1, err) : NULL;
+    if (!n)
+        return no_memory(err);
+    n->op = &spot_op;
+    n->name = name;
+    n->type = spot_op.type;
+    n->domain = spot_op.domain;
+    n->version = 1;
+    n->attr = s;
+    n->in[0] = from;
+    n->out[0] = to;
+    to->maker = n;
+    pare_graph_redirect(g, from, to);
+    return 0;
+}
+
+static void remove_all(struct pare_graph *g)
+{
+    int kept = 0;
+
+    for (int i = g->n_nodes - 1; i >= 0; i--)
+        if (g->node[i]->op == &spot_op)
+            pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->node[i]->op != &spot_op) {
+            g->node[kept] = g->node[i];
+            g->node[kept]->id = kept;
+            kept++;
+        }
+    g->n_nodes = kept;
+}
+
+/* ---- correcting ------------------------------------------------------------------------------ */
+
+/* Channels of the output are those of the bias. */
+static bool fits(const struct pare_layer *l, int *axis)
+{
+    const struct pare_tensor *y = &l->info.out->t;
+
+    if (!l->quantized[PARE_WEIGHT] || !l->bias || y->dtype != PARE_F32 || y->rank < 2)
+        return false;
+    *axis = strncmp(l->info.type, "Conv", 4) ? y->rank - 1 : 1;
+    return pare_numel(&l->b) == y->dim[*axis];
+}
+
+static int make(struct pare_compression *r, struct pare_arena *a, int64_t batches,
+                struct spot **spot, int *n, struct pare_err *err)
+{
+    *n = 0;
+    *spot = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(**spot));
+    for (int i = 0; i < r->n_layers && *spot; i++) {
+        struct spot *s = *spot + *n;
+
+        if (!fits(&r->layer[i], &s->axis))
+            continue;
+        s->self = s;
+        s->l = &r->layer[i];
+        s->n = pare_numel(&s->l->b);
+        s->budget = batches;
+        s->sum = pare_alloc(a, (size_t)s->n, sizeof(*s->sum));
+        s->all = pare_alloc(a, (size_t)s->n, sizeof(*s->all));
+        s->mean = pare_alloc(a, (size_t)s->n * (size_t)batches, sizeof(*s->mean));
+        if (!s->sum || !s->all || !s->mean)
+            return no_memory(err);
+        ++*n;
+    }
+    return *spot ? 0 : no_memory(err);
+}
+
+/* The first pass: nothing is rounded. */
+static int pass_float(struct pare_compression *r, struct pare_arena *a, int64_t batches,
+                      struct pare_err *err)
+{
+    bool(*was)[PARE_QUANT_SITES] = pare_alloc(a, (size_t)r->n_layers, sizeof(*was));
+    int rc;
+
+    if (!was)
+        return no_memory(err);
+    for (int i = 0; i < r->n_layers; i++) {
+        memcpy(was[i], r->layer[i].quantized, PARE_QUANT_SITES * sizeof(bool));
+        memset(r->layer[i].quantized, 0, PARE_QUANT_SITES * sizeof(bool));
+    }
+    rc = pare_compression_write_weights(r, err);
+    if (!rc)
+        rc = pare_compression_forward(r, batches, err);
+    for (int i = 0; i < r->n_layers; i++)
+        memcpy(r->layer[i].quantized, was[i], PARE_QUANT_SITES * sizeof(bool));
+    return rc;
+}
+
+static int passes(struct pare_compression *r, struct pare_arena *a, struct spot *spot, int n,
+                  struct pare_err *err)
+{
+    int64_t batches = spot[0].budget;
+
+    for (int i = 0; i < n; i++)
+        PARE_TRY(insert(r, &spot[i], err));
+    PARE_TRY(pare_graph_order(r->model->graph, err));
+    PARE_TRY(pass_float(r, a, batches, err));
+    for (int i = 0; i < n; i++) {
+        spot[i].at = 0;
+        spot[i].second = true;
+    }
+    PARE_TRY(pare_compression_write_weights(r, err));
+    return pare_compression_forward(r, batches, err);
+}
+
+static int write_biases(struct pare_compression *r, const struct spot *spot, int n,
+                        struct pare_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        const struct spot *s = &spot[i];
+        struct pare_layer *l = s->l;
+        double seen = (double)s->at;
+
+        PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F64, s->all, s->n, err));
+        PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F64, &seen, 1, err));
+        if (!l->b_before.data) {
+            PARE_TRY(pare_tensor_new(r->arena, &l->b_before, PARE_F32, l->b.rank, l->b.dim, err));
+            memcpy(l->b_before.data, l->b.data, (size_t)s->n * sizeof(float));
+        }
+        for (int64_t c = 0; c < s->n && seen > 0; c++)
+            pare_f32(&l->b)[c] += (float)(s->all[c] / seen);
+    }
+    return 0;
+}
+
+void pare_bias_restore(struct pare_compression *r)
+{
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+
+        if (l->b_before.data)
+            memcpy(l->b.data, l->b_before.data, (size_t)pare_numel(&l->b) * sizeof(float));
+    }
+}
+
+int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_err *err)
+{
+    struct pare_arena *a;
+    struct spot *spot;
+    int n, rc;
+
+    if (!r->data)
+        return pare_fail(err, PARE_ECONFIG,
+                         "bias_correction looks at data, give it some (--data, or follow a "
+                         "learner)");
+    a = pare_arena_new(1 << 16);
+    if (!a)
+        return no_memory(err);
+    pare_bias_restore(r);
+    rc = make(r, a, batches, &spot, &n, err);
+    if (!rc && n) {
+        rc = passes(r, a, spot, n, err);
+        remove_all(r->model->graph);
+    }
+    if (!rc)
+        rc = write_biases(r, spot, n, err);
+    pare_arena_free(a);
+    return rc ? pare_at(err, rc, "bias_correction") : pare_compression_write_weights(r, err);
+}

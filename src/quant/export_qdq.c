@@ -1,0 +1,488 @@
+/* export_qdq.c - a quantized model as a file of integers.
+ *
+ * Names stay: what a DequantizeLinear makes has the name of the weight or value whose place it
+ * takes, so whoever used that, in subgraphs too, uses the rounded one.
+ */
+#include "export_qdq.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/options.h"
+#include "../onnx/fold_norm.h"
+#include "../onnx/edit.h"
+#include "../op/quant/quant_family.h"
+#include "../tensor/tensor.h"
+#include "export_nbits.h"
+#include "conv_bn_quant.h"
+#include "qscale.h"
+
+/* Names of the constants of a scale. */
+struct names {
+    const char *scale, *zero;
+};
+
+/* A value that is rounded, and the value that holds the result. */
+struct pair {
+    const char *from, *to;
+    struct pare_qscale g;
+    struct pair *next;
+};
+
+struct qdq {
+    struct pare_compression *r;
+    struct pare_arena *a;
+    struct pare_edit *e;
+    struct pair *pairs;
+    struct pare_map done; /* names of biases that are integers already */
+    struct pare_map raw;  /* values that are rounded where they are made: the names before that */
+    int n_nbits;          /* layers that became MatMulNBits; -1: none is to */
+};
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory to write a quantized model");
+}
+
+/* ---- scales -------------------------------------------------------------------------------- */
+
+/* A scalar, or (n): along an axis; or those of groups. */
+static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d, void *data)
+{
+    struct pare_tensor t = { .dtype = d, .rank = g->axis >= 0, .data = data };
+
+    t.dim[0] = g->n;
+    if (g->by.size) {
+        t.rank = 2;
+        t.dim[0] = g->by.dim[0];
+        t.dim[1] = g->by.dim[1];
+    }
+    return t;
+}
+
+static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *g, struct names *n,
+                     struct pare_err *err)
+{
+    struct pare_tensor zero = shaped(g, g->dtype, NULL), scale = shaped(g, PARE_F32, g->scale);
+
+    PARE_TRY(pare_tensor_alloc(x->a, &zero, err));
+    PARE_TRY(pare_convert(g->dtype, zero.data, PARE_I64, g->zero, g->n, err));
+    n->scale = pare_edit_name(x->e, base, "_scale");
+    n->zero = pare_edit_name(x->e, base, "_zero_point");
+    if (!n->scale || !n->zero)
+        return no_memory(err);
+    PARE_TRY(pare_edit_constant(x->e, n->scale, &scale, err));
+    return pare_edit_constant(x->e, n->zero, &zero, err);
+}
+
+static int add_node(struct qdq *x, const char *type, const char *in, const struct names *n,
+                    const char *out, const struct pare_qscale *g, struct pare_err *err)
+{
+    const char *ending = pare_sprintf(x->a, "_%s", type);
+    struct pare_edit_node node = { .type = type,
+                                   .in = { in, n->scale, n->zero },
+                                   .out = out,
+                                   .axis = g->axis };
+
+    if (g->by.size) {
+        node.attr[0].name = "block_size";
+        node.attr[0].v = g->by.size;
+    }
+    node.name = ending ? pare_edit_name(x->e, out, ending) : NULL;
+    return node.name ? pare_edit_insert(x->e, &node, err) : no_memory(err);
+}
+
+/* ---- places -------------------------------------------------------------------------------- */
+
+/* q of QuantizeLinear reaches over its whole type.  Where the range is smaller, x is held within
+ *     scale * (qmin - zero) ... scale * (qmax - zero)   before. */
+static int add_clip(struct qdq *x, const char **value, const struct pare_qscale *g,
+                    struct pare_err *err)
+{
+    struct pare_edit_node n = { .type = "Clip", .in = { *value, "", NULL }, .axis = -1 };
+    struct pare_tensor t = { .dtype = PARE_F32 };
+    int64_t bound[2] = { g->qmin, g->qmax };
+    int type[2];
+
+    pare_quant_range(g->dtype, &type[0], &type[1]);
+    if (bound[0] <= type[0] && bound[1] >= type[1])
+        return 0;
+    if (g->n > 1)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "it is rounded to less than %s holds, with a scale for each channel; "
+                         "files can have that only with one scale",
+                         pare_dtype_name(g->dtype));
+    for (int i = 0; i < 2; i++) {
+        float *v = pare_alloc(x->a, 1, sizeof(*v));
+
+        if ((i ? bound[1] >= type[1] : bound[0] <= type[0]))
+            continue;
+        t.data = v;
+        n.in[1 + i] = pare_edit_name(x->e, *value, i ? "_max" : "_min");
+        if (!v || !n.in[1 + i])
+            return no_memory(err);
+        *v = g->scale[0] * (float)(bound[i] - g->zero[0]);
+        PARE_TRY(pare_edit_constant(x->e, n.in[1 + i], &t, err));
+    }
+    n.out = pare_edit_name(x->e, *value, "_clipped");
+    n.name = n.out;
+    if (!n.out)
+        return no_memory(err);
+    *value = n.out;
+    return pare_edit_insert(x->e, &n, err);
+}
+
+static int add_pair(struct qdq *x, const char *base, const char *from, const char *to,
+                    const struct pare_qscale *g, struct pare_err *err)
+{
+    const char *q = pare_edit_name(x->e, base, "_quantized");
+    struct names n;
+
+    if (!q)
+        return no_memory(err);
+    PARE_TRY(add_clip(x, &from, g, err));
+    PARE_TRY(add_scale(x, base, g, &n, err));
+    PARE_TRY(add_node(x, "QuantizeLinear", from, &n, q, g, err));
+    return add_node(x, "DequantizeLinear", q, &n, to, g, err);
+}
+
+static int remember(struct qdq *x, const char *from, const char *to, const struct pare_qscale *g,
+                    struct pare_err *err)
+{
+    struct pair *p = pare_alloc(x->a, 1, sizeof(*p));
+
+    if (!p)
+        return no_memory(err);
+    *p = (struct pair){ from, to, *g, x->pairs };
+    x->pairs = p;
+    return 0;
+}
+
+/* What the file calls a value: ours have the name of what they round. */
+static const char *file_name(const struct pare_value *v)
+{
+    enum pare_quant_site site;
+
+    while (v->maker && pare_quant_site_of(v->maker, &site))
+        v = v->maker->in[0];
+    return v->name;
+}
+
+static int export_output(struct qdq *x, const struct pare_node *n, const struct pare_qscale *g,
+                         struct pare_err *err)
+{
+    const char *name = file_name(n->in[0]), *raw = pare_edit_name(x->e, name, "_float");
+
+    if (!raw)
+        return no_memory(err);
+    PARE_TRY(pare_edit_rename(x->e, name, raw, err));
+    if (!pare_map_get(&x->raw, name))
+        PARE_TRY(pare_map_set(&x->raw, x->a, name, pare_strdup(x->a, raw), err));
+    PARE_TRY(add_pair(x, name, raw, name, g, err));
+    return remember(x, name, name, g, err); /* rounded twice is rounded once */
+}
+
+/* A value that the node makes, to find it in the file by. */
+static const char *made_by(const struct pare_node *n)
+{
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k])
+            return n->out[k]->name;
+    return "";
+}
+
+static const struct pair *find_pair(const struct qdq *x, const char *from,
+                                    const struct pare_qscale *g)
+{
+    const struct pair *p = x->pairs;
+
+    while (p && (strcmp(p->from, from) || !pare_qscale_same(&p->g, g)))
+        p = p->next;
+    return p;
+}
+
+/* Who rounds the same value the same way shares the pair. */
+static int export_input(struct qdq *x, const struct pare_node *n, const struct pare_qscale *g,
+                        struct pare_err *err)
+{
+    const struct pare_graph *gr = x->r->model->graph;
+    const char *name = file_name(n->in[0]), *to;
+    const struct pair *p = find_pair(x, name, g);
+
+    to = p ? p->to : pare_edit_name(x->e, name, "_rounded");
+    if (!to)
+        return no_memory(err);
+    if (!p) {
+        PARE_TRY(add_pair(x, name, name, to, g, err));
+        PARE_TRY(remember(x, name, to, g, err));
+    }
+    for (int i = 0; i < gr->n_nodes; i++) {
+        const struct pare_node *u = gr->node[i];
+        enum pare_quant_site site;
+
+        for (int k = 0; k < u->n_in && !pare_quant_site_of(u, &site); k++)
+            if (u->in[k] == n->out[0] && strcmp(to, name) != 0)
+                PARE_TRY(pare_edit_rewire(x->e, made_by(u), k, to, err));
+    }
+    return 0;
+}
+
+/* 16 bits, 4 bits and groups came late to these operators. */
+static int64_t needed_version(const struct pare_qscale *g)
+{
+    int lo, hi;
+
+    pare_quant_range(g->dtype, &lo, &hi);
+    if (g->dtype == PARE_I16 || g->dtype == PARE_U16 || pare_is_4bit(g->dtype) || g->by.size)
+        return 21;
+    return g->axis >= 0 ? 13 : g->qmin > lo || g->qmax < hi ? 11 : 10;
+}
+
+static int export_site(struct qdq *x, const struct pare_node *n, struct pare_layer *l,
+                       enum pare_quant_site site, struct pare_err *err)
+{
+    struct pare_qscale g;
+    int rc = pare_qscale_of(l, site, x->a, &g, err);
+
+    if (!rc)
+        rc = pare_qscale_probe(l, site, &g, err);
+    if (!rc)
+        rc = pare_edit_opset(x->e, needed_version(&g), err);
+    if (!rc)
+        rc = site == PARE_INPUT ? export_input(x, n, &g, err) : export_output(x, n, &g, err);
+    return pare_at(err, rc, "%s of layer '%s'", pare_quant_site_name(site), l->info.name);
+}
+
+/* ---- weights ------------------------------------------------------------------------------- */
+
+/* A DequantizeLinear and an Add. */
+static int add_shifted(struct qdq *x, const char *stored, const struct names *n, const char *name,
+                       const struct pare_qscale *g, struct pare_err *err)
+{
+    const char *part = pare_edit_name(x->e, name, "_shifted");
+    const char *offset = pare_edit_name(x->e, name, "_offset");
+    struct pare_tensor t = { .dtype = PARE_F32, .data = pare_alloc(x->a, 1, sizeof(float)) };
+    struct pare_edit_node add = { .type = "Add", .in = { part, offset }, .out = name, .axis = -1 };
+
+    add.name = pare_edit_name(x->e, name, "_Add");
+    if (!part || !offset || !t.data || !add.name)
+        return no_memory(err);
+    *pare_f32(&t) = g->offset;
+    PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
+    PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g, err));
+    return pare_edit_insert(x->e, &add, err);
+}
+
+/* Initializers become integers with a DequantizeLinear of the old name behind. */
+static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
+                   const struct pare_qscale *g, struct pare_err *err)
+{
+    const char *stored = pare_edit_name(x->e, name, "_quantized");
+    struct names n;
+
+    if (!stored)
+        return no_memory(err);
+    PARE_TRY(pare_edit_opset(x->e, needed_version(g), err));
+    PARE_TRY(pare_edit_drop_constant(x->e, name, err));
+    PARE_TRY(pare_edit_constant(x->e, stored, q, err));
+    PARE_TRY(add_scale(x, name, g, &n, err));
+    if (g->offset != 0)
+        return add_shifted(x, stored, &n, name, g, err);
+    return add_node(x, "DequantizeLinear", stored, &n, name, g, err);
+}
+
+static bool is_one(const struct pare_node *n, const char *attr)
+{
+    const struct pare_opt *o = n->op ? pare_opt_find(n->op->attrs, attr) : NULL;
+
+    return !o || *(const double *)(const void *)((const char *)n->attr + o->offset) == 1;
+}
+
+/* The scale of what enters the layer, when that is integers with one scale; else *scale is NULL. */
+static int input_scale(struct qdq *x, const struct pare_layer *l, const struct pare_qscale **scale,
+                       struct pare_err *err)
+{
+    const struct pare_value *out = pare_graph_find(x->r->model->graph, made_by(l->info.node));
+    const struct pare_value *in = out && out->maker && out->maker->n_in ? out->maker->in[0] : NULL;
+    const struct pare_layer *of;
+    const struct pair *p = NULL;
+    enum pare_quant_site site;
+    struct pare_qscale g;
+    int rc = 0;
+
+    of = in && in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
+    while (of && !of->quantized[site]) { /* a place that stays float: what is before it? */
+        in = in->maker->in[0];
+        of = in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
+    }
+    if (of)
+        rc = pare_qscale_of(of, site, x->a, &g, err);
+    if (of && !rc)
+        p = find_pair(x, file_name(in), &g);
+    *scale = p && p->g.axis < 0 ? &p->g : NULL;
+    return rc == PARE_ENOMEM ? rc : 0; /* other reasons are those of a place without a scale */
+}
+
+/* May the bias be integers of scale input * weight?  Runtimes add these to the sum of products, so
+ * the layer must be just that, the bias its own and along the weight's channels. */
+static bool fits(struct qdq *x, const struct pare_layer *l, const struct pare_qscale *w)
+{
+    static const char *const types[] = { "Conv", "Gemm", "ConvTranspose" };
+    const struct pare_node *n = l->info.node;
+    bool known = false;
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        known |= !strcmp(n->type, types[i]);
+    if (!known || !l->bias || l->info.bias->maker || !is_one(n, "alpha") || !is_one(n, "beta") ||
+        l->bias->t.rank != 1 || (w->n > 1 && l->bias->t.dim[0] != w->n) ||
+        pare_map_get(&x->done, l->bias->name))
+        return false;
+    for (int i = 0; i < x->r->n_layers; i++)
+        if (&x->r->layer[i] != l && x->r->layer[i].bias == l->bias)
+            return false;
+    return true;
+}
+
+/* Any weight of the channel that is not 0?  The axis is in the middle of (a, channels, b). */
+static bool all_zero(const struct pare_tensor *w, int axis, int64_t c)
+{
+    int64_t a = 1, b = 1;
+
+    for (int i = 0; i < w->rank; i++) {
+        a *= i < axis ? w->dim[i] : 1;
+        b *= i > axis ? w->dim[i] : 1;
+    }
+    for (int64_t o = 0; o < a; o++)
+        for (int64_t i = 0; i < b; i++)
+            if (pare_f32(w)[(o * w->dim[axis] + c) * b + i] != 0)
+                return false;
+    return true;
+}
+
+/* q = round(bias / (input scale * weight scale)).  A channel without weights may have any scale:
+ * it gets one with which its bias fits.  false: a bias does not fit. */
+static bool make_bias(const struct pare_layer *l, const struct pare_qscale *in,
+                      struct pare_qscale *w, struct pare_qscale *g, struct pare_tensor *q)
+{
+    const struct pare_tensor *b = &l->bias->t;
+    const double most = 1073741824; /* half of what fits, the sum of products needs room, too */
+
+    for (int64_t c = 0; c < pare_numel(b); c++) {
+        int64_t i = w->n > 1 ? c : 0;
+        double v = (double)pare_f32(b)[c], s = (double)(in->scale[0] * w->scale[i]);
+
+        if (fabs(v) > most * s && w->n > 1 && all_zero(&l->weight->t, w->axis, c)) {
+            w->scale[i] = (float)(fabs(v) / most * 2 / (double)in->scale[0]);
+            s = (double)(in->scale[0] * w->scale[i]);
+        }
+        if (!(s > 0) || !(fabs(v) <= most * s))
+            return false;
+        g->scale[i] = in->scale[0] * w->scale[i];
+        ((int32_t *)q->data)[c] = (int32_t)rint(v / s);
+    }
+    return true;
+}
+
+static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *w,
+                       struct pare_err *err)
+{
+    const struct pare_qscale *in;
+    struct pare_qscale g = { .dtype = PARE_I32, .n = w->n, .axis = w->axis >= 0 ? 0 : -1 };
+    struct pare_tensor q;
+
+    PARE_TRY(input_scale(x, l, &in, err));
+    if (!in || w->offset != 0 || !fits(x, l, w))
+        return 0;
+    q = l->bias->t;
+    q.dtype = PARE_I32;
+    PARE_TRY(pare_tensor_alloc(x->a, &q, err));
+    g.scale = pare_alloc(x->a, (size_t)g.n, sizeof(*g.scale));
+    g.zero = pare_alloc(x->a, (size_t)g.n, sizeof(*g.zero));
+    if (!g.scale || !g.zero)
+        return no_memory(err);
+    if (!make_bias(l, in, w, &g, &q))
+        return 0;
+    PARE_TRY(pare_map_set(&x->done, x->a, l->bias->name, l, err));
+    return replace(x, l->bias->name, &q, &g, err);
+}
+
+/* The normalization that the layer was rounded with leaves the file. */
+static int fold_norm(struct qdq *x, const struct pare_layer *l, struct pare_layer *view,
+                     struct pare_err *err)
+{
+    const char *raw = pare_map_get(&x->raw, l->norm->out[0]->name);
+    struct pare_norm_fold f = { .g = x->r->model->graph,
+                                .norm = l->norm,
+                                .made = raw ? raw : l->norm->out[0]->name,
+                                .w = view->weight->t,
+                                .b = view->bias->t };
+
+    PARE_TRY(pare_edit_fold_norm(x->e, &f, err));
+    view->bias->name = f.bias;
+    return 0;
+}
+
+static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_layer folded;
+    struct pare_qscale g;
+    struct pare_tensor q;
+    bool done = false;
+
+    if (l->norm) {
+        PARE_TRY(pare_conv_bn_view(l, x->a, &folded, err));
+        PARE_TRY(fold_norm(x, l, &folded, err));
+        l = &folded;
+    }
+    PARE_TRY(pare_qweight(l, x->a, &g, &q, err));
+    if (x->n_nbits >= 0)
+        PARE_TRY(pare_nbits_export(x->e, x->a, l, &g, &q, &done, err));
+    x->n_nbits += done;
+    if (done)
+        return 0;
+    PARE_TRY(export_bias(x, l, &g, err)); /* which may change scales of channels without weights */
+    return replace(x, l->weight->name, &q, &g, err);
+}
+
+/* ---- all ----------------------------------------------------------------------------------- */
+
+static int export_all(struct qdq *x, const char *path, const struct pare_export *form,
+                      struct pare_err *err)
+{
+    struct pare_compression *r = x->r;
+    const struct pare_graph *g = r->model->graph;
+    int n;
+
+    PARE_TRY(pare_edit_new(r->model, x->a, &x->e, err));
+    for (int i = 0; i < g->n_nodes; i++) {
+        enum pare_quant_site site;
+        struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
+
+        if (l && l->quantized[site])
+            PARE_TRY(export_site(x, g->node[i], l, site, err));
+    }
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_WEIGHT]) {
+            PARE_TRY(pare_at(err, export_weight(x, &r->layer[i], err), "layer '%s'",
+                             r->layer[i].info.name));
+            pare_layer_release(&r->layer[i]);
+        }
+    if (!x->n_nbits)
+        return pare_fail(err, PARE_ECONFIG,
+                         "no layer can become MatMulNBits: that takes a Gemm or MatMul with a "
+                         "float input and weights in groups of 16, 32, 64 or another power of 2");
+    if (form->qoperator)
+        PARE_TRY(pare_edit_qoperator(x->e, &n, err));
+    return pare_edit_save(x->e, path, err);
+}
+
+int pare_qdq_save(struct pare_compression *r, const char *path, const struct pare_export *form,
+                  struct pare_err *err)
+{
+    struct qdq x = { .r = r, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
+    int rc = x.a ? export_all(&x, path, form, err) : no_memory(err);
+
+    pare_arena_free(x.a);
+    return rc;
+}

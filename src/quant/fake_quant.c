@@ -1,0 +1,300 @@
+/* fake_quant.c - quantized inputs and outputs: a node of our own in the model's graph for each, asking
+ * the quantizer in every forward and on the way back. */
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/simd.h"
+#include "../op/op.h"
+#include "../tensor/tensor.h"
+#include "calibration_file.h"
+#include "channel_rows.h"
+#include "quant_config.h"
+
+#define PARTS 32
+
+/* The node's attribute: whose place it is. */
+struct site {
+    struct pare_layer *layer;
+    enum pare_quant_site site;
+};
+
+PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double *to)
+{
+    double signal = 0, noise = 0;
+
+#pragma omp simd reduction(+ : signal, noise)
+    for (int64_t i = 0; i < n; i++) {
+        double v = (double)x[i], d = v - (double)y[i];
+
+        signal += v * v;
+        noise += d * d;
+    }
+    to[0] = signal;
+    to[1] = noise;
+}
+
+/* By parts of which there are as many on any number of threads, and so are the sums. */
+void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
+                          const struct pare_tensor *x, const struct pare_tensor *y)
+{
+    struct pare_noise *s = &l->noise[site];
+    int threads = pare_rows_threads(&l->quant[site], x);
+    double part[PARTS][2];
+    int64_t n = pare_numel(x);
+
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+    for (int i = 0; i < PARTS; i++) {
+        int64_t from = n * i / PARTS, to = n * (i + 1) / PARTS;
+
+        noise_of(pare_f32(x) + from, pare_f32(y) + from, to - from, part[i]);
+    }
+    for (int i = 0; i < PARTS; i++) {
+        s->signal += part[i][0];
+        s->noise += part[i][1];
+    }
+}
+
+static int round_site(const struct site *s, const struct pare_tensor *x, struct pare_tensor *y,
+                      bool train, struct pare_err *err)
+{
+    struct pare_compression *r = s->layer->run;
+    const struct pare_quantizer *q = r->quantizer;
+    struct pare_turn turn;
+    int rc;
+
+    if (!s->layer->quantized[s->site] || /* it stays float after all, or another looks */
+        (r->looking && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
+        if (y->data != x->data)
+            memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
+        return 0;
+    }
+    turn = pare_turn_begin(r, 0);
+    r->training = train;
+    rc = r->calibration ? pare_calibrated(s->layer, s->site, x, y, err)
+                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, x, y, err);
+    if (!rc && r->measure)
+        pare_quant_noise_add(s->layer, s->site, x, y);
+    pare_turn_end(r, turn);
+    return pare_at(err, rc, "%s of layer '%s'", pare_quant_site_name(s->site), s->layer->info.name);
+}
+
+/* gx = d loss / d x. */
+static int back_site(const struct site *s, const struct pare_tensor *x,
+                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
+{
+    struct pare_compression *r = s->layer->run;
+    struct pare_turn turn;
+    int rc;
+
+    if (!r->quantizer->backward || !s->layer->quantized[s->site]) {
+        if (gx->data != gy->data)
+            memcpy(gx->data, gy->data, (size_t)pare_numel(x) * sizeof(float));
+        return 0;
+    }
+    turn = pare_turn_begin(r, 0);
+    rc = r->quantizer->backward(s->layer, s->site, x, gy, gx, err);
+    pare_turn_end(r, turn);
+    return pare_at(err, rc, "%s of layer '%s'", pare_quant_site_name(s->site), s->layer->info.name);
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    return round_site(n->attr, &n->in[0]->t, &n->out[0]->t, c->train, err);
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_tensor *gx = &n->in[0]->grad, own = n->in[0]->t;
+    int64_t count = pare_numel(&own);
+
+    if (!gx->data || !n->out[0]->grad.data)
+        return 0;
+    own.data = pare_alloc_raw(c->scratch, (size_t)count, sizeof(float));
+    if (!own.data)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
+    PARE_TRY(back_site(n->attr, &n->in[0]->t, &n->out[0]->grad, &own, err));
+    for (int64_t i = 0; i < count; i++)
+        pare_f32(gx)[i] += pare_f32(&own)[i];
+    return 0;
+}
+
+/* The same with numbers in any order. */
+static struct pare_tensor seen(const struct pare_node *n, const float *data)
+{
+    struct pare_tensor t = n->in[0]->t;
+
+    t.data = (void *)(uintptr_t)data;
+    return t;
+}
+
+static int whole(const struct pare_node *n, const float *x, float *y, bool train,
+                 struct pare_err *err)
+{
+    struct pare_tensor in = seen(n, x), out = seen(n, y);
+
+    return round_site(n->attr, &in, &out, train, err);
+}
+
+static int dwhole(const struct pare_node *n, const float *x, const float *gy, float *gx,
+                  struct pare_err *err)
+{
+    struct pare_tensor in = seen(n, x), from = seen(n, gy), to = seen(n, gx);
+
+    return back_site(n->attr, &in, &from, &to, err);
+}
+
+/* Not in ops.def: no file has them. */
+#define SITE(more, ...)                                                                     \
+    {                                                                                       \
+        .abi = PARE_ABI, .type = "Quantizer", .domain = "ai.pare",                          \
+        .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1,  \
+        .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                       \
+        .flags = PARE_OP_RANDOM | (more), /* it may change from run to run */               \
+            .infer = pare_infer_same, .forward = forward, .backward = backward, __VA_ARGS__ \
+    }
+
+/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing; [4], [5]: such
+ * while they only look. */
+static const struct pare_op site_op[] = {
+    SITE(0, .whole = NULL),
+    SITE(PARE_OP_LEARNS, .whole = NULL),
+    SITE(PARE_OP_ANY_LAYOUT, .whole = whole, .dwhole = dwhole),
+    SITE(PARE_OP_LEARNS | PARE_OP_ANY_LAYOUT, .whole = whole, .dwhole = dwhole),
+    SITE(PARE_OP_LOOKS | PARE_OP_ANY_LAYOUT, .whole = whole),
+    SITE(PARE_OP_LEARNS | PARE_OP_LOOKS | PARE_OP_ANY_LAYOUT, .whole = whole),
+};
+
+static const struct pare_op *op_of(const struct pare_layer *l, enum pare_quant_site site)
+{
+    unsigned flags = l->run->quantizer->base.flags;
+    bool any = flags & PARE_ANY_ORDER && l->quant[site].axis < 0;
+
+    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (!any ? 0 : l->run->looking ? 4 : 2)];
+}
+
+static bool is_site(const struct pare_node *n)
+{
+    return n->op >= site_op && n->op < site_op + sizeof(site_op) / sizeof(*site_op);
+}
+
+struct pare_layer *pare_quant_site_of(const struct pare_node *n, enum pare_quant_site *site)
+{
+    const struct site *s = n->attr;
+
+    if (!is_site(n))
+        return NULL;
+    *site = s->site;
+    return s->layer;
+}
+
+/* ---- in and out of the graph ----------------------------------------------------------------- */
+
+/* The node and value of the model's graph that a layer's description, made on a copy, is about. */
+static struct pare_value *original(const struct pare_compression *r, const struct pare_value *v)
+{
+    return v ? pare_graph_find(r->model->graph, v->name) : NULL;
+}
+
+static struct pare_value *add(struct pare_compression *r, struct pare_layer *l,
+                              enum pare_quant_site site, struct pare_value *from,
+                              struct pare_err *err)
+{
+    struct pare_graph *g = r->model->graph;
+    struct site *s = pare_alloc(r->arena, 1, sizeof(*s));
+    const char *name = pare_sprintf(g->arena, "%s:%s:%s", l->info.name, pare_quant_site_name(site),
+                                    from->name);
+    struct pare_value *to = name ? pare_graph_value(g, name, err) : NULL;
+    struct pare_node *n = to ? pare_graph_add(g, 1, 1, err) : NULL;
+
+    if (!s || !n) {
+        pare_fail(err, PARE_ENOMEM, "no memory for quantized layers");
+        return NULL;
+    }
+    *s = (struct site){ l, site };
+    n->op = op_of(l, site);
+    n->name = name;
+    n->type = n->op->type;
+    n->domain = n->op->domain;
+    n->version = 1;
+    n->attr = s;
+    n->in[0] = from;
+    n->out[0] = to;
+    to->maker = n;
+    return to;
+}
+
+/* Several inputs, as those of an Add, share the layer's numbers. */
+static int insert_input(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_value *out = original(r, l->info.node->out[0]);
+    struct pare_node *n = out ? out->maker : NULL;
+
+    while (n && is_site(n)) /* its output is quantized already */
+        n = n->in[0]->maker;
+    for (int k = 0; n && k < n->n_in; k++) {
+        struct pare_value *to;
+
+        if (!n->in[k] || n->in[k]->flags & PARE_V_CONST || n->in[k]->t.dtype > PARE_F32)
+            continue;
+        to = add(r, l, PARE_INPUT, n->in[k], err);
+        if (!to)
+            return err->code;
+        n->in[k] = to;
+    }
+    return 0;
+}
+
+static int insert_output(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
+{
+    struct pare_value *from = l->norm ? l->norm->out[0] : original(r, l->info.out), *to;
+
+    if (!from)
+        return pare_fail(err, PARE_EUNSUPPORTED, "layer '%s' has no output to quantize",
+                         l->info.name);
+    to = add(r, l, PARE_OUTPUT, from, err);
+    if (!to)
+        return err->code;
+    pare_graph_redirect(r->model->graph, from, to);
+    return 0;
+}
+
+int pare_fake_quant_insert(struct pare_compression *r, struct pare_err *err)
+{
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_INPUT])
+            PARE_TRY(insert_input(r, &r->layer[i], err));
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].quantized[PARE_OUTPUT])
+            PARE_TRY(insert_output(r, &r->layer[i], err));
+    return pare_graph_order(r->model->graph, err);
+}
+
+void pare_fake_quant_look(struct pare_compression *r, bool on)
+{
+    struct pare_graph *g = r->model->graph;
+
+    r->looking = on;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (is_site(g->node[i])) {
+            const struct site *s = g->node[i]->attr;
+
+            g->node[i]->op = op_of(s->layer, s->site);
+        }
+}
+
+void pare_fake_quant_remove(struct pare_compression *r)
+{
+    struct pare_graph *g = r->model->graph;
+    int kept = 0;
+
+    for (int i = g->n_nodes - 1; i >= 0; i--)
+        if (is_site(g->node[i]))
+            pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (!is_site(g->node[i])) {
+            g->node[kept] = g->node[i];
+            g->node[kept]->id = kept;
+            kept++;
+        }
+    g->n_nodes = kept;
+}

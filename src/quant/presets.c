@@ -1,0 +1,177 @@
+/* presets.c - usual ways to quantize, by name.
+ *
+ * int8 rounds weights and inputs of convolutions and linear layers, and outputs where a runtime
+ * that computes with integers ends a step: behind an activation where there is one, behind sums
+ * and concatenations, and behind poolings that average.
+ */
+#include "presets.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../onnx/fold_norm.h"
+
+static const struct preset {
+    const char *name, *quantizer, *keys;
+    const char *outputs; /* keys of outputs, or NULL */
+    const char *convs;   /* keys of convolutions, or NULL: as all */
+} presets[] = {
+    { "int8", "ptq",
+      "quant_bits=8 quant_dtype.weight=int quant_scheme.weight=per_channel_symmetric "
+      "quant_dtype.input=uint quant_scheme.input=per_tensor_affine "
+      "quant_dtype.output=uint quant_scheme.output=per_tensor_affine quant_types=weight,input",
+      "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output", NULL },
+    { "int8-weights", "group",
+      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
+      NULL },
+    { "w4", "group",
+      "quant_bits=4 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
+      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight" },
+};
+
+static bool listed(const char *const *types, const char *type)
+{
+    while (*types && strcmp(*types, type) != 0)
+        types++;
+    return *types != NULL;
+}
+
+static const char *const activations[] = { "Relu", "Clip", "LeakyRelu", NULL };
+static const char *const joints[] = { "Add", "Concat", "GlobalAveragePool", "AveragePool", NULL };
+
+struct scan {
+    const struct pare_graph *g;
+    const struct pare_layer_info *layer;
+    int n;
+    bool *chosen;  /* by layer: weight and input are rounded ... */
+    bool *rounded; /* ... and the output */
+};
+
+/* The one node that uses v; NULL: none or several, or v is an output of the model. */
+static const struct pare_node *only_user(const struct scan *s, const struct pare_value *v)
+{
+    const struct pare_node *found = NULL;
+
+    for (int i = 0; i < s->g->n_out; i++)
+        if (s->g->out[i] == v)
+            return NULL;
+    for (int i = 0; i < s->g->n_nodes; i++)
+        for (int k = 0; k < s->g->node[i]->n_in; k++)
+            if (s->g->node[i]->in[k] == v) {
+                if (found && found != s->g->node[i])
+                    return NULL;
+                found = s->g->node[i];
+            }
+    return found;
+}
+
+/* Sums and the like, of pictures: what transformers add up reaches too far for 8 bits. */
+static bool is_joint(const struct pare_layer_info *l)
+{
+    return !l->weight && listed(joints, l->type) && l->out && l->out->t.dtype == PARE_F32 &&
+           l->out->t.rank == 4 && l->in;
+}
+
+/* The user of a layer's output, or of the normalization that is folded into the layer. */
+static const struct pare_node *next_of(const struct scan *s, const struct pare_layer_info *l)
+{
+    const struct pare_node *u = only_user(s, l->out);
+
+    return u && pare_norm_folds(s->g, u) ? only_user(s, u->out[0]) : u;
+}
+
+/* Where an activation follows, that one's output is rounded. */
+static void mark_outputs(const struct scan *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct pare_layer_info *l = &s->layer[i];
+        const struct pare_node *u;
+
+        if (!s->chosen[i] && !is_joint(l))
+            continue;
+        u = next_of(s, l);
+        s->rounded[i] = true;
+        for (int k = 0; k < s->n && u && listed(activations, u->type); k++)
+            if (s->layer[k].node == u) {
+                s->rounded[i] = false;
+                s->rounded[k] = true;
+            }
+    }
+}
+
+static int find_layers(const struct pare_model *m, struct pare_arena *a, struct scan *s,
+                       struct pare_err *err)
+{
+    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
+    struct pare_layer_info *list;
+
+    if (!g)
+        return err->code;
+    pare_graph_bind(g, 1);
+    PARE_TRY(pare_graph_infer(g, true, err));
+    PARE_TRY(pare_layers_all(a, g, &list, &s->n, err));
+    s->chosen = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->chosen));
+    s->rounded = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->rounded));
+    if (!s->chosen || !s->rounded)
+        return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
+    for (int i = 0; i < s->n; i++)
+        s->chosen[i] = list[i].weight && list[i].in &&
+                       (!strncmp(list[i].torch, "Conv", 4) || !strcmp(list[i].torch, "Linear")) &&
+                       pare_value_root(list[i].weight)->t.dtype == PARE_F32 &&
+                       !pare_value_root(list[i].weight)->maker;
+    s->g = g;
+    s->layer = list;
+    return 0;
+}
+
+#define KINDS 4
+
+static int make_rules(const struct preset *p, const struct scan *s, struct pare_arena *a,
+                      struct pare_rules *r, struct pare_err *err)
+{
+    /* Weight and input; these and the output; the output alone; convolutions. */
+    const char *keys[KINDS] = { p->keys, pare_sprintf(a, "%s,output", p->keys), p->outputs,
+                                p->convs };
+    const char **name[KINDS];
+    int n[KINDS] = { 0 };
+
+    r->rule = pare_alloc(a, KINDS, sizeof(*r->rule));
+    for (int k = 0; k < KINDS; k++) {
+        name[k] = pare_alloc(a, (size_t)s->n + 1, sizeof(**name));
+        if (!name[k] || !r->rule || !keys[1])
+            return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
+    }
+    if (p->outputs)
+        mark_outputs(s);
+    for (int i = 0; i < s->n; i++)
+        if (s->chosen[i] || s->rounded[i]) {
+            bool conv = p->convs && !strncmp(s->layer[i].torch, "Conv", 4);
+            int k = !s->chosen[i] ? 2 : conv ? 3 : s->rounded[i];
+
+            name[k][n[k]++] = s->layer[i].name;
+        }
+    r->n = 0;
+    for (int k = 0; k < KINDS; k++)
+        if (n[k])
+            r->rule[r->n++] = (struct pare_rule){ .op_names = name[k], .keys = keys[k] };
+    if (!r->n)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the model has no convolution or linear layer with float32 weights");
+    return 0;
+}
+
+int pare_preset(const char *name, const struct pare_model *m, struct pare_arena *a,
+                const char **quantizer, struct pare_rules *rules, struct pare_err *err)
+{
+    const struct preset *p = NULL;
+    struct scan s;
+
+    for (size_t i = 0; i < sizeof(presets) / sizeof(*presets); i++)
+        if (!strcmp(presets[i].name, name))
+            p = &presets[i];
+    if (!p)
+        return pare_fail(err, PARE_ECONFIG, "preset '%.64s' is not one of %s", name, PARE_PRESETS);
+    *quantizer = p->quantizer;
+    PARE_TRY(find_layers(m, a, &s, err));
+    return make_rules(p, &s, a, rules, err);
+}

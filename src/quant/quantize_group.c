@@ -1,0 +1,105 @@
+/* quantize_group.c - weights alone, in few bits, without data: a scale for each group of inputs.
+ *
+ * Linear layers get a scale for each `group_size` inputs of each output, all else one for each
+ * channel.  With range mse the range of each group shrinks to where its rounded numbers have the
+ * least squared error.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "group_scales.h"
+#include "mse_scales.h"
+#include "channel_rows.h"
+
+#define USUAL 64 /* inputs of a group of 4 bits */
+
+struct opts {
+    int64_t group_size;
+    const char *range;
+};
+
+struct conf {
+    int64_t group_size;
+};
+
+#define HELP "inputs of a linear layer that share a scale; 0: all; -1: 64 up to 4 bits, else all"
+
+static const struct pare_opt opts[] = {
+    { "group_size", HELP, PARE_OPT_INT, offsetof(struct opts, group_size), -1, -1, 1e9, NULL, NULL,
+      false },
+    { "range", "of the numbers: all, or the part with the least squared error (auto: up to 4 bits)",
+      PARE_OPT_STR, offsetof(struct opts, range), 0, PARE_ANY, "auto", "auto|minmax|mse", false },
+    PARE_OPT_END
+};
+
+static const struct pare_opt keys[] = { { "group_size", HELP ", or as the setting says",
+                                          PARE_OPT_INT, offsetof(struct conf, group_size), -1, -1,
+                                          1e9, NULL, NULL, false },
+                                        PARE_OPT_END };
+
+static int64_t size_of(const struct pare_layer *l, const struct pare_quant *q)
+{
+    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct conf *c = pare_layer_conf(l);
+    int64_t size = c && c->group_size >= 0 ? c->group_size : o->group_size;
+
+    if (pare_layer_weight(l)->rank != 2 || pare_layer_in_axis(l) < 0)
+        return 0;
+    return size < 0 ? (q->bits <= 4 ? USUAL : 0) : size;
+}
+
+static int by_group(struct pare_layer *l, int64_t size, const struct pare_tensor *x,
+                    struct pare_tensor *y, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
+    struct pare_group_fit f = { .mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse")
+                                                                : q->bits <= 4 };
+    struct pare_tensor *scale, *zero;
+    struct pare_groups g;
+
+    PARE_TRY(pare_groups(l, size, &g, err));
+    pare_group_range(q, &f);
+    scale = pare_layer_scale(l, PARE_WEIGHT, g.n, err);
+    zero = scale ? pare_layer_zero_point(l, PARE_WEIGHT, g.n, err) : NULL;
+    if (!zero)
+        return err->code;
+    pare_groups_round(&g, &f, x, pare_f32(scale), pare_f32(zero), y, true);
+    return 0;
+}
+
+static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    struct pare_quant_point p;
+    int64_t size;
+    bool mse;
+
+    if (!pare_layer_quant(l, PARE_WEIGHT))
+        return pare_fail(err, PARE_ECONFIG, "nothing says how it is quantized");
+    size = size_of(l, pare_layer_quant(l, PARE_WEIGHT));
+    PARE_TRY(pare_groups_keep(l, size, err));
+    if (size > 0)
+        return by_group(l, size, x, y, err);
+    PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
+    mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse") : p.q->bits <= 4;
+    PARE_TRY(mse ? pare_quant_point_fit_mse(&p, x, err) : pare_quant_point_fit(&p, x, err));
+    pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    return 0;
+}
+
+const struct pare_quantizer pare_quantizer_group = {
+    .base = {
+        .abi = PARE_ABI,
+        .name = "group",
+        .doc = "Weights alone, without data: 2 to 8 bits, a scale for each group of inputs.",
+        .keys = keys,
+        .conf_size = sizeof(struct conf),
+        .opts = opts,
+        .opts_size = sizeof(struct opts),
+    },
+    .weight = weight,
+    .min_bits = 2,
+    .max_bits = 8,
+};

@@ -1,0 +1,347 @@
+/* quantize_ptq.c - without training: a few batches are looked at, and then all scales are fixed.
+ *
+ * Ranges of inputs and outputs, by the setting `observer`:
+ *     minmax          all that was seen
+ *     moving_average  range = a * range + (1 - a) * range of the batch
+ *     percentile      without the outermost numbers
+ *     mse             the least squared error of what is rounded
+ *     entropy         the least divergence between the numbers and the rounded ones
+ * The last three keep a histogram for each place (histogram.h).  Weights: by their range, or mse.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "histogram.h"
+#include "mse_scales.h"
+#include "channel_rows.h"
+
+struct opts {
+    const char *observer, *weight_observer;
+    int64_t calibration_steps;
+    double percentile, averaging;
+};
+
+/* What start() has on its hands while it looks at batches; NULL at all other times, in checkpoints
+ * too. */
+struct state {
+    struct place *place; /* (layers, PARE_QUANT_SITES) */
+    uint32_t *part;      /* counts of threads */
+};
+
+struct place {
+    bool seen;
+    int64_t n;                /* channels */
+    struct pare_histogram *h; /* or NULL */
+    float *lo, *hi;           /* tracked_min_*, tracked_max_* */
+};
+
+/* clang-format off */
+static const struct pare_opt opts[] = {
+    { .name = "observer", .help = "how ranges of inputs and outputs are found",
+      .type = PARE_OPT_STR, .offset = offsetof(struct opts, observer), .min = -1e300, .max = 1e300,
+      .str = "minmax", .choices = "minmax|moving_average|percentile|mse|entropy" },
+    { .name = "weight_observer", .help = "how ranges of weights are found",
+      .type = PARE_OPT_STR, .offset = offsetof(struct opts, weight_observer), .min = -1e300,
+      .max = 1e300, .str = "minmax", .choices = "minmax|mse" },
+    { .name = "calibration_steps", .help = "batches to look at",
+      .type = PARE_OPT_INT, .offset = offsetof(struct opts, calibration_steps), .def = 8, .min = 1,
+      .max = 1e9 },
+    { .name = "percentile", .help = "of observer percentile: part of the numbers to keep, in %",
+      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, percentile), .def = 99.99, .min = 50,
+      .max = 100 },
+    { .name = "averaging", .help = "of observer moving_average: what stays at each batch",
+      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, averaging), .def = 0.9, .min = 0,
+      .max = 1 },
+    PARE_OPT_END
+};
+/* clang-format on */
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for observers");
+}
+
+static bool counts(const struct opts *o)
+{
+    return strcmp(o->observer, "minmax") != 0 && strcmp(o->observer, "moving_average") != 0;
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static int buffers(const struct pare_quant_point *p, struct place *at, struct pare_err *err)
+{
+    struct pare_tensor *tmin = pare_place_buffer(p, "tracked_min", err);
+    struct pare_tensor *tmax = tmin ? pare_place_buffer(p, "tracked_max", err) : NULL;
+
+    if (!tmax)
+        return err->code;
+    at->lo = pare_f32(tmin);
+    at->hi = pare_f32(tmax);
+    return 0;
+}
+
+/* The range so far. */
+static int track(const struct pare_quant_point *p, struct place *at, const float *lo,
+                 const float *hi, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(pare_layer_run(p->layer));
+    float keep = (float)o->averaging;
+
+    PARE_TRY(buffers(p, at, err));
+    for (int64_t c = 0; c < p->n; c++) {
+        float *a = at->lo + c, *b = at->hi + c;
+
+        if (!at->seen) {
+            *a = lo[c];
+            *b = hi[c];
+        } else if (!strcmp(o->observer, "moving_average")) {
+            *a = keep * *a + (1 - keep) * lo[c];
+            *b = keep * *b + (1 - keep) * hi[c];
+        } else {
+            *a = lo[c] < *a ? lo[c] : *a;
+            *b = hi[c] > *b ? hi[c] : *b;
+        }
+    }
+    return 0;
+}
+
+static int look(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
+                struct pare_err *err)
+{
+    struct pare_compression *r = pare_layer_run(l);
+    struct state *s = pare_compression_state(r);
+    struct place *at = &s->place[pare_layer_index(l) * PARE_QUANT_SITES + (int)site];
+    struct pare_quant_point p;
+    float *lo;
+
+    PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
+    lo = pare_alloc_raw(pare_compression_scratch(r), 2 * (size_t)p.n, sizeof(*lo));
+    if (!lo)
+        return no_memory(err);
+    PARE_TRY(pare_quant_point_range(&p, x, lo, lo + p.n, err));
+    PARE_TRY(track(&p, at, lo, lo + p.n, err));
+    if (at->h)
+        pare_histogram_add(at->h, &(struct pare_hist_batch){ .x = pare_f32(x),
+                                                             .n = pare_numel(x),
+                                                             .lo = lo[0],
+                                                             .hi = lo[1],
+                                                             .threads = p.q->threads,
+                                                             .part = s->part });
+    at->seen = true;
+    at->n = p.n;
+    return 0;
+}
+
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+static void narrow(const struct opts *o, const struct pare_quant *q, struct place *at)
+{
+    struct pare_histogram *h = at->h;
+    double lo, hi;
+
+    h->lo = (double)at->lo[0];
+    h->hi = (double)at->hi[0];
+    if (!strcmp(o->observer, "percentile"))
+        pare_histogram_percentile(h, o->percentile / 100, &lo, &hi);
+    else if (!strcmp(o->observer, "mse"))
+        pare_histogram_mse(h, q, &lo, &hi);
+    else
+        pare_histogram_entropy(h, q, &lo, &hi);
+    at->lo[0] = (float)lo;
+    at->hi[0] = (float)hi;
+}
+
+static void narrow_all(struct pare_compression *r, struct state *s)
+{
+    const struct opts *o = pare_compression_conf(r);
+    int n = pare_compression_layers(r) * PARE_QUANT_SITES, threads = pare_compression_threads(r);
+
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(dynamic, 1)
+    for (int i = 0; i < n; i++)
+        if (s->place[i].seen && s->place[i].h)
+            narrow(o,
+                   pare_layer_quant(pare_compression_layer(r, i / PARE_QUANT_SITES),
+                                    (enum pare_quant_site)(i % PARE_QUANT_SITES)),
+                   &s->place[i]);
+}
+
+/* From ranges to scales; `from` is another place where another was looked at for this one. */
+static int decide(struct pare_layer *l, enum pare_quant_site site, const struct place *from,
+                  struct pare_err *err)
+{
+    struct pare_quant_point p = { .layer = l, .site = site, .n = from->n };
+    struct pare_tensor *scale, *zero;
+    struct place own = { .n = p.n };
+
+    p.q = pare_layer_quant(l, site);
+    PARE_TRY(buffers(&p, &own, err));
+    scale = pare_layer_scale(l, site, p.n, err);
+    zero = scale ? pare_layer_zero_point(l, site, p.n, err) : NULL;
+    if (!zero)
+        return err->code;
+    for (int64_t c = 0; c < p.n; c++) {
+        own.lo[c] = from->lo[c];
+        own.hi[c] = from->hi[c];
+        pare_quant_fit(p.q, (double)own.lo[c], (double)own.hi[c], pare_f32(scale) + c,
+                       pare_f32(zero) + c);
+    }
+    return 0;
+}
+
+static int decide_all(struct pare_compression *r, struct state *s, struct pare_err *err)
+{
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
+        struct pare_layer *l = pare_compression_layer(r, i / PARE_QUANT_SITES), *of;
+        enum pare_quant_site site = (enum pare_quant_site)(i % PARE_QUANT_SITES), of_site;
+        const struct place *from;
+
+        if (site == PARE_WEIGHT || !pare_layer_quant(l, site))
+            continue;
+        pare_layer_twin(l, site, &of, &of_site);
+        from = &s->place[pare_layer_index(of) * PARE_QUANT_SITES + (int)of_site];
+        if (from->seen)
+            PARE_TRY(decide(l, site, from, err));
+    }
+    return 0;
+}
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+/* How many inputs and outputs there are to look at, with what that needs. */
+static int prepare(struct pare_compression *r, struct state *s, int *n, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(r);
+    struct pare_arena *a = pare_compression_scratch(r);
+    int threads = 1;
+
+    *n = 0;
+    s->place = pare_alloc(a, (size_t)pare_compression_layers(r) * PARE_QUANT_SITES,
+                          sizeof(*s->place));
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES && s->place; i++) {
+        struct pare_layer *l = pare_compression_layer(r, i / PARE_QUANT_SITES);
+        const struct pare_quant *q = pare_layer_quant(l,
+                                                      (enum pare_quant_site)(i % PARE_QUANT_SITES));
+
+        if (!q || i % PARE_QUANT_SITES == PARE_WEIGHT)
+            continue;
+        ++*n;
+        threads = q->threads > threads ? q->threads : threads;
+        if (!counts(o))
+            continue;
+        if (q->axis >= 0)
+            return pare_fail(err, PARE_ECONFIG,
+                             "layer '%s': observer %s looks at all numbers together, so it is not "
+                             "for per_channel; minmax and moving_average are",
+                             pare_layer_name(l), o->observer);
+        if (pare_layer_twin(l, (enum pare_quant_site)(i % PARE_QUANT_SITES), NULL, NULL))
+            continue;
+        s->place[i].h = pare_alloc(a, 1, sizeof(*s->place[i].h));
+        if (!s->place[i].h)
+            return no_memory(err);
+    }
+    s->part = pare_alloc_raw(a, (size_t)threads * 2 * PARE_HIST_TABLE, sizeof(*s->part));
+    return s->place && s->part ? 0 : no_memory(err);
+}
+
+/* Ranges were those of whole batches all the time, so bins are the same in all processes. */
+static int merge_counts(struct pare_compression *r, struct state *s, struct pare_err *err)
+{
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
+        struct pare_histogram *h = s->place[i].seen ? s->place[i].h : NULL;
+
+        if (!h)
+            continue;
+        PARE_TRY(pare_compression_merge(r, PARE_MERGE_SUM, PARE_I64, h->count, PARE_BINS, err));
+        PARE_TRY(pare_compression_merge(r, PARE_MERGE_SUM, PARE_I64, &h->zeros, 1, err));
+    }
+    return 0;
+}
+
+static int calibrate(struct pare_compression *r, struct state *s, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(r);
+    bool parts = strcmp(o->observer, "moving_average") != 0; /* which looks at whole batches */
+    int n;
+
+    PARE_TRY(prepare(r, s, &n, err));
+    if (!n)
+        return 0; /* only weights: no data is needed */
+    PARE_TRY(
+        pare_at(err, pare_compression_observe(r, o->calibration_steps, parts, err), "calibration"));
+    PARE_TRY(merge_counts(r, s, err));
+    narrow_all(r, s);
+    return decide_all(r, s, err);
+}
+
+static int start(struct pare_compression *r, struct pare_err *err)
+{
+    struct state *s = pare_compression_state(r);
+    int rc = calibrate(r, s, err);
+
+    *s = (struct state){ NULL, NULL };
+    return rc;
+}
+
+static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                  struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    struct pare_quant_point p;
+
+    PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
+    PARE_TRY(strcmp(o->weight_observer, "mse") ? pare_quant_point_fit(&p, x, err)
+                                               : pare_quant_point_fit_mse(&p, x, err));
+    pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    return 0;
+}
+
+static int activation(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
+                      struct pare_tensor *y, struct pare_err *err)
+{
+    const struct state *s = pare_compression_state(pare_layer_run(l));
+    struct pare_quant_point p;
+
+    if (s->place) {
+        pare_copy(x, y);
+        return look(l, site, x, err);
+    }
+    PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
+    if (p.scale[0] > 0)
+        pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    else
+        pare_copy(x, y);
+    return 0;
+}
+
+PARE_ACTIVATIONS(activation)
+
+/* Who trains after all: gradients stop at the ends of ranges. */
+static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
+                    const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
+{
+    struct pare_quant_point p;
+
+    PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
+    if (p.scale[0] > 0)
+        pare_quant_clip_grad(p.q, x, p.scale, p.zero, gy, gx);
+    else
+        pare_copy(gy, gx);
+    return 0;
+}
+
+const struct pare_quantizer pare_quantizer_ptq = {
+    .base = {
+        .abi = PARE_ABI,
+        .name = "ptq",
+        .doc = "Without training: scales from a few batches.",
+        .flags = PARE_ANY_ORDER,
+        .opts = opts,
+        .opts_size = sizeof(struct opts),
+        .run_size = sizeof(struct state),
+        .start = start,
+    },
+    .weight = weight,
+    .input = input,
+    .output = output,
+    .backward = backward,
+};

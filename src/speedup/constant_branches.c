@@ -1,0 +1,246 @@
+/* constant_branches.c - operands that are constants as a whole: the branch that computes one goes.
+ *
+ * All channels of a value may be one number each, such as those of a residual branch whose last
+ * convolution has only zeros.  Where an elementwise operator reads it beside something that
+ * has the shape of the result, it becomes a constant of one number a channel; where the operator
+ * then does nothing, as adding 0, who reads its result reads the other operand.
+ *
+ * A concatenation does without a part of which nothing stays.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+#include "speedup.h"
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_fail(err, PARE_ENOMEM, "no memory for constant operands");
+}
+
+bool pare_speedup_fresh(const struct pare_speedup *s, const struct pare_value *v)
+{
+    return pare_map_get(&s->g->names, v->name) != v;
+}
+
+/* ---- constant operands --------------------------------------------------------------------- */
+
+/* An axis along which all of v is known; -1: there is none. */
+static int known_axis(const struct pare_speedup *s, const struct pare_value *v)
+{
+    for (int axis = 0; s->even[v->id] && axis < v->t.rank; axis++) {
+        int64_t i = 0, n = v->t.dim[axis];
+
+        while (i < n && isfinite(pare_constant_channel(s, v, axis, i)))
+            i++;
+        if (n && i == n)
+            return axis;
+    }
+    return -1;
+}
+
+/* A value of one number a channel, in the place of v. */
+static int write_down(struct pare_speedup *s, const struct pare_value *v, int axis,
+                      struct pare_value **to, struct pare_err *err)
+{
+    struct pare_graph *g = s->g;
+    struct pare_value *c = *to = pare_alloc(s->arena, 1, sizeof(*c)), **list;
+
+    list = pare_grow(g->arena, g->value, g->n_values, &g->cap_values, sizeof(*list));
+    if (!c || !list)
+        return no_memory(err);
+    g->value = list;
+    c->name = pare_sprintf(s->arena, "%s.constant", v->name);
+    for (int i = 1; c->name && pare_map_get(&g->names, c->name); i++)
+        c->name = pare_sprintf(s->arena, "%s.constant.%d", v->name, i);
+    if (!c->name)
+        return no_memory(err);
+    c->t = (struct pare_tensor){ .dtype = PARE_F32, .rank = v->t.rank };
+    for (int i = 0; i < v->t.rank; i++)
+        c->t.dim[i] = i == axis ? v->t.dim[i] : 1;
+    PARE_TRY(pare_tensor_alloc(s->arena, &c->t, err));
+    for (int64_t i = 0; i < v->t.dim[axis]; i++)
+        pare_f32(&c->t)[i] = pare_constant_channel(s, v, axis, i);
+    c->flags = PARE_V_CONST;
+    c->id = g->n_values;
+    g->value[g->n_values++] = c;
+    return pare_speedup_like(s, c, v, err);
+}
+
+/* f(x, c) = x for all x, or f(c, x)? */
+static bool does_nothing(const struct pare_node *n, const struct pare_value *c, int k)
+{
+    static const float any[] = { -FLT_MAX, -1e30f, -2.5f, -1, -1e-20f, 0,
+                                 1e-20f,   0.7f,   1,     3,  1e30f,   FLT_MAX };
+
+    for (int64_t i = 0; i < pare_numel(&c->t); i++)
+        for (size_t a = 0; a < sizeof(any) / sizeof(*any); a++) {
+            const float *x = &any[a], *b = pare_f32(&c->t) + i;
+            float y;
+
+            n->op->map2(n, k ? x : b, 0, k ? b : x, 0, &y, 1);
+            if (y != *x)
+                return false;
+        }
+    return true;
+}
+
+static int rewire(struct pare_speedup *s, struct pare_node *n, int input, struct pare_value *v,
+                  struct pare_err *err)
+{
+    struct pare_rewire *r = pare_alloc(s->arena, 1, sizeof(*r));
+
+    if (!r)
+        return no_memory(err);
+    n->in[input] = v;
+    *r = (struct pare_rewire){ n, input, v, s->rewire };
+    s->rewire = r;
+    return 0;
+}
+
+/* Somebody uses the value who cannot be told to use another. */
+static bool is_bound(const struct pare_speedup *s, const struct pare_value *v)
+{
+    if (v->flags & PARE_V_OUTPUT)
+        return true;
+    for (int i = 0; i < s->g->n_nodes; i++) {
+        const struct pare_node *n = s->g->node[i];
+
+        for (int k = 0; k < n->n_cap; k++)
+            if (n->cap[k] == v)
+                return true;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] == v && !pare_change_has(s->from, n))
+                return true;
+    }
+    return false;
+}
+
+static int pass_by(struct pare_speedup *s, const struct pare_value *y, struct pare_value *x,
+                   struct pare_err *err)
+{
+    for (int i = 0; i < s->g->n_nodes; i++)
+        for (int k = 0; k < s->g->node[i]->n_in; k++)
+            if (s->g->node[i]->in[k] == y)
+                PARE_TRY(rewire(s, s->g->node[i], k, x, err));
+    return 0;
+}
+
+/* Do they have the same shape, whatever the batch is? */
+static bool same_always(const struct pare_speedup *s, const struct pare_value *a,
+                        const struct pare_value *b)
+{
+    const struct pare_graph *more = s->more;
+
+    if (!pare_same_shape(&a->t, &b->t) || a->t.dtype != b->t.dtype)
+        return false;
+    return !more || (a->id < more->n_values && b->id < more->n_values &&
+                     pare_same_shape(&more->value[a->id]->t, &more->value[b->id]->t));
+}
+
+/* May input k become a constant of another shape?  The other operand must have the result's. */
+static bool may_cut(const struct pare_speedup *s, const struct pare_node *n, int k)
+{
+    const struct pare_value *v = n->in[k], *x = n->in[!k];
+
+    return v && x && v != x && !(v->flags & PARE_V_CONST) && !(x->flags & PARE_V_CONST) &&
+           v->t.dtype == PARE_F32 && v->t.rank >= 0 && same_always(s, x, n->out[0]) &&
+           pare_change_has(s->from, n);
+}
+
+/* Not every operator broadcasts both ways: does the result keep its shape with c at input k? */
+static bool still_fits(struct pare_node *n, int k, struct pare_value *c)
+{
+    struct pare_tensor was = n->out[0]->t, now;
+    struct pare_value *v = n->in[k];
+    struct pare_err err;
+    int rc;
+
+    n->in[k] = c;
+    rc = pare_node_infer(n, &err);
+    now = n->out[0]->t;
+    n->in[k] = v;
+    n->out[0]->t = was;
+    return !rc && pare_same_shape(&was, &now);
+}
+
+static int cut(struct pare_speedup *s, struct pare_node *n, bool *changed, struct pare_err *err)
+{
+    if (!n->op || !n->op->map2 || n->n_in != 2 || n->n_out != 1 || n->version < 7)
+        return 0;
+    for (int k = 1; k >= 0; k--) {
+        int axis = may_cut(s, n, k) ? known_axis(s, n->in[k]) : -1;
+        struct pare_value *c;
+
+        if (axis < 0)
+            continue;
+        PARE_TRY(write_down(s, n->in[k], axis, &c, err));
+        if (!still_fits(n, k, c))
+            continue;
+        *changed = true;
+        PARE_TRY(rewire(s, n, k, c, err));
+        if (does_nothing(n, c, k) && !is_bound(s, n->out[0]))
+            return pass_by(s, n->out[0], n->in[!k], err);
+        return 0;
+    }
+    return 0;
+}
+
+int pare_speedup_cut(struct pare_speedup *s, bool *changed, struct pare_err *err)
+{
+    *changed = false;
+    for (int i = 0; i < s->g->n_nodes; i++)
+        if (s->live[i])
+            PARE_TRY(cut(s, s->g->node[i], changed, err));
+    return 0;
+}
+
+/* ---- parts of which nothing stays ------------------------------------------------------------ */
+
+static bool is_empty(const struct pare_speedup *s, const struct pare_value *v)
+{
+    for (int axis = 0; axis < v->t.rank; axis++)
+        if (v->t.dim[axis] && !pare_keep_sets_count(s->kept, v, axis))
+            return true;
+    return false;
+}
+
+/* Everybody who reads v is gone, or can leave it out. */
+static bool not_missed(const struct pare_speedup *s, const struct pare_value *v)
+{
+    if (v->flags & PARE_V_OUTPUT || !is_empty(s, v))
+        return false;
+    for (int i = 0; i < s->g->n_nodes; i++) {
+        const struct pare_node *n = s->g->node[i];
+
+        for (int k = 0; s->live[i] && k < n->n_in + n->n_cap; k++)
+            if ((k < n->n_in ? n->in[k] : n->cap[k - n->n_in]) == v && !s->gone[i] &&
+                (!n->op || !(n->op->flags & PARE_OP_JOINS) || is_empty(s, n->out[0]) ||
+                 !pare_change_has(s->from, n)))
+                return false;
+    }
+    return true;
+}
+
+void pare_speedup_gone(struct pare_speedup *s)
+{
+    for (int i = s->g->n_nodes - 1; i >= 0; i--) {
+        const struct pare_node *n = s->g->node[i];
+
+        s->gone[i] = s->live[i] && n->n_out > 0;
+        for (int k = 0; k < n->n_out && s->gone[i]; k++)
+            s->gone[i] = !n->out[k] || not_missed(s, n->out[k]);
+    }
+}
+
+bool pare_speedup_left_out(const struct pare_speedup *s, const struct pare_node *n, int k)
+{
+    const struct pare_value *v = n->in[k];
+
+    if (!n->op || !(n->op->flags & PARE_OP_JOINS) || s->gone[n->id] || !v || !is_empty(s, v))
+        return false;
+    return v->flags & PARE_V_CONST ? s->uses[v->id] == 1 && pare_change_has(s->from, n)
+                                   : v->maker && s->gone[v->maker->id];
+}

@@ -1,0 +1,452 @@
+/* needed_channels.c - which channels are needed.
+ *
+ * All starts empty but for axes that must stay.  A sum needs a channel of x when one of its outputs
+ * that stays has a weight for it, unless the channel is a number that the sum can take over.
+ * What one sum needs its makers keep, so sums are asked from the last to the first, until nothing
+ * is new.
+ *
+ * Where there is padding, a channel of one number is not the same at the borders as a bias.
+ * There one such channel stays, the carrier, and gets the weights of the others in proportion to
+ * their numbers:
+ *     sum over i of w_i c_i  =  (sum over i of w_i c_i / c) c
+ */
+#include <math.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "speedup.h"
+
+/* A carrier this much smaller than what it carries would cost precision. */
+#define SMALLEST_CARRIER 0.01f
+
+static const uint8_t *keep_of(const struct pare_speedup *s, const struct pare_value *v, int axis)
+{
+    return pare_keep_axis(s->kept, v, axis);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* Is there an output that stays with a weight for channel i? */
+static bool has_weight(const struct pare_sum *m, const uint8_t *out, int64_t i)
+{
+    int64_t first = i / m->Ig * m->Og;
+
+    for (int64_t o = first; o < first + m->Og; o++)
+        if (out[o] && !pare_sum_zero(m, o, i))
+            return true;
+    return false;
+}
+
+/* Can the sum do without a channel that is the number c? */
+static bool can_fold(const struct pare_speedup *s, const struct pare_sum *m, float c)
+{
+    const struct pare_value *b;
+
+    if (isnan(c) || isinf(c))
+        return false;
+    if (c == 0)
+        return true;
+    if (m->l.borders)
+        return s->uses[m->w->id] == 1;
+    return pare_sum_bias(s, m, &b) != PARE_BIAS_NONE;
+}
+
+/* What the sum needs of x.  A dense output decides most channels at once. */
+static bool need_inputs(struct pare_speedup *s, const struct pare_sum *m)
+{
+    uint8_t *in = pare_keep_axis(s->kept, m->x, m->l.x_axis);
+    const uint8_t *out = keep_of(s, m->y, m->l.y_axis);
+    bool grown = false;
+
+    for (int64_t i = 0; i < m->C; i++) {
+        if (in[i] || can_fold(s, m, pare_constant_channel(s, m->x, m->l.x_axis, i)) ||
+            !has_weight(m, out, i))
+            continue;
+        in[i] = 1;
+        grown = true;
+    }
+    return grown;
+}
+
+bool pare_speedup_folds(const struct pare_speedup *s, const struct pare_sum *m, int64_t i)
+{
+    const uint8_t *in = keep_of(s, m->x, m->l.x_axis), *out = keep_of(s, m->y, m->l.y_axis);
+    float c = pare_constant_channel(s, m->x, m->l.x_axis, i);
+
+    return !in[i] && !isnan(c) && c != 0 && has_weight(m, out, i);
+}
+
+int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_sum *m, int64_t group)
+{
+    const uint8_t *in = keep_of(s, m->x, m->l.x_axis);
+    int64_t best = -1;
+    float most = 0;
+
+    for (int64_t i = group * m->Ig; i < (group + 1) * m->Ig; i++) {
+        float c = fabsf(pare_constant_channel(s, m->x, m->l.x_axis, i));
+
+        if (in[i] && c > most && !isinf(c)) {
+            most = c;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Keep a carrier where channels go that need one. */
+static bool need_carrier(struct pare_speedup *s, const struct pare_sum *m, int64_t group)
+{
+    uint8_t *in = pare_keep_axis(s->kept, m->x, m->l.x_axis);
+    int64_t best = -1, have = pare_speedup_carrier(s, m, group);
+    float most = 0;
+
+    for (int64_t i = group * m->Ig; i < (group + 1) * m->Ig; i++) {
+        float c = fabsf(pare_constant_channel(s, m->x, m->l.x_axis, i));
+
+        if (c > most && pare_speedup_folds(s, m, i)) {
+            most = c;
+            best = i;
+        }
+    }
+    if (best < 0 || (have >= 0 && fabsf(pare_constant_channel(s, m->x, m->l.x_axis, have)) >=
+                                      SMALLEST_CARRIER * most))
+        return false;
+    in[best] = 1;
+    return true;
+}
+
+/* ---- what operators are told ----------------------------------------------------------------- */
+
+float pare_needed_even(const struct pare_needed *s, const struct pare_value *v, int axis, int64_t i)
+{
+    return pare_constant_channel(s->s, v, axis, i);
+}
+
+const uint8_t *pare_needed_keep(const struct pare_needed *s, const struct pare_value *v, int axis)
+{
+    return keep_of(s->s, v, axis);
+}
+
+void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis, int64_t i)
+{
+    uint8_t *keep = pare_keep_axis(s->s->kept, v, axis);
+
+    s->grown |= keep && !keep[i];
+    if (keep)
+        keep[i] = 1;
+}
+
+/* ---- other nodes --------------------------------------------------------------------------- */
+
+static bool fill(struct pare_speedup *s, const struct pare_value *v, int axis)
+{
+    uint8_t *keep = pare_keep_axis(s->kept, v, axis);
+    bool grown = false;
+
+    for (int64_t i = 0; keep && i < v->t.dim[axis]; i++) {
+        grown |= !keep[i];
+        keep[i] = 1;
+    }
+    return grown;
+}
+
+/* Of an axis that a node adds up, or multiplies and adds up: all but zeros. */
+static bool need_nonzero(struct pare_speedup *s, const struct pare_value *a, int ax,
+                         const struct pare_value *b, int bx)
+{
+    uint8_t *keep = pare_keep_axis(s->kept, a, ax);
+    bool grown = false;
+
+    for (int64_t i = 0; keep && i < a->t.dim[ax]; i++) {
+        if (keep[i] || pare_constant_channel(s, a, ax, i) == 0 ||
+            (b && pare_constant_channel(s, b, bx, i) == 0))
+            continue;
+        keep[i] = 1;
+        grown = true;
+    }
+    return grown;
+}
+
+/* Axes of a node's inputs, and its own, that lead to an output: flags by input and axis. */
+struct reach {
+    const struct pare_node *n;
+    bool in[64][PARE_MAX_RANK], own[16];
+};
+
+static bool *reached(struct reach *r, const struct pare_value *v, int axis, bool *yes)
+{
+    *yes = true;
+    if (!v)
+        return axis >= 0 && axis < 16 ? &r->own[axis] : yes;
+    for (int k = 0; k < r->n->n_out; k++)
+        if (r->n->out[k] == v)
+            return yes;
+    for (int k = 0; k < r->n->n_in && k < 64; k++)
+        if (r->n->in[k] == v)
+            return &r->in[k][axis];
+    return yes;
+}
+
+/* Does one of the tie's axes lead to an output, and may others learn of it?  A frozen digit leads
+ * nowhere. */
+static bool spread(struct reach *r, const struct pare_tied *t)
+{
+    bool any = false, grown = false, yes;
+
+    if (t->kind == PARE_TIE_FREEZE || t->kind == PARE_TIE_SUM)
+        return false;
+    any = *reached(r, t->a, t->ax, &yes) || (t->b && *reached(r, t->b, t->bx, &yes));
+    for (int d = 0; d < t->n_digits; d++)
+        if (t->digit[d].v || t->digit[d].axis >= 0)
+            any |= *reached(r, t->digit[d].v, t->digit[d].axis, &yes);
+    for (int d = -2; any && d < t->n_digits; d++) {
+        const struct pare_value *v = d == -2 ? t->a : d == -1 ? t->b : t->digit[d].v;
+        int axis = d == -2 ? t->ax : d == -1 ? t->bx : t->digit[d].axis;
+        bool *flag;
+
+        if (d < 0 ? !v : !v && axis < 0)
+            continue;
+        flag = reached(r, v, axis, &yes);
+        grown |= !*flag;
+        *flag = true;
+    }
+    return grown;
+}
+
+static bool adds_up(const struct pare_speedup *s, const struct pare_node *n,
+                    const struct pare_value *v, int axis)
+{
+    const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
+
+    for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
+        if (t[i].kind == PARE_TIE_SUM && t[i].a == v && t[i].ax == axis)
+            return true;
+    return false;
+}
+
+/* Does the other operand have an axis of the same indices? */
+static bool has_partner(const struct pare_speedup *s, const struct pare_node *n,
+                        const struct pare_tied *sum)
+{
+    const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
+
+    for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
+        if (t[i].kind == PARE_TIE_SAME && t[i].b != n->out[0] &&
+            ((t[i].a == sum->a && t[i].ax == sum->ax) || (t[i].b == sum->a && t[i].bx == sum->ax)))
+            return true;
+    return false;
+}
+
+/* A product of two operands sums over an axis that they share. */
+static bool need_products(struct pare_speedup *s, const struct pare_node *n)
+{
+    const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
+    bool grown = false;
+
+    for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
+        if (t[i].kind == PARE_TIE_SAME && t[i].a != n->out[0] && t[i].b != n->out[0])
+            grown |= need_nonzero(s, t[i].a, t[i].ax, t[i].b, t[i].bx);
+        else if (t[i].kind == PARE_TIE_SUM && !has_partner(s, n, &t[i]))
+            grown |= need_nonzero(s, t[i].a, t[i].ax, NULL, 0);
+    return grown;
+}
+
+/* An input that is there twice has its flags at the first place. */
+static bool seen_before(const struct pare_node *n, int k)
+{
+    for (int i = 0; i < k; i++)
+        if (n->in[i] == n->in[k])
+            return true;
+    return false;
+}
+
+/* Whatever a node does with an axis that leads to no output, it needs all of it. */
+static bool need_rest(struct pare_speedup *s, const struct pare_node *n)
+{
+    const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
+    struct reach r = { .n = n };
+    bool grown = false, more = true;
+
+    while (more) {
+        more = false;
+        for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
+            more |= spread(&r, &t[i]);
+    }
+    for (int k = 0; k < n->n_in; k++) {
+        const struct pare_value *v = n->in[k];
+
+        if (!v || v->flags & PARE_V_CONST || seen_before(n, k))
+            continue;
+        for (int axis = 0; axis < v->t.rank; axis++)
+            if (adds_up(s, n, v, axis))
+                grown |= need_nonzero(s, v, axis, NULL, 0);
+            else if (k >= 64 || !r.in[k][axis])
+                grown |= fill(s, v, axis);
+    }
+    return grown;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static bool is_product(const struct pare_node *n)
+{
+    return n->n_in == 2 && n->op->flags & PARE_OP_PRODUCT;
+}
+
+static bool stays(const struct pare_speedup *s, const struct pare_node *n)
+{
+    for (int k = 0; k < n->n_out; k++)
+        for (int axis = 0; n->out[k] && axis < n->out[k]->t.rank; axis++)
+            if (n->out[k]->t.dim[axis] && !pare_keep_sets_count(s->kept, n->out[k], axis))
+                return false;
+    return true;
+}
+
+/* An operator that multiplies in ways that it cannot tell: what goes out depends on all of it. */
+static bool need_all(struct pare_speedup *s, const struct pare_node *n)
+{
+    bool grown = false;
+
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+        const struct pare_value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
+
+        for (int axis = 0; v && axis < v->t.rank; axis++)
+            grown |= fill(s, v, axis);
+    }
+    return grown;
+}
+
+static bool need(struct pare_speedup *s, const struct pare_node *n)
+{
+    struct pare_sum m;
+
+    if (!n->op || !n->op->ties)
+        return false; /* all of it is frozen */
+    if (n->op->needs && pare_keep_sets_asked(s->kept, n)) {
+        struct pare_needed about = { .s = s };
+
+        n->op->needs(n, &about);
+        return about.grown;
+    }
+    if (!n->op->linear)
+        return n->op->macs ? need_all(s, n) : need_rest(s, n);
+    if (pare_sum_open(n, &m))
+        return need_inputs(s, &m);
+    if (is_product(n))
+        return need_products(s, n);
+    return n->n_in > 2 && n->op->flags & PARE_OP_PRODUCT ? need_all(s, n) : need_rest(s, n);
+}
+
+static int all_needs(struct pare_speedup *s, struct pare_err *err)
+{
+    bool more = true;
+
+    PARE_TRY(pare_keep_sets_solve(s->kept, err));
+    while (more) {
+        more = false;
+        for (int i = s->g->n_nodes - 1; i >= 0; i--)
+            if (s->live[i] && stays(s, s->g->node[i]) && need(s, s->g->node[i])) {
+                more = true;
+                PARE_TRY(pare_keep_sets_solve(s->kept, err));
+            }
+    }
+    return 0;
+}
+
+static bool all_carriers(struct pare_speedup *s)
+{
+    bool grown = false;
+
+    for (int i = s->g->n_nodes - 1; i >= 0; i--) {
+        struct pare_sum m;
+
+        if (!s->live[i] || !pare_sum_open(s->g->node[i], &m) || !m.l.borders)
+            continue;
+        for (int64_t g = 0; g < m.l.groups && !grown; g++)
+            grown |= need_carrier(s, &m, g);
+        if (grown)
+            break;
+    }
+    return grown;
+}
+
+/* Nothing may become empty: of channels that all go, the one of the largest number stays. */
+static bool keep_one(struct pare_speedup *s, const struct pare_value *v)
+{
+    bool grown = false;
+
+    for (int axis = 0; v && axis < v->t.rank; axis++) {
+        uint8_t *keep = pare_keep_axis(s->kept, v, axis);
+        int64_t best = 0;
+
+        if (!keep || !v->t.dim[axis] || pare_keep_sets_count(s->kept, v, axis))
+            continue;
+        for (int64_t i = 1; i < v->t.dim[axis]; i++)
+            if (fabsf(pare_constant_channel(s, v, axis, i)) >
+                fabsf(pare_constant_channel(s, v, axis, best)))
+                best = i;
+        keep[best] = 1;
+        grown = true;
+    }
+    return grown;
+}
+
+static bool all_have_one(struct pare_speedup *s)
+{
+    bool grown = false;
+
+    pare_speedup_gone(s);
+    for (int i = s->g->n_nodes - 1; i >= 0 && !grown; i--) {
+        const struct pare_node *n = s->g->node[i];
+
+        for (int k = 0; s->live[i] && !s->gone[i] && k < n->n_out; k++)
+            grown |= keep_one(s, n->out[k]);
+        for (int k = 0; s->live[i] && !s->gone[i] && k < n->n_in; k++)
+            if (!pare_speedup_left_out(s, n, k))
+                grown |= keep_one(s, n->in[k]);
+    }
+    return grown;
+}
+
+/* Channels of sums come in multiples: more stay. */
+static bool all_round(struct pare_speedup *s)
+{
+    int64_t unit = s->opts->round_to;
+
+    for (int i = 0; i < s->g->n_nodes && unit > 1; i++) {
+        struct pare_sum m;
+        uint8_t *keep;
+        int64_t count;
+
+        if (!s->live[i] || !pare_sum_open(s->g->node[i], &m))
+            continue;
+        keep = pare_keep_axis(s->kept, m.y, m.l.y_axis);
+        count = pare_keep_sets_count(s->kept, m.y, m.l.y_axis);
+        if (count == m.O || count % unit == 0)
+            continue;
+        for (int64_t o = 0; o < m.O && count % unit; o++) {
+            count += !keep[o];
+            keep[o] = 1;
+        }
+        return true;
+    }
+    return false;
+}
+
+static void all_stuck(struct pare_speedup *s)
+{
+    for (const struct pare_stuck *t = s->stuck; t; t = t->next)
+        need_all(s, s->g->node[t->node]);
+}
+
+int pare_speedup_needs(struct pare_speedup *s, struct pare_err *err)
+{
+    bool more = true;
+
+    all_stuck(s);
+    while (more) {
+        PARE_TRY(all_needs(s, err));
+        more = all_carriers(s) || all_have_one(s) || all_round(s);
+    }
+    return 0;
+}

@@ -1,0 +1,137 @@
+/* shrink_attrs.c - what nodes change when channels go: attributes, and constants that count channels. */
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+#include "speedup.h"
+
+struct pare_shrunk {
+    struct pare_shrink *k;
+    const struct pare_node *n;
+    const char *why; /* it cannot */
+    int rc;
+    struct pare_err *err;
+};
+
+int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis)
+{
+    return pare_keep_sets_count(s->k->s->kept, v, axis);
+}
+
+const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_value *v, int axis)
+{
+    return pare_keep_axis(s->k->s->kept, v, axis);
+}
+
+bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis)
+{
+    const struct pare_graph *more = s->k->s->more;
+    const struct pare_tensor *t = more && v->id < more->n_values ? &more->value[v->id]->t : NULL;
+
+    return t && (t->rank != v->t.rank || t->dim[axis] != v->t.dim[axis]);
+}
+
+void pare_shrunk_fail(struct pare_shrunk *s, const char *why)
+{
+    if (!s->why)
+        s->why = why;
+}
+
+void pare_shrunk_int(struct pare_shrunk *s, const char *attr, int64_t v)
+{
+    if (!s->rc)
+        s->rc = pare_change_int(s->k->c, s->n, attr, v, s->err);
+}
+
+void pare_shrunk_ints(struct pare_shrunk *s, const char *attr, const int64_t *v, int n)
+{
+    if (!s->rc)
+        s->rc = pare_change_ints(s->k->c, s->n, attr, v, n, s->err);
+}
+
+bool pare_shrink_computed(const struct pare_value *v)
+{
+    return v->maker && v->maker->n_in;
+}
+
+/* The list in the type and shape of what it replaces. */
+static int make_list(struct pare_shrunk *s, const struct pare_value *was, const int64_t *v,
+                     int64_t n, struct pare_tensor *t)
+{
+    *t = (struct pare_tensor){ .dtype = was ? was->t.dtype : PARE_I64, .rank = 1, .dim = { n } };
+    if (was && !was->t.rank && n == 1)
+        t->rank = 0;
+    PARE_TRY(pare_tensor_alloc(s->k->arena, t, s->err));
+    return pare_convert(t->dtype, t->data, PARE_I64, v, n, s->err);
+}
+
+static bool same_list(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    if (!a->data || a->dtype != b->dtype || a->rank != b->rank || pare_numel(a) != pare_numel(b))
+        return false;
+    return !memcmp(a->data, b->data, (size_t)pare_numel(a) * pare_dtype_size(a->dtype));
+}
+
+/* One that is in the file is written at once, that of others too is copied first.  One that is
+ * computed may turn out right by itself. */
+static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t)
+{
+    struct pare_shrink *k = s->k;
+    const struct pare_value *was = input < s->n->n_in ? s->n->in[input] : NULL;
+    struct pare_request *r = pare_alloc(k->s->arena, 1, sizeof(*r));
+    const char *name;
+
+    if (!r)
+        return pare_fail(s->err, PARE_ENOMEM, "no memory for a list of sizes");
+    if (was && pare_shrink_computed(was) && !(k->s->forced[s->n->id] >> input & 1)) {
+        *r = (struct pare_request){ s->n, input, *t, k->request };
+        k->request = r;
+        return 0;
+    }
+    if (was && same_list(&was->t, t))
+        return 0;
+    if (was && k->s->uses[was->id] == 1 && !pare_shrink_computed(was)) {
+        k->instead[was->id] = *t;
+        return 0;
+    }
+    PARE_TRY(pare_change_add(k->c, was ? was->name : s->n->name, t, &name, s->err));
+    return pare_change_input(k->c, s->n, input, name, s->err);
+}
+
+void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)
+{
+    const struct pare_value *was = input < s->n->n_in ? s->n->in[input] : NULL;
+    struct pare_tensor t;
+
+    if (s->rc || s->why)
+        return;
+    s->rc = make_list(s, was, v, n, &t);
+    if (!s->rc)
+        s->rc = request(s, input, &t);
+}
+
+static bool touches(const struct pare_speedup *s, const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && pare_shrink_loses(s, n->in[i]))
+            return true;
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] && pare_shrink_loses(s, n->out[i]))
+            return true;
+    return false;
+}
+
+int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct pare_err *err)
+{
+    struct pare_shrunk s = { .k = k, .n = n, .err = err };
+
+    if (!touches(k->s, n) && !k->s->forced[n->id])
+        return 0;
+    if (!pare_change_can(k->c, n))
+        return pare_speedup_stick(k->s, n, "it is part of a function", err);
+    if (n->op->shrink)
+        n->op->shrink(n, &s);
+    if (s.rc)
+        return pare_at(err, s.rc, "node '%s' (%s)", n->name, n->type);
+    return s.why ? pare_speedup_stick(k->s, n, s.why, err) : 0;
+}

@@ -1,0 +1,322 @@
+/* train_options.c - from settings as people write them to everything that training is started with. */
+#include "train_options.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../data/source.h"
+
+#define AT(field) offsetof(struct pare_train_options_conf, field)
+
+static const struct pare_opt train_opts[] = {
+    { "epochs", "how often to see all items", PARE_OPT_INT, AT(epochs), 10, 0, 1e9, NULL, NULL,
+      false },
+    { "lr", "learning rate; 0: 0.01 for sgd, 0.001 for the others", PARE_OPT_FLOAT, AT(lr), 0, 0,
+      1e9, NULL, NULL, false },
+    { "optimizer", "how gradients change the weights", PARE_OPT_STR, AT(optimizer), 0, PARE_ANY,
+      "sgd", NULL, false },
+    { "schedule", "how the learning rate changes in time", PARE_OPT_STR, AT(schedule), 0, PARE_ANY,
+      "constant", NULL, false },
+    { "loss", "what is made small", PARE_OPT_STR, AT(loss), 0, PARE_ANY, "cross_entropy", NULL,
+      false },
+    { "warmup", "steps in which the learning rate rises to its value", PARE_OPT_INT, AT(warmup), 0,
+      0, 1e12, NULL, NULL, false },
+    { "warmup_factor", "... from this part of it", PARE_OPT_FLOAT, AT(warmup_factor), 0, 0, 1, NULL,
+      NULL, false },
+    { "teacher", "a model whose outputs are learned as well", PARE_OPT_STR, AT(teacher), 0,
+      PARE_ANY, NULL, NULL, false },
+    { "distill_layers", "layers to make like the teacher's: NAME, or NAME=TEACHERS-NAME",
+      PARE_OPT_STRS, AT(distill_layers), 0, PARE_ANY, NULL, NULL, false },
+    { "freeze", "weights to leave alone: names, or beginnings with a *", PARE_OPT_STRS, AT(freeze),
+      0, PARE_ANY, NULL, NULL, false },
+    { "clip_norm", "scale gradients down to this norm; 0: off", PARE_OPT_FLOAT, AT(clip_norm), 0, 0,
+      1e300, NULL, NULL, false },
+    { "clip_value", "cut gradients to this size; 0: off", PARE_OPT_FLOAT, AT(clip_value), 0, 0,
+      1e300, NULL, NULL, false },
+    { "patience", "stop after so many epochs without a better validation; 0: never", PARE_OPT_INT,
+      AT(patience), 0, 0, 1e9, NULL, NULL, false },
+    { "keep_best", "end with the weights that validated best", PARE_OPT_BOOL, AT(keep_best), 0, 0,
+      1, NULL, NULL, false },
+    { "checkpoint", "write the state to this .safetensors after each epoch", PARE_OPT_STR,
+      AT(checkpoint), 0, PARE_ANY, NULL, NULL, false },
+    { "checkpoint_steps", "... and every so many steps; 0: only then", PARE_OPT_INT,
+      AT(checkpoint_steps), 0, 0, 1e12, NULL, NULL, false },
+    { "resume", "go on from the checkpoint, if it is there", PARE_OPT_BOOL, AT(resume), 0, 0, 1,
+      NULL, NULL, false },
+    { "sync_bn", "of several processes: BatchNormalization sees the whole batch, not each its part",
+      PARE_OPT_BOOL, AT(sync_bn), 0, 0, 1, NULL, NULL, false },
+    { "seed", "of the order of items, their variations, and Dropout", PARE_OPT_INT, AT(seed), 0, 0,
+      9e15, NULL, NULL, false },
+    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
+      false },
+    { "tune", "time the kernels that can train a layer, and use the fastest", PARE_OPT_BOOL,
+      AT(tune), 0, 0, 1, NULL, NULL, false },
+    { "choices", "file of kernels to use for layers, which gets those found by tuning",
+      PARE_OPT_STR, AT(choices), 0, PARE_ANY, NULL, NULL, false },
+    PARE_OPT_END
+};
+
+static const struct pare_opt eval_opts[] = {
+    { "loss", "what is measured besides accuracy", PARE_OPT_STR, AT(loss), 0, PARE_ANY,
+      "cross_entropy", NULL, false },
+    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
+      false },
+    PARE_OPT_END
+};
+
+/* ---- the parts there are ------------------------------------------------------------------- */
+
+struct list {
+    struct pare_arena *arena;
+    struct pare_option_group *part;
+    int n, cap;
+};
+
+static int add(struct list *l, struct pare_option_group p, struct pare_err *err)
+{
+    struct pare_option_group *list = pare_grow(l->arena, l->part, l->n, &l->cap, sizeof(*list));
+
+    if (!list)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    l->part = list;
+    list[l->n++] = p;
+    return 0;
+}
+
+static int add_losses(struct list *l, struct pare_err *err)
+{
+    for (int i = 0; pare_losses[i]; i++)
+        PARE_TRY(add(l,
+                     (struct pare_option_group){ "loss", pare_losses[i]->name, pare_losses[i]->opts,
+                                                 NULL },
+                     err));
+    return 0;
+}
+
+int pare_train_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
+                             struct pare_err *err)
+{
+    struct list l = { .arena = a };
+
+    PARE_TRY(add(&l, (struct pare_option_group){ "training", NULL, train_opts, NULL }, err));
+    for (int i = 0; pare_optimizers[i]; i++)
+        PARE_TRY(add(&l,
+                     (struct pare_option_group){ "optimizer", pare_optimizers[i]->name,
+                                                 pare_optimizers[i]->opts, NULL },
+                     err));
+    for (int i = 0; pare_schedules[i]; i++)
+        PARE_TRY(add(&l,
+                     (struct pare_option_group){ "schedule", pare_schedules[i]->name,
+                                                 pare_schedules[i]->opts, NULL },
+                     err));
+    PARE_TRY(add_losses(&l, err));
+    PARE_TRY(
+        add(&l, (struct pare_option_group){ "teacher", NULL, pare_distill_soft_opts, NULL }, err));
+    PARE_TRY(add(&l, (struct pare_option_group){ "distill", "layers", pare_distill_how_opts, NULL },
+                 err));
+    PARE_TRY(add(&l, (struct pare_option_group){ "data", NULL, pare_data_options, NULL }, err));
+    *part = l.part;
+    *n = l.n;
+    return 0;
+}
+
+int pare_eval_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
+                            struct pare_err *err)
+{
+    struct list l = { .arena = a };
+
+    PARE_TRY(add(&l, (struct pare_option_group){ "evaluation", NULL, eval_opts, NULL }, err));
+    PARE_TRY(add_losses(&l, err));
+    PARE_TRY(add(&l, (struct pare_option_group){ "data", NULL, pare_data_options, NULL }, err));
+    *part = l.part;
+    *n = l.n;
+    return 0;
+}
+
+/* ---- choosing and filling -------------------------------------------------------------------- */
+
+struct setup {
+    struct pare_train_options *s;
+    struct pare_option_group *part;
+    int n_parts;
+    struct pare_arena *arena;
+    struct pare_distill_how how;
+};
+
+/* Make a part one that is used; `into` or else new memory gets its options. */
+static int choose(struct setup *u, const char *kind, const char *name, size_t size, void **into,
+                  struct pare_err *err)
+{
+    if (!*into)
+        *into = pare_alloc(u->arena, 1, size + 1);
+    if (!*into)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    for (int i = 0; i < u->n_parts; i++)
+        if (!strcmp(u->part[i].kind, kind) && (!name || !strcmp(u->part[i].name, name)))
+            u->part[i].into = *into;
+    return 0;
+}
+
+static int choose_loss(struct setup *u, struct pare_err *err)
+{
+    struct pare_trainer_opts *t = &u->s->trainer;
+    void *conf = NULL, *data = &u->s->data;
+
+    PARE_TRY(pare_find_loss(u->s->c.loss, &t->loss, err));
+    PARE_TRY(choose(u, "loss", t->loss->name, t->loss->conf_size, &conf, err));
+    t->loss_conf = conf;
+    t->threads = (int)u->s->c.threads;
+    return choose(u, "data", NULL, 0, &data, err);
+}
+
+static int choose_training(struct setup *u, struct pare_err *err)
+{
+    struct pare_train_options *s = u->s;
+    void *optim = NULL, *schedule = NULL, *soft = &s->trainer.soft, *how = &u->how;
+
+    PARE_TRY(pare_find_optimizer(s->c.optimizer, &s->trainer.optimizer, err));
+    PARE_TRY(pare_find_schedule(s->c.schedule, &s->train.schedule, err));
+    PARE_TRY(choose(u, "optimizer", s->trainer.optimizer->name, s->trainer.optimizer->conf_size,
+                    &optim, err));
+    PARE_TRY(choose(u, "schedule", s->train.schedule->name, s->train.schedule->conf_size, &schedule,
+                    err));
+    if (s->c.teacher)
+        PARE_TRY(choose(u, "teacher", NULL, 0, &soft, err));
+    if (s->c.distill_layers.n && !s->c.teacher)
+        return pare_fail(err, PARE_ECONFIG, "distill-layers needs a teacher: the model to follow");
+    if (s->c.distill_layers.n)
+        PARE_TRY(choose(u, "distill", NULL, 0, &how, err));
+    s->trainer.optimizer_conf = optim;
+    s->train.schedule_conf = schedule;
+    return 0;
+}
+
+static void copy_conf(struct pare_train_options *s)
+{
+    const struct pare_train_options_conf *c = &s->c;
+
+    s->trainer.seed = (uint64_t)c->seed;
+    s->trainer.clip_norm = c->clip_norm;
+    s->trainer.clip_value = c->clip_value;
+    s->trainer.sync_bn = c->sync_bn;
+    s->trainer.tune = c->tune;
+    s->trainer.choices = c->choices;
+    s->trainer.freeze = c->freeze.v;
+    s->trainer.n_freeze = c->freeze.n;
+    s->train.epochs = c->epochs;
+    s->train.lr = c->lr > 0 ? c->lr : strcmp(c->optimizer, "sgd") ? 0.001 : 0.01;
+    s->train.warmup = c->warmup;
+    s->train.warmup_factor = c->warmup_factor;
+    s->train.patience = c->patience;
+    s->train.keep_best = c->keep_best;
+    s->train.checkpoint = c->checkpoint;
+    s->train.checkpoint_steps = c->checkpoint_steps;
+    s->train.resume = c->resume;
+    s->train.seed = (uint64_t)c->seed;
+}
+
+static int make_links(struct setup *u, struct pare_err *err)
+{
+    struct pare_trainer_opts *t = &u->s->trainer;
+    struct pare_distill_link *link = NULL;
+
+    PARE_TRY(pare_distill_links(u->s->c.distill_layers, &u->how, u->arena, &link, err));
+    t->link = link;
+    t->n_links = u->s->c.distill_layers.n;
+    return 0;
+}
+
+/* The first part is filled at once: it says which others are used. */
+static int make(struct setup *u, bool training, const struct pare_given *g, int n,
+                struct pare_err *err)
+{
+    u->part[0].into = &u->s->c;
+    PARE_TRY(pare_option_group_fill(&u->part[0], g, n, u->arena, err));
+    PARE_TRY(choose_loss(u, err));
+    if (training)
+        PARE_TRY(choose_training(u, err));
+    PARE_TRY(pare_option_groups_check(u->part, u->n_parts, g, n, err));
+    for (int i = 1; i < u->n_parts; i++)
+        if (u->part[i].into)
+            PARE_TRY(pare_option_group_fill(&u->part[i], g, n, u->arena, err));
+    if (training)
+        copy_conf(u->s);
+    if (u->s->c.tune)
+        u->s->trainer.cache = pare_cache_folder(u->arena);
+    return training ? make_links(u, err) : 0;
+}
+
+int pare_train_options_make(const struct pare_given *g, int n, struct pare_arena *a,
+                            struct pare_train_options **s, struct pare_err *err)
+{
+    struct setup u = { .arena = a, .s = pare_alloc(a, 1, sizeof(*u.s)) };
+
+    *s = u.s;
+    if (!u.s)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    PARE_TRY(pare_train_option_groups(a, &u.part, &u.n_parts, err));
+    return make(&u, true, g, n, err);
+}
+
+int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena *a,
+                            struct pare_train_options **s, struct pare_err *err)
+{
+    struct setup u = { .arena = a, .s = pare_alloc(a, 1, sizeof(*u.s)) };
+
+    *s = u.s;
+    if (!u.s)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+    PARE_TRY(pare_eval_option_groups(a, &u.part, &u.n_parts, err));
+    return make(&u, false, g, n, err);
+}
+
+/* ---- other ways to say it ----------------------------------------------------------------- */
+
+int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
+                     struct pare_err *err)
+{
+    char *copy = pare_strdup(a, text ? text : ""), *save = NULL;
+
+    *g = copy ? pare_alloc(a, strlen(copy) / 2 + 1, sizeof(**g)) : NULL;
+    *n = 0;
+    if (!*g)
+        return pare_fail(err, PARE_ENOMEM, "no memory for the settings");
+    for (char *w = strtok_r(copy, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
+        char *value = strchr(w, '=');
+
+        if (value)
+            *value++ = '\0';
+        (*g)[(*n)++] = (struct pare_given){ w, value ? value : "true" };
+    }
+    return 0;
+}
+
+int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
+{
+    const struct pare_io *in, *out;
+    int n_in = pare_model_inputs(m, &in), n_out = pare_model_outputs(m, &out);
+
+    if (n_in != 1)
+        return pare_fail(err, PARE_EUNSUPPORTED, "has %d inputs, a data set fills one", n_in);
+    if (!n_out)
+        return pare_fail(err, PARE_EUNSUPPORTED, "has no output");
+    return pare_data_check(data, &in[0], out[0].rank == 2 ? out[0].dim[1] : 0, err);
+}
+
+int pare_train_options_data(const struct pare_train_options *s, const struct pare_model *m,
+                            const char *spec, const char *valid, struct pare_data *data[2],
+                            struct pare_err *err)
+{
+    data[0] = data[1] = NULL;
+    PARE_TRY(pare_data_open(spec, "train", &s->data, &data[0], err));
+    PARE_TRY(pare_at(err, pare_model_fits(m, data[0], err), "%s", m->path));
+    if (valid && !strcmp(valid, "none"))
+        return 0;
+    if (valid)
+        PARE_TRY(pare_data_open(valid, "test", &s->data, &data[1], err));
+    else if (s->data.holdout > 0)
+        PARE_TRY(pare_data_open(spec, "val", &s->data, &data[1], err));
+    else if (!data[0]->parts->whole)
+        PARE_TRY(pare_data_open(spec, "test", &s->data, &data[1], err));
+    return data[1] ? pare_at(err, pare_model_fits(m, data[1], err), "%s", m->path) : 0;
+}

@@ -1,0 +1,180 @@
+/* test_calibrate.c - batches that a quantizer only looks at: each number once, in the layout that it
+ * has, large batches in parts; and memory whose pages come back. */
+#include "quant_rig.h"
+
+#include <stdlib.h>
+
+#include "data/data.h"
+#include "io/npz.h"
+#include "onnx/model.h"
+
+#define BATCH 16
+#define SIDE 320 /* so large that a batch is shown in parts */
+#define DATA "observe.tmp.npz"
+
+#define INPUTS                                                                     \
+    "{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"op_types\": " \
+    "[\"Conv2d\", \"Linear\"], \"quant_dtype\": {\"weight\": \"int\"}}"
+#define OUTPUTS "{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_types\": [\"ReLU\"]}"
+
+static struct pare_flow build(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_conv first = { .out = 16, .kernel = 3, .stride = 32 },
+                     c = { .out = 16, .kernel = 3 };
+
+    c.pad = 1;
+    x = pare_net_relu(n, pare_net_conv(n, x, "a", first), "a.relu");
+    x = pare_net_sum(n, pare_net_conv(n, x, "b", c), x, "sum");
+    x = pare_net_relu(n, x, "b.relu");
+    x = pare_net_flatten(n, pare_net_average(n, x, "pool"), "flatten");
+    return pare_net_linear(n, x, "fc", n->classes);
+}
+
+struct side {
+    struct pare_model *model;
+    struct pare_data *data;
+    struct pare_compression *run;
+};
+
+static struct side calibrated(const char *config, const char *settings)
+{
+    static const struct pare_network net = { .name = "small", .build = build };
+    struct pare_network_opts no = { .c = 1, .h = SIDE, .w = SIDE, .classes = 10, .seed = 1 };
+    struct pare_compression_opts ro = { .quantizer = "ptq",
+                                        .threads = 2,
+                                        .config = config,
+                                        .settings = settings };
+    struct side s;
+
+    ok(pare_network_make(&net, &no, &s.model, &rig_err));
+    ok(pare_data_open(DATA, "train", NULL, &s.data, &rig_err));
+    ok(pare_compression_new(s.model, &ro, &s.run, &rig_err));
+    ok(pare_compression_use_data(s.run, s.data, BATCH, &rig_err));
+    ok(pare_compression_compress(s.run, &rig_err));
+    return s;
+}
+
+static void close_side(struct side *s)
+{
+    pare_compression_free(s->run);
+    pare_data_free(s->data);
+    pare_model_free(s->model);
+}
+
+static float number(const struct side *s, const char *layer, const char *name)
+{
+    const struct pare_layer *l = rig_layer(s->run, layer);
+
+    for (const struct pare_buffer *b = l->buffers; b; b = b->next)
+        if (!strcmp(b->name, name))
+            return pare_f32(&b->t)[0];
+    fail_msg("layer %s has no buffer %s", layer, name);
+    return 0;
+}
+
+/* What follows a ReLU whose outputs are looked at need not be looked at again. */
+static void test_twins(void **state)
+{
+    static const char *const how[] = { "minmax", "moving_average", "percentile", "mse", "entropy" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(how) / sizeof(*how); i++) {
+        char settings[64];
+        struct pare_layer *of = NULL;
+        enum pare_quant_site site = PARE_WEIGHT;
+        struct side apart, both;
+
+        snprintf(settings, sizeof(settings), "observer=%s calibration_steps=2", how[i]);
+        apart = calibrated("[" INPUTS "]", settings);
+        both = calibrated("[" INPUTS ", " OUTPUTS "]", settings);
+        assert_false(pare_layer_twin(rig_layer(apart.run, "b"), PARE_INPUT, NULL, NULL));
+        assert_true(pare_layer_twin(rig_layer(both.run, "b"), PARE_INPUT, &of, &site));
+        assert_ptr_equal(of, rig_layer(both.run, "a.relu"));
+        assert_int_equal(site, PARE_OUTPUT);
+        assert_true(number(&both, "b", "input_scale") > 0);
+        assert_true(number(&both, "b", "input_scale") == number(&apart, "b", "input_scale"));
+        assert_true(number(&both, "b", "input_scale") == number(&both, "a.relu", "output_scale"));
+        assert_true(number(&both, "a", "input_scale") == number(&apart, "a", "input_scale"));
+        assert_true(number(&both, "b", "tracked_max_input") ==
+                    number(&apart, "b", "tracked_max_input"));
+        close_side(&apart);
+        close_side(&both);
+    }
+}
+
+/* An average that forgets at once has the range of a whole batch. */
+static void test_parts(void **state)
+{
+    struct side a = calibrated("[" INPUTS ", " OUTPUTS "]", "observer=minmax calibration_steps=1");
+    struct side b = calibrated("[" INPUTS ", " OUTPUTS "]",
+                               "observer=moving_average averaging=0 calibration_steps=1");
+    static const char *const layers[] = { "a.relu", "b.relu" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_true(number(&a, layers[i], "tracked_max_output") > 0);
+        assert_true(number(&a, layers[i], "tracked_max_output") ==
+                    number(&b, layers[i], "tracked_max_output"));
+    }
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_pages(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    size_t bytes = (size_t)1 << 20;
+    struct pare_pages *p = pare_scratch_pages(a, bytes), *list = NULL;
+    struct pare_tensor t = { PARE_F32, 1, { 1 << 18 }, NULL };
+
+    (void)state;
+    assert_non_null(p);
+    memset(p->data, 7, bytes);
+    pare_pages_release(p, p->data, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(((const uint8_t *)p->data)[i], 7);
+    pare_pages_free(p);
+    assert_null(pare_scratch_pages(a, 100));
+    setenv("TMPDIR", "/nowhere/at/all", 1); /* ordinary memory will do */
+    assert_null(pare_scratch_pages(a, bytes));
+    ok(pare_tensor_scratch(a, &t, &list, &rig_err));
+    unsetenv("TMPDIR");
+    assert_non_null(t.data);
+    assert_null(list);
+    pare_arena_free(a);
+}
+
+static int make_data(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_named v[2] = { { .name = "x" }, { .name = "y" } };
+    uint32_t s = 1;
+
+    (void)state;
+    ok(pare_tensor_new(a, &v[0].t, PARE_F32, 4, (const int64_t[]){ 32, 1, SIDE, SIDE }, &rig_err));
+    ok(pare_tensor_new(a, &v[1].t, PARE_I64, 1, (const int64_t[]){ 32 }, &rig_err));
+    for (int64_t i = 0; i < pare_numel(&v[0].t); i++) {
+        s = s * 1664525u + 1013904223u;
+        pare_f32(&v[0].t)[i] = (float)(s >> 8) / 16777216.0f - 0.4f;
+    }
+    ok(pare_npz_write(DATA, v, 2, &rig_err));
+    pare_arena_free(a);
+    return 0;
+}
+
+static int remove_data(void **state)
+{
+    (void)state;
+    return remove(DATA);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_pages),
+    };
+
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}

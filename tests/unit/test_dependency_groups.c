@@ -1,0 +1,309 @@
+/* test_dependency_groups.c - dependency-aware pruning: layers that share channels lose the same ones.
+ *
+ * Channel sets of NNI's tests, and its cases N28, N29 and N31.
+ */
+#include "prune_rig.h"
+
+#include "prune/dependency_groups.h"
+#include "graph/keep_sets.h"
+
+#define ALL(s) "[{\"sparsity\": " s ", \"op_types\": [\"Conv2d\"]}]"
+
+/* ---- networks ------------------------------------------------------------------------------- */
+
+static struct pare_flow conv(struct pare_net *n, struct pare_flow x, const char *name, int64_t out,
+                             int64_t group)
+{
+    return pare_net_conv(n, x, name,
+                         (struct pare_conv){ .out = out, .kernel = 3, .pad = 1, .group = group });
+}
+
+static struct pare_flow concat(struct pare_net *n, struct pare_flow a, struct pare_flow b, int axis,
+                               const char *name)
+{
+    struct pare_flow y = a;
+
+    y.value = pare_builder_node(n->make, "Concat", name, a.value, b.value, NULL);
+    y.c = axis == 1 ? a.c + b.c : a.c;
+    pare_builder_int(n->make, "axis", axis);
+    return y;
+}
+
+/* Two convolutions of x, concatenated. */
+static struct pare_flow two(struct pare_net *n, struct pare_flow x, const int64_t out[2], int axis,
+                            const char *const name[3])
+{
+    struct pare_flow a = conv(n, x, name[0], out[0], 1), b = conv(n, x, name[1], out[1], 1);
+
+    return concat(n, a, b, axis, name[2]);
+}
+#define TWO(n, x, out1, out2, axis, ...) \
+    two(n, x, (int64_t[]){ out1, out2 }, axis, (const char *const[]){ __VA_ARGS__ })
+
+static struct pare_flow end(struct pare_net *n, struct pare_flow x)
+{
+    x = pare_net_flatten(n, pare_net_average(n, x, "pool"), "flatten");
+    return pare_net_linear(n, x, "fc", n->classes);
+}
+
+/* N28 */
+static struct pare_flow simple(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_flow a;
+
+    x = pare_net_relu(n, conv(n, x, "conv1", 16, 1), "relu1");
+    a = conv(n, x, "conv2", 32, 4);
+    x = pare_net_sum(n, a, conv(n, x, "conv3", 32, 1), "add");
+    x = pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc1", 100);
+    return pare_net_linear(n, x, "fc2", n->classes);
+}
+
+/* N29: along the batch the channels are the same, and so they are in the sum (where NNI takes
+ * the two concatenations for independent); side by side they are not. */
+static struct pare_flow cat_batch(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_flow a = TWO(n, x, 8, 8, 0, "conv1", "conv2", "cat1"),
+                     b = TWO(n, x, 8, 8, 0, "conv3", "conv4", "cat2");
+
+    return end(n, pare_net_sum(n, a, b, "add"));
+}
+
+static struct pare_flow cat_channels(struct pare_net *n, struct pare_flow x)
+{
+    return end(n, TWO(n, x, 8, 8, 1, "conv1", "conv2", "cat"));
+}
+
+/* A concatenation that is added to a convolution: each half goes with a half of that. */
+static struct pare_flow cat_sum(struct pare_net *n, struct pare_flow x)
+{
+    struct pare_flow a;
+
+    a = TWO(n, x, 8, 4, 1, "conv1", "conv2", "cat");
+    return end(n, pare_net_sum(n, a, conv(n, x, "conv3", 12, 1), "add"));
+}
+
+static struct pare_flow cat_self(struct pare_net *n, struct pare_flow x)
+{
+    x = conv(n, x, "conv1", 8, 1);
+    return end(n, conv(n, concat(n, x, x, 1, "cat"), "conv2", 6, 1));
+}
+
+/* reshape, transpose, reshape: channel i of the first half and channel i of the second. */
+static struct pare_flow shuffle(struct pare_net *n, struct pare_flow x)
+{
+    static const int64_t apart[] = { -1, 2, 4, 8, 8 }, perm[] = { 0, 2, 1, 3, 4 },
+                         back[] = { -1, 8, 8, 8 };
+
+    x = TWO(n, x, 4, 4, 1, "conv1", "conv2", "cat");
+    x.value = pare_builder_node(n->make, "Reshape", "apart", x.value,
+                                pare_builder_shape(n->make, "shape1", 5, apart), NULL);
+    x.value = pare_builder_node(n->make, "Transpose", "turn", x.value, NULL);
+    pare_builder_ints(n->make, "perm", 5, perm);
+    x.value = pare_builder_node(n->make, "Reshape", "back", x.value,
+                                pare_builder_shape(n->make, "shape2", 4, back), NULL);
+    return end(n, conv(n, x, "conv3", 4, 1));
+}
+
+static struct pare_model *make(struct pare_flow (*build)(struct pare_net *, struct pare_flow))
+{
+    struct pare_network net = { .name = "made", .build = build };
+    struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10, .seed = 7 };
+    struct pare_model *m;
+
+    ok(pare_network_make(&net, &o, &m, &rig_err));
+    return m;
+}
+
+static struct pare_compression *prune(struct pare_model *m, const char *config)
+{
+    struct pare_compression *r = rig_run(m, "l1", config, "mode=dependency_aware");
+
+    ok(pare_compression_compress(r, &rig_err));
+    return r;
+}
+
+static void close_all(struct pare_compression *r, struct pare_model *m)
+{
+    pare_compression_free(r);
+    pare_model_free(m);
+}
+
+/* ---- sets ----------------------------------------------------------------------------------- */
+
+/* "a b, c d": the layers that share channels, as far as more than one does. */
+static void check_sets(struct pare_compression *r, const char *want)
+{
+    const struct pare_dependency_groups *d;
+    char text[2048] = "";
+
+    ok(pare_compression_groups(r, &d, &rig_err));
+    for (int i = 0; i < d->n; i++)
+        for (int k = 0; k < d->list[i].n_layers && d->list[i].n_layers > 1; k++)
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s",
+                     k       ? " "
+                     : *text ? ", "
+                             : "",
+                     r->layer[d->list[i].layer[k]].info.name);
+    assert_string_equal(text, want);
+}
+
+static void sets(void **state)
+{
+    static const struct {
+        struct pare_flow (*build)(struct pare_net *, struct pare_flow);
+        const char *sets;
+    } nets[] = {
+        { simple, "conv1 conv1 conv1 conv1, conv2 conv2 conv2 conv2 conv3 conv3 conv3 conv3" },
+        { cat_batch, "conv1 conv2 conv3 conv4" },
+        { cat_channels, "" },
+        { cat_sum, "conv1 conv3, conv2 conv3" },
+        { cat_self, "" },
+        { shuffle, "conv1 conv2" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
+        struct pare_model *m = make(nets[i].build);
+        struct pare_compression *r = prune(m, ALL("0.5"));
+
+        check_sets(r, nets[i].sets);
+        close_all(r, m);
+    }
+}
+
+static void zoo_sets(void **state)
+{
+    static const struct {
+        const char *net, *sets;
+    } nets[] = {
+        { "lenet", "" },
+        { "vgg16-cifar", "" },
+        { "resnet18-cifar",
+          "conv1 layer1.0.conv2 layer1.1.conv2, layer2.0.conv2 layer2.0.downsample.0 "
+          "layer2.1.conv2, layer3.0.conv2 layer3.0.downsample.0 layer3.1.conv2, "
+          "layer4.0.conv2 layer4.0.downsample.0 layer4.1.conv2" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
+        struct pare_model *m;
+        struct pare_network_opts o = { .c = 3, .h = 32, .w = 32, .classes = 10, .seed = 1 };
+        const struct pare_network *net;
+        struct pare_compression *r;
+
+        ok(pare_find_network(nets[i].net, &net, &rig_err));
+        ok(pare_network_make(net, &o, &m, &rig_err));
+        r = prune(m, ALL("0.7"));
+        check_sets(r, nets[i].sets);
+        for (int k = 0; k < r->n_layers; k++) {
+            int64_t n = r->layer[k].w.dim[0];
+
+            assert_int_equal(rig_gone(&r->layer[k]) / (pare_numel(&r->layer[k].w) / n),
+                             (int64_t)((double)n * 0.7));
+        }
+        close_all(r, m);
+    }
+}
+
+/* ---- masks ---------------------------------------------------------------------------------- */
+
+/* How many channels would be left of a value, when all that the masks need stays. */
+static int64_t left(struct pare_compression *r, const char *layer)
+{
+    struct pare_layer *l = rig_layer(r, layer);
+    struct pare_keep_sets *k;
+    int64_t n;
+
+    ok(pare_keep_sets_new(r->scratch, r->graph, &k, &rig_err));
+    for (int i = 0; i < r->n_layers; i++) {
+        const struct pare_layer *x = &r->layer[i];
+        int64_t size = pare_numel(&x->w) / x->w.dim[0];
+        uint8_t *keep = pare_keep_axis(k, x->info.weight, 0);
+
+        for (int64_t c = 0; c < x->w.dim[0]; c++)
+            keep[c] |= ((const uint8_t *)x->mask.data)[c * size];
+    }
+    ok(pare_keep_sets_solve(k, &rig_err));
+    n = pare_keep_sets_count(k, l->info.weight, 0);
+    return n;
+}
+
+static void n28_groups(void **state)
+{
+    struct pare_model *m = make(simple);
+    struct pare_compression *r = prune(m, ALL("0.75"));
+    char a[64], b[64];
+
+    (void)state;
+    assert_string_equal(rig_kept(pare_layer_mask(rig_layer(r, "conv2")), a),
+                        rig_kept(pare_layer_mask(rig_layer(r, "conv3")), b));
+    assert_int_equal(rig_gone(rig_layer(r, "conv1")), 12 * 9);
+    assert_int_equal(rig_gone(rig_layer(r, "conv2")), 24 * 4 * 9);
+    assert_int_equal(left(r, "conv1"), 4);
+    assert_int_equal(left(r, "conv2"), 8);
+    assert_int_equal(left(r, "conv3"), 8);
+    close_all(r, m);
+}
+
+/* What a mask removes can be taken out of the model, whatever goes through it. */
+static void all_of_it_goes(void **state)
+{
+    static struct pare_flow (*const build[])(struct pare_net *,
+                                             struct pare_flow) = { cat_batch, cat_channels, cat_sum,
+                                                                   cat_self, shuffle };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(build) / sizeof(*build); i++) {
+        struct pare_model *m = make(build[i]);
+        struct pare_compression *r = prune(m, ALL("0.5"));
+
+        for (int k = 0; k < r->n_layers; k++)
+            if (left(r, r->layer[k].info.name) != r->layer[k].w.dim[0] / 2)
+                fail_msg("net %d: %d channels of %s are left", (int)i,
+                         (int)left(r, r->layer[k].info.name), r->layer[k].info.name);
+        close_all(r, m);
+    }
+}
+
+/* The least sparsity of a set counts for all of it; the sums of the scores decide. */
+static void sums_and_least(void **state)
+{
+    struct pare_model *m = make(cat_batch);
+    struct pare_compression *r;
+
+    (void)state;
+    rig_fill(m, "conv1.weight", 1, 1);  /* 1 2 3 ... 8 */
+    rig_fill(m, "conv2.weight", 9, -1); /* 9 8 7 ... 2 */
+    rig_weight(m, "conv1.weight");
+    pare_f32(rig_weight(m, "conv2.weight"))[3 * 9] = 0;
+    pare_f32(rig_weight(m, "conv2.weight"))[5 * 9] = -1;
+    r = prune(m, "[{\"sparsity\": 0.25, \"op_names\": [\"conv1\"]}, {\"sparsity\": 0.5, "
+                 "\"op_names\": [\"conv2\"]}]");
+    rig_expect(r, "conv1", "11101011");
+    rig_expect(r, "conv2", "11101011");
+    close_all(r, m);
+}
+
+/* A pruner that makes its masks itself cannot be told. */
+static void not_for_all(void **state)
+{
+    struct pare_model *m = make(cat_batch);
+    struct pare_compression *r = rig_run(m, "nm",
+                                         "[{\"op_types\": [\"Conv2d\"], \"sparsity\": 0.5}]",
+                                         "mode=dependency_aware");
+
+    (void)state;
+    assert_int_not_equal(pare_compression_compress(r, &rig_err), 0);
+    close_all(r, m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets),           cmocka_unit_test(zoo_sets),
+        cmocka_unit_test(n28_groups),     cmocka_unit_test(all_of_it_goes),
+        cmocka_unit_test(sums_and_least), cmocka_unit_test(not_for_all),
+    };
+
+    return cmocka_run_group_tests_name("depend", tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* test_gemm_packed.c - products with packed matrices against plain sums. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "backend/gemm/gemm_packed.h"
+#include "base/rng.h"
+
+enum { ROWS = 40, COLUMNS = 80, DEPTH = 48, GAP = 3 };
+
+static struct pare_rng rng;
+
+static float draw(void)
+{
+    return (float)pare_rng_uniform(&rng) * 2 - 1;
+}
+
+static int64_t up_to(int64_t n)
+{
+    return 1 + (int64_t)pare_rng_below(&rng, (uint64_t)n);
+}
+
+/* Random sizes; runs with a gap between them, rows with one; nothing beyond is written. */
+static void check(int block)
+{
+    static float x[ROWS * (2 * DEPTH + GAP)], w[DEPTH * COLUMNS], y[ROWS * (COLUMNS + GAP)];
+    static float packed[DEPTH * COLUMNS];
+    int64_t blocks = up_to(COLUMNS / block), run = up_to(16), runs = up_to(DEPTH / run);
+    int64_t rest = DEPTH - runs * run, last = up_to(rest < run ? rest + 1 : run) - 1;
+    int64_t K = run * runs + last, columns = blocks * block, rows = up_to(ROWS);
+    struct pare_packed_gemm p = {
+        .x = x,
+        .w = packed,
+        .y = y,
+        .rows = rows,
+        .blocks = blocks,
+        .runs = runs,
+        .run = run,
+        .last = last,
+        .x_run = run + 1,
+        .x_row = runs * (run + 1) + last + GAP,
+        .y_row = columns + GAP,
+        .y_block = block,
+        .block = block,
+    };
+
+    for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
+        x[i] = draw();
+    for (size_t i = 0; i < sizeof(y) / sizeof(*y); i++)
+        y[i] = 77;
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t c = 0; c < columns; c++) {
+            w[k * columns + c] = draw();
+            packed[pare_packed_gemm_at(K, blocks, block, k, c)] = w[k * columns + c];
+        }
+    pare_packed_gemm_run(&p);
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < p.y_row; c++) {
+            double sum = 0;
+
+            if (r >= rows || c >= columns) {
+                assert_true(y[r * p.y_row + c] == 77);
+                continue;
+            }
+            for (int64_t k = 0; k < K; k++)
+                sum += (double)x[r * p.x_row + k / run * p.x_run + k % run] *
+                       (double)w[k * columns + c];
+            assert_true(fabs(sum - (double)y[r * p.y_row + c]) < 1e-5);
+        }
+}
+
+/* Columns of x with rows of w, added to what is there, between bounds. */
+static void check_outer(int block)
+{
+    static float x[DEPTH * (ROWS + GAP)], w[DEPTH * (COLUMNS + GAP)], y[ROWS * COLUMNS];
+    static float was[ROWS * COLUMNS];
+    int64_t blocks = up_to(COLUMNS / block), K = up_to(DEPTH), rows = up_to(ROWS);
+    struct pare_packed_gemm p = {
+        .x = x,
+        .w = w,
+        .y = y,
+        .start = y,
+        .clamp = true,
+        .low = -1,
+        .high = 2,
+        .rows = rows,
+        .blocks = blocks,
+        .runs = 1,
+        .run = K,
+        .x_row = 1,
+        .x_step = rows + GAP,
+        .w_step = blocks * block + GAP,
+        .y_row = blocks * block,
+        .y_block = block,
+        .block = block,
+    };
+
+    for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
+        x[i] = draw();
+    for (size_t i = 0; i < sizeof(w) / sizeof(*w); i++)
+        w[i] = draw();
+    for (size_t i = 0; i < sizeof(y) / sizeof(*y); i++)
+        was[i] = y[i] = draw();
+    pare_packed_gemm_run(&p);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < p.y_row; c++) {
+            double sum = (double)was[r * p.y_row + c];
+
+            for (int64_t k = 0; k < K; k++)
+                sum += (double)x[k * p.x_step + r] * (double)w[k * p.w_step + c];
+            sum = fmin(2, fmax(-1, sum));
+            assert_true(fabs(sum - (double)y[r * p.y_row + c]) < 1e-5);
+        }
+}
+
+/* Runs of two lengths that begin anywhere, as taps of a filter do, and what is behind them. */
+static void check_taps(int block)
+{
+    enum { RUNS = 6, LONG = 8 };
+    static float x[ROWS + 1000], w[RUNS * LONG * COLUMNS], packed[RUNS * LONG * COLUMNS];
+    static float y[ROWS * COLUMNS], sum[ROWS * COLUMNS];
+    const struct pare_lane_post post[] = { { PARE_LANE_RELU, 0, 0 }, { PARE_LANE_SUM, 0, 0 } };
+    int64_t offset[2 * RUNS], blocks = up_to(COLUMNS / block), rows = up_to(ROWS);
+    int64_t K, columns = blocks * block;
+    struct pare_packed_gemm p = {
+        .x = x,
+        .w = packed,
+        .y = y,
+        .sum = sum,
+        .post = post,
+        .n_post = 2,
+        .rows = rows,
+        .blocks = blocks,
+        .runs = up_to(3),
+        .run = up_to(LONG),
+        .last = up_to(LONG),
+        .tails = up_to(3),
+        .offset = offset,
+        .x_row = up_to(2),
+        .y_row = block,
+        .y_block = rows * block,
+        .block = block,
+    };
+
+    K = pare_packed_gemm_depth(&p);
+    for (int i = 0; i < 2 * RUNS; i++)
+        offset[i] = up_to(900);
+    for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
+        x[i] = draw();
+    for (int64_t i = 0; i < rows * columns; i++)
+        sum[i] = draw();
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t c = 0; c < columns; c++) {
+            w[k * columns + c] = draw();
+            packed[pare_packed_gemm_at(K, blocks, block, k, c)] = w[k * columns + c];
+        }
+    pare_packed_gemm_run(&p);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t at = c / block * p.y_block + r * block + c % block, k = 0;
+            double want = 0;
+
+            for (int64_t i = 0; i < p.runs + p.tails; i++)
+                for (int64_t e = 0; e < (i < p.runs ? p.run : p.last); e++, k++)
+                    want += (double)x[r * p.x_row + offset[i] + e] * (double)w[k * columns + c];
+            want = fmax(want, 0) + (double)sum[at];
+            assert_true(fabs(want - (double)y[at]) < 1e-5);
+        }
+}
+
+static void test_taps(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 7);
+    for (int i = 0; i < 300; i++)
+        check_taps(i % 2 ? 8 : 16);
+}
+
+static void test_outer(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 6);
+    for (int i = 0; i < 300; i++)
+        check_outer(i % 2 ? 8 : 16);
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 5);
+    for (int i = 0; i < 300; i++)
+        check(i % 2 ? 8 : 16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_outer),
+        cmocka_unit_test(test_taps),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

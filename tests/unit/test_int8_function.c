@@ -1,0 +1,450 @@
+/* test_int8_function.c - functions of 8-bit integers, and exact Winograd, against the plain kernels. */
+#include "int8_rig.h"
+
+#include "backend/fuse/int8_operands.h"
+
+enum { TRIALS = 60 };
+
+static bool has_vnni;
+
+/* A plan without those kernels gives what the plain ones give, up to a step at halves; with
+ * `kernel`, where the machine has what it needs. */
+static void compare(struct rig *g, const char *const *without, const char *kernel, uint64_t seed)
+{
+    struct pare_model *m = build_model(&g->b);
+    struct pare_tensor want = result(m, g, true, 1, NULL), real = reals(g);
+
+    for (int threads = 1; threads <= 3; threads++) {
+        struct pare_plan_opts o = { .threads = threads };
+        struct pare_tensor got;
+        struct pare_plan *p;
+        struct pare_err err;
+
+        if (pare_plan_new_without(m, &o, without, &p, &err))
+            fail_msg("%s", err.msg);
+        if (has_vnni && !runs(p, kernel))
+            fail_msg("seed %llu: %s is not used", (unsigned long long)seed, kernel);
+        memset(p->memory, 0xff, p->memory_bytes);
+        if (pare_plan_run(p, &g->x, &got, &err))
+            fail_msg("%s", err.msg);
+        for (int64_t i = 0; i < pare_numel(&want); i++) {
+            double d = fabs(pare_get(&got, i) - pare_get(&want, i));
+
+            if (d > 1 || (d > 0 && !is_half(g, &real, i)))
+                fail_msg("seed %llu: element %lld is %g, not %g", (unsigned long long)seed,
+                         (long long)i, pare_get(&got, i), pare_get(&want, i));
+        }
+        pare_plan_free(p);
+    }
+    pare_model_free(m);
+}
+
+/* ---- Winograd ----------------------------------------------------------------------------- */
+
+static void wino(uint64_t seed)
+{
+    static const char *const without[] = { "conv_int8", "conv_int8_exact", NULL };
+    int64_t N, C, H, W, O, pad[4];
+    int xt, xz;
+    const char *x, *w, *b = NULL, *y;
+    struct rig g;
+
+    begin(&g, seed);
+    N = between(&g, 1, 3);
+    C = between(&g, 1, 75);
+    O = between(&g, 1, 75);
+    H = between(&g, 3, 21);
+    W = between(&g, 3, 21);
+    for (int i = 0; i < 4; i++)
+        pad[i] = between(&g, 0, 2);
+    xt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    xz = (int)(xt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
+    x = real_input(&g, xt, xz, 4, (int64_t[]){ N, C, H, W });
+    w = weights(&g, 4, (int64_t[]){ O, C, 3, 3 }, 0, &b);
+    y = build_node(&g.b, "Conv", NAMES(x, w, b), at_ints("pads", 4, pad));
+    if (between(&g, 0, 1))
+        y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+    y = quantize(&g, y, y_scale(&g, (double)C * 9), seed & 1 ? PARE_U8 : PARE_I8,
+                 (int)between(&g, 0, 100));
+    build_output(&g.b, y);
+    compare(&g, without, "conv_winograd_int8", seed);
+}
+
+/* All numbers as large as they can be: with more channels sums are taken in parts. */
+static void largest(int64_t C, int value, int weight)
+{
+    static const char *const without[] = { "conv_int8", "conv_int8_exact", NULL };
+    const int64_t dim[] = { 5, C, 3, 3 }, ones[] = { 1, 1, 1, 1 };
+    int8_t *w = pare_alloc(pool, (size_t)(5 * C * 9), 1);
+    const char *x, *y;
+    struct rig g;
+
+    begin(&g, 7);
+    x = real_input(&g, PARE_U8, 0, 4, (int64_t[]){ 1, C, 5, 6 });
+    memset(g.x.data, value, (size_t)pare_numel(&g.x));
+    memset(w, weight, (size_t)(5 * C * 9));
+    y = build_node(&g.b, "DequantizeLinear",
+                   NAMES(build_const(&g.b, PARE_I8, 4, dim, w), build_scalar(&g.b, 1),
+                         zero_point(&g, PARE_I8, 0)),
+                   NOTHING);
+    y = build_node(&g.b, "Conv", NAMES(x, y), at_ints("pads", 4, ones));
+    y = quantize(&g, y, g.x_scale * (float)(9 * C) * 130, PARE_I8, 0);
+    build_output(&g.b, y);
+    compare(&g, without, "conv_winograd_int8", 7);
+}
+
+static void winograd(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        wino(seed);
+        pare_reset(pool, m);
+    }
+    largest(100, 255, 127);  /* 2.9e7 in one */
+    largest(203, 255, -128); /* two parts */
+    largest(450, 255, 127);  /* four */
+}
+
+/* ---- one filter for each channel --------------------------------------------------------- */
+
+static void depth(uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    int64_t N, C, H, W, k[2], pad[4], stride[2], far[2];
+    int xt, xz;
+    const char *x, *w, *b = NULL, *y;
+    struct rig g;
+
+    begin(&g, seed);
+    N = between(&g, 1, 2);
+    C = between(&g, 1, 150);
+    H = between(&g, 9, 17);
+    W = between(&g, 9, 17);
+    for (int i = 0; i < 2; i++) {
+        k[i] = between(&g, 0, 2) ? 3 + 2 * (int64_t)(seed % 3) : between(&g, 1, 8);
+        stride[i] = between(&g, 1, 3);
+        far[i] = k[i] < 5 ? between(&g, 1, 2) : 1;
+    }
+    for (int i = 0; i < 4; i++)
+        pad[i] = between(&g, 0, 3);
+    xt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    xz = (int)(xt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
+    x = real_input(&g, xt, xz, 4, (int64_t[]){ N, C, H, W });
+    w = weights(&g, 4, (int64_t[]){ C, 1, k[0], k[1] }, 0, &b);
+    y = build_node(&g.b, "Conv", NAMES(x, w, b),
+                   CAT(at_ints("pads", 4, pad), at_ints("strides", 2, stride),
+                       at_ints("dilations", 2, far), at_int("group", C)));
+    if (between(&g, 0, 1))
+        y = build_node(&g.b, "Clip",
+                       NAMES(y, build_scalar(&g.b, 0), build_scalar(&g.b, 30 * g.x_scale)),
+                       NOTHING);
+    y = quantize(&g, y, y_scale(&g, (double)(k[0] * k[1])), seed & 1 ? PARE_U8 : PARE_I8,
+                 (int)between(&g, 0, 100));
+    build_output(&g.b, y);
+    compare(&g, none, "conv_depthwise_int8", seed);
+}
+
+static void depths(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 2 * TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        depth(seed);
+        pare_reset(pool, m);
+    }
+}
+
+/* ---- functions ------------------------------------------------------------------------------ */
+
+static const char *function(struct rig *g, const char *x, int kind)
+{
+    const char *y;
+
+    switch (kind) {
+    case 0: return build_node(&g->b, "HardSwish", NAMES(x), NOTHING);
+    case 1:
+        y = build_node(&g->b, "Sigmoid", NAMES(x), NOTHING);
+        return build_node(&g->b, "Mul", NAMES(x, y), NOTHING);
+    case 2: /* GELU with a rounding inside */
+        y = build_node(&g->b, "Div", NAMES(x, build_scalar(&g->b, 1.4142135f)), NOTHING);
+        y = build_node(&g->b, "Erf", NAMES(y), NOTHING);
+        y = build_node(&g->b, "Add", NAMES(build_scalar(&g->b, 1), y), NOTHING);
+        y = dequantize(g, quantize(g, y, 2.0f / 255, PARE_U8, 0), 2.0f / 255, PARE_U8, 0);
+        y = build_node(&g->b, "Mul", NAMES(y, x), NOTHING);
+        return build_node(&g->b, "Mul", NAMES(y, build_scalar(&g->b, 0.5f)), NOTHING);
+    default: return build_node(&g->b, "Abs", NAMES(x), NOTHING);
+    }
+}
+
+static void apply(uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    int t = seed & 1 ? PARE_U8 : PARE_I8, kind = (int)(seed / 2 % 4), how = (int)(seed / 8 % 3);
+    int64_t dim[] = { 2, 0, 0, 0 };
+    const char *x, *y, *kernel = "int8_map";
+    struct rig g;
+
+    begin(&g, seed);
+    dim[1] = between(&g, 1, 400);
+    dim[2] = between(&g, 1, 9);
+    dim[3] = between(&g, 1, 9);
+    g.b.opset = 14;
+    x = real_input(&g, t, (int)between(&g, 0, 120), 4, dim);
+    y = function(&g, x, kind);
+    if (how == 1) {
+        y = build_node(&g.b, "GlobalAveragePool", NAMES(y), NOTHING);
+        kernel = "int8_pool";
+    } else if (how == 2) {
+        y = build_node(&g.b, "Transpose", NAMES(y), at_ints("perm", 4, (int64_t[]){ 0, 2, 3, 1 }));
+    }
+    build_output(&g.b, quantize(&g, y, g.x_scale, t, 20));
+    compare(&g, none, kernel, seed);
+}
+
+static void functions(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 2 * TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        apply(seed);
+        pare_reset(pool, m);
+    }
+}
+
+/* A value that is wanted as it is, too. */
+static void wanted(void **state)
+{
+    static const char *const none[] = { "", NULL }, *const few[] = { "int8_cast", "int8_map",
+                                                                     NULL };
+    const int64_t dim[] = { 1, 19, 5, 7 };
+    const char *x, *y;
+
+    (void)state;
+    for (int kind = 0; kind < 4; kind++)
+        for (int i = 0; i < 2; i++) {
+            struct rig g;
+
+            begin(&g, 5);
+            g.b.opset = 14;
+            x = real_input(&g, PARE_U8, 77, 4, dim);
+            y = function(&g, x, kind);
+            y = build_node(&g.b, "Softmax", NAMES(y), at_int("axis", -1));
+            build_output(&g.b, quantize(&g, y, 1.0f / 255, PARE_U8, 0));
+            compare(&g, i ? few : none, "softmax_rows", (uint64_t)kind);
+        }
+}
+
+/* ---- chains ------------------------------------------------------------------------------- */
+
+static const char *row(struct rig *g, int64_t C, bool channels, float lo)
+{
+    int64_t dim[3] = { C, 1, 1 };
+    float *v = pare_alloc(pool, (size_t)C, sizeof(*v));
+
+    for (int64_t i = 0; i < C; i++)
+        v[i] = lo + (float)pare_rng_uniform(&g->r);
+    return build_floats(&g->b, channels ? 3 : 1, dim, v);
+}
+
+/* A gate by image and channel, a normalisation, a sum of a scaled one and another. */
+static const char *chain(struct rig *g, int kind, const char *x, int64_t C)
+{
+    const char *y;
+
+    switch (kind) {
+    case 0:
+        y = build_node(&g->b, "GlobalAveragePool", NAMES(x), NOTHING);
+        y = dequantize(g, quantize(g, y, 0.0517f, PARE_U8, 90), 0.05f, PARE_U8, 90);
+        y = build_node(&g->b, "Sigmoid", NAMES(y), NOTHING);
+        return build_node(&g->b, "Mul", NAMES(y, function(g, x, 1)), NOTHING);
+    case 1:
+        y = build_node(&g->b, "BatchNormalization",
+                       NAMES(x, row(g, C, false, 0.5f), row(g, C, false, -0.5f),
+                             row(g, C, false, -0.5f), row(g, C, false, 0.5f)),
+                       NOTHING);
+        return build_node(&g->b, "Relu", NAMES(y), NOTHING);
+    default:
+        y = build_node(&g->b, "MaxPool", NAMES(x),
+                       CAT(at_ints("kernel_shape", 2, (int64_t[]){ 3, 3 }),
+                           at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 })));
+        y = dequantize(g, quantize(g, y, 0.05f, PARE_U8, 90), 0.05f, PARE_U8, 90);
+        y = build_node(&g->b, "Mul", NAMES(row(g, C, true, -0.5f), y), NOTHING);
+        return build_node(&g->b, "Add", NAMES(y, x), NOTHING);
+    }
+}
+
+/* Behind a pool, so that channels are last. */
+static void chained(uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    int64_t C, H, W;
+    const char *x, *y;
+    struct rig g;
+
+    begin(&g, seed);
+    g.b.opset = 14;
+    C = between(&g, 1, 60) * (seed % 5 ? 1 : 50);
+    H = between(&g, 1, 9);
+    W = between(&g, 1, 9);
+    x = real_input(&g, PARE_U8, 100, 4, (int64_t[]){ 2, C, H, W });
+    y = build_node(&g.b, "MaxPool", NAMES(x), at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
+    y = dequantize(&g, quantize(&g, y, g.x_scale, PARE_U8, 100), 0.03f, PARE_U8, 100);
+    y = chain(&g, (int)(seed % 3), y, C);
+    build_output(&g.b, quantize(&g, y, 0.04f, PARE_U8, 99));
+    compare(&g, none, "int8_chain", seed);
+}
+
+static void chains(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        chained(seed);
+        pare_reset(pool, m);
+    }
+}
+
+/* ---- what moves bytes -------------------------------------------------------------------- */
+
+static const char *shuffle(struct rig *g, const char *x, const int64_t *d, int64_t a)
+{
+    const int64_t apart[] = { d[0], a, d[1] / a, d[2], d[3] };
+    const char *y = build_node(&g->b, "Reshape", NAMES(x, build_ints(&g->b, 5, apart)), NOTHING);
+
+    y = build_node(&g->b, "Transpose", NAMES(y), at_ints("perm", 5, (int64_t[]){ 0, 2, 1, 3, 4 }));
+    return build_node(&g->b, "Reshape", NAMES(y, build_ints(&g->b, 4, d)), NOTHING);
+}
+
+static const char *slice(struct rig *g, const char *x, int64_t from, int64_t to, int64_t step)
+{
+    return build_node(&g->b, "Slice",
+                      NAMES(x, build_ints(&g->b, 1, &from), build_ints(&g->b, 1, &to),
+                            build_ints(&g->b, 1, (int64_t[]){ 1 }), build_ints(&g->b, 1, &step)),
+                      NOTHING);
+}
+
+/* Channels in another order, some of them, the largest of neighbours, a mean with padding, of a
+ * DequantizeLinear that may have more readers. */
+static void moved(uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    static const char *const kernel[] = { "int8_channels", "int8_channels", "int8_pool",
+                                          "int8_pool" };
+    int kind = (int)(seed % 4), t = seed & 4 ? PARE_U8 : PARE_I8;
+    int64_t d[4], a;
+    const char *x, *y;
+    struct rig g;
+
+    begin(&g, seed);
+    g.b.opset = 14;
+    a = between(&g, 1, 4);
+    d[0] = between(&g, 1, 2);
+    d[1] = a * between(&g, 1, 90);
+    d[2] = between(&g, 2, 9);
+    d[3] = between(&g, 2, 9);
+    x = real_input(&g, t, (int)between(&g, 0, 90), 4, d);
+    x = build_node(&g.b, "MaxPool", NAMES(x), at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
+    x = dequantize(&g, quantize(&g, x, g.x_scale, t, 33), 0.03f, t, 33);
+    if (kind == 0) {
+        y = shuffle(&g, x, d, a);
+        if (between(&g, 0, 1))
+            y = build_node(&g.b, "Add", NAMES(y, x), NOTHING);
+    } else if (kind == 1) {
+        y = slice(&g, x, between(&g, 0, d[1] - 1), d[1], between(&g, 1, 2));
+    } else if (kind == 2) {
+        y = build_node(&g.b, "MaxPool", NAMES(x),
+                       CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
+                           at_ints("strides", 2, (int64_t[]){ between(&g, 1, 2), 1 })));
+    } else {
+        y = build_node(&g.b, "Pad",
+                       NAMES(x, build_ints(&g.b, 8, (int64_t[]){ 0, 0, 1, 1, 0, 0, 1, 0 })),
+                       NOTHING);
+        y = build_node(&g.b, "AveragePool", NAMES(y),
+                       at_ints("kernel_shape", 2, (int64_t[]){ 3, 2 }));
+    }
+    build_output(&g.b, quantize(&g, y, 0.0417f, t, 5));
+    compare(&g, none, kernel[kind], seed);
+}
+
+static void moves(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        moved(seed);
+        pare_reset(pool, m);
+    }
+}
+
+/* ---- tables ------------------------------------------------------------------------------- */
+
+static void tables(void **state)
+{
+    struct pare_int8_table *t = pare_alloc(pool, 1, sizeof(*t));
+    uint8_t bytes[256], x[700], y[700 + 64];
+    float real[700];
+    struct pare_rng r;
+
+    (void)state;
+    pare_rng_init(&r, 1);
+    for (int i = 0; i < 256; i++) {
+        bytes[i] = (uint8_t)pare_rng_next(&r);
+        t->real[i] = (float)pare_rng_normal(&r);
+    }
+    pare_int8_table_set(t);
+    for (int n = 0; n <= 700; n += n < 140 ? 1 : 35) {
+        for (int i = 0; i < n; i++)
+            x[i] = (uint8_t)pare_rng_next(&r);
+        memset(y, 7, sizeof(y));
+        pare_int8_bytes(bytes, x, y, n);
+        pare_int8_floats(t, x, real, n);
+        for (int i = 0; i < n; i++) {
+            assert_int_equal(y[i], bytes[x[i]]);
+            assert_true(real[i] == t->real[x[i]]);
+        }
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(y[n + i], 7);
+    }
+}
+
+static int find_vnni(void **state)
+{
+    struct rig g;
+    struct pare_model *m;
+    struct pare_plan_opts o = { .threads = 1 };
+    struct pare_plan *p;
+    struct pare_err err;
+
+    make_pool(state);
+    begin(&g, 1);
+    build_output(&g.b, real_input(&g, PARE_U8, 0, 1, (int64_t[]){ 1 }));
+    m = build_model(&g.b);
+    if (pare_plan_new(m, &o, &p, &err))
+        return -1;
+    has_vnni = p->backend.vnni && p->backend.block == 16;
+    pare_plan_free(p);
+    pare_model_free(m);
+    drop_pool(state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(winograd, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(depths, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(functions, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(wanted, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(chains, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(moves, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(tables, make_pool, drop_pool),
+    };
+
+    return cmocka_run_group_tests(tests, find_vnni, NULL);
+}

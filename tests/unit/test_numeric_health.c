@@ -1,0 +1,348 @@
+/* test_numeric_health.c - numbers that are none, layers that are dead: results that are defined, or a
+ * sentence.
+ *
+ * Every pruner and quantizer, speedup and training, on networks whose weights were spoilt in one
+ * layer: NaN, infinity, all 0, channels of 0, numbers near the ends of float32; and sparsities of 0
+ * and 1, and layers of one element.
+ */
+#include "make_model.h"
+
+#include <pare/compress.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "compress/registry.h"
+#include "compress/compression.h"
+
+static const int64_t chw[] = { 1, 8, 8 };
+
+enum harm {
+    NO_HARM,
+    ONE_NAN,
+    ONE_INF,
+    MINUS_INF,
+    DEAD,
+    ZERO_CHANNELS,
+    HUGE_NUMBERS,
+    TINY,
+    N_HARMS
+};
+static const char *const harms[] = {
+    "no harm",      "a NaN",         "an infinity",  "-infinity",
+    "a dead layer", "channels of 0", "huge numbers", "tiny numbers"
+};
+
+static struct {
+    int done, refused;
+} sum;
+
+/* The second layer's weights. */
+static void spoil(struct pare_model *m, enum harm h)
+{
+    struct pare_value *v = NULL;
+    struct pare_err err;
+    int64_t n;
+    int found = 0;
+
+    for (int i = 0; i < m->graph->n_values && found < 2; i++)
+        if (m->graph->value[i]->flags & PARE_V_CONST && m->graph->value[i]->t.rank > 1) {
+            v = m->graph->value[i];
+            found++;
+        }
+    assert_non_null(v);
+    assert_int_equal(pare_model_own(m, v, &err), 0);
+    n = pare_numel(&v->t);
+    for (int64_t i = 0; i < n; i++) {
+        float *x = &pare_f32(&v->t)[i];
+
+        if (h == DEAD || (h == ZERO_CHANNELS && i / (n / v->t.dim[0]) % 2))
+            *x = 0;
+        if (h == HUGE_NUMBERS)
+            *x = *x > 0 ? FLT_MAX : -FLT_MAX;
+        if (h == TINY)
+            *x = *x > 0 ? 1e-44f : -1e-44f;
+    }
+    if (h == ONE_NAN)
+        pare_f32(&v->t)[n / 2] = NAN;
+    if (h == ONE_INF || h == MINUS_INF)
+        pare_f32(&v->t)[n / 2] = h == ONE_INF ? INFINITY : -INFINITY;
+}
+
+/* 0, or a code with a sentence. */
+static int settled(int rc, const struct pare_err *err, const char *who, const char *what)
+{
+    if (rc && (rc != err->code || !err->msg[0] || rc == PARE_ENOMEM))
+        fail_msg("%s with %s: code %d, '%s'", who, what, rc, err->msg);
+    sum.done += !rc;
+    sum.refused += rc != 0;
+    return rc;
+}
+
+/* Masks are 0 or 1, and no weight that stays is made anew out of nothing. */
+static void check_masks(struct pare_compression *r, const char *who, const char *what)
+{
+    for (int i = 0; i < r->n_layers; i++) {
+        const struct pare_layer *l = &r->layer[i];
+        const uint8_t *mask = l->mask.data;
+
+        for (int64_t k = 0; k < pare_numel(&l->mask); k++)
+            if (mask[k] > 1 || (!mask[k] && pare_f32(&l->weight->t)[k] != 0))
+                fail_msg("%s with %s: mask %d, weight %g", who, what, mask[k],
+                         (double)pare_f32(&l->weight->t)[k]);
+    }
+}
+
+static void run_it(struct pare_model *m, const struct pare_compression_opts *o, const char *what)
+{
+    const char *who = o->pruner ? o->pruner : o->quantizer;
+    struct pare_training *l = NULL;
+    struct pare_compression *r = NULL;
+    struct pare_err err = { 0 };
+    int rc;
+
+    rc = pare_training_new(m, "digits", "limit=32 batch=16 epochs=1 threads=1 valid=none", &l,
+                           &err);
+    if (rc)
+        fail_msg("%s with %s: %s", who, what, err.msg);
+    rc = pare_compression_new(m, o, &r, &err);
+    if (!rc)
+        rc = pare_compression_follow(r, l, &err);
+    if (!rc)
+        rc = pare_compression_compress(r, &err);
+    if (!rc)
+        rc = pare_training_run(l, NULL, NULL, &err);
+    if (!settled(rc, &err, who, what) && o->pruner)
+        check_masks(r, who, what);
+    pare_training_free(l);
+    pare_compression_free(r);
+}
+
+static struct pare_model *lenet(enum harm h)
+{
+    struct pare_model *m;
+    struct pare_err err;
+
+    if (pare_model_new("lenet", chw, 10, 1, &m, &err))
+        fail_msg("%s", err.msg);
+    spoil(m, h);
+    return m;
+}
+
+static void pruners(void **state)
+{
+    const struct pare_pruner *p;
+
+    (void)state;
+    for (int i = 0; (p = pare_pruner_at(NULL, i)); i++)
+        for (int h = 0; h < N_HARMS; h++) {
+            struct pare_model *m = lenet((enum harm)h);
+
+            run_it(m,
+                   &(struct pare_compression_opts){ .pruner = p->name,
+                                                    .config = "[{\"op_types\": [\"Conv2d\"], "
+                                                              "\"sparsity\": 0.5}]",
+                                                    .threads = 1 },
+                   harms[h]);
+            pare_model_free(m);
+        }
+    print_message("pruners: %d done, %d refused\n", sum.done, sum.refused);
+}
+
+static void quantizers(void **state)
+{
+    const struct pare_quantizer *q;
+
+    (void)state;
+    sum.done = sum.refused = 0;
+    for (int i = 0; (q = pare_quantizer_at(NULL, i)); i++)
+        for (int h = 0; h < N_HARMS; h++) {
+            struct pare_model *m = lenet((enum harm)h);
+
+            run_it(m,
+                   &(struct pare_compression_opts){ .quantizer = q->base.name,
+                                                    .config = "[{\"op_types\": [\"Conv2d\"], "
+                                                              "\"quant_types\": [\"weight\"], "
+                                                              "\"quant_bits\": 8}]",
+                                                    .threads = 1 },
+                   harms[h]);
+            pare_model_free(m);
+        }
+    print_message("quantizers: %d done, %d refused\n", sum.done, sum.refused);
+}
+
+static void sparsities(void **state)
+{
+    static const char *const all[] = { "0", "1", "0.999999", "1e-9" };
+    const struct pare_pruner *p;
+
+    (void)state;
+    sum.done = sum.refused = 0;
+    for (int i = 0; (p = pare_pruner_at(NULL, i)); i++)
+        for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++) {
+            struct pare_model *m = lenet(NO_HARM);
+
+            run_it(m,
+                   &(struct pare_compression_opts){
+                       .pruner = p->name,
+                       .config = pare_sprintf(pool,
+                                              "[{\"op_types\": [\"Conv2d\"], \"sparsity\": %s}]",
+                                              all[k]),
+                       .threads = 1 },
+                   all[k]);
+            pare_model_free(m);
+        }
+    print_message("sparsities: %d done, %d refused\n", sum.done, sum.refused);
+}
+
+/* A convolution and a product of one weight each. */
+static struct pare_model *one_element(void)
+{
+    struct build b = { .opset = 17 };
+    const char *x = build_input(&b, PARE_F32, INTS(-1, 1, 8, 8)), *y;
+
+    y = build_node(&b, "Conv", NAMES(x, build_floats(&b, INTS(1, 1, 1, 1), (float[]){ 0.5f })),
+                   NOTHING);
+    y = build_node(&b, "GlobalAveragePool", NAMES(y), NOTHING);
+    y = build_node(&b, "Flatten", NAMES(y), NOTHING);
+    y = build_node(&b, "Gemm", NAMES(y, build_floats(&b, INTS(1, 1), (float[]){ 2 })), NOTHING);
+    y = build_node(&b, "Expand", NAMES(y, build_ints(&b, INTS(1, 10))), NOTHING);
+    build_output(&b, y);
+    return build_model(&b);
+}
+
+static void one_weight(void **state)
+{
+    const struct pare_pruner *p;
+    const struct pare_quantizer *q;
+
+    (void)state;
+    sum.done = sum.refused = 0;
+    for (int i = 0; (p = pare_pruner_at(NULL, i)); i++) {
+        struct pare_model *m = one_element();
+
+        run_it(m,
+               &(struct pare_compression_opts){
+                   .pruner = p->name,
+                   .config = "[{\"op_types\": [\"default\"], \"sparsity\": 0.5}]",
+                   .threads = 1 },
+               "one weight");
+        pare_model_free(m);
+    }
+    for (int i = 0; (q = pare_quantizer_at(NULL, i)); i++) {
+        struct pare_model *m = one_element();
+
+        run_it(m,
+               &(struct pare_compression_opts){
+                   .quantizer = q->base.name,
+                   .config = "[{\"op_types\": [\"default\"], "
+                             "\"quant_types\": [\"weight\", \"input\"], "
+                             "\"quant_bits\": 8}]",
+                   .threads = 1 },
+               "one weight");
+        pare_model_free(m);
+    }
+    print_message("one weight: %d done, %d refused\n", sum.done, sum.refused);
+}
+
+/* What is not finite spreads, so no two models can be compared then: a sentence or a model. */
+static void speedups(void **state)
+{
+    (void)state;
+    sum.done = sum.refused = 0;
+    for (int h = 0; h < N_HARMS; h++) {
+        struct pare_speedup_opts o = { .threads = 1 };
+        struct pare_model *m = lenet((enum harm)h), *smaller = NULL;
+        struct pare_speedup_report report;
+        struct pare_err err = { 0 };
+        int rc = pare_speedup(m, &o, pool, &smaller, &report, &err);
+
+        settled(rc, &err, "speedup", harms[h]);
+        if (rc && (h == NO_HARM || h == DEAD || h == ZERO_CHANNELS || h == TINY))
+            fail_msg("speedup with %s: %s", harms[h], err.msg);
+        if (h == ZERO_CHANNELS || h == DEAD)
+            assert_true(report.params_left < report.params);
+        pare_model_free(smaller);
+        pare_model_free(m);
+    }
+    print_message("speedup: %d done, %d refused\n", sum.done, sum.refused);
+}
+
+/* Training says where the loss stopped being a number, and stops. */
+static void training(void **state)
+{
+    (void)state;
+    for (int h = 0; h < N_HARMS; h++) {
+        struct pare_model *m = lenet((enum harm)h);
+        struct pare_training *l = NULL;
+        struct pare_err err = { 0 };
+        int rc = pare_training_new(m, "digits", "limit=32 batch=16 epochs=2 threads=1 valid=none",
+                                   &l, &err);
+
+        assert_int_equal(rc, 0);
+        rc = pare_training_run(l, NULL, NULL, &err);
+        settled(rc, &err, "training", harms[h]);
+        if (rc && (h == NO_HARM || h == DEAD || h == ZERO_CHANNELS || h == TINY))
+            fail_msg("training with %s: %s", harms[h], err.msg);
+        if (!rc && (h == ONE_NAN || h == ONE_INF || h == MINUS_INF || h == HUGE_NUMBERS))
+            fail_msg("training with %s says nothing", harms[h]);
+        if (rc)
+            print_message("%s: %s\n", harms[h], err.msg);
+        pare_training_free(l);
+        pare_model_free(m);
+    }
+}
+
+/* An input that is not a number comes out as one that is not by the plain kernels; fast ones may
+ * lose it on the way (a Relu of oneDNN makes 0 of it), which 'pare run' warns of. */
+static void inputs(void **state)
+{
+    static float x[64];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct pare_tensor in = { PARE_F32, 4, { 1, 1, 8, 8 }, x }, out;
+        struct pare_plan_opts o = { .threads = 1, .reference = i % 2 };
+        struct pare_model *m = lenet(NO_HARM);
+        struct pare_plan *p;
+        struct pare_err err;
+        bool finite = true;
+
+        for (int k = 0; k < 64; k++)
+            x[k] = i < 2 ? NAN : 0.5f;
+        assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+        assert_int_equal(pare_plan_run(p, &in, &out, &err), 0);
+        for (int k = 0; k < 10; k++)
+            finite &= isfinite(pare_f32(&out)[k]) != 0;
+        if (i)
+            assert_int_equal(finite, i >= 2);
+        pare_plan_free(p);
+        pare_model_free(m);
+    }
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    pool = pare_arena_new(1 << 16);
+    return pool ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    pare_arena_free(pool);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pruners),    cmocka_unit_test(quantizers), cmocka_unit_test(sparsities),
+        cmocka_unit_test(one_weight), cmocka_unit_test(speedups),   cmocka_unit_test(training),
+        cmocka_unit_test(inputs),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,235 @@
+/* test_speedup_constant_layers.c - layers that become constant go as a whole, and constants that are shared
+ * by chance couple nothing. */
+#include "speedup_rig.h"
+
+/* A block whose input is `x`, of C channels: two convolutions, of which `which` has weights. */
+static const char *branch(struct net *n, const char *x, int first, int second, int64_t C)
+{
+    const char *y = net_block(n, x, first, C, C);
+
+    return net_bn(n, net_conv(n, y, second, C, C, 3), C);
+}
+
+static int count(const struct slim *s, const char *type)
+{
+    const struct pare_graph *g = s->is->graph;
+    int n = 0;
+
+    for (int i = 0; i < g->n_nodes; i++)
+        n += !strcmp(g->node[i]->type, type);
+    return n;
+}
+
+/* The branch's last convolution is masked: what its normalisation makes of that is added, one
+ * number a channel. */
+static void residual_constant(void **state)
+{
+    struct net n = net_new(1);
+    const char *x = net_block(&n, net_image(&n), ALL, 3, 8);
+    struct slim s;
+
+    (void)state;
+    x = net_relu(&n, net_add(&n, x, branch(&n, x, ALL, NONE, 8)));
+    build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
+    s = net_slim(&n);
+    assert_int_equal(slim_out(&s, 0), 8);
+    assert_int_equal(slim_out(&s, 1), 0);
+    assert_int_equal(slim_out(&s, 2), 0);
+    assert_int_equal(slim_out(&s, 3), 4);
+    assert_int_equal(count(&s, "Conv"), 2);
+    assert_int_equal(count(&s, "BatchNormalization"), 1);
+    assert_int_equal(count(&s, "Add"), 1);
+    slim_drop(&s);
+}
+
+/* The constant is 0: the sum goes, too. */
+static void residual_zero(void **state)
+{
+    struct net n = net_new(2);
+    const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
+    struct slim s;
+
+    (void)state;
+    n.bare = true;
+    y = net_conv(&n, net_block(&n, x, ALL, 8, 8), NONE, 8, 8, 3);
+    x = net_relu(&n, net_add(&n, y, x));
+    build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
+    s = net_slim(&n);
+    assert_int_equal(count(&s, "Conv"), 2);
+    assert_int_equal(count(&s, "Add"), 0);
+    slim_drop(&s);
+}
+
+/* The sum is the model's output: it keeps its name. */
+static void residual_output(void **state)
+{
+    struct net n = net_new(3);
+    const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
+    struct slim s;
+
+    (void)state;
+    n.bare = true;
+    y = net_conv(&n, net_block(&n, x, ALL, 8, 8), NONE, 8, 8, 3);
+    build_output(&n.b, net_add(&n, x, y));
+    s = net_slim(&n);
+    assert_int_equal(count(&s, "Conv"), 1);
+    slim_drop(&s);
+}
+
+/* The first convolution is masked, the second has borders: one channel carries the constants. */
+static void constant_at_borders(void **state)
+{
+    struct net n = net_new(4);
+    const char *x = net_block(&n, net_image(&n), ALL, 3, 8);
+
+    (void)state;
+    x = net_relu(&n, net_add(&n, x, branch(&n, x, NONE, ALL, 8)));
+    EXPECT(&n, net_conv(&n, x, ALL, 8, 4, 3), 8, 1, 8, 4);
+}
+
+/* The same without borders: all of the branch is one number a channel. */
+static void constant_without_borders(void **state)
+{
+    struct net n = net_new(5);
+    const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
+
+    (void)state;
+    y = net_relu(&n, net_conv(&n, x, NONE, 8, 6, 1));
+    y = net_conv(&n, y, ALL, 6, 8, 1);
+    EXPECT(&n, net_conv(&n, net_add(&n, x, y), ALL, 8, 4, 3), 8, 0, 0, 4);
+}
+
+/* A gate that is always the same. */
+static void constant_gate(void **state)
+{
+    struct net n = net_new(6);
+    const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *g;
+    struct slim s;
+
+    (void)state;
+    g = build_node(&n.b, "GlobalAveragePool", NAMES(x), NOTHING);
+    g = net_relu(&n, net_conv(&n, g, ALL, 8, 4, 1));
+    g = build_node(&n.b, "Sigmoid", NAMES(net_conv(&n, g, NONE, 4, 8, 1)), NOTHING);
+    x = build_node(&n.b, "Mul", NAMES(x, g), NOTHING);
+    build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
+    s = net_slim(&n);
+    assert_int_equal(count(&s, "Conv"), 2);
+    assert_int_equal(count(&s, "GlobalAveragePool"), 0);
+    assert_int_equal(count(&s, "Mul"), 1);
+    slim_drop(&s);
+}
+
+/* Of two branches side by side one is 0, or goes into a bias: it is left out. */
+static void concat_part(void **state)
+{
+    struct net n = net_new(7);
+    const char *x = net_image(&n), *a, *b, *c;
+    struct slim s;
+
+    (void)state;
+    a = net_block(&n, x, HALF, 3, 8);
+    b = net_block(&n, x, NONE, 3, 6);
+    c = net_block(&n, x, FRONT, 3, 4);
+    x = build_node(&n.b, "Concat", NAMES(a, b, c), at_int("axis", 1));
+    build_output(&n.b, net_conv(&n, x, ALL, 18, 4, 1));
+    s = net_slim(&n);
+    assert_int_equal(slim_out(&s, 0), 4);
+    assert_int_equal(slim_out(&s, 1), 0);
+    assert_int_equal(slim_out(&s, 2), 2);
+    assert_int_equal(slim_in(&s, 3), 6);
+    assert_int_equal(count(&s, "Conv"), 3);
+    slim_drop(&s);
+}
+
+/* Everything is constant: one channel of each stays, since the output's shape has to come from
+ * somewhere. */
+static void all_constant(void **state)
+{
+    struct net n = net_new(8);
+    const char *x = net_image(&n);
+
+    (void)state;
+    n.plain = true;
+    x = net_block(&n, x, NONE, 3, 8);
+    x = net_block(&n, x, NONE, 8, 8);
+    EXPECT(&n, net_conv(&n, x, ALL, 8, 4, 1), 1, 1, 4);
+}
+
+/* ---- shared by chance ------------------------------------------------------------------------ */
+
+/* Two layers have one bias, as exporters write equal ones; other channels go. */
+static void shared_bias(void **state)
+{
+    struct net n = net_new(9);
+    const char *x = net_image(&n), *b = CONST(&n, 0.2f, 0.5f, 8), *w;
+
+    (void)state;
+    w = WEIGHT(&n, FRONT, 0, 8, 3, 1, 1);
+    x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w, b), NOTHING));
+    w = WEIGHT(&n, HALF, 0, 8, 8, 1, 1);
+    x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w, b), NOTHING));
+    w = WEIGHT(&n, BACK, 0, 8, 8, 1, 1);
+    b = build_node(&n.b, "Identity", NAMES(b), NOTHING);
+    x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w, b), NOTHING));
+    w = WEIGHT(&n, ALL, 0, 8, 8, 1, 1);
+    b = build_node(&n.b, "Identity", NAMES(b), NOTHING);
+    x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w, b), NOTHING));
+    EXPECT(&n, x, 4, 4, 4, 8);
+}
+
+/* All vectors of a normalisation are one, as after initialization, and the same for two layers. */
+static void shared_norms(void **state)
+{
+    struct net n = net_new(10);
+    const char *x = net_image(&n), *one = CONST(&n, 1, 0.4f, 8),
+               *slope = CONST(&n, 1, 0.4f, 8, 1, 1);
+    struct slim s;
+
+    (void)state;
+    n.plain = true;
+    for (int i = 0; i < 2; i++) {
+        x = net_conv(&n, x, i ? FRONT : HALF, i ? 8 : 3, 8, 3);
+        x = build_node(&n.b, "BatchNormalization", NAMES(x, one, one, one, one), NOTHING);
+        x = build_node(&n.b, "PRelu", NAMES(x, slope), NOTHING);
+    }
+    build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 1));
+    s = net_slim(&n);
+    assert_int_equal(slim_out(&s, 0), 4);
+    assert_int_equal(slim_out(&s, 1), 4);
+    slim_drop(&s);
+}
+
+/* Two Reshapes read one list of sizes, and only one of them loses channels. */
+static void shared_sizes(void **state)
+{
+    struct net n = net_new(11);
+    const char *x = net_image(&n), *sizes = build_ints(&n.b, INTS(2, 8, 72)), *a, *b;
+
+    (void)state;
+    a = net_relu(&n, net_conv(&n, x, HALF, 3, 8, 1));
+    a = build_node(&n.b, "Reshape", NAMES(a, sizes), NOTHING);
+    a = build_node(&n.b, "Conv", NAMES(a, WEIGHT(&n, ALL, 0, 8, 8, 1)), NOTHING);
+    b = net_relu(&n, net_conv(&n, x, ALL, 3, 8, 1));
+    b = build_node(&n.b, "Reshape", NAMES(b, sizes), NOTHING);
+    EXPECT(&n, net_add(&n, a, b), 4, 8, 8);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
+    const struct CMUnitTest tests[] = {
+        T(residual_constant),
+        T(residual_zero),
+        T(residual_output),
+        T(constant_at_borders),
+        T(constant_without_borders),
+        T(constant_gate),
+        T(concat_part),
+        T(all_constant),
+        T(shared_bias),
+        T(shared_norms),
+        T(shared_sizes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* test_train_side_outputs.c - training goes past what reads the same values but is not on the way to the loss:
+ * a graph's other outputs.
+ */
+#include "random_graph_more.h"
+
+#include "plan/plan.h"
+#include "tensor/compare.h"
+
+enum { ITEMS = 2, CHANNELS = 16, SIDE = 8, CLASSES = 8, MOST = 16 };
+
+struct net {
+    struct build b;
+    struct pare_rng r;
+    const char *maps, *logits; /* (2, 16, 8, 8), (2, 8): the loss is of these */
+};
+
+#define NODE(type, names, attrs) build_node(&n->b, type, names, attrs)
+#define MAKES(name) static const char *name(struct net *n)
+
+static const char *weight(struct net *n, int rank, const int64_t *dim)
+{
+    struct pare_tensor w = build_tensor(PARE_F32, rank, dim);
+
+    rg_fill(&n->r, &w, 0.5f);
+    return build_floats(&n->b, rank, dim, w.data);
+}
+
+static const char *convolve(struct net *n, const char *x)
+{
+    const char *w = weight(n, INTS(CHANNELS, CHANNELS, 3, 3));
+
+    return NODE("Conv", NAMES(x, w, weight(n, INTS(CHANNELS))), at_ints("pads", INTS(1, 1, 1, 1)));
+}
+
+/* ---- what is beside ------------------------------------------------------------------------ */
+
+MAKES(softmax)
+{
+    return NODE("Softmax", NAMES(n->logits), NOTHING);
+}
+
+MAKES(map)
+{
+    return NODE("Tanh", NAMES(n->maps), NOTHING);
+}
+
+MAKES(map_of_two)
+{
+    return NODE("Mul", NAMES(n->maps, n->maps), NOTHING);
+}
+
+MAKES(filters)
+{
+    return convolve(n, n->maps);
+}
+
+MAKES(product)
+{
+    const char *x = NODE("Flatten", NAMES(n->maps), NOTHING);
+
+    return NODE("MatMul", NAMES(x, weight(n, INTS(CHANNELS * SIDE * SIDE, 4))), NOTHING);
+}
+
+/* The maps in another layout, which nobody's gradient is in. */
+MAKES(turned)
+{
+    return NODE("Transpose", NAMES(n->maps), at_ints("perm", INTS(0, 2, 3, 1)));
+}
+
+MAKES(pooled)
+{
+    return NODE("MaxPool", NAMES(n->maps), at_ints("kernel_shape", INTS(2, 2)));
+}
+
+MAKES(itself)
+{
+    return n->maps;
+}
+
+static const struct {
+    const char *name;
+    const char *(*make)(struct net *n);
+} nets[] = {
+    { "softmax", softmax }, { "map", map },         { "map of two", map_of_two },
+    { "filters", filters }, { "product", product }, { "turned", turned },
+    { "pooled", pooled },   { "itself", itself },
+};
+
+/* ---- both ways ------------------------------------------------------------------------------ */
+
+static struct pare_err err;
+
+static struct pare_model *make(size_t i)
+{
+    struct net n = { .b = { .opset = 13 } };
+    const char *x, *y;
+
+    pare_rng_init(&n.r, 5);
+    x = build_input(&n.b, PARE_F32, INTS(ITEMS, CHANNELS, SIDE, SIDE));
+    n.maps = convolve(&n, x);
+    y = build_node(&n.b, "GlobalAveragePool", NAMES(convolve(&n, n.maps)), NOTHING);
+    y = build_node(&n.b, "Flatten", NAMES(y), NOTHING);
+    n.logits = build_node(&n.b, "MatMul", NAMES(y, weight(&n, INTS(CHANNELS, CLASSES))), NOTHING);
+    build_output(&n.b, n.logits);
+    build_output(&n.b, nets[i].make(&n));
+    return build_model(&n.b);
+}
+
+/* Both results, and gradients of all weights. */
+static int learn(size_t net, const struct pare_tensor *x, bool reference, bool tune,
+                 struct pare_tensor got[MOST])
+{
+    struct pare_model *m = make(net);
+    const char *names[MOST];
+    struct pare_train_opts o = { .threads = 2,
+                                 .in = x,
+                                 .names = names,
+                                 .reference = reference,
+                                 .tune = tune,
+                                 .grad = got + 2 };
+    struct pare_tensor out[2];
+    struct pare_plan *p;
+
+    for (int i = 0; i < m->graph->n_values; i++) {
+        struct pare_value *v = m->graph->value[i];
+
+        if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32)
+            continue;
+        assert_true(o.n_names + 2 < MOST);
+        assert_int_equal(pare_model_own(m, v, &err), 0);
+        got[o.n_names + 2] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
+        names[o.n_names++] = v->name;
+    }
+    if (pare_plan_train(m, &o, &p, &err) || pare_plan_run(p, x, out, &err))
+        fail_msg("%s: %s", nets[net].name, err.msg);
+    for (int i = 0; i < 2; i++)
+        got[i] = build_copy(&out[i]);
+    for (int64_t k = 0; k < ITEMS * CLASSES; k++)
+        pare_plan_out_grad(p)[k] = 0.1f * (float)(k % 17 + 1);
+    assert_int_equal(pare_plan_backward(p, &err), 0);
+    for (int i = 0; i < p->n_params; i++)
+        assert_true(p->param[i].last < 0 || p->step[p->param[i].last]->goes_back);
+    pare_plan_free(p);
+    pare_model_free(m);
+    return o.n_names + 2;
+}
+
+static void against_plain(bool tune)
+{
+    struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, CHANNELS, SIDE, SIDE));
+    struct pare_tensor want[MOST], got[MOST];
+    struct pare_rng r;
+
+    pare_rng_init(&r, 1);
+    rg_fill(&r, &x, 1);
+    for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
+        int n = learn(i, &x, true, false, want);
+
+        assert_int_equal(learn(i, &x, false, tune, got), n);
+        for (int k = 0; k < n; k++)
+            if (pare_tensor_compare(&got[k], &want[k], (struct pare_tolerance){ 1e-3, 1e-3 }, &err))
+                fail_msg("%s, %s %d: %s", nets[i].name, k < 2 ? "result" : "gradient", k, err.msg);
+    }
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    against_plain(false);
+}
+
+static void test_tuned(void **state)
+{
+    (void)state;
+    against_plain(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_rules, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_tuned, make_pool, drop_pool),
+    };
+
+    return cmocka_run_group_tests_name("beside", tests, NULL, NULL);
+}
