@@ -10,13 +10,8 @@ struct opts {
     double limit;
 };
 static const struct pare_opt opts[] = {
-    { .name = "limit",
-      .help = "outputs of a larger magnitude send no gradient back",
-      .type = PARE_OPT_FLOAT,
-      .offset = offsetof(struct opts, limit),
-      .def = 1,
-      .min = 0,
-      .max = 1e6 },
+    PARE_FLOAT("limit", offsetof(struct opts, limit),
+               "outputs of a larger magnitude send no gradient back", 1, 0, 1e6),
     PARE_OPT_END,
 };
 

@@ -5,13 +5,8 @@ struct opts {
     int64_t stairs;
 };
 static const struct pare_opt opts[] = {
-    { .name = "stairs",
-      .help = "epochs until the whole sparsity is reached",
-      .type = PARE_OPT_INT,
-      .offset = offsetof(struct opts, stairs),
-      .def = 3,
-      .min = 1,
-      .max = 1000 },
+    PARE_INT("stairs", offsetof(struct opts, stairs), "epochs until the whole sparsity is reached",
+             3, 1, 1000),
     PARE_OPT_END,
 };
 

@@ -40,16 +40,36 @@ enum pare_opt_type {
 struct pare_opt {
     const char *name, *help;
     enum pare_opt_type type;
-    size_t offset;        /* where in your struct */
+    size_t offset;        /* of the field in your struct */
     double def, min, max; /* numbers; min and max hold for each element of a list */
     const char *str;      /* default of a STR */
     const char *choices;  /* "one|two|three": the values a STR may have; NULL: any */
     bool required;        /* absent is an error */
+    const char *metavar;  /* what the help shows as the value: "FILE"; NULL: by the type */
 };
+
+/* Rows of an option table.  `at` is offsetof(struct, field); the last two arguments of numbers are
+ * the smallest and the largest value, or PARE_ANY. */
 /* clang-format off */
+#define PARE_FLAG(name, at, help, def) \
+    { name, help, PARE_OPT_BOOL, at, def, 0, 1, NULL, NULL, false, NULL }
+#define PARE_INT(name, at, help, def, ...) \
+    { name, help, PARE_OPT_INT, at, def, __VA_ARGS__, NULL, NULL, false, NULL }
+#define PARE_FLOAT(name, at, help, def, ...) \
+    { name, help, PARE_OPT_FLOAT, at, def, __VA_ARGS__, NULL, NULL, false, NULL }
+#define PARE_TEXT(name, at, metavar, help, def) \
+    { name, help, PARE_OPT_STR, at, 0, PARE_ANY, def, NULL, false, metavar }
+#define PARE_CHOICE(name, at, help, def, choices) \
+    { name, help, PARE_OPT_STR, at, 0, PARE_ANY, def, choices, false, NULL }
+#define PARE_INTS(name, at, help, ...) \
+    { name, help, PARE_OPT_INTS, at, 0, __VA_ARGS__, NULL, NULL, false, NULL }
+#define PARE_FLOATS(name, at, help, ...) \
+    { name, help, PARE_OPT_FLOATS, at, 0, __VA_ARGS__, NULL, NULL, false, NULL }
+#define PARE_TEXTS(name, at, metavar, help) \
+    { name, help, PARE_OPT_STRS, at, 0, PARE_ANY, NULL, NULL, false, metavar }
 #define PARE_OPT_END { .name = NULL }
 /* clang-format on */
-#define PARE_ANY (-1e300), 1e300 /* the range of a number that may be anything */
+#define PARE_ANY (-1e300), 1e300 /* the bounds of a number that may be anything */
 
 #ifdef __cplusplus
 }

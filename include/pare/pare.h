@@ -61,6 +61,9 @@ struct pare_err {
  * `return pare_fail(err, PARE_ESHAPE, "...")`. */
 PARE_API int pare_fail(struct pare_err *err, int code, const char *fmt, ...) PARE_PRINTF(3, 4);
 
+/* The same for PARE_ENOMEM: "no memory " and what for, as in pare_no_memory(err, "for the plan"). */
+PARE_API int pare_no_memory(struct pare_err *err, const char *fmt, ...) PARE_PRINTF(2, 3);
+
 /* Prefix the message with where we were, as the error travels up.  Returns the code unchanged;
  * does nothing when there is no error. */
 PARE_API int pare_at(struct pare_err *err, int code, const char *fmt, ...) PARE_PRINTF(3, 4);

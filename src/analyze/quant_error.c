@@ -15,11 +15,6 @@
 #include "../compress/compression.h"
 #include "../compress/wrap.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for a quantization analysis");
-}
-
 /* ---- a quantizer that takes ranges as they are ------------------------------------------- */
 
 static int probe(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
@@ -93,7 +88,7 @@ static int find_layers(struct pare_qerror *q, struct pare_err *err)
     q->type = pare_alloc(q->arena, (size_t)n + 1, sizeof(*q->type));
     q->value = pare_alloc(q->arena, (size_t)n + 1, sizeof(*q->value));
     if (!q->name || !q->type || !q->value)
-        return no_memory(err);
+        return pare_no_memory(err, "for a quantization analysis");
     for (int i = 0; i < n; i++)
         if (can_round(&list[i]))
             q->name[found++] = list[i].name;
@@ -118,7 +113,7 @@ static int set_bits(struct pare_qerror *q, struct pare_err *err)
 
     q->bits = pare_alloc(q->arena, (size_t)n, sizeof(*q->bits));
     if (!q->bits)
-        return no_memory(err);
+        return pare_no_memory(err, "for a quantization analysis");
     memcpy(q->bits, q->o.bits.n ? q->o.bits.v : usual, (size_t)n * sizeof(*q->bits));
     q->n_bits = n;
     for (int i = 0; i < n; i++)
@@ -164,7 +159,7 @@ static int run_float(struct pare_qerror *q, struct pare_err *err)
     q->out = pare_alloc(q->arena, (size_t)q->n_layers + 1, sizeof(*q->out));
     q->item = pare_alloc(q->arena, (size_t)q->n_layers * (size_t)q->n_bits, sizeof(*q->item));
     if (!q->out || !q->item)
-        return no_memory(err);
+        return pare_no_memory(err, "for a quantization analysis");
     rc = run_once(q, q->value, q->n_layers, &plan, &end, err);
     for (int i = 0; i < q->n_layers && !rc; i++)
         rc = copy_of(q, pare_plan_value(plan, i), &q->out[i], err);
@@ -200,7 +195,7 @@ int pare_qerror_new(const struct pare_model *m, const struct pare_qerror_opts *o
     *error = NULL;
     if (!q) {
         pare_arena_free(a);
-        return no_memory(err);
+        return pare_no_memory(err, "for a quantization analysis");
     }
     q->arena = a;
     q->o = *o;
@@ -288,7 +283,7 @@ int pare_qerror_run(struct pare_qerror *q, struct pare_err *err)
 
     w.results = pare_alloc(q->arena, (size_t)w.n, w.size);
     if (!w.results)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an analysis");
+        return pare_no_memory(err, "for an analysis");
     PARE_TRY(pare_dist_work(q->o.dist, &w, err));
     memcpy(q->item, w.results, (size_t)w.n * w.size);
     return 0;

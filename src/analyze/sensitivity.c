@@ -15,11 +15,6 @@
 
 static const double usual[] = { 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for a sensitivity analysis");
-}
-
 /* ---- which layers --------------------------------------------------------------------------- */
 
 /* The part of the layer's units that is nothing but zeros. */
@@ -30,7 +25,7 @@ static double gone(struct pare_compression *r, const struct pare_layer *l, struc
     int64_t zeros = 0;
 
     if (!sum) {
-        no_memory(err);
+        pare_no_memory(err, "for a sensitivity analysis");
         return -1;
     }
     pare_units_sum(&l->units, &l->w, 1, sum);
@@ -48,7 +43,7 @@ static int take_layers(struct pare_sensitivity *s, struct pare_compression *r, s
     s->type = pare_alloc(s->arena, n, sizeof(*s->type));
     s->already = pare_alloc(s->arena, n, sizeof(*s->already));
     if (!s->name || !s->type || !s->already)
-        return no_memory(err);
+        return pare_no_memory(err, "for a sensitivity analysis");
     for (int i = 0; i < r->n_layers; i++)
         s->name[i] = r->layer[i].info.name;
     PARE_TRY(pare_layer_filter_check(&s->o.layers, s->name, r->n_layers, "this pruner prunes here",
@@ -62,7 +57,7 @@ static int take_layers(struct pare_sensitivity *s, struct pare_compression *r, s
         s->type[s->n_layers] = pare_strdup(s->arena, l->info.torch);
         s->already[s->n_layers] = gone(r, l, err);
         if (!s->name[s->n_layers] || !s->type[s->n_layers])
-            return no_memory(err);
+            return pare_no_memory(err, "for a sensitivity analysis");
         if (s->already[s->n_layers++] < 0)
             return err->code;
     }
@@ -112,7 +107,7 @@ static int set_sparsities(struct pare_sensitivity *s, struct pare_err *err)
 
     s->sparsity = pare_alloc(s->arena, (size_t)n, sizeof(*s->sparsity));
     if (!s->sparsity)
-        return no_memory(err);
+        return pare_no_memory(err, "for a sensitivity analysis");
     memcpy(s->sparsity, f->n ? f->v : usual, (size_t)n * sizeof(*s->sparsity));
     s->n_sparsities = n;
     for (int i = 0; i < n; i++) {
@@ -155,7 +150,7 @@ static int make(struct pare_sensitivity *s, const struct pare_model *m, struct p
     s->metric = pare_alloc(s->arena, (size_t)s->n_layers * (size_t)s->n_sparsities,
                            sizeof(*s->metric));
     if (!s->metric)
-        return no_memory(err);
+        return pare_no_memory(err, "for a sensitivity analysis");
     for (int i = 0; i < s->n_layers * s->n_sparsities; i++)
         s->metric[i] = NAN;
     return s->o.measure(s->o.user, s->copy, &s->base, err);
@@ -171,7 +166,7 @@ int pare_sensitivity_new(const struct pare_model *m, const struct pare_sensitivi
     *sense = NULL;
     if (!s) {
         pare_arena_free(a);
-        return no_memory(err);
+        return pare_no_memory(err, "for a sensitivity analysis");
     }
     s->arena = a;
     s->o = *o;
@@ -265,7 +260,7 @@ int pare_sensitivity_run(struct pare_sensitivity *s, struct pare_err *err)
 
     w.results = pare_alloc(s->arena, (size_t)s->n_layers, row);
     if (!w.results)
-        return no_memory(err);
+        return pare_no_memory(err, "for a sensitivity analysis");
     PARE_TRY(pare_dist_work(s->o.dist, &w, err));
     memcpy(s->metric, w.results, (size_t)s->n_layers * row);
     return 0;

@@ -16,6 +16,19 @@ int pare_fail(struct pare_err *err, int code, const char *fmt, ...)
     return code;
 }
 
+int pare_no_memory(struct pare_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    err->code = PARE_ENOMEM;
+    n = snprintf(err->msg, sizeof(err->msg), "no memory ");
+    va_start(ap, fmt);
+    vsnprintf(err->msg + n, sizeof(err->msg) - (size_t)n, fmt, ap);
+    va_end(ap);
+    return PARE_ENOMEM;
+}
+
 int pare_at(struct pare_err *err, int code, const char *fmt, ...)
 {
     char was[sizeof(err->msg)];

@@ -70,7 +70,7 @@ static int read_items(struct reader *r, json_t *j, int depth, struct pare_json *
                          PARE_JSON_DEPTH);
     v->item = pare_alloc(r->arena, n, sizeof(*v->item));
     if (n > INT32_MAX || (n && !v->item))
-        return pare_fail(err, PARE_ENOMEM, "no memory for a list of %zu values", n);
+        return pare_no_memory(err, "for a list of %zu values", n);
     for (v->n = 0; v->n < (int)n; v->n++) {
         struct pare_json *item = &v->item[v->n];
         json_t *child = it ? json_object_iter_value(it) : json_array_get(j, (size_t)v->n);
@@ -78,7 +78,7 @@ static int read_items(struct reader *r, json_t *j, int depth, struct pare_json *
         if (it) {
             item->key = pare_strdup(r->arena, json_object_iter_key(it));
             if (!item->key)
-                return pare_fail(err, PARE_ENOMEM, "no memory for a key");
+                return pare_no_memory(err, "for a key");
             skip_between(r);
             skip_string(r);
             it = json_object_iter_next(j, it);
@@ -113,7 +113,7 @@ static int read_value(struct reader *r, json_t *j, int depth, struct pare_json *
     case JSON_STRING:
         v->kind = PARE_JSON_STR;
         v->str = pare_strdup(r->arena, json_string_value(j));
-        return v->str ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for a text");
+        return v->str ? 0 : pare_no_memory(err, "for a text");
     case JSON_ARRAY: v->kind = PARE_JSON_LIST; break;
     case JSON_OBJECT: v->kind = PARE_JSON_OBJECT; break;
     }

@@ -81,7 +81,7 @@ int pare_map_set(struct pare_map *m, struct pare_arena *a, const char *key, void
         m->slot = pare_alloc(a, m->cap, sizeof(*m->slot));
         if (!m->slot) {
             *m = old;
-            return pare_fail(err, PARE_ENOMEM, "no memory for a table of %zu names", 2 * old.cap);
+            return pare_no_memory(err, "for a table of %zu names", 2 * old.cap);
         }
         for (size_t i = 0; i < old.cap; i++)
             if (old.slot[i].key)

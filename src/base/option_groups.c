@@ -59,7 +59,7 @@ static int add(struct pare_setting *set, int *n, const struct pare_setting *s, s
         return 0;
     v = pare_alloc(a, (size_t)old.strs.n + (size_t)s->strs.n, sizeof(*v));
     if (!v)
-        return pare_fail(err, PARE_ENOMEM, "no memory for option '%s'", s->name);
+        return pare_no_memory(err, "for option '%s'", s->name);
     memcpy(v, old.strs.v, (size_t)old.strs.n * sizeof(*v));
     memcpy(v + old.strs.n, s->strs.v, (size_t)s->strs.n * sizeof(*v));
     to->strs = (struct pare_strs){ v, old.strs.n + s->strs.n };
@@ -73,7 +73,7 @@ int pare_option_group_fill(const struct pare_option_group *p, const struct pare_
     int n_set = 0;
 
     if (!set)
-        return pare_fail(err, PARE_ENOMEM, "no memory for options");
+        return pare_no_memory(err, "for options");
     for (int i = 0; i < n; i++) {
         const struct pare_opt *o = pare_option_group_find(p, g[i].name);
 

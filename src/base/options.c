@@ -120,7 +120,7 @@ static int store_floats(const struct pare_opt *o, const struct pare_setting *s, 
         double *v = pare_alloc(a, (size_t)s->ints.n, sizeof(*v));
 
         if (!v)
-            return pare_fail(err, PARE_ENOMEM, "no memory for option '%s'", o->name);
+            return pare_no_memory(err, "for option '%s'", o->name);
         for (int i = 0; i < s->ints.n; i++)
             v[i] = (double)s->ints.v[i];
         f = (struct pare_floats){ v, s->ints.n };
@@ -247,7 +247,7 @@ static int parse_list(const struct pare_opt *o, const char *text, struct pare_se
     int n = 0;
 
     if (!copy || !ints || !floats || !strs)
-        return pare_fail(err, PARE_ENOMEM, "no memory for option '%s'", o->name);
+        return pare_no_memory(err, "for option '%s'", o->name);
     memcpy(copy, text, strlen(text) + 1);
     for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
         char *end = w;

@@ -10,19 +10,6 @@
 
 #include <pare/plugin.h>
 
-/* Lines of option tables for a field of the same name: S is the struct, the last arguments are the
- * smallest and the largest value (or PARE_ANY). */
-/* clang-format off */
-#define PARE_NUMBER(S, field, help, def, ...) \
-    { #field, help, PARE_OPT_FLOAT, offsetof(S, field), def, __VA_ARGS__, NULL, NULL, false }
-#define PARE_WHOLE(S, field, help, def, ...) \
-    { #field, help, PARE_OPT_INT, offsetof(S, field), def, __VA_ARGS__, NULL, NULL, false }
-#define PARE_FLAG(S, field, help, def) \
-    { #field, help, PARE_OPT_BOOL, offsetof(S, field), def, 0, 1, NULL, NULL, false }
-#define PARE_CHOICE(S, field, help, def, choices) \
-    { #field, help, PARE_OPT_STR, offsetof(S, field), 0, PARE_ANY, def, choices, false }
-/* clang-format on */
-
 /* One value that somebody gave.  Lists of one type are accepted where the table asks for it;
  * whole numbers are accepted where a float is asked for, and so on: see options.c. */
 struct pare_setting {

@@ -83,7 +83,7 @@ int pare_output_paths_model(const struct pare_cli *c, const struct pare_model *m
     const char *beside = output ? pare_sprintf(c->arena, "%s.data", output) : NULL;
 
     if (output && !beside)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     if (output)
         PARE_TRY(pare_at(err, pare_model_target(m, output, err), "%s", output));
     if (beside)

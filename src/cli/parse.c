@@ -104,7 +104,7 @@ static int add_text(struct parser *p, const struct pare_opt *o, const char *text
     const char **v = pare_alloc(p->c->arena, (size_t)s->strs.n + 1, sizeof(*v));
 
     if (!v)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     if (s->strs.n)
         memcpy(v, s->strs.v, (size_t)s->strs.n * sizeof(*v));
     v[s->strs.n] = text;
@@ -190,7 +190,7 @@ static int take_option(struct parser *p, const char *typed, const char *text, st
     const struct pare_opt *o;
 
     if (!name || !shown)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     o = find_option(p, name);
     if (!o && !strncmp(name, "no-", 3)) {
         o = find_option(p, name + 3);
@@ -242,7 +242,7 @@ static int begin(struct parser *p, size_t n, struct pare_err *err)
     c->said = pare_alloc(c->arena, n + 1, sizeof(*c->said));
     c->cmd = p->cmd;
     if (!p->into || !p->set || !p->arg || !c->given || !c->said)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     c->arg = p->arg;
     return p->cmd->parts ? p->cmd->parts(c->arena, &p->part, &p->n_parts, err) : 0;
 }

@@ -31,11 +31,10 @@
 #define MOST_STACK ((rlim_t)8 << 20)
 
 const struct pare_opt pare_resource_limits_opts[] = {
-    { "max-memory", "use at most so much, such as 512M or 8G; 0: no limit; default: the machine's",
-      PARE_OPT_STR, offsetof(struct pare_resource_limits, max_memory), 0, PARE_ANY, NULL, NULL,
-      false },
-    { "timeout", "end after so many seconds; 0: never", PARE_OPT_FLOAT,
-      offsetof(struct pare_resource_limits, timeout), 0, 0, 1e300, NULL, NULL, false },
+    PARE_TEXT("max-memory", offsetof(struct pare_resource_limits, max_memory), "SIZE",
+              "use at most so much, such as 512M or 8G; 0: no limit; default: the machine's", NULL),
+    PARE_FLOAT("timeout", offsetof(struct pare_resource_limits, timeout),
+               "end after so many seconds; 0: never", 0, 0, 1e300),
     PARE_OPT_END
 };
 

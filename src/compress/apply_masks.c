@@ -102,7 +102,7 @@ static int find_target(struct apply *a, const struct pare_named *mask, struct pa
     to->layer = dot ? pare_strndup(a->arena, mask->name, (size_t)(dot - mask->name)) : mask->name;
     to->what = dot ? dot + 1 : mask->name;
     if (!to->layer)
-        return pare_fail(err, PARE_ENOMEM, "no memory for masks");
+        return pare_no_memory(err, "for masks");
     *v = by_name(a, mask->name);
     if (*v && is_real(*v))
         return 0;
@@ -156,7 +156,7 @@ static int apply(struct apply *a, struct pare_applied **list, int n, struct pare
     *list = pare_alloc(a->arena, (size_t)n, sizeof(**list));
     v = pare_alloc(a->arena, (size_t)n, sizeof(*v));
     if (!*list || !v)
-        return pare_fail(err, PARE_ENOMEM, "no memory for masks");
+        return pare_no_memory(err, "for masks");
     for (int i = 0; i < n; i++) {
         PARE_TRY(find_target(a, &mask[i], &(*list)[i], &v[i], err));
         PARE_TRY(check_shape(&mask[i], v[i], err));
@@ -186,7 +186,7 @@ int pare_apply_masks(struct pare_model *m, const char *path, struct pare_err *er
     int n, rc;
 
     if (!a)
-        return pare_fail(err, PARE_ENOMEM, "no memory for masks");
+        return pare_no_memory(err, "for masks");
     rc = pare_apply_list(m, path, a, &list, &n, err);
     pare_arena_free(a);
     return rc;

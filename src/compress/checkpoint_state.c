@@ -73,7 +73,7 @@ static int pass_layer(const struct way *w, struct pare_layer *l, struct pare_err
         char *kind = pare_sprintf(w->arena, "buffer/%s", l->info.name);
 
         if (!kind)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
+            return pare_no_memory(err, "for a checkpoint");
         PARE_TRY(pass(w, kind, b->name, &b->t, err));
     }
     return 0;

@@ -15,7 +15,7 @@ int pare_compression_collected_values(struct pare_compression *r, struct pare_st
         return 0;
     v = pare_alloc(r->arena, 2 * (size_t)r->n_layers, sizeof(*v));
     if (!v)
-        return pare_fail(err, PARE_ENOMEM, "no memory for collectors");
+        return pare_no_memory(err, "for collectors");
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer_info *l = &r->layer[i].info;
 
@@ -46,7 +46,7 @@ int pare_add_collector(struct pare_compression *r, pare_collect_fn *fn, void *us
     bool first = !r->collectors;
 
     if (!c)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a collector");
+        return pare_no_memory(err, "for a collector");
     *c = (struct pare_collector){ ++r->last_id, fn, user, r->who, NULL };
     while (*end)
         end = &(*end)->next;

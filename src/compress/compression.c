@@ -19,13 +19,13 @@
 #define AT(field) offsetof(struct pare_prune_settings, field)
 
 const struct pare_opt pare_prune_options[] = {
-    { "mode", "rank each layer by itself, all together, in tiles, or channels that go together",
-      PARE_OPT_STR, AT(mode), 0, PARE_ANY, "default",
-      "default|normal|global|balance|dependency_aware", false },
-    { "balance_gran", "of mode balance: the tiles' sizes along the last axes", PARE_OPT_INTS,
-      AT(balance_gran), 0, 1, 1e12, NULL, NULL, false },
-    { "base", "of agp and the like: the pruner that they work over", PARE_OPT_STR, AT(base), 0,
-      PARE_ANY, "level", NULL, false },
+    PARE_CHOICE("mode", AT(mode),
+                "rank each layer by itself, all together, in tiles, or channels that go together",
+                "default", "default|normal|global|balance|dependency_aware"),
+    PARE_INTS("balance_gran", AT(balance_gran),
+              "of mode balance: the tiles' sizes along the last axes", 1, 1e12),
+    PARE_TEXT("base", AT(base), "NAME", "of agp and the like: the pruner that they work over",
+              "level"),
     PARE_OPT_END
 };
 
@@ -33,19 +33,14 @@ const struct pare_opt pare_prune_options[] = {
 #define AT(field) offsetof(struct pare_quant_settings, field)
 
 const struct pare_opt pare_quant_options[] = {
-    { "equalize", "first scale channels of neighbouring layers so that both reach equally far",
-      PARE_OPT_BOOL, AT(equalize), 0, 0, 1, NULL, NULL, false },
-    { "bias_correction", "biases undo what rounding weights does to the mean of outputs",
-      PARE_OPT_BOOL, AT(bias_correction), 0, 0, 1, NULL, NULL, false },
-    { "correction_steps", "of bias_correction: batches to look at", PARE_OPT_INT,
-      AT(correction_steps), 8, 1, 1e6, NULL, NULL, false },
+    PARE_FLAG("equalize", AT(equalize),
+              "first scale channels of neighbouring layers so that both reach equally far", 0),
+    PARE_FLAG("bias_correction", AT(bias_correction),
+              "biases undo what rounding weights does to the mean of outputs", 0),
+    PARE_INT("correction_steps", AT(correction_steps), "of bias_correction: batches to look at", 8,
+             1, 1e6),
     PARE_OPT_END
 };
-
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for a compression");
-}
 
 static const char *kind(const struct pare_compression *r)
 {
@@ -113,7 +108,7 @@ static int make_settings(struct pare_compression *r, const struct pare_compressi
         r->conf[i] = pare_alloc(r->arena, p->opts_size ? p->opts_size : 1, 1);
         r->state[i] = pare_alloc(r->arena, p->run_size ? p->run_size : 1, 1);
         if (!r->conf[i] || !r->state[i])
-            return no_memory(err);
+            return pare_no_memory(err, "for a compression");
         if (p->opts)
             part[n_parts++] = (struct pare_option_group){ kind(r), p->name, p->opts, r->conf[i] };
     }
@@ -162,7 +157,7 @@ int pare_compression_new(struct pare_model *model, const struct pare_compression
     *run = NULL;
     if (!r) {
         pare_arena_free(a);
-        return no_memory(err);
+        return pare_no_memory(err, "for a compression");
     }
     r->arena = a;
     r->scratch = pare_arena_new(1 << 20);
@@ -171,7 +166,7 @@ int pare_compression_new(struct pare_model *model, const struct pare_compression
     r->final = o->final;
     r->keep_zeros = o->quantizer && o->keep_zeros;
     pare_rng_init(&r->rng, o->seed);
-    rc = r->scratch ? make(r, o, err) : no_memory(err);
+    rc = r->scratch ? make(r, o, err) : pare_no_memory(err, "for a compression");
     if (rc)
         pare_compression_free(r);
     else
@@ -297,7 +292,7 @@ int pare_compression_restart(struct pare_compression *r, struct pare_err *err)
     int rc;
 
     if (!was)
-        return no_memory(err);
+        return pare_no_memory(err, "for a compression");
     for (int i = 0; i < r->n_layers; i++) {
         was[i] = r->layer[i].quantized[PARE_WEIGHT];
         r->layer[i].quantized[PARE_WEIGHT] = false;

@@ -17,11 +17,6 @@ static const char *const selectors[] = { "op_types", "op_names", "exclude" };
 
 #define N_SELECTORS ((int)(sizeof(selectors) / sizeof(*selectors)))
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the config");
-}
-
 static int is(const struct pare_json *v, const char *wanted, struct pare_err *err)
 {
     return pare_fail(err, PARE_ECONFIG, "'%.100s' is %s, must be %s", v->key,
@@ -92,7 +87,7 @@ static int read_texts(struct pare_arena *a, const struct pare_json *v, struct pa
         return pare_fail(err, PARE_ECONFIG, "'%s' is an empty list, which would match no layer",
                          v->key);
     if (!list)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     for (int i = 0; i < v->n; i++) {
         if (v->item[i].kind != PARE_JSON_STR)
             return pare_fail(err, PARE_ECONFIG, "'%s' has %s in it, must be a list of texts",
@@ -112,7 +107,7 @@ static int read_list(struct pare_arena *a, const struct pare_json *v, struct par
     bool real = false;
 
     if (!whole || !num)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     if (!v->n)
         return pare_fail(err, PARE_ECONFIG, "'%.100s' is an empty list, must have a value", v->key);
     if (v->item[0].kind == PARE_JSON_STR) {
@@ -170,7 +165,7 @@ static int read_members(struct pare_arena *a, const struct pare_json *v, struct 
                              v->key, m.key, pare_json_kind_name(m.kind));
         m.key = pare_sprintf(a, "%s.%s", v->key, m.key);
         if (!m.key)
-            return no_memory(err);
+            return pare_no_memory(err, "for the config");
         PARE_TRY(read_setting(a, &m, &e->set[e->n_set++], err));
     }
     return 0;
@@ -219,7 +214,7 @@ static int read_entry(struct pare_arena *a, const struct pare_json *v, struct pa
                          PARE_CONFIG_KEYS);
     e->set = pare_alloc(a, (size_t)n, sizeof(*e->set));
     if (!e->set)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     for (int i = 0; i < v->n; i++)
         PARE_TRY(read_key(a, &v->item[i], e, err));
     PARE_TRY(check_twice(e, err));
@@ -244,7 +239,7 @@ static int read_entries(struct pare_arena *a, const char *text, size_t len, stru
         return pare_fail(err, PARE_ECONFIG, "the config_list is empty, must have an entry");
     c->entry = pare_alloc(a, (size_t)root.n, sizeof(*c->entry));
     if (!c->entry)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     for (c->n = 0; c->n < root.n; c->n++) {
         struct pare_entry *e = &c->entry[c->n];
 
@@ -293,10 +288,10 @@ static int copy_texts(struct pare_arena *a, const char *const *list, const char 
                          what);
     copy = pare_alloc(a, (size_t)s->n, sizeof(*copy));
     if (!copy)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     for (int i = 0; i < s->n; i++)
         if (!(copy[i] = pare_strdup(a, list[i])))
-            return no_memory(err);
+            return pare_no_memory(err, "for the config");
     s->v = copy;
     return 0;
 }
@@ -317,7 +312,7 @@ static int read_rule(struct pare_arena *a, const struct pare_rule *r, struct par
                          PARE_CONFIG_KEYS);
     e->set = pare_alloc(a, (size_t)n, sizeof(*e->set));
     if (!e->set)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     for (e->n_set = 0; e->n_set < n; e->n_set++) {
         const struct pare_given *g = &given[e->n_set];
 
@@ -338,7 +333,7 @@ int pare_config_rules(struct pare_arena *a, const struct pare_rule *rule, int n,
         return pare_fail(err, PARE_ECONFIG, "there are no rules, must be at least one");
     c->entry = pare_alloc(a, (size_t)n, sizeof(*c->entry));
     if (!c->entry)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     for (c->n = 0; c->n < n; c->n++) {
         struct pare_entry *e = &c->entry[c->n];
 
@@ -392,7 +387,7 @@ static int apply(const struct pare_entry *e, const struct pare_opt *table, void 
     int n = 0;
 
     if (!set)
-        return no_memory(err);
+        return pare_no_memory(err, "for the config");
     for (int i = 0; i < e->n_set; i++) {
         const struct pare_opt *o = pare_opt_find(table, e->set[i].name);
 

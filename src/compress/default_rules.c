@@ -20,7 +20,7 @@ int pare_prune_option_groups(struct pare_arena *a, const char *pruner,
     }
     *part = pare_alloc(a, (size_t)all + 1, sizeof(**part));
     if (!*part)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     (*part)[0] = (struct pare_option_group){ "pruning", NULL, pare_prune_options, NULL };
     *n = 1;
     for (int i = 0; i < all; i++) {
@@ -43,7 +43,7 @@ int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
         all++;
     *part = pare_alloc(a, (size_t)all + 1, sizeof(**part));
     if (!*part)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     (*part)[0] = (struct pare_option_group){ "quantization", NULL, pare_quant_options, NULL };
     *n = 1;
     for (int i = 0; i < all; i++) {
@@ -144,7 +144,7 @@ int pare_default_rules(struct pare_model *m, const struct pare_pruner *p, double
 
     PARE_TRY(pare_model_layers(m, a, &s.g, &s.layer, &s.n, err));
     if (make_rules(&s, p, sparsity, &r->rule, &r->n))
-        return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
+        return pare_no_memory(err, "for a configuration");
     if (!r->n)
         return pare_fail(err, PARE_ECONFIG,
                          "the model has no layer of the types that %s prunes (%s), except such as "

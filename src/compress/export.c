@@ -9,11 +9,6 @@
 #include "export.h"
 #include "../quant/export_qdq.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to write the results");
-}
-
 /* ---- the state of a model ------------------------------------------------------------------ */
 
 static bool is_float(enum pare_dtype d)
@@ -48,7 +43,7 @@ int pare_model_state(const struct pare_model *m, struct pare_arena *a, struct pa
     *n = 0;
     *list = pare_alloc(a, (size_t)g->n_values, sizeof(**list));
     if (!state || !*list)
-        return no_memory(err);
+        return pare_no_memory(err, "to write the results");
     mark_state(g, state);
     for (int i = 0; i < g->n_values; i++) {
         struct pare_value v = *g->value[i];
@@ -67,7 +62,7 @@ static int write_state(const struct pare_model *m, const char *path, struct pare
     struct pare_named *list;
     int n, rc;
 
-    rc = a ? pare_model_state(m, a, &list, &n, err) : no_memory(err);
+    rc = a ? pare_model_state(m, a, &list, &n, err) : pare_no_memory(err, "to write the results");
     if (!rc)
         rc = pare_tensor_file_write(path, list, n, err);
     pare_arena_free(a);
@@ -100,7 +95,7 @@ static int add_mask(struct pare_arena *a, const struct pare_layer *l, const char
 {
     to->name = pare_sprintf(a, "%s.%s", l->info.name, what);
     to->t = *mask;
-    return to->name ? 0 : no_memory(err);
+    return to->name ? 0 : pare_no_memory(err, "to write the results");
 }
 
 static int list_masks(struct pare_compression *r, struct pare_arena *a, bool floats,
@@ -111,7 +106,7 @@ static int list_masks(struct pare_compression *r, struct pare_arena *a, bool flo
     *list = v;
     *n = 0;
     if (!v)
-        return no_memory(err);
+        return pare_no_memory(err, "to write the results");
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
@@ -136,7 +131,7 @@ static int write_masks(struct pare_compression *r, const char *path, struct pare
     struct pare_named *list;
     int n, rc;
 
-    rc = a ? list_masks(r, a, floats, &list, &n, err) : no_memory(err);
+    rc = a ? list_masks(r, a, floats, &list, &n, err) : pare_no_memory(err, "to write the results");
     if (!rc)
         rc = pare_masks_write(path, list, n, err);
     pare_arena_free(a);

@@ -109,7 +109,7 @@ int pare_compression_check_masks(struct pare_compression *r, struct pare_err *er
         return 0;
     hash = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*hash));
     if (!hash)
-        return pare_fail(err, PARE_ENOMEM, "no memory to compare masks");
+        return pare_no_memory(err, "to compare masks");
     for (int i = 0; i < r->n_layers; i++)
         if (r->layer[i].mask.data)
             hash[i] = pare_dist_hash(r->layer[i].mask.data, (size_t)pare_numel(&r->layer[i].mask));

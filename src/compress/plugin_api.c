@@ -119,7 +119,7 @@ static struct pare_buffer *find_buffer(const struct pare_layer *l, const char *n
 
 static struct pare_tensor *fail(struct pare_err *err, const struct pare_layer *l, const char *name)
 {
-    pare_fail(err, PARE_ENOMEM, "no memory for the buffer '%s' of layer '%s'", name, l->info.name);
+    pare_no_memory(err, "for the buffer '%s' of layer '%s'", name, l->info.name);
     return NULL;
 }
 

@@ -49,7 +49,7 @@ struct pare_registry *pare_registry_new(struct pare_err *err)
         return g;
     }
     pare_arena_free(a);
-    pare_fail(err, PARE_ENOMEM, "no memory for plugins");
+    pare_no_memory(err, "for plugins");
     return NULL;
 }
 
@@ -134,7 +134,7 @@ int pare_add_pruner(struct pare_registry *g, const struct pare_pruner *p, struct
         return pare_fail(err, PARE_ELIMIT, "there are %d pruners already", PARE_LOOKUP_MAX);
     list = pare_grow(g->arena, g->pruner, g->n, &g->cap, sizeof(const struct pare_pruner *));
     if (!list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for plugins");
+        return pare_no_memory(err, "for plugins");
     g->pruner = list;
     g->pruner[g->n++] = p;
     return 0;
@@ -164,7 +164,7 @@ int pare_add_quantizer(struct pare_registry *g, const struct pare_quantizer *q,
     list = pare_grow(g->arena, g->quantizer, g->n_quantizers, &g->cap_quantizers,
                      sizeof(const struct pare_quantizer *));
     if (!list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for plugins");
+        return pare_no_memory(err, "for plugins");
     g->quantizer = list;
     g->quantizer[g->n_quantizers++] = q;
     return 0;
@@ -191,7 +191,7 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
     void *handle, *symbol;
 
     if (!name)
-        return pare_fail(err, PARE_ENOMEM, "no memory for plugins");
+        return pare_no_memory(err, "for plugins");
     PARE_TRY(check_file(g, name, err));
     handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!handle)

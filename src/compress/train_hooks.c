@@ -196,7 +196,7 @@ int pare_compression_remember(struct pare_compression *r, struct pare_err *err)
                                      learned(t, i)->dim, err));
     }
     if (!r->kept)
-        return pare_fail(err, PARE_ENOMEM, "no memory to remember the weights");
+        return pare_no_memory(err, "to remember the weights");
     for (int i = 0; i < n; i++)
         memcpy(r->kept[i].data, learned(t, i)->data,
                (size_t)pare_numel(&r->kept[i]) * sizeof(float));

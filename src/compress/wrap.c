@@ -13,32 +13,27 @@
 #define AT(field) offsetof(struct pare_goal, field)
 
 const struct pare_opt pare_goal_keys[] = {
-    { "sparsity", "part of the weights that goes", PARE_OPT_FLOAT, AT(sparsity), -1, 0, 0.999999999,
-      NULL, NULL, false },
-    { "sparsity_per_layer", "the same under NNI's newer name", PARE_OPT_FLOAT,
-      AT(sparsity_per_layer), -1, 0, 0.999999999, NULL, NULL, false },
-    { "total_sparsity", "the same over all layers of the entry together, with mode=global",
-      PARE_OPT_FLOAT, AT(total_sparsity), -1, 0, 0.999999999, NULL, NULL, false },
-    { "max_sparsity_per_layer", "with mode=global, more of a layer never goes", PARE_OPT_FLOAT,
-      AT(max_sparsity_per_layer), 0.99, 1e-9, 1, NULL, NULL, false },
-    { "granularity",
-      "what goes as a whole; block_4x1: 4 output channels side by side at one input and tap",
-      PARE_OPT_STR, AT(granularity), 0, PARE_ANY, "default",
-      "default|element|block|block_4x1|block_8x1|out_channel|in_channel|head", false },
-    { "block", "of granularity block: its size along the last axes; -1: all of an axis",
-      PARE_OPT_INTS, AT(block), 0, -1, 1e12, NULL, NULL, false },
-    { "heads", "of granularity head: how many there are", PARE_OPT_INT, AT(heads), 0, 0, 1e9, NULL,
-      NULL, false },
-    { "parts",
-      "of granularity head: how often the layer has them, such as 3 for queries, keys and values",
-      PARE_OPT_INT, AT(parts), 1, 1, 1e6, NULL, NULL, false },
+    PARE_FLOAT("sparsity", AT(sparsity), "part of the weights that goes", -1, 0, 0.999999999),
+    PARE_FLOAT("sparsity_per_layer", AT(sparsity_per_layer), "the same under NNI's newer name", -1,
+               0, 0.999999999),
+    PARE_FLOAT("total_sparsity", AT(total_sparsity),
+               "the same over all layers of the entry together, with mode=global", -1, 0,
+               0.999999999),
+    PARE_FLOAT("max_sparsity_per_layer", AT(max_sparsity_per_layer),
+               "with mode=global, more of a layer never goes", 0.99, 1e-9, 1),
+    PARE_CHOICE(
+        "granularity", AT(granularity),
+        "what goes as a whole; block_4x1: 4 output channels side by side at one input and tap",
+        "default", "default|element|block|block_4x1|block_8x1|out_channel|in_channel|head"),
+    PARE_INTS("block", AT(block),
+              "of granularity block: its size along the last axes; -1: all of an axis", -1, 1e12),
+    PARE_INT("heads", AT(heads), "of granularity head: how many there are", 0, 0, 1e9),
+    PARE_INT(
+        "parts", AT(parts),
+        "of granularity head: how often the layer has them, such as 3 for queries, keys and values",
+        1, 1, 1e6),
     PARE_OPT_END
 };
-
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the layers of a compression");
-}
 
 /* ---- axes ------------------------------------------------------------------------------ */
 
@@ -129,7 +124,7 @@ static int make_conf(struct pare_layer *l, struct pare_err *err)
         l->state[i] = pare_alloc(r->arena, p->layer_size ? p->layer_size : 1, 1);
         l->conf[i] = pare_alloc(r->arena, p->conf_size ? p->conf_size : 1, 1);
         if (!l->state[i] || !l->conf[i])
-            return no_memory(err);
+            return pare_no_memory(err, "for the layers of a compression");
         if (!p->keys)
             continue;
         table[n] = p->keys;
@@ -260,7 +255,7 @@ int pare_compression_wrap(struct pare_compression *r, const struct pare_config *
     PARE_TRY(pare_config_check(c, info, n, err));
     r->layer = pare_alloc(r->arena, (size_t)n, sizeof(*r->layer));
     if (!r->layer)
-        return no_memory(err);
+        return pare_no_memory(err, "for the layers of a compression");
     for (int i = 0; i < n; i++) {
         const struct pare_entry *e = pare_config_match(c, &info[i]);
 

@@ -57,37 +57,22 @@ static const struct {
 
 /* clang-format off */
 const struct pare_opt pare_data_options[] = {
-    { "resize", "resize pictures: S, the shorter side, or H,W", PARE_OPT_INTS, AT(resize),
-      0, 1, MAX_SIDE, NULL, NULL, false },
-    { "crop", "crop pictures to S or H,W: in training anywhere, otherwise in the middle",
-      PARE_OPT_INTS, AT(crop), 0, 1, MAX_SIDE, NULL, NULL, false },
-    { "gray", "of PNG and JPEG files, only the brightness", PARE_OPT_BOOL, AT(gray),
-      0, 0, 1, NULL, NULL, false },
-    { "layout", "order of an array's dimensions after the first", PARE_OPT_STR, AT(layout),
-      0, 0, 0, "auto", "auto|chw|hwc|none", false },
-    { "scale", "divide by this; 0: 255 for bytes, or what the set is known for", PARE_OPT_FLOAT,
-      AT(scale), 0, 0, 1e300, NULL, NULL, false },
-    { "norm", "subtract the mean and divide by the deviation of this set", PARE_OPT_STR, AT(norm),
-      0, 0, 0, "auto", NORMS, false },
-    { "mean", "subtract this (after scale), for each channel", PARE_OPT_FLOATS, AT(mean),
-      0, PARE_ANY, NULL, NULL, false },
-    { "std", "divide by this (after mean), for each channel", PARE_OPT_FLOATS, AT(std),
-      0, 1e-30, 1e30, NULL, NULL, false },
-    { "pad", "in training, put so many black pixels around a picture before it is cropped",
-      PARE_OPT_INT, AT(pad), 0, 0, MAX_PAD, NULL, NULL, false },
-    { "flip", "in training, mirror every second picture", PARE_OPT_BOOL, AT(flip),
-      0, 0, 1, NULL, NULL, false },
-    { "holdout", "keep this part of the training items for validation", PARE_OPT_FLOAT,
-      AT(holdout), 0, 0, 0.99, NULL, NULL, false },
-    { "limit", "use only so many items, chosen by lot; 0: all", PARE_OPT_INT, AT(limit),
-      0, 0, 1e15, NULL, NULL, false },
-    { "batch", "items in a batch", PARE_OPT_INT, AT(batch), 64, 1, 1 << 20, NULL, NULL, false },
-    { "shuffle", "in training, another order in every epoch", PARE_OPT_BOOL, AT(shuffle),
-      1, 0, 1, NULL, NULL, false },
-    { "drop_last", "in training, leave out a last batch that is not full", PARE_OPT_BOOL,
-      AT(drop_last), 0, 0, 1, NULL, NULL, false },
-    { "prefetch", "prepare the next batch in a thread", PARE_OPT_BOOL, AT(prefetch),
-      1, 0, 1, NULL, NULL, false },
+    PARE_INTS("resize", AT(resize), "resize pictures: S, the shorter side, or H,W", 1, MAX_SIDE),
+    PARE_INTS("crop", AT(crop), "crop pictures to S or H,W: in training anywhere, otherwise in the middle", 1, MAX_SIDE),
+    PARE_FLAG("gray", AT(gray), "of PNG and JPEG files, only the brightness", 0),
+    PARE_CHOICE("layout", AT(layout), "order of an array's dimensions after the first", "auto", "auto|chw|hwc|none"),
+    PARE_FLOAT("scale", AT(scale), "divide by this; 0: 255 for bytes, or what the set is known for", 0, 0, 1e300),
+    PARE_CHOICE("norm", AT(norm), "subtract the mean and divide by the deviation of this set", "auto", NORMS),
+    PARE_FLOATS("mean", AT(mean), "subtract this (after scale), for each channel", PARE_ANY),
+    PARE_FLOATS("std", AT(std), "divide by this (after mean), for each channel", 1e-30, 1e30),
+    PARE_INT("pad", AT(pad), "in training, put so many black pixels around a picture before it is cropped", 0, 0, MAX_PAD),
+    PARE_FLAG("flip", AT(flip), "in training, mirror every second picture", 0),
+    PARE_FLOAT("holdout", AT(holdout), "keep this part of the training items for validation", 0, 0, 0.99),
+    PARE_INT("limit", AT(limit), "use only so many items, chosen by lot; 0: all", 0, 0, 1e15),
+    PARE_INT("batch", AT(batch), "items in a batch", 64, 1, 1 << 20),
+    PARE_FLAG("shuffle", AT(shuffle), "in training, another order in every epoch", 1),
+    PARE_FLAG("drop_last", AT(drop_last), "in training, leave out a last batch that is not full", 0),
+    PARE_FLAG("prefetch", AT(prefetch), "prepare the next batch in a thread", 1),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -157,14 +142,14 @@ static int normalise(struct pare_data *d, const struct pare_data_opts *o, struct
     p->mean = pare_alloc(d->arena, (size_t)p->n_norm, sizeof(*p->mean));
     p->std = pare_alloc(d->arena, (size_t)p->n_norm, sizeof(*p->std));
     if (!p->mean || !p->std)
-        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+        return pare_no_memory(err, "to open a data set");
     PARE_TRY(set_norm(d, "mean", &mean, 0, p->mean, err));
     PARE_TRY(set_norm(d, "std", &std, 1, p->std, err));
     if (d->dtype != PARE_U8)
         return 0;
     p->table = pare_alloc(d->arena, (size_t)p->n_norm * 256, sizeof(*p->table));
     if (!p->table)
-        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+        return pare_no_memory(err, "to open a data set");
     for (int k = 0; k < p->n_norm; k++)
         for (int v = 0; v < 256; v++)
             p->table[k * 256 + v] = ((float)v / (float)p->scale - p->mean[k]) / p->std[k];
@@ -188,7 +173,7 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
     int64_t *copy = pare_alloc(d->arena, 2, sizeof(*copy));
 
     if (!copy)
-        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+        return pare_no_memory(err, "to open a data set");
     PARE_TRY(check_sides("resize", &o->resize, err));
     PARE_TRY(check_sides("crop", &o->crop, err));
     if (!p->picture && (o->resize.n || o->crop.n || o->pad || o->flip))
@@ -230,7 +215,7 @@ static int select_items(struct pare_data *d, const bool *keep, struct pare_err *
 
     pick = pare_alloc(d->arena, (size_t)d->n, sizeof(*pick));
     if (!pick)
-        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+        return pare_no_memory(err, "to open a data set");
     for (int64_t i = 0; i < d->n; i++) {
         if (!keep[i])
             continue;
@@ -254,7 +239,7 @@ static int draw(struct pare_data *d, int64_t n, bool those, struct pare_err *err
     struct pare_rng rng;
 
     if (!order || !keep)
-        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+        return pare_no_memory(err, "to open a data set");
     pare_rng_init(&rng, 0x70617265);
     for (int64_t i = 0; i < d->n; i++) {
         int64_t k = (int64_t)pare_rng_below(&rng, (uint64_t)i + 1);
@@ -347,7 +332,7 @@ static int start(struct pare_arena *a, const char *spec, struct pare_data **data
     char *name = pare_strdup(a, spec);
 
     if (!d || !p || !name)
-        return pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+        return pare_no_memory(err, "to open a data set");
     *d = (struct pare_data){ .name = name, .arena = a, .parts = p };
     *data = d;
     return 0;
@@ -359,8 +344,7 @@ int pare_data_open(const char *spec, const char *split, const struct pare_data_o
     struct pare_arena *a = pare_arena_new(1 << 14), *tmp = pare_arena_new(1 << 16);
     struct pare_data_opts o = { 0 };
     struct pare_data *d = NULL;
-    int rc = a && tmp ? start(a, spec, &d, err)
-                      : pare_fail(err, PARE_ENOMEM, "no memory to open a data set");
+    int rc = a && tmp ? start(a, spec, &d, err) : pare_no_memory(err, "to open a data set");
 
     *data = NULL;
     if (!rc)

@@ -62,7 +62,7 @@ int pare_dir_list(struct pare_arena *a, const char *dir, const char *const **nam
         }
         list = pare_grow(a, list, *n, &cap, sizeof(*list));
         if (!list || !(list[*n] = pare_strdup(a, e->d_name)))
-            rc = pare_fail(err, PARE_ENOMEM, "no memory for %d names", *n);
+            rc = pare_no_memory(err, "for %d names", *n);
         else
             ++*n;
     }

@@ -10,7 +10,7 @@ int pare_gzip_start(struct pare_gzip *g, const void *bytes, size_t len, struct p
     *g = (struct pare_gzip){ .p = bytes, .left = len };
     g->packed = len >= 2 && g->p[0] == 0x1f && g->p[1] == 0x8b;
     if (g->packed && inflateInit2(&g->z, 16 + MAX_WBITS) != Z_OK)
-        return pare_fail(err, PARE_ENOMEM, "no memory to decompress");
+        return pare_no_memory(err, "to decompress");
     return 0;
 }
 

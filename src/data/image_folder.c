@@ -58,13 +58,13 @@ static int list_kinds(struct pare_arena *a, const char *dir, struct folder *file
     files->path = pare_alloc(a, (size_t)n, sizeof(*files->path));
     folders->path = pare_alloc(a, (size_t)n, sizeof(*folders->path));
     if (!files->path || !folders->path)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+        return pare_no_memory(err, "for %d names", n);
     for (int i = 0; i < n; i++) {
         const char *p = pare_sprintf(a, "%s/%s", dir, name[i]);
         struct folder *to = p && pare_is_dir(p) ? folders : files;
 
         if (!p)
-            return pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+            return pare_no_memory(err, "for %d names", n);
         to->path[to->n++] = name[i];
     }
     return 0;
@@ -85,7 +85,7 @@ static int add(struct pare_data *d, struct folder *f, const char *dir, const cha
         return pare_fail(err, PARE_ENOMEM, "%s: no memory for %d files", dir, f->n);
     f->path[f->n] = pare_sprintf(d->arena, "%s/%s", dir, name);
     if (!f->path[f->n++])
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     return 0;
 }
 
@@ -108,7 +108,7 @@ static int walk(struct pare_data *d, struct folder *f, const char *dir, int dept
         const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, folders.path[i]);
 
         if (!sub)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+            return pare_no_memory(err, "for a name");
         PARE_TRY(walk(d, f, sub, depth + 1, err));
     }
     return 0;
@@ -171,17 +171,17 @@ static int open_folder(struct pare_data *d, const char *path, struct pare_err *e
     int *end;
 
     if (!dir || !f)
-        return dir ? pare_fail(err, PARE_ENOMEM, "no memory to open a data set") : err->code;
+        return dir ? pare_no_memory(err, "to open a data set") : err->code;
     PARE_TRY(list_kinds(d->arena, dir, &files, &classes, err));
     class_name = classes.path;
     end = pare_alloc(d->parts->tmp, (size_t)classes.n, sizeof(*end));
     if (!end)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %d classes", classes.n);
+        return pare_no_memory(err, "for %d classes", classes.n);
     for (int k = 0; k < classes.n; k++) {
         const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, class_name[k]);
 
         if (!sub)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+            return pare_no_memory(err, "for a name");
         PARE_TRY(walk(d, f, sub, 0, err));
         end[k] = f->n;
         if (f->n == (k ? end[k - 1] : 0))
@@ -212,7 +212,7 @@ static int make_gray(struct pare_arena *a, struct pare_picture *p, struct pare_e
     uint8_t *to = pare_alloc_raw(a, (size_t)(p->h * p->w), 1);
 
     if (!to)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a picture");
+        return pare_no_memory(err, "for a picture");
     for (int64_t i = 0; i < p->h * p->w; i++, from += 3)
         to[i] = (uint8_t)((19595u * from[0] + 38470u * from[1] + 7471u * from[2] + 0x8000u) >> 16);
     *p = (struct pare_picture){ PARE_U8, 1, p->h, p->w, false, to };

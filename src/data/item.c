@@ -126,7 +126,7 @@ static int to_floats(struct pare_arena *a, struct pare_picture *p, struct pare_e
         return 0;
     f = pare_alloc_raw(a, (size_t)n, sizeof(*f));
     if (!f)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an item of %lld numbers", (long long)n);
+        return pare_no_memory(err, "for an item of %lld numbers", (long long)n);
     PARE_TRY(pare_convert(PARE_F32, f, p->dtype, p->data, n, err));
     p->dtype = PARE_F32;
     p->data = f;

@@ -324,7 +324,7 @@ static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err
     }
     s->index = pare_alloc(l->arena, (size_t)most(l), sizeof(*s->index));
     s->batch.index = s->index;
-    return s->index ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for a batch");
+    return s->index ? 0 : pare_no_memory(err, "for a batch");
 }
 
 /* (N, ...) from the shape of an item. */
@@ -342,7 +342,7 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
     memcpy(l->x.dim + 1, item.dim, sizeof(*item.dim) * (size_t)item.rank);
     floats = item.dtype == PARE_F64 || item.dtype == PARE_F16 || item.dtype == PARE_BF16;
     l->row = floats ? pare_alloc_raw(l->arena, (size_t)l->item_size, sizeof(*l->row)) : NULL;
-    return floats && !l->row ? pare_fail(err, PARE_ENOMEM, "no memory for an item") : 0;
+    return floats && !l->row ? pare_no_memory(err, "for an item") : 0;
 }
 
 /* Which batches, and how much of each. */
@@ -392,7 +392,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
     l->scratch = pare_arena_new(1 << 20);
     l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
     if (!l->scratch || !l->order)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the order of %lld items", (long long)n);
+        return pare_no_memory(err, "for the order of %lld items", (long long)n);
     PARE_TRY(set_shape(l, o->input, err));
     PARE_TRY(make_slot(l, &l->slot[0], err));
     return make_slot(l, &l->slot[1], err);
@@ -408,7 +408,7 @@ int pare_loader_new(const struct pare_data *data, const struct pare_loader_opts 
     *loader = NULL;
     if (!l) {
         pare_arena_free(a);
-        return pare_fail(err, PARE_ENOMEM, "no memory for batches");
+        return pare_no_memory(err, "for batches");
     }
     l->d = data;
     l->arena = a;

@@ -147,7 +147,7 @@ static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
     PARE_TRY(pare_npz_read(d->parts->tmp, path, &list, &n, err));
     name = pare_alloc(d->parts->tmp, (size_t)n, sizeof(*name));
     if (!name)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %d names", n);
+        return pare_no_memory(err, "for %d names", n);
     for (int i = 0; i < n; i++)
         name[i] = list[i].name;
     PARE_TRY(pare_at(err, choose(d, name, n, &x, &y, err), "%s", path));
@@ -186,7 +186,7 @@ static int npy_names(struct pare_arena *a, const char *dir, const char *const **
                 stem = NULL;
         }
     *names = stem;
-    return stem ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for %d names", n_all);
+    return stem ? 0 : pare_no_memory(err, "for %d names", n_all);
 }
 
 static int open_npy_pair(struct pare_data *d, const char *x, const char *y, struct pare_err *err)
@@ -194,7 +194,7 @@ static int open_npy_pair(struct pare_data *d, const char *x, const char *y, stru
     struct pare_tensor tx, ty;
 
     if (!x)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     PARE_TRY(read_npy(d, x, &tx, err));
     if (y)
         PARE_TRY(read_npy(d, y, &ty, err));
@@ -226,7 +226,7 @@ static int open_npy_file(struct pare_data *d, const char *path, struct pare_err 
 
     d->parts->whole = true;
     if (!dir || !stem)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     if (role_of(stem, &part) == ITEMS) {
         PARE_TRY(pare_at(err, npy_names(a, dir, &name, &n, err), "%s", dir));
         PARE_TRY(pare_at(err, find(name, n, TARGETS, part, &y, err), "%s", dir));

@@ -108,7 +108,7 @@ int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct 
     if (r.info)
         decode(&r);
     else
-        r.rc = pare_fail(err, PARE_ENOMEM, "no memory to read a PNG");
+        r.rc = pare_no_memory(err, "to read a PNG");
     png_destroy_read_struct(&r.png, &r.info, NULL);
     return r.rc;
 }

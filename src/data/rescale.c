@@ -42,7 +42,7 @@ static int make_filter(struct pare_arena *a, struct filter *f, int64_t in, int64
     f->weight = pare_alloc(a, (size_t)(out * f->most), sizeof(*f->weight));
     w = pare_alloc(a, (size_t)f->most, sizeof(*w));
     if (!f->first || !f->count || !f->weight || !w)
-        return pare_fail(err, PARE_ENOMEM, "no memory to resize a picture");
+        return pare_no_memory(err, "to resize a picture");
     for (int64_t i = 0; i < out; i++) {
         double centre = ((double)i + 0.5) * scale, sum = 0;
 
@@ -95,7 +95,7 @@ static int pass(struct pare_arena *a, struct pare_picture *p, int axis, int64_t 
     PARE_TRY(make_filter(a, &f, size[1], n, err));
     y = pare_alloc_raw(a, (size_t)(size[0] * n), (size_t)size[3]);
     if (!y)
-        return pare_fail(err, PARE_ENOMEM, "no memory to resize a picture");
+        return pare_no_memory(err, "to resize a picture");
     filter_axis(&f, p->data, y, size);
     p->data = y;
     if (axis)

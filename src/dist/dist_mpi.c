@@ -135,7 +135,7 @@ int pare_dist_open(struct pare_dist **to, struct pare_err *err)
     d = a ? pare_alloc(a, 1, sizeof(*d)) : NULL;
     if (!d) {
         pare_arena_free(a);
-        return pare_fail(err, PARE_ENOMEM, "no memory to join the other processes");
+        return pare_no_memory(err, "to join the other processes");
     }
     d->arena = a;
     d->window = MPI_WIN_NULL;
@@ -347,7 +347,7 @@ int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t
     mark = pare_mark(d->arena);
     both = pare_alloc_raw(d->arena, 2 * (size_t)n, sizeof(*both));
     if (!both)
-        return pare_fail(err, PARE_ENOMEM, "no memory to compare with the other processes");
+        return pare_no_memory(err, "to compare with the other processes");
     for (int64_t i = 0; i < n; i++) {
         both[i] = hash[i];
         both[n + i] = ~hash[i];

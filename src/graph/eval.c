@@ -126,7 +126,7 @@ static int widen(struct pare_value **v, bool copy, struct pare_arena *scratch, s
     struct pare_value *w = pare_alloc(scratch, 1, sizeof(*w));
 
     if (!w)
-        return pare_fail(err, PARE_ENOMEM, "no memory to convert '%s'", (*v)->name);
+        return pare_no_memory(err, "to convert '%s'", (*v)->name);
     *w = **v;
     w->t.dtype = PARE_F32;
     PARE_TRY(pare_tensor_alloc(scratch, &w->t, err));
@@ -154,7 +154,7 @@ static int forward_widened(struct pare_node *n, struct pare_ctx *c, struct pare_
     w.in = copy_list(c->scratch, n->in, n->n_in);
     w.out = copy_list(c->scratch, n->out, n->n_out);
     if (!w.in || !w.out)
-        return pare_fail(err, PARE_ENOMEM, "no memory to convert %s", n->type);
+        return pare_no_memory(err, "to convert %s", n->type);
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && letter_of(n->op->in, i, &l) && (l.type == 'T' || l.type == 'U') &&
             widened(n->op, n->in[i]->t.dtype))
@@ -219,7 +219,7 @@ static int make_late(struct pare_arena *a, struct pare_value *v, struct pare_err
 {
     struct pare_arena *scratch = pare_arena_new(1 << 16);
     struct pare_ctx c = { .scratch = scratch, .results = a, .threads = 1, .call = pare_graph_call };
-    int rc = scratch ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for '%s'", v->name);
+    int rc = scratch ? 0 : pare_no_memory(err, "for '%s'", v->name);
 
     for (int i = 0; i < v->maker->n_in && !rc; i++)
         if (v->maker->in[i])

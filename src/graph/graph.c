@@ -5,18 +5,13 @@
 
 #include "../base/arena.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the graph");
-}
-
 struct pare_graph *pare_graph_new(struct pare_arena *a, const struct pare_graph *outer,
                                   struct pare_err *err)
 {
     struct pare_graph *g = pare_alloc(a, 1, sizeof(*g));
 
     if (!g) {
-        no_memory(err);
+        pare_no_memory(err, "for the graph");
         return NULL;
     }
     g->arena = a;
@@ -34,7 +29,7 @@ struct pare_value *pare_graph_value(struct pare_graph *g, const char *name, stru
     v = pare_alloc(g->arena, 1, sizeof(*v));
     list = pare_grow(g->arena, g->value, g->n_values, &g->cap_values, sizeof(*list));
     if (!v || !list) {
-        no_memory(err);
+        pare_no_memory(err, "for the graph");
         return NULL;
     }
     g->value = list;
@@ -64,14 +59,14 @@ struct pare_node *pare_graph_add(struct pare_graph *g, int n_in, int n_out, stru
 
     list = pare_grow(g->arena, g->node, g->n_nodes, &g->cap_nodes, sizeof(*list));
     if (!n || !list) {
-        no_memory(err);
+        pare_no_memory(err, "for the graph");
         return NULL;
     }
     g->node = list;
     n->in = pare_alloc(g->arena, (size_t)n_in, sizeof(*n->in));
     n->out = pare_alloc(g->arena, (size_t)n_out, sizeof(*n->out));
     if (!n->in || !n->out) {
-        no_memory(err);
+        pare_no_memory(err, "for the graph");
         return NULL;
     }
     n->n_in = n_in;
@@ -142,7 +137,7 @@ int pare_graph_order(struct pare_graph *g, struct pare_err *err)
     int rc = 0;
 
     if (!w.maker || !w.next || !w.state || !w.stack || !w.order)
-        return no_memory(err);
+        return pare_no_memory(err, "for the graph");
     for (int i = 0; i < g->n_values; i++)
         w.maker[i] = -1;
     for (int i = 0; i < g->n_nodes; i++)
@@ -182,7 +177,7 @@ static int clone_list(const struct pare_graph *from, struct pare_graph *to,
 {
     *out = pare_alloc(to->arena, (size_t)n, sizeof(**out));
     if (!*out)
-        return no_memory(err);
+        return pare_no_memory(err, "for the graph");
     for (int i = 0; i < n; i++)
         (*out)[i] = twin(from, to, list[i]);
     return 0;
@@ -195,7 +190,7 @@ static int clone_node(const struct pare_graph *from, struct pare_graph *to, int 
     struct pare_node *n = pare_alloc(to->arena, 1, sizeof(*n));
 
     if (!n)
-        return no_memory(err);
+        return pare_no_memory(err, "for the graph");
     *n = *old;
     to->node[i] = n;
     PARE_TRY(clone_list(from, to, old->in, old->n_in, &n->in, err));
@@ -212,7 +207,7 @@ static int clone_into(const struct pare_graph *from, struct pare_graph *to, stru
     to->value = pare_alloc(to->arena, (size_t)from->n_values, sizeof(*to->value));
     to->node = pare_alloc(to->arena, (size_t)from->n_nodes, sizeof(*to->node));
     if (!to->value || !to->node)
-        return no_memory(err);
+        return pare_no_memory(err, "for the graph");
     to->n_values = to->cap_values = from->n_values;
     to->n_nodes = to->cap_nodes = from->n_nodes;
     to->n_in = from->n_in;
@@ -221,7 +216,7 @@ static int clone_into(const struct pare_graph *from, struct pare_graph *to, stru
     for (int i = 0; i < from->n_values; i++) {
         to->value[i] = pare_alloc(to->arena, 1, sizeof(**to->value));
         if (!to->value[i])
-            return no_memory(err);
+            return pare_no_memory(err, "for the graph");
         *to->value[i] = *from->value[i];
         PARE_TRY(pare_map_set(&to->names, to->arena, to->value[i]->name, to->value[i], err));
     }

@@ -182,7 +182,7 @@ int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
     int rc = 0;
 
     if (!scratch)
-        return pare_fail(err, PARE_ENOMEM, "no memory to infer shapes");
+        return pare_no_memory(err, "to infer shapes");
     for (int i = 0; i < g->n_in && !rc; i++)
         if (g->in[i]->t.dtype != PARE_NONE)
             rc = pare_tensor_size(&g->in[i]->t, NULL, NULL, err);

@@ -8,11 +8,6 @@
 #include "../base/arena.h"
 #include "keep_sets_internal.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the keep sets");
-}
-
 /* ---- axes --------------------------------------------------------------------- */
 
 static bool shape_known(const struct pare_value *v)
@@ -71,7 +66,7 @@ static int add_own(struct pare_keep_sets *k, const struct pare_tied *t, struct p
             continue;
         a = new_axis(k, d->size);
         if (a < 0)
-            return no_memory(err);
+            return pare_no_memory(err, "for the keep sets");
         k->axis[a].number = d->axis;
         k->axis[a].next = k->own[t->node->id];
         k->own[t->node->id] = a;
@@ -137,7 +132,7 @@ static int relate(struct pare_keep_sets *k, const struct pare_tied *t, struct pa
                                                 sizeof(*list));
 
     if (!list)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     k->rel = list;
     list[k->n_rel++] = (struct pare_keep_relation){ .tie = *t };
     return 0;
@@ -274,7 +269,7 @@ static int ask(struct pare_keep_sets *k, const struct pare_node *n, struct pare_
         k->ties.node = n;
         n->op->ties(n, &k->ties);
         if (k->ties.failed)
-            return no_memory(err);
+            return pare_no_memory(err, "for the keep sets");
         for (int i = from; i < k->ties.n; i++)
             settle_groups(k, &k->ties.tie[i]);
         for (int i = from; i < k->ties.n; i++)
@@ -286,7 +281,7 @@ static int ask(struct pare_keep_sets *k, const struct pare_node *n, struct pare_
                            n->type);
     }
     if (!why)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     for (int i = 0; i < n->n_in; i++)
         freeze_rest(k, n->in[i], n, why);
     for (int i = 0; i < n->n_out; i++)
@@ -330,7 +325,7 @@ static int add_axes(struct pare_keep_sets *k, struct pare_err *err)
     k->first = pare_alloc(k->arena, (size_t)g->n_values, sizeof(*k->first));
     k->own = pare_alloc(k->arena, (size_t)g->n_nodes, sizeof(*k->own));
     if (!k->first || !k->own)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     for (int i = 0; i < g->n_nodes; i++)
         k->own[i] = -1;
     for (int i = 0; i < g->n_values; i++) {
@@ -339,7 +334,7 @@ static int add_axes(struct pare_keep_sets *k, struct pare_err *err)
         k->first[i] = shape_known(v) ? k->n_axes : -1;
         for (int x = 0; k->first[i] >= 0 && x < v->t.rank; x++)
             if (new_axis(k, v->t.dim[x]) < 0)
-                return no_memory(err);
+                return pare_no_memory(err, "for the keep sets");
     }
     return 0;
 }
@@ -354,7 +349,7 @@ static int resolve(struct pare_keep_sets *k, struct pare_keep_relation *r, struc
     r->n = digits ? 1 + t->n_digits : 2;
     r->set = pare_alloc(k->arena, (size_t)r->n, sizeof(*r->set));
     if (!r->set)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     r->set[0] = pare_keep_sets_root(k, pare_keep_sets_find(k, t->a, t->ax));
     if (!digits)
         r->set[1] = pare_keep_sets_root(k, pare_keep_sets_find(k, t->b, t->bx));
@@ -373,14 +368,14 @@ static int list_users(struct pare_keep_sets *k, struct pare_err *err)
     k->user_at = pare_alloc(k->arena, (size_t)k->n_axes + 2, sizeof(int));
     k->queue = pare_alloc(k->arena, (size_t)k->n_rel, sizeof(int));
     if (!k->user_at || !k->queue)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     for (int i = 0; i < k->n_rel; i++)
         for (int x = 0; x < k->rel[i].n; x++, sum++)
             if (k->rel[i].set[x] >= 0)
                 k->user_at[k->rel[i].set[x] + 2]++;
     k->user = pare_alloc(k->arena, (size_t)sum, sizeof(int));
     if (!k->user)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     for (int i = 2; i < k->n_axes + 2; i++)
         k->user_at[i] += k->user_at[i - 1];
     /* One place behind, so that filling leaves every start where it should be. */
@@ -402,7 +397,7 @@ static int make_sets(struct pare_keep_sets *k, struct pare_err *err)
     k->ones = pare_alloc(k->arena, n, sizeof(*k->ones));
     k->number = pare_alloc(k->arena, n, sizeof(*k->number));
     if (!k->keep || !k->ones || !k->number)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     for (int i = 0; i < k->n_axes; i++) {
         struct pare_keep_axis *x = &k->axis[i], *root = &k->axis[pare_keep_sets_root(k, i)];
 
@@ -424,7 +419,7 @@ static int make_sets(struct pare_keep_sets *k, struct pare_err *err)
         k->number[i] = k->n_sets++;
         k->keep[i] = pare_alloc(k->arena, (size_t)x->size, 1);
         if (!k->keep[i])
-            return no_memory(err);
+            return pare_no_memory(err, "for the keep sets");
         if ((x->why || x->size == 1) && x->size)
             memset(k->keep[i], 1, (size_t)x->size);
     }
@@ -438,7 +433,7 @@ int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
 
     *out = k;
     if (!k)
-        return no_memory(err);
+        return pare_no_memory(err, "for the keep sets");
     k->arena = a;
     k->g = g;
     k->ties.arena = a;

@@ -98,7 +98,7 @@ int pare_size_uses(struct pare_arena *a, const struct pare_graph *g, const struc
     f.first = pare_shape_first(shape);
     f.mask = pare_alloc(a, (size_t)g->n_values, sizeof(*f.mask));
     if (!f.mask)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the keep sets");
+        return pare_no_memory(err, "for the keep sets");
     f.mask[shape->out[0]->id] = ((1u << count) - 1) << f.first;
     if (shape->out[0]->flags & PARE_V_OUTPUT)
         used(&f, f.mask[shape->out[0]->id], shape);

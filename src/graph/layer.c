@@ -185,7 +185,7 @@ static int give_name(struct scan *s, struct pare_layer_info *l, int index, struc
     for (int i = 2; l->name && pare_map_get(&s->names, l->name); i++)
         l->name = pare_sprintf(s->arena, "%s_%d", base, i);
     if (!l->name)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the layers' names");
+        return pare_no_memory(err, "for the layers' names");
     return pare_map_set(&s->names, s->arena, l->name, l->node, err);
 }
 
@@ -269,7 +269,7 @@ static int describe(struct scan *s, const struct kind *k, struct pare_layer_info
     if (l->add)
         l->params += count_once(s, l->bias);
     if (!l->torch)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the layers");
+        return pare_no_memory(err, "for the layers");
     return give_name(s, l, index, err);
 }
 
@@ -331,7 +331,7 @@ static int describe_plain(struct scan *s, struct pare_layer_info *l, int index,
     for (int i = 2; l->name && pare_map_get(&s->names, l->name); i++)
         l->name = pare_sprintf(s->arena, "%s_%d", base, i);
     if (!l->name || !l->torch)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the layers");
+        return pare_no_memory(err, "for the layers");
     return pare_map_set(&s->names, s->arena, l->name, l->node, err);
 }
 
@@ -401,7 +401,7 @@ static int find_all(struct pare_arena *a, const struct pare_graph *g, bool plain
     *n = 0;
     *list = pare_alloc(a, (size_t)g->n_nodes, sizeof(**list));
     if (!s.uses || !s.user || !s.counted || !*list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the layers");
+        return pare_no_memory(err, "for the layers");
     count_uses(&s);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct kind *k = kind_of(g->node[i]);
@@ -442,7 +442,7 @@ int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
     }
     near = names && !*layer ? pare_nearest(name, names, n) : NULL;
     if (!names)
-        rc = pare_fail(err, PARE_ENOMEM, "no memory for the layers' names");
+        rc = pare_no_memory(err, "for the layers' names");
     else if (!*layer)
         rc = pare_fail(err, PARE_ECONFIG, "there is no layer '%s'%s%s%s", name,
                        near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
@@ -473,7 +473,7 @@ int pare_loose_params(const struct pare_graph *g, const struct pare_layer_info *
 
     *count = 0;
     if (!taken)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the layers");
+        return pare_no_memory(err, "for the layers");
     for (int i = 0; i < g->n_nodes; i++)
         mark_taken(g, g->node[i], taken);
     for (int i = 0; i < n; i++)

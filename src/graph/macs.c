@@ -121,7 +121,7 @@ int pare_count(struct pare_arena *a, const struct pare_graph *g, int64_t batch, 
     PARE_TRY((full ? pare_layers_all : pare_layers)(a, g, &list, &n, err));
     c->row = pare_alloc(a, (size_t)n + 1, sizeof(*c->row));
     if (!c->row)
-        return pare_fail(err, PARE_ENOMEM, "no memory to count");
+        return pare_no_memory(err, "to count");
     for (int i = 0; i < n; i++) {
         bool plain = is_plain(&list[i]);
         double flops = plain ? products(&list[i], full) : full ? others(&list[i]) : -1;

@@ -71,18 +71,13 @@ static void join_picks(struct pare_removal_units *t, const struct pare_keep_rela
              t->first[r->set[0]] + (s->index ? s->index[i] : s->from + i));
 }
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to find out what goes together");
-}
-
 static int add_sets(struct pare_arena *a, struct pare_removal_units *t, struct pare_err *err)
 {
     const struct pare_keep_sets *k = t->k;
 
     t->first = pare_alloc(a, (size_t)k->n_axes, sizeof(*t->first));
     if (!t->first)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out what goes together");
     for (int i = 0; i < k->n_axes; i++)
         if (k->axis[i].parent == i) {
             t->first[i] = t->n;
@@ -91,7 +86,7 @@ static int add_sets(struct pare_arena *a, struct pare_removal_units *t, struct p
     t->parent = pare_alloc_raw(a, (size_t)t->n, sizeof(*t->parent));
     t->frozen = pare_alloc(a, (size_t)t->n, 1);
     if (!t->parent || !t->frozen)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out what goes together");
     for (int64_t i = 0; i < t->n; i++)
         t->parent[i] = i;
     for (int i = 0; i < k->n_axes; i++)
@@ -107,7 +102,7 @@ int pare_removal_units_new(struct pare_arena *a, struct pare_keep_sets *k,
 
     *atoms = t;
     if (!t)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out what goes together");
     t->k = k;
     PARE_TRY(add_sets(a, t, err));
     for (int i = 0; i < k->n_rel; i++)

@@ -55,7 +55,7 @@ int pare_graph_unshare(struct pare_graph *g, const struct pare_value *const *but
     enum { FREE, TAKEN, WHOLE } *state = pare_alloc(g->arena, (size_t)n_values, sizeof(*state));
 
     if (!state)
-        return pare_fail(err, PARE_ENOMEM, "no memory to copy constants");
+        return pare_no_memory(err, "to copy constants");
     for (int i = 0; i < n_but; i++)
         if (may_split(g, but[i]))
             state[but[i]->id] = WHOLE;
@@ -68,7 +68,7 @@ int pare_graph_unshare(struct pare_graph *g, const struct pare_value *const *but
                 continue;
             g->node[i]->in[k] = state[v->id] == TAKEN ? copy_of(g, v) : v;
             if (!g->node[i]->in[k])
-                return pare_fail(err, PARE_ENOMEM, "no memory to copy constants");
+                return pare_no_memory(err, "to copy constants");
             state[v->id] = TAKEN;
         }
     return 0;

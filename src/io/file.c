@@ -71,8 +71,7 @@ int pare_file_read_most(struct pare_arena *a, const char *path, size_t most, con
         goto out;
     p = pare_file_block(a, *len);
     *data = p;
-    rc = p ? read_all(fd, p, *len, err)
-           : pare_fail(err, PARE_ENOMEM, "no memory for a file of %zu bytes", *len);
+    rc = p ? read_all(fd, p, *len, err) : pare_no_memory(err, "for a file of %zu bytes", *len);
 out:
     if (fd >= 0)
         close(fd);

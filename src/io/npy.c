@@ -299,7 +299,7 @@ int pare_npy_parts(struct pare_arena *a, const struct pare_tensor *t, struct par
     head = write_header(t, types[i].descr, buf, sizeof(buf));
     p = pare_alloc_raw(a, head, 1);
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an array");
+        return pare_no_memory(err, "for an array");
     memcpy(p, buf, head);
     if (t->dtype == PARE_BF16) {
         PARE_TRY(pare_tensor_alloc(a, &f, err));
@@ -320,7 +320,7 @@ int pare_npy_pack(struct pare_arena *a, const struct pare_tensor *t, const void 
     *len = part[0].len + part[1].len;
     p = *len < part[0].len ? NULL : pare_alloc_raw(a, *len, 1);
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an array of %zu bytes", part[1].len);
+        return pare_no_memory(err, "for an array of %zu bytes", part[1].len);
     memcpy(p, part[0].data, part[0].len);
     if (part[1].len)
         memcpy(p + part[0].len, part[1].data, part[1].len);
@@ -332,8 +332,7 @@ int pare_npy_write(const char *path, const struct pare_tensor *t, struct pare_er
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     struct pare_bytes part[2];
-    int rc = a ? pare_npy_parts(a, t, part, err)
-               : pare_fail(err, PARE_ENOMEM, "no memory for an array");
+    int rc = a ? pare_npy_parts(a, t, part, err) : pare_no_memory(err, "for an array");
 
     if (!rc)
         rc = pare_file_write_parts(path, part, 2, err);

@@ -26,7 +26,7 @@ static int read_entry(struct pare_arena *a, zip_t *z, zip_uint64_t i, const zip_
         return pare_fail(err, PARE_EFORMAT, "%s", zip_strerror(z));
     p = pare_alloc_raw(a, (size_t)st->size, 1);
     if (!p)
-        rc = pare_fail(err, PARE_ENOMEM, "no memory for %llu bytes", (unsigned long long)st->size);
+        rc = pare_no_memory(err, "for %llu bytes", (unsigned long long)st->size);
     while (!rc && at < st->size) {
         zip_int64_t n = zip_fread(f, p + at, st->size - at);
 
@@ -52,7 +52,7 @@ static int read_entries(struct pare_arena *a, zip_t *z, struct pare_named **list
 
     *list = pare_alloc(a, (size_t)count, sizeof(**list));
     if (!*list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld entries", (long long)count);
+        return pare_no_memory(err, "for %lld entries", (long long)count);
     for (*n = 0; *n < count; ++*n) {
         struct pare_named *e = *list + *n;
         zip_stat_t st;
@@ -66,7 +66,7 @@ static int read_entries(struct pare_arena *a, zip_t *z, struct pare_named **list
             return pare_fail(err, PARE_EUNSUPPORTED, "entry '%.128s' is not a .npy", st.name);
         e->name = pare_strndup(a, st.name, len - 4);
         if (!e->name)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+            return pare_no_memory(err, "for a name");
         PARE_TRY(pare_at(err, read_entry(a, z, (zip_uint64_t)*n, &st, &e->t, err), "entry '%.128s'",
                          e->name));
     }
@@ -101,7 +101,7 @@ static int fill(struct pare_arena *a, const struct pare_named *list, int n,
         PARE_TRY(pare_map_set(&names, a, list[i].name, entry, err));
         entry[i].name = pare_sprintf(a, "%s.npy", list[i].name);
         if (!entry[i].name)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+            return pare_no_memory(err, "for a name");
         PARE_TRY(pare_at(err, pare_npy_parts(a, &list[i].t, entry[i].part, err), "array '%s'",
                          list[i].name));
     }
@@ -112,7 +112,7 @@ int pare_npz_write(const char *path, const struct pare_named *list, int n, struc
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     struct pare_zip_entry *entry = a ? pare_alloc(a, (size_t)n, sizeof(*entry)) : NULL;
-    int rc = entry ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for %d arrays", n);
+    int rc = entry ? 0 : pare_no_memory(err, "for %d arrays", n);
 
     if (!rc)
         rc = fill(a, list, n, entry, err);

@@ -35,7 +35,7 @@ struct reader {
 
 static int no_memory(size_t bytes, struct pare_err *err)
 {
-    return pare_fail(err, PARE_ENOMEM, "no memory for %zu bytes", bytes);
+    return pare_no_memory(err, "for %zu bytes", bytes);
 }
 
 /* The folder of data.pkl; the sentence for archives that are something else. */

@@ -193,7 +193,7 @@ static int find_layers(struct writer *w, struct layer **layers, int *n, struct p
 
     *layers = pare_alloc(w->arena, (size_t)w->n, sizeof(**layers));
     if (!*layers)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %d masks", w->n);
+        return pare_no_memory(err, "for %d masks", w->n);
     *n = 0;
     for (int i = 0; i < w->n; i++) {
         const char *full = w->list[i].name, *dot = strrchr(full, '.'), *name;
@@ -205,7 +205,7 @@ static int find_layers(struct writer *w, struct layer **layers, int *n, struct p
                              "the mask '%s' is named neither LAYER.weight nor LAYER.bias", full);
         name = pare_strndup(w->arena, full, (size_t)(dot - full));
         if (!name)
-            return pare_fail(err, PARE_ENOMEM, "no memory for %d masks", w->n);
+            return pare_no_memory(err, "for %d masks", w->n);
         l = pare_map_get(&known, name);
         if (!l) {
             l = &(*layers)[(*n)++];
@@ -269,7 +269,7 @@ static int fill(struct writer *w, bool masks, struct pare_err *err)
     struct pare_zip_entry *e = pare_alloc(w->arena, (size_t)w->n + 3, sizeof(*e));
 
     if (!e)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %d tensors", w->n);
+        return pare_no_memory(err, "for %d tensors", w->n);
     PARE_TRY(check(w, err));
     put_code(w, "\x80\x02");
     if (masks)
@@ -289,7 +289,7 @@ static int fill(struct writer *w, bool masks, struct pare_err *err)
         PARE_TRY(pare_tensor_size(&w->list[i].t, &numel, &e->part[0].len, err));
     }
     *e = (struct pare_zip_entry){ ROOT "version", { { "3\n", 2 } } };
-    return w->failed ? pare_fail(err, PARE_ENOMEM, "no memory for %d tensors", w->n) : 0;
+    return w->failed ? pare_no_memory(err, "for %d tensors", w->n) : 0;
 }
 
 static int write_file(const char *path, struct writer *w, bool masks, struct pare_err *err)
@@ -297,7 +297,7 @@ static int write_file(const char *path, struct writer *w, bool masks, struct par
     int rc;
 
     w->arena = pare_arena_new(1 << 16);
-    rc = w->arena ? fill(w, masks, err) : pare_fail(err, PARE_ENOMEM, "no memory to write a file");
+    rc = w->arena ? fill(w, masks, err) : pare_no_memory(err, "to write a file");
     if (!rc)
         rc = pare_zip_store(path, w->entry, w->n + 3, err);
     pare_arena_free(w->arena);

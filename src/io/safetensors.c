@@ -108,7 +108,7 @@ static int take_data(struct reader *r, const struct range *at, struct pare_tenso
     if ((uintptr_t)p % pare_dtype_size(t->dtype)) {
         t->data = pare_alloc_raw(r->arena, bytes, 1);
         if (!t->data)
-            return pare_fail(err, PARE_ENOMEM, "no memory for %zu bytes", bytes);
+            return pare_no_memory(err, "for %zu bytes", bytes);
         memcpy(t->data, p, bytes);
     }
     return 0;
@@ -139,7 +139,7 @@ static int read_meta(struct pare_arena *a, json_t *o, struct pare_safetensors *s
         return pare_fail(err, PARE_EFORMAT, META " is not an object");
     st->meta = pare_alloc(a, json_object_size(o), sizeof(*st->meta));
     if (!st->meta)
-        return pare_fail(err, PARE_ENOMEM, "no memory for " META);
+        return pare_no_memory(err, "for " META);
     json_object_foreach(o, key, value)
     {
         struct pare_meta *m = &st->meta[st->n_meta++];
@@ -149,7 +149,7 @@ static int read_meta(struct pare_arena *a, json_t *o, struct pare_safetensors *s
         m->key = pare_strdup(a, key);
         m->value = pare_strdup(a, json_string_value(value));
         if (!m->key || !m->value)
-            return pare_fail(err, PARE_ENOMEM, "no memory for " META);
+            return pare_no_memory(err, "for " META);
     }
     return 0;
 }
@@ -196,7 +196,7 @@ static int read_header(struct reader *r, json_t *root, struct pare_safetensors *
     st->tensor = pare_alloc(r->arena, n, sizeof(*st->tensor));
     r->range = pare_alloc(r->arena, n, sizeof(*r->range));
     if (!st->tensor || !r->range)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %zu entries", n);
+        return pare_no_memory(err, "for %zu entries", n);
     json_object_foreach(root, key, value)
     {
         struct pare_named *e = &st->tensor[st->n_tensors];
@@ -209,7 +209,7 @@ static int read_header(struct reader *r, json_t *root, struct pare_safetensors *
                          "tensor '%.128s'", key));
         e->name = pare_strdup(r->arena, key);
         if (!e->name)
-            return pare_fail(err, PARE_ENOMEM, "no memory for %zu entries", n);
+            return pare_no_memory(err, "for %zu entries", n);
         st->n_tensors++;
     }
     return check_cover(r->range, (size_t)st->n_tensors, r->len, err);
@@ -349,7 +349,7 @@ static int pack_header(struct writer *w, struct pare_err *err)
                          PARE_SAFETENSORS_HEADER);
     p = pare_alloc_raw(w->arena, full, 1);
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a header of %zu bytes", full);
+        return pare_no_memory(err, "for a header of %zu bytes", full);
     memset(p, ' ', full);
     for (int i = 0; i < 8; i++)
         p[i] = (unsigned char)((uint64_t)(full - 8) >> (8 * i));
@@ -365,7 +365,7 @@ static int fill(struct writer *w, struct pare_err *err)
     w->part = pare_alloc(w->arena, n + 1, sizeof(*w->part));
     w->range = pare_alloc(w->arena, n, sizeof(*w->range));
     if (!w->part || !w->range || !w->root)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %zu tensors", n);
+        return pare_no_memory(err, "for %zu tensors", n);
     w->n_parts = 1;
     PARE_TRY(place(w, err));
     if (w->st->n_meta)
@@ -381,7 +381,7 @@ int pare_safetensors_write(const char *path, const struct pare_safetensors *st,
     struct writer w = { .arena = pare_arena_new(1 << 16), .st = st, .root = json_object() };
     int rc;
 
-    rc = w.arena ? fill(&w, err) : pare_fail(err, PARE_ENOMEM, "no memory to write a file");
+    rc = w.arena ? fill(&w, err) : pare_no_memory(err, "to write a file");
     if (!rc)
         rc = pare_file_write_parts(path, w.part, w.n_parts, err);
     json_decref(w.root);

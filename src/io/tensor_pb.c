@@ -23,7 +23,7 @@ int pare_pb_write(const char *path, const struct pare_tensor *t, const char *nam
     void *bytes;
     size_t len;
     int rc = a ? pare_tensor_pack(t, name, a, &bytes, &len, err)
-               : pare_fail(err, PARE_ENOMEM, "no memory for a tensor");
+               : pare_no_memory(err, "for a tensor");
 
     if (!rc)
         rc = pare_file_write(path, bytes, len, err);

@@ -101,7 +101,7 @@ int pare_zip_check(zip_t *z, size_t file, struct pare_err *err)
                          (long long)n, PARE_ZIP_ENTRIES);
     c.arena = pare_arena_new(1 << 12);
     rc = c.arena ? check_entries(&c, z, (zip_uint64_t)n, err)
-                 : pare_fail(err, PARE_ENOMEM, "no memory to read an archive");
+                 : pare_no_memory(err, "to read an archive");
     pare_arena_free(c.arena);
     return rc;
 }

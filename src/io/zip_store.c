@@ -85,7 +85,7 @@ static int add_entry(struct writer *w, int i, struct pare_err *err)
     pad = (size_t)(-(w->at + len)) % ALIGN;
     w->p = head = pare_alloc(w->arena, len + pad, 1);
     if (!head)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+        return pare_no_memory(err, "for an archive");
     w->place[i].at = w->at;
     put(w, 0x04034b50, 4);
     put_common(w, i, big + 4 + pad);
@@ -167,7 +167,7 @@ static int add_directory(struct writer *w, struct pare_err *err)
         most += 46 + 28 + strlen(w->entry[i].name);
     w->p = p = pare_alloc(w->arena, most, 1);
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+        return pare_no_memory(err, "for an archive");
     for (int i = 0; i < w->n; i++)
         put_line(w, i);
     put_end(w, w->at, (uint64_t)(w->p - p));
@@ -191,7 +191,7 @@ static int fill(struct writer *w, struct pare_err *err)
     w->place = pare_alloc(w->arena, (size_t)w->n, sizeof(*w->place));
     w->part = pare_alloc(w->arena, 3 * (size_t)w->n + 1, sizeof(*w->part));
     if (!w->place || !w->part)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+        return pare_no_memory(err, "for an archive");
     for (int i = 0; i < w->n; i++)
         measure(&w->entry[i], &w->place[i]);
     for (int i = 0; i < w->n; i++)
@@ -218,7 +218,7 @@ int pare_zip_store(const char *path, const struct pare_zip_entry *entry, int n,
     int n_parts = 0, rc;
 
     rc = a ? pare_zip_parts(a, entry, n, &part, &n_parts, err)
-           : pare_fail(err, PARE_ENOMEM, "no memory for an archive");
+           : pare_no_memory(err, "for an archive");
     if (!rc)
         rc = pare_file_write_parts(path, part, n_parts, err);
     pare_arena_free(a);

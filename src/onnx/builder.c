@@ -100,7 +100,7 @@ int pare_builder_new(const char *name, struct pare_builder **make, struct pare_e
     *make = NULL;
     if (!k) {
         pare_model_free(m);
-        return pare_fail(err, PARE_ENOMEM, "no memory for a new model");
+        return pare_no_memory(err, "for a new model");
     }
     k->m = m;
     if (start(k, name)) {

@@ -24,11 +24,6 @@ struct pare_change {
     int64_t made; /* names so far */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to change the model");
-}
-
 static const char *key_of(struct pare_arena *a, const void *p)
 {
     return pare_sprintf(a, "%p", p);
@@ -67,12 +62,12 @@ static int copy_node(struct pare_change *c, size_t i, struct pare_err *err)
     const char *key = key_of(a, old);
 
     if (!p || !key)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     p->input = copy_list(a, old->input, old->n_input);
     p->output = copy_list(a, old->output, old->n_output);
     p->attribute = copy_list(a, old->attribute, old->n_attribute);
     if (!p->input || !p->output || !p->attribute)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     c->g->node[i] = p;
     for (size_t k = 0; k < p->n_output; k++)
         if (*str(p->output[k]))
@@ -87,7 +82,7 @@ static int copy_weight(struct pare_change *c, size_t i, struct pare_err *err)
     const struct pare_value *v = pare_map_get(&c->from->graph->names, str(p ? p->name : NULL));
 
     if (!p)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     c->g->initializer[i] = p;
     if (pare_is_external(p) && v && (v->t.data || v->raw)) {
         p->has_raw_data = true;
@@ -96,7 +91,7 @@ static int copy_weight(struct pare_change *c, size_t i, struct pare_err *err)
         if (!v->raw && pare_is_4bit(v->t.dtype)) {
             p->raw_data.data = pare_alloc_raw(c->m->arena, p->raw_data.len, 1);
             if (!p->raw_data.data)
-                return no_memory(err);
+                return pare_no_memory(err, "to change the model");
             pare_pack(&v->t, p->raw_data.data);
         }
         p->n_external_data = 0;
@@ -113,7 +108,7 @@ static int copy_graph(struct pare_change *c, struct pare_err *err)
 
     c->g = old ? copy(a, old, sizeof(*c->g)) : NULL;
     if (!c->g)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     p->graph = c->g;
     c->m->proto = p;
     c->m->path = c->from->path;
@@ -124,7 +119,7 @@ static int copy_graph(struct pare_change *c, struct pare_err *err)
     c->g->input = copy_list(a, old->input, old->n_input);
     if (!c->g->node || !c->g->initializer || !c->g->sparse_initializer || !c->g->value_info ||
         !c->g->input)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     c->cap_node = (int)c->g->n_node;
     c->cap_weight = (int)c->g->n_initializer;
     for (size_t i = 0; i < c->g->n_node; i++)
@@ -142,7 +137,7 @@ int pare_change_new(const struct pare_model *m, struct pare_change **change, str
     *change = NULL;
     if (!c) {
         pare_model_free(to);
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     }
     c->m = to;
     c->from = m;
@@ -178,7 +173,7 @@ static int fill(struct pare_change *c, Onnx__TensorProto *p, const struct pare_t
                          str(p->name), pare_dtype_name(t->dtype));
     p->dims = pare_alloc(c->m->arena, (size_t)t->rank + 1, sizeof(*p->dims));
     if (!p->dims)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     if (t->rank)
         memcpy(p->dims, t->dim, (size_t)t->rank * sizeof(*p->dims));
     p->n_dims = (size_t)t->rank;
@@ -201,7 +196,7 @@ static int append(struct pare_change *c, const char *name, const struct pare_ten
                                          &c->cap_weight, sizeof(*list));
 
     if (!p || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     onnx__tensor_proto__init(p);
     p->name = (char *)(uintptr_t)name;
     c->g->initializer = list;
@@ -280,7 +275,7 @@ int pare_change_add(struct pare_change *c, const char *base, const struct pare_t
                     const char **name, struct pare_err *err)
 {
     *name = fresh(c, base);
-    return *name ? append(c, *name, t, err) : no_memory(err);
+    return *name ? append(c, *name, t, err) : pare_no_memory(err, "to change the model");
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -327,7 +322,7 @@ int pare_change_input(struct pare_change *c, const struct pare_node *n, int i, c
     if ((size_t)i >= p->n_input) {
         list = pare_alloc(c->m->arena, (size_t)i + 1, sizeof(*list));
         if (!list)
-            return no_memory(err);
+            return pare_no_memory(err, "to change the model");
         for (int k = 0; k <= i; k++)
             list[k] = (size_t)k < p->n_input ? p->input[k] : pare_strdup(c->m->arena, "");
         p->input = list;
@@ -361,7 +356,7 @@ int pare_change_behind(struct pare_change *c, const struct pare_node *n, const c
     PARE_TRY(wanted(c, n, &p, err));
     list = pare_grow(a, c->g->node, (int)c->g->n_node, &c->cap_node, sizeof(*list));
     if (!q || !in || !out || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     c->g->node = list;
     onnx__node_proto__init(q);
     out[0] = p->output[0];
@@ -370,7 +365,7 @@ int pare_change_behind(struct pare_change *c, const struct pare_node *n, const c
     q->op_type = pare_strdup(a, type);
     q->name = in[0] ? pare_sprintf(a, "%s.%s", str(p->name), type) : NULL;
     if (!in[0] || !q->op_type || !q->name)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     q->input = in;
     q->n_input = 2;
     q->output = out;
@@ -399,7 +394,7 @@ static int attribute(struct pare_change *c, const struct pare_node *n, const cha
 
     PARE_TRY(wanted(c, n, &node, err));
     if (!p)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     onnx__attribute_proto__init(p);
     p->name = pare_strdup(a, name);
     p->has_type = true;
@@ -407,11 +402,11 @@ static int attribute(struct pare_change *c, const struct pare_node *n, const cha
     for (size_t i = 0; i < node->n_attribute; i++)
         if (!strcmp(str(node->attribute[i]->name), name)) {
             node->attribute[i] = p;
-            return p->name ? 0 : no_memory(err);
+            return p->name ? 0 : pare_no_memory(err, "to change the model");
         }
     list = pare_alloc(a, node->n_attribute + 1, sizeof(*list));
     if (!list || !p->name)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     if (node->n_attribute)
         memcpy(list, node->attribute, node->n_attribute * sizeof(*list));
     list[node->n_attribute++] = p;
@@ -440,7 +435,7 @@ int pare_change_ints(struct pare_change *c, const struct pare_node *n, const cha
     p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
     p->ints = pare_alloc(c->m->arena, (size_t)count + 1, sizeof(*p->ints));
     if (!p->ints)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     if (count)
         memcpy(p->ints, v, (size_t)count * sizeof(*v));
     p->n_ints = (size_t)count;
@@ -453,7 +448,8 @@ int pare_change_forget(struct pare_change *c, const char *name, struct pare_err 
 {
     const char *own = pare_strdup(c->m->arena, name);
 
-    return own ? pare_map_set(&c->forget, c->m->arena, own, c, err) : no_memory(err);
+    return own ? pare_map_set(&c->forget, c->m->arena, own, c, err)
+               : pare_no_memory(err, "to change the model");
 }
 
 /* Names that graphs inside attributes use, of whatever scope: all of them count. */
@@ -516,7 +512,7 @@ static int sweep(struct pare_change *c, struct pare_err *err)
     size_t k = 0;
 
     if (!live)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     PARE_TRY(find_needed(c, &needed, live, err));
     for (size_t i = 0; i < g->n_node; i++)
         if (live[i])
@@ -549,7 +545,7 @@ int pare_change_done(struct pare_change *c, struct pare_model **model, struct pa
     if (!rc)
         rc = pare_model_build(m, err);
     if (!rc && pare_arena_failed(m->arena))
-        rc = no_memory(err);
+        rc = pare_no_memory(err, "to change the model");
     if (rc)
         pare_model_free(m);
     else

@@ -7,11 +7,6 @@
 #include "edit_internal.h"
 #include "wire.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to change the model");
-}
-
 #define text pare_edit_text
 
 /* ---- the copy ----------------------------------------------------------------------------- */
@@ -64,7 +59,7 @@ static int copy_nodes(struct pare_edit *e, const Onnx__GraphProto *g, struct par
     e->cap = (int)g->n_node + 64;
     e->slot = pare_alloc(e->a, (size_t)e->cap, sizeof(*e->slot));
     if (!e->slot)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     e->n = e->n_old = (int)g->n_node;
     for (int i = 0; i < e->n; i++) {
         e->slot[i] = (struct pare_edit_slot){ .p = g->node[i], .after = i };
@@ -85,7 +80,7 @@ static int copy_lists(struct pare_edit *e, const Onnx__GraphProto *g, struct par
     e->graph.input = pare_alloc(e->a, g->n_input + 1, sizeof(void *));
     sets = pare_alloc(e->a, e->model.n_opset_import + 1, sizeof(void *));
     if (!e->graph.initializer || !e->graph.input || !sets)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     for (size_t i = 0; i < g->n_initializer; i++)
         e->graph.initializer[i] = g->initializer[i];
     for (size_t i = 0; i < g->n_input; i++)
@@ -104,7 +99,7 @@ int pare_edit_new(const struct pare_model *m, struct pare_arena *a, struct pare_
 
     *edit = e;
     if (!e)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     e->m = m;
     e->a = a;
     e->model = *p;
@@ -138,7 +133,7 @@ int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_
 
     PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
     if (!p || !dims || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     onnx__tensor_proto__init(p);
     memcpy(dims, t->dim, (size_t)t->rank * sizeof(*dims));
     p->name = text(name);
@@ -152,7 +147,7 @@ int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_
         p->raw_data.len = pare_packed_size(t);
         p->raw_data.data = pare_alloc_raw(e->a, p->raw_data.len, 1);
         if (!p->raw_data.data)
-            return no_memory(err);
+            return pare_no_memory(err, "to change the model");
         pare_pack(t, p->raw_data.data);
     }
     e->graph.initializer = list;
@@ -202,14 +197,14 @@ static int add_attrs(struct pare_edit *e, Onnx__NodeProto *p, const struct pare_
 {
     p->attribute = pare_alloc(e->a, PARE_EDIT_ATTRS + 1, sizeof(void *));
     if (!p->attribute)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     if (n->axis >= 0)
         p->attribute[p->n_attribute++] = pare_edit_int(e, "axis", n->axis);
     for (int i = 0; i < PARE_EDIT_ATTRS && n->attr[i].name; i++)
         p->attribute[p->n_attribute++] = pare_edit_int(e, n->attr[i].name, n->attr[i].v);
     for (size_t i = 0; i < p->n_attribute; i++)
         if (!p->attribute[i])
-            return no_memory(err);
+            return pare_no_memory(err, "to change the model");
     return 0;
 }
 
@@ -242,7 +237,7 @@ int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct
     int after = -1;
 
     if (!p || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     e->slot = list;
     PARE_TRY(add_attrs(e, p, n, err));
     for (size_t k = 0; k < p->n_input; k++) {
@@ -272,7 +267,7 @@ int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot 
     p = pare_alloc(e->a, 1, sizeof(*p));
     io = pare_alloc(e->a, s->p->n_input + s->p->n_output + 1, sizeof(*io));
     if (!p || !io)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     *p = *s->p;
     for (size_t k = 0; k < p->n_input; k++)
         io[k] = s->p->input[k];
@@ -333,7 +328,7 @@ static int order(struct pare_edit *e, struct pare_err *err)
     Onnx__NodeProto **list = pare_alloc(e->a, (size_t)e->n + 1, sizeof(*list));
 
     if (!first || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     for (int i = e->n_old; i < e->n; i++)
         first[e->slot[i].after + 1] += e->slot[i].p != NULL;
     for (int i = 0; i <= e->n_old; i++) { /* i - 1 is the node, its followers come behind */

@@ -32,7 +32,7 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
     struct stat st;
 
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory to read it");
+        return pare_no_memory(err, "to read it");
     if (name && m->n_beside == PARE_MAX_EXTERNAL_FILES)
         return pare_fail(err, PARE_ELIMIT, "is one of more than %d files of external data",
                          PARE_MAX_EXTERNAL_FILES);

@@ -11,11 +11,6 @@
 
 #define ALIGN 64u /* of tensors in a file beside, so that it can be used where it is mapped */
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to write the model");
-}
-
 /* The elements as they would stand in raw_data, when they are there already; else NULL. */
 static int plain_bytes(struct pare_externalize *w, const Onnx__TensorProto *p, const void **bytes,
                        size_t *len, struct pare_err *err)
@@ -59,7 +54,7 @@ static int point_outside(struct pare_externalize *w, Onnx__TensorProto *p, const
     Onnx__StringStringEntryProto **e = pare_alloc(w->arena, 3, sizeof(*e));
 
     if (!o || !e)
-        return no_memory(err);
+        return pare_no_memory(err, "to write the model");
     o->data = bytes;
     o->len = len;
     o->offset = (w->end + ALIGN - 1) / ALIGN * ALIGN;
@@ -70,7 +65,7 @@ static int point_outside(struct pare_externalize *w, Onnx__TensorProto *p, const
     e[1] = entry(w->arena, "offset", pare_sprintf(w->arena, "%llu", (unsigned long long)o->offset));
     e[2] = entry(w->arena, "length", pare_sprintf(w->arena, "%zu", len));
     if (!e[0] || !e[1] || !e[2])
-        return no_memory(err);
+        return pare_no_memory(err, "to write the model");
     p->n_external_data = 3;
     p->external_data = e;
     p->has_data_location = 1;
@@ -93,7 +88,7 @@ static int rewrite_tensor(struct pare_externalize *w, Onnx__TensorProto *p, bool
         return 0;
     copy = pare_alloc(w->arena, 1, sizeof(*copy));
     if (!copy)
-        return no_memory(err);
+        return pare_no_memory(err, "to write the model");
     *copy = *p;
     *out = &copy->base;
     copy->n_external_data = 0;
@@ -146,7 +141,7 @@ static int rewrite_field(struct pare_externalize *w, const ProtobufCFieldDescrip
         if (to == child[k])
             continue;
         if (!list && own(w, f, old, m, &list))
-            return no_memory(err);
+            return pare_no_memory(err, "to write the model");
         list[k] = to;
     }
     return 0;

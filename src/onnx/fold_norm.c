@@ -16,11 +16,6 @@ struct fold {
     struct pare_edit *e;
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to fold normalizations");
-}
-
 static int uses(const struct pare_graph *g, const struct pare_value *v)
 {
     int n = 0;
@@ -132,7 +127,7 @@ int pare_edit_fold_norm(struct pare_edit *e, struct pare_norm_fold *f, struct pa
 
     f->bias = old ? old->name : bias_name(e, conv->in[1]->name);
     if (!f->bias)
-        return no_memory(err);
+        return pare_no_memory(err, "to fold normalizations");
     PARE_TRY(pare_edit_drop_constant(e, conv->in[1]->name, err));
     PARE_TRY(pare_edit_constant(e, conv->in[1]->name, &f->w, err));
     if (old)
@@ -185,7 +180,7 @@ int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
 
     *n = 0;
     *folded = NULL;
-    rc = f.a ? pare_edit_new(m, a, &f.e, err) : no_memory(err);
+    rc = f.a ? pare_edit_new(m, a, &f.e, err) : pare_no_memory(err, "to fold normalizations");
     if (!rc)
         rc = fold_all(&f, folded, n, err);
     pare_arena_free(f.a);

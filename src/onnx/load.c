@@ -16,7 +16,7 @@ struct pare_model *pare_model_empty(struct pare_err *err)
 
     if (!m) {
         pare_arena_free(a);
-        pare_fail(err, PARE_ENOMEM, "no memory for a model");
+        pare_no_memory(err, "for a model");
         return NULL;
     }
     m->arena = a;
@@ -66,7 +66,7 @@ static int read_model(struct pare_model *m, const void *data, size_t len, struct
     }
     PARE_TRY(pare_model_build(m, err));
     if (pare_arena_failed(m->arena)) /* or a node would be kept as one that cannot run */
-        return pare_fail(err, PARE_ENOMEM, "no memory for its graph");
+        return pare_no_memory(err, "for its graph");
     return pare_external_open(m, msg, err);
 }
 
@@ -107,7 +107,7 @@ static int set_path(struct pare_model *m, const char *path, struct pare_err *err
     m->dir = slash == path ? "/"
              : slash       ? pare_strndup(m->arena, path, (size_t)(slash - path))
                            : ".";
-    return m->path && m->dir ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for a path");
+    return m->path && m->dir ? 0 : pare_no_memory(err, "for a path");
 }
 
 int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err)

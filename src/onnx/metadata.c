@@ -15,7 +15,7 @@ int pare_model_metadata(const struct pare_model *m, struct pare_arena *a, struct
     struct pare_opset *list = pare_alloc(a, p->n_opset_import, sizeof(*list));
 
     if (!list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the model's operator sets");
+        return pare_no_memory(err, "for the model's operator sets");
     for (size_t i = 0; i < p->n_opset_import; i++)
         list[i] = (struct pare_opset){ str(p->opset_import[i]->domain),
                                        p->opset_import[i]->version };

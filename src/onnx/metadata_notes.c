@@ -20,12 +20,12 @@ int pare_model_note(struct pare_model *m, const char *key, const char *value, st
 
     list = pare_alloc(m->arena, p->n_metadata_props + 1, sizeof(*list));
     if (!e || !list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the note '%s'", key);
+        return pare_no_memory(err, "for the note '%s'", key);
     onnx__string_string_entry_proto__init(e);
     e->key = pare_strdup(m->arena, key);
     e->value = pare_strdup(m->arena, value);
     if (!e->key || !e->value)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the note '%s'", key);
+        return pare_no_memory(err, "for the note '%s'", key);
     for (size_t i = 0; i < p->n_metadata_props; i++)
         list[i] = p->metadata_props[i] == old ? e : p->metadata_props[i];
     if (!old)

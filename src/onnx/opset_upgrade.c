@@ -10,11 +10,6 @@
 
 #define text pare_edit_text
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to change the model");
-}
-
 /* ---- new forms ----------------------------------------------------------------------------- */
 
 static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *p, const char *name)
@@ -40,7 +35,7 @@ static int change_attr(struct pare_edit *e, Onnx__NodeProto *p, const char *drop
     size_t n = 0;
 
     if (!list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     for (size_t i = 0; i < p->n_attribute; i++)
         if (!drop || !p->attribute[i]->name || strcmp(p->attribute[i]->name, drop))
             list[n++] = p->attribute[i];
@@ -57,7 +52,7 @@ static int set_text(struct pare_edit *e, Onnx__NodeProto *p, const char *name, c
     Onnx__AttributeProto *at = pare_edit_int(e, name, 0);
 
     if (!at)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     at->has_i = false;
     at->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
     at->has_s = true;
@@ -79,7 +74,7 @@ static int axes_to_input(struct pare_edit *e, Onnx__NodeProto *p, const char *va
     t.dim[0] = (int64_t)at->n_ints;
     t.data = at->ints;
     if (!name)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     PARE_TRY(pare_edit_constant(e, name, &t, err));
     PARE_TRY(change_attr(e, p, "axes", NULL, err));
     return pare_edit_rewire(e, value, 1, name, err);
@@ -94,7 +89,8 @@ static int split_parts(struct pare_edit *e, Onnx__NodeProto *p, const char *valu
     (void)value;
     if (p->n_input > 1 && *p->input[1])
         return 0;
-    return at ? change_attr(e, p, "num_outputs", at, err) : no_memory(err);
+    return at ? change_attr(e, p, "num_outputs", at, err)
+              : pare_no_memory(err, "to change the model");
 }
 
 static int roi_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
@@ -321,7 +317,7 @@ int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err)
     PARE_TRY(rewrite(&r, err));
     copy = pare_alloc(e->a, 1, sizeof(*copy));
     if (!copy)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     *copy = **set;
     copy->version = version;
     *set = copy;
@@ -338,7 +334,7 @@ int pare_edit_import(struct pare_edit *e, const char *domain, int64_t version, s
     set = pare_alloc(e->a, 1, sizeof(*set));
     list = pare_alloc(e->a, e->model.n_opset_import + 1, sizeof(*list));
     if (!set || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     onnx__operator_set_id_proto__init(set);
     set->domain = text(domain);
     set->has_version = true;

@@ -107,7 +107,7 @@ static int declare(struct pare_model *m, Onnx__ValueInfoProto *v, struct pare_io
         Onnx__TensorShapeProto__Dimension *d = pare_alloc(m->arena, 1, sizeof(*d));
 
         if (!d)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a shape");
+            return pare_no_memory(err, "for a shape");
         onnx__tensor_shape_proto__dimension__init(d);
         d->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
         d->dim_value = dim[i];
@@ -165,7 +165,7 @@ int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, str
                              "dimension %d of the input shape is %lld, the model's input has %lld",
                              i, (long long)dim[i], (long long)m->in[0].dim[i]);
     a = pare_arena_new(1 << 16);
-    rc = a ? fix_input(m, dim, rank, a, err) : pare_fail(err, PARE_ENOMEM, "no memory for shapes");
+    rc = a ? fix_input(m, dim, rank, a, err) : pare_no_memory(err, "for shapes");
     pare_arena_free(a);
     return pare_at(err, rc, "fixing the input shape");
 }

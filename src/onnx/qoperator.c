@@ -9,11 +9,6 @@
 
 #include "edit_internal.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to change the model");
-}
-
 static bool is(const struct pare_edit_slot *s, const char *type)
 {
     return s && s->p && !strcmp(s->p->op_type, type) && (!s->p->domain || !*s->p->domain);
@@ -238,7 +233,7 @@ static int gemm_attrs(struct pare_edit *e, Onnx__NodeProto *p, struct pare_err *
     size_t kept = 0;
 
     if (!list)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     for (size_t i = 0; i < p->n_attribute; i++)
         if (strcmp(p->attribute[i]->name, "beta") != 0 &&
             strcmp(p->attribute[i]->name, "broadcast") != 0)
@@ -261,7 +256,7 @@ static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err
     char *bias = m->bias ? m->bias->p->input[0] : pare_edit_text("");
 
     if (!p)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     memcpy(p->input, m->x->p->input, 3 * sizeof(*q));
     memcpy(p->input + 3, m->w->p->input, 3 * sizeof(*q));
     memcpy(p->input + (gemm ? 7 : 6), q + 1, 2 * sizeof(*q));
@@ -317,7 +312,7 @@ static int fuse_kind(struct pare_edit *e, const struct match *m, const struct ki
     Onnx__NodeProto *p = put(e, m, kind->name, 3 * old->n_input + 2);
 
     if (!p)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     for (size_t i = 0; i < old->n_input; i++, at += 3)
         memcpy(p->input + at, pare_edit_maker(e, old->input[i])->p->input, 3 * sizeof(*q));
     memcpy(p->input + (kind->y_first ? 0 : at), q + 1, 2 * sizeof(*q));
@@ -375,7 +370,7 @@ static int sink(struct pare_edit *e, int i, struct pare_err *err)
     between = pare_edit_name(e, name, "_integers");
     n.name = pare_edit_name(e, name, "_DequantizeLinear");
     if (!between || !n.name)
-        return no_memory(err);
+        return pare_no_memory(err, "to change the model");
     n.in[0] = between;
     n.in[1] = d->p->input[1];
     n.in[2] = d->p->input[2];

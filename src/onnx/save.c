@@ -112,7 +112,7 @@ static int output_open(struct output *o, const struct save *s, const char *path,
                           .name = slash ? slash + 1 : path,
                           .buf = pare_alloc_raw(s->arena, BUFFER, 1) };
     if (!dir || !o->buf)
-        return pare_fail(err, PARE_ENOMEM, "no memory to write it");
+        return pare_no_memory(err, "to write it");
     o->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (o->dir < 0)
         return pare_fail(err, PARE_EIO, "folder '%s' cannot be opened: %s", dir, strerror(errno));
@@ -263,7 +263,7 @@ int pare_model_save(const struct pare_model *m, const char *path, const struct p
 
     s.data_path = s.arena ? pare_sprintf(s.arena, "%s.data", path) : NULL;
     if (!s.data_path) {
-        rc = pare_fail(err, PARE_ENOMEM, "no memory to write it");
+        rc = pare_no_memory(err, "to write it");
     } else {
         rc = plan_save(&s, opts, err);
         if (!rc)
@@ -288,7 +288,7 @@ static int pack(const struct pare_model *m, struct pare_arena *a, struct packed 
     to->bytes = to->pages ? to->pages->data : pare_alloc_raw(a, len, 1);
     to->len = len;
     if (!to->bytes)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %zu bytes", len);
+        return pare_no_memory(err, "for %zu bytes", len);
     protobuf_c_message_pack(s.msg, to->bytes);
     return 0;
 }

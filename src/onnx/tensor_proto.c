@@ -13,11 +13,6 @@
 #include "../base/limits.h"
 #include "wire.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for a tensor");
-}
-
 /* Shape and type.  Sets c->why for what is legal but not handled. */
 static int read_shape(struct pare_arena *a, const Onnx__TensorProto *p, struct pare_const *c,
                       struct pare_err *err)
@@ -36,12 +31,12 @@ static int read_shape(struct pare_arena *a, const Onnx__TensorProto *p, struct p
         c->t.rank = -1;
         c->why = pare_sprintf(a, "it has %zu dimensions, at most %d are handled", p->n_dims,
                               PARE_MAX_RANK);
-        return c->why ? 0 : no_memory(err);
+        return c->why ? 0 : pare_no_memory(err, "for a tensor");
     }
     c->t.rank = (int)p->n_dims;
     if (!pare_dtype_size((enum pare_dtype)type)) {
         c->why = pare_sprintf(a, "its element type is %d, which is not handled", type);
-        return c->why ? 0 : no_memory(err);
+        return c->why ? 0 : pare_no_memory(err, "for a tensor");
     }
     c->t.dtype = (enum pare_dtype)type;
     if (p->segment)
@@ -150,7 +145,7 @@ static int take_int32(struct pare_arena *a, const Onnx__TensorProto *p, struct p
         uint8_t *packed = pare_alloc_raw(a, (size_t)want, 1);
 
         if (!packed)
-            return no_memory(err);
+            return pare_no_memory(err, "for a tensor");
         for (int64_t i = 0; i < want; i++)
             packed[i] = (uint8_t)p->int32_data[i];
         pare_unpack(&c->t, packed);
@@ -247,7 +242,7 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
 
         s->s = pare_strndup(a, s->s, s->len);
         if (!s->s)
-            return no_memory(err);
+            return pare_no_memory(err, "for a tensor");
     }
     return 0;
 }
@@ -262,7 +257,7 @@ static int pack_strings(const struct pare_tensor *t, struct pare_arena *a, Onnx_
     p->n_string_data = (size_t)pare_numel(t);
     p->string_data = pare_alloc(a, p->n_string_data, sizeof(*p->string_data));
     if (!p->string_data)
-        return no_memory(err);
+        return pare_no_memory(err, "for a tensor");
     for (size_t i = 0; i < p->n_string_data; i++)
         p->string_data[i] = (ProtobufCBinaryData){ s[i].len, (uint8_t *)(uintptr_t)s[i].s };
     return 0;
@@ -290,13 +285,13 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
         p.raw_data.len = pare_packed_size(t);
         p.raw_data.data = pare_alloc_raw(a, p.raw_data.len, 1);
         if (!p.raw_data.data)
-            return no_memory(err);
+            return pare_no_memory(err, "for a tensor");
         pare_pack(t, p.raw_data.data);
     }
     *len = protobuf_c_message_get_packed_size(&p.base);
     *bytes = pare_alloc_raw(a, *len, 1);
     if (!*bytes)
-        return no_memory(err);
+        return pare_no_memory(err, "for a tensor");
     protobuf_c_message_pack(&p.base, *bytes);
     return 0;
 }

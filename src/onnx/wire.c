@@ -350,7 +350,7 @@ int pare_wire_unpack(const ProtobufCMessageDescriptor *d, const void *data, size
     s.out = tmp ? pare_alloc_raw(tmp, s.at + 1, 1) : NULL;
     if (!s.out) {
         pare_arena_free(tmp);
-        return pare_fail(err, PARE_ENOMEM, "no memory for its %zu bytes", s.at);
+        return pare_no_memory(err, "for its %zu bytes", s.at);
     }
     s.room = s.at; /* somebody may be writing to the file: count on nothing but this */
     s.at = s.cost = 0;
@@ -359,7 +359,7 @@ int pare_wire_unpack(const ProtobufCMessageDescriptor *d, const void *data, size
     *out = rc || s.at > s.room ? NULL : protobuf_c_message_unpack(d, &alloc, s.at, s.out);
     pare_arena_free(tmp);
     if (!*out && pare_arena_failed(a))
-        return pare_fail(err, PARE_ENOMEM, "no memory to decode it");
+        return pare_no_memory(err, "to decode it");
     if (!*out)
         return pare_fail(err, PARE_EFORMAT, "the %s in it cannot be decoded", d->short_name);
     fix_message(*out, data);

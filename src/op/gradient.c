@@ -115,8 +115,7 @@ int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_er
         return pare_backward_map2(n, c, err);
     alike = pare_alloc(c->scratch, (size_t)total, sizeof(*alike));
     if (!alike)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the shares of %lld gradients",
-                         (long long)total);
+        return pare_no_memory(err, "for the shares of %lld gradients", (long long)total);
     for (int pass = 0; pass < 2; pass++)
         for (int k = 0; k < n->n_in; k++) {
             const struct pare_tensor *x = n->in[k] ? &n->in[k]->t : NULL;

@@ -10,9 +10,9 @@ struct branches {
 
 static const struct pare_opt if_attrs[] = {
     { "then_branch", "what runs when the condition is true", PARE_OPT_GRAPH,
-      offsetof(struct branches, then_branch), 0, 0, 0, NULL, NULL, true },
+      offsetof(struct branches, then_branch), 0, 0, 0, NULL, NULL, true, NULL },
     { "else_branch", "what runs when it is false", PARE_OPT_GRAPH,
-      offsetof(struct branches, else_branch), 0, 0, 0, NULL, NULL, true },
+      offsetof(struct branches, else_branch), 0, 0, 0, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 

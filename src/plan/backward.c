@@ -8,11 +8,6 @@
 #include "../backend/conv/blocked_filters.h"
 #include "../base/clock.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
-}
-
 /* ---- which values learn ------------------------------------------------------------ */
 
 /* Parameters are no constants of this graph, so nothing computed from them is folded. */
@@ -20,7 +15,7 @@ int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struc
 {
     p->param = pare_alloc(p->arena, (size_t)o->n_names, sizeof(*p->param));
     if (!p->param)
-        return no_memory(err);
+        return pare_no_memory(err, "for the plan");
     for (int i = 0; i < o->n_names; i++) {
         struct pare_value *v = pare_graph_find(p->graph, o->names[i]);
 
@@ -48,7 +43,7 @@ int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
 
     p->learns = pare_alloc(p->arena, (size_t)g->n_values, sizeof(*p->learns));
     if (!feeds || !p->learns)
-        return no_memory(err);
+        return pare_no_memory(err, "for the plan");
     for (int i = 0; i < p->n_params; i++)
         p->learns[p->param[i].value->id] = true;
     for (int i = 0; i < g->n_nodes; i++) {
@@ -114,7 +109,7 @@ static int add_grad(struct pare_plan *p, struct pare_buf *b, struct pare_err *er
     struct pare_buf **all = pare_grow(p->arena, p->all, p->n_bufs, &p->cap_bufs, sizeof(*all));
 
     if (!g || !all)
-        return no_memory(err);
+        return pare_no_memory(err, "for the plan");
     *g = *b;
     g->root = g;
     g->next = g->grad = NULL;
@@ -169,7 +164,7 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
 
         s->first = pare_alloc(p->arena, (size_t)s->n_in, sizeof(bool));
         if (!s->first)
-            return no_memory(err);
+            return pare_no_memory(err, "for the plan");
     }
     for (int i = 0; i < p->n_bufs; i++)
         p->all[i]->written = false;
@@ -268,7 +263,7 @@ int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err)
             continue;
         n->save = pare_alloc(p->arena, n->op->save(n), 1);
         if (!n->save)
-            return no_memory(err);
+            return pare_no_memory(err, "for the plan");
     }
     return 0;
 }

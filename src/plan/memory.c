@@ -410,7 +410,7 @@ static int most_alive(const struct pare_plan *p, struct pare_buf *const *roots, 
     size_t *goes = pare_alloc(p->scratch, steps, sizeof(*goes));
 
     if (!comes || !goes)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     for (int i = 0; i < n; i++) {
         if (__builtin_add_overflow(all, rounded(roots[i]->bytes), &all))
             return pare_fail(err, PARE_ELIMIT, "the results take more bytes than can be counted");
@@ -485,7 +485,7 @@ static int add_work(struct pare_plan *p, struct pare_step *s, int way, struct pa
     b = pare_alloc(p->arena, 1, sizeof(*b));
     all = pare_grow(p->arena, p->all, p->n_bufs, &p->cap_bufs, sizeof(*all));
     if (!b || !all)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     *b = (struct pare_buf){ .value = s->out[0], .root = b, .born = -1, .bytes = bytes };
     p->all = all;
     p->all[p->n_bufs++] = b;
@@ -534,18 +534,17 @@ int pare_plan_place(struct pare_plan *p, struct pare_err *err)
     s.best = pare_alloc(p->scratch, count, sizeof(*s.best));
     s.spare = pare_alloc(p->scratch, count, sizeof(*s.spare));
     if (!roots || !s.order || !s.best || !s.spare)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     s.n = list_roots(p, roots);
     PARE_TRY(most_alive(p, roots, s.n, &s.bound, err));
     p->needed_bytes = s.bound;
     gaps = s.n > MANY ? pare_alloc(p->scratch, count + 1, sizeof(*gaps)) : NULL;
     if (s.n > MANY && !gaps)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     p->memory_bytes = gaps ? place_many(roots, &s, gaps) : place_best(roots, &s);
     p->memory = pare_alloc_raw(p->arena, p->memory_bytes, 1);
     if (!p->memory)
-        return pare_fail(err, PARE_ENOMEM, "no memory for activations (%zu bytes)",
-                         p->memory_bytes);
+        return pare_no_memory(err, "for activations (%zu bytes)", p->memory_bytes);
     for (int i = 0; i < p->n_bufs; i++) {
         struct pare_buf *b = p->all[i], *r = root_of(b);
 

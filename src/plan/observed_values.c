@@ -12,7 +12,7 @@ int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_e
 {
     p->kept = pare_alloc(p->arena, (size_t)names.n, sizeof(*p->kept));
     if (!p->kept)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     for (int i = 0; i < names.n; i++) {
         struct pare_value *v = pare_graph_find(p->graph, names.v[i]);
 

@@ -331,7 +331,7 @@ static int new_plan(const struct pare_model *model, const struct pare_plan_opts 
     opts = opts ? opts : &none;
     p = create(opts->threads);
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
+        return pare_no_memory(err, "for a plan");
     p->without = x->without;
     p->backend.sparse = x->sparse;
     rc = compile(p, model, opts, x, err);
@@ -391,7 +391,7 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
 
     *plan = NULL;
     if (!p)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a plan");
+        return pare_no_memory(err, "for a plan");
     p->train = p->ctx.train = true;
     p->without = o->without;
     p->ctx.rng = o->rng;

@@ -5,11 +5,6 @@
 
 #include "../backend/fuse/int8_function.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
-}
-
 /* ---- the view ------------------------------------------------------------------- */
 
 static bool unknown(const struct pare_value *v)
@@ -62,7 +57,7 @@ static int count_uses(struct pare_plan *p, struct pare_err *err)
         for (int i = 0; i < g->n_values && !pass; i++) {
             use[i].node = pare_alloc(p->arena, (size_t)use[i].n, sizeof(*use[i].node));
             if (!use[i].node)
-                return no_memory(err);
+                return pare_no_memory(err, "for the plan");
             use[i].n = 0;
         }
     }
@@ -111,7 +106,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
     };
     p->buf = pare_alloc(p->arena, values, sizeof(*p->buf));
     if (!need || !p->view.use || !p->view.taken || !p->view.block || !p->view.late || !p->buf)
-        return no_memory(err);
+        return pare_no_memory(err, "for the plan");
     mark_needed(p, need);
     PARE_TRY(count_uses(p, err));
     mark_late(p);
@@ -127,7 +122,7 @@ static struct pare_buf *add_buf(struct pare_plan *p, struct pare_value *v, int b
     struct pare_buf **all = pare_grow(p->arena, p->all, p->n_bufs, &p->cap_bufs, sizeof(*all));
 
     if (!b || !all) {
-        no_memory(err);
+        pare_no_memory(err, "for the plan");
         return NULL;
     }
     p->all = all;
@@ -150,7 +145,7 @@ static struct pare_step *add_step(struct pare_plan *p, struct pare_err *err)
                                         sizeof(*list));
 
     if (!s || !list) {
-        no_memory(err);
+        pare_no_memory(err, "for the plan");
         return NULL;
     }
     p->step = list;
@@ -312,7 +307,7 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
         }
     }
     if (!like || like->kernel == &pare_kernel_plain || like->kernel == &pare_kernel_dynamic)
-        return match_plain(p, n, s) ? 0 : no_memory(err);
+        return match_plain(p, n, s) ? 0 : pare_no_memory(err, "for the plan");
     p->view.any = like->any;
     yes = like->kernel->match(&p->view, n, s);
     p->view.any = any;
@@ -321,7 +316,7 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
     if (yes)
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
-               ? no_memory(err)
+               ? pare_no_memory(err, "for the plan")
                : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
                            like->kernel->name, n->name);
 }
@@ -368,9 +363,10 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
             return choose_ways(p, s, err);
         }
         if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
-            return no_memory(err); /* or the plan would be slow and nobody knew why */
+            return pare_no_memory(
+                err, "for the plan"); /* or the plan would be slow and nobody knew why */
     }
-    return match_plain(p, n, s) ? 0 : no_memory(err);
+    return match_plain(p, n, s) ? 0 : pare_no_memory(err, "for the plan");
 }
 
 static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
@@ -378,7 +374,7 @@ static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *er
     for (int k = 0; k < s->n_in; k++) {
         s->in_buf[k] = want(p, s->in[k], s->in_block[k], err);
         if (!s->in_buf[k])
-            return err->code ? err->code : no_memory(err);
+            return err->code ? err->code : pare_no_memory(err, "for the plan");
     }
     for (int k = 0; k < s->n_out; k++) {
         s->out_buf[k] = add_buf(p, s->out[k], s->out_block[k], err);
@@ -413,7 +409,7 @@ static int keep_values(struct pare_plan *p, bool all, struct pare_err *err)
 {
     for (int i = 0; i < p->n_kept; i++)
         if ((all || p->buf[p->kept[i]->id]) && !want(p, p->kept[i], 1, err))
-            return err->code ? err->code : no_memory(err);
+            return err->code ? err->code : pare_no_memory(err, "for the plan");
     return 0;
 }
 
@@ -434,6 +430,6 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
         }
     for (int i = 0; i < g->n_out; i++) /* outputs are handed over row-major */
         if (!want(p, g->out[i], 1, err))
-            return err->code ? err->code : no_memory(err);
+            return err->code ? err->code : pare_no_memory(err, "for the plan");
     return keep_values(p, true, err);
 }

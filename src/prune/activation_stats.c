@@ -7,15 +7,9 @@
 
 /* clang-format off */
 const struct pare_opt pare_activation_stats_opts[] = {
-    { .name = "training_steps", .help = "batches to look at before the masks are made",
-      .type = PARE_OPT_INT, .offset = offsetof(struct pare_activation_stats_opts, training_steps),
-      .def = 20, .min = 1, .max = 1e9 },
-    { .name = "statistics_batch_num", .help = "the same under its older name",
-      .type = PARE_OPT_INT, .offset = offsetof(struct pare_activation_stats_opts, statistics_batch_num),
-      .def = 0, .min = 0, .max = 1e9 },
-    { .name = "activation", .help = "what outputs are put through first", .type = PARE_OPT_STR,
-      .offset = offsetof(struct pare_activation_stats_opts, activation), .str = "relu",
-      .choices = "relu|relu6|gelu" },
+    PARE_INT("training_steps", offsetof(struct pare_activation_stats_opts, training_steps), "batches to look at before the masks are made", 20, 1, 1e9),
+    PARE_INT("statistics_batch_num", offsetof(struct pare_activation_stats_opts, statistics_batch_num), "the same under its older name", 0, 0, 1e9),
+    PARE_CHOICE("activation", offsetof(struct pare_activation_stats_opts, activation), "what outputs are put through first", "relu", "relu|relu6|gelu"),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -243,8 +237,7 @@ int pare_activation_stats_score(struct pare_compression *r, struct pare_layer *l
     sum = numbers(l, err);
     x = pare_alloc(pare_compression_scratch(r), (size_t)a->channels, sizeof(*x));
     if (!sum || !x)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the channels of layer '%s'",
-                         pare_layer_name(l));
+        return pare_no_memory(err, "for the channels of layer '%s'", pare_layer_name(l));
     for (int64_t c = 0; c < a->channels; c++)
         x[c] = value(sum[c], sum[a->channels + c], sum[2 * a->channels]);
     spread(l, x, a->channels, score);

@@ -20,11 +20,6 @@ struct bundle {
     int n;
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to find out which channels go together");
-}
-
 bool pare_layer_by_channels(const struct pare_layer *l)
 {
     return l->out_axis >= 0 && l->units.n == l->w.dim[l->out_axis] &&
@@ -70,7 +65,7 @@ static int list_members(struct pare_compression *r, const struct pare_removal_un
     *n = 0;
     *list = pare_alloc(r->scratch, (size_t)most, sizeof(**list));
     if (!*list)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out which channels go together");
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
         const struct pare_value *w = pare_value_root(l->info.weight);
@@ -92,7 +87,7 @@ static int list_bundles(struct pare_compression *r, const struct member *m, int6
     *n = 0;
     *list = pare_alloc(r->scratch, (size_t)n_members, sizeof(**list));
     if (!*list)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out which channels go together");
     for (int64_t i = 0; i < n_members; i++) {
         if (!i || m[i].atom != m[i - 1].atom)
             (*list)[(*n)++] = (struct bundle){ &m[i], 0 };
@@ -110,7 +105,7 @@ static int fill(struct pare_arena *a, const struct bundle *b, int64_t n,
     to->layer = pare_alloc(a, (size_t)b->n, sizeof(*to->layer));
     to->unit = pare_alloc(a, (size_t)n * (size_t)b->n, sizeof(*to->unit));
     if (!to->layer || !to->unit)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out which channels go together");
     for (int k = 0; k < b->n; k++)
         to->layer[k] = b->m[k].layer;
     for (int64_t i = 0; i < n; i++)
@@ -125,7 +120,7 @@ static int take_apart(struct pare_compression *r, struct pare_err *err)
     const struct pare_value **weight = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*weight));
 
     if (!weight)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out which channels go together");
     for (int i = 0; i < r->n_layers; i++)
         weight[i] = pare_value_root(r->layer[i].info.weight);
     return pare_graph_unshare(r->graph, weight, r->n_layers, err);
@@ -147,7 +142,7 @@ static int divide(struct pare_compression *r, struct pare_dependency_groups *d,
     PARE_TRY(list_bundles(r, m, n_members, &b, &n, err));
     d->list = pare_alloc(r->arena, (size_t)n, sizeof(*d->list));
     if (!d->list)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out which channels go together");
     for (int64_t i = 1; i <= n; i++)
         if (i == n || compare_layers(&b[i], &b[i - 1])) {
             PARE_TRY(fill(r->arena, b + from, i - from, &d->list[d->n++], err));
@@ -168,7 +163,7 @@ int pare_compression_groups(struct pare_compression *r, const struct pare_depend
         return 0;
     new = pare_alloc(r->arena, 1, sizeof(*new));
     if (!new)
-        return no_memory(err);
+        return pare_no_memory(err, "to find out which channels go together");
     rc = divide(r, new, err);
     pare_reset(r->scratch, m);
     if (!rc)

@@ -3,34 +3,24 @@
 
 #include <stddef.h>
 
-#define KEY(field) .offset = offsetof(struct pare_gradual_keys, field)
-#define OPT(field) .offset = offsetof(struct pare_gradual_opts, field)
+#define KEY(field) offsetof(struct pare_gradual_keys, field)
+#define OPT(field) offsetof(struct pare_gradual_opts, field)
 
 /* clang-format off */
 const struct pare_opt pare_gradual_keys[] = {
-    { .name = "initial_sparsity", .help = "sparsity at start_epoch", .type = PARE_OPT_FLOAT,
-      KEY(initial_sparsity), .def = 0, .min = 0, .max = 0.999999999 },
-    { .name = "final_sparsity", .help = "sparsity before end_epoch; -1: the entry's sparsity",
-      .type = PARE_OPT_FLOAT, KEY(final_sparsity), .def = -1, .min = -1, .max = 0.999999999 },
-    { .name = "start_epoch", .help = "first epoch with masks", .type = PARE_OPT_INT,
-      KEY(start_epoch), .def = 0, .min = 0, .max = 1e9 },
-    { .name = "end_epoch", .help = "epoch before which the final sparsity is reached; -1: there is "
-      "none, unless final_sparsity is given: then start_epoch + total_iteration",
-      .type = PARE_OPT_INT, KEY(end_epoch), .def = -1, .min = -1, .max = 1e9 },
-    { .name = "frequency", .help = "epochs from one mask to the next", .type = PARE_OPT_INT,
-      KEY(frequency), .def = 1, .min = 1, .max = 1e9 },
+    PARE_FLOAT("initial_sparsity", KEY(initial_sparsity), "sparsity at start_epoch", 0, 0, 0.999999999),
+    PARE_FLOAT("final_sparsity", KEY(final_sparsity), "sparsity before end_epoch; -1: the entry's sparsity", -1, -1, 0.999999999),
+    PARE_INT("start_epoch", KEY(start_epoch), "first epoch with masks", 0, 0, 1e9),
+    PARE_INT("end_epoch", KEY(end_epoch), "epoch before which the final sparsity is reached; -1: there is " "none, unless final_sparsity is given: then start_epoch + total_iteration", -1, -1, 1e9),
+    PARE_INT("frequency", KEY(frequency), "epochs from one mask to the next", 1, 1, 1e9),
     PARE_OPT_END
 };
 
 const struct pare_opt pare_gradual_opts[] = {
-    { .name = "total_iteration", .help = "iterations until the sparsity is reached",
-      .type = PARE_OPT_INT, OPT(total_iteration), .def = 10, .min = 1, .max = 1e6 },
-    { .name = "epochs_per_iteration", .help = "epochs of training in each",
-      .type = PARE_OPT_INT, OPT(epochs_per_iteration), .def = 1, .min = 1, .max = 1e6 },
-    { .name = "interval_steps", .help = "instead: training steps from one mask to the next; 0: off",
-      .type = PARE_OPT_INT, OPT(interval_steps), .def = 0, .min = 0, .max = 1e9 },
-    { .name = "total_times", .help = "with interval_steps: masks until the sparsity is reached",
-      .type = PARE_OPT_INT, OPT(total_times), .def = 10, .min = 1, .max = 1e9 },
+    PARE_INT("total_iteration", OPT(total_iteration), "iterations until the sparsity is reached", 10, 1, 1e6),
+    PARE_INT("epochs_per_iteration", OPT(epochs_per_iteration), "epochs of training in each", 1, 1, 1e6),
+    PARE_INT("interval_steps", OPT(interval_steps), "instead: training steps from one mask to the next; 0: off", 0, 0, 1e9),
+    PARE_INT("total_times", OPT(total_times), "with interval_steps: masks until the sparsity is reached", 10, 1, 1e9),
     PARE_OPT_END
 };
 /* clang-format on */

@@ -270,11 +270,6 @@ static bool resolve(const struct pool *p, const struct tally *t, int64_t rank,
     return true;
 }
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to rank weights");
-}
-
 /* The border when it is between lo and hi and not too many others are. */
 static int by_bracket(const struct pool *p, int64_t rank, const int32_t bracket[2],
                       struct border *b, bool *found, struct pare_err *err)
@@ -286,7 +281,7 @@ static int by_bracket(const struct pool *p, int64_t rank, const int32_t bracket[
     int64_t *pos = pare_alloc_raw(p->scratch, total, sizeof(*pos));
 
     if (!t || !key || !pos)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
 #pragma omp parallel for num_threads(p->threads) if (p->threads > 1)
     for (int i = 0; i < p->threads; i++) {
         t[i].key = key + i * room;
@@ -342,7 +337,7 @@ static int guess(const struct pool *p, int64_t rank, int32_t bracket[2], struct 
     int32_t *key = pare_alloc_raw(p->scratch, (size_t)n, 2 * sizeof(*key));
 
     if (!key)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
     sample(p, n, key);
     S = (double)n;
     dev = 3.5 * sqrt(S * q * (1 - q)) + 8;
@@ -389,7 +384,7 @@ static int count_all(const struct pool *p, int64_t upper, struct counts **count,
     struct counts *c = pare_alloc(p->scratch, (size_t)p->threads, sizeof(*c));
 
     if (!c)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
 #pragma omp parallel for num_threads(p->threads) if (p->threads > 1)
     for (int i = 0; i < p->threads; i++)
         count_keys(stretch(p, i, p->threads), upper, &c[i]);
@@ -543,7 +538,7 @@ int pare_kth_smallest_masks(const struct pare_kth_smallest *part, int n_parts, i
     int rc;
 
     if (!start)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
     for (int i = 0; i < n_parts; i++) {
         start[i + 1] = start[i] + part[i].n;
         p.in_place |= part[i].old == keep[i];

@@ -10,11 +10,6 @@
 #include "rank.h"
 #include "../compress/compression.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for masks");
-}
-
 /* ---- into the model ---------------------------------------------------------------------- */
 
 PARE_SIMD static void multiply_row(const float *w, const uint8_t *mask, float *out, int64_t n)
@@ -169,7 +164,7 @@ static int make_job(struct pare_compression *r, struct pare_layer *l, struct job
     float *score = direct ? NULL : pare_alloc(r->scratch, n, sizeof(float));
 
     if (!keep || (!score && !direct))
-        return no_memory(err);
+        return pare_no_memory(err, "for masks");
     if (l->sparsity < 0)
         return pare_fail(err, PARE_ECONFIG, "%s: gives no sparsity", l->entry->where);
     if (!direct)
@@ -255,7 +250,7 @@ static int together(struct pare_compression *r, int first, struct pare_err *err)
     int n = 0;
 
     if (!j || !ranked)
-        return no_memory(err);
+        return pare_no_memory(err, "for masks");
     for (int i = first; i < r->n_layers; i++) {
         int rc;
 
@@ -300,7 +295,7 @@ static int rank_bundles(struct pare_compression *r, const struct pare_unit_group
     struct pare_ranked ranked = j[b->layer[0]].ranked;
 
     if (!score || !keep)
-        return no_memory(err);
+        return pare_no_memory(err, "for masks");
     memset(keep, 1, (size_t)b->n);
     for (int k = 0; k < b->n_layers; k++) {
         const struct pare_ranked *one = &j[b->layer[k]].ranked;
@@ -327,7 +322,7 @@ static int dependent(struct pare_compression *r, struct pare_err *err)
     const struct pare_dependency_groups *d;
 
     if (!j)
-        return no_memory(err);
+        return pare_no_memory(err, "for masks");
     PARE_TRY(pare_compression_groups(r, &d, err));
     for (int i = 0; i < r->n_layers; i++) {
         int rc = make_job(r, &r->layer[i], &j[i], err);
@@ -336,7 +331,7 @@ static int dependent(struct pare_compression *r, struct pare_err *err)
             return rc;
         j[i].next = pare_alloc_raw(r->scratch, (size_t)r->layer[i].units.n, 1);
         if (!j[i].next)
-            return no_memory(err);
+            return pare_no_memory(err, "for masks");
     }
     for (int i = 0; i < d->n; i++)
         PARE_TRY(rank_bundles(r, &d->list[i], j, err));

@@ -136,10 +136,10 @@ int pare_pairwise_distances(const float *x, int64_t n, int64_t size, double *sum
 
     memset(sum, 0, (size_t)n * sizeof(*sum));
     if (!w.y || !w.norm || !w.square || !w.product || centre(x, n, size, w.y, scratch))
-        return pare_fail(err, PARE_ENOMEM, "no memory for distances of %lld vectors", (long long)n);
+        return pare_no_memory(err, "for distances of %lld vectors", (long long)n);
     for (int64_t i = 0; i < n; i++)
         w.norm[i] = dot(w.y + i * size, w.y + i * size, size);
     if (panels(&w))
-        return pare_fail(err, PARE_ENOMEM, "no memory for distances of %lld vectors", (long long)n);
+        return pare_no_memory(err, "for distances of %lld vectors", (long long)n);
     return 0;
 }

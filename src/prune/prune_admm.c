@@ -30,16 +30,13 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt keys[] = {
-    { .name = "rho", .help = "how strong weights are pulled", .type = PARE_OPT_FLOAT,
-      .offset = offsetof(struct keys, rho), .def = 1e-4, .min = 0, .max = 1e6 },
+    PARE_FLOAT("rho", offsetof(struct keys, rho), "how strong weights are pulled", 1e-4, 0, 1e6),
     PARE_OPT_END
 };
 
 static const struct pare_opt opts[] = {
-    { .name = "iterations", .help = "rounds of training", .type = PARE_OPT_INT,
-      .offset = offsetof(struct opts, iterations), .def = 30, .min = 1, .max = 1e6 },
-    { .name = "training_epochs", .help = "epochs in each round", .type = PARE_OPT_INT,
-      .offset = offsetof(struct opts, training_epochs), .def = 5, .min = 1, .max = 1e6 },
+    PARE_INT("iterations", offsetof(struct opts, iterations), "rounds of training", 30, 1, 1e6),
+    PARE_INT("training_epochs", offsetof(struct opts, training_epochs), "epochs in each round", 5, 1, 1e6),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -89,7 +86,7 @@ static int project(struct pare_compression *r, struct pare_layer *l, struct pare
 
     v.data = pare_alloc_raw(a, (size_t)n, sizeof(float));
     if (!sum || !keep || !v.data)
-        return pare_fail(err, PARE_ENOMEM, "no memory to project layer '%s'", pare_layer_name(l));
+        return pare_no_memory(err, "to project layer '%s'", pare_layer_name(l));
     PARE_TRY(buffers(l, &z, &u, err));
     for (int64_t i = 0; i < n; i++)
         pare_f32(&v)[i] = w[i] + u[i];

@@ -40,8 +40,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
     sum = pare_alloc_raw(a, (size_t)u->n, sizeof(*sum));
     x = pare_alloc_raw(a, (size_t)pare_numel(w), sizeof(*x));
     if (!sum || !x)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the channels of layer '%s'",
-                         pare_layer_name(l));
+        return pare_no_memory(err, "for the channels of layer '%s'", pare_layer_name(l));
     PARE_TRY(pare_units_gather(u, pare_f32(w), x, a, err));
     PARE_TRY(pare_pairwise_distances(x, u->n, size, sum, a, err));
     for (int64_t i = 0; i < u->n; i++)

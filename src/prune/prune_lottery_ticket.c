@@ -30,21 +30,14 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt keys[] = {
-    { .name = "prune_iterations", .help = "rounds until the sparsity is reached; 0: as the setting "
-      "says", .type = PARE_OPT_INT, .offset = offsetof(struct keys, prune_iterations), .def = 0,
-      .min = 0, .max = 1e6 },
+    PARE_INT("prune_iterations", offsetof(struct keys, prune_iterations), "rounds until the sparsity is reached; 0: as the setting " "says", 0, 0, 1e6),
     PARE_OPT_END
 };
 
 static const struct pare_opt opts[] = {
-    { .name = "prune_iterations", .help = "rounds until the sparsity is reached",
-      .type = PARE_OPT_INT, .offset = offsetof(struct opts, prune_iterations), .def = 5, .min = 1,
-      .max = 1e6 },
-    { .name = "epochs_per_iteration", .help = "epochs of training in each",
-      .type = PARE_OPT_INT, .offset = offsetof(struct opts, epochs_per_iteration), .def = 1,
-      .min = 1, .max = 1e6 },
-    { .name = "reset_weights", .help = "put weights back to how they began after each round",
-      .type = PARE_OPT_BOOL, .offset = offsetof(struct opts, reset_weights), .def = 1, .max = 1 },
+    PARE_INT("prune_iterations", offsetof(struct opts, prune_iterations), "rounds until the sparsity is reached", 5, 1, 1e6),
+    PARE_INT("epochs_per_iteration", offsetof(struct opts, epochs_per_iteration), "epochs of training in each", 1, 1, 1e6),
+    PARE_FLAG("reset_weights", offsetof(struct opts, reset_weights), "put weights back to how they began after each round", 1),
     PARE_OPT_END
 };
 /* clang-format on */

@@ -33,26 +33,17 @@ struct state {
     bool done;
 };
 
-#define OPT(field) .offset = offsetof(struct opts, field)
+#define OPT(field) offsetof(struct opts, field)
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { .name = "warm_up_step", .help = "training steps before anything is removed",
-      .type = PARE_OPT_INT, OPT(warm_up_step), .def = 0, .min = 0, .max = 1e9 },
-    { .name = "cool_down_beginning_step", .help = "training step at which the sparsity is reached",
-      .type = PARE_OPT_INT, OPT(cool_down_beginning_step), .def = 1000, .min = 1, .max = 1e9 },
-    { .name = "training_epochs", .help = "epochs in which scores are learned; 0: as "
-      "training_steps says", .type = PARE_OPT_INT, OPT(training_epochs), .def = 0, .min = 0,
-      .max = 1e9 },
-    { .name = "training_steps", .help = "training steps in which scores are learned; 0: "
-      "cool_down_beginning_step", .type = PARE_OPT_INT, OPT(training_steps), .def = 0, .min = 0,
-      .max = 1e9 },
-    { .name = "movement_mode", .help = "hard: an exact sparsity; soft: a threshold",
-      .type = PARE_OPT_STR, OPT(movement_mode), .str = "hard", .choices = "hard|soft" },
-    { .name = "regular_scale", .help = "of soft: weight of the scores in the loss",
-      .type = PARE_OPT_FLOAT, OPT(regular_scale), .def = 1, .min = 0, .max = 1e6 },
-    { .name = "score_lr", .help = "learning rate of the scores", .type = PARE_OPT_FLOAT,
-      OPT(score_lr), .def = 1e-2, .min = 0, .max = 1e6 },
+    PARE_INT("warm_up_step", OPT(warm_up_step), "training steps before anything is removed", 0, 0, 1e9),
+    PARE_INT("cool_down_beginning_step", OPT(cool_down_beginning_step), "training step at which the sparsity is reached", 1000, 1, 1e9),
+    PARE_INT("training_epochs", OPT(training_epochs), "epochs in which scores are learned; 0: as " "training_steps says", 0, 0, 1e9),
+    PARE_INT("training_steps", OPT(training_steps), "training steps in which scores are learned; 0: " "cool_down_beginning_step", 0, 0, 1e9),
+    PARE_CHOICE("movement_mode", OPT(movement_mode), "hard: an exact sparsity; soft: a threshold", "hard", "hard|soft"),
+    PARE_FLOAT("regular_scale", OPT(regular_scale), "of soft: weight of the scores in the loss", 1, 0, 1e6),
+    PARE_FLOAT("score_lr", OPT(score_lr), "learning rate of the scores", 1e-2, 0, 1e6),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -158,8 +149,7 @@ static int learn(struct pare_compression *r, struct pare_layer *l, struct pare_e
         return t ? 0 : err->code;
     grad = pare_alloc(pare_compression_scratch(r), (size_t)t->dim[0], sizeof(*grad));
     if (!grad)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the scores of layer '%s'",
-                         pare_layer_name(l));
+        return pare_no_memory(err, "for the scores of layer '%s'", pare_layer_name(l));
     pare_units_dot(pare_layer_units(l), pare_f32(g), pare_f32(pare_layer_weight(l)), grad);
     pull = (float)(o->regular_scale * scale(r) / pare_compression_layers(r) / (double)t->dim[0]);
     for (int64_t k = 0; k < t->dim[0] && soft(r); k++) {

@@ -18,10 +18,8 @@ struct keys {
 
 /* clang-format off */
 static const struct pare_opt keys[] = {
-    { .name = "n", .help = "how many of m weights stay", .type = PARE_OPT_INT,
-      .offset = offsetof(struct keys, n), .def = 2, .min = 1, .max = MOST },
-    { .name = "m", .help = "weights in a row of which n stay", .type = PARE_OPT_INT,
-      .offset = offsetof(struct keys, m), .def = 4, .min = 1, .max = MOST },
+    PARE_INT("n", offsetof(struct keys, n), "how many of m weights stay", 2, 1, MOST),
+    PARE_INT("m", offsetof(struct keys, m), "weights in a row of which n stay", 4, 1, MOST),
     PARE_OPT_END
 };
 /* clang-format on */

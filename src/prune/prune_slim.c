@@ -22,12 +22,8 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { .name = "training_epochs", .help = "epochs that pull scales toward 0; 0: as they are",
-      .type = PARE_OPT_INT, .offset = offsetof(struct opts, training_epochs), .def = 10, .min = 0,
-      .max = 1e9 },
-    { .name = "scale", .help = "weight of the sum of |gamma| in the loss",
-      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, scale), .def = 1e-4, .min = 0,
-      .max = 1e6 },
+    PARE_INT("training_epochs", offsetof(struct opts, training_epochs), "epochs that pull scales toward 0; 0: as they are", 10, 0, 1e9),
+    PARE_FLOAT("scale", offsetof(struct opts, scale), "weight of the sum of |gamma| in the loss", 1e-4, 0, 1e6),
     PARE_OPT_END
 };
 /* clang-format on */

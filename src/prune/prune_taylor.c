@@ -23,12 +23,8 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { .name = "training_steps", .help = "training steps to look at before the masks are made",
-      .type = PARE_OPT_INT, .offset = offsetof(struct opts, training_steps), .def = 20, .min = 1,
-      .max = 1e9 },
-    { .name = "statistics_batch_num", .help = "the same under its older name",
-      .type = PARE_OPT_INT, .offset = offsetof(struct opts, statistics_batch_num), .def = 0,
-      .min = 0, .max = 1e9 },
+    PARE_INT("training_steps", offsetof(struct opts, training_steps), "training steps to look at before the masks are made", 20, 1, 1e9),
+    PARE_INT("statistics_batch_num", offsetof(struct opts, statistics_batch_num), "the same under its older name", 0, 0, 1e9),
     PARE_OPT_END
 };
 /* clang-format on */

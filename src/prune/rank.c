@@ -3,11 +3,6 @@
 
 /* ---- what all have in common --------------------------------------------------------------- */
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to rank weights");
-}
-
 static int check_part(const char *what, double part, struct pare_err *err)
 {
     if (part >= 0 && part <= 1)
@@ -191,7 +186,7 @@ static int rank_tiles(const struct pare_ranked *l, const struct tiling *t, int t
     threads = threads < 1 || t->n * t->size < 65536 ? 1 : threads;
     v = pare_alloc_raw(scratch, (size_t)t->size, (size_t)threads * sizeof(*v));
     if (!v)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int i = 0; i < threads; i++) {
         int64_t each = t->n / threads, to = i + 1 < threads ? each * (i + 1) : t->n;
@@ -209,7 +204,7 @@ static int tile_offsets(struct tiling *t, const int64_t *gran, const int64_t *st
 
     t->off = pare_alloc_raw(scratch, (size_t)t->size + 1, sizeof(*t->off));
     if (!t->off)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
     for (int64_t j = 0; j < t->size; j++) {
         int k = t->rank - 1;
 
@@ -380,7 +375,7 @@ static int rank_pooled(struct pooled *p, int64_t k, struct pare_err *err)
         /* The old mask is needed until all is settled. */
         p->keep[i] = pare_alloc_raw(p->scratch, (size_t)l->units->n + 1, 1);
         if (!p->keep[i])
-            return no_memory(err);
+            return pare_no_memory(err, "to rank weights");
     }
     k = k > least ? k : least;
     while (!settled)
@@ -401,7 +396,7 @@ static int rank_same_size(const struct pare_ranked *l, int n, int64_t k, int thr
     p.sel = pare_alloc(scratch, count, sizeof(*p.sel));
     p.to = pare_alloc(scratch, count, sizeof(*p.to));
     if (!p.share || !p.keep || !p.sel || !p.to)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
     return rank_pooled(&p, k, err);
 }
 
@@ -442,7 +437,7 @@ static int rank_sorted(const struct pare_ranked *l, int n_layers, int64_t budget
         n += l[k].units->n;
     v = pare_alloc_raw(scratch, (size_t)n + 1, 2 * sizeof(*v));
     if (!left || !v)
-        return no_memory(err);
+        return pare_no_memory(err, "to rank weights");
     for (int k = 0; k < n_layers; k++) {
         left[k] = portion(l[k].units->n, l[k].max_sparsity);
         for (int64_t i = 0; i < l[k].units->n; i++)

@@ -121,7 +121,7 @@ int pare_units_gather(const struct pare_units *u, const float *x, float *out,
     struct pare_unit_walk w;
 
     if (!filled)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld units", (long long)u->n);
+        return pare_no_memory(err, "for %lld units", (long long)u->n);
     for (int i = 0; i < u->rank; i++)
         size *= u->block[i];
     for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w)) {

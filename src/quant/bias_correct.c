@@ -29,11 +29,6 @@ struct spot {
     int64_t budget; /* batches in all */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to correct biases");
-}
-
 /* ---- the node ------------------------------------------------------------------------------ */
 
 /* x is (outer, n, inner): s->sum = means of channels, in all parts of the batch. */
@@ -120,7 +115,7 @@ static int insert(struct pare_compression *r, struct spot *s, struct pare_err *e
     to = from && name ? pare_graph_value(g, name, err) : NULL;
     n = to ? pare_graph_add(g, 1, 1, err) : NULL;
     if (!n)
-        return no_memory(err);
+        return pare_no_memory(err, "to correct biases");
     n->op = &spot_op;
     n->name = name;
     n->type = spot_op.type;
@@ -181,10 +176,10 @@ static int make(struct pare_compression *r, struct pare_arena *a, int64_t batche
         s->all = pare_alloc(a, (size_t)s->n, sizeof(*s->all));
         s->mean = pare_alloc(a, (size_t)s->n * (size_t)batches, sizeof(*s->mean));
         if (!s->sum || !s->all || !s->mean)
-            return no_memory(err);
+            return pare_no_memory(err, "to correct biases");
         ++*n;
     }
-    return *spot ? 0 : no_memory(err);
+    return *spot ? 0 : pare_no_memory(err, "to correct biases");
 }
 
 /* The first pass: nothing is rounded. */
@@ -195,7 +190,7 @@ static int pass_float(struct pare_compression *r, struct pare_arena *a, int64_t 
     int rc;
 
     if (!was)
-        return no_memory(err);
+        return pare_no_memory(err, "to correct biases");
     for (int i = 0; i < r->n_layers; i++) {
         memcpy(was[i], r->layer[i].quantized, PARE_QUANT_SITES * sizeof(bool));
         memset(r->layer[i].quantized, 0, PARE_QUANT_SITES * sizeof(bool));
@@ -267,7 +262,7 @@ int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_e
                          "learner)");
     a = pare_arena_new(1 << 16);
     if (!a)
-        return no_memory(err);
+        return pare_no_memory(err, "to correct biases");
     pare_bias_restore(r);
     rc = make(r, a, batches, &spot, &n, err);
     if (!rc && n) {

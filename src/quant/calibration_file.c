@@ -119,12 +119,12 @@ int pare_calibration_write(struct pare_compression *r, const char *path, struct 
     int rc;
 
     if (!o.a)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the calibration");
+        return pare_no_memory(err, "for the calibration");
     add(&o, "{");
     for (int i = 0; i < r->n_layers; i++)
         add_layer(&o, &r->layer[i]);
     add(&o, "\n}\n");
-    rc = o.failed ? pare_fail(err, PARE_ENOMEM, "no memory for the calibration")
+    rc = o.failed ? pare_no_memory(err, "for the calibration")
                   : pare_file_write_parts(path, o.part, o.n, err);
     pare_arena_free(o.a);
     return pare_at(err, rc, "%s", path);
@@ -241,7 +241,7 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
     if (!z)
         return err->code;
     if (!end)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
+        return pare_no_memory(err, "for a calibration");
     PARE_TRY(pare_conv_bn_weight(l, &l->w, l->run->arena, &w, err));
     for (int i = q->axis + 1; i < l->w.rank && q->axis >= 0; i++)
         inner *= l->w.dim[i];
@@ -343,7 +343,7 @@ int pare_compression_calibrate(struct pare_compression *r, const char *path, str
                          "scales are loaded into a run with a quantizer, before it is started");
     r->calibration_path = pare_strdup(r->arena, path);
     if (!root || !r->calibration_path)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a calibration");
+        return pare_no_memory(err, "for a calibration");
     PARE_TRY(pare_at(err, pare_file_read_most(r->arena, path, PARE_JSON_BYTES, &text, &len, err),
                      "%s", path));
     PARE_TRY(pare_at(err, pare_json_parse(r->arena, text, len, root, err), "%s", path));

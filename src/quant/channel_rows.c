@@ -165,7 +165,7 @@ int pare_quant_point_range(const struct pare_quant_point *p, const struct pare_t
     r.lo = pare_alloc_raw(pare_compression_scratch(pare_layer_run(p->layer)), 2 * (size_t)all,
                           sizeof(*r.lo));
     if (!r.lo)
-        return pare_fail(err, PARE_ENOMEM, "no memory for ranges");
+        return pare_no_memory(err, "for ranges");
     r.hi = r.lo + all;
     for (int64_t i = 0; i < all; i++)
         r.lo[i] = FLT_MAX, r.hi[i] = -FLT_MAX;
@@ -192,7 +192,7 @@ int pare_quant_point_fit(const struct pare_quant_point *p, const struct pare_ten
     float *lo = pare_alloc_raw(a, 2 * (size_t)p->n, sizeof(*lo));
 
     if (!lo)
-        return pare_fail(err, PARE_ENOMEM, "no memory for ranges");
+        return pare_no_memory(err, "for ranges");
     PARE_TRY(pare_quant_point_range(p, x, lo, lo + p->n, err));
     for (int64_t c = 0; c < p->n; c++)
         pare_quant_fit(p->q, (double)lo[c], (double)lo[p->n + c], &p->scale[c], &p->zero[c]);

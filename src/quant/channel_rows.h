@@ -24,11 +24,9 @@ int64_t pare_rows_channels(const struct pare_quant *q, const struct pare_tensor 
 
 /* A setting of quantizers whose convolutions are rounded together with the normalization behind
  * them: a bool `fold_bn` of their struct. */
-#define PARE_FOLD_BN(opts)                                                                        \
-    {                                                                                             \
-        "fold_bn", "round convolutions as they are with the normalization behind them folded in", \
-            PARE_OPT_BOOL, offsetof(struct opts, fold_bn), 1, 0, 1, NULL, NULL, false             \
-    }
+#define PARE_FOLD_BN(opts)                               \
+    PARE_FLAG("fold_bn", offsetof(struct opts, fold_bn), \
+              "round convolutions as they are with the normalization behind them folded in", 1)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 

@@ -35,11 +35,6 @@
 
 enum { X, GAMMA, BETA, MEAN, VARIANCE, INPUTS };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to fold normalizations");
-}
-
 /* ---- which ----------------------------------------------------------------------------------- */
 
 /* The value of the setting fold_bn; false: the quantizer has none. */
@@ -100,7 +95,7 @@ int pare_conv_bn_find(struct pare_compression *r, struct pare_err *err)
             l->norm = norm;
             l->factor = pare_alloc(r->arena, 2 * (size_t)l->w.dim[0], sizeof(*l->factor));
             if (!l->factor)
-                return no_memory(err);
+                return pare_no_memory(err, "to fold normalizations");
             PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
         }
     }
@@ -133,7 +128,7 @@ static int load(const struct pare_layer *l, struct pare_arena *a, struct factors
     start(l, f);
     f->s = pare_alloc(a, 2 * (size_t)f->n, sizeof(*f->s));
     if (!f->s)
-        return no_memory(err);
+        return pare_no_memory(err, "to fold normalizations");
     f->deviation = f->s + f->n;
     for (int k = GAMMA; k < INPUTS; k++) {
         struct pare_value v = *l->norm->in[k];
@@ -294,7 +289,7 @@ int pare_conv_bn_grad(struct pare_layer *l, struct pare_err *err)
     f.deviation = l->factor + f.n;
     hw = pare_alloc(r->scratch, (size_t)f.n, sizeof(*hw));
     if (!hw)
-        return no_memory(err);
+        return pare_no_memory(err, "to fold normalizations");
 #pragma omp parallel for num_threads(f.threads) if (f.threads > 1)
     for (int64_t c = 0; c < f.n; c++) {
         int64_t at = c * f.each;
@@ -327,7 +322,7 @@ int pare_conv_bn_view(const struct pare_layer *l, struct pare_arena *a, struct p
     if (!l->norm)
         return 0;
     if (!w || !b)
-        return no_memory(err);
+        return pare_no_memory(err, "to fold normalizations");
     PARE_TRY(load(l, a, &f, err));
     *w = *l->weight;
     PARE_TRY(pare_conv_bn_weight(l, &l->weight->t, a, &w->t, err));

@@ -38,11 +38,6 @@ struct scan {
     int n_pairs;
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to equalize layers");
-}
-
 /* ---- finding pairs --------------------------------------------------------------------------- */
 
 static void count_uses(const struct scan *s)
@@ -289,7 +284,7 @@ static int all(struct scan *s, struct pare_err *err)
     s->uses = pare_alloc(s->a, (size_t)s->g->n_values, sizeof(*s->uses));
     s->pair = pare_alloc(s->a, (size_t)s->n_layers + 1, sizeof(*s->pair));
     if (!s->uses || !s->pair)
-        return no_memory(err);
+        return pare_no_memory(err, "to equalize layers");
     count_uses(s);
     for (int i = 0; i < s->n_layers; i++) {
         PARE_TRY(pare_at(err, find_pair(s, &s->layer[i], err), "layer '%s'", s->layer[i].name));
@@ -298,7 +293,7 @@ static int all(struct scan *s, struct pare_err *err)
     by = pare_alloc(s->a, (size_t)most, sizeof(*by));
     r = pare_alloc(s->a, 2 * (size_t)most, sizeof(*r));
     if (!by || !r)
-        return no_memory(err);
+        return pare_no_memory(err, "to equalize layers");
     for (int round = 0; round < ROUNDS && moved >= SETTLED; round++) {
         moved = 0;
         for (int i = 0; i < s->n_pairs; i++) {
@@ -313,7 +308,7 @@ static int all(struct scan *s, struct pare_err *err)
 int pare_model_equalize(struct pare_model *m, int *pairs, struct pare_err *err)
 {
     struct scan s = { .m = m, .a = pare_arena_new(1 << 16) };
-    int rc = s.a ? all(&s, err) : no_memory(err);
+    int rc = s.a ? all(&s, err) : pare_no_memory(err, "to equalize layers");
 
     *pairs = s.n_pairs;
     pare_arena_free(s.a);

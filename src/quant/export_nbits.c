@@ -25,11 +25,6 @@ struct nbits {
     bool turned; /* the weight is (K, N) */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to write a quantized model");
-}
-
 /* ---- does it fit? -------------------------------------------------------------------------- */
 
 static int uses(const struct pare_graph *g, const char *name)
@@ -149,7 +144,7 @@ static int add_constant(const struct nbits *b, const char *ending, const struct 
 {
     *name = t->data ? pare_edit_name(b->e, b->l->weight->name, ending) : NULL;
     if (t->data && !*name)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     return t->data ? pare_edit_constant(b->e, *name, t, err) : 0;
 }
 
@@ -180,7 +175,7 @@ static int add_nodes(const struct nbits *b, const Onnx__NodeProto *p, struct par
     n.name = pare_edit_name(b->e, out, "_MatMulNBits");
     add.name = c ? pare_edit_name(b->e, out, "_Add") : NULL;
     if (!n.out || !n.name || (c && !add.name))
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     PARE_TRY(pare_edit_remove(b->e, out, err));
     PARE_TRY(pare_edit_insert(b->e, &n, err));
     return c ? pare_edit_insert(b->e, &add, err) : 0;

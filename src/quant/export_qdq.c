@@ -40,11 +40,6 @@ struct qdq {
     int n_nbits;          /* layers that became MatMulNBits; -1: none is to */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to write a quantized model");
-}
-
 /* ---- scales -------------------------------------------------------------------------------- */
 
 /* A scalar, or (n): along an axis; or those of groups. */
@@ -71,7 +66,7 @@ static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *
     n->scale = pare_edit_name(x->e, base, "_scale");
     n->zero = pare_edit_name(x->e, base, "_zero_point");
     if (!n->scale || !n->zero)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     PARE_TRY(pare_edit_constant(x->e, n->scale, &scale, err));
     return pare_edit_constant(x->e, n->zero, &zero, err);
 }
@@ -90,7 +85,8 @@ static int add_node(struct qdq *x, const char *type, const char *in, const struc
         node.attr[0].v = g->by.size;
     }
     node.name = ending ? pare_edit_name(x->e, out, ending) : NULL;
-    return node.name ? pare_edit_insert(x->e, &node, err) : no_memory(err);
+    return node.name ? pare_edit_insert(x->e, &node, err)
+                     : pare_no_memory(err, "to write a quantized model");
 }
 
 /* ---- places -------------------------------------------------------------------------------- */
@@ -121,14 +117,14 @@ static int add_clip(struct qdq *x, const char **value, const struct pare_qscale 
         t.data = v;
         n.in[1 + i] = pare_edit_name(x->e, *value, i ? "_max" : "_min");
         if (!v || !n.in[1 + i])
-            return no_memory(err);
+            return pare_no_memory(err, "to write a quantized model");
         *v = g->scale[0] * (float)(bound[i] - g->zero[0]);
         PARE_TRY(pare_edit_constant(x->e, n.in[1 + i], &t, err));
     }
     n.out = pare_edit_name(x->e, *value, "_clipped");
     n.name = n.out;
     if (!n.out)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     *value = n.out;
     return pare_edit_insert(x->e, &n, err);
 }
@@ -140,7 +136,7 @@ static int add_pair(struct qdq *x, const char *base, const char *from, const cha
     struct names n;
 
     if (!q)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     PARE_TRY(add_clip(x, &from, g, err));
     PARE_TRY(add_scale(x, base, g, &n, err));
     PARE_TRY(add_node(x, "QuantizeLinear", from, &n, q, g, err));
@@ -153,7 +149,7 @@ static int remember(struct qdq *x, const char *from, const char *to, const struc
     struct pair *p = pare_alloc(x->a, 1, sizeof(*p));
 
     if (!p)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     *p = (struct pair){ from, to, *g, x->pairs };
     x->pairs = p;
     return 0;
@@ -175,7 +171,7 @@ static int export_output(struct qdq *x, const struct pare_node *n, const struct 
     const char *name = file_name(n->in[0]), *raw = pare_edit_name(x->e, name, "_float");
 
     if (!raw)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     PARE_TRY(pare_edit_rename(x->e, name, raw, err));
     if (!pare_map_get(&x->raw, name))
         PARE_TRY(pare_map_set(&x->raw, x->a, name, pare_strdup(x->a, raw), err));
@@ -212,7 +208,7 @@ static int export_input(struct qdq *x, const struct pare_node *n, const struct p
 
     to = p ? p->to : pare_edit_name(x->e, name, "_rounded");
     if (!to)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     if (!p) {
         PARE_TRY(add_pair(x, name, name, to, g, err));
         PARE_TRY(remember(x, name, to, g, err));
@@ -267,7 +263,7 @@ static int add_shifted(struct qdq *x, const char *stored, const struct names *n,
 
     add.name = pare_edit_name(x->e, name, "_Add");
     if (!part || !offset || !t.data || !add.name)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     *pare_f32(&t) = g->offset;
     PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
     PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g, err));
@@ -282,7 +278,7 @@ static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
     struct names n;
 
     if (!stored)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     PARE_TRY(pare_edit_opset(x->e, needed_version(g), err));
     PARE_TRY(pare_edit_drop_constant(x->e, name, err));
     PARE_TRY(pare_edit_constant(x->e, stored, q, err));
@@ -400,7 +396,7 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
     g.scale = pare_alloc(x->a, (size_t)g.n, sizeof(*g.scale));
     g.zero = pare_alloc(x->a, (size_t)g.n, sizeof(*g.zero));
     if (!g.scale || !g.zero)
-        return no_memory(err);
+        return pare_no_memory(err, "to write a quantized model");
     if (!make_bias(l, in, w, &g, &q))
         return 0;
     PARE_TRY(pare_map_set(&x->done, x->a, l->bias->name, l, err));
@@ -481,7 +477,8 @@ int pare_qdq_save(struct pare_compression *r, const char *path, const struct par
                   struct pare_err *err)
 {
     struct qdq x = { .r = r, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
-    int rc = x.a ? export_all(&x, path, form, err) : no_memory(err);
+    int rc = x.a ? export_all(&x, path, form, err)
+                 : pare_no_memory(err, "to write a quantized model");
 
     pare_arena_free(x.a);
     return rc;

@@ -111,7 +111,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         return 0;
     own.data = pare_alloc_raw(c->scratch, (size_t)count, sizeof(float));
     if (!own.data)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
+        return pare_no_memory(err, "for a gradient");
     PARE_TRY(back_site(n->attr, &n->in[0]->t, &n->out[0]->grad, &own, err));
     for (int64_t i = 0; i < count; i++)
         pare_f32(gx)[i] += pare_f32(&own)[i];
@@ -207,7 +207,7 @@ static struct pare_value *add(struct pare_compression *r, struct pare_layer *l,
     struct pare_node *n = to ? pare_graph_add(g, 1, 1, err) : NULL;
 
     if (!s || !n) {
-        pare_fail(err, PARE_ENOMEM, "no memory for quantized layers");
+        pare_no_memory(err, "for quantized layers");
         return NULL;
     }
     *s = (struct site){ l, site };

@@ -5,11 +5,6 @@
 #include "../tensor/tensor.h"
 #include "conv_bn_quant.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for a quantizer");
-}
-
 /* The gradient by the rounded weight is replaced by the one that the quantizer makes of it. */
 static int plain_grad(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
@@ -25,7 +20,7 @@ static int plain_grad(struct pare_compression *r, struct pare_layer *l, struct p
         return r->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err);
     gx.data = pare_alloc_raw(r->scratch, bytes, 1);
     if (!gx.data)
-        return no_memory(err);
+        return pare_no_memory(err, "for a quantizer");
     PARE_TRY(r->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err));
     memcpy(l->grad.data, gx.data, bytes);
     return 0;
@@ -73,7 +68,7 @@ static int keep_buffer(struct pare_layer *l, struct pare_buffer *b, bool back, s
         return 0;
     name = pare_sprintf(l->run->scratch, KEPT "%s", b->name);
     if (!name)
-        return no_memory(err);
+        return pare_no_memory(err, "for a quantizer");
     t = pare_layer_buffer(l, name, b->t.dtype, b->t.rank, b->t.dim, err);
     if (!t)
         return err->code;
@@ -117,7 +112,7 @@ struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer, s
     }
     b = pare_alloc(r->arena, 1, sizeof(*b));
     if (!name || !b || pare_tensor_new(r->arena, &b->grad, PARE_F32, of->t.rank, of->t.dim, err)) {
-        no_memory(err);
+        pare_no_memory(err, "for a quantizer");
         return NULL;
     }
     b->name = name;
@@ -138,7 +133,7 @@ int pare_quant_optim(struct pare_compression *r, struct pare_err *err)
         n++;
     p = pare_alloc(r->arena, (size_t)n, sizeof(*p));
     if (!p)
-        return no_memory(err);
+        return pare_no_memory(err, "for a quantizer");
     for (struct pare_learned_buffer *b = r->learned; b; b = b->next)
         p[o.n_params++] = (struct pare_optim_param){ .name = b->name,
                                                      .value = b->value,

@@ -101,7 +101,7 @@ int pare_lsq_init(const struct pare_quant_point *p, const struct pare_tensor *x,
     double count;
 
     if (!m.sum)
-        return pare_fail(err, PARE_ENOMEM, "no memory for scales");
+        return pare_no_memory(err, "for scales");
     alone.threads = 1;
     pare_rows_each(&alone, x, mean_fn, &m);
     m.sum[p->n] = (double)pare_numel(x) / (double)p->n;
@@ -180,7 +180,7 @@ int pare_lsq_backward(const struct pare_quant_point *p, const struct pare_tensor
     w.sum = pare_alloc(pare_compression_scratch(pare_layer_run(p->layer)), 2 * (size_t)all,
                        sizeof(*w.sum));
     if (!w.sum)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the gradient of a scale");
+        return pare_no_memory(err, "for the gradient of a scale");
     pare_rows_each(p->q, x, lsq_fn, &w);
     for (int64_t i = 0; i < all; i++) {
         int64_t c = i % p->n;

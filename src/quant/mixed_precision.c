@@ -47,11 +47,6 @@ struct climb {
     bool ranges;    /* an input or output has other bits than when ranges were found */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to look for layers that cost accuracy");
-}
-
 /* ---- bits ---------------------------------------------------------------------------------- */
 
 static void bits_of(const struct pare_layer *l, int bits[PARE_QUANT_SITES])
@@ -105,7 +100,7 @@ static int remember(struct climb *c, const struct pare_layer *l, int site, struc
     k->n = pare_numel(s);
     k->scale = pare_alloc(c->a, 2 * (size_t)k->n, sizeof(float));
     if (!k->scale)
-        return no_memory(err);
+        return pare_no_memory(err, "to look for layers that cost accuracy");
     k->zero = k->scale + k->n;
     memcpy(k->scale, s->data, (size_t)k->n * sizeof(float));
     memcpy(k->zero, z->data, (size_t)k->n * sizeof(float));
@@ -385,7 +380,7 @@ static int list_changes(struct climb *c, struct pare_err *err)
 
     p->layer = pare_alloc(c->r->arena, (size_t)c->r->n_layers, sizeof(*p->layer));
     if (!p->layer)
-        return no_memory(err);
+        return pare_no_memory(err, "to look for layers that cost accuracy");
     for (int i = 0; i < c->at; i++) {
         const struct pare_layer *l = c->rung[i].l;
         struct pare_budget_layer *to = p->layer;
@@ -417,7 +412,7 @@ static int make(struct climb *c, struct pare_err *err)
     c->report->step = pare_alloc(c->r->arena, 80, sizeof(*c->report->step));
     c->asked = pare_alloc(c->a, n * PARE_QUANT_SITES, sizeof(*c->asked));
     if (!c->noise || !c->first || !c->flags || !c->rung || !c->report->step || !c->asked)
-        return no_memory(err);
+        return pare_no_memory(err, "to look for layers that cost accuracy");
     for (int i = 0; i < c->r->n_layers * PARE_QUANT_SITES; i++)
         PARE_TRY(remember(c, &c->r->layer[i / PARE_QUANT_SITES], i % PARE_QUANT_SITES, err));
     return 0;
@@ -434,7 +429,7 @@ int pare_compression_mixed_precision(struct pare_compression *r, const struct pa
         return pare_fail(err, PARE_ECONFIG,
                          "a bound for lost accuracy is for quantizers, once they are started");
     c.a = pare_arena_new(1 << 16);
-    rc = c.a ? make(&c, err) : no_memory(err);
+    rc = c.a ? make(&c, err) : pare_no_memory(err, "to look for layers that cost accuracy");
     if (!rc)
         rc = search(&c, err);
     if (!rc)

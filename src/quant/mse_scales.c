@@ -75,7 +75,7 @@ int pare_quant_point_fit_mse(const struct pare_quant_point *p, const struct pare
     struct work w = { .p = p, .x = pare_f32(x) };
 
     if (!lo || !least)
-        return pare_fail(err, PARE_ENOMEM, "no memory for scales");
+        return pare_no_memory(err, "for scales");
     w.scale = scale = lo + 2 * n;
     w.zero = zero = lo + 3 * n;
     w.sum = least + n;

@@ -113,7 +113,7 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
     s->chosen = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->chosen));
     s->rounded = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->rounded));
     if (!s->chosen || !s->rounded)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
+        return pare_no_memory(err, "for a configuration");
     for (int i = 0; i < s->n; i++)
         s->chosen[i] = list[i].weight && list[i].in &&
                        (!strncmp(list[i].torch, "Conv", 4) || !strcmp(list[i].torch, "Linear")) &&
@@ -139,7 +139,7 @@ static int make_rules(const struct preset *p, const struct scan *s, struct pare_
     for (int k = 0; k < KINDS; k++) {
         name[k] = pare_alloc(a, (size_t)s->n + 1, sizeof(**name));
         if (!name[k] || !r->rule || !keys[1])
-            return pare_fail(err, PARE_ENOMEM, "no memory for a configuration");
+            return pare_no_memory(err, "for a configuration");
     }
     if (p->outputs)
         mark_outputs(s);

@@ -14,11 +14,6 @@
 #define TWICE 2.4e-7 /* ... and for its own size after two roundings */
 #define PROBES 64
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the integers of a layer");
-}
-
 /* ---- buffers ------------------------------------------------------------------------------- */
 
 static const struct pare_tensor *buffer(const struct pare_layer *l, enum pare_quant_site site,
@@ -109,7 +104,7 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_quant_site site, struct
     g->scale = pare_alloc(a, (size_t)g->n, sizeof(*g->scale));
     g->zero = pare_alloc(a, (size_t)g->n, sizeof(*g->zero));
     if (!g->scale || !g->zero)
-        return no_memory(err);
+        return pare_no_memory(err, "for the integers of a layer");
     memcpy(g->scale, scale->data, (size_t)g->n * sizeof(float));
     return check_numbers(g, zero ? pare_f32(zero) : NULL, err);
 }
@@ -255,7 +250,7 @@ static int only_values(const struct pare_layer *l, struct pare_arena *a, struct 
     g->zero = pare_alloc(a, 1, sizeof(*g->zero));
     q->dtype = PARE_I8;
     if (!g->scale || !g->zero)
-        return no_memory(err);
+        return pare_no_memory(err, "for the integers of a layer");
     if (find_scale(&l->weight->t, g, q) || halfway(l, g, q))
         return 0;
     return pare_fail(err, PARE_ECONFIG,

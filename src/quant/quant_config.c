@@ -10,24 +10,14 @@
 #include "../tensor/tensor.h"
 
 #define AT(field) offsetof(struct pare_quant_conf, field)
-#define BITS(name, field, help)                                          \
-    {                                                                    \
-        name, help, PARE_OPT_INT, AT(field), 0, 1, 32, NULL, NULL, false \
-    }
-#define DTYPE(name, field, def, help)                                            \
-    {                                                                            \
-        name, help, PARE_OPT_STR, AT(field), 0, PARE_ANY, def, "int|uint", false \
-    }
-#define SCHEME(name, field, def, help)                                                         \
-    {                                                                                          \
-        name, help, PARE_OPT_STR, AT(field), 0, PARE_ANY, def,                                 \
-            "per_tensor_affine|per_tensor_symmetric|per_channel_affine|per_channel_symmetric", \
-            false                                                                              \
-    }
+#define BITS(name, field, help) PARE_INT(name, AT(field), help, 0, 1, 32)
+#define DTYPE(name, field, def, help) PARE_CHOICE(name, AT(field), help, def, "int|uint")
+#define SCHEME(name, field, def, help)      \
+    PARE_CHOICE(name, AT(field), help, def, \
+                "per_tensor_affine|per_tensor_symmetric|per_channel_affine|per_channel_symmetric")
 
 const struct pare_opt pare_quant_keys[] = {
-    { "quant_types", "what is quantized: weight, input, output", PARE_OPT_STRS, AT(types), 0,
-      PARE_ANY, NULL, NULL, false },
+    PARE_TEXTS("quant_types", AT(types), NULL, "what is quantized: weight, input, output"),
     BITS("quant_bits", bits, "bits of each number; or an object with bits for each type"),
     BITS("quant_bits.weight", bits_of[PARE_WEIGHT], "... of the weight"),
     BITS("quant_bits.input", bits_of[PARE_INPUT], "... of the input"),
@@ -40,8 +30,8 @@ const struct pare_opt pare_quant_keys[] = {
     SCHEME("quant_scheme.weight", scheme_of[PARE_WEIGHT], NULL, "... of the weight"),
     SCHEME("quant_scheme.input", scheme_of[PARE_INPUT], NULL, "... of the input"),
     SCHEME("quant_scheme.output", scheme_of[PARE_OUTPUT], NULL, "... of the output"),
-    { "quant_start_step", "training step from which on numbers are rounded", PARE_OPT_INT,
-      AT(start_step), 0, 0, 1e15, NULL, NULL, false },
+    PARE_INT("quant_start_step", AT(start_step), "training step from which on numbers are rounded",
+             0, 0, 1e15),
     PARE_OPT_END
 };
 

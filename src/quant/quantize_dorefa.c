@@ -24,9 +24,7 @@ struct opts {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { .name = "gradient_bits", .help = "bits of gradients by quantized activations; 0: not rounded",
-      .type = PARE_OPT_INT, .offset = offsetof(struct opts, gradient_bits), .def = 0, .min = 0,
-      .max = 16 },
+    PARE_INT("gradient_bits", offsetof(struct opts, gradient_bits), "bits of gradients by quantized activations; 0: not rounded", 0, 0, 16),
     PARE_OPT_END
 };
 /* clang-format on */

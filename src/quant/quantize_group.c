@@ -25,16 +25,16 @@ struct conf {
 #define HELP "inputs of a linear layer that share a scale; 0: all; -1: 64 up to 4 bits, else all"
 
 static const struct pare_opt opts[] = {
-    { "group_size", HELP, PARE_OPT_INT, offsetof(struct opts, group_size), -1, -1, 1e9, NULL, NULL,
-      false },
-    { "range", "of the numbers: all, or the part with the least squared error (auto: up to 4 bits)",
-      PARE_OPT_STR, offsetof(struct opts, range), 0, PARE_ANY, "auto", "auto|minmax|mse", false },
+    PARE_INT("group_size", offsetof(struct opts, group_size), HELP, -1, -1, 1e9),
+    PARE_CHOICE(
+        "range", offsetof(struct opts, range),
+        "of the numbers: all, or the part with the least squared error (auto: up to 4 bits)",
+        "auto", "auto|minmax|mse"),
     PARE_OPT_END
 };
 
-static const struct pare_opt keys[] = { { "group_size", HELP ", or as the setting says",
-                                          PARE_OPT_INT, offsetof(struct conf, group_size), -1, -1,
-                                          1e9, NULL, NULL, false },
+static const struct pare_opt keys[] = { PARE_INT("group_size", offsetof(struct conf, group_size),
+                                                 HELP ", or as the setting says", -1, -1, 1e9),
                                         PARE_OPT_END };
 
 static int64_t size_of(const struct pare_layer *l, const struct pare_quant *q)

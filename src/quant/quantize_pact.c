@@ -23,9 +23,7 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { .name = "alpha", .help = "where clipping begins; 0: at the largest number of the first batch",
-      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, alpha), .def = 0, .min = 0,
-      .max = 1e6 },
+    PARE_FLOAT("alpha", offsetof(struct opts, alpha), "where clipping begins; 0: at the largest number of the first batch", 0, 0, 1e6),
     PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
@@ -160,7 +158,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     w.sum = pare_alloc(pare_compression_scratch(pare_layer_run(l)), (size_t)threads,
                        sizeof(*w.sum));
     if (!w.sum)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the gradient of alpha");
+        return pare_no_memory(err, "for the gradient of alpha");
     pare_rows_each(q, x, pact_fn, &w);
     for (int i = 0; i < threads; i++)
         *pare_f32(da) += (float)w.sum[i];

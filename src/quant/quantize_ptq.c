@@ -37,29 +37,14 @@ struct place {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { .name = "observer", .help = "how ranges of inputs and outputs are found",
-      .type = PARE_OPT_STR, .offset = offsetof(struct opts, observer), .min = -1e300, .max = 1e300,
-      .str = "minmax", .choices = "minmax|moving_average|percentile|mse|entropy" },
-    { .name = "weight_observer", .help = "how ranges of weights are found",
-      .type = PARE_OPT_STR, .offset = offsetof(struct opts, weight_observer), .min = -1e300,
-      .max = 1e300, .str = "minmax", .choices = "minmax|mse" },
-    { .name = "calibration_steps", .help = "batches to look at",
-      .type = PARE_OPT_INT, .offset = offsetof(struct opts, calibration_steps), .def = 8, .min = 1,
-      .max = 1e9 },
-    { .name = "percentile", .help = "of observer percentile: part of the numbers to keep, in %",
-      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, percentile), .def = 99.99, .min = 50,
-      .max = 100 },
-    { .name = "averaging", .help = "of observer moving_average: what stays at each batch",
-      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, averaging), .def = 0.9, .min = 0,
-      .max = 1 },
+    PARE_CHOICE("observer", offsetof(struct opts, observer), "how ranges of inputs and outputs are found", "minmax", "minmax|moving_average|percentile|mse|entropy"),
+    PARE_CHOICE("weight_observer", offsetof(struct opts, weight_observer), "how ranges of weights are found", "minmax", "minmax|mse"),
+    PARE_INT("calibration_steps", offsetof(struct opts, calibration_steps), "batches to look at", 8, 1, 1e9),
+    PARE_FLOAT("percentile", offsetof(struct opts, percentile), "of observer percentile: part of the numbers to keep, in %", 99.99, 50, 100),
+    PARE_FLOAT("averaging", offsetof(struct opts, averaging), "of observer moving_average: what stays at each batch", 0.9, 0, 1),
     PARE_OPT_END
 };
 /* clang-format on */
-
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for observers");
-}
 
 static bool counts(const struct opts *o)
 {
@@ -117,7 +102,7 @@ static int look(struct pare_layer *l, enum pare_quant_site site, const struct pa
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
     lo = pare_alloc_raw(pare_compression_scratch(r), 2 * (size_t)p.n, sizeof(*lo));
     if (!lo)
-        return no_memory(err);
+        return pare_no_memory(err, "for observers");
     PARE_TRY(pare_quant_point_range(&p, x, lo, lo + p.n, err));
     PARE_TRY(track(&p, at, lo, lo + p.n, err));
     if (at->h)
@@ -237,10 +222,10 @@ static int prepare(struct pare_compression *r, struct state *s, int *n, struct p
             continue;
         s->place[i].h = pare_alloc(a, 1, sizeof(*s->place[i].h));
         if (!s->place[i].h)
-            return no_memory(err);
+            return pare_no_memory(err, "for observers");
     }
     s->part = pare_alloc_raw(a, (size_t)threads * 2 * PARE_HIST_TABLE, sizeof(*s->part));
-    return s->place && s->part ? 0 : no_memory(err);
+    return s->place && s->part ? 0 : pare_no_memory(err, "for observers");
 }
 
 /* Ranges were those of whole batches all the time, so bins are the same in all processes. */

@@ -25,9 +25,7 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { .name = "ema_decay", .help = "how much of the old range stays at each step",
-      .type = PARE_OPT_FLOAT, .offset = offsetof(struct opts, ema_decay), .def = 0.99, .min = 0,
-      .max = 1 },
+    PARE_FLOAT("ema_decay", offsetof(struct opts, ema_decay), "how much of the old range stays at each step", 0.99, 0, 1),
     PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
@@ -46,7 +44,7 @@ static int track(struct pare_quant_point *p, const struct pare_tensor *x, struct
         return err->code;
     lo = pare_alloc(a, 2 * (size_t)p->n, sizeof(*lo));
     if (!lo)
-        return pare_fail(err, PARE_ENOMEM, "no memory for ranges");
+        return pare_no_memory(err, "for ranges");
     hi = lo + p->n;
     PARE_TRY(pare_quant_point_range(p, x, lo, hi, err));
     for (int64_t c = 0; c < p->n; c++) {

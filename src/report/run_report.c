@@ -295,7 +295,7 @@ int pare_report(const struct pare_run_file *run, int n, struct pare_arena *a, co
     }
     put_page(&p, run, n);
     if (p.failed)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the report");
+        return pare_no_memory(err, "for the report");
     *page = p.text;
     *len = p.len;
     return 0;

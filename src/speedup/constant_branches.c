@@ -15,11 +15,6 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for constant operands");
-}
-
 bool pare_speedup_fresh(const struct pare_speedup *s, const struct pare_value *v)
 {
     return pare_map_get(&s->g->names, v->name) != v;
@@ -50,13 +45,13 @@ static int write_down(struct pare_speedup *s, const struct pare_value *v, int ax
 
     list = pare_grow(g->arena, g->value, g->n_values, &g->cap_values, sizeof(*list));
     if (!c || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "for constant operands");
     g->value = list;
     c->name = pare_sprintf(s->arena, "%s.constant", v->name);
     for (int i = 1; c->name && pare_map_get(&g->names, c->name); i++)
         c->name = pare_sprintf(s->arena, "%s.constant.%d", v->name, i);
     if (!c->name)
-        return no_memory(err);
+        return pare_no_memory(err, "for constant operands");
     c->t = (struct pare_tensor){ .dtype = PARE_F32, .rank = v->t.rank };
     for (int i = 0; i < v->t.rank; i++)
         c->t.dim[i] = i == axis ? v->t.dim[i] : 1;
@@ -93,7 +88,7 @@ static int rewire(struct pare_speedup *s, struct pare_node *n, int input, struct
     struct pare_rewire *r = pare_alloc(s->arena, 1, sizeof(*r));
 
     if (!r)
-        return no_memory(err);
+        return pare_no_memory(err, "for constant operands");
     n->in[input] = v;
     *r = (struct pare_rewire){ n, input, v, s->rewire };
     s->rewire = r;

@@ -13,11 +13,6 @@
 
 #define MOST_SCANNED ((int64_t)1 << 22) /* elements of a constant operand that are looked at */
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the constants of channels");
-}
-
 float pare_constant_channel(const struct pare_speedup *s, const struct pare_value *v, int axis,
                             int64_t i)
 {
@@ -66,7 +61,7 @@ static int scan(struct pare_speedup *s, const struct pare_value *v, struct pare_
         float *list = list_of(s, v, axis);
 
         if (!list)
-            return no_memory(err);
+            return pare_no_memory(err, "for the constants of channels");
         for (int64_t i = 0; i < dim; i++)
             list[i] = x[i * inner];
         for (int64_t i = 0; i < n; i++)
@@ -142,7 +137,7 @@ static int map_pair(struct pare_speedup *s, const struct pare_node *n, struct pa
                 n->op->map2(n, &pa, 0, &pb, 0, &v, 1);
             list = isnan(v) ? NULL : list_of(s, y, axis);
             if (!isnan(v) && !list)
-                return no_memory(err);
+                return pare_no_memory(err, "for the constants of channels");
             if (list)
                 list[i] = v;
         }
@@ -160,7 +155,7 @@ static int map_one(struct pare_speedup *s, const struct pare_node *n, struct par
         if (!from)
             continue;
         if (!to)
-            return no_memory(err);
+            return pare_no_memory(err, "for the constants of channels");
         for (int64_t i = 0; i < x->t.dim[axis]; i++)
             if (!isnan(from[i]))
                 n->op->map(n, &from[i], &to[i], 1);
@@ -279,7 +274,7 @@ static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct 
     to->found = pare_alloc(s->arena, size, sizeof(*to->found));
     to->set = pare_alloc(s->arena, size, 1);
     if (!to->found || !to->set)
-        return no_memory(err);
+        return pare_no_memory(err, "for the constants of channels");
     for (int k = 0; k < n->n_in; k++)
         for (int i = s->first_tie[n->id]; n->in[k] && i < s->first_tie[n->id + 1]; i++)
             if (carries(n, k))
@@ -290,7 +285,7 @@ static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct 
         return 0;
     list = list_of(s, to->y, to->axis);
     if (!list)
-        return no_memory(err);
+        return pare_no_memory(err, "for the constants of channels");
     for (int64_t i = 0; i + 1 < (int64_t)size; i++)
         list[i] = to->set[i] ? to->found[i] : NAN;
     return 0;
@@ -369,7 +364,7 @@ static int sum_all(struct pare_speedup *s, const struct pare_node *n, struct par
         if (isnan(v))
             continue;
         if (!list)
-            return no_memory(err);
+            return pare_no_memory(err, "for the constants of channels");
         list[o] = v * m.l.outer;
     }
     return 0;
@@ -401,7 +396,7 @@ static int product_zeros(struct pare_speedup *s, const struct pare_node *n, stru
                 continue;
             list = list_of(s, n->out[0], ya);
             if (!list)
-                return no_memory(err);
+                return pare_no_memory(err, "for the constants of channels");
             list[c] = 0;
         }
     }
@@ -419,7 +414,7 @@ static int made_axis(struct pare_speedup *s, const struct pare_node *n, int k, i
         float *list = isnan(v) ? NULL : list_of(s, y, axis);
 
         if (!isnan(v) && !list)
-            return no_memory(err);
+            return pare_no_memory(err, "for the constants of channels");
         if (list)
             list[i] = v;
     }
@@ -470,7 +465,7 @@ int pare_speedup_constants(struct pare_speedup *s, struct pare_err *err)
 {
     s->even = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*s->even));
     if (!s->even)
-        return no_memory(err);
+        return pare_no_memory(err, "for the constants of channels");
     for (int i = 0; i < s->g->n_nodes; i++)
         if (s->live[i])
             PARE_TRY(look(s, s->g->node[i], err));

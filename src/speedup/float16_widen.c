@@ -35,7 +35,7 @@ int pare_speedup_widen(struct pare_speedup *s, struct pare_err *err)
 {
     s->file = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*s->file));
     if (!s->file)
-        return pare_fail(err, PARE_ENOMEM, "no memory to look at float16");
+        return pare_no_memory(err, "to look at float16");
     s->cap_file = s->g->n_values + 1;
     for (int i = 0; i < s->g->n_values; i++)
         PARE_TRY(widen(s, s->g->value[i], err));
@@ -50,7 +50,7 @@ int pare_speedup_like(struct pare_speedup *s, const struct pare_value *v,
     enum pare_dtype dtype = pare_speedup_file(s, other)->dtype;
 
     if (!list)
-        return pare_fail(err, PARE_ENOMEM, "no memory to look at float16");
+        return pare_no_memory(err, "to look at float16");
     s->file = list;
     for (int i = was; i < s->cap_file; i++)
         list[i] = (struct pare_tensor){ .dtype = PARE_NONE };

@@ -6,11 +6,6 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for smaller weights");
-}
-
 /* ---- gathering ----------------------------------------------------------------------------- */
 
 bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v)
@@ -46,7 +41,7 @@ static int pick(struct pare_shrink *k, const struct pare_value *v, size_t step, 
         if (i < p->axes) {
             p->at[i] = pare_alloc(a, (size_t)v->t.dim[i] + 1, sizeof(int64_t));
             if (!p->at[i])
-                return no_memory(err);
+                return pare_no_memory(err, "for smaller weights");
             p->n[i] = 0;
             for (int64_t c = 0; c < v->t.dim[i]; c++)
                 if (!keep || keep[c])
@@ -197,7 +192,8 @@ static int add_list(struct pare_shrink *k, const struct pare_sum *m, const float
         if (keep[o])
             pare_f32(&t)[n++] = all[o];
     PARE_TRY(pare_speedup_narrow(k->arena, k->s, m->y, &t, err));
-    return base ? pare_change_add(k->c, base, &t, name, err) : no_memory(err);
+    return base ? pare_change_add(k->c, base, &t, name, err)
+                : pare_no_memory(err, "for smaller weights");
 }
 
 static int put_bias(struct pare_shrink *k, const struct pare_sum *m, float *add,
@@ -249,7 +245,7 @@ int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct par
     float *add = pare_alloc(k->s->arena, (size_t)m->O + 1, sizeof(*add));
 
     if (!list || !c || !add)
-        return no_memory(err);
+        return pare_no_memory(err, "for smaller weights");
     for (int64_t i = 0; i < m->C; i++) {
         if (!pare_speedup_folds(k->s, m, i))
             continue;

@@ -17,7 +17,7 @@ int pare_speedup_stick(struct pare_speedup *s, const struct pare_node *n, const 
     struct pare_stuck *t = pare_alloc(s->arena, 1, sizeof(*t));
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the report");
+        return pare_no_memory(err, "for the report");
     *t = (struct pare_stuck){ n->id, why, s->stuck };
     s->stuck = t;
     return 0;
@@ -142,7 +142,7 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
 
     k->instead = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*k->instead));
     if (!done || !k->instead)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a smaller model");
+        return pare_no_memory(err, "for a smaller model");
     PARE_TRY(write_wires(k, s->rewire, err));
     for (int i = 0; i < s->g->n_nodes; i++) {
         struct pare_sum m;
@@ -332,7 +332,7 @@ int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct 
     s->forced = pare_alloc(s->arena, (size_t)s->g->n_nodes + 1, sizeof(*s->forced));
     *out = NULL;
     if (!s->must || !s->forced)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a smaller model");
+        return pare_no_memory(err, "for a smaller model");
     for (int i = 0; i < 16 && !*out && s->stuck == before; i++)
         PARE_TRY(attempt(s, out, err));
     if (!*out && s->stuck == before)

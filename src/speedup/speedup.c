@@ -7,11 +7,6 @@
 
 #define MOST_TURNS 64
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to make the model smaller");
-}
-
 /* ---- the graph ------------------------------------------------------------------------------- */
 
 /* A clone with all shapes.  What the model leaves free becomes 1, or more of it. */
@@ -91,7 +86,7 @@ static int find_live(struct pare_speedup *s, struct pare_err *err)
     s->uses = pare_alloc(s->arena, (size_t)g->n_values + 1, sizeof(*s->uses));
     s->gone = pare_alloc(s->arena, (size_t)g->n_nodes + 1, sizeof(*s->gone));
     if (!s->live || !s->uses || !s->gone)
-        return no_memory(err);
+        return pare_no_memory(err, "to make the model smaller");
     for (int i = 0; i < g->n_out; i++)
         if (is_own(g, g->out[i]))
             s->uses[g->out[i]->id]++;
@@ -132,7 +127,7 @@ static int list_ties(struct pare_speedup *s, struct pare_err *err)
 
     s->first_tie = pare_alloc(s->arena, (size_t)s->g->n_nodes + 2, sizeof(int));
     if (!s->first_tie)
-        return no_memory(err);
+        return pare_no_memory(err, "to make the model smaller");
     for (int i = 0; i <= s->g->n_nodes; i++) {
         while (at < t->n && t->tie[at].node->id < i)
             at++;
@@ -196,7 +191,7 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
     *smaller = NULL;
     s.arena = pare_arena_new(1 << 16);
     if (!s.arena)
-        return no_memory(err);
+        return pare_no_memory(err, "to make the model smaller");
     rc = work(&s, smaller, err);
     if (!rc)
         rc = pare_speedup_tell(&s, *smaller, a, r, err);

@@ -14,11 +14,6 @@ struct telling {
     int n;
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the report");
-}
-
 /* A constant of the node that is as long as nothing else: which of its outputs are empty? */
 static int64_t count_empty(const struct pare_sum *m)
 {
@@ -125,7 +120,7 @@ static int tell_layer(const struct telling *t, const struct pare_layer_info *i,
                                       .macs = i->macs,
                                       .gone = true };
     if (!l->name || !l->type)
-        return no_memory(err);
+        return pare_no_memory(err, "for the report");
     for (int k = 0; k < t->n; k++)
         if (!strcmp(t->layer[k].node->out[0]->name, i->node->out[0]->name) ||
             !strcmp(t->layer[k].name, i->name)) {
@@ -180,7 +175,7 @@ int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struc
     PARE_TRY(pare_layers(s->arena, t.was, &was, &r->n_layers, err));
     r->layer = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(*r->layer));
     if (!r->layer)
-        return no_memory(err);
+        return pare_no_memory(err, "for the report");
     for (int i = 0; i < r->n_layers; i++)
         PARE_TRY(tell_layer(&t, &was[i], &r->layer[i], err));
     PARE_TRY(sum_params(t.was, was, r->n_layers, &r->params, err));

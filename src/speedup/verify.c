@@ -31,7 +31,7 @@ static int make_inputs(struct pair *p, struct pare_err *err)
     p->in = pare_alloc(p->arena, (size_t)n + 1, sizeof(*p->in));
     p->given = pare_alloc(p->arena, (size_t)n + 1, sizeof(*p->given));
     if (!p->in || !p->given)
-        return pare_fail(err, PARE_ENOMEM, "no memory for inputs");
+        return pare_no_memory(err, "for inputs");
     for (int i = 0; i < n; i++) {
         struct pare_tensor t = { .dtype = io[i].dtype, .rank = io[i].rank };
 
@@ -128,7 +128,7 @@ static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speed
     p->out[0] = pare_alloc(p->arena, n, sizeof(**p->out));
     p->out[1] = pare_alloc(p->arena, n, sizeof(**p->out));
     if (!p->out[0] || !p->out[1])
-        return pare_fail(err, PARE_ENOMEM, "no memory for outputs");
+        return pare_no_memory(err, "for outputs");
     for (int i = 0; i < pare_model_inputs(p->m[0], &io); i++)
         all_given &= p->given[i];
     for (int i = 0; i < (p->o->feed ? p->o->runs : all_given ? 1 : RUNS); i++) {
@@ -154,7 +154,7 @@ static int common(const struct pair *p, struct pare_plan *plan[2], struct pare_s
 
     *names = (struct pare_strs){ list, 0 };
     if (!list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for names");
+        return pare_no_memory(err, "for names");
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->node[i]->n_out; k++) {
             const struct pare_value *v = g->node[i]->out[k], *w;
@@ -247,7 +247,7 @@ int pare_speedup_verify(const struct pare_model *a, const struct pare_model *b,
                         struct pare_err *err)
 {
     struct pair p = { .m = { a, b }, .o = o, .arena = pare_arena_new(1 << 16) };
-    int rc = p.arena ? verify(&p, r, err) : pare_fail(err, PARE_ENOMEM, "no memory to verify");
+    int rc = p.arena ? verify(&p, r, err) : pare_no_memory(err, "to verify");
 
     pare_arena_free(p.arena);
     return pare_at(err, rc, "verifying");

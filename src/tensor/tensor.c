@@ -89,7 +89,7 @@ int pare_tensor_alloc(struct pare_arena *a, struct pare_tensor *t, struct pare_e
     PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
     t->data = pare_alloc_raw(a, bytes, 1);
     if (!t->data)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a tensor of %zu bytes", bytes);
+        return pare_no_memory(err, "for a tensor of %zu bytes", bytes);
     return 0;
 }
 

@@ -9,11 +9,6 @@
 #define BUCKET ((int64_t)1 << 18) /* floats, 1 MB: see docs/scaling.md */
 #define LINE 16                   /* floats of a cache line: every gradient begins at one */
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for gradients");
-}
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int64_t room(const struct pare_tensor *t)
@@ -31,7 +26,7 @@ static int place(const struct pare_allreduce_opts *o, struct pare_arena *a, stru
         total += room(&o->param[i].value);
     at = pare_alloc(a, (size_t)total, sizeof(*at));
     if (!at)
-        return no_memory(err);
+        return pare_no_memory(err, "for gradients");
     for (int i = o->n_params - 1; i >= 0; i--) {
         o->grad[i] = o->param[i].value;
         o->grad[i].data = at;
@@ -55,7 +50,7 @@ static int make_buckets(struct pare_allreduce *g, const struct pare_allreduce_op
     g->bucket = pare_alloc(a, (size_t)o->n_params, sizeof(*g->bucket));
     g->of = pare_alloc(a, (size_t)o->n_params, sizeof(*g->of));
     if (!g->bucket || !g->of)
-        return no_memory(err);
+        return pare_no_memory(err, "for gradients");
     for (int i = o->n_params - 1; i >= 0; i--) {
         int64_t n = room(&o->grad[i]);
 
@@ -80,7 +75,7 @@ static int make_mean(struct pare_allreduce *g, const struct pare_allreduce_opts 
     if (o->synced || !g->n_mean)
         return 0;
     g->mean = pare_alloc(a, (size_t)g->n_mean, sizeof(*g->mean));
-    return g->mean ? 0 : no_memory(err);
+    return g->mean ? 0 : pare_no_memory(err, "for gradients");
 }
 
 int pare_allreduce_init(struct pare_allreduce *g, const struct pare_allreduce_opts *o,

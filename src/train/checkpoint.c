@@ -12,11 +12,6 @@
 #define FORMAT_KEY "format"
 #define FORMAT "pare checkpoint 1"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
-}
-
 /* ---- making one ---------------------------------------------------------------- */
 
 int pare_checkpoint_add(struct pare_checkpoint *c, const char *kind, const char *name,
@@ -28,7 +23,7 @@ int pare_checkpoint_add(struct pare_checkpoint *c, const char *kind, const char 
                            sizeof(*st->tensor));
 
     if (!full || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "for a checkpoint");
     st->tensor = list;
     st->tensor[st->n_tensors++] = (struct pare_named){ full, *t };
     return 0;
@@ -58,7 +53,7 @@ int pare_checkpoint_set(struct pare_checkpoint *c, const char *key, const char *
     void *list;
 
     if (!text)
-        return no_memory(err);
+        return pare_no_memory(err, "for a checkpoint");
     if (m) {
         m->value = text;
         return 0;
@@ -66,7 +61,7 @@ int pare_checkpoint_set(struct pare_checkpoint *c, const char *key, const char *
     name = pare_strdup(c->arena, key);
     list = pare_grow(c->arena, c->st.meta, c->st.n_meta, &c->cap_meta, sizeof(*c->st.meta));
     if (!name || !list)
-        return no_memory(err);
+        return pare_no_memory(err, "for a checkpoint");
     c->st.meta = list;
     c->st.meta[c->st.n_meta++] = (struct pare_meta){ name, text };
     return 0;

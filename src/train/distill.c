@@ -14,17 +14,17 @@
 #define LAYER struct pare_distill_layer
 
 const struct pare_opt pare_distill_soft_opts[] = {
-    PARE_NUMBER(SOFT, alpha, "weight of the loss without the teacher", 1, 0, 1e30),
-    PARE_NUMBER(SOFT, beta, "weight of the teacher's soft labels", 1, 0, 1e30),
-    PARE_NUMBER(SOFT, temperature, "what logits are divided by", 4, 1e-3, 1e6),
-    PARE_FLAG(SOFT, t_squared, "multiply by the temperature's square", 1),
+    PARE_FLOAT("alpha", offsetof(SOFT, alpha), "weight of the loss without the teacher", 1, 0, 1e30),
+    PARE_FLOAT("beta", offsetof(SOFT, beta), "weight of the teacher's soft labels", 1, 0, 1e30),
+    PARE_FLOAT("temperature", offsetof(SOFT, temperature), "what logits are divided by", 4, 1e-3, 1e6),
+    PARE_FLAG("t_squared", offsetof(SOFT, t_squared), "multiply by the temperature's square", 1),
     PARE_OPT_END
 };
 
 const struct pare_opt pare_distill_layer_opts[] = {
-    PARE_NUMBER(LAYER, lambda, "weight of this layer", 1, 0, 1e30),
-    PARE_CHOICE(LAYER, method, "how layers are compared", "mse", "mse|kl"),
-    PARE_NUMBER(LAYER, temperature, "of kl", 2, 1e-3, 1e6),
+    PARE_FLOAT("lambda", offsetof(LAYER, lambda), "weight of this layer", 1, 0, 1e30),
+    PARE_CHOICE("method", offsetof(LAYER, method), "how layers are compared", "mse", "mse|kl"),
+    PARE_FLOAT("temperature", offsetof(LAYER, temperature), "of kl", 2, 1e-3, 1e6),
     PARE_OPT_END
 };
 /* clang-format on */

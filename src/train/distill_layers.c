@@ -10,19 +10,12 @@
 
 /* clang-format off */
 const struct pare_opt pare_distill_how_opts[] = {
-    { "lambda", "weight of the layers, one for all or one each; default 1", PARE_OPT_FLOATS,
-      offsetof(struct pare_distill_how, lambda), 0, 0, 1e30, NULL, NULL, false },
-    { "method", "mse or kl, one for all or one each; default mse", PARE_OPT_STRS,
-      offsetof(struct pare_distill_how, method), 0, PARE_ANY, NULL, NULL, false },
-    PARE_NUMBER(struct pare_distill_how, temperature, "of kl", 2, 1e-3, 1e6),
+    PARE_FLOATS("lambda", offsetof(struct pare_distill_how, lambda), "weight of the layers, one for all or one each; default 1", 0, 1e30),
+    PARE_TEXTS("method", offsetof(struct pare_distill_how, method), NULL, "mse or kl, one for all or one each; default mse"),
+    PARE_FLOAT("temperature", offsetof(struct pare_distill_how, temperature), "of kl", 2, 1e-3, 1e6),
     PARE_OPT_END
 };
 /* clang-format on */
-
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the layers to distill");
-}
 
 /* ---- what people write ----------------------------------------------------------------- */
 
@@ -43,7 +36,7 @@ static int make_link(const char *text, struct pare_distill_link *l, struct pare_
     l->student = equals ? pare_strndup(a, text, (size_t)(equals - text)) : text;
     l->teacher = equals ? equals + 1 : text;
     if (!l->student)
-        return no_memory(err);
+        return pare_no_memory(err, "for the layers to distill");
     if (!*l->student || !*l->teacher)
         return pare_fail(err, PARE_ECONFIG,
                          "'%s' names no layer: expected NAME or STUDENT'S=TEACHER'S", text);
@@ -58,7 +51,7 @@ int pare_distill_links(struct pare_strs text, const struct pare_distill_how *how
 
     *link = pare_alloc(a, (size_t)n, sizeof(**link));
     if (!*link)
-        return no_memory(err);
+        return pare_no_memory(err, "for the layers to distill");
     PARE_TRY(check_count("lambda", how->lambda.n, n, err));
     PARE_TRY(check_count("method", how->method.n, n, err));
     for (int i = 0; i < n; i++) {
@@ -126,7 +119,7 @@ int pare_distill_layers_new(const struct pare_model *student, const struct pare_
 
     d->term = pare_alloc(a, (size_t)d->n, sizeof(*d->term));
     if (!from || !to || !d->term || !scratch)
-        rc = no_memory(err);
+        rc = pare_no_memory(err, "for the layers to distill");
     if (!rc)
         rc = look(&s, scratch, err);
     if (!rc)

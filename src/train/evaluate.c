@@ -66,7 +66,7 @@ static int fill_up(struct runner *r, const struct pare_tensor *x, struct pare_ar
     r->x.dim[0] = r->fixed;
     r->x.data = pare_alloc(a, (size_t)pare_numel(&r->x), pare_dtype_size(x->dtype));
     if (!r->x.data)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the last batch");
+        return pare_no_memory(err, "for the last batch");
     memcpy(r->x.data, x->data, (size_t)pare_numel(x) * pare_dtype_size(x->dtype));
     return 0;
 }
@@ -131,7 +131,7 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
     e->right = pare_alloc(a, (size_t)data->classes, sizeof(*e->right));
     e->count = pare_alloc(a, (size_t)data->classes, sizeof(*e->count));
     if (!e->right || !e->count)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an evaluation");
+        return pare_no_memory(err, "for an evaluation");
     if (!data->y.data)
         return pare_fail(err, PARE_ECONFIG, "'%s' has no labels to compare with", data->name);
     if (pare_model_inputs(m, &io) > 0) {

@@ -20,8 +20,8 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct conf, label_smoothing, "probability shared by all classes", 0, 0, 1),
-    PARE_WHOLE(struct conf, ignore_index, "label of positions that do not count", -100, PARE_ANY),
+    PARE_FLOAT("label_smoothing", offsetof(struct conf, label_smoothing), "probability shared by all classes", 0, 0, 1),
+    PARE_INT("ignore_index", offsetof(struct conf, ignore_index), "label of positions that do not count", -100, PARE_ANY),
     PARE_OPT_END
 };
 /* clang-format on */

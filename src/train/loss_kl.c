@@ -20,9 +20,8 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_CHOICE(struct conf, reduction, "divide by all elements, or by the batch", "mean",
-                "mean|batchmean"),
-    PARE_FLAG(struct conf, log_target, "the target is logarithms of probabilities", 0),
+    PARE_CHOICE("reduction", offsetof(struct conf, reduction), "divide by all elements, or by the batch", "mean", "mean|batchmean"),
+    PARE_FLAG("log_target", offsetof(struct conf, log_target), "the target is logarithms of probabilities", 0),
     PARE_OPT_END
 };
 /* clang-format on */

@@ -16,7 +16,7 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct conf, beta, "where the square ends", 1, 0, 1e30),
+    PARE_FLOAT("beta", offsetof(struct conf, beta), "where the square ends", 1, 0, 1e30),
     PARE_OPT_END
 };
 /* clang-format on */

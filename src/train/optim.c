@@ -69,7 +69,7 @@ static int group_conf(struct pare_arena *a, const struct pare_optim_opts *o, int
                          o->type->name);
     copy = pare_alloc(a, o->type->conf_size, 1);
     if (!copy)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an optimizer");
+        return pare_no_memory(err, "for an optimizer");
     memcpy(copy, o->conf, o->type->conf_size);
     memcpy(copy + decay->offset, &o->group[g].weight_decay, sizeof(double));
     *conf = copy;
@@ -109,8 +109,7 @@ static int make_slots(struct pare_arena *a, struct pare_optim *op, int i, struct
             continue;
         op->slot[i][k] = pare_alloc(a, (size_t)pare_numel(&p->value), sizeof(float));
         if (!op->slot[i][k])
-            return pare_fail(err, PARE_ENOMEM, "no memory for the optimizer's state of '%s'",
-                             p->name);
+            return pare_no_memory(err, "for the optimizer's state of '%s'", p->name);
     }
     return 0;
 }
@@ -127,7 +126,7 @@ static int make_chunks(struct pare_arena *a, struct pare_optim *op, struct pare_
         return pare_fail(err, PARE_ELIMIT, "too many parameters");
     op->chunk = pare_alloc(a, (size_t)count, sizeof(*op->chunk));
     if (!op->chunk)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an optimizer");
+        return pare_no_memory(err, "for an optimizer");
     for (int i = 0; i < op->o.n_params; i++) {
         int64_t n = p[i].grad.data ? pare_numel(&p[i].value) : 0;
 
@@ -152,7 +151,7 @@ static int copy_opts(struct pare_arena *a, const struct pare_optim_opts *o, stru
     op->conf = pare_alloc(a, n_groups, sizeof(*op->conf));
     op->slot = pare_alloc(a, n_params, sizeof(*op->slot));
     if (!group || !param || !op->conf || !op->slot)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an optimizer");
+        return pare_no_memory(err, "for an optimizer");
     memcpy(group, from, n_groups * sizeof(*group));
     if (n_params)
         memcpy(param, o->param, n_params * sizeof(*param));
@@ -170,7 +169,7 @@ int pare_optim_new(struct pare_arena *a, const struct pare_optim_opts *o, struct
     struct pare_optim *op = pare_alloc(a, 1, sizeof(*op));
 
     if (!op)
-        return pare_fail(err, PARE_ENOMEM, "no memory for an optimizer");
+        return pare_no_memory(err, "for an optimizer");
     if (o->type->check)
         PARE_TRY(o->type->check(o->conf, err));
     PARE_TRY(copy_opts(a, o, op, err));
@@ -202,7 +201,7 @@ int pare_optim_state(const struct pare_optim *o, struct pare_arena *a, struct pa
             l[*n].t.data = o->slot[i][k];
             l = l[(*n)++].name ? l : NULL;
         }
-    return l ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the optimizer's state");
+    return l ? 0 : pare_no_memory(err, "for the optimizer's state");
 }
 
 /* ---- stepping ------------------------------------------------------------------ */

@@ -13,11 +13,10 @@
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct pare_adam, beta1, "how much of the mean gradient stays", 0.9, 0, 1 - 1e-12),
-    PARE_NUMBER(struct pare_adam, beta2, "how much of the mean square stays", 0.999, 0, 1 - 1e-12),
-    PARE_NUMBER(struct pare_adam, eps, "added to the divisor", 1e-8, 0, 1e30),
-    PARE_NUMBER(struct pare_adam, weight_decay, "times the weight, added to the gradient", 0, 0,
-                1e30),
+    PARE_FLOAT("beta1", offsetof(struct pare_adam, beta1), "how much of the mean gradient stays", 0.9, 0, 1 - 1e-12),
+    PARE_FLOAT("beta2", offsetof(struct pare_adam, beta2), "how much of the mean square stays", 0.999, 0, 1 - 1e-12),
+    PARE_FLOAT("eps", offsetof(struct pare_adam, eps), "added to the divisor", 1e-8, 0, 1e30),
+    PARE_FLOAT("weight_decay", offsetof(struct pare_adam, weight_decay), "times the weight, added to the gradient", 0, 0, 1e30),
     PARE_OPT_END
 };
 /* clang-format on */

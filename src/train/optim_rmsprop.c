@@ -22,11 +22,11 @@ enum { SQUARE, MOMENTUM, MEAN };
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct conf, alpha, "how much of the mean square stays", 0.99, 0, 1e30),
-    PARE_NUMBER(struct conf, eps, "added to the divisor", 1e-8, 0, 1e30),
-    PARE_NUMBER(struct conf, weight_decay, "times the weight, added to the gradient", 0, 0, 1e30),
-    PARE_NUMBER(struct conf, momentum, "how much of the last update stays", 0, 0, 1e30),
-    PARE_FLAG(struct conf, centered, "divide by the deviation, not the mean square's root", 0),
+    PARE_FLOAT("alpha", offsetof(struct conf, alpha), "how much of the mean square stays", 0.99, 0, 1e30),
+    PARE_FLOAT("eps", offsetof(struct conf, eps), "added to the divisor", 1e-8, 0, 1e30),
+    PARE_FLOAT("weight_decay", offsetof(struct conf, weight_decay), "times the weight, added to the gradient", 0, 0, 1e30),
+    PARE_FLOAT("momentum", offsetof(struct conf, momentum), "how much of the last update stays", 0, 0, 1e30),
+    PARE_FLAG("centered", offsetof(struct conf, centered), "divide by the deviation, not the mean square's root", 0),
     PARE_OPT_END
 };
 /* clang-format on */

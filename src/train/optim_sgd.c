@@ -16,10 +16,10 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct conf, momentum, "how much of the last update stays", 0, 0, 1e30),
-    PARE_NUMBER(struct conf, dampening, "how much of the gradient is left out", 0, -1e30, 1e30),
-    PARE_NUMBER(struct conf, weight_decay, "times the weight, added to the gradient", 0, 0, 1e30),
-    PARE_FLAG(struct conf, nesterov, "look ahead, with momentum only", 0),
+    PARE_FLOAT("momentum", offsetof(struct conf, momentum), "how much of the last update stays", 0, 0, 1e30),
+    PARE_FLOAT("dampening", offsetof(struct conf, dampening), "how much of the gradient is left out", 0, -1e30, 1e30),
+    PARE_FLOAT("weight_decay", offsetof(struct conf, weight_decay), "times the weight, added to the gradient", 0, 0, 1e30),
+    PARE_FLAG("nesterov", offsetof(struct conf, nesterov), "look ahead, with momentum only", 0),
     PARE_OPT_END
 };
 /* clang-format on */

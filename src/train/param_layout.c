@@ -82,7 +82,7 @@ int pare_params_to_blocked(struct pare_trainer *t, struct pare_err *err)
     if (!make_room(t)) {
         pare_arena_free(l->arena);
         l->arena = NULL;
-        return pare_fail(err, PARE_ENOMEM, "no memory for training");
+        return pare_no_memory(err, "for training");
     }
     l->block = t->plan[t->at]->backend.block;
     l->threads = t->plan[t->at]->backend.threads;

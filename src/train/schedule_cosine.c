@@ -21,9 +21,9 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_WHOLE(struct conf, t_max, "epochs to the least rate; 0: the whole training", 0, 0, 1e15),
-    PARE_NUMBER(struct conf, min_lr, "the least rate", 0, 0, 1e30),
-    PARE_CHOICE(struct conf, by, "when the rate changes", "step", "epoch|step"),
+    PARE_INT("t_max", offsetof(struct conf, t_max), "epochs to the least rate; 0: the whole training", 0, 0, 1e15),
+    PARE_FLOAT("min_lr", offsetof(struct conf, min_lr), "the least rate", 0, 0, 1e30),
+    PARE_CHOICE("by", offsetof(struct conf, by), "when the rate changes", "step", "epoch|step"),
     PARE_OPT_END
 };
 /* clang-format on */

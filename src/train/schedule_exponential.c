@@ -16,8 +16,8 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct conf, gamma, "what the rate is multiplied by in an epoch", 0.95, 0, 1e30),
-    PARE_CHOICE(struct conf, by, "when the rate changes", "epoch", "epoch|step"),
+    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "what the rate is multiplied by in an epoch", 0.95, 0, 1e30),
+    PARE_CHOICE("by", offsetof(struct conf, by), "when the rate changes", "epoch", "epoch|step"),
     PARE_OPT_END
 };
 /* clang-format on */

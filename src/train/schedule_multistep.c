@@ -12,9 +12,8 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    { "milestones", "epochs at which the rate drops", PARE_OPT_INTS,
-      offsetof(struct conf, milestones), 0, 0, 1e15, NULL, NULL, true },
-    PARE_NUMBER(struct conf, gamma, "what the rate is multiplied by", 0.1, 0, 1e30),
+    { "milestones", "epochs at which the rate drops", PARE_OPT_INTS, offsetof(struct conf, milestones), 0, 0, 1e15, NULL, NULL, true, NULL },
+    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "what the rate is multiplied by", 0.1, 0, 1e30),
     PARE_OPT_END
 };
 /* clang-format on */

@@ -20,12 +20,11 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct conf, pct_start, "part of the training in which the rate rises", 0.3, 0, 1),
-    PARE_NUMBER(struct conf, div_factor, "the rate starts at this part", 25, 1e-30, 1e30),
-    PARE_NUMBER(struct conf, final_div_factor, "... and ends at this part of that", 1e4, 1e-30,
-                1e30),
-    PARE_CHOICE(struct conf, anneal, "how it gets there", "cos", "cos|linear"),
-    PARE_FLAG(struct conf, three_phase, "fall as long as it rose, then to the end", 0),
+    PARE_FLOAT("pct_start", offsetof(struct conf, pct_start), "part of the training in which the rate rises", 0.3, 0, 1),
+    PARE_FLOAT("div_factor", offsetof(struct conf, div_factor), "the rate starts at this part", 25, 1e-30, 1e30),
+    PARE_FLOAT("final_div_factor", offsetof(struct conf, final_div_factor), "... and ends at this part of that", 1e4, 1e-30, 1e30),
+    PARE_CHOICE("anneal", offsetof(struct conf, anneal), "how it gets there", "cos", "cos|linear"),
+    PARE_FLAG("three_phase", offsetof(struct conf, three_phase), "fall as long as it rose, then to the end", 0),
     PARE_OPT_END
 };
 /* clang-format on */

@@ -12,8 +12,8 @@ struct conf {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_WHOLE(struct conf, step_size, "epochs between drops", 10, 1, 1e15),
-    PARE_NUMBER(struct conf, gamma, "what the rate is multiplied by", 0.1, 0, 1e30),
+    PARE_INT("step_size", offsetof(struct conf, step_size), "epochs between drops", 10, 1, 1e15),
+    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "what the rate is multiplied by", 0.1, 0, 1e30),
     PARE_OPT_END
 };
 /* clang-format on */

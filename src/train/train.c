@@ -88,7 +88,7 @@ static int make_kept(struct run *r, struct pare_err *err)
 {
     r->kept = pare_alloc(r->arena, (size_t)n_all(r), sizeof(*r->kept));
     if (!r->kept)
-        return pare_fail(err, PARE_ENOMEM, "no memory to keep the best parameters");
+        return pare_no_memory(err, "to keep the best parameters");
     for (int i = 0; i < n_all(r); i++) {
         const struct pare_tensor *v = all_value(r, i);
 
@@ -148,7 +148,7 @@ static int save(struct run *r, struct pare_err *err)
         return 0;
     }
     if (!k.arena)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
+        return pare_no_memory(err, "for a checkpoint");
     rc = save_numbers(&k, r, err);
     if (!rc)
         rc = save_tensors(&k, r, err);
@@ -207,7 +207,7 @@ static int load(struct run *r, struct pare_err *err)
     int rc;
 
     if (!k.arena)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a checkpoint");
+        return pare_no_memory(err, "for a checkpoint");
     rc = pare_checkpoint_read(&k, r->c->checkpoint, err);
     if (!rc) /* which says the file's name itself */
         rc = pare_at(err, load_tensors(&k, r, err), "%s", r->c->checkpoint);
@@ -317,7 +317,7 @@ static int check_same(const struct run *r, struct pare_err *err)
         return 0;
     hash = pare_alloc(r->arena, (size_t)n_all(r), sizeof(*hash));
     if (!hash)
-        return pare_fail(err, PARE_ENOMEM, "no memory to compare weights");
+        return pare_no_memory(err, "to compare weights");
     for (int i = 0; i < n_all(r); i++)
         hash[i] = pare_dist_hash(all_value(r, i)->data,
                                  (size_t)pare_numel(all_value(r, i)) * sizeof(float));
@@ -455,7 +455,7 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
 
     *result = (struct pare_train_result){ .best = -1, .best_epoch = -1 };
     if (!r.arena)
-        return pare_fail(err, PARE_ENOMEM, "no memory for training");
+        return pare_no_memory(err, "for training");
     if (pare_model_inputs(t->model, &io) > 0)
         lo.input = &io[0];
     rc = train->y.data

@@ -9,59 +9,45 @@
 #define AT(field) offsetof(struct pare_train_options_conf, field)
 
 static const struct pare_opt train_opts[] = {
-    { "epochs", "how often to see all items", PARE_OPT_INT, AT(epochs), 10, 0, 1e9, NULL, NULL,
-      false },
-    { "lr", "learning rate; 0: 0.01 for sgd, 0.001 for the others", PARE_OPT_FLOAT, AT(lr), 0, 0,
-      1e9, NULL, NULL, false },
-    { "optimizer", "how gradients change the weights", PARE_OPT_STR, AT(optimizer), 0, PARE_ANY,
-      "sgd", NULL, false },
-    { "schedule", "how the learning rate changes in time", PARE_OPT_STR, AT(schedule), 0, PARE_ANY,
-      "constant", NULL, false },
-    { "loss", "what is made small", PARE_OPT_STR, AT(loss), 0, PARE_ANY, "cross_entropy", NULL,
-      false },
-    { "warmup", "steps in which the learning rate rises to its value", PARE_OPT_INT, AT(warmup), 0,
-      0, 1e12, NULL, NULL, false },
-    { "warmup_factor", "... from this part of it", PARE_OPT_FLOAT, AT(warmup_factor), 0, 0, 1, NULL,
-      NULL, false },
-    { "teacher", "a model whose outputs are learned as well", PARE_OPT_STR, AT(teacher), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "distill_layers", "layers to make like the teacher's: NAME, or NAME=TEACHERS-NAME",
-      PARE_OPT_STRS, AT(distill_layers), 0, PARE_ANY, NULL, NULL, false },
-    { "freeze", "weights to leave alone: names, or beginnings with a *", PARE_OPT_STRS, AT(freeze),
-      0, PARE_ANY, NULL, NULL, false },
-    { "clip_norm", "scale gradients down to this norm; 0: off", PARE_OPT_FLOAT, AT(clip_norm), 0, 0,
-      1e300, NULL, NULL, false },
-    { "clip_value", "cut gradients to this size; 0: off", PARE_OPT_FLOAT, AT(clip_value), 0, 0,
-      1e300, NULL, NULL, false },
-    { "patience", "stop after so many epochs without a better validation; 0: never", PARE_OPT_INT,
-      AT(patience), 0, 0, 1e9, NULL, NULL, false },
-    { "keep_best", "end with the weights that validated best", PARE_OPT_BOOL, AT(keep_best), 0, 0,
-      1, NULL, NULL, false },
-    { "checkpoint", "write the state to this .safetensors after each epoch", PARE_OPT_STR,
-      AT(checkpoint), 0, PARE_ANY, NULL, NULL, false },
-    { "checkpoint_steps", "... and every so many steps; 0: only then", PARE_OPT_INT,
-      AT(checkpoint_steps), 0, 0, 1e12, NULL, NULL, false },
-    { "resume", "go on from the checkpoint, if it is there", PARE_OPT_BOOL, AT(resume), 0, 0, 1,
-      NULL, NULL, false },
-    { "sync_bn", "of several processes: BatchNormalization sees the whole batch, not each its part",
-      PARE_OPT_BOOL, AT(sync_bn), 0, 0, 1, NULL, NULL, false },
-    { "seed", "of the order of items, their variations, and Dropout", PARE_OPT_INT, AT(seed), 0, 0,
-      9e15, NULL, NULL, false },
-    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
-      false },
-    { "tune", "time the kernels that can train a layer, and use the fastest", PARE_OPT_BOOL,
-      AT(tune), 0, 0, 1, NULL, NULL, false },
-    { "choices", "file of kernels to use for layers, which gets those found by tuning",
-      PARE_OPT_STR, AT(choices), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INT("epochs", AT(epochs), "how often to see all items", 10, 0, 1e9),
+    PARE_FLOAT("lr", AT(lr), "learning rate; 0: 0.01 for sgd, 0.001 for the others", 0, 0, 1e9),
+    PARE_TEXT("optimizer", AT(optimizer), "NAME", "how gradients change the weights", "sgd"),
+    PARE_TEXT("schedule", AT(schedule), "NAME", "how the learning rate changes in time",
+              "constant"),
+    PARE_TEXT("loss", AT(loss), "NAME", "what is made small", "cross_entropy"),
+    PARE_INT("warmup", AT(warmup), "steps in which the learning rate rises to its value", 0, 0,
+             1e12),
+    PARE_FLOAT("warmup_factor", AT(warmup_factor), "... from this part of it", 0, 0, 1),
+    PARE_TEXT("teacher", AT(teacher), "MODEL", "a model whose outputs are learned as well", NULL),
+    PARE_TEXTS("distill_layers", AT(distill_layers), "NAMES",
+               "layers to make like the teacher's: NAME, or NAME=TEACHERS-NAME"),
+    PARE_TEXTS("freeze", AT(freeze), "NAME",
+               "weights to leave alone: names, or beginnings with a *"),
+    PARE_FLOAT("clip_norm", AT(clip_norm), "scale gradients down to this norm; 0: off", 0, 0,
+               1e300),
+    PARE_FLOAT("clip_value", AT(clip_value), "cut gradients to this size; 0: off", 0, 0, 1e300),
+    PARE_INT("patience", AT(patience),
+             "stop after so many epochs without a better validation; 0: never", 0, 0, 1e9),
+    PARE_FLAG("keep_best", AT(keep_best), "end with the weights that validated best", 0),
+    PARE_TEXT("checkpoint", AT(checkpoint), "FILE",
+              "write the state to this .safetensors after each epoch", NULL),
+    PARE_INT("checkpoint_steps", AT(checkpoint_steps), "... and every so many steps; 0: only then",
+             0, 0, 1e12),
+    PARE_FLAG("resume", AT(resume), "go on from the checkpoint, if it is there", 0),
+    PARE_FLAG("sync_bn", AT(sync_bn),
+              "of several processes: BatchNormalization sees the whole batch, not each its part",
+              0),
+    PARE_INT("seed", AT(seed), "of the order of items, their variations, and Dropout", 0, 0, 9e15),
+    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024),
+    PARE_FLAG("tune", AT(tune), "time the kernels that can train a layer, and use the fastest", 0),
+    PARE_TEXT("choices", AT(choices), "FILE",
+              "file of kernels to use for layers, which gets those found by tuning", NULL),
     PARE_OPT_END
 };
 
 static const struct pare_opt eval_opts[] = {
-    { "loss", "what is measured besides accuracy", PARE_OPT_STR, AT(loss), 0, PARE_ANY,
-      "cross_entropy", NULL, false },
-    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
-      false },
-    PARE_OPT_END
+    PARE_TEXT("loss", AT(loss), "NAME", "what is measured besides accuracy", "cross_entropy"),
+    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024), PARE_OPT_END
 };
 
 /* ---- the parts there are ------------------------------------------------------------------- */
@@ -77,7 +63,7 @@ static int add(struct list *l, struct pare_option_group p, struct pare_err *err)
     struct pare_option_group *list = pare_grow(l->arena, l->part, l->n, &l->cap, sizeof(*list));
 
     if (!list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     l->part = list;
     list[l->n++] = p;
     return 0;
@@ -150,7 +136,7 @@ static int choose(struct setup *u, const char *kind, const char *name, size_t si
     if (!*into)
         *into = pare_alloc(u->arena, 1, size + 1);
     if (!*into)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     for (int i = 0; i < u->n_parts; i++)
         if (!strcmp(u->part[i].kind, kind) && (!name || !strcmp(u->part[i].name, name)))
             u->part[i].into = *into;
@@ -253,7 +239,7 @@ int pare_train_options_make(const struct pare_given *g, int n, struct pare_arena
 
     *s = u.s;
     if (!u.s)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     PARE_TRY(pare_train_option_groups(a, &u.part, &u.n_parts, err));
     return make(&u, true, g, n, err);
 }
@@ -265,7 +251,7 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
 
     *s = u.s;
     if (!u.s)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     PARE_TRY(pare_eval_option_groups(a, &u.part, &u.n_parts, err));
     return make(&u, false, g, n, err);
 }
@@ -280,7 +266,7 @@ int pare_given_split(const char *text, struct pare_arena *a, struct pare_given *
     *g = copy ? pare_alloc(a, strlen(copy) / 2 + 1, sizeof(**g)) : NULL;
     *n = 0;
     if (!*g)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the settings");
+        return pare_no_memory(err, "for the settings");
     for (char *w = strtok_r(copy, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
         char *value = strchr(w, '=');
 

@@ -11,11 +11,6 @@
 
 #define MAX_OUT 16
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for training");
-}
-
 /* ---- what is learned --------------------------------------------------------------- */
 
 static bool is_frozen(const struct pare_trainer_opts *o, const char *name)
@@ -63,7 +58,7 @@ static int collect(struct pare_trainer *t, struct pare_err *err)
     bool *seen = pare_alloc(t->arena, (size_t)g->n_values, sizeof(*seen));
 
     if (!seen)
-        return no_memory(err);
+        return pare_no_memory(err, "for training");
     for (int i = 0; i < g->n_nodes; i++) {
         struct pare_node *n = g->node[i];
 
@@ -120,7 +115,7 @@ int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pa
     const char **all = pare_alloc(t->arena, (size_t)n, sizeof(*all));
 
     if (!all)
-        return no_memory(err);
+        return pare_no_memory(err, "for training");
     for (int i = 0; i < n; i++)
         all[i] = i < names.n ? names.v[i] : t->layers.student.v[i - names.n];
     t->stale = true; /* plans may be at work just now */
@@ -180,7 +175,7 @@ static int make(struct pare_trainer *t, struct pare_err *err)
     t->laid.param = pare_alloc(t->arena, n, sizeof(*t->laid.param));
     t->laid.ask = pare_alloc(t->arena, n, sizeof(*t->laid.ask));
     if (!t->param || !t->name || !t->grad || !t->state || !t->laid.param || !t->laid.ask)
-        return no_memory(err);
+        return pare_no_memory(err, "for training");
     pare_rng_init(&t->rng, t->o.seed);
     PARE_TRY(look_inside(t, err));
     PARE_TRY(check_freeze(t, err));
@@ -201,7 +196,7 @@ int pare_trainer_new(struct pare_model *model, const struct pare_trainer_opts *o
     *trainer = NULL;
     if (!t) {
         pare_arena_free(a);
-        return no_memory(err);
+        return pare_no_memory(err, "for training");
     }
     t->arena = a;
     t->model = model;

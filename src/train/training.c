@@ -48,7 +48,7 @@ int pare_training_new(struct pare_model *model, const char *data, const char *se
     *learn = NULL;
     if (!l) {
         pare_arena_free(a);
-        return pare_fail(err, PARE_ENOMEM, "no memory for training");
+        return pare_no_memory(err, "for training");
     }
     l->arena = a;
     l->model = model;

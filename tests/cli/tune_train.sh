@@ -8,7 +8,7 @@ sed -n 's/^conv.* gradients .*, //p' all.txt | sort -u
 
 echo == mixed
 same="kernel_shape=3,3.*strides=1,1.* gradients yes"
-sed "/$same.*, data$/s/^[a-z_]*/conv_winograd/; /$same/!b; /, data$/!s/^[a-z_]*/conv_train/" all.txt >mix.txt
+sed "/$same.*, data$/s/^[a-z_]*/conv_winograd_train/; /$same/!b; /, data$/!s/^[a-z_]*/conv_train/" all.txt >mix.txt
 sed -n "s/^\([a-z_]*\).*$same.*, /\1 /p" mix.txt | sort -u
 same_bytes $opts --choices mix.txt
 

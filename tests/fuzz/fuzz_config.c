@@ -18,10 +18,11 @@ struct keys {
 };
 
 static const struct pare_opt opts[] = {
-    PARE_NUMBER(struct keys, sparsity, "", 0, 0, 1),
-    { "block", "", PARE_OPT_INTS, offsetof(struct keys, block), 0, 1, 64, NULL, NULL, false },
-    PARE_CHOICE(struct keys, granularity, "", "element", "element|out_channel"),
-    PARE_FLAG(struct keys, flag, "", 0),
+    PARE_FLOAT("sparsity", offsetof(struct keys, sparsity), "", 0, 0, 1),
+    PARE_INTS("block", offsetof(struct keys, block), "", 1, 64),
+    PARE_CHOICE("granularity", offsetof(struct keys, granularity), "", "element",
+                "element|out_channel"),
+    PARE_FLAG("flag", offsetof(struct keys, flag), "", 0),
     PARE_OPT_END,
 };
 

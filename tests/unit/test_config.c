@@ -55,7 +55,7 @@ struct keys {
 };
 
 static const struct pare_opt pruning[] = {
-    PARE_NUMBER(struct keys, sparsity, "", -1, 0, 1),
+    PARE_FLOAT("sparsity", offsetof(struct keys, sparsity), "", -1, 0, 1),
     PARE_OPT_END,
 };
 static const struct pare_opt quantization[] = {
@@ -63,7 +63,7 @@ static const struct pare_opt quantization[] = {
       .type = PARE_OPT_STRS,
       .offset = offsetof(struct keys, quant_types),
       .choices = "weight|input|output" },
-    PARE_WHOLE(struct keys, quant_bits, "", 0, 1, 32),
+    PARE_INT("quant_bits", offsetof(struct keys, quant_bits), "", 0, 1, 32),
     { .name = "quant_bits.weight",
       .type = PARE_OPT_INT,
       .offset = offsetof(struct keys, bits_weight),
@@ -74,7 +74,7 @@ static const struct pare_opt quantization[] = {
       .offset = offsetof(struct keys, bits_output),
       .min = 1,
       .max = 32 },
-    PARE_WHOLE(struct keys, quant_start_step, "", 0, 0, 1e9),
+    PARE_INT("quant_start_step", offsetof(struct keys, quant_start_step), "", 0, 0, 1e9),
     PARE_OPT_END,
 };
 

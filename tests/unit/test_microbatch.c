@@ -510,7 +510,7 @@ static void choices(void **state)
         assert_int_equal(p->split->n, 2);
         pare_plan_free(p);
     }
-    write_choice(path, key, "any_layout");
+    write_choice(path, key, "whole");
     assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
     assert_null(p->split);
     pare_plan_free(p);

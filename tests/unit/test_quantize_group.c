@@ -73,7 +73,7 @@ static void as_numpy_rounds(void **state)
 {
     static const char *const names[] = {
         "rows",  "columns", "short",        "affine", "middle",
-        "least", "eight",   "least_affine", "two",    "any_layout"
+        "least", "eight",   "least_affine", "two",    "whole"
     };
 
     (void)state;

@@ -150,7 +150,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     PARE_TRY(pare_conv_fuse_fold(b, c->node, &c->head, scale, c->bias, err));
     if (c->led)
         PARE_TRY(pare_conv_prologue_init(&c->front, b, err));

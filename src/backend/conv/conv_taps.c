@@ -147,7 +147,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     c->offset = pare_alloc(b->arena, (size_t)(c->runs + c->tails), sizeof(*c->offset));
     if (!scale || !c->w || !c->bias || !c->offset)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
     for (int64_t i = 0; i < c->runs + c->tails; i++) {
         int64_t first = 0, count = i < c->runs ? c->run : c->last;

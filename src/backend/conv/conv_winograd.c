@@ -113,7 +113,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->u = pare_alloc_raw(b->arena, size, sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)to, sizeof(*c->bias));
     if (!scale || !weights || !c->u || !c->bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     memcpy(weights, pare_const_raw(s->node->in[1]), (size_t)pare_numel(w) * sizeof(*weights));
     PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
     pare_winograd_filters(&f, c->u);

@@ -80,7 +80,7 @@ int pare_conv_prologue_init(struct pare_conv_prologue *f, struct pare_backend *b
     f->scale = pare_alloc(b->arena, padded, sizeof(float));
     f->shift = pare_alloc(b->arena, padded, sizeof(float));
     if (!f->scale || !f->shift)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a normalisation");
+        return pare_no_memory(err, "for a normalisation");
     for (int i = 0; i < 4; i++) {
         p[i] = pare_const_f32(b, bn->in[i + 1], err);
         if (!p[i])

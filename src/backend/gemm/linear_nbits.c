@@ -191,11 +191,6 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for packed weights");
-}
-
 /* Element i of a constant of integers, as the file has it or unpacked. */
 static int at(const struct pare_value *v, int64_t i)
 {
@@ -217,7 +212,7 @@ static int pack_rows(struct linear *l, struct pare_backend *b, struct pare_err *
     w->row_bytes = four ? (w->K + 1) / 2 : w->K;
     q = pare_alloc(b->arena, (size_t)(w->N * w->row_bytes), 1);
     if (!q)
-        return no_memory(err);
+        return pare_no_memory(err, "for packed weights");
     w->q = q;
 #pragma omp parallel for num_threads(b->threads)
     for (int64_t n0 = 0; n0 < w->N; n0 += 64) /* a few columns at a time: their rows are short */
@@ -282,7 +277,7 @@ static int init_scales(struct linear *l, struct pare_backend *b, struct pare_err
     bool any = false;
 
     if (!s || !d)
-        return no_memory(err);
+        return pare_no_memory(err, "for packed weights");
     for (int64_t n = 0; n < w->N; n++)
         for (int64_t g = 0; g < w->groups; g++) {
             int64_t i = n * w->groups + g;
@@ -294,7 +289,7 @@ static int init_scales(struct linear *l, struct pare_backend *b, struct pare_err
     w->scale = s;
     keep = any ? pare_alloc_raw(b->arena, (size_t)(w->N * w->groups), sizeof(*d)) : NULL;
     if (any && !keep)
-        return no_memory(err);
+        return pare_no_memory(err, "for packed weights");
     if (any)
         memcpy(keep, d, (size_t)(w->N * w->groups) * sizeof(*d));
     w->shift = keep;
@@ -377,7 +372,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 #pragma omp parallel for num_threads(l->threads) schedule(dynamic, 1) reduction(| : failed)
     for (int64_t i = 0; i < strips; i++)
         failed |= run_tile(l, x, y, work + omp_get_thread_num() * l->tile * l->w.K, i * l->tile);
-    return failed ? no_memory(err) : 0;
+    return failed ? pare_no_memory(err, "for packed weights") : 0;
 }
 
 const struct pare_kernel pare_kernel_linear_nbits = {

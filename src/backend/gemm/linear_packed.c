@@ -100,7 +100,7 @@ static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_er
     l->packed = pare_alloc_raw(b->arena, (size_t)(h->K * h->N), sizeof(float));
     l->bias = pare_alloc(b->arena, (size_t)h->N, sizeof(float));
     if (!l->packed || !l->bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     pare_packed_gemm_pack(b, &w, l->packed);
     if (h->b)
         memcpy(l->bias, pare_const_raw(h->b), (size_t)h->N * sizeof(float));

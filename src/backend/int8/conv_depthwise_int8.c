@@ -109,7 +109,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
     float *bias = pare_alloc(b->arena, lanes, sizeof(*bias));
 
     if (!from || !w || !sum || !f || !bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     for (int64_t c = 0; c < k->C; c++) {
         int64_t at = c / 64 * 64 + c % 16 / 4 * 16 + c % 64 / 16 * 4 + c % 4;
 

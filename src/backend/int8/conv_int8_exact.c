@@ -78,7 +78,7 @@ static int init_weights(struct dot8 *d, struct pare_backend *b, struct pare_err 
     d->weights = pare_alloc(b->arena, (size_t)(d->O * (d->depthwise ? d->taps : d->K)),
                             sizeof(*d->weights));
     if (!w || !d->weights)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     for (int64_t o = 0; o < d->O; o++)
         for (int64_t k = 0; k < d->I; k++)
             for (int64_t t = 0; t < d->taps; t++)
@@ -110,7 +110,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     o->f = pare_alloc(b->arena, (size_t)d->O, sizeof(*o->f));
     o->b = pare_alloc(b->arena, (size_t)d->O, sizeof(*o->b));
     if (!o->f || !o->b)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
+        return pare_no_memory(err, "for the scales");
     for (int64_t i = 0; i < d->O; i++) {
         o->f[i] = pare_int8_conv_factor(&d->c, i);
         o->b[i] = (float)pare_int8_conv_bias(&d->c, i);

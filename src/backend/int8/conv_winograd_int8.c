@@ -147,7 +147,7 @@ static int init_weights(struct wino *w, struct pare_backend *b, struct pare_err 
                                  .lo = c->end.lo / c->end.q.scale,
                                  .hi = c->end.hi / c->end.q.scale };
     if (!weights || !u || !o->f || !o->b)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     pare_winograd_int8_weights(weights, w->k.C, w->k.O, u);
     w->k.u = u;
     for (int64_t i = 0; i < w->k.O; i++) {

@@ -268,7 +268,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
             continue;
         tile = pare_alloc_raw(b->arena, (size_t)(c->per * c->C), sizeof(*tile));
         if (!tile)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a chain");
+            return pare_no_memory(err, "for a chain");
         for (int64_t k = 0; k < c->per; k++)
             memcpy(tile + k * c->C, o->data, (size_t)c->C * sizeof(*tile));
         o->data = tile;

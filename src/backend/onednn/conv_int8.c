@@ -136,7 +136,7 @@ static int init_bias(struct conv8 *c, struct pare_backend *b, struct pare_err *e
     float *bias = pare_alloc(b->arena, (size_t)c->c.w.channels, sizeof(*bias));
 
     if (!bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the bias");
+        return pare_no_memory(err, "for the bias");
     for (int64_t o = 0; o < c->c.w.channels; o++)
         bias[o] = (float)pare_int8_conv_bias(&c->c, o);
     return pare_dnnl_bias(b, c->pd, bias, &c->b, err);
@@ -153,7 +153,7 @@ static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err
     };
 
     if (!k.data)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     w.dtype = PARE_I8;
     PARE_TRY(pare_conv_weight_md(&w, c->c.win.group, &md, err));
     return pare_dnnl_pack(b, &k, &c->weights, err);

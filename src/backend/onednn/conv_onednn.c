@@ -115,7 +115,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
     float *scale = pare_alloc(b->scratch, (size_t)O, sizeof(*scale));
 
     if (!bias || !scale)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, bias, err));
     PARE_TRY(pack(b, c, w, c->head.bn ? scale : NULL, err));
     return pare_dnnl_bias(b, c->pd, bias, &c->bias, err);

@@ -329,7 +329,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
     if (s->n_in > 2) {
         c->gb = pare_alloc(b->arena, (size_t)s->in[2]->t.dim[0], sizeof(*c->gb));
         if (!c->gb)
-            return pare_fail(err, PARE_ENOMEM, "no memory for a gradient");
+            return pare_no_memory(err, "for a gradient");
         PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 1), c->gb, &gb, err));
         argument(&c->weights, DNNL_ARG_DIFF_BIAS, gb);
     }

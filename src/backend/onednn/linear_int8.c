@@ -198,7 +198,7 @@ static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err 
     o->f = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*o->f));
     o->b = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*o->b));
     if (!o->f || !o->b)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the scales");
+        return pare_no_memory(err, "for the scales");
     for (int64_t i = 0; i < l->N; i++) {
         double unit = (double)l->x.scale * (double)pare_int8_scale(&l->w, i);
 
@@ -216,7 +216,7 @@ static int init_wide(struct linear8 *l, struct pare_backend *b, struct pare_err 
 
     l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
     if (!w || !l->wider)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     for (int64_t i = 0; i < l->N; i++)
         for (int64_t k = 0; k < l->K; k++)
             l->wider[i * length + k] = l->tb ? w[i * l->K + k] : w[k * l->N + i];
@@ -231,7 +231,7 @@ static int init_panel(struct linear8 *l, struct pare_backend *b, struct pare_err
 
     l->sum = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*l->sum));
     if (!w || !packed || !l->sum)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     pare_gemm_int8_pack(w, l->tb, l->K, l->N, packed);
     pare_gemm_int8_sums(packed, l->K, l->N, zero, l->sum);
     l->weights = packed;
@@ -261,13 +261,13 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         return init_wide(l, b, err);
     w = pare_int8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
     if (!w)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     l->weights = w;
     if (l->tb || l->gemm)
         return 0;
     turned = pare_alloc_raw(b->arena, (size_t)(l->N * l->K), 1);
     if (!turned)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     for (int64_t i = 0; i < l->N; i++)
         for (int64_t k = 0; k < l->K; k++)
             turned[i * l->K + k] = w[k * l->N + i];

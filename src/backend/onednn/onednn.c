@@ -28,7 +28,7 @@ int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
     struct pare_onednn *o = pare_alloc(b->arena, 1, sizeof(*o));
 
     if (!o)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the engine");
+        return pare_no_memory(err, "for the engine");
     b->onednn = o;
     b->isa = (unsigned)dnnl_get_effective_cpu_isa();
     b->block = has_isa(dnnl_cpu_isa_avx512_core) ? 16 : 8;
@@ -113,7 +113,7 @@ int pare_dnnl_pack(struct pare_backend *b, const struct pare_pack *k, dnnl_memor
     dnnl_primitive_t prim = NULL;
     dnnl_memory_t from = NULL;
     void *memory = pare_alloc_raw(b->arena, dnnl_memory_desc_get_size(k->want), 1);
-    int rc = memory ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+    int rc = memory ? 0 : pare_no_memory(err, "for the weights");
 
     if (!rc)
         rc = pare_dnnl(err, dnnl_memory_create(&from, k->have, e, (void *)(uintptr_t)k->data),

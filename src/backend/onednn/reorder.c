@@ -56,7 +56,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     dnnl_memory_desc_t from, to;
 
     if (!r)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a conversion");
+        return pare_no_memory(err, "for a conversion");
     s->state = r;
     if (!pare_dnnl_md(&from, &s->in_buf[0]->t, s->in_block[0]) ||
         !pare_dnnl_md(&to, &s->out_buf[0]->t, s->out_block[0]))

@@ -212,7 +212,7 @@ static int init_bn(struct pare_chain *c, const struct pare_chain_link *l, struct
     scale->table = pare_alloc(b->arena, (size_t)C, sizeof(float));
     shift->table = pare_alloc(b->arena, (size_t)C, sizeof(float));
     if (!scale->table || !shift->table)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a normalisation");
+        return pare_no_memory(err, "for a normalisation");
     for (int i = 0; i < 4; i++) {
         p[i] = pare_const_f32(b, l->node->in[i + 1], err);
         if (!p[i])

@@ -89,7 +89,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     }
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*c->bias));
     if (!scale || !at || !c->bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
     for (int64_t k = 0; k < f.K; k++)
         at[k] = pare_sparse_place(&c->shape, k);

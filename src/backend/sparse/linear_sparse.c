@@ -79,7 +79,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     }
     l->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*l->bias));
     if (!at || !l->bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the weights");
+        return pare_no_memory(err, "for the weights");
     if (l->is.b) {
         const float *row = pare_const_f32(b, l->is.b, err);
 

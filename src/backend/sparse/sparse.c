@@ -104,12 +104,12 @@ int pare_sparse_make(const struct pare_sparse_from *f, const struct pare_sparse_
                                .groups = (m->outputs + m->rows - 1) / m->rows };
     s->first = pare_alloc(a, (size_t)s->groups + 1, sizeof(*s->first));
     if (!s->first)
-        return pare_fail(err, PARE_ENOMEM, "no memory for sparse weights");
+        return pare_no_memory(err, "for sparse weights");
     n = list(f, m, s);
     s->at = pare_alloc(a, (size_t)n + 1, sizeof(*s->at));
     s->w = pare_alloc(a, (size_t)(n * s->rows) + 1, sizeof(*s->w));
     if (!s->at || !s->w)
-        return pare_fail(err, PARE_ENOMEM, "no memory for sparse weights");
+        return pare_no_memory(err, "for sparse weights");
     list(f, m, s);
     return 0;
 }

@@ -20,46 +20,44 @@ struct analyze {
     bool full, weights_only, json, quiet;
 };
 
-#define TEXT(name, field, help, def, choices)                                                 \
-    {                                                                                         \
-        name, help, PARE_OPT_STR, offsetof(struct analyze, field), 0, PARE_ANY, def, choices, \
-            false                                                                             \
-    }
-#define SWITCH(name, field, help)                                                              \
-    {                                                                                          \
-        name, help, PARE_OPT_BOOL, offsetof(struct analyze, field), 0, 0, 1, NULL, NULL, false \
-    }
-
 static const struct pare_opt analyze_opts[] = {
-    TEXT("data", data, "what to judge by: digits, fashion-mnist, or a file or folder", NULL, NULL),
-    TEXT("split", split, "which part of the set", "test", "train|val|test"),
-    { "layers", "only these: a name, or re: and a pattern", PARE_OPT_STRS,
-      offsetof(struct analyze, layers), 0, PARE_ANY, NULL, NULL, false },
-    { "sparsities", "sensitivity: parts to take away, rising; else 0.1 to 0.9", PARE_OPT_FLOATS,
-      offsetof(struct analyze, sparsities), 0, 0, 1, NULL, NULL, false },
-    TEXT("pruner", pruner, "sensitivity: who chooses what goes, see 'pare list pruners'", "l1",
-         NULL),
-    TEXT("set", set, "settings of that pruner: \"name=value name=value\"", NULL, NULL),
-    { "plugin", "a shared object with more pruners", PARE_OPT_STRS,
-      offsetof(struct analyze, plugin), 0, PARE_ANY, NULL, NULL, false },
-    TEXT("metric", metric, "sensitivity: what is measured", "accuracy", "accuracy|loss"),
-    TEXT("early-stop", early_stop,
-         "a layer is done when the metric is below the value, above it, or by so much below or "
-         "above the model's own",
-         "none", "none|minimize|maximize|dropped|raised"),
-    { "early-stop-value", "the value of --early-stop", PARE_OPT_FLOAT,
-      offsetof(struct analyze, early_stop_value), 0, PARE_ANY, NULL, NULL, false },
-    { "bits", "quantization: bits of rounded numbers; else 8 and 4", PARE_OPT_INTS,
-      offsetof(struct analyze, bits), 0, 2, 16, NULL, NULL, false },
-    SWITCH("weights-only", weights_only, "quantization: inputs of layers are not rounded"),
-    { "samples", "quantization: items to run", PARE_OPT_INT, offsetof(struct analyze, samples), 32,
-      1, 1 << 20, NULL, NULL, false },
-    SWITCH("full", full, "count: biases, normalizations, poolings and resizing, too"),
-    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
-      offsetof(struct analyze, shape), 0, PARE_ANY, NULL, NULL, false },
-    TEXT("csv", csv, "write the table to this file as well", NULL, NULL),
-    SWITCH("json", json, "print JSON"),
-    SWITCH("quiet", quiet, "print no progress"),
+    PARE_TEXT("data", offsetof(struct analyze, data), "SET",
+              "what to judge by: digits, fashion-mnist, or a file or folder", NULL),
+    PARE_CHOICE("split", offsetof(struct analyze, split), "which part of the set", "test",
+                "train|val|test"),
+    PARE_TEXTS("layers", offsetof(struct analyze, layers), "NAME",
+               "only these: a name, or re: and a pattern"),
+    PARE_FLOATS("sparsities", offsetof(struct analyze, sparsities),
+                "sensitivity: parts to take away, rising; else 0.1 to 0.9", 0, 1),
+    PARE_TEXT("pruner", offsetof(struct analyze, pruner), "NAME",
+              "sensitivity: who chooses what goes, see 'pare list pruners'", "l1"),
+    PARE_TEXT("set", offsetof(struct analyze, set), "SETTINGS",
+              "settings of that pruner: \"name=value name=value\"", NULL),
+    PARE_TEXTS("plugin", offsetof(struct analyze, plugin), "FILE",
+               "a shared object with more pruners"),
+    PARE_CHOICE("metric", offsetof(struct analyze, metric), "sensitivity: what is measured",
+                "accuracy", "accuracy|loss"),
+    PARE_CHOICE(
+        "early-stop", offsetof(struct analyze, early_stop),
+        "a layer is done when the metric is below the value, above it, or by so much below or "
+        "above the model's own",
+        "none", "none|minimize|maximize|dropped|raised"),
+    PARE_FLOAT("early-stop-value", offsetof(struct analyze, early_stop_value),
+               "the value of --early-stop", 0, PARE_ANY),
+    PARE_INTS("bits", offsetof(struct analyze, bits),
+              "quantization: bits of rounded numbers; else 8 and 4", 2, 16),
+    PARE_FLAG("weights-only", offsetof(struct analyze, weights_only),
+              "quantization: inputs of layers are not rounded", 0),
+    PARE_INT("samples", offsetof(struct analyze, samples), "quantization: items to run", 32, 1,
+             1 << 20),
+    PARE_FLAG("full", offsetof(struct analyze, full),
+              "count: biases, normalizations, poolings and resizing, too", 0),
+    PARE_TEXTS("shape", offsetof(struct analyze, shape), "NAME=N,N,...",
+               "name=1,3,224,224: an input's shape, or a free dimension's size"),
+    PARE_TEXT("csv", offsetof(struct analyze, csv), "FILE", "write the table to this file as well",
+              NULL),
+    PARE_FLAG("json", offsetof(struct analyze, json), "print JSON", 0),
+    PARE_FLAG("quiet", offsetof(struct analyze, quiet), "print no progress", 0),
     PARE_OPT_END
 };
 
@@ -126,7 +124,7 @@ static int measure(void *user, const struct pare_model *m, double *metric, struc
     int rc;
 
     if (!a)
-        return pare_fail(err, PARE_ENOMEM, "no memory to judge the model");
+        return pare_no_memory(err, "to judge the model");
     rc = pare_evaluate(m, j->data, &o, a, &e, err);
     if (!rc && !strcmp(j->o->metric, "loss"))
         *metric = e.loss;
@@ -215,7 +213,7 @@ static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_t
         return pare_fail(err, PARE_ECONFIG, "'%s' has no items", j->data->name);
     *in = pare_alloc(j->c->arena, 1, sizeof(**in));
     if (!*in)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+        return pare_no_memory(err, "for the inputs");
     **in = b->x;
     return 0;
 }

@@ -15,13 +15,11 @@ struct apply {
 
 static const struct pare_opt apply_opts[] = {
     { "masks", "the masks: .pth as NNI's, .safetensors or .npz", PARE_OPT_STR,
-      offsetof(struct apply, masks), 0, PARE_ANY, NULL, NULL, true },
-    { "output", "where to write the masked model; default NAME-masked.onnx", PARE_OPT_STR,
-      offsetof(struct apply, output), 0, PARE_ANY, NULL, NULL, false },
-    { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct apply, json), 0, 0, 1,
-      NULL, NULL, false },
-    { "quiet", "print nothing", PARE_OPT_BOOL, offsetof(struct apply, quiet), 0, 0, 1, NULL, NULL,
-      false },
+      offsetof(struct apply, masks), 0, PARE_ANY, NULL, NULL, true, NULL },
+    PARE_TEXT("output", offsetof(struct apply, output), "FILE",
+              "where to write the masked model; default NAME-masked.onnx", NULL),
+    PARE_FLAG("json", offsetof(struct apply, json), "print the result as JSON", 0),
+    PARE_FLAG("quiet", offsetof(struct apply, quiet), "print nothing", 0),
     PARE_OPT_END
 };
 
@@ -45,7 +43,7 @@ static int print(struct pare_cli *c, const char *output, const struct pare_appli
     char all[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     pare_table_row(t, "layer", "mask of", "elements", "removed");
     for (int i = 0; i < n; i++)
         pare_table_row(t, l[i].layer, l[i].what, pare_whole_text(l[i].n, all, sizeof(all)),
@@ -68,7 +66,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
         output = pare_sprintf(c->arena, "%.*s-masked.onnx",
                               (int)(pare_ends_in(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
     if (!output)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     PARE_TRY(pare_check_output(c, output, err));
     PARE_TRY(pare_model_load(c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);

@@ -28,25 +28,22 @@ struct bench {
 };
 
 static const struct pare_opt bench_opts[] = {
-    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, offsetof(struct bench, threads), 0,
-      0, 1024, NULL, NULL, false },
-    { "batch", "the batch, where the model leaves it free", PARE_OPT_INT,
-      offsetof(struct bench, batch), 0, 0, 1 << 20, NULL, NULL, false },
-    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
-      offsetof(struct bench, shape), 0, PARE_ANY, NULL, NULL, false },
-    { "seconds", "how long to measure each model", PARE_OPT_FLOAT, offsetof(struct bench, seconds),
-      2, 0, 86400, NULL, NULL, false },
-    { "repeat", "run each this often instead; 0: as --seconds says", PARE_OPT_INT,
-      offsetof(struct bench, repeat), 0, 0, MAX_RUNS, NULL, NULL, false },
-    { "seed", "of the random inputs", PARE_OPT_INT, offsetof(struct bench, seed), 0, 0, 9e15, NULL,
-      NULL, false },
-    { "reference", "only the plain kernels: slow, for checking", PARE_OPT_BOOL,
-      offsetof(struct bench, reference), 0, 0, 1, NULL, NULL, false },
+    PARE_INT("threads", offsetof(struct bench, threads), "threads to use; 0: all cores", 0, 0,
+             1024),
+    PARE_INT("batch", offsetof(struct bench, batch), "the batch, where the model leaves it free", 0,
+             0, 1 << 20),
+    PARE_TEXTS("shape", offsetof(struct bench, shape), "NAME=N,N,...",
+               "name=1,3,224,224: an input's shape, or a free dimension's size"),
+    PARE_FLOAT("seconds", offsetof(struct bench, seconds), "how long to measure each model", 2, 0,
+               86400),
+    PARE_INT("repeat", offsetof(struct bench, repeat),
+             "run each this often instead; 0: as --seconds says", 0, 0, MAX_RUNS),
+    PARE_INT("seed", offsetof(struct bench, seed), "of the random inputs", 0, 0, 9e15),
+    PARE_FLAG("reference", offsetof(struct bench, reference),
+              "only the plain kernels: slow, for checking", 0),
     PARE_TUNE_OPTS(struct bench, 1),
-    { "verbose", "print the time of each step", PARE_OPT_BOOL, offsetof(struct bench, verbose), 0,
-      0, 1, NULL, NULL, false },
-    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct bench, json), 0, 0, 1, NULL, NULL,
-      false },
+    PARE_FLAG("verbose", offsetof(struct bench, verbose), "print the time of each step", 0),
+    PARE_FLAG("json", offsetof(struct bench, json), "print JSON", 0),
     PARE_OPT_END
 };
 
@@ -95,7 +92,7 @@ static int make_room(struct contest *b, struct pare_err *err)
         double *t = pare_alloc(b->c->arena, (size_t)more, sizeof(*t));
 
         if (!t)
-            return pare_fail(err, PARE_ENOMEM, "no memory for the times");
+            return pare_no_memory(err, "for the times");
         if (b->runs)
             memcpy(t, b->e[i].t, (size_t)b->runs * sizeof(*t));
         b->e[i].t = t;
@@ -363,7 +360,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
     b.e = pare_alloc(c->arena, (size_t)c->n_args, sizeof(*b.e));
     if (!b.e)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %d models", c->n_args);
+        return pare_no_memory(err, "for %d models", c->n_args);
     for (b.n = 0; b.n < c->n_args && !rc; b.n++) {
         rc = prepare(&b, &b.e[b.n], c->arg[b.n], err);
         if (!c->keep)

@@ -27,30 +27,23 @@ struct compress {
 #define AT(field) offsetof(struct compress, field)
 
 static const struct pare_opt compress_opts[] = {
-    { "preset", "no recipe but a model: a usual recipe for it, with --data", PARE_OPT_STR,
-      AT(preset), 0, PARE_ANY, NULL, PARE_RECIPE_PRESETS, false },
-    { "data", "instead of the recipe's", PARE_OPT_STR, AT(data), 0, PARE_ANY, NULL, NULL, false },
-    { "valid", "instead of the recipe's", PARE_OPT_STR, AT(valid), 0, PARE_ANY, NULL, NULL, false },
-    { "output", "instead of the recipe's", PARE_OPT_STR, AT(output), 0, PARE_ANY, NULL, NULL,
-      false },
-    { "run", "instead of the recipe's: where to write what happened", PARE_OPT_STR, AT(run), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "seed", "instead of the recipe's", PARE_OPT_INT, AT(seed), -1, 0, 9e15, NULL, NULL, false },
-    { "threads", "instead of the recipe's; 0: all cores", PARE_OPT_INT, AT(threads), -1, 0, 1024,
-      NULL, NULL, false },
-    { "seconds", "instead of the recipe's: how long to measure each model", PARE_OPT_FLOAT,
-      AT(seconds), -1, 0, 86400, NULL, NULL, false },
-    { "plugin", "a shared object that the recipe's steps may load", PARE_OPT_STRS, AT(plugin), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "resume", "go on with a run that did not come to its end", PARE_OPT_BOOL, AT(resume), 0, 0, 1,
-      NULL, NULL, false },
-    { "dry-run", "check all, and print what would be done", PARE_OPT_BOOL, AT(dry_run), 0, 0, 1,
-      NULL, NULL, false },
-    { "keep-steps", "keep the models of all steps", PARE_OPT_BOOL, AT(keep_steps), 0, 0, 1, NULL,
-      NULL, false },
-    { "json", "print the whole record as JSON", PARE_OPT_BOOL, AT(json), 0, 0, 1, NULL, NULL,
-      false },
-    { "quiet", "print no progress", PARE_OPT_BOOL, AT(quiet), 0, 0, 1, NULL, NULL, false },
+    PARE_CHOICE("preset", AT(preset), "no recipe but a model: a usual recipe for it, with --data",
+                NULL, PARE_RECIPE_PRESETS),
+    PARE_TEXT("data", AT(data), "SET", "instead of the recipe's", NULL),
+    PARE_TEXT("valid", AT(valid), "SET", "instead of the recipe's", NULL),
+    PARE_TEXT("output", AT(output), "FILE", "instead of the recipe's", NULL),
+    PARE_TEXT("run", AT(run), "FILE", "instead of the recipe's: where to write what happened",
+              NULL),
+    PARE_INT("seed", AT(seed), "instead of the recipe's", -1, 0, 9e15),
+    PARE_INT("threads", AT(threads), "instead of the recipe's; 0: all cores", -1, 0, 1024),
+    PARE_FLOAT("seconds", AT(seconds), "instead of the recipe's: how long to measure each model",
+               -1, 0, 86400),
+    PARE_TEXTS("plugin", AT(plugin), "FILE", "a shared object that the recipe's steps may load"),
+    PARE_FLAG("resume", AT(resume), "go on with a run that did not come to its end", 0),
+    PARE_FLAG("dry-run", AT(dry_run), "check all, and print what would be done", 0),
+    PARE_FLAG("keep-steps", AT(keep_steps), "keep the models of all steps", 0),
+    PARE_FLAG("json", AT(json), "print the whole record as JSON", 0),
+    PARE_FLAG("quiet", AT(quiet), "print no progress", 0),
     PARE_OPT_END
 };
 
@@ -65,11 +58,6 @@ struct job {
     const char *at;       /* the model that the next step reads */
     char at_sha[PARE_SHA256_TEXT];
 };
-
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the run");
-}
 
 /* ---- before --------------------------------------------------------------------------------- */
 
@@ -86,7 +74,7 @@ static int read_recipe(struct job *j, struct pare_err *err)
                                "--preset needs --data: what to calibrate and judge with");
         text = pare_recipe_preset(a, j->o->preset, path, j->o->data);
         return text ? pare_recipe_parse(a, "preset", text, strlen(text), &j->r, err)
-                    : no_memory(err);
+                    : pare_no_memory(err, "for the run");
     }
     if (!pare_ends_in(path, ".json"))
         return pare_misuse(j->c, err,
@@ -120,7 +108,7 @@ static int write_down(struct job *j, struct pare_err *err)
         json_object_set_new(all, "threads", json_integer(o->threads));
     j->r.text = pare_json_dump(j->c->arena, all, false);
     json_decref(all);
-    return j->r.text ? 0 : no_memory(err);
+    return j->r.text ? 0 : pare_no_memory(err, "for the run");
 }
 
 /* What the command line says counts more than the recipe. */
@@ -144,12 +132,12 @@ static int settle(struct job *j, struct pare_err *err)
         r->output = pare_sprintf(a, "%s-small.onnx", base);
     base = r->output ? without_ending(a, r->output) : NULL;
     if (!base)
-        return no_memory(err);
+        return pare_no_memory(err, "for the run");
     r->run = o->run ? o->run : r->run;
     if (!r->run)
         r->run = pare_sprintf(a, "%s.run.json", base);
     j->folder = pare_sprintf(a, "%s.steps", base);
-    return r->run && j->folder ? write_down(j, err) : no_memory(err);
+    return r->run && j->folder ? write_down(j, err) : pare_no_memory(err, "for the run");
 }
 
 static const char *step_file(struct job *j, int i, const char *more)
@@ -203,7 +191,7 @@ static int check_step(struct job *j, int i, struct pare_err *err)
     int rc;
 
     if (!c.arena || !f.output)
-        return no_memory(err);
+        return pare_no_memory(err, "for the run");
     rc = check_keys(s, err);
     if (!rc)
         rc = check_plugins(j, s, err);
@@ -331,7 +319,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
     int rc;
 
     if (!c.arena || !tag || !journal)
-        return no_memory(err);
+        return pare_no_memory(err, "for the run");
     f.checkpoint = step_file(j, i, tag);
     c.journal = step_file(j, i, journal);
     f.resume = j->o->resume && f.checkpoint && !access(f.checkpoint, F_OK);
@@ -358,7 +346,8 @@ static int save_record(struct job *j, struct pare_err *err)
 {
     struct pare_mark m = pare_mark(j->c->arena);
     const char *text = pare_json_dump(j->c->arena, j->run, true);
-    int rc = text ? pare_file_write(j->r.run, text, strlen(text), err) : no_memory(err);
+    int rc = text ? pare_file_write(j->r.run, text, strlen(text), err)
+                  : pare_no_memory(err, "for the run");
 
     pare_reset(j->c->arena, m);
     return rc;
@@ -373,13 +362,13 @@ static int do_step(struct job *j, int i, const char *asked, json_t **step, struc
     double start = pare_now();
 
     if (!output)
-        return no_memory(err);
+        return pare_no_memory(err, "for the run");
     PARE_TRY(run_command(j, i, asked, output, &result, err));
     *step = json_pack("{s:s, s:s, s:o, s:s, s:f, s:o}", "step", s->name, "command", s->cmd->name,
                       "options", options_json(s), "asked", asked, "took_seconds",
                       pare_now() - start, "result", result ? result : json_object());
     if (!*step)
-        return no_memory(err);
+        return pare_no_memory(err, "for the run");
     if (!pare_step_writes(s))
         return 0;
     PARE_TRY(pare_record_model(&j->r, j->c->arena, output, &facts, NULL, err));
@@ -444,7 +433,7 @@ static int begin_record(struct job *j, struct pare_err *err)
                        "threads", (json_int_t)r->threads, "processes", pare_dist_size(r->dist),
                        "versions", "pare", pare_version(), "compiler", __VERSION__, "input", facts,
                        "steps");
-    return j->run ? 0 : no_memory(err);
+    return j->run ? 0 : pare_no_memory(err, "for the run");
 }
 
 /* The last step's model, with where it comes from written into it. */

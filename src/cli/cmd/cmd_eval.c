@@ -16,14 +16,12 @@ struct eval {
 
 static const struct pare_opt eval_opts[] = {
     { "data", "what to judge by: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
-      offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true },
-    { "split", "which part of the set", PARE_OPT_STR, offsetof(struct eval, split), 0, PARE_ANY,
-      "test", "train|val|test", false },
-    { "per-class", "a line for each class as well", PARE_OPT_BOOL, offsetof(struct eval, per_class),
-      0, 0, 1, NULL, NULL, false },
+      offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true, NULL },
+    PARE_CHOICE("split", offsetof(struct eval, split), "which part of the set", "test",
+                "train|val|test"),
+    PARE_FLAG("per-class", offsetof(struct eval, per_class), "a line for each class as well", 0),
     PARE_TUNE_OPTS(struct eval, 0),
-    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct eval, json), 0, 0, 1, NULL, NULL,
-      false },
+    PARE_FLAG("json", offsetof(struct eval, json), "print JSON", 0),
     PARE_OPT_END
 };
 

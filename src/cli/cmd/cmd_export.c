@@ -21,18 +21,15 @@ struct export
 #define AT(field) offsetof(struct export, field)
 
 static const struct pare_opt export_opts[] = {
-    { "output", "where to write the model; default NAME-export.onnx", PARE_OPT_STR, AT(output), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "state", "write weights and running statistics here: .pth, .safetensors or .npz",
-      PARE_OPT_STR, AT(state), 0, PARE_ANY, NULL, NULL, false },
-    { "input-shape", "fix the input's shape", PARE_OPT_INTS, AT(input_shape), 0, 1, 1e12, NULL,
-      NULL, false },
-    { "fold", "fold batch normalizations into convolutions", PARE_OPT_BOOL, AT(fold), 0, 0, 1, NULL,
-      NULL, false },
-    { "external", "write weights to a file beside the model", PARE_OPT_BOOL, AT(external), 0, 0, 1,
-      NULL, NULL, false },
-    { "json", "print the result as JSON", PARE_OPT_BOOL, AT(json), 0, 0, 1, NULL, NULL, false },
-    { "quiet", "print nothing", PARE_OPT_BOOL, AT(quiet), 0, 0, 1, NULL, NULL, false },
+    PARE_TEXT("output", AT(output), "FILE", "where to write the model; default NAME-export.onnx",
+              NULL),
+    PARE_TEXT("state", AT(state), "FILE",
+              "write weights and running statistics here: .pth, .safetensors or .npz", NULL),
+    PARE_INTS("input-shape", AT(input_shape), "fix the input's shape", 1, 1e12),
+    PARE_FLAG("fold", AT(fold), "fold batch normalizations into convolutions", 0),
+    PARE_FLAG("external", AT(external), "write weights to a file beside the model", 0),
+    PARE_FLAG("json", AT(json), "print the result as JSON", 0),
+    PARE_FLAG("quiet", AT(quiet), "print nothing", 0),
     PARE_OPT_END
 };
 
@@ -74,7 +71,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     int rc;
 
     if (!output)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     PARE_TRY(pare_export_check(&files, err));
     PARE_TRY(pare_check_output(c, output, err));
     if (o->state)

@@ -68,7 +68,7 @@ int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, stru
     struct pare_table *t = pare_table_new(a, "ll");
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+        return pare_no_memory(err, "for the help");
     printf("usage: pare %s %s\n\n%s\n", cmd->name, cmd->usage, cmd->doc);
     if (cmd->more)
         printf("\n%s\n", cmd->more);
@@ -152,7 +152,7 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
     if (!op)
         return unknown_op(c, name, err);
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+        return pare_no_memory(err, "for the help");
     printf("%s: %s\n\n", op->type, op->doc);
     printf("since opset %d%s%s\n", op->since, op->domain ? " of " : "",
            op->domain ? op->domain : "");
@@ -196,7 +196,7 @@ static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *er
     if (rc)
         return rc;
     if (!keys || !settings)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+        return pare_no_memory(err, "for the help");
     printf("%s: %s\n\n", p->name, p->doc);
     printf("layers: %s\n", p->types ? p->types : "any with a weight");
     if (!(p->flags & PARE_USES_BASE))
@@ -230,7 +230,7 @@ static int help_quantizer(struct pare_cli *c, const char *name, struct pare_err 
     if (rc)
         return rc;
     if (!keys || !settings)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the help");
+        return pare_no_memory(err, "for the help");
     printf("%s: %s\n\n", q->base.name, q->base.doc);
     printf("layers: %s\n", q->base.types ? q->base.types : "any");
     printf("places:%s%s%s\n", q->weight ? " weight" : "", q->input ? " input" : "",
@@ -259,12 +259,12 @@ struct help {
 };
 
 static const struct pare_opt help_opts[] = {
-    { "man", "print a manual page: of pare, or of the command", PARE_OPT_BOOL,
-      offsetof(struct help, man), 0, 0, 1, NULL, NULL, false },
-    { "completion", "print what a shell needs to complete commands and options", PARE_OPT_STR,
-      offsetof(struct help, completion), 0, PARE_ANY, NULL, "bash|zsh", false },
-    { "reference", "print all keys and settings as Markdown: docs/config.md", PARE_OPT_BOOL,
-      offsetof(struct help, reference), 0, 0, 1, NULL, NULL, false },
+    PARE_FLAG("man", offsetof(struct help, man), "print a manual page: of pare, or of the command",
+              0),
+    PARE_CHOICE("completion", offsetof(struct help, completion),
+                "print what a shell needs to complete commands and options", NULL, "bash|zsh"),
+    PARE_FLAG("reference", offsetof(struct help, reference),
+              "print all keys and settings as Markdown: docs/config.md", 0),
     PARE_OPT_END
 };
 

@@ -25,18 +25,16 @@ struct inspect {
 };
 
 static const struct pare_opt inspect_opts[] = {
-    { "all", "list every node, not only layers", PARE_OPT_BOOL, offsetof(struct inspect, all), 0, 0,
-      1, NULL, NULL, false },
-    { "groups", "list which layers share channels, that can only go from all of them",
-      PARE_OPT_BOOL, offsetof(struct inspect, groups), 0, 0, 1, NULL, NULL, false },
-    { "weights", "read the weights and count their zeros", PARE_OPT_BOOL,
-      offsetof(struct inspect, weights), 0, 0, 1, NULL, NULL, false },
-    { "batch", "the batch, where the model leaves it free", PARE_OPT_INT,
-      offsetof(struct inspect, batch), 0, 0, 1 << 20, NULL, NULL, false },
-    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
-      offsetof(struct inspect, shape), 0, PARE_ANY, NULL, NULL, false },
-    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct inspect, json), 0, 0, 1, NULL, NULL,
-      false },
+    PARE_FLAG("all", offsetof(struct inspect, all), "list every node, not only layers", 0),
+    PARE_FLAG("groups", offsetof(struct inspect, groups),
+              "list which layers share channels, that can only go from all of them", 0),
+    PARE_FLAG("weights", offsetof(struct inspect, weights),
+              "read the weights and count their zeros", 0),
+    PARE_INT("batch", offsetof(struct inspect, batch), "the batch, where the model leaves it free",
+             0, 0, 1 << 20),
+    PARE_TEXTS("shape", offsetof(struct inspect, shape), "NAME=N,N,...",
+               "name=1,3,224,224: an input's shape, or a free dimension's size"),
+    PARE_FLAG("json", offsetof(struct inspect, json), "print JSON", 0),
     PARE_OPT_END
 };
 
@@ -61,11 +59,6 @@ struct look {
     int n_bad, cap_bad, n_dynamic; /* n_dynamic: shapes depend on data */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to inspect the model");
-}
-
 /* ---- looking --------------------------------------------------------------- */
 
 static int add_trouble(struct look *l, const struct pare_node *n, const char *why,
@@ -75,7 +68,7 @@ static int add_trouble(struct look *l, const struct pare_node *n, const char *wh
     char *copy = pare_strdup(l->c->arena, why);
 
     if (!list || !copy)
-        return no_memory(err);
+        return pare_no_memory(err, "to inspect the model");
     l->bad = list;
     l->bad[l->n_bad++] = (struct trouble){ n->name, n->type, copy };
     return 0;
@@ -158,7 +151,7 @@ static int add_up(struct look *l, struct pare_err *err)
     l->params = l->loose;
     l->zeros = pare_alloc(l->c->arena, (size_t)l->n_layers, sizeof(*l->zeros));
     if (!l->zeros)
-        return no_memory(err);
+        return pare_no_memory(err, "to inspect the model");
     for (int i = 0; i < l->n_layers; i++) {
         l->params += l->layer[i].params;
         l->zeros[i] = -1;
@@ -319,7 +312,7 @@ static int tally_types(const struct look *l, struct tally **list, int *n, struct
     *n = 0;
     *list = pare_alloc(l->c->arena, (size_t)l->g->n_nodes, sizeof(**list));
     if (!*list)
-        return no_memory(err);
+        return pare_no_memory(err, "to inspect the model");
     for (int i = 0; i < l->g->n_nodes; i++) {
         const char *type = l->g->node[i]->type;
         struct tally *t = pare_map_get(&seen, type);

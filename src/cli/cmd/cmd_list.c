@@ -15,10 +15,9 @@ struct list {
     bool json;
 };
 
-static const struct pare_opt list_opts[] = { { "json", "print JSON", PARE_OPT_BOOL,
-                                               offsetof(struct list, json), 0, 0, 1, NULL, NULL,
-                                               false },
-                                             PARE_OPT_END };
+static const struct pare_opt list_opts[] = {
+    PARE_FLAG("json", offsetof(struct list, json), "print JSON", 0), PARE_OPT_END
+};
 
 /* ---- operators ------------------------------------------------------------- */
 
@@ -83,7 +82,7 @@ static int list_ops(struct pare_cli *c, bool json, struct pare_err *err)
     char buf[256];
 
     if (!t || !ops)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the list");
+        return pare_no_memory(err, "for the list");
     pare_table_row(t, "operator", "since", "types", "");
     for (int i = 0; i < n; i++)
         if (json)
@@ -115,7 +114,7 @@ static int print_entries(struct pare_cli *c, const struct entry *e, int n, const
     json_t *all = o->json ? json_array() : NULL;
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the list");
+        return pare_no_memory(err, "for the list");
     pare_table_row(t, head, "");
     for (int i = 0; i < n; i++)
         if (o->json)

@@ -19,15 +19,14 @@ struct new
 
 static const struct pare_opt new_opts[] = {
     { "input", "channels, height and width of the pictures: C,H,W", PARE_OPT_INTS,
-      offsetof(struct new, input), 0, 1, 65536, NULL, NULL, true },
-    { "classes", "how many classes to tell apart", PARE_OPT_INT, offsetof(struct new, classes), 10,
-      1, 1e7, NULL, NULL, false },
-    { "width", "times the channels of the hidden layers; 0: as they are", PARE_OPT_FLOAT,
-      offsetof(struct new, width), 0, 0, 64, NULL, NULL, false },
-    { "seed", "of the weights", PARE_OPT_INT, offsetof(struct new, seed), 0, 0, 9e15, NULL, NULL,
-      false },
+      offsetof(struct new, input), 0, 1, 65536, NULL, NULL, true, NULL },
+    PARE_INT("classes", offsetof(struct new, classes), "how many classes to tell apart", 10, 1,
+             1e7),
+    PARE_FLOAT("width", offsetof(struct new, width),
+               "times the channels of the hidden layers; 0: as they are", 0, 0, 64),
+    PARE_INT("seed", offsetof(struct new, seed), "of the weights", 0, 0, 9e15),
     { "output", "where to write the model", PARE_OPT_STR, offsetof(struct new, output), 0, PARE_ANY,
-      NULL, NULL, true },
+      NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 

@@ -20,38 +20,38 @@ struct prune {
     bool json, quiet, dependency_aware, speedup;
 };
 
-#define TEXT(field, help)                                                                         \
-    {                                                                                             \
-#field, help, PARE_OPT_STR, offsetof(struct prune, field), 0, PARE_ANY, NULL, NULL, false \
-    }
-
 static const struct pare_opt prune_opts[] = {
-    { "pruner", "the algorithm, see 'pare list pruners'", PARE_OPT_STR,
-      offsetof(struct prune, pruner), 0, PARE_ANY, "level", NULL, false },
-    { "sparsity", "part of the weights that goes, in all layers that the pruner knows",
-      PARE_OPT_FLOAT, offsetof(struct prune, sparsity), -1, 0, 0.999999999, NULL, NULL, false },
-    TEXT(config, "a config_list instead: a JSON file, or the text itself"),
-    TEXT(data, "learn or collect with this set: digits, fashion-mnist, or a file or folder"),
-    TEXT(valid, "validate with this set; none: not at all"),
-    TEXT(output, "where to write the pruned model; default NAME-pruned.onnx"),
-    { "model-out", "write the whole state here as well: .pth, .safetensors or .npz", PARE_OPT_STR,
-      offsetof(struct prune, model_out), 0, PARE_ANY, NULL, NULL, false },
-    TEXT(masks, "write the masks here: .pth as NNI's, .safetensors or .npz"),
-    { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
-      offsetof(struct prune, input_shape), 0, 1, 1e12, NULL, NULL, false },
-    { "speedup", "write the model without the channels that are masked, see 'pare speedup'",
-      PARE_OPT_BOOL, offsetof(struct prune, speedup), 0, 0, 1, NULL, NULL, false },
-    { "round-to", "with --speedup: keep channels as multiples of this", PARE_OPT_INT,
-      offsetof(struct prune, round_to), 1, 1, 4096, NULL, NULL, false },
-    { "plugin", "a shared object with more pruners", PARE_OPT_STRS, offsetof(struct prune, plugin),
-      0, PARE_ANY, NULL, NULL, false },
-    { "dependency-aware", "remove the same channels in all layers that must have the same",
-      PARE_OPT_BOOL, offsetof(struct prune, dependency_aware), 0, 0, 1, NULL, NULL, false },
-    TEXT(set, "settings of a plugin's pruner: \"name=value name=value\""),
-    { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct prune, json), 0, 0, 1,
-      NULL, NULL, false },
-    { "quiet", "print no progress", PARE_OPT_BOOL, offsetof(struct prune, quiet), 0, 0, 1, NULL,
-      NULL, false },
+    PARE_TEXT("pruner", offsetof(struct prune, pruner), "NAME",
+              "the algorithm, see 'pare list pruners'", "level"),
+    PARE_FLOAT("sparsity", offsetof(struct prune, sparsity),
+               "part of the weights that goes, in all layers that the pruner knows", -1, 0,
+               0.999999999),
+    PARE_TEXT("config", offsetof(struct prune, config), "FILE",
+              "a config_list instead: a JSON file, or the text itself", NULL),
+    PARE_TEXT("data", offsetof(struct prune, data), "SET",
+              "learn or collect with this set: digits, fashion-mnist, or a file or folder", NULL),
+    PARE_TEXT("valid", offsetof(struct prune, valid), "SET",
+              "validate with this set; none: not at all", NULL),
+    PARE_TEXT("output", offsetof(struct prune, output), "FILE",
+              "where to write the pruned model; default NAME-pruned.onnx", NULL),
+    PARE_TEXT("model-out", offsetof(struct prune, model_out), "FILE",
+              "write the whole state here as well: .pth, .safetensors or .npz", NULL),
+    PARE_TEXT("masks", offsetof(struct prune, masks), "FILE",
+              "write the masks here: .pth as NNI's, .safetensors or .npz", NULL),
+    PARE_INTS("input-shape", offsetof(struct prune, input_shape),
+              "fix the input's shape in the written model", 1, 1e12),
+    PARE_FLAG("speedup", offsetof(struct prune, speedup),
+              "write the model without the channels that are masked, see 'pare speedup'", 0),
+    PARE_INT("round-to", offsetof(struct prune, round_to),
+             "with --speedup: keep channels as multiples of this", 1, 1, 4096),
+    PARE_TEXTS("plugin", offsetof(struct prune, plugin), "FILE",
+               "a shared object with more pruners"),
+    PARE_FLAG("dependency-aware", offsetof(struct prune, dependency_aware),
+              "remove the same channels in all layers that must have the same", 0),
+    PARE_TEXT("set", offsetof(struct prune, set), "SETTINGS",
+              "settings of a plugin's pruner: \"name=value name=value\"", NULL),
+    PARE_FLAG("json", offsetof(struct prune, json), "print the result as JSON", 0),
+    PARE_FLAG("quiet", offsetof(struct prune, quiet), "print no progress", 0),
     PARE_OPT_END
 };
 
@@ -149,10 +149,10 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     if (o->dependency_aware)
         settings = pare_sprintf(c->arena, "%s mode=dependency_aware", settings);
     if (!settings)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     j->teach.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "pruned");
     if (!j->teach.output)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     j->files = (struct pare_export){ .onnx = j->teach.output,
                                      .model = o->model_out,
                                      .masks = o->masks,

@@ -22,50 +22,49 @@ struct quantize {
     bool fold, keep_zeros, json, quiet;
 };
 
-#define OPTION(name, field, help, def, choices)                                                \
-    {                                                                                          \
-        name, help, PARE_OPT_STR, offsetof(struct quantize, field), 0, PARE_ANY, def, choices, \
-            false                                                                              \
-    }
-
 static const struct pare_opt quantize_opts[] = {
-    OPTION("preset", preset, "the usual: 8-bit integers, only weights, 4-bit weights", NULL,
-           PARE_PRESETS),
-    OPTION("quantizer", quantizer, "the algorithm, see 'pare list quantizers'", NULL, NULL),
-    OPTION("config", config, "a config_list: a JSON file, or the text itself", NULL, NULL),
-    OPTION("data", data,
-           "learn or calibrate with this set: digits, fashion-mnist, or a file or "
-           "folder",
-           NULL, NULL),
-    OPTION("valid", valid, "validate with this set; none: not at all", NULL, NULL),
-    OPTION("output", output, "where to write the quantized model; default NAME-quantized.onnx",
-           NULL, NULL),
-    OPTION("format", format,
-           "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits", "qdq",
-           "qdq|qoperator|nbits"),
-    OPTION("model-out", model_out, "write the rounded state here: .pth, .safetensors or .npz", NULL,
-           NULL),
-    OPTION("calibration", calibration, "write scales and ranges here, as JSON", NULL, NULL),
-    OPTION("load-calibration", load_calibration, "take scales and ranges from this file", NULL,
-           NULL),
-    { "input-shape", "fix the input's shape in the written model", PARE_OPT_INTS,
-      offsetof(struct quantize, input_shape), 0, 1, 1e12, NULL, NULL, false },
-    { "fold",
-      "first fold batch normalizations into convolutions, as preset int8 does, and equalize "
-      "and bias_correction",
-      PARE_OPT_BOOL, offsetof(struct quantize, fold), 0, 0, 1, NULL, NULL, false },
-    { "keep-zeros", "weights that are 0 stay 0, so that a pruned model stays pruned", PARE_OPT_BOOL,
-      offsetof(struct quantize, keep_zeros), 0, 0, 1, NULL, NULL, false },
-    { "accuracy-drop",
-      "points of accuracy that may be lost: layers that cost more get more bits, or stay float",
-      PARE_OPT_FLOAT, offsetof(struct quantize, accuracy_drop), -1, 0, 100, NULL, NULL, false },
-    { "plugin", "a shared object with more quantizers", PARE_OPT_STRS,
-      offsetof(struct quantize, plugin), 0, PARE_ANY, NULL, NULL, false },
-    OPTION("set", set, "settings of a plugin's quantizer: \"name=value name=value\"", NULL, NULL),
-    { "json", "print the result as JSON", PARE_OPT_BOOL, offsetof(struct quantize, json), 0, 0, 1,
-      NULL, NULL, false },
-    { "quiet", "print no progress", PARE_OPT_BOOL, offsetof(struct quantize, quiet), 0, 0, 1, NULL,
-      NULL, false },
+    PARE_CHOICE("preset", offsetof(struct quantize, preset),
+                "the usual: 8-bit integers, only weights, 4-bit weights", NULL, PARE_PRESETS),
+    PARE_TEXT("quantizer", offsetof(struct quantize, quantizer), "NAME",
+              "the algorithm, see 'pare list quantizers'", NULL),
+    PARE_TEXT("config", offsetof(struct quantize, config), "FILE",
+              "a config_list: a JSON file, or the text itself", NULL),
+    PARE_TEXT("data", offsetof(struct quantize, data), "SET",
+              "learn or calibrate with this set: digits, fashion-mnist, or a file or "
+              "folder",
+              NULL),
+    PARE_TEXT("valid", offsetof(struct quantize, valid), "SET",
+              "validate with this set; none: not at all", NULL),
+    PARE_TEXT("output", offsetof(struct quantize, output), "FILE",
+              "where to write the quantized model; default NAME-quantized.onnx", NULL),
+    PARE_CHOICE("format", offsetof(struct quantize, format),
+                "QuantizeLinear and DequantizeLinear; QLinearConv and the like; MatMulNBits", "qdq",
+                "qdq|qoperator|nbits"),
+    PARE_TEXT("model-out", offsetof(struct quantize, model_out), "FILE",
+              "write the rounded state here: .pth, .safetensors or .npz", NULL),
+    PARE_TEXT("calibration", offsetof(struct quantize, calibration), "FILE",
+              "write scales and ranges here, as JSON", NULL),
+    PARE_TEXT("load-calibration", offsetof(struct quantize, load_calibration), "FILE",
+              "take scales and ranges from this file", NULL),
+    PARE_INTS("input-shape", offsetof(struct quantize, input_shape),
+              "fix the input's shape in the written model", 1, 1e12),
+    PARE_FLAG(
+        "fold", offsetof(struct quantize, fold),
+        "first fold batch normalizations into convolutions, as preset int8 does, and equalize "
+        "and bias_correction",
+        0),
+    PARE_FLAG("keep-zeros", offsetof(struct quantize, keep_zeros),
+              "weights that are 0 stay 0, so that a pruned model stays pruned", 0),
+    PARE_FLOAT(
+        "accuracy-drop", offsetof(struct quantize, accuracy_drop),
+        "points of accuracy that may be lost: layers that cost more get more bits, or stay float",
+        -1, 0, 100),
+    PARE_TEXTS("plugin", offsetof(struct quantize, plugin), "FILE",
+               "a shared object with more quantizers"),
+    PARE_TEXT("set", offsetof(struct quantize, set), "SETTINGS",
+              "settings of a plugin's quantizer: \"name=value name=value\"", NULL),
+    PARE_FLAG("json", offsetof(struct quantize, json), "print the result as JSON", 0),
+    PARE_FLAG("quiet", offsetof(struct quantize, quiet), "print no progress", 0),
     PARE_OPT_END
 };
 
@@ -114,7 +113,7 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
 
     j->teach.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "quantized");
     if (!j->teach.output)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     j->files = (struct pare_export){ .onnx = j->teach.output,
                                      .model = o->model_out,
                                      .calibration = o->calibration,
@@ -169,7 +168,7 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
         return 0;
     j->folding = pare_arena_new(1 << 16);
     if (!j->folding)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the model");
+        return pare_no_memory(err, "for the model");
     PARE_TRY(pare_at(err, pare_model_fold_norm(j->teach.model, j->folding, &folded, &n, err), "%s",
                      c->arg[0]));
     if (folded) {

@@ -12,9 +12,9 @@ struct report {
     const char *output;
 };
 
-static const struct pare_opt report_opts[] = { { "output", "where to write the page", PARE_OPT_STR,
-                                                 offsetof(struct report, output), 0, PARE_ANY,
-                                                 "report.html", NULL, false },
+static const struct pare_opt report_opts[] = { PARE_TEXT("output", offsetof(struct report, output),
+                                                         "FILE", "where to write the page",
+                                                         "report.html"),
                                                PARE_OPT_END };
 
 static int read_run(struct pare_cli *c, const char *path, struct pare_run_file *to,
@@ -25,7 +25,7 @@ static int read_run(struct pare_cli *c, const char *path, struct pare_run_file *
     size_t len;
 
     if (!root)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %s", path);
+        return pare_no_memory(err, "for %s", path);
     PARE_TRY(pare_at(err, pare_file_read_most(c->arena, path, PARE_JSON_BYTES, &bytes, &len, err),
                      "%s", path));
     PARE_TRY(pare_at(err, pare_json_parse(c->arena, bytes, len, root, err), "%s", path));

@@ -25,28 +25,25 @@ struct run {
 };
 
 static const struct pare_opt run_opts[] = {
-    { "input", "contents: x.npy, name=x.npy, x.npz or x.pb", PARE_OPT_STRS,
-      offsetof(struct run, input), 0, PARE_ANY, NULL, NULL, false },
-    { "output", "write the outputs to this .npz, or the only one to this .npy or .pb", PARE_OPT_STR,
-      offsetof(struct run, output), 0, PARE_ANY, NULL, NULL, false },
-    { "check", "compare with the outputs in this test data set, .npz or .npy", PARE_OPT_STR,
-      offsetof(struct run, check), 0, PARE_ANY, NULL, NULL, false },
-    { "rtol", "how far an output may be from it, relative to its value", PARE_OPT_FLOAT,
-      offsetof(struct run, rtol), 1e-3, 0, 1e300, NULL, NULL, false },
-    { "atol", "... and absolutely", PARE_OPT_FLOAT, offsetof(struct run, atol), 1e-5, 0, 1e300,
-      NULL, NULL, false },
-    { "seed", "of the random inputs", PARE_OPT_INT, offsetof(struct run, seed), 0, 0, 9e15, NULL,
-      NULL, false },
-    { "batch", "the batch, where the model leaves it free", PARE_OPT_INT,
-      offsetof(struct run, batch), 0, 0, 1 << 20, NULL, NULL, false },
-    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
-      offsetof(struct run, shape), 0, PARE_ANY, NULL, NULL, false },
-    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, offsetof(struct run, threads), 0, 0,
-      1024, NULL, NULL, false },
-    { "reference", "only the plain kernels: slow, for checking", PARE_OPT_BOOL,
-      offsetof(struct run, reference), 0, 0, 1, NULL, NULL, false },
+    PARE_TEXTS("input", offsetof(struct run, input), "FILE",
+               "contents: x.npy, name=x.npy, x.npz or x.pb"),
+    PARE_TEXT("output", offsetof(struct run, output), "FILE",
+              "write the outputs to this .npz, or the only one to this .npy or .pb", NULL),
+    PARE_TEXT("check", offsetof(struct run, check), "FILE",
+              "compare with the outputs in this test data set, .npz or .npy", NULL),
+    PARE_FLOAT("rtol", offsetof(struct run, rtol),
+               "how far an output may be from it, relative to its value", 1e-3, 0, 1e300),
+    PARE_FLOAT("atol", offsetof(struct run, atol), "... and absolutely", 1e-5, 0, 1e300),
+    PARE_INT("seed", offsetof(struct run, seed), "of the random inputs", 0, 0, 9e15),
+    PARE_INT("batch", offsetof(struct run, batch), "the batch, where the model leaves it free", 0,
+             0, 1 << 20),
+    PARE_TEXTS("shape", offsetof(struct run, shape), "NAME=N,N,...",
+               "name=1,3,224,224: an input's shape, or a free dimension's size"),
+    PARE_INT("threads", offsetof(struct run, threads), "threads to use; 0: all cores", 0, 0, 1024),
+    PARE_FLAG("reference", offsetof(struct run, reference),
+              "only the plain kernels: slow, for checking", 0),
     PARE_TUNE_OPTS(struct run, 0),
-    { "json", "print JSON", PARE_OPT_BOOL, offsetof(struct run, json), 0, 0, 1, NULL, NULL, false },
+    PARE_FLAG("json", offsetof(struct run, json), "print JSON", 0),
     PARE_OPT_END
 };
 
@@ -143,7 +140,7 @@ static int write_outputs(struct pare_cli *c, const struct pare_session *s, const
     struct pare_named *list = pare_alloc(c->arena, (size_t)s->n_out, sizeof(*list));
 
     if (!list)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the outputs");
+        return pare_no_memory(err, "for the outputs");
     if (pare_ends_in(path, ".npy"))
         return pare_npy_write(path, &s->out[0], err);
     if (pare_ends_in(path, ".pb"))
@@ -165,7 +162,7 @@ static int expected(struct pare_cli *c, const struct pare_session *s, const char
         const char *path = pare_sprintf(c->arena, "%s/output_%d.pb", from, i);
 
         return path ? pare_pb_read(c->arena, path, t, &name, err)
-                    : pare_fail(err, PARE_ENOMEM, "no memory for a path");
+                    : pare_no_memory(err, "for a path");
     }
     if (pare_ends_in(from, ".npy"))
         return pare_npy_read(c->arena, from, t, err);

@@ -19,35 +19,30 @@ struct speedup {
 #define AT(field) offsetof(struct speedup, field)
 
 static const struct pare_opt speedup_opts[] = {
-    { "masks", "masks of 'pare prune' or NNI: .pth, .safetensors, .npz; none: zeros in the weights",
-      PARE_OPT_STR, AT(masks), 0, PARE_ANY, NULL, NULL, false },
-    { "output", "where to write the smaller model; default NAME-small.onnx", PARE_OPT_STR,
-      AT(output), 0, PARE_ANY, NULL, NULL, false },
-    { "round-to", "keep channels as multiples of this, by keeping more", PARE_OPT_INT, AT(round_to),
-      1, 1, 4096, NULL, NULL, false },
-    { "input", "verify with this input: name=x.npy, x.npz, x.pb; else random ones", PARE_OPT_STRS,
-      AT(input), 0, PARE_ANY, NULL, NULL, false },
-    { "data", "verify with this set: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
-      AT(data), 0, PARE_ANY, NULL, NULL, false },
-    { "split", "which part of the set", PARE_OPT_STR, AT(split), 0, PARE_ANY, "test",
-      "train|val|test", false },
-    { "items", "how many items of the set", PARE_OPT_INT, AT(items), 64, 1, 1 << 30, NULL, NULL,
-      false },
-    { "shape", "name=1,3,224,224: an input's shape, or a free dimension's size", PARE_OPT_STRS,
-      AT(shape), 0, PARE_ANY, NULL, NULL, false },
-    { "batch", "the batch to verify and measure with, where it is free", PARE_OPT_INT, AT(batch), 0,
-      0, 1 << 20, NULL, NULL, false },
-    { "seed", "of the random inputs", PARE_OPT_INT, AT(seed), 0, 0, 9e15, NULL, NULL, false },
-    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
-      false },
-    { "seconds", "how long to measure each model", PARE_OPT_FLOAT, AT(seconds), 1, 0, 86400, NULL,
-      NULL, false },
-    { "no-bench", "do not measure the latency", PARE_OPT_BOOL, AT(no_bench), 0, 0, 1, NULL, NULL,
-      false },
-    { "no-verify", "do not run both models to compare them", PARE_OPT_BOOL, AT(no_verify), 0, 0, 1,
-      NULL, NULL, false },
-    { "json", "print the result as JSON", PARE_OPT_BOOL, AT(json), 0, 0, 1, NULL, NULL, false },
-    { "quiet", "print only the sums", PARE_OPT_BOOL, AT(quiet), 0, 0, 1, NULL, NULL, false },
+    PARE_TEXT("masks", AT(masks), "FILE",
+              "masks of 'pare prune' or NNI: .pth, .safetensors, .npz; none: zeros in the weights",
+              NULL),
+    PARE_TEXT("output", AT(output), "FILE",
+              "where to write the smaller model; default NAME-small.onnx", NULL),
+    PARE_INT("round-to", AT(round_to), "keep channels as multiples of this, by keeping more", 1, 1,
+             4096),
+    PARE_TEXTS("input", AT(input), "FILE",
+               "verify with this input: name=x.npy, x.npz, x.pb; else random ones"),
+    PARE_TEXT("data", AT(data), "SET",
+              "verify with this set: digits, fashion-mnist, or a file or folder", NULL),
+    PARE_CHOICE("split", AT(split), "which part of the set", "test", "train|val|test"),
+    PARE_INT("items", AT(items), "how many items of the set", 64, 1, 1 << 30),
+    PARE_TEXTS("shape", AT(shape), "NAME=N,N,...",
+               "name=1,3,224,224: an input's shape, or a free dimension's size"),
+    PARE_INT("batch", AT(batch), "the batch to verify and measure with, where it is free", 0, 0,
+             1 << 20),
+    PARE_INT("seed", AT(seed), "of the random inputs", 0, 0, 9e15),
+    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024),
+    PARE_FLOAT("seconds", AT(seconds), "how long to measure each model", 1, 0, 86400),
+    PARE_FLAG("no-bench", AT(no_bench), "do not measure the latency", 0),
+    PARE_FLAG("no-verify", AT(no_verify), "do not run both models to compare them", 0),
+    PARE_FLAG("json", AT(json), "print the result as JSON", 0),
+    PARE_FLAG("quiet", AT(quiet), "print only the sums", 0),
     PARE_OPT_END
 };
 
@@ -58,7 +53,7 @@ static int data_parts(struct pare_arena *a, struct pare_option_group **part, int
     *part = pare_alloc(a, 1, sizeof(**part));
     *n = 1;
     if (!*part)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     **part = (struct pare_option_group){ "data", NULL, pare_data_options, NULL };
     return 0;
 }
@@ -136,7 +131,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
         s.output = pare_sprintf(c->arena, "%.*s-small.onnx",
                                 (int)(pare_ends_in(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
     if (!s.output)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     PARE_TRY(pare_check_output(c, s.output, err));
     rc = open_data(c, &data, err);
     if (!rc)

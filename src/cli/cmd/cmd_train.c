@@ -13,17 +13,16 @@ struct train {
 
 static const struct pare_opt train_opts[] = {
     { "data", "what to learn: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
-      offsetof(struct train, data), 0, PARE_ANY, NULL, NULL, true },
-    { "valid", "validate with this set; none: not at all", PARE_OPT_STR,
-      offsetof(struct train, valid), 0, PARE_ANY, NULL, NULL, false },
-    { "output", "where to write the trained model; default NAME-trained.onnx", PARE_OPT_STR,
-      offsetof(struct train, output), 0, PARE_ANY, NULL, NULL, false },
-    { "keep-zeros", "weights that are 0, as pruned ones are, stay so", PARE_OPT_BOOL,
-      offsetof(struct train, keep_zeros), 0, 0, 1, NULL, NULL, false },
-    { "json", "print the whole history as JSON at the end", PARE_OPT_BOOL,
-      offsetof(struct train, json), 0, 0, 1, NULL, NULL, false },
-    { "quiet", "print no progress", PARE_OPT_BOOL, offsetof(struct train, quiet), 0, 0, 1, NULL,
-      NULL, false },
+      offsetof(struct train, data), 0, PARE_ANY, NULL, NULL, true, NULL },
+    PARE_TEXT("valid", offsetof(struct train, valid), "SET",
+              "validate with this set; none: not at all", NULL),
+    PARE_TEXT("output", offsetof(struct train, output), "FILE",
+              "where to write the trained model; default NAME-trained.onnx", NULL),
+    PARE_FLAG("keep-zeros", offsetof(struct train, keep_zeros),
+              "weights that are 0, as pruned ones are, stay so", 0),
+    PARE_FLAG("json", offsetof(struct train, json), "print the whole history as JSON at the end",
+              0),
+    PARE_FLAG("quiet", offsetof(struct train, quiet), "print no progress", 0),
     PARE_OPT_END
 };
 
@@ -80,8 +79,7 @@ static int open_job(struct pare_cli *c, struct pare_train_job *j, struct pare_er
         .quiet = o->quiet,
         .keep_zeros = o->keep_zeros,
     };
-    return j->output ? pare_train_job_open(c, j, err)
-                     : pare_fail(err, PARE_ENOMEM, "no memory for a name");
+    return j->output ? pare_train_job_open(c, j, err) : pare_no_memory(err, "for a name");
 }
 
 static int check(struct pare_cli *c, struct pare_err *err)

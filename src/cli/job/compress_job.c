@@ -26,7 +26,7 @@ int pare_evaluate_job(const struct pare_train_job *t, const struct pare_model *m
     o.loss_conf = s->trainer.loss_conf;
     a = pare_arena_new(1 << 16);
     if (!a)
-        return pare_fail(err, PARE_ENOMEM, "no memory to judge the model");
+        return pare_no_memory(err, "to judge the model");
     rc = pare_evaluate(m, t->data[1], &o, a, &e, err);
     if (!rc)
         *to = (struct pare_evaluation){ true, e.loss, e.n ? (double)e.top1 / (double)e.n : 0 };
@@ -59,7 +59,7 @@ int pare_own_option_groups(struct pare_arena *a, const struct pare_own *own,
     *n = own->n + n_train;
     *part = pare_alloc(a, (size_t)*n, sizeof(**part));
     if (!*part)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     memcpy(*part, own->part, (size_t)own->n * sizeof(*own->part));
     memcpy(*part + own->n, train, (size_t)n_train * sizeof(*train));
     return 0;
@@ -87,7 +87,7 @@ int pare_divide(struct pare_cli *c, const struct pare_own *own, struct pare_trai
     PARE_TRY(pare_train_option_groups(c->arena, &other, &n_other, err));
     *settings = own->set ? own->set : "";
     if (!train)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     for (int i = 0; i < c->n_given; i++) {
         const struct pare_given *g = &c->given[i];
 
@@ -99,7 +99,7 @@ int pare_divide(struct pare_cli *c, const struct pare_own *own, struct pare_trai
                                "'%s-%s', or for example 'data-%s'",
                                g->name, own->kind, own->kind, g->name, g->name);
         else if (!(*settings = pare_sprintf(c->arena, "%s %s=%s", *settings, g->name, g->text)))
-            return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+            return pare_no_memory(err, "for the options");
     }
     t->given = train;
     if (t->n_given && !t->data_name)

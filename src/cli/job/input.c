@@ -24,7 +24,7 @@ static int start(struct pare_cli *c, const struct pare_model *m, struct pare_inp
     in->given = pare_alloc(c->arena, (size_t)in->n, sizeof(*in->given));
     in->note = pare_alloc(c->arena, (size_t)in->n * (PARE_MAX_RANK + 1), sizeof(*in->note));
     if (!in->t || !in->given || !in->note)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+        return pare_no_memory(err, "for the inputs");
     for (int i = 0; i < in->n; i++) {
         in->t[i] = (struct pare_tensor){ .dtype = in->io[i].dtype, .rank = in->io[i].rank };
         memcpy(in->t[i].dim, in->io[i].dim, sizeof(in->t[i].dim));
@@ -109,7 +109,7 @@ static int apply_shape(struct pare_cli *c, struct pare_inputs *in, const char *a
     int i = name ? find(in, name) : 0;
 
     if (eq && !name)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+        return pare_no_memory(err, "for the inputs");
     if (!parse_dims(eq ? eq + 1 : arg, &s))
         return pare_misuse(c, err, "--shape '%s': expected name=1,3,224,224", arg);
     if (name && i < 0) {
@@ -167,7 +167,7 @@ static int check_shape(struct pare_cli *c, const struct pare_inputs *in, int i,
 static int note(struct pare_inputs *in, const char *text, struct pare_err *err)
 {
     in->note[in->n_notes++] = text;
-    return text ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+    return text ? 0 : pare_no_memory(err, "for the inputs");
 }
 
 /* An input of which nothing is known. */
@@ -315,7 +315,7 @@ static int read_one(struct pare_cli *c, struct pare_inputs *in, const char *arg,
     if (eq && access(arg, F_OK)) {
         name = pare_strndup(c->arena, arg, (size_t)(eq - arg));
         if (!name)
-            return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+            return pare_no_memory(err, "for the inputs");
         path = eq + 1;
         i = find(in, name);
         if (i < 0)
@@ -352,7 +352,7 @@ int pare_inputs_read_set(struct pare_cli *c, const struct pare_model *m, const c
         struct pare_tensor t;
 
         if (!path)
-            return pare_fail(err, PARE_ENOMEM, "no memory for the inputs");
+            return pare_no_memory(err, "for the inputs");
         if (in->given[i])
             continue;
         PARE_TRY(pare_pb_read(c->arena, path, &t, &name, err));

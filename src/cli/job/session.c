@@ -11,7 +11,7 @@ int pare_session_open(struct pare_cli *c, const char *path, struct pare_session 
     PARE_TRY(pare_output_paths_model(c, s->model, NULL, err));
     s->n_out = pare_model_outputs(s->model, &s->io);
     s->out = pare_alloc(c->arena, (size_t)s->n_out, sizeof(*s->out));
-    return s->out ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the outputs");
+    return s->out ? 0 : pare_no_memory(err, "for the outputs");
 }
 
 int pare_session_plan(struct pare_cli *c, struct pare_session *s, const struct pare_plan_opts *opts,

@@ -9,10 +9,10 @@
  * nothing is said. */
 /* clang-format off */
 #define PARE_TUNE_OPTS(S, on)                                                                     \
-    { "tune", "time the kernels that can run a layer, and use the fastest", PARE_OPT_BOOL,        \
-      offsetof(S, tune), on, 0, 1, NULL, NULL, false },                                           \
-    { "choices", "file of kernels to use for layers, which gets those found by tuning",           \
-      PARE_OPT_STR, offsetof(S, choices), 0, PARE_ANY, NULL, NULL, false }
+    PARE_FLAG("tune", offsetof(S, tune), \
+              "time the kernels that can run a layer, and use the fastest", on), \
+    PARE_TEXT("choices", offsetof(S, choices), "FILE", \
+              "file of kernels to use for layers, which gets those found by tuning", NULL)
 /* clang-format on */
 
 struct pare_session {

@@ -69,10 +69,10 @@ static int measure(struct pare_cli *c, struct pare_speedup_job *s, const struct 
     int rc;
 
     if (!r)
-        return pare_fail(err, PARE_ENOMEM, "no memory to measure");
+        return pare_no_memory(err, "to measure");
     r->out = pare_alloc(c->arena, (size_t)pare_model_outputs(s->masked, &io) + 1, sizeof(*r->out));
     if (!r->out)
-        return pare_fail(err, PARE_ENOMEM, "no memory to measure");
+        return pare_no_memory(err, "to measure");
     PARE_TRY(pare_inputs_shape(c, s->masked, &args, &r->in, err));
     for (int i = 0; i < r->in.n && s->opts.in; i++) {
         r->in.t[i] = s->opts.in[i];
@@ -145,7 +145,7 @@ static int print_layers(struct pare_cli *c, const struct pare_speedup_job *s, st
     char was[PARE_NUM_TEXT], left[PARE_NUM_TEXT];
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     pare_table_row(t, "layer", "type", "inputs", "outputs", "parameters", "left", "stays because");
     for (int i = 0; i < s->r.n_layers; i++) {
         const struct pare_speedup_layer *l = &s->r.layer[i];
@@ -170,7 +170,7 @@ static int print_sums(struct pare_cli *c, const struct pare_speedup_job *s, stru
     char was[PARE_NUM_TEXT], left[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     pare_table_row(t, "", "before", "after", "left");
     pare_table_row(t, "parameters", pare_count_text((double)s->r.params, was, sizeof(was)),
                    pare_count_text((double)s->r.params_left, left, sizeof(left)),

@@ -99,7 +99,7 @@ static int hold_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_er
         struct pare_tensor value;
 
         if (!mask)
-            return pare_fail(err, PARE_ENOMEM, "no memory for masks");
+            return pare_no_memory(err, "for masks");
         for (int64_t k = 0; k < n; k++) {
             mask[k] = pare_f32(&v->t)[k] != 0;
             zeros += !mask[k];

@@ -9,23 +9,20 @@
 #define AT(field) offsetof(struct pare_recipe, field)
 
 const struct pare_opt pare_recipe_keys[] = {
-    { "model", "the model to make smaller", PARE_OPT_STR, AT(model), 0, PARE_ANY, NULL, NULL,
-      true },
-    { "data", "what steps train, calibrate and are judged with", PARE_OPT_STR, AT(data), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "valid", "judge with this set instead of the data's test part", PARE_OPT_STR, AT(valid), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "output", "where to write the result; default NAME-small.onnx", PARE_OPT_STR, AT(output), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "run", "where to write what happened; default OUTPUT's name with .run.json", PARE_OPT_STR,
-      AT(run), 0, PARE_ANY, NULL, NULL, false },
-    { "seed", "of everything random", PARE_OPT_INT, AT(seed), 0, 0, 9e15, NULL, NULL, false },
-    { "threads", "threads to use; 0: all cores", PARE_OPT_INT, AT(threads), 0, 0, 1024, NULL, NULL,
-      false },
-    { "seconds", "how long to measure each model's latency; 0: not at all", PARE_OPT_FLOAT,
-      AT(seconds), 1, 0, 86400, NULL, NULL, false },
-    { "keep_steps", "keep the models of all steps", PARE_OPT_BOOL, AT(keep_steps), 0, 0, 1, NULL,
-      NULL, false },
+    { "model", "the model to make smaller", PARE_OPT_STR, AT(model), 0, PARE_ANY, NULL, NULL, true,
+      NULL },
+    PARE_TEXT("data", AT(data), "SET", "what steps train, calibrate and are judged with", NULL),
+    PARE_TEXT("valid", AT(valid), "SET", "judge with this set instead of the data's test part",
+              NULL),
+    PARE_TEXT("output", AT(output), "FILE", "where to write the result; default NAME-small.onnx",
+              NULL),
+    PARE_TEXT("run", AT(run), "FILE",
+              "where to write what happened; default OUTPUT's name with .run.json", NULL),
+    PARE_INT("seed", AT(seed), "of everything random", 0, 0, 9e15),
+    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024),
+    PARE_FLOAT("seconds", AT(seconds), "how long to measure each model's latency; 0: not at all", 1,
+               0, 86400),
+    PARE_FLAG("keep_steps", AT(keep_steps), "keep the models of all steps", 0),
     PARE_OPT_END
 };
 
@@ -128,11 +125,11 @@ static int parse_step(struct pare_arena *a, const struct pare_json *j, struct pa
         for (int k = 0; k < (each ? v->n : 1); k++) {
             s->given = pare_grow(a, s->given, s->n_given, &cap, sizeof(*s->given));
             if (!s->given)
-                return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+                return pare_no_memory(err, "for the recipe");
             s->given[s->n_given] = (struct pare_given){ v->key,
                                                         value_text(a, each ? &v->item[k] : v) };
             if (!s->given[s->n_given++].text)
-                return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+                return pare_no_memory(err, "for the recipe");
         }
     }
     return 0;
@@ -152,7 +149,7 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
         return pare_fail(err, PARE_ELIMIT, "\"steps\" has %d steps, at most 99 are possible", j->n);
     r->step = pare_alloc(a, (size_t)j->n, sizeof(*r->step));
     if (!r->step)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+        return pare_no_memory(err, "for the recipe");
     for (r->n_steps = 0; r->n_steps < j->n; r->n_steps++) {
         struct pare_recipe_step *s = &r->step[r->n_steps];
 
@@ -175,7 +172,7 @@ static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pa
     char hint[PARE_HINT_TEXT];
 
     if (!text)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+        return pare_no_memory(err, "for the recipe");
     if (!o)
         return pare_fail(err, PARE_ECONFIG, "line %d: unknown key '%s'%s", v->line, v->key,
                          pare_opt_hint(pare_recipe_keys, v->key, hint, sizeof(hint)));
@@ -193,7 +190,7 @@ static int parse(struct pare_arena *a, const struct pare_json *root, struct pare
                          pare_json_kind_name(root->kind));
     set = pare_alloc(a, (size_t)root->n + 1, sizeof(*set));
     if (!set)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+        return pare_no_memory(err, "for the recipe");
     for (int i = 0; i < root->n; i++) {
         const struct pare_json *v = &root->item[i];
 
@@ -213,7 +210,7 @@ int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, 
     PARE_TRY(pare_at(err, pare_json_parse(a, text, len, &root, err), "%s", path));
     PARE_TRY(pare_at(err, parse(a, &root, r, err), "%s", path));
     r->text = pare_json_write(a, &root);
-    return r->text ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the recipe");
+    return r->text ? 0 : pare_no_memory(err, "for the recipe");
 }
 
 const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,
@@ -316,7 +313,7 @@ int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_
 
     b.given = pare_alloc(a, (size_t)b.s->n_given + MOST_ADDED, sizeof(*b.given));
     if (!b.given || !arg)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a step");
+        return pare_no_memory(err, "for a step");
     for (; b.n < b.s->n_given; b.n++)
         b.given[b.n] = b.s->given[b.n];
     PARE_TRY(add_all(&b, f, err));

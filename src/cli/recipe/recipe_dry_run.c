@@ -101,7 +101,7 @@ int pare_compress_plan(struct pare_cli *c, const struct pare_recipe *r, struct p
 
     p.g.arena = c->arena;
     if (!p.table)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     rc = fill(&p, r, err);
     if (!rc) {
         pare_table_print(p.table, stdout);

@@ -15,11 +15,6 @@ struct head {
     int64_t bytes, n_given, n_args;
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for a call");
-}
-
 /* ---- the first process ---------------------------------------------------------------------- */
 
 static void put(char *to, int64_t *at, const char *text)
@@ -70,7 +65,7 @@ int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_
     text = a ? pare_alloc(a, (size_t)h.bytes, 1) : NULL;
     if (text)
         put_all(text, k);
-    rc = text ? send(d, &h, text, err) : no_memory(err);
+    rc = text ? send(d, &h, text, err) : pare_no_memory(err, "for a call");
     pare_arena_free(a);
     return rc;
 }
@@ -99,7 +94,7 @@ static int call(struct pare_cli *c, const struct head *h, char *text, struct par
     struct pare_call k = { .n_given = (int)h->n_given, .n_args = (int)h->n_args };
 
     if (!given || !arg)
-        return no_memory(err);
+        return pare_no_memory(err, "for a call");
     k.cmd = pare_find_command(next_text(&text));
     if (!k.cmd)
         return pare_fail(err, PARE_EUNSUPPORTED, "the processes are not of the same version");
@@ -128,7 +123,7 @@ static int receive(struct pare_dist *d, struct pare_arena *a, struct head *h, st
         return 0;
     text = pare_alloc(a, (size_t)h->bytes, 1);
     if (!text)
-        return no_memory(err);
+        return pare_no_memory(err, "for a call");
     PARE_TRY(pare_dist_send(d, text, (size_t)h->bytes, err));
     rc = call(&c, h, text, err);
     json_decref(result);
@@ -143,7 +138,7 @@ int pare_recipe_mpi_follow(struct pare_dist *d, struct pare_err *err)
     while (!rc && h.bytes) {
         struct pare_arena *a = pare_arena_new(1 << 16);
 
-        rc = a ? receive(d, a, &h, err) : no_memory(err);
+        rc = a ? receive(d, a, &h, err) : pare_no_memory(err, "for a call");
         pare_arena_free(a);
     }
     return rc;

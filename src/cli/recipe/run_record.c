@@ -56,7 +56,7 @@ int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA
     struct pare_sha256 s;
 
     if (!beside)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a name");
+        return pare_no_memory(err, "for a name");
     pare_sha256_init(&s);
     PARE_TRY(hash_file(&s, path, true, err));
     PARE_TRY(hash_file(&s, beside, false, err));
@@ -103,7 +103,7 @@ static int judge(const struct pare_recipe *r, struct pare_arena *a, const char *
     json_t *e;
 
     if (!g[1].text)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     PARE_TRY(pare_call(r, &k, &e, err));
     json_object_set(facts, "accuracy", json_object_get(e, "top1"));
     json_object_set(facts, "top5", json_object_get(e, "top5"));
@@ -130,7 +130,7 @@ int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const c
                        json_object_get(look, "parameters"), "macs", json_object_get(look, "macs"),
                        "zeros", zeros(look), "layers",
                        (int)json_array_size(json_object_get(look, "layers")));
-    rc = *facts ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for the record");
+    rc = *facts ? 0 : pare_no_memory(err, "for the record");
     if (!rc && r->data)
         rc = judge(r, a, path, *facts, err);
     if (looked && !rc)
@@ -187,7 +187,7 @@ int pare_record_latency(const struct pare_recipe *r, struct pare_arena *a, json_
     struct models m = { .n = 0 };
 
     if (!g[0].text || !g[1].text || !g[2].text)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the options");
+        return pare_no_memory(err, "for the options");
     add_model(&m, json_object_get(run, "input"));
     for (size_t i = 0; i < json_array_size(steps); i++)
         add_model(&m, json_object_get(json_array_get(steps, i), "model"));

@@ -25,7 +25,7 @@ static int open_side(const char *path, struct side *s, struct pare_err *err)
 
     s->arena = pare_arena_new(1 << 16);
     if (!s->arena)
-        return pare_fail(err, PARE_ENOMEM, "no memory to look at weights");
+        return pare_no_memory(err, "to look at weights");
     PARE_TRY(pare_model_load(path, &s->m, err));
     g = pare_graph_clone(s->arena, s->m->graph, err);
     if (!g)

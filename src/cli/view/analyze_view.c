@@ -59,7 +59,7 @@ static void put_name(struct sheet *s, const char *name)
 
 static int save(struct sheet *s, const char *path, struct pare_err *err)
 {
-    int rc = s->broken ? pare_fail(err, PARE_ENOMEM, "no memory for a table")
+    int rc = s->broken ? pare_no_memory(err, "for a table")
                        : pare_file_write_parts(path, s->part, s->n, err);
 
     pare_arena_free(s->arena);
@@ -69,7 +69,7 @@ static int save(struct sheet *s, const char *path, struct pare_err *err)
 static int sheet_new(struct sheet *s, struct pare_err *err)
 {
     *s = (struct sheet){ .arena = pare_arena_new(1 << 12) };
-    return s->arena ? 0 : pare_fail(err, PARE_ENOMEM, "no memory for a table");
+    return s->arena ? 0 : pare_no_memory(err, "for a table");
 }
 
 /* ---- counts ------------------------------------------------------------------------- */

@@ -72,7 +72,7 @@ int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const
     const json_t *latency = json_object_get(run, "latency");
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     printf("\n");
     pare_table_row(t, "", "before", "after", "");
     row(t, run, "accuracy", "accuracy", percent);

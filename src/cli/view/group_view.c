@@ -4,11 +4,6 @@
 #include "../../base/arena.h"
 #include "../../graph/keep_sets.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to look at the channels");
-}
-
 /* The sets of a layer's output and input channels; -1: it has none. */
 static void sets_of(const struct pare_keep_sets *k, const struct pare_layer_info *l, int *out,
                     int *in)
@@ -109,7 +104,7 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
     PARE_TRY(pare_keep_sets_new(a, g, &k, err));
     f.group = pare_alloc(a, (size_t)pare_keep_sets_sets(k), sizeof(*f.group));
     if (!*list || !f.set || !f.group)
-        return no_memory(err);
+        return pare_no_memory(err, "to look at the channels");
     for (int i = 0; i < pare_keep_sets_sets(k); i++)
         f.group[i] = -1;
     for (int i = 0; i < n_layers; i++) {
@@ -118,7 +113,7 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
             sets_of(k, &layer[i], &f.set[i].out, &f.set[i].in);
     }
     begin_groups(k, &f, *list, n);
-    return fill_groups(a, &f, *list, *n) ? no_memory(err) : 0;
+    return fill_groups(a, &f, *list, *n) ? pare_no_memory(err, "to look at the channels") : 0;
 }
 
 /* ---- text and JSON ---------------------------------------------------------------- */

@@ -4,10 +4,18 @@
 #include <string.h>
 
 static const char *const value_text[] = {
-    [PARE_OPT_BOOL] = "",      [PARE_OPT_INT] = " N",        [PARE_OPT_FLOAT] = " X",
-    [PARE_OPT_STR] = " TEXT",  [PARE_OPT_INTS] = " N,N,...", [PARE_OPT_FLOATS] = " X,X,...",
-    [PARE_OPT_STRS] = " TEXT",
+    [PARE_OPT_BOOL] = "",     [PARE_OPT_INT] = "N",        [PARE_OPT_FLOAT] = "X",
+    [PARE_OPT_STR] = "TEXT",  [PARE_OPT_INTS] = "N,N,...", [PARE_OPT_FLOATS] = "X,X,...",
+    [PARE_OPT_STRS] = "TEXT",
 };
+
+/* What stands for the option's value in help texts: "FILE", "N"; "" for a switch. */
+static const char *metavar(const struct pare_opt *o)
+{
+    if (o->metavar)
+        return o->metavar;
+    return o->type == PARE_OPT_STR && o->choices ? "NAME" : value_text[o->type];
+}
 
 static const char *const type_text[] = {
     [PARE_OPT_BOOL] = "bool",  [PARE_OPT_INT] = "int",       [PARE_OPT_FLOAT] = "float",
@@ -33,8 +41,8 @@ const char *pare_option_name(const struct pare_opt *o, char *buf, size_t size)
     bool switchable = o->type == PARE_OPT_BOOL && o->def != 0;
     char name[PARE_OPTION_TEXT];
 
-    snprintf(buf, size, "--%s%s%s", switchable ? "[no-]" : "",
-             pare_option_dashed(o, name, sizeof(name)), value_text[o->type]);
+    snprintf(buf, size, "--%s%s%s%s", switchable ? "[no-]" : "",
+             pare_option_dashed(o, name, sizeof(name)), *metavar(o) ? " " : "", metavar(o));
     return buf;
 }
 

@@ -44,7 +44,7 @@ int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool
     int64_t all = 0, left = 0;
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     pare_table_row(t, "layer", "type", "weight", "asked", "sparsity", "params", "left");
     for (int i = 0; i < v->run->n_layers; i++) {
         int64_t n, k;

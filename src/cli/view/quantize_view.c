@@ -122,7 +122,7 @@ static int print_changes(const struct pare_quantize_view *v, struct pare_arena *
     if (!v->budget.n_layers)
         return 0;
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     printf("\n");
     pare_table_row(t, "changed layer", "signal/noise at the output, alone", "now");
     for (int i = 0; i < v->budget.n_layers; i++) {
@@ -224,7 +224,7 @@ int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a
     struct pare_table *t = pare_table_new(a, "llllrlr");
 
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a table");
+        return pare_no_memory(err, "for a table");
     if (quiet)
         return 0;
     pare_table_row(t, "layer", "type", "place", "integers", "scales", "range", "signal/noise");

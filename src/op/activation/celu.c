@@ -5,10 +5,10 @@ struct celu {
     double alpha;
 };
 
-static const struct pare_opt celu_attrs[] = { { "alpha", "where the negative side ends",
-                                                PARE_OPT_FLOAT, offsetof(struct celu, alpha), 1,
-                                                PARE_ANY, NULL, NULL, false },
-                                              PARE_OPT_END };
+static const struct pare_opt celu_attrs[] = {
+    PARE_FLOAT("alpha", offsetof(struct celu, alpha), "where the negative side ends", 1, PARE_ANY),
+    PARE_OPT_END
+};
 
 static inline double alpha(const struct pare_node *n)
 {

@@ -8,10 +8,10 @@ struct clip {
 };
 
 static const struct pare_opt clip_attrs[] = {
-    { "min", "lower bound, before operator set 11", PARE_OPT_FLOAT, offsetof(struct clip, min),
-      -FLT_MAX, -INFINITY, INFINITY, NULL, NULL, false },
-    { "max", "upper bound, before operator set 11", PARE_OPT_FLOAT, offsetof(struct clip, max),
-      FLT_MAX, -INFINITY, INFINITY, NULL, NULL, false },
+    PARE_FLOAT("min", offsetof(struct clip, min), "lower bound, before operator set 11", -FLT_MAX,
+               -INFINITY, INFINITY),
+    PARE_FLOAT("max", offsetof(struct clip, max), "upper bound, before operator set 11", FLT_MAX,
+               -INFINITY, INFINITY),
     PARE_OPT_END
 };
 

@@ -5,10 +5,11 @@ struct gelu {
     const char *approximate;
 };
 
-static const struct pare_opt gelu_attrs[] = { { "approximate", "tanh instead of the error function",
-                                                PARE_OPT_STR, offsetof(struct gelu, approximate), 0,
-                                                0, 0, "none", "none|tanh", false },
-                                              PARE_OPT_END };
+static const struct pare_opt gelu_attrs[] = {
+    PARE_CHOICE("approximate", offsetof(struct gelu, approximate),
+                "tanh instead of the error function", "none", "none|tanh"),
+    PARE_OPT_END
+};
 
 static bool by_tanh(const struct pare_node *n)
 {

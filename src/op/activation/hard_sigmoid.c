@@ -6,10 +6,8 @@ struct hard_sigmoid {
 };
 
 static const struct pare_opt hard_sigmoid_attrs[] = {
-    { "alpha", "slope", PARE_OPT_FLOAT, offsetof(struct hard_sigmoid, alpha), 0.2, PARE_ANY, NULL,
-      NULL, false },
-    { "beta", "value at 0", PARE_OPT_FLOAT, offsetof(struct hard_sigmoid, beta), 0.5, PARE_ANY,
-      NULL, NULL, false },
+    PARE_FLOAT("alpha", offsetof(struct hard_sigmoid, alpha), "slope", 0.2, PARE_ANY),
+    PARE_FLOAT("beta", offsetof(struct hard_sigmoid, beta), "value at 0", 0.5, PARE_ANY),
     PARE_OPT_END
 };
 

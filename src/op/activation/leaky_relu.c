@@ -6,8 +6,8 @@ struct leaky_relu {
 };
 
 static const struct pare_opt leaky_relu_attrs[] = {
-    { "alpha", "slope of the negative side", PARE_OPT_FLOAT, offsetof(struct leaky_relu, alpha),
-      0.01, PARE_ANY, NULL, NULL, false },
+    PARE_FLOAT("alpha", offsetof(struct leaky_relu, alpha), "slope of the negative side", 0.01,
+               PARE_ANY),
     PARE_OPT_END
 };
 

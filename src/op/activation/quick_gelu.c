@@ -6,8 +6,8 @@ struct quick_gelu {
 };
 
 static const struct pare_opt quick_gelu_attrs[] = {
-    { "alpha", "slope of the sigmoid", PARE_OPT_FLOAT, offsetof(struct quick_gelu, alpha), 1.702,
-      PARE_ANY, NULL, NULL, false },
+    PARE_FLOAT("alpha", offsetof(struct quick_gelu, alpha), "slope of the sigmoid", 1.702,
+               PARE_ANY),
     PARE_OPT_END
 };
 

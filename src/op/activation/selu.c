@@ -6,10 +6,10 @@ struct selu {
 };
 
 static const struct pare_opt selu_attrs[] = {
-    { "alpha", "where the negative side ends", PARE_OPT_FLOAT, offsetof(struct selu, alpha),
-      1.67326319217681884765625, PARE_ANY, NULL, NULL, false },
-    { "gamma", "scale of everything", PARE_OPT_FLOAT, offsetof(struct selu, gamma),
-      1.05070102214813232421875, PARE_ANY, NULL, NULL, false },
+    PARE_FLOAT("alpha", offsetof(struct selu, alpha), "where the negative side ends",
+               1.67326319217681884765625, PARE_ANY),
+    PARE_FLOAT("gamma", offsetof(struct selu, gamma), "scale of everything",
+               1.05070102214813232421875, PARE_ANY),
     PARE_OPT_END
 };
 

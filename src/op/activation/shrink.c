@@ -6,10 +6,10 @@ struct shrink {
 };
 
 static const struct pare_opt shrink_attrs[] = {
-    { "bias", "what outer values move towards 0 by", PARE_OPT_FLOAT, offsetof(struct shrink, bias),
-      0, PARE_ANY, NULL, NULL, false },
-    { "lambd", "values up to this size become 0", PARE_OPT_FLOAT, offsetof(struct shrink, lambd),
-      0.5, PARE_ANY, NULL, NULL, false },
+    PARE_FLOAT("bias", offsetof(struct shrink, bias), "what outer values move towards 0 by", 0,
+               PARE_ANY),
+    PARE_FLOAT("lambd", offsetof(struct shrink, lambd), "values up to this size become 0", 0.5,
+               PARE_ANY),
     PARE_OPT_END
 };
 

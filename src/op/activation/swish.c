@@ -5,9 +5,8 @@ struct swish {
     double alpha;
 };
 
-static const struct pare_opt swish_attrs[] = { { "alpha", "slope of the sigmoid", PARE_OPT_FLOAT,
-                                                 offsetof(struct swish, alpha), 1, PARE_ANY, NULL,
-                                                 NULL, false },
+static const struct pare_opt swish_attrs[] = { PARE_FLOAT("alpha", offsetof(struct swish, alpha),
+                                                          "slope of the sigmoid", 1, PARE_ANY),
                                                PARE_OPT_END };
 
 static inline double alpha(const struct pare_node *n)

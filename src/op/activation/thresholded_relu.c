@@ -6,8 +6,7 @@ struct thresholded_relu {
 };
 
 static const struct pare_opt thresholded_relu_attrs[] = {
-    { "alpha", "the threshold", PARE_OPT_FLOAT, offsetof(struct thresholded_relu, alpha), 1,
-      PARE_ANY, NULL, NULL, false },
+    PARE_FLOAT("alpha", offsetof(struct thresholded_relu, alpha), "the threshold", 1, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -19,21 +19,17 @@ struct constant {
 
 static const struct pare_opt constant_attrs[] = {
     { "value", "a tensor", PARE_OPT_TENSOR, offsetof(struct constant, value), 0, 0, 0, NULL, NULL,
-      false },
+      false, NULL },
     { "sparse_value", "a sparse tensor: not handled", PARE_OPT_TENSOR,
-      offsetof(struct constant, sparse), 0, 0, 0, NULL, NULL, false },
-    { "value_float", "a float32 scalar", PARE_OPT_FLOAT, offsetof(struct constant, real), NO_REAL,
-      -INFINITY, INFINITY, NULL, NULL, false },
-    { "value_floats", "a float32 list", PARE_OPT_FLOATS, offsetof(struct constant, reals), 0,
-      -INFINITY, INFINITY, NULL, NULL, false },
-    { "value_int", "an int64 scalar", PARE_OPT_INT, offsetof(struct constant, whole), NO_WHOLE,
-      PARE_ANY, NULL, NULL, false },
-    { "value_ints", "an int64 list", PARE_OPT_INTS, offsetof(struct constant, wholes), 0, PARE_ANY,
-      NULL, NULL, false },
-    { "value_string", "a string scalar", PARE_OPT_STR, offsetof(struct constant, text), 0, 0, 0,
-      NULL, NULL, false },
-    { "value_strings", "a string list", PARE_OPT_STRS, offsetof(struct constant, texts), 0, 0, 0,
-      NULL, NULL, false },
+      offsetof(struct constant, sparse), 0, 0, 0, NULL, NULL, false, NULL },
+    PARE_FLOAT("value_float", offsetof(struct constant, real), "a float32 scalar", NO_REAL,
+               -INFINITY, INFINITY),
+    PARE_FLOATS("value_floats", offsetof(struct constant, reals), "a float32 list", -INFINITY,
+                INFINITY),
+    PARE_INT("value_int", offsetof(struct constant, whole), "an int64 scalar", NO_WHOLE, PARE_ANY),
+    PARE_INTS("value_ints", offsetof(struct constant, wholes), "an int64 list", PARE_ANY),
+    PARE_TEXT("value_string", offsetof(struct constant, text), NULL, "a string scalar", NULL),
+    PARE_TEXTS("value_strings", offsetof(struct constant, texts), NULL, "a string list"),
     PARE_OPT_END
 };
 

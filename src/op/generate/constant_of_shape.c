@@ -7,7 +7,7 @@ struct constant_of_shape {
 
 static const struct pare_opt constant_of_shape_attrs[] = {
     { "value", "one element; float32 zero when absent", PARE_OPT_TENSOR,
-      offsetof(struct constant_of_shape, value), 0, 0, 0, NULL, NULL, false },
+      offsetof(struct constant_of_shape, value), 0, 0, 0, NULL, NULL, false, NULL },
     PARE_OPT_END
 };
 

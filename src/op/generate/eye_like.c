@@ -6,10 +6,10 @@ struct eye_like {
 };
 
 static const struct pare_opt eye_like_attrs[] = {
-    { "dtype", "the element type; the input's when absent", PARE_OPT_INT,
-      offsetof(struct eye_like, dtype), 0, 0, 64, NULL, NULL, false },
-    { "k", "which diagonal; above the main one when positive", PARE_OPT_INT,
-      offsetof(struct eye_like, k), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INT("dtype", offsetof(struct eye_like, dtype), "the element type; the input's when absent",
+             0, 0, 64),
+    PARE_INT("k", offsetof(struct eye_like, k), "which diagonal; above the main one when positive",
+             0, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -9,8 +9,8 @@ struct one_hot {
 };
 
 static const struct pare_opt one_hot_attrs[] = {
-    { "axis", "where the new axis goes in the result", PARE_OPT_INT, offsetof(struct one_hot, axis),
-      -1, PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct one_hot, axis), "where the new axis goes in the result", -1,
+             PARE_ANY),
     PARE_OPT_END,
 };
 

@@ -18,26 +18,19 @@ struct pare_random {
 };
 
 /* One row of an attribute table. */
-#define PARE_RANDOM_SEED                                                                       \
-    {                                                                                          \
-        "seed", "where the numbers start", PARE_OPT_FLOAT, offsetof(struct pare_random, seed), \
-            PARE_NO_SEED, PARE_ANY, NULL, NULL, false                                          \
-    }
-#define PARE_RANDOM_DTYPE(def)                                                   \
-    {                                                                            \
-        "dtype", "the element type of the result", PARE_OPT_INT,                 \
-            offsetof(struct pare_random, dtype), (def), 0, 64, NULL, NULL, false \
-    }
+#define PARE_RANDOM_SEED                                                              \
+    PARE_FLOAT("seed", offsetof(struct pare_random, seed), "where the numbers start", \
+               PARE_NO_SEED, PARE_ANY)
+#define PARE_RANDOM_DTYPE(def)                                                               \
+    PARE_INT("dtype", offsetof(struct pare_random, dtype), "the element type of the result", \
+             (def), 0, 64)
 #define PARE_RANDOM_SHAPE                                                                          \
     {                                                                                              \
         "shape", "the shape of the result", PARE_OPT_INTS, offsetof(struct pare_random, shape), 0, \
-            0, 1e15, NULL, NULL, true                                                              \
+            0, 1e15, NULL, NULL, true, NULL                                                        \
     }
-#define PARE_RANDOM_REAL(name, help, field, def)                                                \
-    {                                                                                           \
-        name, help, PARE_OPT_FLOAT, offsetof(struct pare_random, field), (def), PARE_ANY, NULL, \
-            NULL, false                                                                         \
-    }
+#define PARE_RANDOM_REAL(name, help, field, def) \
+    PARE_FLOAT(name, offsetof(struct pare_random, field), help, (def), PARE_ANY)
 
 /* The shape of input 0, or of the attribute when there are no inputs. */
 int pare_random_infer(struct pare_node *n, struct pare_err *err);

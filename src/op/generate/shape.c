@@ -8,10 +8,8 @@ struct shape {
 #define TO_THE_END 9e18 /* exact as a double, and clamped like any end that is too far */
 
 static const struct pare_opt shape_attrs[] = {
-    { "start", "the first axis", PARE_OPT_INT, offsetof(struct shape, start), 0, PARE_ANY, NULL,
-      NULL, false },
-    { "end", "one past the last axis", PARE_OPT_INT, offsetof(struct shape, end), TO_THE_END,
-      PARE_ANY, NULL, NULL, false },
+    PARE_INT("start", offsetof(struct shape, start), "the first axis", 0, PARE_ANY),
+    PARE_INT("end", offsetof(struct shape, end), "one past the last axis", TO_THE_END, PARE_ANY),
     PARE_OPT_END
 };
 

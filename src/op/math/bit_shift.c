@@ -7,7 +7,7 @@ struct bit_shift {
 
 static const struct pare_opt bit_shift_attrs[] = {
     { "direction", "towards larger or smaller values", PARE_OPT_STR,
-      offsetof(struct bit_shift, direction), 0, 0, 0, NULL, "LEFT|RIGHT", true },
+      offsetof(struct bit_shift, direction), 0, 0, 0, NULL, "LEFT|RIGHT", true, NULL },
     PARE_OPT_END
 };
 

@@ -16,11 +16,11 @@ struct cast {
 
 static const struct pare_opt cast_attrs[] = {
     { "to", "the element type, as TensorProto numbers it", PARE_OPT_INT, offsetof(struct cast, to),
-      0, PARE_ANY, NULL, NULL, true },
-    { "saturate", "of float8, which is not handled", PARE_OPT_INT, offsetof(struct cast, saturate),
-      1, 0, 1, NULL, NULL, false },
-    { "round_mode", "of float8, which is not handled", PARE_OPT_STR,
-      offsetof(struct cast, round_mode), 0, 0, 0, "up", NULL, false },
+      0, PARE_ANY, NULL, NULL, true, NULL },
+    PARE_INT("saturate", offsetof(struct cast, saturate), "of float8, which is not handled", 1, 0,
+             1),
+    PARE_TEXT("round_mode", offsetof(struct cast, round_mode), NULL,
+              "of float8, which is not handled", "up"),
     PARE_OPT_END
 };
 
@@ -116,7 +116,7 @@ static int to_text(const struct pare_tensor *y, const struct pare_tensor *x, str
         out[i].len = strlen(buf);
         out[i].s = pare_strndup(c->results, buf, out[i].len);
         if (!out[i].s)
-            return pare_fail(err, PARE_ENOMEM, "no memory for the text of a number");
+            return pare_no_memory(err, "for the text of a number");
     }
     return 0;
 }

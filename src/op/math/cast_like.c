@@ -7,10 +7,10 @@ struct cast_like {
 };
 
 static const struct pare_opt cast_like_attrs[] = {
-    { "saturate", "of float8, which is not handled", PARE_OPT_INT,
-      offsetof(struct cast_like, saturate), 1, 0, 1, NULL, NULL, false },
-    { "round_mode", "of float8, which is not handled", PARE_OPT_STR,
-      offsetof(struct cast_like, round_mode), 0, 0, 0, "up", NULL, false },
+    PARE_INT("saturate", offsetof(struct cast_like, saturate), "of float8, which is not handled", 1,
+             0, 1),
+    PARE_TEXT("round_mode", offsetof(struct cast_like, round_mode), NULL,
+              "of float8, which is not handled", "up"),
     PARE_OPT_END
 };
 

@@ -90,10 +90,10 @@ int pare_apply_all(const struct pare_node *n, pare_apply2_fn apply, struct pare_
 #define NO_AXIS (-1000)
 
 const struct pare_opt pare_old_broadcast_attrs[] = {
-    { "axis", "before operator set 7: where the second input's shape starts", PARE_OPT_INT,
-      offsetof(struct pare_old_broadcast, axis), NO_AXIS, PARE_ANY, NULL, NULL, false },
-    { "broadcast", "before operator set 7: allow a smaller second input", PARE_OPT_INT,
-      offsetof(struct pare_old_broadcast, broadcast), 0, 0, 1, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct pare_old_broadcast, axis),
+             "before operator set 7: where the second input's shape starts", NO_AXIS, PARE_ANY),
+    PARE_INT("broadcast", offsetof(struct pare_old_broadcast, broadcast),
+             "before operator set 7: allow a smaller second input", 0, 0, 1),
     PARE_OPT_END
 };
 

@@ -6,10 +6,9 @@ struct is_inf {
 };
 
 static const struct pare_opt is_inf_attrs[] = {
-    { "detect_negative", "minus infinity counts", PARE_OPT_INT, offsetof(struct is_inf, negative),
-      1, 0, 1, NULL, NULL, false },
-    { "detect_positive", "plus infinity counts", PARE_OPT_INT, offsetof(struct is_inf, positive), 1,
-      0, 1, NULL, NULL, false },
+    PARE_INT("detect_negative", offsetof(struct is_inf, negative), "minus infinity counts", 1, 0,
+             1),
+    PARE_INT("detect_positive", offsetof(struct is_inf, positive), "plus infinity counts", 1, 0, 1),
     PARE_OPT_END
 };
 

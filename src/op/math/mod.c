@@ -7,9 +7,8 @@ struct mod {
     int64_t fmod;
 };
 
-static const struct pare_opt mod_attrs[] = { { "fmod", "the sign is that of the dividend",
-                                               PARE_OPT_INT, offsetof(struct mod, fmod), 0, 0, 1,
-                                               NULL, NULL, false },
+static const struct pare_opt mod_attrs[] = { PARE_INT("fmod", offsetof(struct mod, fmod),
+                                                      "the sign is that of the dividend", 0, 0, 1),
                                              PARE_OPT_END };
 
 static bool as_c(const struct pare_node *n)

@@ -48,7 +48,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     double *a = count ? pare_alloc_raw(c->scratch, (size_t)(side * side), sizeof(*a)) : NULL;
 
     if (count && !a)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a matrix of %lld rows", (long long)side);
+        return pare_no_memory(err, "for a matrix of %lld rows", (long long)side);
     for (int64_t i = 0; i < count; i++) {
         double det;
 
@@ -117,7 +117,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     double *inv = a ? a + side * side : NULL;
 
     if (count && !a)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a matrix of %lld rows", (long long)side);
+        return pare_no_memory(err, "for a matrix of %lld rows", (long long)side);
     for (int64_t m = 0; n->in[0]->grad.data && gy && m < count; m++) {
         const float *from = pare_f32(x) + m * side * side;
         float *to = pare_f32(&n->in[0]->grad) + m * side * side;

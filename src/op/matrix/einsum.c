@@ -17,7 +17,7 @@ struct einsum {
 
 static const struct pare_opt einsum_attrs[] = {
     { "equation", "labels of the axes, such as 'ij,jk->ik'", PARE_OPT_STR,
-      offsetof(struct einsum, equation), 0, PARE_ANY, NULL, NULL, true },
+      offsetof(struct einsum, equation), 0, PARE_ANY, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 

@@ -9,16 +9,12 @@ struct gemm {
 };
 
 static const struct pare_opt gemm_attrs[] = {
-    { "alpha", "factor of the product", PARE_OPT_FLOAT, offsetof(struct gemm, alpha), 1, PARE_ANY,
-      NULL, NULL, false },
-    { "beta", "factor of C", PARE_OPT_FLOAT, offsetof(struct gemm, beta), 1, PARE_ANY, NULL, NULL,
-      false },
-    { "transA", "A is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transA), 0, PARE_ANY,
-      NULL, NULL, false },
-    { "transB", "B is stored transposed", PARE_OPT_INT, offsetof(struct gemm, transB), 0, PARE_ANY,
-      NULL, NULL, false },
-    { "broadcast", "C is broadcast; from operator set 7 on it always is", PARE_OPT_INT,
-      offsetof(struct gemm, broadcast), 0, PARE_ANY, NULL, NULL, false },
+    PARE_FLOAT("alpha", offsetof(struct gemm, alpha), "factor of the product", 1, PARE_ANY),
+    PARE_FLOAT("beta", offsetof(struct gemm, beta), "factor of C", 1, PARE_ANY),
+    PARE_INT("transA", offsetof(struct gemm, transA), "A is stored transposed", 0, PARE_ANY),
+    PARE_INT("transB", offsetof(struct gemm, transB), "B is stored transposed", 0, PARE_ANY),
+    PARE_INT("broadcast", offsetof(struct gemm, broadcast),
+             "C is broadcast; from operator set 7 on it always is", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -248,7 +244,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         float *scaled = pare_alloc_raw(c->scratch, (size_t)count, sizeof(*scaled));
 
         if (!scaled)
-            return pare_fail(err, PARE_ENOMEM, "no memory for %lld gradients", (long long)count);
+            return pare_no_memory(err, "for %lld gradients", (long long)count);
         for (int64_t i = 0; i < count; i++)
             scaled[i] = (float)g.alpha * gy[i];
         gy = scaled;

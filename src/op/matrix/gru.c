@@ -10,8 +10,8 @@
 
 static const struct pare_opt gru_attrs[] = {
     PARE_RNN_ATTRS,
-    { "linear_before_reset", "reset after the product with R, not before", PARE_OPT_INT,
-      offsetof(struct pare_rnn, linear_before_reset), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INT("linear_before_reset", offsetof(struct pare_rnn, linear_before_reset),
+             "reset after the product with R, not before", 0, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -9,8 +9,8 @@
 
 static const struct pare_opt lstm_attrs[] = {
     PARE_RNN_ATTRS,
-    { "input_forget", "the forget gate is one minus the input gate", PARE_OPT_INT,
-      offsetof(struct pare_rnn, input_forget), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INT("input_forget", offsetof(struct pare_rnn, input_forget),
+             "the forget gate is one minus the input gate", 0, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -46,8 +46,7 @@ static int start(struct back *k, struct pare_ctx *c, struct pare_err *err)
     k->tmp = pare_alloc_raw(c->scratch, gh + 2 * (size_t)s->H, sizeof(float));
     k->sum = pare_alloc_raw(c->scratch, gh, sizeof(double));
     if (!k->dx || !k->dr || !k->step || !k->dh || !k->dc || !k->tmp || !k->sum)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the gradients of %lld sequences",
-                         (long long)s->B);
+        return pare_no_memory(err, "for the gradients of %lld sequences", (long long)s->B);
     return 0;
 }
 

@@ -131,7 +131,7 @@ int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
     run->save = n->save;
     run->len = pare_alloc_raw(c->scratch, (size_t)run->B, sizeof(*run->len));
     if (!run->len)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld lengths", (long long)run->B);
+        return pare_no_memory(err, "for %lld lengths", (long long)run->B);
     for (int64_t b = 0; b < run->B; b++) {
         run->len[b] = lens ? pare_get_int(lens, b) : run->T;
         if (run->len[b] < 0 || run->len[b] > run->T)
@@ -186,8 +186,7 @@ static int start(struct forward *f, struct pare_ctx *c, struct pare_err *err)
     f->tmp = pare_alloc_raw(c->scratch, (size_t)s->H, sizeof(float));
     f->zero = pare_alloc(c->scratch, gh, sizeof(float));
     if (!f->x || !f->r || !f->h || !f->c || !f->tmp || !f->zero)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the states of %lld sequences",
-                         (long long)s->B);
+        return pare_no_memory(err, "for the states of %lld sequences", (long long)s->B);
     return 0;
 }
 

@@ -24,67 +24,21 @@ struct pare_rnn {
     int64_t linear_before_reset; /* GRU */
 };
 
-#define PARE_RNN_ATTRS                                                                             \
-    { "activation_alpha",                                                                          \
-      "first parameters of the activations",                                                       \
-      PARE_OPT_FLOATS,                                                                             \
-      offsetof(struct pare_rnn, activation_alpha),                                                 \
-      0,                                                                                           \
-      PARE_ANY,                                                                                    \
-      NULL,                                                                                        \
-      NULL,                                                                                        \
-      false },                                                                                     \
-        { "activation_beta",                                                                       \
-          "second parameters of the activations",                                                  \
-          PARE_OPT_FLOATS,                                                                         \
-          offsetof(struct pare_rnn, activation_beta),                                              \
-          0,                                                                                       \
-          PARE_ANY,                                                                                \
-          NULL,                                                                                    \
-          NULL,                                                                                    \
-          false },                                                                                 \
-        { "activations",                                                                           \
-          "names of the activations, for each direction",                                          \
-          PARE_OPT_STRS,                                                                           \
-          offsetof(struct pare_rnn, activations),                                                  \
-          0,                                                                                       \
-          PARE_ANY,                                                                                \
-          NULL,                                                                                    \
-          NULL,                                                                                    \
-          false },                                                                                 \
-        { "clip",                                                                                  \
-          "what goes into an activation is held within -clip to clip; 0: it is not",               \
-          PARE_OPT_FLOAT,                                                                          \
-          offsetof(struct pare_rnn, clip),                                                         \
-          0,                                                                                       \
-          0,                                                                                       \
-          1e300,                                                                                   \
-          NULL,                                                                                    \
-          NULL,                                                                                    \
-          false },                                                                                 \
-        { "direction",                                                                             \
-          "which way to go through the sequences",                                                 \
-          PARE_OPT_STR,                                                                            \
-          offsetof(struct pare_rnn, direction),                                                    \
-          0,                                                                                       \
-          PARE_ANY,                                                                                \
-          "forward",                                                                               \
-          "forward|reverse|bidirectional",                                                         \
-          false },                                                                                 \
-        { "hidden_size",                                                                           \
-          "number of states",                                                                      \
-          PARE_OPT_INT,                                                                            \
-          offsetof(struct pare_rnn, hidden_size),                                                  \
-          0,                                                                                       \
-          0,                                                                                       \
-          1e15,                                                                                    \
-          NULL,                                                                                    \
-          NULL,                                                                                    \
-          false },                                                                                 \
-    {                                                                                              \
-        "layout", "1: sequences before steps", PARE_OPT_INT, offsetof(struct pare_rnn, layout), 0, \
-            0, 1, NULL, NULL, false                                                                \
-    }
+#define PARE_RNN_AT(field) offsetof(struct pare_rnn, field)
+#define PARE_RNN_ATTRS                                                                            \
+    PARE_FLOATS("activation_alpha", PARE_RNN_AT(activation_alpha),                                \
+                "first parameters of the activations", PARE_ANY),                                 \
+        PARE_FLOATS("activation_beta", PARE_RNN_AT(activation_beta),                              \
+                    "second parameters of the activations", PARE_ANY),                            \
+        PARE_TEXTS("activations", PARE_RNN_AT(activations), NULL,                                 \
+                   "names of the activations, for each direction"),                               \
+        PARE_FLOAT("clip", PARE_RNN_AT(clip),                                                     \
+                   "what goes into an activation is held within -clip to clip; 0: it is not", 0,  \
+                   0, 1e300),                                                                     \
+        PARE_CHOICE("direction", PARE_RNN_AT(direction), "which way to go through the sequences", \
+                    "forward", "forward|reverse|bidirectional"),                                  \
+        PARE_INT("hidden_size", PARE_RNN_AT(hidden_size), "number of states", 0, 0, 1e15),        \
+        PARE_INT("layout", PARE_RNN_AT(layout), "1: sequences before steps", 0, 0, 1)
 
 struct pare_rnn_act {
     void (*f)(float *v, int64_t n, float alpha, float beta); /* v = f(v), n of them */

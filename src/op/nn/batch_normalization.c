@@ -26,18 +26,12 @@ struct batch_norm {
 
 #define AT(field) offsetof(struct batch_norm, field)
 static const struct pare_opt attrs[] = {
-    { "consumed_inputs", "ignored; opset 1 had it", PARE_OPT_INTS, AT(consumed_inputs), 0, PARE_ANY,
-      NULL, NULL, false },
-    { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
-      false },
-    { "is_test", "use the given moments; until opset 6", PARE_OPT_INT, AT(is_test), 0, 0, 1, NULL,
-      NULL, false },
-    { "momentum", "how much of the running moments is kept", PARE_OPT_FLOAT, AT(momentum), 0.9,
-      PARE_ANY, NULL, NULL, false },
-    { "spatial", "moments are per channel, not per element", PARE_OPT_INT, AT(spatial), 1, 0, 1,
-      NULL, NULL, false },
-    { "training_mode", "normalise with the batch's moments", PARE_OPT_INT, AT(training_mode), 0, 0,
-      1, NULL, NULL, false },
+    PARE_INTS("consumed_inputs", AT(consumed_inputs), "ignored; opset 1 had it", PARE_ANY),
+    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
+    PARE_INT("is_test", AT(is_test), "use the given moments; until opset 6", 0, 0, 1),
+    PARE_FLOAT("momentum", AT(momentum), "how much of the running moments is kept", 0.9, PARE_ANY),
+    PARE_INT("spatial", AT(spatial), "moments are per channel, not per element", 1, 0, 1),
+    PARE_INT("training_mode", AT(training_mode), "normalise with the batch's moments", 0, 0, 1),
     PARE_OPT_END
 };
 
@@ -151,7 +145,7 @@ static int of_all(struct pare_ctx *ctx, const float *x, struct view *v, struct p
     *m = (struct pare_moments){ .C = v->C, .count = v->count };
     m->mean = pare_alloc(ctx->scratch, 4 * (size_t)v->C + 1, sizeof(*m->mean));
     if (!m->mean)
-        return pare_fail(err, PARE_ENOMEM, "no memory for moments");
+        return pare_no_memory(err, "for moments");
     m->var = m->mean + v->C;
     m->work = m->var + v->C;
     for (int64_t c = 0; c < v->C; c++) {
@@ -333,7 +327,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
         return 0;
     sum = pare_alloc(ctx->scratch, 2 * (size_t)v.C + 1, sizeof(*sum));
     if (!sum)
-        return pare_fail(err, PARE_ENOMEM, "no memory for sums");
+        return pare_no_memory(err, "for sums");
     for (int64_t c = 0; c < v.C; c++)
         back_sums(n, &v, c, trains, sum + 2 * c);
     sum[2 * v.C] = v.count;

@@ -65,7 +65,7 @@ int pare_conv_start(struct pare_conv *c, const struct pare_window *w, const stru
     c->taps = win.kernel[0] * win.kernel[1] * win.kernel[2];
     c->tap = t = pare_alloc_raw(a, (size_t)c->taps, sizeof(*t));
     if (!t)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld taps", (long long)c->taps);
+        return pare_no_memory(err, "for %lld taps", (long long)c->taps);
     for (int64_t d = 0; d < win.kernel[0]; d++)
         for (int64_t h = 0; h < win.kernel[1]; h++)
             for (int64_t i = 0; i < win.kernel[2]; i++)

@@ -16,12 +16,10 @@ struct dropout {
 };
 
 static const struct pare_opt attrs[] = {
-    { "is_test", "copy only; until opset 6", PARE_OPT_INT, offsetof(struct dropout, is_test), 0, 0,
-      1, NULL, NULL, false },
-    { "ratio", "the part that is dropped in training", PARE_OPT_FLOAT,
-      offsetof(struct dropout, ratio), 0.5, PARE_ANY, NULL, NULL, false },
-    { "seed", "start of the random numbers", PARE_OPT_INT, offsetof(struct dropout, seed), 0,
-      PARE_ANY, NULL, NULL, false },
+    PARE_INT("is_test", offsetof(struct dropout, is_test), "copy only; until opset 6", 0, 0, 1),
+    PARE_FLOAT("ratio", offsetof(struct dropout, ratio), "the part that is dropped in training",
+               0.5, PARE_ANY),
+    PARE_INT("seed", offsetof(struct dropout, seed), "start of the random numbers", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -91,7 +89,7 @@ static uint8_t *mask_of(const struct pare_node *n, struct pare_ctx *c, struct pa
     uint8_t *kept = n->save ? n->save : pare_alloc_raw(c->scratch, save(n), sizeof(*kept));
 
     if (!kept)
-        pare_fail(err, PARE_ENOMEM, "no memory for the mask");
+        pare_no_memory(err, "for the mask");
     return kept;
 }
 

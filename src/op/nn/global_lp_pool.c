@@ -8,10 +8,9 @@ struct global_lp {
     int64_t p;
 };
 
-static const struct pare_opt attrs[] = { { "p", "the norm's power", PARE_OPT_INT,
-                                           offsetof(struct global_lp, p), 2, 1, INT32_MAX, NULL,
-                                           NULL, false },
-                                         PARE_OPT_END };
+static const struct pare_opt attrs[] = {
+    PARE_INT("p", offsetof(struct global_lp, p), "the norm's power", 2, 1, INT32_MAX), PARE_OPT_END
+};
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {

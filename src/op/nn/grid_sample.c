@@ -16,12 +16,11 @@ struct grid_sample {
 
 #define AT(field) offsetof(struct grid_sample, field)
 static const struct pare_opt attrs[] = {
-    { "align_corners", "-1 and 1 are centres of elements", PARE_OPT_INT, AT(align_corners), 0, 0, 1,
-      NULL, NULL, false },
-    { "mode", "interpolation", PARE_OPT_STR, AT(mode), 0, PARE_ANY, "linear",
-      "linear|nearest|cubic|bilinear|bicubic", false },
-    { "padding_mode", "what lies outside", PARE_OPT_STR, AT(padding_mode), 0, PARE_ANY, "zeros",
-      "zeros|border|reflection", false },
+    PARE_INT("align_corners", AT(align_corners), "-1 and 1 are centres of elements", 0, 0, 1),
+    PARE_CHOICE("mode", AT(mode), "interpolation", "linear",
+                "linear|nearest|cubic|bilinear|bicubic"),
+    PARE_CHOICE("padding_mode", AT(padding_mode), "what lies outside", "zeros",
+                "zeros|border|reflection"),
     PARE_OPT_END
 };
 

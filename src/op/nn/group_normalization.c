@@ -16,12 +16,10 @@ struct group_norm {
 
 #define AT(field) offsetof(struct group_norm, field)
 static const struct pare_opt attrs[] = {
-    { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
-      false },
+    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
     { "num_groups", "groups that the channels are divided in", PARE_OPT_INT, AT(num_groups), 1, 1,
-      INT32_MAX, NULL, NULL, true },
-    { "stash_type", "element type to compute the moments in", PARE_OPT_INT, AT(stash_type), 1, 1,
-      16, NULL, NULL, false },
+      INT32_MAX, NULL, NULL, true, NULL },
+    PARE_INT("stash_type", AT(stash_type), "element type to compute the moments in", 1, 1, 16),
     PARE_OPT_END
 };
 

@@ -10,9 +10,9 @@ struct instance_norm {
     double epsilon;
 };
 
-static const struct pare_opt attrs[] = { { "epsilon", "added to the variance", PARE_OPT_FLOAT,
-                                           offsetof(struct instance_norm, epsilon), 1e-5, PARE_ANY,
-                                           NULL, NULL, false },
+static const struct pare_opt attrs[] = { PARE_FLOAT("epsilon",
+                                                    offsetof(struct instance_norm, epsilon),
+                                                    "added to the variance", 1e-5, PARE_ANY),
                                          PARE_OPT_END };
 
 double pare_instance_norm_epsilon(const struct pare_node *n)

@@ -15,12 +15,9 @@ struct layer_norm {
 
 #define AT(field) offsetof(struct layer_norm, field)
 static const struct pare_opt attrs[] = {
-    { "axis", "the first axis that is normalised", PARE_OPT_INT, AT(axis), -1, PARE_ANY, NULL, NULL,
-      false },
-    { "epsilon", "added to the variance", PARE_OPT_FLOAT, AT(epsilon), 1e-5, PARE_ANY, NULL, NULL,
-      false },
-    { "stash_type", "element type of mean and inverse deviation", PARE_OPT_INT, AT(stash_type), 1,
-      1, 16, NULL, NULL, false },
+    PARE_INT("axis", AT(axis), "the first axis that is normalised", -1, PARE_ANY),
+    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
+    PARE_INT("stash_type", AT(stash_type), "element type of mean and inverse deviation", 1, 1, 16),
     PARE_OPT_END
 };
 
@@ -139,7 +136,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     scale = spread(n, 1, 1, inner, c->scratch);
     bias = spread(n, 2, 0, inner, c->scratch);
     if (!scale || !bias)
-        return pare_fail(err, PARE_ENOMEM, "no memory for scale and bias");
+        return pare_no_memory(err, "for scale and bias");
     for (int64_t i = 0; i < rows; i++, x += inner, y += inner) {
         double mean, var, inv_std;
 
@@ -171,8 +168,7 @@ static int back_start(const struct pare_node *n, struct back *b, struct pare_ctx
     b->gbias = pare_alloc(c->scratch, count, sizeof(*b->gbias));
     b->g = pare_alloc(c->scratch, count, sizeof(*b->g));
     if (!b->scale || !b->gscale || !b->gbias || !b->g)
-        return pare_fail(err, PARE_ENOMEM, "no memory for gradients of %lld elements",
-                         (long long)b->inner);
+        return pare_no_memory(err, "for gradients of %lld elements", (long long)b->inner);
     return 0;
 }
 

@@ -11,11 +11,8 @@ struct lp_norm {
 };
 
 static const struct pare_opt attrs[] = {
-    { "axis", "the axis that is normalised", PARE_OPT_INT, offsetof(struct lp_norm, axis), -1,
-      PARE_ANY, NULL, NULL, false },
-    { "p", "1 or 2: which norm", PARE_OPT_INT, offsetof(struct lp_norm, p), 2, 1, 2, NULL, NULL,
-      false },
-    PARE_OPT_END
+    PARE_INT("axis", offsetof(struct lp_norm, axis), "the axis that is normalised", -1, PARE_ANY),
+    PARE_INT("p", offsetof(struct lp_norm, p), "1 or 2: which norm", 2, 1, 2), PARE_OPT_END
 };
 
 static int infer(struct pare_node *n, struct pare_err *err)

@@ -15,12 +15,11 @@ struct lrn {
 
 #define AT(field) offsetof(struct lrn, field)
 static const struct pare_opt attrs[] = {
-    { "alpha", "weight of the squares", PARE_OPT_FLOAT, AT(alpha), 1e-4, PARE_ANY, NULL, NULL,
-      false },
-    { "beta", "the power", PARE_OPT_FLOAT, AT(beta), 0.75, PARE_ANY, NULL, NULL, false },
-    { "bias", "added to the squares", PARE_OPT_FLOAT, AT(bias), 1, PARE_ANY, NULL, NULL, false },
-    { "size", "channels that are summed", PARE_OPT_INT, AT(size), 1, 1, INT32_MAX, NULL, NULL,
-      true },
+    PARE_FLOAT("alpha", AT(alpha), "weight of the squares", 1e-4, PARE_ANY),
+    PARE_FLOAT("beta", AT(beta), "the power", 0.75, PARE_ANY),
+    PARE_FLOAT("bias", AT(bias), "added to the squares", 1, PARE_ANY),
+    { "size", "channels that are summed", PARE_OPT_INT, AT(size), 1, 1, INT32_MAX, NULL, NULL, true,
+      NULL },
     PARE_OPT_END
 };
 
@@ -125,8 +124,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     s.t = pare_alloc_raw(ctx->scratch, (size_t)(s.C * s.inner), sizeof(*s.t));
     s.row = pare_alloc_raw(ctx->scratch, (size_t)s.inner, sizeof(*s.row));
     if (!s.t || !s.row)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a sample of %lld elements",
-                         (long long)s.C * s.inner);
+        return pare_no_memory(err, "for a sample of %lld elements", (long long)s.C * s.inner);
     for (int64_t i = 0; i < n->in[0]->t.dim[0]; i++) {
         back_sample(&s, a);
         s.x += s.C * s.inner;

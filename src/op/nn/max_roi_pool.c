@@ -13,9 +13,9 @@ struct max_roi_pool {
 
 static const struct pare_opt attrs[] = {
     { "pooled_shape", "bins of a region: height and width", PARE_OPT_INTS,
-      offsetof(struct max_roi_pool, pooled_shape), 0, 1, INT32_MAX, NULL, NULL, true },
-    { "spatial_scale", "from a region's coordinates to X's", PARE_OPT_FLOAT,
-      offsetof(struct max_roi_pool, spatial_scale), 1, PARE_ANY, NULL, NULL, false },
+      offsetof(struct max_roi_pool, pooled_shape), 0, 1, INT32_MAX, NULL, NULL, true, NULL },
+    PARE_FLOAT("spatial_scale", offsetof(struct max_roi_pool, spatial_scale),
+               "from a region's coordinates to X's", 1, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -112,7 +112,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     PARE_TRY(source(n, &s, err));
     taken = pare_alloc(c->scratch, (size_t)pare_numel(y), sizeof(*taken));
     if (!taken)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the places that are taken");
+        return pare_no_memory(err, "for the places that are taken");
     for (int64_t i = pare_numel(&n->in[0]->t) - 1; i >= 0; i--) {
         int64_t at = place(&s, y, index[i]);
 

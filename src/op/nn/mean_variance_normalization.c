@@ -11,8 +11,8 @@ struct mvn {
 };
 
 static const struct pare_opt attrs[] = {
-    { "axes", "axes that are normalised; absent: all but channels of a 4-D tensor", PARE_OPT_INTS,
-      offsetof(struct mvn, axes), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INTS("axes", offsetof(struct mvn, axes),
+              "axes that are normalised; absent: all but channels of a 4-D tensor", PARE_ANY),
     PARE_OPT_END
 };
 

@@ -15,19 +15,16 @@ struct roi_align {
 
 #define AT(field) offsetof(struct roi_align, field)
 static const struct pare_opt attrs[] = {
-    { "coordinate_transformation_mode", "half_pixel moves regions by half an element", PARE_OPT_STR,
-      AT(coordinate_transformation_mode), 0, PARE_ANY, "half_pixel", "half_pixel|output_half_pixel",
-      false },
-    { "mode", "how a bin's samples become one", PARE_OPT_STR, AT(mode), 0, PARE_ANY, "avg",
-      "avg|max", false },
-    { "output_height", "bins of a region", PARE_OPT_INT, AT(output_height), 1, 1, INT32_MAX, NULL,
-      NULL, false },
-    { "output_width", "bins of a region", PARE_OPT_INT, AT(output_width), 1, 1, INT32_MAX, NULL,
-      NULL, false },
-    { "sampling_ratio", "samples along each side of a bin; 0: as many as it has elements",
-      PARE_OPT_INT, AT(sampling_ratio), 0, 0, 4096, NULL, NULL, false },
-    { "spatial_scale", "from a region's coordinates to X's", PARE_OPT_FLOAT, AT(spatial_scale), 1,
-      PARE_ANY, NULL, NULL, false },
+    PARE_CHOICE("coordinate_transformation_mode", AT(coordinate_transformation_mode),
+                "half_pixel moves regions by half an element", "half_pixel",
+                "half_pixel|output_half_pixel"),
+    PARE_CHOICE("mode", AT(mode), "how a bin's samples become one", "avg", "avg|max"),
+    PARE_INT("output_height", AT(output_height), "bins of a region", 1, 1, INT32_MAX),
+    PARE_INT("output_width", AT(output_width), "bins of a region", 1, 1, INT32_MAX),
+    PARE_INT("sampling_ratio", AT(sampling_ratio),
+             "samples along each side of a bin; 0: as many as it has elements", 0, 0, 4096),
+    PARE_FLOAT("spatial_scale", AT(spatial_scale), "from a region's coordinates to X's", 1,
+               PARE_ANY),
     PARE_OPT_END
 };
 

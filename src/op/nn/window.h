@@ -52,22 +52,13 @@ struct pare_window_attr {
 };
 
 /* Rows of attribute tables. */
-#define PARE_WINDOW_INT(attr, text, dflt, lo, hi)                                            \
-    {                                                                                        \
-        .name = #attr, .help = text, .type = PARE_OPT_INT,                                   \
-        .offset = offsetof(struct pare_window_attr, attr), .def = dflt, .min = lo, .max = hi \
-    }
-#define PARE_WINDOW_INTS(attr, text, lo)                                               \
-    {                                                                                  \
-        .name = #attr, .help = text, .type = PARE_OPT_INTS,                            \
-        .offset = offsetof(struct pare_window_attr, attr), .min = lo, .max = INT32_MAX \
-    }
-#define PARE_WINDOW_AUTO_PAD                                                           \
-    {                                                                                  \
-        .name = "auto_pad", .help = "how to choose the padding", .type = PARE_OPT_STR, \
-        .offset = offsetof(struct pare_window_attr, auto_pad), .str = "NOTSET",        \
-        .choices = "NOTSET|SAME_UPPER|SAME_LOWER|VALID"                                \
-    }
+#define PARE_WINDOW_INT(attr, text, dflt, lo, hi) \
+    PARE_INT(#attr, offsetof(struct pare_window_attr, attr), text, dflt, lo, hi)
+#define PARE_WINDOW_INTS(attr, text, lo) \
+    PARE_INTS(#attr, offsetof(struct pare_window_attr, attr), text, lo, INT32_MAX)
+#define PARE_WINDOW_AUTO_PAD                                             \
+    PARE_CHOICE("auto_pad", offsetof(struct pare_window_attr, auto_pad), \
+                "how to choose the padding", "NOTSET", "NOTSET|SAME_UPPER|SAME_LOWER|VALID")
 #define PARE_WINDOW_KERNEL(is_required)                                                   \
     {                                                                                     \
         .name = "kernel_shape", .help = "size of the window along each axis",             \

@@ -8,10 +8,10 @@ struct dequantize {
 };
 
 static const struct pare_opt dequantize_attrs[] = {
-    { "axis", "along which a vector of scales runs", PARE_OPT_INT,
-      offsetof(struct dequantize, axis), 1, PARE_ANY, NULL, NULL, false },
-    { "block_size", "elements along the axis that share a scale; 0: no blocks", PARE_OPT_INT,
-      offsetof(struct dequantize, block_size), 0, 0, 1e15, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct dequantize, axis), "along which a vector of scales runs", 1,
+             PARE_ANY),
+    PARE_INT("block_size", offsetof(struct dequantize, block_size),
+             "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
     PARE_OPT_END
 };
 
@@ -75,7 +75,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     struct pare_qgrid g;
 
     if (!s || !z)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld scales", (long long)count);
+        return pare_no_memory(err, "for %lld scales", (long long)count);
     if (zero)
         PARE_TRY(pare_convert(PARE_I32, z, zero->t.dtype, zero->t.data, count, err));
     PARE_TRY(pare_qgrid(&g, x, n, a->axis, a->block_size, err));

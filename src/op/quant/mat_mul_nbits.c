@@ -9,17 +9,16 @@ struct mat_mul_nbits {
 
 static const struct pare_opt mat_mul_nbits_attrs[] = {
     { "K", "columns of A", PARE_OPT_INT, offsetof(struct mat_mul_nbits, K), 0, 1, 1e15, NULL, NULL,
-      true },
+      true, NULL },
     { "N", "columns of the result", PARE_OPT_INT, offsetof(struct mat_mul_nbits, N), 0, 1, 1e15,
-      NULL, NULL, true },
-    { "bits", "of a weight: 2, 4 or 8", PARE_OPT_INT, offsetof(struct mat_mul_nbits, bits), 4, 1, 8,
-      NULL, NULL, false },
+      NULL, NULL, true, NULL },
+    PARE_INT("bits", offsetof(struct mat_mul_nbits, bits), "of a weight: 2, 4 or 8", 4, 1, 8),
     { "block_size", "weights that share a scale", PARE_OPT_INT,
-      offsetof(struct mat_mul_nbits, block_size), 0, 1, 1e15, NULL, NULL, true },
-    { "accuracy_level", "how exactly others may compute; here it is float32", PARE_OPT_INT,
-      offsetof(struct mat_mul_nbits, accuracy_level), 0, PARE_ANY, NULL, NULL, false },
-    { "weight_prepacked", "B is laid out for some machine, which is not handled", PARE_OPT_INT,
-      offsetof(struct mat_mul_nbits, weight_prepacked), 0, 0, 0, NULL, NULL, false },
+      offsetof(struct mat_mul_nbits, block_size), 0, 1, 1e15, NULL, NULL, true, NULL },
+    PARE_INT("accuracy_level", offsetof(struct mat_mul_nbits, accuracy_level),
+             "how exactly others may compute; here it is float32", 0, PARE_ANY),
+    PARE_INT("weight_prepacked", offsetof(struct mat_mul_nbits, weight_prepacked),
+             "B is laid out for some machine, which is not handled", 0, 0, 0),
     PARE_OPT_END
 };
 
@@ -142,7 +141,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     float *w = pare_alloc_raw(c->scratch, (size_t)a.K, sizeof(*w));
 
     if (!w)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld weights", (long long)a.K);
+        return pare_no_memory(err, "for %lld weights", (long long)a.K);
     for (int64_t j = 0; j < a.N; j++) {
         real_row(n, j, w);
         for (int64_t i = 0; i < rows; i++) {

@@ -18,12 +18,9 @@ struct qgemm {
 };
 
 static const struct pare_opt attrs[] = {
-    { "alpha", "factor of the product", PARE_OPT_FLOAT, offsetof(struct qgemm, alpha), 1, PARE_ANY,
-      NULL, NULL, false },
-    { "transA", "A is stored transposed", PARE_OPT_INT, offsetof(struct qgemm, transA), 0, PARE_ANY,
-      NULL, NULL, false },
-    { "transB", "B is stored transposed", PARE_OPT_INT, offsetof(struct qgemm, transB), 0, PARE_ANY,
-      NULL, NULL, false },
+    PARE_FLOAT("alpha", offsetof(struct qgemm, alpha), "factor of the product", 1, PARE_ANY),
+    PARE_INT("transA", offsetof(struct qgemm, transA), "A is stored transposed", 0, PARE_ANY),
+    PARE_INT("transB", offsetof(struct qgemm, transB), "B is stored transposed", 0, PARE_ANY),
     PARE_OPT_END
 };
 

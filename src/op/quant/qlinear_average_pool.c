@@ -15,8 +15,8 @@ static const struct pare_opt attrs[] = {
     PARE_WINDOW_KERNEL(true),
     PARE_WINDOW_PADS,
     PARE_WINDOW_STRIDES,
-    { "channels_last", "channels are the last axis, not the second", PARE_OPT_INT,
-      offsetof(struct pool, channels_last), 0, 0, 1, NULL, NULL, false },
+    PARE_INT("channels_last", offsetof(struct pool, channels_last),
+             "channels are the last axis, not the second", 0, 0, 1),
     PARE_OPT_END
 };
 

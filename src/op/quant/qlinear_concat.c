@@ -13,7 +13,7 @@ struct concat {
 
 static const struct pare_opt attrs[] = {
     { "axis", "the axis along which the operands follow each other", PARE_OPT_INT,
-      offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL, true },
+      offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 

@@ -110,7 +110,7 @@ int pare_qlinear_forward(struct pare_node *n, const struct pare_qlinear *q, stru
     struct pare_node real = *n;
 
     if (!x || !in)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %d operands", count);
+        return pare_no_memory(err, "for %d operands", count);
     for (int i = 0; i < count; i++) {
         PARE_TRY(to_real(n, q->first + 3 * i, c, &x[i], err));
         in[i] = &x[i];

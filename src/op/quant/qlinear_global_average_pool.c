@@ -7,8 +7,8 @@ struct last {
 };
 
 static const struct pare_opt attrs[] = {
-    { "channels_last", "channels are the last axis, not the second", PARE_OPT_INT,
-      offsetof(struct last, channels_last), 0, 0, 1, NULL, NULL, false },
+    PARE_INT("channels_last", offsetof(struct last, channels_last),
+             "channels are the last axis, not the second", 0, 0, 1),
     PARE_OPT_END
 };
 

@@ -154,7 +154,7 @@ float *pare_quant_floats(struct pare_ctx *c, const struct pare_tensor *t, struct
     float *v = pare_alloc_raw(c->scratch, (size_t)n, sizeof(*v));
 
     if (!v)
-        pare_fail(err, PARE_ENOMEM, "no memory for %lld numbers", (long long)n);
+        pare_no_memory(err, "for %lld numbers", (long long)n);
     else if (pare_convert(PARE_F32, v, t->dtype, t->data, n, err))
         return NULL;
     return v;

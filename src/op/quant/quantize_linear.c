@@ -9,14 +9,14 @@ struct quantize {
 };
 
 static const struct pare_opt quantize_attrs[] = {
-    { "axis", "along which a vector of scales runs", PARE_OPT_INT, offsetof(struct quantize, axis),
-      1, PARE_ANY, NULL, NULL, false },
-    { "block_size", "elements along the axis that share a scale; 0: no blocks", PARE_OPT_INT,
-      offsetof(struct quantize, block_size), 0, 0, 1e15, NULL, NULL, false },
-    { "output_dtype", "type of the result when no zero point says it", PARE_OPT_INT,
-      offsetof(struct quantize, output_dtype), 0, 0, 31, NULL, NULL, false },
-    { "saturate", "for float8 results, which are not handled", PARE_OPT_INT,
-      offsetof(struct quantize, saturate), 1, PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct quantize, axis), "along which a vector of scales runs", 1,
+             PARE_ANY),
+    PARE_INT("block_size", offsetof(struct quantize, block_size),
+             "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
+    PARE_INT("output_dtype", offsetof(struct quantize, output_dtype),
+             "type of the result when no zero point says it", 0, 0, 31),
+    PARE_INT("saturate", offsetof(struct quantize, saturate),
+             "for float8 results, which are not handled", 1, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -77,7 +77,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     z = zero ? pare_quant_floats(c, &zero->t, err)
              : pare_alloc(c->scratch, (size_t)count, sizeof(*z));
     if (!s || !z)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld scales", (long long)count);
+        return pare_no_memory(err, "for %lld scales", (long long)count);
     PARE_TRY(pare_qgrid(&g, &n->in[X]->t, n, a->axis, a->block_size, err));
     for (int64_t o = 0; o < g.l.outer; o++)
         for (int64_t k = 0; k < g.l.len; k++) {

@@ -4,12 +4,11 @@
 #include "lanes.h"
 
 const struct pare_opt pare_arg_attrs[] = {
-    { "axis", "along which to look", PARE_OPT_INT, offsetof(struct pare_arg, axis), 0, PARE_ANY,
-      NULL, NULL, false },
-    { "keepdims", "the axis stays, with one element", PARE_OPT_INT,
-      offsetof(struct pare_arg, keepdims), 1, PARE_ANY, NULL, NULL, false },
-    { "select_last_index", "of equal elements take the last", PARE_OPT_INT,
-      offsetof(struct pare_arg, select_last_index), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct pare_arg, axis), "along which to look", 0, PARE_ANY),
+    PARE_INT("keepdims", offsetof(struct pare_arg, keepdims), "the axis stays, with one element", 1,
+             PARE_ANY),
+    PARE_INT("select_last_index", offsetof(struct pare_arg, select_last_index),
+             "of equal elements take the last", 0, PARE_ANY),
     PARE_OPT_END
 };
 

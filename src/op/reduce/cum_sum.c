@@ -8,11 +8,9 @@ struct cumsum {
 };
 
 static const struct pare_opt cumsum_attrs[] = {
-    { "exclusive", "leave out the element itself", PARE_OPT_INT, offsetof(struct cumsum, exclusive),
-      0, PARE_ANY, NULL, NULL, false },
-    { "reverse", "from the end", PARE_OPT_INT, offsetof(struct cumsum, reverse), 0, PARE_ANY, NULL,
-      NULL, false },
-    PARE_OPT_END
+    PARE_INT("exclusive", offsetof(struct cumsum, exclusive), "leave out the element itself", 0,
+             PARE_ANY),
+    PARE_INT("reverse", offsetof(struct cumsum, reverse), "from the end", 0, PARE_ANY), PARE_OPT_END
 };
 
 static int infer(struct pare_node *n, struct pare_err *err)

@@ -8,10 +8,10 @@ enum { X, LABEL, WEIGHT };
 #define ABSENT (-0x1p63) /* no class is ignored */
 
 const struct pare_opt pare_loss_attrs[] = {
-    { "ignore_index", "a class that does not count", PARE_OPT_INT,
-      offsetof(struct pare_loss, ignore_index), ABSENT, PARE_ANY, NULL, NULL, false },
-    { "reduction", "what to do with the losses", PARE_OPT_STR,
-      offsetof(struct pare_loss, reduction), 0, PARE_ANY, "mean", "none|sum|mean", false },
+    PARE_INT("ignore_index", offsetof(struct pare_loss, ignore_index),
+             "a class that does not count", ABSENT, PARE_ANY),
+    PARE_CHOICE("reduction", offsetof(struct pare_loss, reduction), "what to do with the losses",
+                "mean", "none|sum|mean"),
     PARE_OPT_END
 };
 

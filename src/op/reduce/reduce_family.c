@@ -12,12 +12,12 @@
 enum { CHUNK = 512 }; /* elements that are converted at a time */
 
 const struct pare_opt pare_reduce_attrs[] = {
-    { "axes", "which axes to reduce; all when empty (an input in later operator sets)",
-      PARE_OPT_INTS, offsetof(struct pare_reduce, axes), 0, PARE_ANY, NULL, NULL, false },
-    { "keepdims", "reduced axes stay, with one element", PARE_OPT_INT,
-      offsetof(struct pare_reduce, keepdims), 1, PARE_ANY, NULL, NULL, false },
-    { "noop_with_empty_axes", "no axes means none, not all", PARE_OPT_INT,
-      offsetof(struct pare_reduce, noop_with_empty_axes), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INTS("axes", offsetof(struct pare_reduce, axes),
+              "which axes to reduce; all when empty (an input in later operator sets)", PARE_ANY),
+    PARE_INT("keepdims", offsetof(struct pare_reduce, keepdims),
+             "reduced axes stay, with one element", 1, PARE_ANY),
+    PARE_INT("noop_with_empty_axes", offsetof(struct pare_reduce, noop_with_empty_axes),
+             "no axes means none, not all", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -163,7 +163,7 @@ static int reduce_float(const struct pare_tensor *x, const struct pare_tensor *y
     double *top = r->centred ? pare_alloc_raw(c->scratch, (size_t)n, sizeof(*top)) : NULL;
 
     if (!acc || (r->centred && !top))
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld sums", (long long)n);
+        return pare_no_memory(err, "for %lld sums", (long long)n);
     for (int64_t i = 0; i < n; i++)
         acc[i] = r->start;
     if (top) {
@@ -204,7 +204,7 @@ static int reduce_int(const struct pare_tensor *x, const struct pare_tensor *y,
     int64_t *acc = pare_alloc_raw(c->scratch, (size_t)n, sizeof(*acc)), buf[CHUNK];
 
     if (!acc)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld sums", (long long)n);
+        return pare_no_memory(err, "for %lld sums", (long long)n);
     for (int64_t i = 0; i < n; i++)
         acc[i] = r->start_int;
     for (int64_t row = 0; row < g->total; row += g->len[last], at = next_row(g, idx, at))
@@ -286,7 +286,7 @@ int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
     for (int i = 0; s->gather && i < 2; i++) {
         all.aux[i] = pare_alloc_raw(c->scratch, (size_t)count, sizeof(double));
         if (!all.aux[i])
-            return pare_fail(err, PARE_ENOMEM, "no memory for %lld sums", (long long)count);
+            return pare_no_memory(err, "for %lld sums", (long long)count);
         for (int64_t k = 0; k < count; k++)
             all.aux[i][k] = s->start[i];
     }

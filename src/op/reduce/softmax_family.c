@@ -6,9 +6,9 @@
 #define ABSENT (-100) /* the default depends on the operator set */
 
 const struct pare_opt pare_softmax_attrs[] = {
-    { "axis", "the axis that sums to one; 1 before operator set 13, -1 from it on", PARE_OPT_INT,
-      offsetof(struct pare_softmax, axis), ABSENT, -PARE_MAX_RANK, PARE_MAX_RANK, NULL, NULL,
-      false },
+    PARE_INT("axis", offsetof(struct pare_softmax, axis),
+             "the axis that sums to one; 1 before operator set 13, -1 from it on", ABSENT,
+             -PARE_MAX_RANK, PARE_MAX_RANK),
     PARE_OPT_END
 };
 

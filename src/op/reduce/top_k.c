@@ -15,14 +15,11 @@ struct topk {
 };
 
 static const struct pare_opt topk_attrs[] = {
-    { "axis", "along which to look", PARE_OPT_INT, offsetof(struct topk, axis), -1, PARE_ANY, NULL,
-      NULL, false },
-    { "k", "how many (before operator set 10)", PARE_OPT_INT, offsetof(struct topk, k), -1,
-      PARE_ANY, NULL, NULL, false },
-    { "largest", "the largest, not the smallest", PARE_OPT_INT, offsetof(struct topk, largest), 1,
-      PARE_ANY, NULL, NULL, false },
-    { "sorted", "in order; they always are", PARE_OPT_INT, offsetof(struct topk, sorted), 1,
-      PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct topk, axis), "along which to look", -1, PARE_ANY),
+    PARE_INT("k", offsetof(struct topk, k), "how many (before operator set 10)", -1, PARE_ANY),
+    PARE_INT("largest", offsetof(struct topk, largest), "the largest, not the smallest", 1,
+             PARE_ANY),
+    PARE_INT("sorted", offsetof(struct topk, sorted), "in order; they always are", 1, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -107,7 +104,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     size_t size = pare_dtype_size(x->dtype);
 
     if (!item)
-        return pare_fail(err, PARE_ENOMEM, "no memory to sort %lld elements", (long long)l.len);
+        return pare_no_memory(err, "to sort %lld elements", (long long)l.len);
     for (int64_t o = 0; o < l.outer && k; o++)
         for (int64_t i = 0; i < l.inner; i++) {
             int64_t from = o * l.len * l.inner + i, to = o * k * l.inner + i;
@@ -141,7 +138,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     if (!idx)
         item = pare_alloc_raw(c->scratch, (size_t)l.len, sizeof(*item));
     if (!idx && !item)
-        return pare_fail(err, PARE_ENOMEM, "no memory to sort %lld elements", (long long)l.len);
+        return pare_no_memory(err, "to sort %lld elements", (long long)l.len);
     for (int64_t o = 0; o < l.outer; o++)
         for (int64_t i = 0; i < l.inner; i++) {
             int64_t k = n->out[0]->t.dim[axis];

@@ -9,8 +9,8 @@ struct center_crop_pad {
 };
 
 static const struct pare_opt center_crop_pad_attrs[] = {
-    { "axes", "the axes that the shape is about; all when absent", PARE_OPT_INTS,
-      offsetof(struct center_crop_pad, axes), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INTS("axes", offsetof(struct center_crop_pad, axes),
+              "the axes that the shape is about; all when absent", PARE_ANY),
     PARE_OPT_END
 };
 

@@ -10,12 +10,12 @@ struct col2im {
 };
 
 static const struct pare_opt col2im_attrs[] = {
-    { "dilations", "distance of elements in a block; 1 when absent", PARE_OPT_INTS,
-      offsetof(struct col2im, dilations), 0, 1, 1e9, NULL, NULL, false },
-    { "pads", "before each axis, then after each; 0 when absent", PARE_OPT_INTS,
-      offsetof(struct col2im, pads), 0, 0, 1e9, NULL, NULL, false },
-    { "strides", "distance of blocks; 1 when absent", PARE_OPT_INTS,
-      offsetof(struct col2im, strides), 0, 1, 1e9, NULL, NULL, false },
+    PARE_INTS("dilations", offsetof(struct col2im, dilations),
+              "distance of elements in a block; 1 when absent", 1, 1e9),
+    PARE_INTS("pads", offsetof(struct col2im, pads),
+              "before each axis, then after each; 0 when absent", 0, 1e9),
+    PARE_INTS("strides", offsetof(struct col2im, strides), "distance of blocks; 1 when absent", 1,
+              1e9),
     PARE_OPT_END
 };
 

@@ -8,8 +8,8 @@ struct compress {
 #define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, whatever the shape */
 
 static const struct pare_opt compress_attrs[] = {
-    { "axis", "the axis to choose along; absent: the input as one row", PARE_OPT_INT,
-      offsetof(struct compress, axis), NO_AXIS, PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct compress, axis),
+             "the axis to choose along; absent: the input as one row", NO_AXIS, PARE_ANY),
     PARE_OPT_END
 };
 

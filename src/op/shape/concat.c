@@ -7,7 +7,7 @@ struct concat {
 
 static const struct pare_opt concat_attrs[] = {
     { "axis", "the axis along which the inputs follow each other", PARE_OPT_INT,
-      offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL, true },
+      offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 

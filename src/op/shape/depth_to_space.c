@@ -12,9 +12,9 @@ struct depth_to_space {
 
 static const struct pare_opt depth_to_space_attrs[] = {
     { "blocksize", "pixels along each side of a block", PARE_OPT_INT,
-      offsetof(struct depth_to_space, blocksize), 1, 1, 1 << 20, NULL, NULL, true },
-    { "mode", "how channels are ordered", PARE_OPT_STR, offsetof(struct depth_to_space, mode), 0, 0,
-      0, "DCR", "DCR|CRD", false },
+      offsetof(struct depth_to_space, blocksize), 1, 1, 1 << 20, NULL, NULL, true, NULL },
+    PARE_CHOICE("mode", offsetof(struct depth_to_space, mode), "how channels are ordered", "DCR",
+                "DCR|CRD"),
     PARE_OPT_END
 };
 

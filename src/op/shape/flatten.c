@@ -6,8 +6,8 @@ struct flatten {
 };
 
 static const struct pare_opt flatten_attrs[] = {
-    { "axis", "the first axis that goes into the columns", PARE_OPT_INT,
-      offsetof(struct flatten, axis), 1, PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct flatten, axis), "the first axis that goes into the columns", 1,
+             PARE_ANY),
     PARE_OPT_END
 };
 

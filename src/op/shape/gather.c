@@ -7,8 +7,8 @@
 #define MAX_PICKED 4096 /* constant indices that may choose among fewer channels */
 
 static const struct pare_opt gather_attrs[] = {
-    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
-      offsetof(struct pare_gather, axis), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct pare_gather, axis), "the axis that the indices choose from", 0,
+             PARE_ANY),
     PARE_OPT_END,
 };
 

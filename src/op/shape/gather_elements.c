@@ -6,8 +6,8 @@ struct gather_elements {
 };
 
 static const struct pare_opt gather_elements_attrs[] = {
-    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
-      offsetof(struct gather_elements, axis), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct gather_elements, axis),
+             "the axis that the indices choose from", 0, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -10,8 +10,8 @@ struct gather_nd {
 };
 
 static const struct pare_opt gather_nd_attrs[] = {
-    { "batch_dims", "how many leading axes data and indices share", PARE_OPT_INT,
-      offsetof(struct gather_nd, batch_dims), 0, 0, PARE_MAX_RANK, NULL, NULL, false },
+    PARE_INT("batch_dims", offsetof(struct gather_nd, batch_dims),
+             "how many leading axes data and indices share", 0, 0, PARE_MAX_RANK),
     PARE_OPT_END
 };
 

@@ -96,7 +96,7 @@ int pare_indices(struct pare_arena *a, const struct pare_tensor *t, int64_t limi
     int64_t count = pare_numel(t), *v = pare_alloc_raw(a, (size_t)count, sizeof(*v));
 
     if (!v)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld indices", (long long)count);
+        return pare_no_memory(err, "for %lld indices", (long long)count);
     for (int64_t i = 0; i < count; i++) {
         v[i] = pare_get_int(t, i);
         PARE_TRY(check_index(&v[i], limit, err));

@@ -17,12 +17,11 @@ struct pad {
 };
 
 static const struct pare_opt pad_attrs[] = {
-    { "mode", "where new elements come from", PARE_OPT_STR, offsetof(struct pad, mode), 0, 0, 0,
-      "constant", "constant|reflect|edge|wrap", false },
-    { "pads", "before each axis, then after each", PARE_OPT_INTS, offsetof(struct pad, pads), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "value", "what constant padding adds", PARE_OPT_FLOAT, offsetof(struct pad, value), 0,
-      -INFINITY, INFINITY, NULL, NULL, false },
+    PARE_CHOICE("mode", offsetof(struct pad, mode), "where new elements come from", "constant",
+                "constant|reflect|edge|wrap"),
+    PARE_INTS("pads", offsetof(struct pad, pads), "before each axis, then after each", PARE_ANY),
+    PARE_FLOAT("value", offsetof(struct pad, value), "what constant padding adds", 0, -INFINITY,
+               INFINITY),
     PARE_OPT_END
 };
 
@@ -148,7 +147,7 @@ static int tables(const struct pare_node *n, struct pare_arena *scratch, int64_t
             continue;
         at[i] = pare_alloc_raw(scratch, (size_t)y->dim[i], sizeof(**at));
         if (!at[i])
-            return pare_fail(err, PARE_ENOMEM, "no memory to pad");
+            return pare_no_memory(err, "to pad");
         for (int64_t k = 0; k < y->dim[i]; k++)
             at[i][k] = cut + source(a->mode, k - before[i] - cut, len);
     }

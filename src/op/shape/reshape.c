@@ -9,8 +9,8 @@ struct reshape {
 };
 
 static const struct pare_opt reshape_attrs[] = {
-    { "allowzero", "0 in the shape means a dimension of zero", PARE_OPT_INT,
-      offsetof(struct reshape, allowzero), 0, 0, 1, NULL, NULL, false },
+    PARE_INT("allowzero", offsetof(struct reshape, allowzero),
+             "0 in the shape means a dimension of zero", 0, 0, 1),
     PARE_OPT_END
 };
 

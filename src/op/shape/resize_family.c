@@ -110,7 +110,7 @@ static int nearest_list(const struct pare_resize *r, const struct pare_resize_ax
     bool moves = a->in != a->out;
 
     if (!v)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld positions", (long long)a->out);
+        return pare_no_memory(err, "for %lld positions", (long long)a->out);
     for (int64_t k = 0; k < a->out; k++) {
         double x = origin(r, a, k);
 
@@ -207,7 +207,7 @@ static int make_taps(const struct pare_resize *r, const struct pare_resize_axis 
     t->outside = pare_alloc_raw(scratch, out, sizeof(*t->outside));
     t->moves = a->in != a->out;
     if (!t->at || !t->w || !t->outside)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %zu positions", out);
+        return pare_no_memory(err, "for %zu positions", out);
     for (int64_t k = 0; k < a->out; k++) {
         double x = origin(r, a, k);
 

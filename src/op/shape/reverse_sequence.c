@@ -6,10 +6,10 @@ struct reverse_sequence {
 };
 
 static const struct pare_opt reverse_sequence_attrs[] = {
-    { "batch_axis", "the axis of the sequences", PARE_OPT_INT,
-      offsetof(struct reverse_sequence, batch_axis), 1, 0, 1, NULL, NULL, false },
-    { "time_axis", "the axis of the steps", PARE_OPT_INT,
-      offsetof(struct reverse_sequence, time_axis), 0, 0, 1, NULL, NULL, false },
+    PARE_INT("batch_axis", offsetof(struct reverse_sequence, batch_axis),
+             "the axis of the sequences", 1, 0, 1),
+    PARE_INT("time_axis", offsetof(struct reverse_sequence, time_axis), "the axis of the steps", 0,
+             0, 1),
     PARE_OPT_END
 };
 

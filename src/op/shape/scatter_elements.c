@@ -3,10 +3,10 @@
 #include "scatter_family.h"
 
 static const struct pare_opt scatter_elements_attrs[] = {
-    { "axis", "the axis that the indices choose from", PARE_OPT_INT,
-      offsetof(struct pare_scatter, axis), 0, PARE_ANY, NULL, NULL, false },
-    { "reduction", "how an update is combined with what is there", PARE_OPT_STR,
-      offsetof(struct pare_scatter, reduction), 0, 0, 0, "none", PARE_REDUCTIONS, false },
+    PARE_INT("axis", offsetof(struct pare_scatter, axis), "the axis that the indices choose from",
+             0, PARE_ANY),
+    PARE_CHOICE("reduction", offsetof(struct pare_scatter, reduction),
+                "how an update is combined with what is there", "none", PARE_REDUCTIONS),
     PARE_OPT_END
 };
 

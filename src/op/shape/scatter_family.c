@@ -187,7 +187,7 @@ int pare_scatter_back(struct pare_node *n, const struct pare_scattered *s,
                          s->reduction);
     taken = pare_alloc(scratch, (size_t)(pare_numel(&n->out[0]->t) / s->run), sizeof(*taken));
     if (!taken)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the gradient of an update");
+        return pare_no_memory(err, "for the gradient of an update");
     back_replaced(n, s, taken);
     return 0;
 }

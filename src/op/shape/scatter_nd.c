@@ -10,8 +10,8 @@ struct scatter_nd {
 };
 
 static const struct pare_opt scatter_nd_attrs[] = {
-    { "reduction", "how an update is combined with what is there", PARE_OPT_STR,
-      offsetof(struct scatter_nd, reduction), 0, 0, 0, "none", PARE_REDUCTIONS, false },
+    PARE_CHOICE("reduction", offsetof(struct scatter_nd, reduction),
+                "how an update is combined with what is there", "none", PARE_REDUCTIONS),
     PARE_OPT_END
 };
 
@@ -69,7 +69,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         return 0;
     to = pare_alloc_raw(c->scratch, (size_t)s.rows, sizeof(*to));
     if (!to)
-        return pare_fail(err, PARE_ENOMEM, "no memory for %lld places", (long long)s.rows);
+        return pare_no_memory(err, "for %lld places", (long long)s.rows);
     for (int64_t r = 0; r < s.rows; r++)
         PARE_TRY(pare_index_row(at, r, y, 0, &to[r], err));
     s.to = to;

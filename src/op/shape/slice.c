@@ -10,12 +10,10 @@ struct slice {
 };
 
 static const struct pare_opt slice_attrs[] = {
-    { "starts", "first element along each axis", PARE_OPT_INTS, offsetof(struct slice, starts), 0,
-      PARE_ANY, NULL, NULL, false },
-    { "ends", "one past the last", PARE_OPT_INTS, offsetof(struct slice, ends), 0, PARE_ANY, NULL,
-      NULL, false },
-    { "axes", "the axes that are sliced; the first ones when absent", PARE_OPT_INTS,
-      offsetof(struct slice, axes), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INTS("starts", offsetof(struct slice, starts), "first element along each axis", PARE_ANY),
+    PARE_INTS("ends", offsetof(struct slice, ends), "one past the last", PARE_ANY),
+    PARE_INTS("axes", offsetof(struct slice, axes),
+              "the axes that are sliced; the first ones when absent", PARE_ANY),
     PARE_OPT_END
 };
 

@@ -7,7 +7,7 @@ struct space_to_depth {
 
 static const struct pare_opt space_to_depth_attrs[] = {
     { "blocksize", "pixels along each side of a block", PARE_OPT_INT,
-      offsetof(struct space_to_depth, blocksize), 1, 1, 1 << 20, NULL, NULL, true },
+      offsetof(struct space_to_depth, blocksize), 1, 1, 1 << 20, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 

@@ -13,12 +13,10 @@ struct split {
 };
 
 static const struct pare_opt split_attrs[] = {
-    { "axis", "the axis that is cut", PARE_OPT_INT, offsetof(struct split, axis), 0, PARE_ANY, NULL,
-      NULL, false },
-    { "num_outputs", "how many parts, the last perhaps smaller", PARE_OPT_INT,
-      offsetof(struct split, num_outputs), 0, 1, 1e9, NULL, NULL, false },
-    { "split", "the size of each part", PARE_OPT_INTS, offsetof(struct split, split), 0, PARE_ANY,
-      NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct split, axis), "the axis that is cut", 0, PARE_ANY),
+    PARE_INT("num_outputs", offsetof(struct split, num_outputs),
+             "how many parts, the last perhaps smaller", 0, 1, 1e9),
+    PARE_INTS("split", offsetof(struct split, split), "the size of each part", PARE_ANY),
     PARE_OPT_END
 };
 

@@ -9,8 +9,8 @@ struct squeeze {
 };
 
 static const struct pare_opt squeeze_attrs[] = {
-    { "axes", "the axes to drop; all of size one when absent", PARE_OPT_INTS,
-      offsetof(struct squeeze, axes), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INTS("axes", offsetof(struct squeeze, axes),
+              "the axes to drop; all of size one when absent", PARE_ANY),
     PARE_OPT_END
 };
 

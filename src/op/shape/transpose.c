@@ -6,8 +6,8 @@ struct transpose {
 };
 
 static const struct pare_opt transpose_attrs[] = {
-    { "perm", "which input axis each result axis is; reversed when absent", PARE_OPT_INTS,
-      offsetof(struct transpose, perm), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INTS("perm", offsetof(struct transpose, perm),
+              "which input axis each result axis is; reversed when absent", PARE_ANY),
     PARE_OPT_END
 };
 

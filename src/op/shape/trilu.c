@@ -6,8 +6,8 @@ struct trilu {
 };
 
 static const struct pare_opt trilu_attrs[] = {
-    { "upper", "keep what is above the diagonal, not what is below", PARE_OPT_INT,
-      offsetof(struct trilu, upper), 1, PARE_ANY, NULL, NULL, false },
+    PARE_INT("upper", offsetof(struct trilu, upper),
+             "keep what is above the diagonal, not what is below", 1, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -11,10 +11,10 @@ struct unique {
 #define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, whatever the shape */
 
 static const struct pare_opt unique_attrs[] = {
-    { "axis", "the axis of the slices; absent: single elements", PARE_OPT_INT,
-      offsetof(struct unique, axis), NO_AXIS, PARE_ANY, NULL, NULL, false },
-    { "sorted", "in ascending order, not in that of first appearance", PARE_OPT_INT,
-      offsetof(struct unique, sorted), 1, 0, 1, NULL, NULL, false },
+    PARE_INT("axis", offsetof(struct unique, axis),
+             "the axis of the slices; absent: single elements", NO_AXIS, PARE_ANY),
+    PARE_INT("sorted", offsetof(struct unique, sorted),
+             "in ascending order, not in that of first appearance", 1, 0, 1),
     PARE_OPT_END
 };
 
@@ -113,7 +113,7 @@ static int group_hollow(int64_t len, struct pare_arena *a, struct groups *g, str
                           .first = pare_alloc(a, 1, sizeof(*g->first)),
                           .count = pare_alloc(a, 1, sizeof(*g->count)) };
     if (!g->first || !g->count)
-        return pare_fail(err, PARE_ENOMEM, "no memory for a group of slices");
+        return pare_no_memory(err, "for a group of slices");
     *g->count = len;
     return 0;
 }
@@ -130,7 +130,7 @@ static int group(const struct slices *s, bool sorted, struct pare_arena *a, stru
     g->count = pare_alloc(a, len, sizeof(*g->count));
     g->of = pare_alloc(a, len, sizeof(*g->of));
     if (!order || !spare || !g->first || !g->count || !g->of)
-        return pare_fail(err, PARE_ENOMEM, "no memory to sort %zu slices", len);
+        return pare_no_memory(err, "to sort %zu slices", len);
     for (int64_t i = 0; i < s->len; i++)
         order[i] = i;
     sort(s, order, spare, s->len);

@@ -9,8 +9,8 @@ struct unsqueeze {
 };
 
 static const struct pare_opt unsqueeze_attrs[] = {
-    { "axes", "the axes of the result that are new", PARE_OPT_INTS,
-      offsetof(struct unsqueeze, axes), 0, PARE_ANY, NULL, NULL, false },
+    PARE_INTS("axes", offsetof(struct unsqueeze, axes), "the axes of the result that are new",
+              PARE_ANY),
     PARE_OPT_END
 };
 

@@ -10,10 +10,10 @@ struct upsample {
 };
 
 static const struct pare_opt upsample_attrs[] = {
-    { "mode", "how values between elements are found", PARE_OPT_STR,
-      offsetof(struct upsample, mode), 0, 0, 0, "nearest", "nearest|linear", false },
-    { "scales", "by how much each axis grows", PARE_OPT_FLOATS, offsetof(struct upsample, scales),
-      0, PARE_ANY, NULL, NULL, false },
+    PARE_CHOICE("mode", offsetof(struct upsample, mode), "how values between elements are found",
+                "nearest", "nearest|linear"),
+    PARE_FLOATS("scales", offsetof(struct upsample, scales), "by how much each axis grows",
+                PARE_ANY),
     PARE_OPT_END
 };
 

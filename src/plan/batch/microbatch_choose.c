@@ -16,11 +16,6 @@
 #define LARGEST (1 << 20) /* batch whose divisors are looked for */
 #define NAME "parts_of_"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the parts of a batch");
-}
-
 /* ---- rules ---------------------------------------------------------------------------------- */
 
 static int64_t batch_of(const struct pare_plan *p)
@@ -65,7 +60,7 @@ static int make_inputs(struct trial *t, struct pare_err *err)
     t->in = pare_alloc(a, (size_t)g->n_in, sizeof(*t->in));
     t->out = pare_alloc(a, (size_t)g->n_out, sizeof(*t->out));
     if (!t->in || !t->out)
-        return no_memory(err);
+        return pare_no_memory(err, "for the parts of a batch");
     for (int i = 0; i < g->n_in; i++) {
         const struct pare_tensor *v = &g->in[i]->t;
 
@@ -183,13 +178,13 @@ static int contest(struct pare_plan *p, const struct pare_plan_opts *o, struct p
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-/* "any_layout" or "parts_of_4"; 0 when it is something else, or does not divide the batch. */
+/* "whole" or "parts_of_4"; 0 when it is something else, or does not divide the batch. */
 static int64_t items_named(const char *name, int64_t batch)
 {
     char *end;
     long long items;
 
-    if (!strcmp(name, "any_layout"))
+    if (!strcmp(name, "whole"))
         return batch;
     if (strncmp(name, NAME, strlen(NAME)) != 0)
         return 0;
@@ -199,7 +194,7 @@ static int64_t items_named(const char *name, int64_t batch)
 
 static int note(struct pare_plan *p, const char *key, struct pare_err *err)
 {
-    char name[64] = "any_layout";
+    char name[64] = "whole";
 
     if (p->split && p->split->items < p->split->batch)
         snprintf(name, sizeof(name), NAME "%lld", (long long)p->split->items);

@@ -11,11 +11,6 @@ struct part_io {
     int64_t failed;      /* which one; -1: none */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the parts of a batch");
-}
-
 /* ---- making ------------------------------------------------------------------------------- */
 
 static struct pare_microbatch *create(const struct pare_graph *g, int64_t items, int n)
@@ -56,7 +51,7 @@ int pare_microbatch_new(const struct pare_plan *p, const struct pare_plan_opts *
 
     *split = NULL;
     if (!s)
-        return no_memory(err);
+        return pare_no_memory(err, "for the parts of a batch");
     for (; s->n < n && !rc; s->n += !rc) {
         part.like = s->n ? s->plan[0] : NULL;
         rc = pare_plan_new_microbatch(o, &part, &s->plan[s->n], err);

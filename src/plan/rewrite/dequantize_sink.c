@@ -71,7 +71,7 @@ static int exchange(struct pare_graph *g, struct pare_node *n, const struct pare
     int id;
 
     if (!copy)
-        return name ? err->code : pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return name ? err->code : pare_no_memory(err, "for the plan");
     in = copy->in;
     out = copy->out;
     id = copy->id;

@@ -236,7 +236,7 @@ static struct pare_value *fresh(const struct region *r, const struct pare_value 
         name = pare_sprintf(r->g->arena, "%s+", name);
     if (name)
         return pare_graph_value(r->g, name, err);
-    pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+    pare_no_memory(err, "for the plan");
     return NULL;
 }
 
@@ -254,7 +254,7 @@ static int reshape(const struct region *r, struct pare_node *n, struct pare_valu
     shape->flags = PARE_V_CONST;
     PARE_TRY(pare_tensor_alloc(r->g->arena, &shape->t, err));
     if (!n->attr)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     memcpy(shape->t.data, y->t.dim, (size_t)y->t.rank * sizeof(*y->t.dim));
     n->type = "Reshape";
     n->name = y->name;
@@ -289,7 +289,7 @@ static int choose(const struct region *r, struct pare_value *v, struct pare_valu
     if (!*to)
         return err->code;
     if (!attr)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     seen->t = (struct pare_tensor){ .dtype = v->t.dtype,
                                     .rank = 3,
                                     .dim = { pare_numel(&v->t) / (r->T * inner), r->T, inner } };
@@ -337,7 +337,7 @@ static int change(struct region *r, struct pare_err *err)
 
     chosen = pare_alloc(r->g->arena, (size_t)r->g->n_values, sizeof(struct pare_value *));
     if (!chosen)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     for (int i = 0; i < n_nodes; i++)
         if (r->member[i])
             PARE_TRY(enter(r, r->g->node[i], chosen, err));
@@ -381,7 +381,7 @@ static int try_one(struct pare_plan *p, struct pare_node *n, struct pare_err *er
     };
 
     if (!r.inner || !r.uses || !r.wanted || !r.member)
-        return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
+        return pare_no_memory(err, "for the plan");
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->node[i]->n_in + g->node[i]->n_cap; k++) {
             const struct pare_node *m = g->node[i];

@@ -3,11 +3,6 @@
 
 const char *const pare_way_names[PARE_PASSES] = { "forward", "data", "weights" };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the plan");
-}
-
 unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n)
 {
     bool back = !p->train;
@@ -108,7 +103,9 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
                 break;
             }
         }
-    return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch) ? no_memory(err) : 0;
+    return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
+               ? pare_no_memory(err, "for the plan")
+               : 0;
 }
 
 /* ---- several kernels as one ---------------------------------------------------------------- */
@@ -251,7 +248,7 @@ static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_ste
     };
     if (*fits)
         sum_up(x, s);
-    return x ? 0 : no_memory(err);
+    return x ? 0 : pare_no_memory(err, "for the plan");
 }
 
 int pare_passes_step(struct pare_plan *p, struct pare_node *n, const struct pare_passes *w,
@@ -265,7 +262,7 @@ int pare_passes_step(struct pare_plan *p, struct pare_node *n, const struct pare
     if (yes)
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
-               ? no_memory(err)
+               ? pare_no_memory(err, "for the plan")
                : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
                            w->k[0]->name, n->name);
 }

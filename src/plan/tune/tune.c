@@ -26,11 +26,6 @@ struct pare_tuner {
     double *shared;     /* ... of several plans together; or NULL */
 };
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to try kernels");
-}
-
 /* ---- one step ------------------------------------------------------------------------- */
 
 static const struct pare_kernel *rival_named(const struct pare_tune_race *c, const char *name)
@@ -244,7 +239,7 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
     t = a ? pare_alloc(a, 1, sizeof(*t)) : NULL;
     if (!t) {
         pare_arena_free(a);
-        return no_memory(err);
+        return pare_no_memory(err, "to try kernels");
     }
     *t = (struct pare_tuner){ .arena = a,
                               .list.arena = a,
@@ -265,7 +260,8 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
     if (t->folder && t->measure) {
         const char *file = pare_tune_cache_file(a, t->folder, false);
 
-        return file ? pare_tune_cache_read(&t->cache, file, false, err) : no_memory(err);
+        return file ? pare_tune_cache_read(&t->cache, file, false, err)
+                    : pare_no_memory(err, "to try kernels");
     }
     return 0;
 }

@@ -15,11 +15,6 @@
 #include "../../base/sha256.h"
 #include "../../base/temp_file.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory for the list of choices");
-}
-
 const char *pare_tune_cache_get(const struct pare_tune_cache *c, const char *key)
 {
     const struct pare_choice *x = pare_map_get(&c->keys, key);
@@ -34,7 +29,7 @@ int pare_tune_cache_set(struct pare_tune_cache *c, const char *key, const char *
 
     kernel = pare_strdup(c->arena, kernel);
     if (!kernel)
-        return no_memory(err);
+        return pare_no_memory(err, "for the list of choices");
     if (x) {
         x->kernel = kernel;
         return 0;
@@ -43,7 +38,7 @@ int pare_tune_cache_set(struct pare_tune_cache *c, const char *key, const char *
     key = pare_strdup(c->arena, key);
     item = pare_grow(c->arena, c->item, c->n, &c->cap, sizeof(*item));
     if (!x || !key || !item)
-        return no_memory(err);
+        return pare_no_memory(err, "for the list of choices");
     *x = (struct pare_choice){ key, kernel };
     c->item = item;
     c->item[c->n++] = x;
@@ -178,7 +173,7 @@ static int replace(const struct pare_tune_cache *c, const char *path, struct par
     bool ok;
 
     if (!tmp || !text)
-        return no_memory(err);
+        return pare_no_memory(err, "for the list of choices");
     pare_temp_sweep_folder(path);
     fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)

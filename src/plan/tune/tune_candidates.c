@@ -1,11 +1,6 @@
 /* tune_candidates.c - who takes part in a trial of kernels. */
 #include "tune_measure.h"
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to try kernels");
-}
-
 static bool same_work(const struct pare_step *a, const struct pare_step *b)
 {
     bool same = a->n_fused == b->n_fused && a->n_out == b->n_out;
@@ -31,7 +26,7 @@ static int ask(struct pare_tune_race *c, struct pare_ask *a, struct pare_step *s
 
     a->arena = pare_arena_new(1 << 12);
     if (!a->arena)
-        return no_memory(err);
+        return pare_no_memory(err, "to try kernels");
     yes = pare_passes_match(c->p, a, s);
     if (yes && s->n_in <= PARE_STEP_IN && s->n_out <= 2)
         return 0;
@@ -40,7 +35,7 @@ static int ask(struct pare_tune_race *c, struct pare_ask *a, struct pare_step *s
     yes = pare_arena_failed(a->arena) || pare_arena_failed(c->p->scratch);
     s->kernel = NULL;
     pare_arena_free(a->arena);
-    return yes ? no_memory(err) : 0;
+    return yes ? pare_no_memory(err, "to try kernels") : 0;
 }
 
 static struct pare_tune_candidate *add_rival(struct pare_tune_race *c, int group, int way)

@@ -15,11 +15,6 @@
 #define REORDERS 3 /* runs of a change of layout */
 #define UNEVEN 1.3 /* a thread runs for longer than this times another's time */
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to try kernels");
-}
-
 /* ---- a rival's memory ---------------------------------------------------------------- */
 
 /* Random numbers, the same few over and over. */
@@ -87,7 +82,7 @@ static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct 
 {
     s->first = pare_alloc(c->data, (size_t)s->n_in, sizeof(*s->first));
     if (!s->first)
-        return no_memory(err);
+        return pare_no_memory(err, "to try kernels");
     for (int k = 0; k < s->n_in + s->n_out; k++) {
         struct pare_buf *b = k < s->n_in ? s->in_buf[k] : s->out_buf[k - s->n_in];
 
@@ -97,7 +92,7 @@ static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct 
             continue;
         b->grad = new_buf(c, b->value, b->bytes);
         if (!b->grad)
-            return no_memory(err);
+            return pare_no_memory(err, "to try kernels");
         b->grad->block = b->block;
         b->grad->is_grad = true;
         fill(b->grad->t.data, b->bytes, PARE_F32);
@@ -127,12 +122,12 @@ static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct par
     for (int k = 0; k < s->n_in; k++) {
         s->in_buf[k] = find_buf(c, s->in[k], s->in_block[k]);
         if (!s->in_buf[k])
-            return no_memory(err);
+            return pare_no_memory(err, "to try kernels");
     }
     for (int k = 0; k < s->n_out; k++) {
         s->out_buf[k] = find_buf(c, s->out[k], s->out_block[k]);
         if (!s->out_buf[k])
-            return no_memory(err);
+            return pare_no_memory(err, "to try kernels");
     }
     if (c->p->train)
         PARE_TRY(give_gradients(c, s, err));
@@ -141,7 +136,7 @@ static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct par
         struct pare_buf *b = new_buf(c, s->out[0], 0);
 
         if (!b)
-            return no_memory(err);
+            return pare_no_memory(err, "to try kernels");
         *b = *s->out_buf[0];
         b->t.data = s->in_buf[s->inplace - 1]->t.data;
         s->out_buf[0] = b;
@@ -151,7 +146,7 @@ static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct par
             if (!c->work[i]) {
                 c->work[i] = new_buf(c, s->out[0], c->work_bytes[i]);
                 if (!c->work[i])
-                    return no_memory(err);
+                    return pare_no_memory(err, "to try kernels");
                 memset(c->work[i]->t.data, 0, c->work_bytes[i]); /* it is there in all runs */
             }
             s->work[i] = c->work[i];
@@ -270,7 +265,7 @@ int pare_tune_candidate_reorder(struct pare_tune_race *c, struct pare_value *v, 
     ok = pare_step_lists(&s, &c->p->view, 1, 1, 0);
     c->p->backend.arena = own;
     if (!ok)
-        return no_memory(err);
+        return pare_no_memory(err, "to try kernels");
     s.in[0] = s.out[0] = v;
     s.in_block[0] = block[0];
     s.out_block[0] = block[1];

@@ -14,11 +14,6 @@
 #define HOPELESS 2  /* ... or this, in the first run already, when that was short */
 #define BETTER 0.97 /* the rules' own choice is left for a rival that takes less than this of it */
 
-static int no_memory(struct pare_err *err)
-{
-    return pare_fail(err, PARE_ENOMEM, "no memory to try kernels");
-}
-
 /* A step with a group's layouts. */
 static const struct pare_step *step_of(const struct pare_tune_race *c, int group)
 {
@@ -379,7 +374,7 @@ int pare_tune_race_run(struct pare_tune_race *c, struct pare_passes *w, struct p
     c->saved = c->data ? pare_alloc(c->data, (size_t)c->p->graph->n_values, sizeof(*c->saved))
                        : NULL;
     if (!c->clock || !c->saved)
-        return no_memory(err);
+        return pare_no_memory(err, "to try kernels");
     save_values(c, false);
     rc = prepare_all(c, err);
     if (!rc)
