@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_registry.sh - every operator, kernel, loss, ... is one file, one descriptor and one line
-# in its .def list, all three under the same name.
+# check_registry.sh - check that every operator, kernel, loss, ... is one file, one descriptor and one
+# line in its .def list, all three with the same name.
 set -eu
 cd "$(dirname "$0")/.."
 bad=0

@@ -1,4 +1,4 @@
-/* json_write.c - a JSON tree as text again. */
+/* json_write.c - JSON writer: a tree as text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void put(struct writer *w, const char *s)
     w->text[w->len] = '\0';
 }
 
-/* As short as it can be and still be the same number. */
+/* The shortest decimal that parses to the same number. */
 static const char *real_text(struct pare_arena *a, double v)
 {
     char buf[40];

@@ -1,4 +1,4 @@
-/* map.c - names to pointers: open addressing, at most half full. */
+/* map.c - hash map from names to pointers: open addressing, at most half full. */
 #include "map.h"
 
 #include <string.h>
@@ -30,9 +30,9 @@ static void rounds(uint64_t v[4], int n)
     }
 }
 
-/* SipHash-1-3.  Names come from files, and whoever can foresee where they fall could make all fall
- * on one place; so the key is where the table lies, which differs from run to run.  Nothing but
- * the places depends on it. */
+/* SipHash-1-3.  Names come from files, and an attacker could choose names that all collide if
+ * the hash were known; so its key is the address of the table, which differs from run to run.
+ * Only the slots depend on it. */
 static uint64_t secret_hash(const char *key, uint64_t secret)
 {
     uint64_t v[4] = { secret ^ 0x736f6d6570736575u, ~secret ^ 0x646f72616e646f6du,

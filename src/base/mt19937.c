@@ -1,4 +1,4 @@
-/* mt19937.c - numpy's older random numbers, for files that were made with them.
+/* mt19937.c - Mersenne Twister, NumPy's legacy random generator, to reproduce its files.
  *
  * The Mersenne Twister of Matsumoto and Nishimura ("Mersenne twister: a 623-dimensionally
  * equidistributed uniform pseudo-random number generator", 1998), with their seeding of 2002:

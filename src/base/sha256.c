@@ -1,4 +1,4 @@
-/* sha256.c - SHA-256, to tell whether files are the same: FIPS 180-4, section 6.2. */
+/* sha256.c - SHA-256 (FIPS 180-4, section 6.2), to compare files. */
 #include "sha256.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void mix(uint32_t h[8], const uint8_t *p)
 
 void pare_sha256_init(struct pare_sha256 *s)
 {
-    /* The same of the square roots of the first 8 primes. */
+    /* The first 32 bits of the fractions of the square roots of the first 8 primes. */
     static const uint32_t start[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 

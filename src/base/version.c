@@ -1,4 +1,4 @@
-/* version.c - the number in the VERSION file. */
+/* version.c - pare_version(): the number in the VERSION file. */
 #include <pare/pare.h>
 
 const char *pare_version(void)

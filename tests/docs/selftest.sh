@@ -81,7 +81,7 @@ wrong 'a block marked ""' <<'END'
 pare nonsense
 ```
 END
-wrong "only indented" <<'END'
+wrong "an indented command is not run" <<'END'
 Run
 
     pare nonsense
