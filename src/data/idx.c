@@ -1,9 +1,9 @@
-/* idx.c - MNIST's file format, plain or compressed: images and labels side by side.
+/* idx.c - IDX, the file format of MNIST, plain or gzip-compressed: files of images and labels.
  *
  *     0  0  type  rank    then `rank` dimensions of 4 bytes, big-endian, and the elements
  *
- * A folder is recognised by the usual names: train-images-idx3-ubyte, t10k-labels-idx1-ubyte.gz
- * and so on, there or where other programs put them below it.
+ * A folder is recognized by the usual names: train-images-idx3-ubyte, t10k-labels-idx1-ubyte.gz and
+ * so on, in it or in the subfolders that other programs use.
  */
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *e
                          b[0], b[1], b[2], b[3]);
     t->rank = b[3];
     if (t->rank < 1 || t->rank > PARE_MAX_RANK)
-        return pare_fail(err, PARE_EFORMAT, "it has %d dimensions, 1 to %d are handled", t->rank,
+        return pare_fail(err, PARE_EFORMAT, "it has %d dimensions, 1 to %d are supported", t->rank,
                          PARE_MAX_RANK);
     PARE_TRY(pare_gzip_take(g, b, 4 * (size_t)t->rank, err));
     for (int i = 0; i < t->rank; i++)
@@ -60,7 +60,7 @@ static int header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *e
     return 0;
 }
 
-/* Sizes first: what the file cannot hold is not allocated. */
+/* Check sizes before allocating memory. */
 static int contents(struct pare_arena *a, struct pare_gzip *g, struct pare_tensor *t,
                     struct pare_err *err)
 {
@@ -70,9 +70,9 @@ static int contents(struct pare_arena *a, struct pare_gzip *g, struct pare_tenso
     PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
     pare_shape_text(t, buf, sizeof(buf));
     if (g->packed ? bytes / PARE_MAX_RATIO > g->left : bytes != g->left)
-        return pare_fail(err, PARE_EFORMAT, "its shape %s needs %zu bytes%s, but %zu%s are there",
-                         buf, bytes, g->packed ? "" : " of data", g->left,
-                         g->packed ? " compressed ones" : "");
+        return pare_fail(err, PARE_EFORMAT,
+                         "its shape %s needs %zu bytes%s, but the file has %zu%s", buf, bytes,
+                         g->packed ? "" : " of data", g->left, g->packed ? " compressed ones" : "");
     if (g->packed && bytes > PARE_MAX_GROWTH)
         return pare_fail(err, PARE_ELIMIT,
                          "its shape %s needs %zu bytes, at most %zu are unpacked from a file", buf,
@@ -173,7 +173,7 @@ static bool probe(struct pare_data *d, const char *path)
            (pare_ends_with(path, ".gz") && strstr(path, "idx"));
 }
 
-/* ".../train-images-idx3-ubyte.gz" -> ".../train-labels-idx1-ubyte.gz", when there is one. */
+/* ".../train-images-idx3-ubyte.gz" -> ".../train-labels-idx1-ubyte.gz" if it exists, else NULL. */
 static const char *labels_beside(struct pare_arena *a, const char *path)
 {
     const char *base = strrchr(path, '/'), *word;
@@ -205,13 +205,13 @@ static int open_idx(struct pare_data *d, const char *path, struct pare_err *err)
         return pare_fail(err, PARE_EIO, "%s: no %s-images-idx3-ubyte[.gz] there", path,
                          test ? "t10k" : "train");
     if (!labels)
-        return pare_fail(err, PARE_EIO, "%s: no labels beside it", images);
+        return pare_fail(err, PARE_EIO, "%s: no file of labels next to it", images);
     return pare_idx_open(d, images, labels, err);
 }
 
 const struct pare_source pare_source_idx = {
     .name = "idx",
-    .help = "MNIST's format, plain or .gz: a folder with train-images-idx3-ubyte and its like",
+    .help = "MNIST's format, plain or .gz: a folder with train-images-idx3-ubyte, ...",
     .probe = probe,
     .open = open_idx,
 };

@@ -1,12 +1,12 @@
-/* item.c - an item's way into a batch: resized, cropped, mirrored, normalised. */
+/* item.c - prepare an item for a batch: resize, crop, mirror, normalize. */
 #include <string.h>
 
 #include "source.h"
 #include "../base/rng.h"
 #include "../tensor/tensor.h"
 
-/* Output (y, x) is the picture's (top + y, left + x), or black outside of it; mirrored, output x
- * counts from the right. */
+/* Output (y, x) is the image's (top + y, left + x), or black outside; if mirrored, x counts from
+ * the right. */
 struct window {
     int64_t top, left;
     bool mirror;
@@ -30,9 +30,9 @@ static int fetch(const struct pare_data *d, int64_t i, struct pare_arena *a, str
     return 0;
 }
 
-/* ---- where ------------------------------------------------------------------------ */
+/* ---- the window-------------------------------------------------------------------- */
 
-/* Half of what is left over; a half pixel goes to the even side, as torchvision rounds. */
+/* Half of the difference, rounded half to even, as in torchvision. */
 static int64_t middle(int64_t spare)
 {
     return spare / 2 + (spare % 4 == 3);
@@ -47,8 +47,8 @@ static int place(const struct pare_data *d, const struct pare_picture *p, struct
 
     if (fixed || down < 0 || across < 0)
         return pare_fail(err, PARE_ESHAPE,
-                         "the picture has %lld x %lld pixels, %s %lld x %lld: 'resize' and 'crop' "
-                         "make them alike",
+                         "the image has %lld x %lld pixels, %s %lld x %lld: 'resize' and 'crop' "
+                         "make sizes equal",
                          (long long)p->h, (long long)p->w, fixed ? "the first one" : "the window",
                          (long long)H, (long long)W);
     if (!rng) {
@@ -63,7 +63,7 @@ static int place(const struct pare_data *d, const struct pare_picture *p, struct
 
 /* ---- numbers ---------------------------------------------------------------------- */
 
-/* n inputs, `stride` apart, become n outputs, `step` (1 or -1) apart. */
+/* Convert n inputs at a distance of `stride` to n outputs at a distance of `step` (1 or -1). */
 struct row {
     const void *x;
     int64_t stride;
@@ -79,7 +79,7 @@ static void bytes_row(const struct row *r, const float *table)
         r->out[i * r->step] = table[x[i * r->stride]];
 }
 
-/* In the order PyTorch computes it. */
+/* Same order of operations as in PyTorch. */
 static void floats_row(const struct row *r, float scale, float mean, float std)
 {
     const float *x = r->x;
@@ -88,7 +88,7 @@ static void floats_row(const struct row *r, float scale, float mean, float std)
         r->out[i * r->step] = (x[i * r->stride] / scale - mean) / std;
 }
 
-/* Channel c of the window; p is bytes where there is a table for them, else float32. */
+/* Channel c of the window; p points to bytes if there is a table, else to float32. */
 static void plane(const struct pare_data *d, const struct pare_picture *p, const struct window *v,
                   int64_t c, float *out)
 {

@@ -1,8 +1,8 @@
-/* jpeg.c - JPEG to bytes: red, green, blue.
+/* jpeg.c - JPEG decoder: bytes of red, green, blue.
  *
  * libjpeg's defaults (accurate DCT, smooth upsampling), which are Pillow's and so torchvision's.
- * libjpeg reports errors by a function that must not return, so it jumps; the jump does not leave
- * this file.
+ * libjpeg reports errors by a function that must not return, so it uses longjmp(), within this
+ * file.
  */
 #include <stdio.h>
 
@@ -38,7 +38,7 @@ static void failed(j_common_ptr c)
     stop(c->client_data, PARE_EFORMAT, what);
 }
 
-/* Other flaws are common in pictures that every viewer shows. */
+/* Other warnings are common in images that every viewer shows. */
 static void flaw(j_common_ptr c, int level)
 {
     if (level < 0 && c->err->msg_code == JWRN_JPEG_EOF)
@@ -62,7 +62,7 @@ static void start(struct reader *r, const void *bytes, size_t len)
     w = (int64_t)j->image_width;
     h = (int64_t)j->image_height;
     if (w > PARE_MAX_PIXELS / h)
-        stop(r, PARE_ELIMIT, "it has more pixels than are handled");
+        stop(r, PARE_ELIMIT, "it has more pixels than are supported");
     four = j->jpeg_color_space == JCS_CMYK || j->jpeg_color_space == JCS_YCCK;
     j->out_color_space = four ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(j);
@@ -81,7 +81,7 @@ static unsigned times(unsigned a, unsigned b)
     return (t + (t >> 8)) >> 8;
 }
 
-/* red = (1 - cyan) (1 - black).  Adobe's files have all four the other way round. */
+/* red = (1 - cyan) (1 - black).  Adobe's files have all four inverted. */
 static void from_cmyk(const struct reader *r, unsigned char *to)
 {
     unsigned flip = r->jpeg.saw_Adobe_marker ? 255 : 0;

@@ -1,11 +1,11 @@
-/* loader.c - batches, one ahead.
+/* loader.c - batches of a data set, prefetched by a thread.
  *
- * Two batches take turns: while the caller has one, a thread prepares the other.  The thread
- * starts with the first batch that is asked for; where it cannot, or need not, the caller's own
- * thread prepares them.
+ * Two batches alternate: while the caller has one, a thread prepares the other.  The thread starts
+ * with the first batch; if it cannot be started or is disabled, the caller's own thread prepares
+ * batches.
  *
- * Which items a batch holds follows from (seed, epoch), and how an item is varied from (seed,
- * epoch, item), so that nothing else has to be stored to continue where a run was stopped.
+ * The items of a batch depend only on (seed, epoch), and their augmentation on (seed, epoch, item),
+ * so that a checkpoint needs no other state.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -32,31 +32,31 @@ struct pare_loader {
     bool train, shuffle;
     uint64_t seed;
     int64_t size, n_batches;
-    int rank, ranks;      /* of the processes that each have a part of every batch */
-    int64_t from, every;  /* batch i of ours is from + i * every of the set */
-    int64_t item_size;    /* numbers in an item */
-    struct pare_tensor x; /* of a full batch, without data */
-    float *row;           /* one item, where x is not float32 */
-    int64_t *order;       /* (n) of epoch order_epoch */
+    int rank, ranks;      /* rank of this process; processes that share every batch */
+    int64_t from, every;  /* batch i of this process is batch from + i * every of the set */
+    int64_t item_size;    /* elements of an item */
+    struct pare_tensor x; /* type and shape of a full batch, without data */
+    float *row;           /* one item, if x is not float32 */
+    int64_t *order;       /* (n) order of the items in epoch order_epoch */
     int64_t order_epoch;
     struct slot slot[2];
 
-    int64_t epoch, at; /* the caller's: what next() gives next */
-    int turn;          /* ... from this slot */
+    int64_t epoch, at; /* position of the batch that next() returns */
+    int turn;          /* the slot of that batch */
     bool threaded, started;
 
-    pthread_mutex_t lock; /* of what follows, and of slot[].state */
+    pthread_mutex_t lock; /* protects the members below, and slot[].state */
     pthread_cond_t changed;
     pthread_t thread;
     bool busy, quit, drop;
-    int64_t wanted;              /* the epoch that the caller is in */
-    int64_t make_epoch, make_at; /* what is prepared next */
+    int64_t wanted;              /* epoch of the caller */
+    int64_t make_epoch, make_at; /* the batch to prepare next */
     int make_turn;
 };
 
 /* ---- random numbers --------------------------------------------------------------- */
 
-/* The finishing steps of SplitMix64: every bit of a and b changes about half of the result. */
+/* The finalizer of SplitMix64: every bit of a and b changes about half of the result bits. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
     uint64_t z = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
@@ -65,7 +65,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return z ^ z >> 32;
 }
 
-/* Fisher and Yates, from the identity, so that the order does not depend on the epoch before. */
+/* Fisher-Yates shuffle of the identity, so that the order does not depend on the previous epoch. */
 static void make_order(struct pare_loader *l, int64_t epoch)
 {
     struct pare_rng rng;
@@ -113,7 +113,7 @@ static bool interrupted(struct pare_loader *l)
     return yes;
 }
 
-/* The items of a batch that are ours: *n from *first on, in the epoch's order. */
+/* The items of a batch that belong to this process: *n from *first, in the epoch's order. */
 static void part_of(const struct pare_loader *l, int64_t at, struct pare_batch *b, int64_t *first,
                     int64_t *n)
 {
@@ -159,7 +159,7 @@ static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t a
 
 /* ---- the thread ------------------------------------------------------------------- */
 
-/* Whether another epoch follows is known only in training. */
+/* Only training is known to continue with another epoch. */
 static bool idle(const struct pare_loader *l)
 {
     return l->slot[l->make_turn].state != EMPTY || (!l->train && l->make_epoch != l->wanted);
@@ -195,7 +195,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Signals are the caller's: its handlers must not run here. */
+/* Block signals: the caller's handlers must not run in this thread. */
 static void start_thread(struct pare_loader *l)
 {
     sigset_t all, before;
@@ -213,7 +213,7 @@ static void start_thread(struct pare_loader *l)
 
 /* ---- the caller's side -------------------------------------------------------------- */
 
-/* Give back the batch that the caller has, wait for the next. */
+/* Release the caller's batch and wait for the next. */
 static struct slot *take(struct pare_loader *l)
 {
     struct slot *s = &l->slot[l->turn];
@@ -252,7 +252,7 @@ int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, str
         struct pare_loader_pos here = pare_loader_tell(l);
 
         *err = s->err;
-        pare_loader_seek(l, &here, &s->err); /* the next call tries, and fails, again */
+        pare_loader_seek(l, &here, &s->err); /* so that the next call tries again */
         return err->code;
     }
     l->at++;
@@ -306,7 +306,7 @@ int64_t pare_loader_batch_size(const struct pare_loader *l)
     return l->size;
 }
 
-/* ---- life --------------------------------------------------------------------------- */
+/* ---- new, free ---------------------------------------------------------------------- */
 
 static int64_t most(const struct pare_loader *l)
 {
@@ -327,7 +327,7 @@ static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err
     return s->index ? 0 : pare_no_memory(err, "for a batch");
 }
 
-/* (N, ...) from the shape of an item. */
+/* The shape (N, ...) of a batch from the shape of an item. */
 static int set_shape(struct pare_loader *l, const struct pare_io *input, struct pare_err *err)
 {
     struct pare_tensor item;
@@ -335,7 +335,7 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
 
     PARE_TRY(pare_item_shape(l->d, input, &item, err));
     if (item.rank == PARE_MAX_RANK)
-        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are handled",
+        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are supported",
                          item.rank, PARE_MAX_RANK - 1);
     l->item_size = pare_numel(&item);
     l->x = (struct pare_tensor){ .dtype = item.dtype, .rank = item.rank + 1, .dim = { most(l) } };
@@ -345,7 +345,7 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
     return floats && !l->row ? pare_no_memory(err, "for an item") : 0;
 }
 
-/* Which batches, and how much of each. */
+/* Which batches belong to this process, and its share of each. */
 static int share(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
 {
     int ranks = o->ranks > 1 ? o->ranks : 1, rank = o->ranks > 1 ? o->rank : 0;

@@ -1,8 +1,8 @@
-/* numpy.c - arrays that numpy wrote: a .npz, a .npy, or a folder of .npy files.
+/* numpy.c - NumPy arrays: a .npz, a .npy, or a folder of .npy files.
  *
- * Which array is what is told by its name, upper or lower case: x, images, data, ... are the
- * items; y, labels, targets, ... what they should give; with "train", "test" or "val" before or
- * after it (x_train, test-labels) the array is for that split only.
+ * Names, in upper or lower case, determine the role of an array: x, images, data, ... are the
+ * items; y, labels, targets, ... their labels; with "train", "test" or "val" before or after it
+ * (x_train, test-labels) the array is for that split only.
  */
 #include <ctype.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static const struct {
 };
 #define N_WORDS (sizeof(words) / sizeof(*words))
 
-/* What an array is for; NOTHING when a word of its name is not known. */
+/* The role of an array; NOTHING if a word of its name is unknown. */
 static enum role role_of(const char *name, enum part *part)
 {
     enum role role = NOTHING;
@@ -65,7 +65,7 @@ static enum role role_of(const char *name, enum part *part)
     return role;
 }
 
-/* The array with this role for this part, or -1; two of them are an error. */
+/* The array with this role for this split, or -1; two of them are an error. */
 static int find(const char *const *name, int n, enum role role, enum part part, int *at,
                 struct pare_err *err)
 {
@@ -95,11 +95,11 @@ static int no_items(const char *const *name, int n, const char *split, struct pa
         memcpy(list + at, name[i], strlen(name[i]) + 1);
         at += strlen(name[i]);
     }
-    return pare_fail(err, PARE_EFORMAT, "no array is named x_%s, images or the like, only: %s",
-                     split, n ? list : "(nothing)");
+    return pare_fail(err, PARE_EFORMAT, "no array has a name like x_%s or images, only: %s", split,
+                     n ? list : "(nothing)");
 }
 
-/* Choose the arrays of a split: its own, or (val) those for testing, or those for any. */
+/* Choose the arrays of a split: its own, or (val) those for testing, or those without a split. */
 static int choose(struct pare_data *d, const char *const *name, int n, int *x, int *y,
                   struct pare_err *err)
 {
@@ -115,7 +115,7 @@ static int choose(struct pare_data *d, const char *const *name, int n, int *x, i
     }
     d->parts->whole = *p == ANY;
     if (*x < 0 && n == 1)
-        *x = 0; /* it may have any name when it is alone */
+        *x = 0; /* a single array may have any name */
     if (*x < 0)
         return no_items(name, n, split, err);
     return find(name, n, TARGETS, *p, y, err);
@@ -123,7 +123,7 @@ static int choose(struct pare_data *d, const char *const *name, int n, int *x, i
 
 /* ---- .npz --------------------------------------------------------------------------- */
 
-/* Out of the temporary arena, which also holds the arrays that were not chosen. */
+/* Copy from the temporary arena, which also has the arrays that were not chosen. */
 static int keep(struct pare_data *d, const struct pare_tensor *t, struct pare_tensor *copy,
                 struct pare_err *err)
 {
@@ -168,7 +168,7 @@ static int read_npy(struct pare_data *d, const char *path, struct pare_tensor *t
     return keep(d, &file, t, err);
 }
 
-/* The .npy files of a folder, without their ending. */
+/* The .npy files of a folder, without the extension. */
 static int npy_names(struct pare_arena *a, const char *dir, const char *const **names, int *n,
                      struct pare_err *err)
 {
@@ -213,7 +213,7 @@ static int open_npy_folder(struct pare_data *d, const char *dir, struct pare_err
                          y < 0 ? NULL : pare_sprintf(a, "%s/%s.npy", dir, name[y]), err);
 }
 
-/* A file of items; its labels are looked for beside it, by name. */
+/* A file of items; its labels are searched in the same folder, by name. */
 static int open_npy_file(struct pare_data *d, const char *path, struct pare_err *err)
 {
     struct pare_arena *a = d->parts->tmp;
@@ -260,7 +260,7 @@ static int open_numpy(struct pare_data *d, const char *path, struct pare_err *er
 
 const struct pare_source pare_source_numpy = {
     .name = "numpy",
-    .help = "numpy's .npz, .npy or a folder of them: x and y, images and labels, x_train, ...",
+    .help = "NumPy's .npz, .npy or a folder of them: x and y, images and labels, x_train, ...",
     .probe = probe,
     .open = open_numpy,
 };

@@ -1,11 +1,11 @@
-/* npy.c - numpy's .npy: one tensor in a file.
+/* npy.c - NumPy's .npy format: one tensor in a file.
  *
  *     "\x93NUMPY"  major  minor  header length (2 bytes; 4 from version 2 on, little endian)
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  blanks up to a newline
  *     the elements
  *
- * The header is a Python dictionary; exactly these three keys are read, in any order, and
- * anything else is refused.
+ * The header is a Python dictionary with exactly these three keys, in any order; anything else is
+ * an error.
  */
 #include "npy.h"
 
@@ -44,7 +44,7 @@ static void skip_blanks(struct text *s)
         s->p++;
 }
 
-/* Take c, after blanks; false when something else is there. */
+/* Skip blanks and c; false if another character follows. */
 static bool take(struct text *s, char c)
 {
     skip_blanks(s);
@@ -72,15 +72,15 @@ static int quoted(struct text *s, char *buf, size_t size, struct pare_err *err)
 
     skip_blanks(s);
     if (s->p == s->end || (*s->p != '\'' && *s->p != '"'))
-        return malformed(err, "a quoted text was expected");
+        return malformed(err, "a quoted string was expected");
     for (quote = *s->p++; s->p < s->end && *s->p != quote; s->p++) {
         if (n + 1 >= size || !isprint((unsigned char)*s->p))
-            return malformed(err, "a text is too long or not printable");
+            return malformed(err, "a string is too long or not printable");
         buf[n++] = *s->p;
     }
     buf[n] = '\0';
     if (s->p == s->end)
-        return malformed(err, "a quoted text does not end");
+        return malformed(err, "a quoted string does not end");
     s->p++;
     return 0;
 }
@@ -103,7 +103,7 @@ static int shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
                 return malformed(err, "a dimension is too large");
             d = d * 10 + (*s->p - '0');
         }
-        take(s, 'L'); /* Python 2 wrote long integers so */
+        take(s, 'L'); /* Python 2's long integers */
         t->dim[t->rank] = d;
         if (!take(s, ',') && (s->p == s->end || *s->p != ')'))
             return malformed(err, "'shape' does not end");
@@ -194,7 +194,7 @@ static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *h
     if (len < 10 || memcmp(b, "\x93NUMPY", 6) != 0)
         return pare_fail(err, PARE_EFORMAT, "not a .npy file");
     if (b[6] < 1 || b[6] > 3)
-        return pare_fail(err, PARE_EUNSUPPORTED, ".npy format %d.%d, 1 to 3 are handled", b[6],
+        return pare_fail(err, PARE_EUNSUPPORTED, ".npy format %d.%d, 1 to 3 are supported", b[6],
                          b[7]);
     *start = b[6] == 1 ? 10 : 12;
     *head = (size_t)b[8] | (size_t)b[9] << 8;
@@ -203,8 +203,9 @@ static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *h
     if (*start > len || *head > len - *start)
         return malformed(err, "its length is beyond the file");
     if (*head > PARE_NPY_HEADER)
-        return pare_fail(err, PARE_ELIMIT, "the .npy header has %zu bytes, at most %d are handled",
-                         *head, PARE_NPY_HEADER);
+        return pare_fail(err, PARE_ELIMIT,
+                         "the .npy header has %zu bytes, at most %d are supported", *head,
+                         PARE_NPY_HEADER);
     return 0;
 }
 
@@ -248,7 +249,7 @@ int pare_npy_read(struct pare_arena *a, const char *path, struct pare_tensor *t,
 
 /* ---- writing ------------------------------------------------------------------ */
 
-/* The type a file can hold: int4 is one byte in memory already. */
+/* The type to write: int4 has one byte per element in memory. */
 static enum pare_dtype file_type(enum pare_dtype d)
 {
     switch (d) {
@@ -271,7 +272,7 @@ static size_t write_header(const struct pare_tensor *t, const char *type, char *
         at += (size_t)snprintf(buf + at, size - at, "%lld,%s", (long long)t->dim[i],
                                i + 1 < t->rank ? " " : "");
     if (t->rank > 1)
-        at--; /* only a tuple of one ends in a comma */
+        at--; /* only a tuple of one element ends in a comma */
     at += (size_t)snprintf(buf + at, size - at, "), }");
     end = (at + 64) / 64 * 64;
     memset(buf + at, ' ', end - at);

@@ -1,8 +1,8 @@
-/* zip_store.c - write a zip archive whose entries are stored as they are, aligned.
+/* zip_store.c - write a zip archive with uncompressed, aligned entries.
  *
- * The archive is header and bytes of each entry, then a directory with a header for each, then
- * where the directory is.  Sizes and places from 4 GB on go into a further field of the header, for
- * which the usual field says 2^32 - 1.
+ * The archive consists of header and bytes of each entry, then the central directory, then its
+ * position. Sizes and offsets from 4 GB on are in the zip64 extra field; the usual field is then
+ * 2^32 - 1.
  */
 #include "zip_store.h"
 
@@ -13,12 +13,12 @@
 #include "crc.h"
 
 #define ALIGN 64
-#define FULL UINT32_MAX /* see the further field */
+#define FULL UINT32_MAX /* the value is in the zip64 extra field */
 #define TEXT_UTF8 0x0800
-#define DATE_1980 0x21 /* the first day a zip archive knows */
+#define DATE_1980 0x21 /* 1980-01-01, the earliest date of the format */
 
 struct place {
-    uint64_t at; /* of the header */
+    uint64_t at; /* offset of the header */
     size_t len;
     uint32_t crc;
 };
@@ -30,11 +30,11 @@ struct writer {
     struct place *place;
     struct pare_bytes *part;
     int n_parts;
-    uint64_t at; /* where the next part goes */
+    uint64_t at; /* offset of the next part */
     unsigned char *p;
 };
 
-/* n bytes, the low one first. */
+/* Write n bytes, little-endian. */
 static void put(struct writer *w, uint64_t v, int n)
 {
     for (; n; n--, v >>= 8)
@@ -53,13 +53,13 @@ static void add_part(struct writer *w, const void *data, size_t len)
     w->at += len;
 }
 
-/* What the header of an entry and its line in the directory have in common. */
+/* Fields shared by an entry's local header and its directory record. */
 static void put_common(struct writer *w, int i, size_t extra)
 {
     const struct pare_zip_entry *e = &w->entry[i];
 
     put(w, w->place[i].len >= FULL || w->place[i].at >= FULL ? 45 : 20,
-        2); /* version that can read it */
+        2); /* version needed to extract */
     put(w, TEXT_UTF8, 2);
     put(w, 0, 2); /* stored */
     put(w, 0, 2);
@@ -71,7 +71,7 @@ static void put_common(struct writer *w, int i, size_t extra)
     put(w, extra, 2);
 }
 
-/* The header, and as many bytes of an unnamed field as bring the data to its place. */
+/* The local header, with an extra field that pads the data to its alignment. */
 static int add_entry(struct writer *w, int i, struct pare_err *err)
 {
     const struct pare_zip_entry *e = &w->entry[i];
@@ -97,7 +97,7 @@ static int add_entry(struct writer *w, int i, struct pare_err *err)
         put(w, w->place[i].len, 8);
         put(w, w->place[i].len, 8);
     }
-    put(w, 0x4246, 2); /* PyTorch's own mark for it */
+    put(w, 0x4246, 2); /* PyTorch's id of the padding field */
     put(w, pad, 2);
     add_part(w, head, len + pad);
     for (int k = 0; k < 2; k++)
@@ -131,7 +131,7 @@ static void put_line(struct writer *w, int i)
         put(w, at, 8);
 }
 
-/* Always with the long form of the last record, as PyTorch has it. */
+/* The end records, always including the zip64 one, as in PyTorch's files. */
 static void put_end(struct writer *w, uint64_t at, uint64_t len)
 {
     uint64_t n = (uint64_t)w->n, few = n < UINT16_MAX ? n : UINT16_MAX;
