@@ -271,7 +271,7 @@ static void cifar10_png_rows(void **state)
     near(item(&r, 2)[2048], 7);
     open_bad(&r, "p", "test", "", "no test_batch.png");
     put(&r, "p/train_lables.json", "[3,8,0]", 7);
-    open_bad(&r, "p", "train", "", "3 labels for 4 pictures");
+    open_bad(&r, "p", "train", "", "3 labels for 4 images");
     put(&r, "p/train_lables.json", "[3,8,0,10]", 10);
     open_bad(&r, "p", "train", "", "the label of item 3 is 10");
     put(&r, "p/train_lables.json", "[3,8,0,1", 8);
@@ -468,7 +468,7 @@ static void what_is_no_set_is_said(void **state)
     begin(&r);
     put(&r, "note.txt", "x", 1);
     open_bad(&r, "note.txt", "train", "", "no data set that is known");
-    open_bad(&r, "nothing", "train", "", "neither a file, a folder nor the name of a set");
+    open_bad(&r, "nothing", "train", "", "neither a file, a folder nor the name of a data set");
     open_bad(&r, "", "train", "", "no data set that is known");
     open_bad(&r, ":digits", "train", "crop=1,2,3", "option 'crop' has 3 numbers");
     open_bad(&r, ":digits", "train", "std=0", "option 'std' is 0");

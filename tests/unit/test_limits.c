@@ -185,7 +185,7 @@ static void test_pipe(void **state)
     unlink(path);
     assert_int_equal(pare_file_write(path, "12345", 5, &err), 0);
     assert_int_equal(pare_file_read_most(a, path, 4, &bytes, &len, &err), PARE_ELIMIT);
-    assert_string_equal(err.msg, "the file has 5 bytes, at most 4 are handled");
+    assert_string_equal(err.msg, "the file has 5 bytes, at most 4 are supported");
     assert_int_equal(pare_file_read_most(a, path, 5, &bytes, &len, &err), 0);
     unlink(path);
     assert_int_equal(rmdir(dir), 0);

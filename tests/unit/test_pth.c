@@ -253,7 +253,8 @@ static void check_sums(void **state)
     p[64] ^= 1;
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
     assert_non_null(
-        strstr(err.msg, "data.pkl: longer than the file says, or its check sum is wrong"));
+        strstr(err.msg,
+               "data.pkl: longer than the archive's directory says, or its checksum is wrong"));
 }
 
 /* An archive with compressed entries, as no torch.save makes; the size in its directory is ours. */
@@ -416,7 +417,7 @@ static void what_cannot_be_written(void **state)
     assert_non_null(strstr(err.msg, "two tensors are named 'a'"));
     list[1] = (struct pare_named){ "b", { PARE_U32, 1, { 1 }, x } };
     assert_int_equal(pare_pth_write(path, list, 2, &err), PARE_EUNSUPPORTED);
-    assert_non_null(strstr(err.msg, "tensor 'b' is uint32, which PyTorch lacks"));
+    assert_non_null(strstr(err.msg, "tensor 'b' is uint32, which PyTorch does not have"));
     assert_int_equal(pare_pth_write("/nonexistent/x", list, 1, &err), PARE_EIO);
     assert_int_equal(access(path, F_OK), -1);
 }

@@ -132,7 +132,7 @@ static void hostile_headers(void **state)
         { "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
           "no JSON" },
         { "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"offsets\":[0,4]}}", 4, "data_offsets" },
-        { T("\"F31\"", "[1]", "[0,4]"), 4, "the dtype 'F31' is not handled" },
+        { T("\"F31\"", "[1]", "[0,4]"), 4, "the dtype 'F31' is not supported" },
         { T("7", "[1]", "[0,4]"), 4, "dtype is missing" },
         { T("\"F32\"", "1", "[0,4]"), 4, "the shape is missing" },
         { T("\"F32\"", "[1.0]", "[0,4]"), 4, "dimension 0 of the shape" },
@@ -156,7 +156,7 @@ static void hostile_headers(void **state)
           "\"b\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[2,6]}}",
           6, "two tensors at byte 2" },
         { "{\"__metadata__\":[]}", 0, "__metadata__ is not an object" },
-        { "{\"__metadata__\":{\"a\":1}}", 0, "'a' of __metadata__ is not a text" },
+        { "{\"__metadata__\":{\"a\":1}}", 0, "'a' of __metadata__ is not a string" },
         { "{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "no JSON" },
     };
     struct pare_safetensors st;
