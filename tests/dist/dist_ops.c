@@ -1,4 +1,4 @@
-/* dist_ops.c - what processes do together, tried by N of them: dist_ops N. */
+/* dist_ops.c - collective operations of N processes: dist_ops N. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

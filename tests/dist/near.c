@@ -1,4 +1,4 @@
-/* near.c - are two checkpoints, or two models' states, the same?  near A B TOLERANCE [zeros]
+/* near.c - compare two checkpoints or model states: near A B TOLERANCE [zeros]
  *
  * Masks must be equal bit for bit; a state has none, so there "zeros" says that the zeros of
  * weights are at the same places.  Weights, statistics and buffers (scales, ranges) may differ by

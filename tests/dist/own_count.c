@@ -1,5 +1,5 @@
-/* own_count.c - a pruner that makes the mistake that processes look for: what it finds in the data
- * it keeps to itself, instead of in a pare_layer_statistic(). */
+/* own_count.c - a faulty pruner that keeps statistics of the data in its own state instead of in
+ * a pare_layer_statistic(); processes must detect it. */
 #include <pare/plugin.h>
 
 static int collect(struct pare_layer *l, const struct pare_tensor *in,

@@ -1,4 +1,4 @@
-/* fault_shim.c - stands between a program and the system, and lets one call fail.
+/* fault_shim.c - preloaded library that makes one system call or allocation fail.
  *
  *     LD_PRELOAD=fault_shim.so FAULT_AT=3 FAULT_KIND=full FAULT_HIT=file pare ...
  *

@@ -1,4 +1,4 @@
-/* fuzz_choices.c - any bytes as a list of kernels for the layers of a network.
+/* fuzz_choices.c - fuzz target: any bytes as tuning choices for the layers of a network.
  *
  * What layers are called there is long and depends on the machine, so "@" and a letter, behind a
  * tab, stand for the layer of that number.

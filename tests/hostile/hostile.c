@@ -1,4 +1,5 @@
-/* hostile.c - every malicious or broken file gets its sentence: hostile PARE FOLDER [case...]
+/* hostile.c - run every malicious or broken file and compare the error message: hostile PARE FOLDER
+ * [case...]
  *
  * FOLDER/cases.txt has a paragraph for each case:
  *

@@ -1,4 +1,5 @@
-/* file_rig.h - for tests that write a file: a folder of its own, that must have no other. */
+/* file_rig.h - fixture for tests that write a file: a temporary folder that must contain no
+ * other file. */
 #ifndef PARE_TESTS_FILE_RIG_H
 #define PARE_TESTS_FILE_RIG_H
 

@@ -1,4 +1,4 @@
-/* int8_rig.h - quantized graphs on integer kernels against the plain ones: what tests share. */
+/* int8_rig.h - fixture for tests of quantized graphs: int8 kernels against reference kernels. */
 #ifndef PARE_TESTS_INT8_RIG_H
 #define PARE_TESTS_INT8_RIG_H
 

@@ -1,4 +1,4 @@
-/* make_model.h - small models, node by node, for tests that run them.
+/* make_model.h - build small models node by node, for tests that run them.
  *
  *     struct build b = { .opset = 17 };
  *     const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ 2, 3 });

@@ -1,4 +1,4 @@
-/* onnx_make.h - write ONNX messages by hand, right or wrong, for tests.
+/* onnx_make.h - write ONNX messages by hand, valid or not, for tests.
  *
  * A message is what its fields are when put one behind the other:
  *     struct bin relu = CAT(text(1, "x"), text(2, "y"), text(4, "Relu"));

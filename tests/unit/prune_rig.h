@@ -1,4 +1,5 @@
-/* prune_rig.h - for tests of pruners: layers made by hand, and small networks with their runs. */
+/* prune_rig.h - fixture for tests of pruners: hand-made layers, and small networks with
+ * compressions. */
 #ifndef PARE_TESTS_PRUNE_RIG_H
 #define PARE_TESTS_PRUNE_RIG_H
 

@@ -1,4 +1,5 @@
-/* quant_rig.h - for tests of quantizers: a layer made by hand, and runs on the digits. */
+/* quant_rig.h - fixture for tests of quantizers: a hand-made layer, and compressions on the
+ * digits. */
 #ifndef PARE_TESTS_QUANT_RIG_H
 #define PARE_TESTS_QUANT_RIG_H
 

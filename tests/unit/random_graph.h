@@ -1,4 +1,4 @@
-/* random_graph.h - random networks, the same for the same seed: what plans must get right.
+/* random_graph.h - random networks, reproducible by seed, to test plans.
  *
  * A graph starts from one or two inputs and grows by a dozen random pieces, each of which reads
  * values that exist, preferably recent ones.  Sizes stay small and values stay near 1, so that

@@ -1,5 +1,5 @@
-/* random_graph_more.h - the second half of random_graph.h: pools, movement, matrices, and the
- * graph as a whole. */
+/* random_graph_more.h - second part of random_graph.h: pools, data movement, matrices, and whole
+ * graphs. */
 #ifndef PARE_TEST_RANDOM_GRAPH_MORE_H
 #define PARE_TEST_RANDOM_GRAPH_MORE_H
 

@@ -1,4 +1,5 @@
-/* speedup_rig.h - small networks with channels of zeros, made smaller and compared.
+/* speedup_rig.h - fixture for tests of speedup: small networks with zero channels, shrunk and
+ * compared.
  *
  * All biases and statistics are random and not 0, masked channels' too, unless a test says
  * otherwise: what is left of a channel must not get lost.

@@ -1,4 +1,4 @@
-/* spelled.h - golden cases that say what they are: "adam,beta1=0.8|f32" in a .npz file.
+/* spelled.h - golden cases whose names describe them: "adam,beta1=0.8|f32" in a .npz file.
  *
  * Before the bar: a thing and its options; after it: which array of the case this is.  A slash in a
  * value stands for the comma of a list.

@@ -1,4 +1,4 @@
-/* test_analyze.c - counts as NNI has them; sensitivity and rounding errors of layers. */
+/* test_analyze.c - counts as in NNI; sensitivity and quantization errors of layers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

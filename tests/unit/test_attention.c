@@ -1,5 +1,5 @@
-/* test_attention.c - attention as exporters write it runs as one step where it can, and gives what
- * the plain operators give.
+/* test_attention.c - exported attention runs as one step where possible, with the results of the
+ * reference kernels.
  */
 #include "small_net.h"
 

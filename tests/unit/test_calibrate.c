@@ -1,5 +1,5 @@
-/* test_calibrate.c - batches that a quantizer only looks at: each number once, in the layout that it
- * has, large batches in parts; and memory whose pages come back. */
+/* test_calibrate.c - calibration: each value is observed once, in its layout, large batches as
+ * micro-batches; scratch pages can be dropped and read again. */
 #include "quant_rig.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* test_compress.c - a run in training: masks follow steps, nothing is lost, it resumes exactly. */
+/* test_compress.c - compressions in training: masks follow steps, weights survive, resume is
+ * exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* test_config.c - config_list: what it means, and a sentence for whatever it must not be. */
+/* test_config.c - config_list: meaning of valid ones, messages for invalid ones. */
 #include "arena_rig.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* test_conv.c - convolutions, pools and their geometry, against values worked out elsewhere. */
+/* test_conv.c - convolutions, pools and their geometry, against known values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_data.c - every format of data sets, from small files; and what is said of bad ones. */
+/* test_data.c - every data set format, from small files, valid and invalid. */
 #include "data_rig.h"
 
 #include <png.h>

@@ -1,4 +1,5 @@
-/* test_dependency_groups.c - dependency-aware pruning: layers that share channels lose the same ones.
+/* test_dependency_groups.c - dependency-aware pruning removes the same channels in layers that
+ * share them.
  *
  * Channel sets of NNI's tests, and its cases N28, N29 and N31.
  */

@@ -1,4 +1,4 @@
-/* test_depthwise.c - depthwise convolutions of planes, for each instruction set, against plain sums. */
+/* test_depthwise.c - depthwise convolutions for each instruction set, against plain sums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_distill.c - values kept inside a plan, and layers that follow those of a teacher. */
+/* test_distill.c - observed values of a plan, and layer-wise distillation. */
 #include <math.h>
 
 #include "small_cnn.h"

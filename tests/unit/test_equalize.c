@@ -1,4 +1,5 @@
-/* test_equalize.c - equalized channels and corrected biases: the same function, better rounded. */
+/* test_equalize.c - equalization and bias correction keep the function and reduce the
+ * quantization error. */
 #include "quant_rig.h"
 
 #include "quant/equalize.h"

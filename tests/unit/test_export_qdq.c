@@ -1,4 +1,4 @@
-/* test_export_qdq.c - quantized models as files: the integers are the rounded numbers. */
+/* test_export_qdq.c - exported quantized models have exactly the quantized values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* test_fold_bn.c - convolutions rounded together with the BatchNormalization behind them: gradients
- * and running moments against PyTorch (tools/golden_quant.py), and the file of integers. */
+/* test_fold_bn.c - convolutions quantized with the following BatchNormalization folded:
+ * gradients and running moments against PyTorch (tools/golden_quant.py), and the exported file. */
 #include "golden_quant.h"
 
 #include <unistd.h>

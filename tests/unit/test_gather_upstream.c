@@ -1,5 +1,5 @@
-/* test_gather_upstream.c - rows are chosen before they are computed where that gives the same, in both
- * directions, and are not where it cannot.
+/* test_gather_upstream.c - Gather is hoisted above row-wise operators, forward and backward, only
+ * where the result is the same.
  */
 #include "small_net.h"
 

@@ -1,4 +1,4 @@
-/* test_gemm_packed.c - products with packed matrices against plain sums. */
+/* test_gemm_packed.c - packed GEMM against plain sums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

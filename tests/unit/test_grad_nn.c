@@ -1,4 +1,4 @@
-/* test_grad_nn.c - gradients of convolutions, pools, normalisations and Dropout. */
+/* test_grad_nn.c - gradients of convolutions, pools, normalizations and Dropout. */
 #include "grad.h"
 
 /* Attributes as "pads=1,1;group=2". */

@@ -1,5 +1,5 @@
-/* test_histogram.c - histograms in bounded memory: nothing is lost as they grow, ranges leave out
- * what hardly occurs. */
+/* test_histogram.c - histograms in bounded memory: growing loses nothing, ranges ignore rare
+ * values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_int8.c - quantized graphs on integer kernels against the plain ones. */
+/* test_int8.c - quantized graphs: int8 kernels against reference kernels. */
 #include "int8_rig.h"
 
 enum { TRIALS = 200 };

@@ -1,4 +1,5 @@
-/* test_int8_function.c - functions of 8-bit integers, and exact Winograd, against the plain kernels. */
+/* test_int8_function.c - int8 functions by table, and exact Winograd, against the reference
+ * kernels. */
 #include "int8_rig.h"
 
 #include "backend/fuse/int8_operands.h"

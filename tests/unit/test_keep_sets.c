@@ -1,4 +1,4 @@
-/* test_keep_sets.c - keep sets on made-up relations, against trying everything again and again. */
+/* test_keep_sets.c - keep sets on artificial relations, against brute force. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

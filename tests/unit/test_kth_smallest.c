@@ -1,4 +1,4 @@
-/* test_kth_smallest.c - the smallest of many numbers, against sorting them. */
+/* test_kth_smallest.c - selection of the k smallest values, against sorting. */
 #include "arena_rig.h"
 
 #include <math.h>

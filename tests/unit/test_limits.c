@@ -1,4 +1,4 @@
-/* test_limits.c - memory that is counted, names that collide, targets that must not be written. */
+/* test_limits.c - memory accounting, colliding names, outputs that must not be overwritten. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_loader.c - batches: order, variation, position, memory, and whether they fit a model. */
+/* test_loader.c - batches: order, augmentation, position, memory, and fit to a model. */
 #include "data_rig.h"
 
 #include "io/npz.h"

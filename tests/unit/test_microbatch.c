@@ -1,5 +1,5 @@
-/* test_microbatch.c - a batch in parts gives what it gives as a whole, where that can be, and is not
- * tried where it cannot.
+/* test_microbatch.c - micro-batches give the result of the whole batch, and are rejected where a
+ * model mixes items.
  *
  * Environment: PARE_GRAPHS is how many random networks, PARE_SEED the first seed.
  */

@@ -1,4 +1,4 @@
-/* test_mixed_precision.c - a bound for lost accuracy holds, by few changes, and by the right ones. */
+/* test_mixed_precision.c - an accuracy target is met, with few changes of the right layers. */
 #include "quant_rig.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* test_nan.c - a NaN that goes in comes out, in every fast kernel.
+/* test_nan.c - NaN propagates through every fast kernel.
  *
  * Small networks, each with one NaN among its inputs, run once for each kernel of kernels.def with
  * no other, and with all that are ours, as they are and while their weights are learned: where the

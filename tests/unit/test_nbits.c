@@ -1,5 +1,5 @@
-/* test_nbits.c - products with packed weights of few bits: numpy's numbers (tools/golden_nbits.py),
- * the fast kernel against the plain ones, and files that do not fit together. */
+/* test_nbits.c - products with packed low-bit weights: NumPy's results (tools/golden_nbits.py),
+ * the fast kernel against the reference kernels, and inconsistent files. */
 #include "make_model.h"
 
 #include <math.h>

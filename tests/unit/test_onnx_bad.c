@@ -1,4 +1,4 @@
-/* test_onnx_bad.c - files that are wrong, by accident or on purpose: one sentence, no crash. */
+/* test_onnx_bad.c - invalid files, by accident or on purpose: an error, no crash. */
 #include "onnx_make.h"
 
 #include <errno.h>

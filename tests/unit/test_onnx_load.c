@@ -1,4 +1,4 @@
-/* test_onnx_load.c - models in, models out: what is read, and that nothing gets lost. */
+/* test_onnx_load.c - load and save models without loss. */
 #include "onnx_make.h"
 
 #include "base/options.h"
@@ -212,8 +212,7 @@ static void test_why(void **state)
         { "odd", "unknown attribute 'alpha'" },
         { "many", "it has 3 inputs, Add takes at most 2" },
         { "few", "it has 1 inputs, Add takes at least 2" },
-        { "complex",
-          "constant 'c' cannot be used: its element type is 14, which is not supported" },
+        { "complex", "constant 'c' cannot be used: its element type is 14, which is not handled" },
     };
     struct bin graph = CAT(node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
                            node_with("Relu", "odd", "x", "b", attr("alpha", 2, num(3, 1))),

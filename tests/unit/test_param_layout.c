@@ -1,5 +1,5 @@
-/* test_param_layout.c - training with parameters in the layout that kernels read: every number that comes of
- * it is the one that comes of row-major ones. */
+/* test_param_layout.c - training with blocked parameters gives the same bits as with row-major
+ * ones. */
 #include "train_rig.h"
 
 #include "backend/conv/blocked_filters.h"

@@ -1,4 +1,4 @@
-/* test_pickle.c - hostile pickles: each is refused with a sentence, and nothing is executed. */
+/* test_pickle.c - hostile pickles give an error, and nothing is executed. */
 #include "arena_rig.h"
 
 #include <stdio.h>

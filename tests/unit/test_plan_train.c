@@ -1,5 +1,5 @@
-/* test_plan_train.c - training with the fast kernels: the plain kernels' gradients, the same bytes
- * again, memory shared only where it may be. */
+/* test_plan_train.c - training with fast kernels: gradients of the reference kernels,
+ * reproducible bytes, shared memory. */
 #include "train_rig.h"
 
 static void compare(build_fn *build, const char *name, const int64_t chw[3], double tol)

@@ -1,5 +1,5 @@
-/* test_pruner_cases.c - the numeric cases of NNI's own tests, under the numbers they have in the
- * list that this project goes by (N1 ...), and schedules with the values that NNI documents.
+/* test_pruner_cases.c - the numeric cases of NNI's own tests, with the project's case numbers (N1
+ * ...), and schedules with NNI's documented values.
  */
 #include "prune_rig.h"
 

@@ -1,5 +1,5 @@
-/* test_pruner_resume.c - a training that was stopped goes on with the same masks, aims, scores and
- * statistics, and ends as if it had not been stopped.
+/* test_pruner_resume.c - a resumed training has the same masks, target sparsities, scores and
+ * statistics as an uninterrupted one.
  */
 #include "prune_rig.h"
 

@@ -1,5 +1,5 @@
-/* test_pruner_train.c - pruners that need training, on the digits: what was asked for is reached
- * exactly, training goes on, and the model still knows its digits.
+/* test_pruner_train.c - pruners that train, on the digits: exact sparsity, continued training,
+ * accuracy.
  */
 #include "prune_rig.h"
 

@@ -1,4 +1,4 @@
-/* test_pth.c - PyTorch's files: what torch.save wrote, what is hostile, what we write ourselves.
+/* test_pth.c - PyTorch's .pth files: written by torch.save, hostile ones, and Pare's own.
  *
  * tools/golden_pth.py made golden/<name>.pth, and golden/pth.npz with the tensors that each holds.
  */

@@ -1,4 +1,4 @@
-/* test_quant_ops.c - quantization operators against numbers worked by hand. */
+/* test_quant_ops.c - quantization operators against hand-computed values. */
 #include "one_op.h"
 
 static void half_goes_to_even_and_out_of_range_is_held(void **state)

@@ -1,5 +1,5 @@
-/* test_quantize_degenerate.c - layers of nothing but zeros, constant channels, infinities; and quantized
- * checkpoints that come back. */
+/* test_quantize_degenerate.c - quantization of layers with only zeros, constant channels or
+ * infinities; quantized checkpoints. */
 #include "quant_rig.h"
 
 #include <unistd.h>

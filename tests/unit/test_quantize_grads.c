@@ -1,4 +1,4 @@
-/* test_quantize_grads.c - rounding and gradients of quantizers against PyTorch's autograd
+/* test_quantize_grads.c - quantizers and their gradients against PyTorch's autograd
  * (tools/golden_quant.py). */
 #include "golden_quant.h"
 

@@ -1,5 +1,5 @@
-/* test_quantize_group.c - weights by group: numpy's numbers (tools/golden_nbits.py), files of 4
- * bits in both forms, and operators raised to the set that these need. */
+/* test_quantize_group.c - weights quantized by group: NumPy's results (tools/golden_nbits.py),
+ * 4-bit files in both forms, and the opset upgrade. */
 #include "quant_rig.h"
 
 #include <math.h>
@@ -71,10 +71,8 @@ static void numpy_case(const char *name)
 
 static void as_numpy_rounds(void **state)
 {
-    static const char *const names[] = {
-        "rows",  "columns", "short",        "affine", "middle",
-        "least", "eight",   "least_affine", "two",    "whole"
-    };
+    static const char *const names[] = { "rows",  "columns", "short",        "affine", "middle",
+                                         "least", "eight",   "least_affine", "two",    "whole" };
 
     (void)state;
     ok(pare_npz_read(pool, "golden/nbits.npz", &file, &n_file, &rig_err));

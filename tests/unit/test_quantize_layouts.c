@@ -1,5 +1,5 @@
-/* test_quantize_layouts.c - quantized places in the layout of convolutions: the plain kernels'
- * numbers, and no reorders. */
+/* test_quantize_layouts.c - fake-quant nodes in the layout of convolutions: the reference
+ * kernels' results, no reorders. */
 #include "quant_rig.h"
 
 #include "tensor/tensor.h"

@@ -1,5 +1,4 @@
-/* test_quantize_values.c - what quantizers make of numbers that are known: NNI's cases, and ranges
- * that are nothing or too much. */
+/* test_quantize_values.c - quantizers on known values: NNI's cases, and empty or huge ranges. */
 #include "quant_rig.h"
 
 #include <float.h>

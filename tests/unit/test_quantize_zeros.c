@@ -1,4 +1,4 @@
-/* test_quantize_zeros.c - a pruned model is quantized and trained: zeros stay zeros, in the file
+/* test_quantize_zeros.c - quantizing and training a pruned model keeps its zeros, in the file,
  * too. */
 #include "quant_rig.h"
 

@@ -1,4 +1,4 @@
-/* test_quantizer.c - places that are quantized: forward, on the way back, and gone after. */
+/* test_quantizer.c - fake-quant nodes: forward, backward, and removal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* test_rank.c - which units go: alone, in tiles, n of m, and layers together; against sorting. */
+/* test_rank.c - ranking of units: by layer, in tiles, n of m, global; against sorting. */
 #include "arena_rig.h"
 
 #include <math.h>

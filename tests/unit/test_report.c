@@ -1,4 +1,4 @@
-/* test_report.c - the report of a run: numbers, nothing but text from files, no record no page. */
+/* test_report.c - HTML reports: numbers, escaped text, errors for invalid records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_safetensors.c - .safetensors: round trips, hostile headers, writes that fail half-way. */
+/* test_safetensors.c - .safetensors: round trips, hostile headers, failing writes. */
 #include "file_rig.h"
 
 #include <signal.h>

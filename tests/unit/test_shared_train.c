@@ -1,5 +1,5 @@
-/* test_shared_train.c - training where a step reads the same memory twice, and odd biases: against
- * the plain kernels.
+/* test_shared_train.c - training of steps that read the same memory twice, and unusual biases,
+ * against the reference kernels.
  */
 #include "random_graph_more.h"
 

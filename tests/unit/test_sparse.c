@@ -1,4 +1,4 @@
-/* test_sparse.c - products with the weights that are not zero against the plain kernels. */
+/* test_sparse.c - products with sparse weights against the reference kernels. */
 #include "make_model.h"
 
 #include <math.h>

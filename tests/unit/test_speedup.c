@@ -1,4 +1,4 @@
-/* test_speedup.c - networks of convolutions lose channels and compute the same. */
+/* test_speedup.c - speedup of convolutional networks: fewer channels, same results. */
 #include "speedup_rig.h"
 
 /* Three plain blocks: padding, so a carrier stays beside the half that does. */

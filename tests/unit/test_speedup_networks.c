@@ -1,4 +1,4 @@
-/* test_speedup_networks.c - other networks that lose channels: matrices, movement, attention. */
+/* test_speedup_networks.c - speedup of other networks: matrices, data movement, attention. */
 #include "speedup_rig.h"
 
 static const char *apply(struct net *n, const char *type, const char *x)

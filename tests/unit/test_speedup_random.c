@@ -1,5 +1,5 @@
-/* test_speedup_random.c - random networks with random channels of zeros: the smaller model computes
- * the same.
+/* test_speedup_random.c - speedup of random networks with random zero channels gives the same
+ * results.
  *
  * PARE_GRAPHS says how many, PARE_SEED the first; PARE_DUMP a file for the last masked model.
  */

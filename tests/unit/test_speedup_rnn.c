@@ -1,4 +1,4 @@
-/* test_speedup_rnn.c - recurrent layers lose states, sums of labelled axes and float16 channels. */
+/* test_speedup_rnn.c - speedup of recurrent layers, Einsum and float16. */
 #include "speedup_rig.h"
 
 #include <unistd.h>

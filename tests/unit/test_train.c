@@ -1,4 +1,4 @@
-/* test_train.c - the training loop: it learns, repeats itself to the bit, stops and goes on. */
+/* test_train.c - the training loop: it learns, is reproducible to the bit, stops and resumes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>

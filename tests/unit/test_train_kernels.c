@@ -1,5 +1,5 @@
-/* test_train_kernels.c - kernels with gradients, each against the plain operators: odd sizes,
- * strides, dilations and pads, gradients that are added to others, one thread and more. */
+/* test_train_kernels.c - kernels with gradients against the reference kernels: odd sizes,
+ * strides, dilations and pads, accumulated gradients, one thread and more. */
 #include "train_rig.h"
 
 static const char *const threads[] = { "1", "2", "3" };

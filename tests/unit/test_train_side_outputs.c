@@ -1,5 +1,5 @@
-/* test_train_side_outputs.c - training goes past what reads the same values but is not on the way to the loss:
- * a graph's other outputs.
+/* test_train_side_outputs.c - training of graphs with other outputs, which are not on the path to
+ * the loss.
  */
 #include "random_graph_more.h"
 

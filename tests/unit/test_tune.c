@@ -1,4 +1,4 @@
-/* test_tune.c - plans that try kernels: right results, and choices that files have are followed. */
+/* test_tune.c - tuned plans: right results, and recorded choices are followed. */
 #include "make_model.h"
 
 #include <stdio.h>

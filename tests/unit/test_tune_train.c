@@ -1,5 +1,5 @@
-/* test_tune_train.c - training plans that try kernels: the gradients stay, choices are written
- * and followed, and every mix of kernels for the ways of a convolution is right. */
+/* test_tune_train.c - tuned training plans: right gradients, recorded choices, and every mix of
+ * kernels for the passes of a convolution. */
 #include "train_rig.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* test_units.c - units of weights: how they are named, summed, and turned into masks. */
+/* test_units.c - units of weights: names, sums, and masks. */
 #include "arena_rig.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* test_winograd.c - Winograd's convolutions and gradients against sums in float64: all filters at
+/* test_winograd.c - Winograd convolutions and gradients against float64 sums: all filters at
  * once and in parts, odd channels and sizes, one thread and several. */
 #include <setjmp.h>
 #include <stdarg.h>

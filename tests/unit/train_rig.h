@@ -1,4 +1,4 @@
-/* train_rig.h - one step of training of a network made for a test. */
+/* train_rig.h - fixture for tests of training: one step of a small network. */
 #ifndef TRAIN_RIG_H
 #define TRAIN_RIG_H
 
