@@ -1,4 +1,4 @@
-# Times differ from run to run; which columns there are does not.
+# pare bench: compare the columns, not the times.
 pare bench --repeat 5 --threads 1 models/add.onnx models/tiny_cnn.onnx |
     awk '/onnx/ { print $1, $2, NF; next } { sub(/used .* at/, "used M at"); gsub(/  +/, "  "); print }'
 pare bench --repeat 3 --json -v models/add.onnx | grep -c seconds

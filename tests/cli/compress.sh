@@ -1,4 +1,4 @@
-# A recipe from the first step to the last: what is printed, what is written, what is in it.
+# pare compress: output, files and run record of a complete recipe.
 pare new lenet --input 1,8,8 --width 0.5 -o n.onnx
 pare train n.onnx --data digits --limit 600 --epochs 6 --batch 32 --optimizer adam --threads 1 \
     --quiet -o m.onnx

@@ -1,4 +1,4 @@
-# What a step has pruned stays so in all steps behind it that train, also in one that quantizes.
+# Pruned weights stay 0 in all later steps that train or quantize.
 pare new lenet --input 1,8,8 --width 0.5 -o m.onnx
 cat >recipe.json <<'J'
 {"model": "m.onnx", "data": "digits", "output": "a.onnx", "seconds": 0, "threads": 1, "keep_steps": true,

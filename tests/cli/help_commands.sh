@@ -1,4 +1,4 @@
-# Every command explains itself, both ways.
+# The help of every command: `pare help X` and `pare X --help`.
 for c in inspect run bench new train eval list help; do
     pare help $c || exit
     pare $c --help | cmp - /dev/stdin <<EOF || echo "$c --help differs"

@@ -1,4 +1,4 @@
-# Masks by the weights alone: tables, files, and what the written model holds.
+# pare prune without data: tables, files, and zeros of the written model.
 pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
 pare prune m.onnx --sparsity 0.75 -o level.onnx --masks level.pth --model-out level.safetensors
 pare prune m.onnx --pruner l1 --sparsity 0.5 -o l1.onnx

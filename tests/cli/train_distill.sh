@@ -1,4 +1,4 @@
-# Layers follow a teacher's: with nothing else to learn from, the student still learns.
+# Layer-wise distillation: the student learns from the teacher's layers alone.
 pare new lenet --input 1,8,8 --seed 1 -o teacher.onnx >/dev/null
 pare new lenet --input 1,8,8 --seed 2 -o student.onnx >/dev/null
 pare train teacher.onnx --data digits --epochs 8 --optimizer adam --lr 3e-3 --schedule onecycle \

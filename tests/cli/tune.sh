@@ -1,4 +1,4 @@
-# What is fastest differs from machine to machine; that a list is followed does not.
+# Tuning: recorded choices are followed; the fastest kernel depends on the machine and is not compared.
 m=models/tiny_cnn.onnx
 pare bench --repeat 1 --threads 1 --choices all.txt $m >/dev/null 2>&1 || exit
 head -1 all.txt

@@ -1,4 +1,4 @@
-# Whatever goes wrong in one process, or in all, ends the job with one sentence.
+# An error in one process, or in all, ends the job with one message.
 pare new mlp --input 1,8,8 -o m.onnx >/dev/null
 opts="--data digits --limit 64 --batch 8 --threads 1 -q"
 

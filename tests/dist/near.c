@@ -104,7 +104,7 @@ int main(int argc, char **argv)
         where = d > worst ? a->name : where;
         worst = d > worst ? d : worst;
     }
-    printf("%d masks, %d others: apart by %.2g %s\n", masks, weights, worst, where);
+    printf("%d masks, %d others: differ by %.2g %s\n", masks, weights, worst, where);
     pare_arena_free(arena);
     return bad || !weights || worst > tolerance;
 }

@@ -1,5 +1,5 @@
-# A recipe by several processes: the same masks, nearly the same weights; what fails ends all of them
-# with one sentence; what was broken off goes on, on another number of processes.
+# A recipe in several processes: the same masks, nearly the same weights; an error ends all of them
+# with one message; an interrupted run resumes, with another number of processes.
 pare new lenet --input 1,8,8 -o n.onnx
 pare train n.onnx --data digits --limit 600 --epochs 4 --batch 32 --optimizer adam --threads 1 -q -o m.onnx
 short='"limit": 320, "batch": 8'
@@ -31,11 +31,11 @@ for n in 1 2 3; do
         near a.safetensors b.safetensors 2e-6 zeros >log || { echo "$n, $step:"; cat log; exit 1; }
         echo "$n, $step: $(cat log)"
     done
-    # Where the last bit of a weight decides, integers are apart by one.
+    # Where the last bit of a weight decides, integers differ by one.
     mv rounded.safetensors q$n.safetensors
     near q1.safetensors q$n.safetensors 0.02
 done
-# Each process has not written files of its own, and nobody has said a thing twice.
+# Only one process has written files and messages.
 [ "$(ls c1.steps)" = "$(ls c3.steps)" ]
 [ "$(timeout 60 mpi 3 pare compress recipe.json -o c3.onnx --resume | grep -c '^accuracy')" = 1 ]
 [ "$(timeout 60 mpi 2 pare compress recipe.json -o d.onnx --dry-run | grep -c '^m.onnx\|^input\|finetune')" = \
@@ -86,7 +86,7 @@ cat >bad.json <<J
 J
 fails "set/b/3.png" 4 pare compress bad.json -o bad.onnx -q
 
-# A process is killed in the middle of a training: the job ends, and two go on where three were.
+# A process is killed during training: the job ends, and two processes resume the job of three.
 sed 's/"finetune", "epochs": 1/"finetune", "epochs": 12, "checkpoint-steps": 5/' recipe.json >long.json
 pare compress long.json -o whole.onnx -q >log 2>&1
 mpi 3 pare compress long.json -o k.onnx -q >log 2>&1 &
@@ -106,6 +106,6 @@ timeout 600 mpi 2 pare compress long.json -o k.onnx --resume -q >log 2>&1 || { c
 for step in 01-prune 02-finetune 04-distil; do
     mv $(state whole.steps/$step.onnx) a.safetensors
     mv $(state k.steps/$step.onnx) b.safetensors
-    echo "gone on, $step: $(near a.safetensors b.safetensors 1e-4 zeros)"
+    echo "resumed, $step: $(near a.safetensors b.safetensors 1e-4 zeros)"
     near a.safetensors b.safetensors 1e-4 zeros >log
 done

@@ -1,4 +1,4 @@
-# Work that is shared out, and sets that are: the same answers as one process gives.
+# Shared work and shared data sets: the same results as in one process.
 pare new lenet --input 1,8,8 -o m.onnx
 pare train m.onnx --data digits --limit 400 --epochs 1 --optimizer adam --threads 1 --valid none -q -o t.onnx
 

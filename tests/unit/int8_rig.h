@@ -149,7 +149,7 @@ static inline struct pare_tensor result(const struct pare_model *m, const struct
     return copy;
 }
 
-/* The real numbers behind the last rounding, by the plain kernels. */
+/* The float values before the last QuantizeLinear, by the reference kernels. */
 static inline struct pare_tensor reals(const struct rig *g)
 {
     struct pare_plan_opts o = { .reference = true, .threads = 1 };

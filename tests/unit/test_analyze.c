@@ -280,7 +280,7 @@ static void test_refused(void **state)
     (void)state;
     refused((struct pare_sensitivity_opts){ .pruner = "taylor" }, "looks at weights alone");
     refused((struct pare_sensitivity_opts){ .pruner = "agp" }, "looks at weights alone");
-    refused((struct pare_sensitivity_opts){ .pruner = "nobody" }, "nobody");
+    refused((struct pare_sensitivity_opts){ .pruner = "missing" }, "missing");
     refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { falling, 2 } },
             "must rise");
     refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { whole, 1 } },

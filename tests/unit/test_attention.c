@@ -119,7 +119,7 @@ MAKES(values_first)
     return merge(n, product(n, softmax(n, y), v));
 }
 
-/* Fewer keys than queries, values of another width, nothing moves behind. */
+/* Fewer keys than queries, values of another width, no data movement after it. */
 MAKES(other_sizes)
 {
     const char *x = joint(n);
@@ -130,7 +130,7 @@ MAKES(other_sizes)
     return product(n, softmax(n, y), v);
 }
 
-/* Elements of a head are apart, in all three; every second one. */
+/* Elements of a head are not contiguous, in all three: every second one. */
 MAKES(elements_apart)
 {
     const char *x = turn(n, reshape(n, joint(n), LIST(ITEMS, TOKENS, DIM, 3 * HEADS)),
@@ -142,7 +142,7 @@ MAKES(elements_apart)
     return merge(n, product(n, softmax(n, y), part[2]));
 }
 
-/* Behind it elements go apart: that Transpose stays. */
+/* Elements are separated after it: that Transpose is kept. */
 MAKES(turned_result)
 {
     const char *part[3], *y;
@@ -152,7 +152,7 @@ MAKES(turned_result)
     return turn(n, product(n, softmax(n, y), heads(n, part[2])), INTS(0, 1, 3, 2));
 }
 
-/* ---- what is no such step -------------------------------------------------------------------- */
+/* ---- patterns that do not match -------------------------------------------------------------- */
 
 MAKES(with_mask)
 {
@@ -197,7 +197,7 @@ MAKES(other_axis)
     return merge(n, product(n, y, heads(n, part[2])));
 }
 
-/* A scale for each head is no number. */
+/* A scale per head is not a single number. */
 MAKES(scale_by_head)
 {
     const char *part[3], *y;
@@ -229,7 +229,7 @@ static const struct {
     { "three projections", three_projections, false },
     { "values first", values_first, true },
     { "other sizes", other_sizes, true },
-    { "elements apart", elements_apart, true },
+    { "strided elements", elements_apart, true },
     { "turned result", turned_result, true },
     { "with a mask", with_mask, false },
     { "weights are an output", weights_are_output, false },

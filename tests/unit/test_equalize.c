@@ -11,7 +11,7 @@
     "\"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_symmetric\", \"quant_bits\": " bits \
     "}]"
 
-/* Convolutions one behind the other, in groups too, pooling, Flatten, linear layers. */
+/* Consecutive convolutions, also grouped, pooling, Flatten, linear layers. */
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 12, .kernel = 3, .pad = 1, .bias = true };

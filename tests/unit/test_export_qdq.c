@@ -319,7 +319,7 @@ static void qoperators_where_they_fit(void **state)
     both(j, true);
     assert_int_equal(count(j->file, "QLinearConv"), 2);
     assert_int_equal(count(j->file, "Conv"), 0);
-    assert_null(pare_graph_find(j->file->graph, "conv1.weight")); /* nobody wants it as floats */
+    assert_null(pare_graph_find(j->file->graph, "conv1.weight")); /* no node reads it as floats */
     assert_true(apart(j) <=
                 1.001 * step_of(j, pare_layer_name(pare_compression_layer(j->run, last))));
     close_job(j);
@@ -476,7 +476,7 @@ static void normalizations_are_folded(void **state)
     close_job(j);
 }
 
-/* The config that the preset stands for rounds outputs behind activations, and all fuses. */
+/* The preset's config quantizes outputs after activations, and everything fuses. */
 static void preset_ends_steps(void **state)
 {
     struct job *j = open_job("lenet", gray, "naive",

@@ -118,7 +118,7 @@ static void check_outer(int block)
         }
 }
 
-/* Runs of two lengths that begin anywhere, as taps of a filter do, and what is behind them. */
+/* Runs of two lengths at any offset, as for the taps of a filter, and post-ops after them. */
 static void check_taps(int block)
 {
     enum { RUNS = 6, LONG = 8 };

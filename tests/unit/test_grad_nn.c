@@ -535,7 +535,7 @@ static void dropout_remembers(void **state)
     }
 }
 
-/* Training without the mask that forward() left cannot go on. */
+/* backward() fails without the mask that forward() left. */
 static void dropout_needs_its_mask(void **state)
 {
     struct grad_opts o = { .train = true };

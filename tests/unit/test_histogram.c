@@ -91,7 +91,8 @@ static void test_outlier(void **state)
     assert_true(lo > -2.1 && lo < -1.5 && hi > 1.5 && hi < 2.1);
     pare_histogram_percentile(&h, 1, &lo, &hi);
     assert_true(lo < -1.8 && fabs(hi - 20) < 1e-6);
-    pare_histogram_mse(&h, &q, &lo, &hi); /* 20 is too far to be cut off for so many steps, ... */
+    pare_histogram_mse(&h, &q, &lo,
+                       &hi); /* 20 is too large to be clipped with this number of steps */
     assert_true(lo < -1.5 && hi > 15 && hi < 20);
     q.qmax = 15;
     pare_histogram_mse(&h, &q, &lo, &hi); /* ... and not for so few */

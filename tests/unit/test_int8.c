@@ -230,7 +230,7 @@ static void elements(void **state)
     report("between convolutions", 0.99); /* means fall on halves, where rounding is a coin */
 }
 
-/* QuantizeLinear behind a pool and a view rises to the convolution. */
+/* QuantizeLinear after a pool and a reshape is hoisted to the convolution. */
 static void rounding_rises(void **state)
 {
     struct bin window = CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
@@ -248,7 +248,7 @@ static void rounding_rises(void **state)
     y = build_node(&g.b, "Flatten", NAMES(y), NOTHING);
     build_output(&g.b, quantize(&g, y, y_scale(&g, 45), PARE_I8, -100));
     check(&g, "int8_pool", 3, 1);
-    report("behind a pool", 0.99);
+    report("after a pool", 0.99);
 }
 
 /* ---- a network --------------------------------------------------------------------- */
@@ -291,7 +291,7 @@ static void network(void **state)
                    CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
                        at_ints("strides", 2, (int64_t[]){ 2, 2 })));
     z = dequantize(&g, quantize(&g, z, 0.04f, PARE_U8, 0), 0.04f, PARE_U8, 0);
-    z = build_node(&g.b, "Sigmoid", NAMES(z), NOTHING); /* no integers behind it */
+    z = build_node(&g.b, "Sigmoid", NAMES(z), NOTHING); /* not dequantized */
     z = build_node(&g.b, "Mul", NAMES(z, z), NOTHING);
     z = dequantize(&g, quantize(&g, z, 0.005f, PARE_I8, -128), 0.005f, PARE_I8, -128);
     z = build_node(&g.b, "GlobalAveragePool", NAMES(z), NOTHING);

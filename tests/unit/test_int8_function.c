@@ -278,7 +278,7 @@ static const char *chain(struct rig *g, int kind, const char *x, int64_t C)
     }
 }
 
-/* Behind a pool, so that channels are last. */
+/* After a pool, so that channels are last. */
 static void chained(uint64_t seed)
 {
     static const char *const none[] = { "", NULL };

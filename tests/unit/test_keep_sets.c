@@ -241,7 +241,7 @@ static void groups(void **state)
     end(&r);
 }
 
-/* What the shapes do not allow freezes, and harms nobody. */
+/* Ties that the shapes do not allow freeze axes without an error. */
 static void wrong_statements(void **state)
 {
     const struct pare_value *a, *b;

@@ -177,7 +177,7 @@ static void large(void **state)
     }
 }
 
-/* Heaps of equal numbers on, beside and inside what the sample points at. */
+/* Many equal values at, next to and inside the sampled range. */
 static void heaps(void **state)
 {
     int64_t n = 1 << 17;

@@ -50,7 +50,7 @@ static void test_arena_limit(void **state)
     assert_int_equal(pare_arena_limit(a, 1 << 20), 0);
     assert_non_null(pare_alloc(a, 1, 500000));
     assert_null(pare_alloc(a, 1, 600000));
-    assert_non_null(pare_alloc(a, 1, 100000)); /* it is no state of failure */
+    assert_non_null(pare_alloc(a, 1, 100000)); /* a failure is not sticky */
     assert_int_equal(pare_arena_limit(a, 1 << 20), 0);
     assert_non_null(pare_alloc(a, 1, 600000));
     assert_true(pare_arena_limit(a, 0) > 0);
@@ -125,7 +125,7 @@ static void refused(const struct pare_model *m, const char *path, const char *wh
         fail_msg("said '%s', not '%s'", err.msg, why);
 }
 
-/* A model with weights beside it is written over neither, by whatever name. */
+/* Output overwrites neither a model nor its external data, whatever its name. */
 static void test_target(void **state)
 {
     char dir[] = "/tmp/pare_limits_XXXXXX", path[64], data[64], link_to[64], other[64];
@@ -167,7 +167,7 @@ static void test_target(void **state)
     assert_int_equal(rmdir(dir), 0); /* and nothing is left */
 }
 
-/* Nobody writes into the pipe: it must not be waited for. */
+/* The pipe has no writer: opening it must not block. */
 static void test_pipe(void **state)
 {
     char dir[] = "/tmp/pare_limits_XXXXXX", path[64];

@@ -351,7 +351,7 @@ static void zoo(void **state)
         parts += in_parts(&d, 1, 2);
         parts += in_parts(&d, 2, 1);
         if (parts != 2)
-            fail_msg("%s is not apart", d.name);
+            fail_msg("%s is not batch-independent", d.name);
         pare_model_free(m);
     }
 }

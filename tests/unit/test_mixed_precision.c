@@ -152,7 +152,7 @@ static void test_honoured_trained(void **state)
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
-/* A judge that wants a number of changes, or a layer to be float. */
+/* An evaluation that is satisfied by a number of changes, or by a float layer. */
 struct want {
     struct job *j;
     int changes, judged;
@@ -222,7 +222,7 @@ static void test_worst_layer(void **state)
         struct job j;
 
         w = rig_weight(m, "fc2.weight");
-        pare_f32(rig_weight(m, "fc1.bias"))[3] = -1e6f; /* behind the ReLU: always 0 */
+        pare_f32(rig_weight(m, "fc1.bias"))[3] = -1e6f; /* after the ReLU: always 0 */
         pare_f32(w)[3] = 1e4f;
         j = job_open(m, quantizers[i], WEIGHTS, NULL, LEARN "epochs=0");
         b.user = &j;

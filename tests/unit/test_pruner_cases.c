@@ -184,7 +184,7 @@ static void n18_distance(void **state)
     }
 }
 
-/* Two steps that come to 1 for each weight make a buffer of 2. */
+/* Two steps that add 1 for each weight make a buffer of 2. */
 static void n19_sums_of_steps(void **state)
 {
     struct pare_arena *a = pare_arena_new(4096);

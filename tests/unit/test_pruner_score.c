@@ -138,7 +138,7 @@ static void taylor(void **state)
             lone_step(&f, &grad);
         }
         compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
-        f.optim.step++; /* whoever asks later starts it again */
+        f.optim.step++; /* later queries restart it */
         assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
         lone_close(&f);
         seen++;

@@ -501,7 +501,7 @@ static const char *quick(const char *pruner)
     return NULL;
 }
 
-/* Every pruner there is must come to its end; slim with batch normalisation, which LeNet lacks. */
+/* Every pruner must finish; slim needs batch normalization, which LeNet does not have. */
 static void all_of_them(void **state)
 {
     (void)state;

@@ -109,7 +109,7 @@ static void other_formats(void **state)
     assert_int_equal(pare_pth_read(arena, "golden/pth.npz", &p, &err), PARE_EFORMAT);
     assert_non_null(strstr(err.msg, "without data.pkl"));
     assert_int_equal(pare_pth_read(arena, "models/add.onnx", &p, &err), PARE_EFORMAT);
-    assert_non_null(strstr(err.msg, "it is no zip archive"));
+    assert_non_null(strstr(err.msg, "it is not a zip archive"));
     assert_int_equal(pare_pth_read(arena, "/nonexistent/x.pth", &p, &err), PARE_EIO);
 }
 

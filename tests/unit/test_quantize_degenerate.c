@@ -41,7 +41,7 @@ static const struct odd {
 };
 
 /* conv1: a channel of zeros and a constant one; conv2: all zeros, so what comes out is the same
- * everywhere; fc1: behind the ReLU nothing is ever above 0. */
+ * everywhere; fc1: after the ReLU nothing is ever above 0. */
 static struct pare_model *odd_model(void)
 {
     struct pare_model *m = rig_model("small");

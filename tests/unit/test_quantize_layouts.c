@@ -115,7 +115,7 @@ static void check(struct pare_arena *a, const char *quantizer)
     fast = side[0].trainer->plan[0];
     bare = side[2].trainer->plan[0];
     assert_int_equal(count(fast, "any_layout", false), 4);
-    /* The picture and fc's input are in rows; who learns wants the picture's gradient besides, and
+    /* The picture and fc's input are in rows; training also needs the image's gradient, and
      * with it the first convolution has its result in rows, too. */
     assert_int_equal(count(fast, "any_layout", true), !strcmp(quantizer, "qat") ? 2 : 1);
     assert_int_equal(count(side[1].trainer->plan[0], "any_layout", false), 0);

@@ -55,7 +55,7 @@ static void check_places(struct job *j)
             struct pare_layer *l = pare_compression_layer(j->run, i);
             const struct pare_quant *q = pare_layer_quant(l, (enum pare_quant_site)site);
             int64_t n = site == PARE_WEIGHT && q && q->axis >= 0 ? l->w.dim[q->axis] : 1;
-            struct pare_layer view; /* with the normalization behind a convolution in its weight */
+            struct pare_layer view; /* with the following normalization folded into its weight */
             struct pare_tensor *s, *z;
 
             if (!q)
@@ -135,7 +135,7 @@ static void test_signs_and_tanh(void **state)
 }
 
 /* From weights that know nothing: without gradients that lead somewhere it would stay at one digit
- * in ten.  Signs are not for the last layer, behind which nothing brings sums
+ * in ten.  Signs are not for the last layer, after which nothing brings sums
  * back to size. */
 static void test_from_scratch(void **state)
 {

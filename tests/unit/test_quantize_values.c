@@ -57,7 +57,7 @@ static void test_qat_tracks(void **state)
     ok(alone_round(&f, PARE_OUTPUT, &x, &out));
     near(value(&f, "tracked_min_output", 0), 0.002, 1e-7);
     near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
-    f.run.training = false; /* judged: the range stays, and numbers beyond it are clamped */
+    f.run.training = false; /* evaluation: the range is kept, and values beyond it are clamped */
     x.data = far;
     ok(alone_round(&f, PARE_OUTPUT, &x, &out));
     near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
@@ -72,8 +72,8 @@ static void test_qat_tracks(void **state)
     alone_close(&f);
 }
 
-/* Until quant_start_step numbers pass, but are tracked; judged before anything was seen they pass
- * too, where NNI divides by 0. */
+/* Until quant_start_step numbers pass, but are tracked; evaluated before anything was seen they
+ * pass too, where NNI divides by 0. */
 static void test_qat_waits(void **state)
 {
     float x[] = { 0.111f, 0.222f, -0.333f, 1 }, y[4], g[4] = { 1, 1, 1, 1 }, gx[4];

@@ -38,7 +38,7 @@ static int64_t at(const struct pare_tensor *t, int64_t i)
     return t->dtype == PARE_I8 ? ((const int8_t *)t->data)[i] : ((const uint8_t *)t->data)[i];
 }
 
-/* The integer behind a weight that is gone is the zero point. */
+/* The integer of a masked weight is the zero point. */
 static void check_file(struct pare_compression *r, const char *path)
 {
     struct pare_export e = { .onnx = path };

@@ -78,7 +78,7 @@ static void same_as_library(void **state)
         random_pattern(pattern, sizeof(pattern));
         random_name(name);
         want = by_library(pattern, name);
-        if (want < 0 || pare_regex_check(pattern, &err)) /* ^* and the like only one may take */
+        if (want < 0 || pare_regex_check(pattern, &err)) /* only one accepts ^* and similar */
             continue;
         if (pare_regex_match(pattern, name) != (want > 0))
             fail_msg("'%s' and '%s': the library says %s", pattern, name, want ? "yes" : "no");

@@ -90,7 +90,7 @@ static void empty_ones(void **state)
     assert_int_equal(back.n_tensors, 0);
 }
 
-/* As the format's own tools write: blanks behind the header, tensors in any order. */
+/* As written by the format's own tools: blanks after the header, tensors in any order. */
 static void files_of_others(void **state)
 {
     struct pare_safetensors st;
@@ -261,7 +261,7 @@ static void what_cannot_be_written(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* A full disk: a sentence, the old file as it was, nothing left beside it. */
+/* A full disk: an error, the old file is unchanged, no temporary file is left. */
 static void full_disk(void **state)
 {
     static float x[100000] = { 1, 2, 3 };
@@ -285,7 +285,7 @@ static void full_disk(void **state)
     assert_true(pare_f32(&back.tensor[0].t)[1] == 2);
 }
 
-/* What a killed process left under our number is in nobody's way. */
+/* A file of a killed process with the same process id is replaced. */
 static void left_behind(void **state)
 {
     struct pare_safetensors st = { 0 };

@@ -117,7 +117,7 @@ static const struct {
     { "bias of rows", bias_of_rows },
     { "squared", squared },
     { "same memory", same_memory },
-    { "norm beside", norm_beside },
+    { "norm and input", norm_beside },
     { "norm and relu", norm_and_relu },
     { "norm of a view", norm_of_view },
     { "norm of one", norm_of_one },

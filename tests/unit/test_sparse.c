@@ -114,7 +114,7 @@ static int count(const struct pare_plan *p, const char *kernel)
     return n;
 }
 
-/* With blocks of every kind; `kernel` must run so many times. */
+/* With blocks of every kind; `kernel` must run n times. */
 static void check(struct rig *g, const char *kernel, int times, uint64_t seed)
 {
     struct pare_model *m = build_model(&g->b);
@@ -339,7 +339,7 @@ static void bands(void **state)
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
-/* Blocks of so many rows, and so many zeros: is it taken, and with which blocks? */
+/* Given block rows and zeros: is the sparse kernel chosen, and with which blocks? */
 static int chosen(int rows, double zeros)
 {
     struct layer l = {

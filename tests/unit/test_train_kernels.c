@@ -106,7 +106,7 @@ static struct pare_flow convolve(struct pare_net *n, struct pare_flow x)
     return x;
 }
 
-/* A first convolution without anything behind it; its result is used again, behind the case, so
+/* A first convolution without post-ops; its result is used again after the case, so
  * that the gradient of the case's input is added to another. */
 static struct pare_flow conv_net(struct pare_net *n, struct pare_flow x)
 {

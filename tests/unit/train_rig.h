@@ -133,7 +133,7 @@ static inline double distance(const struct pare_tensor *a, const struct pare_ten
     return sqrt(off) / (sqrt(all) + 1e-3);
 }
 
-/* At least so many steps of this kernel. */
+/* At least n steps of this kernel. */
 static inline void uses(const struct pare_plan *p, const char *kernel, int least)
 {
     int n = 0;
