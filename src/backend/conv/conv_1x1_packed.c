@@ -16,7 +16,7 @@ struct conv {
     struct pare_conv_prologue front;
     bool led; /* there is something in front */
     struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     int n_post;
     bool sum, clamp; /* done by the product itself */
     float low, high;
@@ -41,10 +41,10 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
 /* The product itself can add the residual first and clamp last. */
 static void take_posts(struct conv *c)
 {
-    c->sum = c->n_post > 0 && c->post[0].kind == PARE_LANE_SUM;
+    c->sum = c->n_post > 0 && c->post[0].kind == PARE_POST_SUM;
     if (c->sum)
         memmove(c->post, c->post + 1, (size_t)--c->n_post * sizeof(*c->post));
-    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
+    c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
 }
 
 /* The step's lists, with what is in front. */
@@ -112,7 +112,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     x = &c->node->in[0]->t;
     out = c->node->in[1]->t.dim[0];
-    c->n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
+    c->n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
     if (c->n_post < 0)
         return false;
     c->N = x->dim[0];

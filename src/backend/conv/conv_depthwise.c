@@ -7,7 +7,7 @@
 
 struct conv {
     struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     struct pare_depthwise depth;
     int64_t blocks; /* of channels */
     float *w, *bias;
@@ -35,8 +35,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     out = n->in[1]->t.dim[0];
     c->depth.block = block;
     c->depth.post = c->post;
-    c->depth.n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
-    c->depth.clamp = pare_lane_bounds(c->post, &c->depth.n_post, &c->depth.low, &c->depth.high);
+    c->depth.n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
+    c->depth.clamp = pare_post_bounds(c->post, &c->depth.n_post, &c->depth.low, &c->depth.high);
     if (c->depth.n_post < 0 || !pare_conv_fuse_step(v, n, &c->head, block, block, s))
         return false;
     s->inplace = 0; /* what is added comes behind the sums */

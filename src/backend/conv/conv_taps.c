@@ -15,7 +15,7 @@
 
 struct conv {
     struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     int n_post;
     bool clamp;
     float low, high;
@@ -92,11 +92,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->lane = in_block;
     c->out_blocks = (out + block - 1) / block;
     measure(c, block);
-    c->n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
+    c->n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
     if ((!v->any && !pays(c, block)) || c->n_post < 0 ||
         !pare_conv_fuse_step(v, n, &c->head, in_block, block, s))
         return false;
-    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
+    c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
     s->inplace = 0;
     if (c->frame)
         s->work_bytes[0] = (size_t)(c->N * c->planes * c->size[0] * c->size[1] * c->lane) *

@@ -9,7 +9,7 @@
 struct conv {
     struct pare_conv_fuse head;
     struct pare_winograd geo;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     float *u, *bias;
 };
 
@@ -21,10 +21,10 @@ static int64_t padded(int64_t channels, int block)
 /* The transform of a tile's results does only the simple ones. */
 static bool know_posts(struct conv *c, bool padded)
 {
-    int n = pare_conv_fuse_lanes(&c->head, padded, c->post);
+    int n = pare_conv_fuse_vector_ops(&c->head, padded, c->post);
 
     for (int i = 0; i < n; i++)
-        if (c->post[i].kind > PARE_LANE_CLIP)
+        if (c->post[i].kind > PARE_POST_CLIP)
             return false;
     return n >= 0;
 }

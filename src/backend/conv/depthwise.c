@@ -98,14 +98,14 @@ static void finish(const struct pare_depthwise *d, const struct pare_depthwise_p
                    int64_t from, int64_t to)
 {
     const int64_t line = d->out[1] * d->block;
-    struct pare_lane_area a = {
+    struct pare_post_area a = {
         .y = p->y + from * line,
         .sum = p->sum ? p->sum + from * line : p->sum,
         .rows = 1,
         .n = (to - from) * line,
     };
 
-    pare_lanes(d->post, d->n_post, &a);
+    pare_post_ops_run(d->post, d->n_post, &a);
 }
 
 void pare_depthwise_rows(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,

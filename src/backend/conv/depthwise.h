@@ -15,7 +15,7 @@ struct pare_depthwise {
     int block;
     bool clamp; /* between low and high */
     float low, high;
-    const struct pare_lane_post *post; /* what is behind that */
+    const struct pare_post_op *post; /* what is behind that */
     int n_post;
 };
 

@@ -157,20 +157,20 @@ static inline void finish(const struct pare_winograd_run *r, const struct tile *
     const pare_v8 zero = { 0 };
 
     for (int i = 0; i < r->n_post; i++) {
-        const struct pare_lane_post *p = &r->post[i];
-        const pare_v8 lo = PARE_ALL8(p->a), hi = PARE_ALL8(p->b);
+        const struct pare_post_op *p = &r->post[i];
+        const pare_v8 lo = PARE_ALL8(p->alpha), hi = PARE_ALL8(p->beta);
 
         for (int k = 0; k < 16; k++) {
             pare_v8 v = o[k];
 
-            if (p->kind == PARE_LANE_SUM && t->at[k] >= 0)
+            if (p->kind == PARE_POST_SUM && t->at[k] >= 0)
                 v += PARE_V8(sum + t->at[k] * block);
-            if (p->kind == PARE_LANE_RELU) {
+            if (p->kind == PARE_POST_RELU) {
                 pare_m8 below = v < zero;
 
                 v = (pare_v8)((~below & (pare_m8)v) | (below & (pare_m8)(v * lo)));
             }
-            if (p->kind == PARE_LANE_CLIP) {
+            if (p->kind == PARE_POST_CLIP) {
                 pare_m8 low = v<lo, high = v> hi;
 
                 v = (pare_v8)((low & (pare_m8)lo) | (high & (pare_m8)hi) |

@@ -8,7 +8,7 @@
 #ifndef PARE_BACKEND_CONV_WINOGRAD_H
 #define PARE_BACKEND_CONV_WINOGRAD_H
 
-#include "../onednn/onednn.h"
+#include "../backend.h"
 
 #include "../rows/post_ops_apply.h"
 #include "../gemm/gemm_packed.h"
@@ -79,10 +79,10 @@ struct pare_winograd_run {
     const float *x; /* `from` */
     const float *u; /* transformed filters; for lean runs: */
     const struct pare_winograd_filters *f;
-    const float *bias;                 /* by channel of `to`, padded; or NULL */
-    bool add;                          /* add to y instead of assigning */
-    const float *sum;                  /* what PARE_LANE_SUM adds, perhaps y */
-    const struct pare_lane_post *post; /* no kind behind PARE_LANE_CLIP */
+    const float *bias;               /* by channel of `to`, padded; or NULL */
+    bool add;                        /* add to y instead of assigning */
+    const float *sum;                /* what PARE_POST_SUM adds, perhaps y */
+    const struct pare_post_op *post; /* no kind behind PARE_POST_CLIP */
     int n_post;
     float *y, *work;
 };

@@ -32,13 +32,14 @@ int pare_conv_fuse_fold(struct pare_backend *b, const struct pare_node *n,
                         const struct pare_conv_fuse *h, float *scale, float *bias,
                         struct pare_err *err);
 
-/* The posts for post_ops_apply.h, and how many: -1 when one is unknown there or, `padded`, would make
- * something else of a 0 in lanes beyond the channels. */
-int pare_conv_fuse_lanes(const struct pare_conv_fuse *h, bool padded, struct pare_lane_post *post);
+/* The post-ops for pare_post_ops_run(), and their number; -1 if it does not implement one of them or
+ * if one of them, with `padded`, would change the zeros in the lanes beyond the channels. */
+int pare_conv_fuse_vector_ops(const struct pare_conv_fuse *h, bool padded,
+                              struct pare_post_op *post);
 
 extern const struct pare_kernel pare_kernel_conv_sparse;
 
 /* Is the first of these no more than bounds?  Then it is taken away. */
-bool pare_lane_bounds(struct pare_lane_post *post, int *n_post, float *low, float *high);
+bool pare_post_bounds(struct pare_post_op *post, int *n_post, float *low, float *high);
 
 #endif

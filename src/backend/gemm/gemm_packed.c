@@ -24,7 +24,7 @@ static int64_t element_at(const struct pare_packed_gemm *p, int64_t k)
 static void behind(const struct pare_packed_gemm *p, int64_t first, int64_t n)
 {
     const bool near = p->y_row == p->block; /* one block's rows are side by side */
-    struct pare_lane_area a = {
+    struct pare_post_area a = {
         .rows = near ? 1 : p->rows,
         .step = p->y_row,
         .n = near ? p->rows * p->block : p->block,
@@ -33,7 +33,7 @@ static void behind(const struct pare_packed_gemm *p, int64_t first, int64_t n)
     for (int64_t i = first; i < first + n && p->n_post; i++) {
         a.y = p->y + i * p->y_block;
         a.sum = p->sum ? p->sum + i * p->y_block : p->sum;
-        pare_lanes(p->post, p->n_post, &a);
+        pare_post_ops_run(p->post, p->n_post, &a);
     }
 }
 

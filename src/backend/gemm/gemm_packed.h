@@ -20,7 +20,7 @@ struct pare_packed_gemm {
     const float *start; /* as y, or NULL; may be y */
     bool clamp;         /* between low and high */
     float low, high;
-    const struct pare_lane_post *post; /* ... and these behind it */
+    const struct pare_post_op *post; /* ... and these behind it */
     int n_post;
     const float *sum; /* their other operand, as y, or NULL */
     float *y;

@@ -16,7 +16,7 @@ struct linear {
     struct pare_chain links; /* n_links 0: nothing */
     bool simple;             /* ... or no more than adding `sum`, if any, and then `post`, if any */
     struct pare_value *sum;
-    struct pare_lane_post post;
+    struct pare_post_op post;
     int n_post;
     float *packed, *bias;
     const float *added; /* where `sum` is */
@@ -38,7 +38,7 @@ static int read_simple(const struct pare_match *v, struct linear *l)
         x = n->out[0];
         n = c->n_links > ++at ? c->link[at].node : NULL;
     }
-    l->post = (struct pare_lane_post){ .kind = PARE_LANE_GELU };
+    l->post = (struct pare_post_op){ .kind = PARE_POST_GELU };
     if (n && n->in[0] == x && pare_gelu_match(v, n, list)) {
         for (int i = 0; i < PARE_GELU_NODES; i++)
             if (c->n_links <= at + 1 + i || c->link[at + 1 + i].node != list[i])
@@ -47,7 +47,7 @@ static int read_simple(const struct pare_match *v, struct linear *l)
         l->n_post = 1;
     } else if (pare_node_is(n, "Relu")) {
         at++;
-        l->post.kind = PARE_LANE_RELU;
+        l->post.kind = PARE_POST_RELU;
         l->n_post = 1;
     }
     return at;

@@ -3,7 +3,7 @@
  * Sums are exact (int8_operands.h); tensors have their channels last.
  */
 #include "conv_desc.h"
-#include "../fuse/post_ops.h"
+#include "onednn_post.h"
 
 #include <math.h>
 
@@ -30,14 +30,14 @@ static void add_bounds(struct conv8 *s)
     if (lo > (float)(q->lo - q->zero) || hi < (float)(q->hi - q->zero)) {
         struct pare_post_op *op = &s->post.op[s->post.n++];
 
-        *op = (struct pare_post_op){ .alg = dnnl_eltwise_relu };
+        *op = (struct pare_post_op){ .kind = PARE_POST_RELU };
         if (lo < 0 || lo > 0 || hi < (float)(q->hi - q->zero))
-            *op = (struct pare_post_op){ .alg = dnnl_eltwise_clip,
+            *op = (struct pare_post_op){ .kind = PARE_POST_CLIP,
                                          .alpha = fmaxf(lo, -1e6f),
                                          .beta = fminf(hi, 1e6f) };
     }
     if (q->zero)
-        s->post.op[s->post.n++] = (struct pare_post_op){ .alg = dnnl_eltwise_round };
+        s->post.op[s->post.n++] = (struct pare_post_op){ .kind = PARE_POST_ROUND };
 }
 
 static bool attributes(const struct pare_match *v, const struct conv8 *s,

@@ -3,6 +3,7 @@
  * conv_fuse.h says what is fused.
  */
 #include "conv_desc.h"
+#include "onednn_post.h"
 #include "../fuse/conv_fuse.h"
 
 struct conv {

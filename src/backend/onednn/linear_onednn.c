@@ -3,7 +3,7 @@
  * One row is bound by reading W, which therefore stays as it is in the model; more rows get W
  * packed for the inner product.
  */
-#include "../fuse/post_ops.h"
+#include "onednn_post.h"
 
 #include "../fuse/linear_fuse.h"
 

@@ -6,9 +6,9 @@
  * Where most of dY's rows are zero (behind a network's last attention only one token in many is
  * used) the gradients are made of the others only.
  */
-#include "../onednn/onednn.h"
+#include "onednn.h"
 
-#include "gemm_packed_matrix.h"
+#include "../gemm/gemm_packed_matrix.h"
 
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
