@@ -60,39 +60,41 @@ struct pare_step {
     struct pare_node **fused; /* those behind it, in order */
     int n_fused;
     unsigned
-        ways; /* by the plan, before match(): what it is to do.  Without PARE_PASS_FORWARD run()
+        passes; /* by the plan, before match(): what it is to do.  Without PARE_PASS_FORWARD run()
                         is not called, and back() makes only these gradients */
-    const struct pare_step *beside; /* by the plan, before match(), with some of the ways: the step
+    const struct pare_step
+        *layout_from;      /* by the plan, before match(), with some of the ways: the step
                                        whose inputs, results and layouts it must have; or NULL */
-    bool apart;                     /* training, by match(): other kernels may have some of the
+    bool pass_independent; /* training, by match(): other kernels may have some of the
                                        ways, since they share nothing but buffers; ... */
-    unsigned pays;                  /* ... and those that it expects to do fast */
+    unsigned fast_passes;  /* ... and those that it expects to do fast */
     int n_in, n_out;
     struct pare_value **in, **out; /* what it reads and makes, by match(); no weights needed */
     int *in_block, *out_block;     /* in which layouts */
     struct pare_buf **in_buf, **out_buf; /* by the plan, before init() */
-    int inplace;                  /* k + 1: out[0] may take in[k]'s memory if nobody else needs
+    int inplace;                      /* k + 1: out[0] may take in[k]'s memory if nobody else needs
                                        it; 0: no.  run() must still work when it did not. */
-    unsigned drop_in, drop_out;   /* training, bit k: back() does not read what in[k] and
+    unsigned unsaved_in, unsaved_out; /* training, bit k: back() does not read what in[k] and
                                        out[k] held, only their gradients; beyond bit 31 all is
                                        kept */
-    int grad_inplace;             /* training, k + 1: back() may assign in[k]'s gradient over
+    int grad_inplace;                 /* training, k + 1: back() may assign in[k]'s gradient over
                                        out[0]'s, element by element; 0: no.  It must still work
                                        when they are apart. */
-    size_t work_bytes[2];         /* memory that only run(), only back() needs, by match() ... */
-    size_t add_bytes;             /* ... and back() besides, when it is not the first to write
+    size_t work_bytes[2];     /* memory that only run(), only back() needs, by match() ... */
+    size_t accumulate_bytes;  /* ... and back() besides, when it is not the first to write
                                        in[0]'s gradient ... */
-    struct pare_buf *work[2];     /* ... by the plan, before init(); NULL where 0 bytes */
-    bool *first;                  /* training, by input: back() is the first to write its
+    struct pare_buf *work[2]; /* ... by the plan, before init(); NULL where 0 bytes */
+    bool *grad_assign;        /* training, by input: back() is the first to write its
                                        gradient, so that it assigns instead of adding */
-    bool laid;                    /* training, by the plan, before init(): in[1] and its gradient
+    bool blocked_filters;     /* training, by the plan, before init(): in[1] and its gradient
                                        are filters in blocks (blocked_filters.h) */
-    void *state;                  /* the kernel's own, from backend->arena */
-    double seconds, back_seconds; /* spent so far, when the plan is profiled */
-    bool tuned;                   /* there were rivals, and the plan was tuned */
-    bool any;                     /* it was matched with view.any */
-    bool goes_back;               /* training, by the plan: back() is called */
-    const struct pare_step *like; /* by the plan, before init(): the same step of a plan for the
+    void *state;              /* the kernel's own, from backend->arena */
+    double seconds, backward_seconds; /* spent so far, when the plan is profiled */
+    bool tuned;                       /* there were rivals, and the plan was tuned */
+    bool ignore_cost;                 /* it was matched with view.any */
+    bool runs_backward;               /* training, by the plan: back() is called */
+    const struct pare_step
+        *share_from; /* by the plan, before init(): the same step of a plan for the
                                        same shapes that lives longer, so that init() can share
                                        what it packed and nobody writes; or NULL */
 };
@@ -101,17 +103,17 @@ struct pare_step {
 struct pare_match {
     struct pare_graph *graph;
     struct pare_backend *backend;
-    struct pare_uses {
+    struct pare_consumers {
         struct pare_node **node;
-        int n;    /* that the graph itself gives a value out is a flag of the value */
-    } * use;      /* by value id */
-    bool *taken;  /* by node id: in a step already, or not needed */
-    int *block;   /* by value id: layout it was first made in; 0: not made yet */
-    bool *late;   /* by node id: runs when somebody reads its result */
-    int wanted;   /* while a late node is matched: the layout that is asked for; else 0 */
-    bool train;   /* only kernels with back() are asked */
-    bool any;     /* match() says what a kernel can do, not only what it expects to do fast */
-    bool *learns; /* training, by value id: its gradient is wanted */
+        int n;        /* that the graph itself gives a value out is a flag of the value */
+    } * consumers;    /* by value id */
+    bool *claimed;    /* by node id: in a step already, or not needed */
+    int *layout;      /* by value id: layout it was first made in; 0: not made yet */
+    bool *lazy;       /* by node id: runs when somebody reads its result */
+    int lazy_layout;  /* while a late node is matched: the layout that is asked for; else 0 */
+    bool train;       /* only kernels with back() are asked */
+    bool ignore_cost; /* match() says what a kernel can do, not only what it expects to do fast */
+    bool *requires_grad; /* training, by value id: its gradient is wanted */
 };
 
 /* What the kernels of one plan share. */
@@ -121,7 +123,7 @@ struct pare_backend {
     int threads;
     int block;                  /* the machine's channel block */
     bool vnni;                  /* it sums products of 8-bit integers without saturating */
-    int sparse;                 /* weights by blocks of so many rows; 0: where it pays; -1: never */
+    int sparse_rows;            /* weights by blocks of so many rows; 0: where it pays; -1: never */
     unsigned isa;               /* the instructions that it may use, as a number */
     struct pare_onednn *onednn; /* engine and stream */
     struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
@@ -129,10 +131,10 @@ struct pare_backend {
 
 struct pare_kernel {
     const char *name, *doc;
-    bool integers; /* reads the integers behind real constants, never those */
-    bool rival;    /* where several such kernels match, those that plans tune are timed (tune.c) */
-    bool lays;     /* training: takes row-major filters and those in blocks (step.laid) */
-    bool by_zeros; /* a rival whose time depends on the zeros among the constants */
+    bool reads_int8; /* reads the integers behind real constants, never those */
+    bool candidate; /* where several such kernels match, those that plans tune are timed (tune.c) */
+    bool blocked_filters;    /* training: takes row-major filters and those in blocks (step.laid) */
+    bool sparsity_dependent; /* a rival whose time depends on the zeros among the constants */
 
     /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
      * may look at the view, not change it. */
@@ -141,13 +143,13 @@ struct pare_kernel {
     /* Once, when all buffers have memory: primitives, packed weights. */
     int (*init)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
     int (*run)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
-    void (*quit)(struct pare_step *s); /* (optional) give back what is not arena memory */
+    void (*destroy)(struct pare_step *s); /* (optional) give back what is not arena memory */
 
     /* (optional) From the gradients of the results to those of the inputs: in_buf[k]->grad, where
      * it is not NULL, is assigned (s->first[k]) or added to.  Without it the kernel is not used
      * in training.  Buffers still hold what run() left, but for those that drop_in and drop_out
      * gave up. */
-    int (*back)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
+    int (*backward)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
 };
 
 extern const struct pare_kernel *const pare_kernels[]; /* ends with NULL */
@@ -162,13 +164,13 @@ bool pare_step_lists(struct pare_step *s, const struct pare_match *v, int n_in, 
                      int n_fused);
 
 /* The only node that uses this value, or NULL; graph outputs have another user. */
-struct pare_node *pare_only_use(const struct pare_match *v, const struct pare_value *val);
+struct pare_node *pare_only_consumer(const struct pare_match *v, const struct pare_value *val);
 
 /* Has it the layouts of the step beside it, if there is one? */
-bool pare_step_fits(const struct pare_step *s);
+bool pare_step_layouts_match(const struct pare_step *s);
 
 /* Already made (or constant, or an input) when a step at this point of the list runs? */
-bool pare_is_made(const struct pare_match *v, const struct pare_value *val);
+bool pare_is_computed(const struct pare_match *v, const struct pare_value *val);
 
 bool pare_is_const(const struct pare_value *v);
 bool pare_is_fixed(const struct pare_value *v); /* a constant or a trained parameter */

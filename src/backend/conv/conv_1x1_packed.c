@@ -138,8 +138,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(c->node->in[1]);
 
-    if (s->like) {
-        const struct conv *other = s->like->state;
+    if (s->share_from) {
+        const struct conv *other = s->share_from->state;
 
         c->w = other->w;
         c->bias = other->bias;
@@ -264,7 +264,7 @@ const struct pare_kernel pare_kernel_conv_1x1_packed = {
     .name = "conv_1x1_packed",
     .doc =
         "Convolution with constant 1x1 filters as products of packed panels, with what is fused.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

@@ -61,9 +61,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(s->node->in[1]);
 
-    if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
+    if (s->share_from) {
+        c->w = ((const struct conv *)s->share_from->state)->w;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * taps), sizeof(float));
@@ -116,7 +116,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_depthwise = {
     .name = "conv_depthwise",
     .doc = "Depthwise convolution with constant filters, with what is fused.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

@@ -67,7 +67,7 @@ static int follow(const struct pare_match *v, struct pare_node *n, struct pare_i
     int count = 0;
 
     while (count < 2) {
-        struct pare_node *next = pare_only_use(v, y);
+        struct pare_node *next = pare_only_consumer(v, y);
 
         if (!next || !next->op)
             break;
@@ -194,27 +194,28 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     out = count ? fused[count - 1]->out[0] : n->out[0];
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
     measure(c, n, out);
-    if ((!v->any && !pays(c)) || !tables(v, c) || !pare_step_lists(s, v, n_in, 1, count))
+    if ((!v->ignore_cost && !pays(c)) || !tables(v, c) || !pare_step_lists(s, v, n_in, 1, count))
         return false;
     for (int i = 0; i < n_in; i++)
         s->in[i] = n->in[i];
     for (int i = 0; i < count; i++)
         s->fused[i] = fused[i];
     s->out[0] = out;
-    if (!pare_step_fits(s))
+    if (!pare_step_layouts_match(s))
         return false;
     s->state = c;
-    s->pays = PARE_ALL_PASSES;
-    s->apart = !c->pooled; /* else back() has to know where the maxima were */
-    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_PASS_BACKWARD_DATA;
-    c->want_w = v->learns[n->in[1]->id] && s->ways & PARE_PASS_BACKWARD_WEIGHTS;
-    c->want_b = n_in > 2 && v->learns[n->in[2]->id] && s->ways & PARE_PASS_BACKWARD_WEIGHTS;
+    s->fast_passes = PARE_ALL_PASSES;
+    s->pass_independent = !c->pooled; /* else back() has to know where the maxima were */
+    c->want_x = v->requires_grad[n->in[0]->id] && s->passes & PARE_PASS_BACKWARD_DATA;
+    c->want_w = v->requires_grad[n->in[1]->id] && s->passes & PARE_PASS_BACKWARD_WEIGHTS;
+    c->want_b = n_in > 2 && v->requires_grad[n->in[2]->id] &&
+                s->passes & PARE_PASS_BACKWARD_WEIGHTS;
     sizes(c);
-    s->drop_in = c->want_w ? 0 : 1;
-    s->drop_out = c->relu && !c->pooled ? 0 : ~0u;
-    if (s->ways & PARE_PASS_FORWARD)
+    s->unsaved_in = c->want_w ? 0 : 1;
+    s->unsaved_out = c->relu && !c->pooled ? 0 : ~0u;
+    if (s->passes & PARE_PASS_FORWARD)
         s->work_bytes[0] = (size_t)v->backend->threads * c->work[0] * sizeof(float);
-    if (s->ways & (PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS))
+    if (s->passes & (PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS))
         s->work_bytes[1] = ((size_t)v->backend->threads * c->work[1] + c->shared) * sizeof(float);
     return true;
 }
@@ -409,8 +410,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_im2col = {
     .name = "conv_im2col",
     .doc = "Convolution of few channels with its gradients, Relu and MaxPool.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .run = run,
-    .back = pare_im2col_grad,
+    .backward = pare_im2col_grad,
 };

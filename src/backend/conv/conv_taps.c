@@ -93,7 +93,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->out_blocks = (out + block - 1) / block;
     measure(c, block);
     c->n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
-    if ((!v->any && !pays(c, block)) || c->n_post < 0 ||
+    if ((!v->ignore_cost && !pays(c, block)) || c->n_post < 0 ||
         !pare_conv_fuse_step(v, n, &c->head, in_block, block, s))
         return false;
     c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
@@ -137,10 +137,10 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(s->node->in[1]);
 
-    if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
-        c->offset = ((const struct conv *)s->like->state)->offset;
+    if (s->share_from) {
+        c->w = ((const struct conv *)s->share_from->state)->w;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
+        c->offset = ((const struct conv *)s->share_from->state)->offset;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->K), sizeof(float));
@@ -253,7 +253,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_taps = {
     .name = "conv_taps",
     .doc = "Convolution with constant filters of few channels, by lines of packed panels.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

@@ -78,7 +78,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
-    if ((!v->any && !pays(&c->geo, x->dim[1])) ||
+    if ((!v->ignore_cost && !pays(&c->geo, x->dim[1])) ||
         !pare_conv_fuse_step(v, n, &c->head, block, block, s))
         return false;
     s->state = c;
@@ -105,9 +105,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         .scale = scale,
     };
 
-    if (s->like) {
-        c->u = ((const struct conv *)s->like->state)->u;
-        c->bias = ((const struct conv *)s->like->state)->bias;
+    if (s->share_from) {
+        c->u = ((const struct conv *)s->share_from->state)->u;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
     c->u = pare_alloc_raw(b->arena, size, sizeof(float));
@@ -143,7 +143,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_winograd = {
     .name = "conv_winograd",
     .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with what is fused.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

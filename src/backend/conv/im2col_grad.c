@@ -258,7 +258,7 @@ static void bias(struct pare_step *s, const struct pare_im2col *c)
     float *gb = pare_f32(&s->in_buf[2]->grad->t);
 
     for (int64_t o = 0; o < c->O; o++) {
-        double sum = s->first[2] ? 0 : (double)gb[o];
+        double sum = s->grad_assign[2] ? 0 : (double)gb[o];
 
         for (int64_t g = 0; g < c->groups; g++)
             sum += c->gb[g * c->O + o];
@@ -299,7 +299,7 @@ static void group(struct pare_step *s, int64_t g, struct own *own, const float *
         if (c->want_w)
             image_weights(c, pare_f32(&s->in_buf[0]->t) + i * size, own, gw);
         if (c->want_x)
-            image_data(c, w, own, !s->first[0], pare_f32(&s->in_buf[0]->grad->t) + i * size);
+            image_data(c, w, own, !s->grad_assign[0], pare_f32(&s->in_buf[0]->grad->t) + i * size);
     }
 }
 
@@ -325,7 +325,7 @@ int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_er
 #pragma omp for schedule(static)
         for (int64_t o = 0; o < c->O; o++)
             if (c->want_w)
-                gather(c, gw, o, !s->first[1], pare_f32(&s->in_buf[1]->grad->t));
+                gather(c, gw, o, !s->grad_assign[1], pare_f32(&s->in_buf[1]->grad->t));
     }
     if (c->want_b)
         bias(s, c);

@@ -25,7 +25,7 @@ bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare
         !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t) ||
         (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) || pare_conv_window(n, &h->win, &err))
         return false;
-    next = pare_only_use(v, h->out);
+    next = pare_only_consumer(v, h->out);
     if (next && foldable(next)) {
         h->bn = next;
         h->out = next->out[0];

@@ -25,7 +25,7 @@ static bool is_bn(const struct pare_node *n)
 static bool is_gate(const struct pare_match *v, const struct pare_value *g,
                     const struct pare_value *x)
 {
-    if (!g || !pare_is_f32(g) || pare_is_fixed(g) || !pare_is_made(v, g) ||
+    if (!g || !pare_is_f32(g) || pare_is_fixed(g) || !pare_is_computed(v, g) ||
         g->t.rank != x->t.rank || g->t.dim[1] != x->t.dim[1] ||
         (g->t.dim[0] != 1 && g->t.dim[0] != x->t.dim[0]))
         return false;
@@ -55,11 +55,11 @@ bool pare_conv_prologue(const struct pare_match *v, struct pare_node *n,
         f->x = n->in[0];
     else if (!is_mul(v, n, f))
         return false;
-    f->conv = pare_only_use(v, n->out[0]);
+    f->conv = pare_only_consumer(v, n->out[0]);
     if (!f->gate && is(f->conv, "Relu")) {
         f->relu = true;
         f->node[1] = f->conv;
-        f->conv = pare_only_use(v, f->conv->out[0]);
+        f->conv = pare_only_consumer(v, f->conv->out[0]);
     }
     if (!is(f->conv, "Conv") || !pare_is_f32(f->x) || f->x->t.rank < 3 || pare_is_fixed(f->x) ||
         f->conv->in[0] != (f->node[1] ? f->node[1] : n)->out[0])

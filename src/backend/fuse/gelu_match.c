@@ -21,7 +21,7 @@ static bool number(const struct pare_value *v, double want)
 static struct pare_node *behind(const struct pare_match *v, const struct pare_value *x,
                                 const char *type, struct pare_value **other)
 {
-    struct pare_node *n = pare_only_use(v, x);
+    struct pare_node *n = pare_only_consumer(v, x);
 
     if (!is(n, type) || n->n_in != 2 || n->in[0] == n->in[1])
         return NULL;
@@ -38,7 +38,7 @@ bool pare_gelu_match(const struct pare_match *v, const struct pare_node *n,
         !((is(n, "Div") && number(n->in[1], sqrt(2))) ||
           (is(n, "Mul") && number(n->in[1], sqrt(0.5)))))
         return false;
-    list[0] = pare_only_use(v, n->out[0]);
+    list[0] = pare_only_consumer(v, n->out[0]);
     if (!is(list[0], "Erf"))
         return false;
     list[1] = behind(v, list[0]->out[0], "Add", &other);

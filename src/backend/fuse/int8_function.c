@@ -10,7 +10,7 @@
 
 static bool is_late(const struct pare_match *v, const struct pare_value *x)
 {
-    return x->maker && !pare_is_fixed(x) && v->late[x->maker->id];
+    return x->maker && !pare_is_fixed(x) && v->lazy[x->maker->id];
 }
 
 /* A constant of one real number. */
@@ -115,7 +115,7 @@ static bool eval_real(struct eval *e, const struct pare_node *n, struct result *
 
     if (!one_scale(n, n->in[0], &q))
         return false;
-    if (from && e->v->late[from->id] && pare_node_is(from, "QuantizeLinear")) {
+    if (from && e->v->lazy[from->id] && pare_node_is(from, "QuantizeLinear")) {
         if (!eval_quantize(e, from, r))
             return false;
         for (int i = 0; i < 256; i++)
@@ -202,14 +202,14 @@ bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
 static bool only_for(const struct pare_match *v, const struct pare_node *q,
                      const struct pare_value *root)
 {
-    const struct pare_uses *u = &v->use[q->out[0]->id];
+    const struct pare_consumers *u = &v->consumers[q->out[0]->id];
     const struct pare_value *real;
 
     if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
         !pare_node_is(u->node[0], "DequantizeLinear"))
         return false;
     real = u->node[0]->out[0];
-    u = &v->use[real->id];
+    u = &v->consumers[real->id];
     if (!u->n || real->flags & PARE_V_OUTPUT)
         return false;
     for (int i = 0; i < u->n; i++) {

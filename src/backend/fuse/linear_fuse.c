@@ -49,7 +49,7 @@ bool pare_linear_fuse_read(const struct pare_match *v, struct pare_node *n,
     *l = (struct pare_linear_fuse){ .out = n->out[0] };
     if (!read_node(n, l))
         return false;
-    add = l->b ? NULL : pare_only_use(v, l->out);
+    add = l->b ? NULL : pare_only_consumer(v, l->out);
     if (pare_node_is(add, "Add") && add->in[0] != add->in[1] &&
         is_row(add->in[add->in[0] == l->out], l->N) &&
         pare_same_shape(&add->out[0]->t, &l->out->t)) {

@@ -52,13 +52,13 @@ static bool activation(const struct pare_node *n, struct pare_post_op *p)
 static bool gated(const struct pare_match *v, const struct pare_value *x, struct pare_post_op *p,
                   struct pare_node **gate, struct pare_node **mul)
 {
-    const struct pare_uses *u = &v->use[x->id];
+    const struct pare_consumers *u = &v->consumers[x->id];
 
     if (u->n != 2 || x->flags & PARE_V_OUTPUT)
         return false;
     *gate = u->node[0]->n_in == 1 ? u->node[0] : u->node[1];
     *mul = *gate == u->node[0] ? u->node[1] : u->node[0];
-    if (strcmp((*mul)->type, "Mul") || pare_only_use(v, (*gate)->out[0]) != *mul)
+    if (strcmp((*mul)->type, "Mul") || pare_only_consumer(v, (*gate)->out[0]) != *mul)
         return false;
     if (!strcmp((*gate)->type, "Sigmoid")) {
         *p = (struct pare_post_op){ .kind = PARE_POST_SWISH, .alpha = 1 };
@@ -81,7 +81,7 @@ static bool can_sum(const struct pare_match *v, const struct pare_node *n,
     const struct pare_value *o = n->n_in == 2 ? other_of(n, x) : NULL;
 
     return o && !strcmp(n->type, "Add") && o != x && pare_is_f32(o) && !pare_is_const(o) &&
-           pare_is_made(v, o) && pare_same_shape(&o->t, &x->t);
+           pare_is_computed(v, o) && pare_same_shape(&o->t, &x->t);
 }
 
 /* oneDNN 2.6 keeps one code generator per eltwise algorithm: a second post-op of the same kind would
@@ -103,7 +103,7 @@ struct pare_value *pare_post_follow(const struct pare_match *v, struct pare_valu
     while (p->n < PARE_MAX_POST) {
         struct pare_post_op op;
 
-        next = pare_only_use(v, x);
+        next = pare_only_consumer(v, x);
         if (next && activation(next, &op) && !clashes(p, &op)) {
             p->node[p->n_nodes++] = next;
         } else if (next && sum && !p->sum && can_sum(v, next, x)) {

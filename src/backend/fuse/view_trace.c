@@ -191,7 +191,7 @@ bool pare_trace(const struct pare_match *v, struct pare_value *value, const stru
     int64_t strides[PARE_MAX_RANK];
 
     begin(t, value);
-    while (t->base != stop && (stop || !pare_is_made(v, t->base))) {
+    while (t->base != stop && (stop || !pare_is_computed(v, t->base))) {
         struct pare_node *n = t->base->maker;
         struct pare_value *x = n && scaled ? factor(n, &t->scale) : NULL;
         struct axes axes;

@@ -165,7 +165,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
     if (!l || !n->n_in || !n->in[0] || !out || !n->op || !read_node(n, l))
         return false;
-    add = l->bias ? NULL : pare_only_use(v, out);
+    add = l->bias ? NULL : pare_only_consumer(v, out);
     if (add && (!pare_node_is(add, "Add") || add->in[0] == add->in[1] ||
                 !pare_same_shape(&add->out[0]->t, &out->t)))
         add = NULL;
@@ -300,9 +300,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct linear *l = s->state;
 
-    if (s->like) {
-        l->w = ((const struct linear *)s->like->state)->w;
-        l->row = ((const struct linear *)s->like->state)->row;
+    if (s->share_from) {
+        l->w = ((const struct linear *)s->share_from->state)->w;
+        l->row = ((const struct linear *)s->share_from->state)->row;
         return 0;
     }
     PARE_TRY(init_rows(l, b, err));
@@ -378,7 +378,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_nbits = {
     .name = "linear_nbits",
     .doc = "Gemm, MatMul and MatMulNBits with packed weights of 4 and 8 bits.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

@@ -80,7 +80,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct linear *l;
 
     if (v->backend->block < 8 || !pare_linear_fuse_read(v, n, &head) ||
-        head.N % v->backend->block || head.M < (v->any ? 1 : LEAST_ROWS))
+        head.N % v->backend->block || head.M < (v->ignore_cost ? 1 : LEAST_ROWS))
         return false;
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
     if (!l)
@@ -111,9 +111,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct linear *l = s->state;
 
-    if (s->like) {
-        l->packed = ((const struct linear *)s->like->state)->packed;
-        l->bias = ((const struct linear *)s->like->state)->bias;
+    if (s->share_from) {
+        l->packed = ((const struct linear *)s->share_from->state)->packed;
+        l->bias = ((const struct linear *)s->share_from->state)->bias;
     } else {
         PARE_TRY(pack_weights(l, b, err));
     }
@@ -162,7 +162,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_packed = {
     .name = "linear_packed",
     .doc = "Gemm and MatMul of several rows with constant weights, with elementwise operators.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

@@ -62,7 +62,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct depth *d = pare_alloc(v->backend->scratch, 1, sizeof(*d)), *keep;
 
     if (!d || !pare_depthwise_int8_can(v->backend) || !pare_int8_conv(v, n, &d->c) ||
-        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->any && !pays(&d->k)))
+        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->ignore_cost && !pays(&d->k)))
         return false;
     bounds(d);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
@@ -127,7 +127,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct depth *d = s->state;
-    const struct depth *like = s->like ? s->like->state : NULL;
+    const struct depth *like = s->share_from ? s->share_from->state : NULL;
 
     if (!like)
         return init_weights(d, b, err);
@@ -165,7 +165,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_depthwise_int8 = {
     .name = "conv_depthwise_int8",
     .doc = "Convolutions of 8-bit integers with one filter for each channel.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

@@ -93,8 +93,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     struct pare_int8_out *o = &d->out;
     bool held = pare_int8_conv_quantized(&d->c);
 
-    if (s->like) {
-        const struct dot8 *like = s->like->state;
+    if (s->share_from) {
+        const struct dot8 *like = s->share_from->state;
 
         d->weights = like->weights;
         *o = like->out;
@@ -269,7 +269,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_int8_exact = {
     .name = "conv_int8_exact",
     .doc = "Convolution of 8-bit integers in plain C, exact on every machine.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

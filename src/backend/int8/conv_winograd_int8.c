@@ -114,7 +114,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         !pare_int8_conv_quantized(&w->c) || !geometry(&w->c, w))
         return false;
     w->some = some_tiles(w, threads);
-    if ((!v->any && !pays(w, threads)) || !parts(v, &w->c, &w->k))
+    if ((!v->ignore_cost && !pays(w, threads)) || !parts(v, &w->c, &w->k))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, w->c.end.n))
@@ -160,7 +160,7 @@ static int init_weights(struct wino *w, struct pare_backend *b, struct pare_err 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct wino *w = s->state;
-    const struct wino *like = s->like ? s->like->state : NULL;
+    const struct wino *like = s->share_from ? s->share_from->state : NULL;
 
     if (!like)
         return init_weights(w, b, err);
@@ -244,7 +244,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_winograd_int8 = {
     .name = "conv_winograd_int8",
     .doc = "3x3 convolutions of 8-bit integers by Winograd's algorithm, exact.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

@@ -50,10 +50,10 @@ static bool match_real(const struct pare_match *v, struct pare_node *n, struct p
                        struct cast8 *c)
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
-    int from, to = v->wanted ? v->wanted : 1;
+    int from, to = v->lazy_layout ? v->lazy_layout : 1;
     struct pare_int8_table *table;
 
-    if (!f || !v->late[n->id] || !pare_int8_func(v, n->out[0], f) ||
+    if (!f || !v->lazy[n->id] || !pare_int8_func(v, n->out[0], f) ||
         !pare_step_lists(s, v, 1, 1, 0))
         return false;
     from = pare_int8_func_keep(v, f);

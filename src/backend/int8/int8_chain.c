@@ -115,7 +115,7 @@ static int add_operand(const struct pare_match *v, struct chain8 *c, const struc
     if (pare_is_const(x))
         return constant(v, c, x, y, o) ? c->n_ops++ : -1;
     o->f = pare_alloc(v->backend->arena, 1, sizeof(*o->f));
-    if (!o->f || !pare_is_made(v, x) || !pare_int8_func(v, x, o->f))
+    if (!o->f || !pare_is_computed(v, x) || !pare_int8_func(v, x, o->f))
         return -1;
     if (pare_same_shape(&x->t, y))
         o->kind = FULL;
@@ -181,12 +181,12 @@ static bool follow(const struct pare_match *v, struct pare_node *n, struct chain
     const struct pare_value *run = NULL;
     int full = 0;
 
-    while (n && n->n_out == 1 && pare_is_f32(n->out[0]) && !v->late[n->id] &&
+    while (n && n->n_out == 1 && pare_is_f32(n->out[0]) && !v->lazy[n->id] &&
            (!run || pare_same_shape(&run->t, &n->out[0]->t)) && add_link(v, c, n, run)) {
         run = n->out[0];
         if (pare_int8_end(v, n->out[0], &c->end))
             break;
-        n = pare_only_use(v, n->out[0]);
+        n = pare_only_consumer(v, n->out[0]);
     }
     for (int i = 0; i < c->n_ops; i++)
         full += c->op[i].kind == FULL;
@@ -236,7 +236,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     const struct pare_tensor *y;
     struct chain8 *c;
 
-    if (!f || v->late[n->id] || n->n_in < 1 || n->n_out != 1 || !n->in[0] ||
+    if (!f || v->lazy[n->id] || n->n_in < 1 || n->n_out != 1 || !n->in[0] ||
         (!n->op->map && !n->op->map2 && !is_norm(n)) || !pare_is_f32(n->out[0]) ||
         n->out[0]->t.rank < 1 || !pare_numel(&n->out[0]->t))
         return false;

@@ -44,10 +44,10 @@ static struct pare_node *read_shuffle(const struct pare_match *v, const struct p
                                       struct channels8 *c, struct pare_node **turn)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    struct pare_node *t = pare_only_use(v, n->out[0]), *back;
+    struct pare_node *t = pare_only_consumer(v, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
-    back = pare_node_is(t, "Transpose") ? pare_only_use(v, t->out[0]) : NULL;
+    back = pare_node_is(t, "Transpose") ? pare_only_consumer(v, t->out[0]) : NULL;
     if (y->rank != 5 || !pare_node_is(back, "Reshape") || back->in[0] != t->out[0] ||
         !pare_same_shape(&back->out[0]->t, x) || y->dim[0] != x->dim[0] || y->dim[3] != x->dim[2] ||
         y->dim[4] != x->dim[3])

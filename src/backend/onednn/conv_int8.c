@@ -161,7 +161,7 @@ static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err
 
 static int init_constants(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv8 *like = s->like ? s->like->state : NULL;
+    const struct conv8 *like = s->share_from ? s->share_from->state : NULL;
     struct conv8 *c = s->state;
 
     PARE_TRY(like ? pare_dnnl_share(b, like->weights, &c->weights, err) : init_weights(c, b, err));
@@ -198,7 +198,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
                      "convolution");
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct conv8 *c = s->state;
     dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->b, c->scratch };
@@ -209,9 +209,9 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_int8 = {
     .name = "conv_int8",
     .doc = "Convolution of 8-bit integers with requantization fused, by oneDNN.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,
-    .quit = quit,
+    .destroy = destroy,
 };

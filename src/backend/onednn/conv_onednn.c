@@ -126,7 +126,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
 
 static int share_weights(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv *like = s->like->state;
+    const struct conv *like = s->share_from->state;
     struct conv *c = s->state;
 
     PARE_TRY(pare_dnnl_share(b, like->weights, &c->weights, err));
@@ -137,7 +137,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct conv *c = s->state;
 
-    PARE_TRY(s->like ? share_weights(s, b, err) : init_weights(s, b, err));
+    PARE_TRY(s->share_from ? share_weights(s, b, err) : init_weights(s, b, err));
     PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
     PARE_TRY(pare_dnnl_ends(b, c->pd, s, &c->src, &c->dst, err));
     return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
@@ -158,7 +158,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
                      "convolution");
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct conv *c = s->state;
     dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->bias, c->scratch };
@@ -169,9 +169,9 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_onednn = {
     .name = "conv_onednn",
     .doc = "Convolution with normalisation, residual sum and activations fused, by oneDNN.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,
-    .quit = quit,
+    .destroy = destroy,
 };

@@ -109,7 +109,7 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
 static bool layouts(const struct pare_match *v, const struct pare_step *s, struct conv *c, int *in,
                     int *out)
 {
-    const struct pare_step *o = s->beside;
+    const struct pare_step *o = s->layout_from;
     int b = v->backend->block;
     const int tries[][2] = { { 0, 0 }, { 1, b }, { b, b }, { 8, 8 }, { 1, 8 }, { 1, 1 } };
 
@@ -144,7 +144,7 @@ static void work_sizes(struct pare_step *s, struct conv *c)
         s->work_bytes[0] = size_of(&c->fwd, dnnl_query_weights_md, 0);
     s->work_bytes[1] = c->side;
     if (c->want_x)
-        s->add_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
+        s->accumulate_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -161,10 +161,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (!c || pare_conv_window(n, &c->win, &err))
         return false;
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
-    c->forward = s->ways & PARE_PASS_FORWARD;
-    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_PASS_BACKWARD_DATA;
-    c->want_w = (v->learns[n->in[1]->id] || (n_in > 2 && v->learns[n->in[2]->id])) &&
-                s->ways & PARE_PASS_BACKWARD_WEIGHTS;
+    c->forward = s->passes & PARE_PASS_FORWARD;
+    c->want_x = v->requires_grad[n->in[0]->id] && s->passes & PARE_PASS_BACKWARD_DATA;
+    c->want_w = (v->requires_grad[n->in[1]->id] || (n_in > 2 && v->requires_grad[n->in[2]->id])) &&
+                s->passes & PARE_PASS_BACKWARD_WEIGHTS;
     if (!pare_step_lists(s, v, n_in, 1, 0) || !layouts(v, s, c, &in, &out))
         return false;
     for (int i = 0; i < n_in; i++)
@@ -172,15 +172,15 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->out[0] = n->out[0];
     s->in_block[0] = in;
     s->out_block[0] = out;
-    if (!pare_step_fits(s)) {
+    if (!pare_step_layouts_match(s)) {
         drop_all(c);
         return false;
     }
     s->state = c;
-    s->apart = true;
-    s->pays = PARE_ALL_PASSES;
-    s->drop_in = c->want_w ? 0 : ~0u;
-    s->drop_out = ~0u;
+    s->pass_independent = true;
+    s->fast_passes = PARE_ALL_PASSES;
+    s->unsaved_in = c->want_w ? 0 : ~0u;
+    s->unsaved_out = ~0u;
     work_sizes(s, c);
     return true;
 }
@@ -286,7 +286,7 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
     struct conv *c = s->state;
     dnnl_memory_t gx, w;
 
-    if (!s->first[0])
+    if (!s->grad_assign[0])
         c->gx = (float *)((unsigned char *)s->work[1]->t.data + c->side);
     PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_diff_src_md, 0),
                     c->gx ? (void *)c->gx : s->in_buf[0]->grad->t.data, &gx, err));
@@ -307,12 +307,12 @@ static int give_gradient(struct pare_step *s, struct pare_backend *b, const dnnl
 
     if (s->in_buf[1]->grad)
         PARE_TRY(memory(c, b, own, s->in_buf[1]->grad->t.data, &to, err));
-    if (to && s->first[1] && is_in(to, md)) {
+    if (to && s->grad_assign[1] && is_in(to, md)) {
         *gw = to;
         return 0;
     }
     PARE_TRY(memory(c, b, md, s->work[1]->t.data, gw, err));
-    return to ? reorder(&c->unpack, b, *gw, to, !s->first[1], err) : 0;
+    return to ? reorder(&c->unpack, b, *gw, to, !s->grad_assign[1], err) : 0;
 }
 
 static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory_t gy,
@@ -342,7 +342,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     dnnl_memory_desc_t md;
     dnnl_memory_t gy;
 
-    if (s->laid)
+    if (s->blocked_filters)
         PARE_TRY(pare_conv_laid_md(&s->in[1]->t, b->block, &md, err));
     else
         PARE_TRY(pare_conv_weight_md(&s->in[1]->t, c->win.group, &md, err));
@@ -385,13 +385,13 @@ static void add_bias(struct pare_step *s, const float *gb)
 {
     float *to = pare_f32(&s->in_buf[2]->grad->t);
 
-    if (s->first[2])
+    if (s->grad_assign[2])
         memcpy(to, gb, s->in_buf[2]->bytes);
     else
         add(to, gb, s->in[2]->t.dim[0]);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
 
@@ -413,7 +413,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct conv *c = s->state;
     struct prim *all[] = { &c->fwd, &c->data, &c->weights, &c->pack, &c->pack_back, &c->unpack };
@@ -430,11 +430,11 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_train = {
     .name = "conv_train",
     .doc = "Convolution with its gradients, by oneDNN.",
-    .rival = true,
-    .lays = true,
+    .candidate = true,
+    .blocked_filters = true,
     .match = match,
     .init = init,
     .run = run,
-    .back = back,
-    .quit = quit,
+    .backward = backward,
+    .destroy = destroy,
 };

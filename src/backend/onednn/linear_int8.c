@@ -67,7 +67,7 @@ static bool read_gemm(const struct pare_node *n, struct linear8 *l)
 static struct pare_value *follow_bias(const struct pare_match *v, struct linear8 *l,
                                       struct pare_value *y, int64_t N)
 {
-    struct pare_node *add = l->bias ? NULL : pare_only_use(v, y);
+    struct pare_node *add = l->bias ? NULL : pare_only_consumer(v, y);
     struct pare_value *other;
 
     if (!pare_node_is(add, "Add") || add->in[0] == add->in[1])
@@ -244,8 +244,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     const int8_t *w;
     int8_t *turned;
 
-    if (s->like) {
-        const struct linear8 *like = s->like->state;
+    if (s->share_from) {
+        const struct linear8 *like = s->share_from->state;
 
         l->weights = like->weights;
         l->wider = like->wider;
@@ -428,7 +428,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_int8 = {
     .name = "linear_int8",
     .doc = "Products of 8-bit integers with constant weights, requantized.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

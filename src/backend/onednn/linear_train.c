@@ -62,7 +62,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
     s->state = l;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     if (l->M < LEAST_ROWS)
         return true;
     l->panels = v->backend->block >= 8 && l->N % v->backend->block == 0;
@@ -134,12 +134,12 @@ static int multiply_back(struct pare_step *s, const struct way *w, struct pare_e
     if (gw && l->tb) /* (N, K) = dY' X */
         PARE_TRY(pare_dnnl(err,
                            dnnl_sgemm('T', 'N', l->N, l->K, w->M, 1, gy, l->N, x, l->K,
-                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->K),
+                                      s->grad_assign[1] ? 0 : 1, pare_f32(&gw->t), l->K),
                            "product"));
     if (gw && !l->tb) /* (K, N) = X' dY */
         PARE_TRY(pare_dnnl(err,
                            dnnl_sgemm('T', 'N', l->K, l->N, w->M, 1, x, l->K, gy, l->N,
-                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->N),
+                                      s->grad_assign[1] ? 0 : 1, pare_f32(&gw->t), l->N),
                            "product"));
     return 0;
 }
@@ -189,7 +189,7 @@ static int back_few(struct pare_step *s, const struct way *all, int64_t n, struc
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     struct pare_buf *gx = s->in_buf[0]->grad, *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
@@ -198,7 +198,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         .gy = pare_f32(&s->out_buf[0]->grad->t),
         .x = pare_f32(&s->in_buf[0]->t),
         .gx = gx ? pare_f32(&gx->t) : NULL,
-        .add = gx && !s->first[0],
+        .add = gx && !s->grad_assign[0],
     };
     struct way few = all;
     int64_t n = find_rows(l, all.gy);
@@ -208,7 +208,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         PARE_TRY(multiply_back(s, &all, err));
     else
         PARE_TRY(back_few(s, &all, n, &few, err));
-    if (gb && s->first[2])
+    if (gb && s->grad_assign[2])
         memset(gb->t.data, 0, gb->bytes);
     if (gb)
         add_rows(few.gy, few.M, l->N, pare_f32(&gb->t));
@@ -220,5 +220,5 @@ const struct pare_kernel pare_kernel_linear_train = {
     .doc = "Gemm and MatMul with their gradients, by own products and oneDNN's GEMM.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -67,7 +67,7 @@ static struct pare_node *next_product(const struct pare_match *v, struct pare_no
             return n;
         if (!moves(n) && !scales(n))
             return NULL;
-        n = n->out[0] ? pare_only_use(v, n->out[0]) : NULL;
+        n = n->out[0] ? pare_only_consumer(v, n->out[0]) : NULL;
     }
     return NULL;
 }
@@ -79,12 +79,12 @@ static bool find_mix(struct found *f)
     struct pare_node *n = f->scores;
 
     do
-        n = pare_only_use(f->v, n->out[0]);
+        n = pare_only_consumer(f->v, n->out[0]);
     while (n && scales(n));
     f->softmax = n;
     if (!pare_node_is(n, "Softmax"))
         return false;
-    f->mix = pare_only_use(f->v, n->out[0]);
+    f->mix = pare_only_consumer(f->v, n->out[0]);
     if (!f->mix || !is_product(f->mix) || f->mix->in[0] != n->out[0] ||
         !pare_trace(f->v, n->in[0], f->scores->out[0], true, &t, &f->nodes))
         return false;
@@ -117,10 +117,10 @@ static bool is_closed(const struct found *f)
     for (int i = 0; i < f->nodes.n; i++) {
         const struct pare_node *n = f->nodes.list[i];
 
-        if (f->v->taken[n->id])
+        if (f->v->claimed[n->id])
             return false;
         for (int k = 0; k < n->n_out; k++) {
-            const struct pare_uses *u = n->out[k] ? &f->v->use[n->out[k]->id] : NULL;
+            const struct pare_consumers *u = n->out[k] ? &f->v->consumers[n->out[k]->id] : NULL;
             int inside = 0;
 
             for (int j = 0; u && n->out[k] != f->out && j < f->nodes.n; j++)
@@ -169,7 +169,7 @@ static bool find_out(struct found *f, struct attention *a)
 
     end[n++] = f->mix->out[0];
     while (n < 8) {
-        const struct pare_node *m = pare_only_use(f->v, end[n - 1]);
+        const struct pare_node *m = pare_only_consumer(f->v, end[n - 1]);
 
         if (!pare_node_is(m, "Transpose") && !(m && m->op && m->op->flags & PARE_OP_VIEW))
             break;

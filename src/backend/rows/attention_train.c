@@ -42,7 +42,7 @@ struct found {
 /* x's only user, if it is of that type. */
 static struct pare_node *next(struct found *f, const struct pare_value *x, const char *type)
 {
-    struct pare_node *n = pare_only_use(f->v, x);
+    struct pare_node *n = pare_only_consumer(f->v, x);
 
     if (!pare_node_is(n, type) || n->n_out != 1 || f->n == MOST_NODES)
         return NULL;
@@ -54,7 +54,7 @@ static struct pare_node *next(struct found *f, const struct pare_value *x, const
 static struct pare_value *scaled(struct found *f, struct pare_value *x)
 {
     for (;;) {
-        const struct pare_node *n = pare_only_use(f->v, x);
+        const struct pare_node *n = pare_only_consumer(f->v, x);
         bool mul = n && !strcmp(n->type, "Mul"), div = n && !strcmp(n->type, "Div");
         const struct pare_value *c;
 
@@ -124,14 +124,14 @@ static struct pare_value *follow(struct found *f, struct pare_node *n, struct at
     const struct pare_node *m = z && f->scale == scale ? next(f, q, "MatMul") : NULL;
     bool flatten;
 
-    if (!m || m->in[0] != q || m->in[1] != k || pare_only_use(f->v, k) != m)
+    if (!m || m->in[0] != q || m->in[1] != k || pare_only_consumer(f->v, k) != m)
         return NULL;
     m = next(f, scaled(f, m->out[0]), "Softmax");
     if (!m || pare_softmax_axis(m, &flatten) != 3)
         return NULL;
     q = m->out[0];
     m = next(f, q, "MatMul");
-    if (!m || m->in[0] != q || m->in[1] != z || pare_only_use(f->v, z) != m)
+    if (!m || m->in[0] != q || m->in[1] != z || pare_only_consumer(f->v, z) != m)
         return NULL;
     m = next(f, m->out[0], "Transpose");
     if (!m || !permutes(m, 0, 2, 1, 3))
@@ -177,7 +177,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in[0] = n->in[0];
     s->out[0] = out;
     s->state = a;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     work = (size_t)v->backend->threads * own_size(a) * sizeof(float);
     s->work_bytes[0] = s->work_bytes[1] = work;
     return true;
@@ -322,21 +322,21 @@ static void head_back(const struct attention *a, struct pare_step *s, int64_t i,
     for (int j = 0; j < 3; j++)
         to[j] = part(a, gx, i, j);
     pack(a, &gy, columns);
-    to_head(a, p, true, columns, s->first[0] ? to[2] : one);
-    put(a, s->first[0], &one, &to[2]);
+    to_head(a, p, true, columns, s->grad_assign[0] ? to[2] : one);
+    put(a, s->grad_assign[0], &one, &to[2]);
     pack_turned(a, &z, columns);
     to_tokens(a, gy, columns, g);
     for (int64_t t = 0; t < a->T; t++)
         softmax_back(p.at + t * p.step, g.at + t * g.step, a->T, a->scale);
     pack(a, &k, columns);
-    to_head(a, g, false, columns, s->first[0] ? to[0] : one);
-    put(a, s->first[0], &one, &to[0]);
+    to_head(a, g, false, columns, s->grad_assign[0] ? to[0] : one);
+    put(a, s->grad_assign[0], &one, &to[0]);
     pack(a, &q, columns);
-    to_head(a, g, true, columns, s->first[0] ? to[1] : one);
-    put(a, s->first[0], &one, &to[1]);
+    to_head(a, g, true, columns, s->grad_assign[0] ? to[1] : one);
+    put(a, s->grad_assign[0], &one, &to[1]);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct attention *a = s->state;
     float *work = pare_f32(&s->work[1]->t);
@@ -353,5 +353,5 @@ const struct pare_kernel pare_kernel_attention_train = {
     .doc = "Attention from one projection to queries, keys and values, with its gradient.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

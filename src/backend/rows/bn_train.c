@@ -64,7 +64,7 @@ static struct pare_value *addend(const struct pare_match *v, const struct pare_n
     if (!pare_node_is(n, "Add") || n->version < 7)
         return NULL;
     z = n->in[n->in[0] == x];
-    return z != x && !pare_is_fixed(z) && pare_is_made(v, z) && pare_is_f32(z) &&
+    return z != x && !pare_is_fixed(z) && pare_is_computed(v, z) && pare_is_f32(z) &&
                    pare_same_shape(&z->t, &x->t)
                ? z
                : NULL;
@@ -75,7 +75,7 @@ static int follow(const struct pare_match *v, struct pare_node *n, struct bn *c,
                   struct pare_node **fused, struct pare_value **z)
 {
     struct pare_value *y = n->out[0];
-    struct pare_node *next = pare_only_use(v, y);
+    struct pare_node *next = pare_only_consumer(v, y);
     int count = 0;
 
     *z = next && next->op ? addend(v, next, y) : NULL;
@@ -83,7 +83,7 @@ static int follow(const struct pare_match *v, struct pare_node *n, struct bn *c,
         c->add = true;
         fused[count++] = next;
         y = next->out[0];
-        next = pare_only_use(v, y);
+        next = pare_only_consumer(v, y);
     }
     if (next && next->op && bounds(next, c)) {
         c->act = true;
@@ -151,8 +151,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         s->out[0] = fused[i]->out[0];
     }
     s->state = c;
-    s->drop_in = z ? 1u << Z : 0;
-    s->drop_out = c->add && c->act ? 0 : 1;
+    s->unsaved_in = z ? 1u << Z : 0;
+    s->unsaved_out = c->add && c->act ? 0 : 1;
     s->inplace = z ? Z + 1 : 0;
     s->grad_inplace = z ? Z + 1 : 1;
     return true;
@@ -329,7 +329,7 @@ static bool first_of_z(const struct pare_step *s)
 {
     const struct bn *c = s->state;
 
-    return c->add && s->in_buf[Z]->grad && (s->first[Z] || (shared(s) && s->first[0]));
+    return c->add && s->in_buf[Z]->grad && (s->grad_assign[Z] || (shared(s) && s->grad_assign[0]));
 }
 
 /* Sums of g and g (x - mean); z's gradient on the way. */
@@ -364,7 +364,7 @@ static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn
     bool ready = first_of_z(s);
 
     how->act = c->act && !ready;
-    how->gx_first = s->first[0] && !shared(s);
+    how->gx_first = s->grad_assign[0] && !shared(s);
     for (int64_t i = 0; gx && i < c->N; i++) {
         int64_t at = image(p, i);
         struct pare_bn_at a = {
@@ -403,9 +403,9 @@ static void put_sums(const struct part *p, struct pare_step *s, const double *to
         double inv = (double)p->c->inv[p->first + k];
 
         if (gg)
-            put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->first[1]);
+            put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->grad_assign[1]);
         if (gb)
-            put(pare_f32(&gb->t) + p->first + k, total[k], s->first[2]);
+            put(pare_f32(&gb->t) + p->first + k, total[k], s->grad_assign[2]);
     }
 }
 
@@ -456,7 +456,7 @@ static int back_synced(const struct bn *c, struct pare_step *s, struct pare_back
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct bn *c = s->state;
 
@@ -481,5 +481,5 @@ const struct pare_kernel pare_kernel_bn_train = {
         "BatchNormalization over the batch, with a sum and an activation behind it, and gradients.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -151,7 +151,7 @@ static bool operands_made(const struct pare_match *v, const struct pare_node *n,
                           const struct pare_value *run, const struct pare_value *made)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && n->in[i] != run && n->in[i] != made && !pare_is_made(v, n->in[i]))
+        if (n->in[i] && n->in[i] != run && n->in[i] != made && !pare_is_computed(v, n->in[i]))
             return false;
     return true;
 }
@@ -163,9 +163,9 @@ static bool follow(const struct pare_match *v, struct pare_node *n, const struct
         return false;
     for (;;) {
         struct pare_value *run = pare_chain_out(c);
-        struct pare_node *next = v->wanted ? NULL : pare_only_use(v, run);
+        struct pare_node *next = v->lazy_layout ? NULL : pare_only_consumer(v, run);
 
-        if (!next || v->late[next->id] || !pare_is_f32(next->out[0]) ||
+        if (!next || v->lazy[next->id] || !pare_is_f32(next->out[0]) ||
             !pare_same_shape(&next->out[0]->t, &run->t) || !operands_made(v, next, run, made) ||
             (next->n_in > 1 && next->in[0] == next->in[1]) || c->n_links == PARE_MAX_CHAIN ||
             !add_link(c, next, run))
@@ -180,7 +180,7 @@ bool pare_chain_from(const struct pare_match *v, struct pare_node *n, struct par
 
 bool pare_chain_behind(const struct pare_match *v, const struct pare_value *x, struct pare_chain *c)
 {
-    const struct pare_uses *use = &v->use[x->id];
+    const struct pare_consumers *use = &v->consumers[x->id];
     struct pare_node *n = use->n && !(x->flags & PARE_V_OUTPUT) ? use->node[0] : NULL;
     int uses = 0;
 

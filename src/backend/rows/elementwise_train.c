@@ -73,10 +73,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->state = c;
     s->grad_inplace = 1;
     if (n->op->flags & PARE_OP_LINEAR)
-        s->drop_in = s->drop_out = ~0u;
+        s->unsaved_in = s->unsaved_out = ~0u;
     else if (one && n->op->flags & PARE_OP_BY_Y)
-        s->drop_in = ~0u;
-    s->inplace = s->drop_in ? 1 : 0;
+        s->unsaved_in = ~0u;
+    s->inplace = s->unsaved_in ? 1 : 0;
     return true;
 }
 
@@ -136,9 +136,9 @@ static void back_two(struct pare_step *s, int64_t i, int64_t n)
     s->node->op->dmap2(s->node, a, 1, z, 1, pare_f32(&s->out_buf[0]->grad->t) + i, ga ? pa : NULL,
                        gz ? pz : NULL, n);
     if (ga)
-        give(pare_f32(&ga->t) + i, pa, n, s->first[0]);
+        give(pare_f32(&ga->t) + i, pa, n, s->grad_assign[0]);
     if (gz)
-        give(pare_f32(&gz->t) + i, pz, n, s->first[1]);
+        give(pare_f32(&gz->t) + i, pz, n, s->grad_assign[1]);
 }
 
 static void back_number(struct pare_step *s, const struct map *c, int64_t i, int64_t n)
@@ -150,10 +150,10 @@ static void back_number(struct pare_step *s, const struct map *c, int64_t i, int
         s->node->op->dmap2(s->node, x, 1, c->number, 0, gy, part, NULL, n);
     else
         s->node->op->dmap2(s->node, c->number, 0, x, 1, gy, NULL, part, n);
-    give(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->first[0]);
+    give(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->grad_assign[0]);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct map *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
@@ -171,7 +171,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         } else {
             float *gx = pare_f32(&s->in_buf[0]->grad->t) + i, part[CHUNK];
 
-            if (s->first[0]) { /* beside, since gx may be gy */
+            if (s->grad_assign[0]) { /* beside, since gx may be gy */
                 memset(part, 0, (size_t)n * sizeof(*part));
                 s->node->op->dmap(s->node, x + i, y + i, gy + i, part, n);
                 memcpy(gx, part, (size_t)n * sizeof(*part));
@@ -191,5 +191,5 @@ const struct pare_kernel pare_kernel_elementwise_train = {
     .doc = "Elementwise operators with their gradients.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

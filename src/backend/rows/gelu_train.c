@@ -36,7 +36,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->out[0] = list[NODES - 1]->out[0];
     s->in_block[0] = s->out_block[0] = block;
     s->state = c;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     s->grad_inplace = 1;
     return true;
 }
@@ -75,7 +75,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct gelu *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -84,8 +84,8 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->count > CHUNK)
     for (int64_t i = 0; i < c->count; i += CHUNK)
-        (s->first[0] ? assign : add)(x + i, gy + i, gx + i,
-                                     c->count - i < CHUNK ? c->count - i : CHUNK);
+        (s->grad_assign[0] ? assign : add)(x + i, gy + i, gx + i,
+                                           c->count - i < CHUNK ? c->count - i : CHUNK);
     return 0;
 }
 
@@ -94,5 +94,5 @@ const struct pare_kernel pare_kernel_gelu_train = {
     .doc = "Gelu with its gradient, spelled out with Erf.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

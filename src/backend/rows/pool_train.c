@@ -70,7 +70,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->in_block[0] = s->out_block[0] = p->block;
-    s->drop_in = s->drop_out = ~0u;
+    s->unsaved_in = s->unsaved_out = ~0u;
     return true;
 }
 
@@ -217,7 +217,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pool *p = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -228,7 +228,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         float *in = gx + i * p->in_space * p->block, *out = gy + i * p->out_space * p->block;
         const int32_t *from = p->max ? p->from + i * p->out_space * p->block : NULL;
 
-        if (s->first[0])
+        if (s->grad_assign[0])
             memset(in, 0, (size_t)(p->in_space * p->block) * sizeof(*in));
         if (p->global)
             spread(in, out, p->in_space, p->block, 1 / (float)p->in_space);
@@ -245,5 +245,5 @@ const struct pare_kernel pare_kernel_pool_train = {
     .doc = "Pools with their gradients on channel-blocked tensors.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -50,7 +50,7 @@ static void join(struct transpose *t, const struct pare_tensor *x, const int *pe
 /* A convolution comes soon, so the blocked layout is worth having. */
 static bool feeds_conv(const struct pare_match *v, const struct pare_value *x, int depth)
 {
-    const struct pare_uses *u = &v->use[x->id];
+    const struct pare_consumers *u = &v->consumers[x->id];
 
     for (int i = 0; i < u->n; i++) {
         const struct pare_node *n = u->node[i];
@@ -120,8 +120,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (v->train && !t->back)
         return false;
     s->state = t;
-    s->drop_in = s->drop_out = 1;
-    s->add_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
+    s->unsaved_in = s->unsaved_out = 1;
+    s->accumulate_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->in_block[0] = t->from_block;
@@ -225,11 +225,11 @@ PARE_SIMD static void add(float *y, const float *x, int64_t n)
         y[i] += x[i];
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct transpose *t = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t);
-    float *to = s->first[0] ? gx : pare_f32(&s->work[1]->t);
+    float *to = s->grad_assign[0] ? gx : pare_f32(&s->work[1]->t);
 
     (void)err;
     run_plain(t->back, pare_f32(&s->out_buf[0]->grad->t), to, b->threads);
@@ -243,5 +243,5 @@ const struct pare_kernel pare_kernel_transpose_tiles = {
     .doc = "Transpose by tiles, also from and to the blocked layout.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -54,7 +54,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct pare_sparse_from f;
     struct conv *c, *keep;
 
-    if (v->train || v->backend->sparse < 0 || v->backend->block < 8 || strcmp(n->type, "Conv"))
+    if (v->train || v->backend->sparse_rows < 0 || v->backend->block < 8 || strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->scratch, 1, sizeof(*c));
     if (!c || !pare_conv_fuse(v, n, &c->head) || c->head.win.group != 1 || c->head.win.nd > 2 ||
@@ -82,9 +82,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     int32_t *at = pare_alloc(b->scratch, (size_t)f.K, sizeof(*at));
     struct pare_sparse_make m = { c->shape.rows, padded, at, scale };
 
-    if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
+    if (s->share_from) {
+        c->w = ((const struct conv *)s->share_from->state)->w;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*c->bias));
@@ -118,8 +118,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_sparse = {
     .name = "conv_sparse",
     .doc = "Convolution with block-sparse (4x1, 8x1) or sparse weights, by those that are not 0.",
-    .rival = true,
-    .by_zeros = true,
+    .candidate = true,
+    .sparsity_dependent = true,
     .match = match,
     .init = init,
     .run = run,

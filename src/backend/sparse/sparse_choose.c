@@ -69,13 +69,13 @@ bool pare_sparse_choose(const struct pare_match *v, const struct pare_sparse_fro
 
     if (!pare_sparse_shape(c, v->backend->block))
         return false;
-    if (v->backend->sparse > 0) {
-        c->rows = v->backend->sparse;
+    if (v->backend->sparse_rows > 0) {
+        c->rows = v->backend->sparse_rows;
         return true;
     }
     if (!pare_sparse_count(f, blocks))
         return false;
-    best = v->any ? INFINITY : is_row(c) ? (double)(c->C * c->O) : dense_time(c);
+    best = v->ignore_cost ? INFINITY : is_row(c) ? (double)(c->C * c->O) : dense_time(c);
     for (int i = 0; i < PARE_SPARSE_KINDS; i++) {
         int rows = pare_sparse_rows[i];
         double t = is_row(c) ? row_time(rows, blocks[i]) : sparse_time(c, rows, blocks[i]);
