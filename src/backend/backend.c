@@ -1,4 +1,4 @@
-/* backend.c - the kernel table, and what match() functions ask. */
+/* backend.c - the kernel table and the helpers of match() functions. */
 #include "backend.h"
 
 #include <string.h>
@@ -97,8 +97,8 @@ int pare_block_of(const struct pare_match *v, const struct pare_value *val)
     return layout > 0 ? layout : 1;
 }
 
-/* What is made late takes the layout that is asked for: blocked, when its integers are in some
- * layout for convolutions. */
+/* A lazy value takes the layout that its reader requests: blocked, if its int8 values are in one of
+ * the convolution layouts. */
 int pare_layout_of(const struct pare_match *v, const struct pare_value *val)
 {
     const struct pare_node *m = val->maker;

@@ -1,4 +1,4 @@
-/* conv_fuse.c - a convolution with constant weights and what may be fused behind it. */
+/* conv_fuse.c - match Conv with constant weights, BatchNormalization and post-ops. */
 #include "conv_fuse.h"
 
 #include <math.h>

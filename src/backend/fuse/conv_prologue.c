@@ -1,4 +1,4 @@
-/* conv_prologue.c - what may be done with the input of a convolution while it is read. */
+/* conv_prologue.c - match and apply BatchNormalization, Relu or gates on the input of a Conv. */
 #include "conv_prologue.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static bool is_bn(const struct pare_node *n)
     return true;
 }
 
-/* One number for each channel of an image, or of all. */
+/* Is g one value per channel, of each image or of all? */
 static bool is_gate(const struct pare_match *v, const struct pare_value *g,
                     const struct pare_value *x)
 {
@@ -95,7 +95,7 @@ int pare_conv_prologue_init(struct pare_conv_prologue *f, struct pare_backend *b
     return 0;
 }
 
-/* y = x s + t, not below 0 with `relu`, for vectors of 8 that are `step` apart. */
+/* y = x s + t, with `relu` max(y, 0); vectors of 8, `step` floats apart. */
 PARE_SIMD static void affine(const float *x, const float *s, const float *t, bool relu, float *y,
                              int64_t n, int64_t step)
 {
@@ -104,7 +104,7 @@ PARE_SIMD static void affine(const float *x, const float *s, const float *t, boo
     for (int64_t i = 0; i < n && relu; i += step) {
         pare_v8 v = PARE_V8(x + i) * scale + shift;
 
-        PARE_PUT8(y + i, PARE_WHERE8(~(v < zero), v)); /* NaN stays */
+        PARE_PUT8(y + i, PARE_WHERE8(~(v < zero), v)); /* NaN is kept */
     }
     for (int64_t i = 0; i < n && !relu; i += step)
         PARE_PUT8(y + i, PARE_V8(x + i) * scale + shift);

@@ -1,4 +1,4 @@
-/* gelu_match.c - Gelu where it is spelled out, as before operator set 20. */
+/* gelu_match.c - match GELU written as Div, Erf, Add, Mul, Mul (before opset 20). */
 #include "gelu_match.h"
 
 #include <math.h>
@@ -10,14 +10,14 @@ static bool is(const struct pare_node *n, const char *type)
     return pare_node_is(n, type) && n->n_in >= 1 && n->n_out == 1;
 }
 
-/* Is this a constant of about that size? */
+/* Is v a constant scalar close to `want`? */
 static bool number(const struct pare_value *v, double want)
 {
     return v && pare_is_const(v) && pare_is_f32(v) && v->t.data && pare_numel(&v->t) == 1 &&
            fabs((double)pare_f32(&v->t)[0] / want - 1) < 1e-6;
 }
 
-/* The node of that type that alone uses x; *other is its second operand. */
+/* The only consumer of x if it has that type; *other is its second operand. */
 static struct pare_node *behind(const struct pare_match *v, const struct pare_value *x,
                                 const char *type, struct pare_value **other)
 {

@@ -1,4 +1,4 @@
-/* int8_operands.c - integers behind real operands, and what is behind real results. */
+/* int8_operands.c - find the int8 tensors of dequantized operands and of quantized results. */
 #include "int8_operands.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ bool pare_int8_source(const struct pare_match *v, const struct pare_value *real,
     return true;
 }
 
-/* Relu and Clip with known bounds narrow [lo, hi]. */
+/* Narrow [lo, hi] by a Relu, or by a Clip with constant bounds. */
 static bool bounds(const struct pare_node *n, float *lo, float *hi)
 {
     double l = -INFINITY, h = INFINITY;
@@ -150,7 +150,7 @@ float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel)
     return (float)pare_get(&q->scale->t, pare_numel(&q->scale->t) == 1 ? 0 : channel);
 }
 
-/* Lowest and highest of w - zero. */
+/* Smallest and largest w - zero, into q->reach. */
 static bool reach(struct pare_int8_weight *q)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
@@ -331,7 +331,7 @@ void pare_int8_bounds(const struct pare_int8_out *o, float *lo, float *hi)
     if (type != PARE_U8 && type != PARE_I8)
         return;
     *lo = *lo > least ? *lo : least;
-    *lo = *lo < most ? *lo : most; /* they may be outside of the type */
+    *lo = *lo < most ? *lo : most; /* the bounds may be outside the type's range */
     *hi = *hi < most ? *hi : most;
     *hi = *hi > least ? *hi : least;
 }

@@ -1,9 +1,9 @@
-/* linear_fuse.c - Gemm and MatMul with constant weights, and the bias behind them. */
+/* linear_fuse.c - match Gemm and MatMul with constant weights and bias. */
 #include "linear_fuse.h"
 
 #include "../../op/matrix/matrix.h"
 
-/* A constant of N numbers along the last axis. */
+/* A constant of N elements along the last axis. */
 static bool is_row(const struct pare_value *v, int64_t N)
 {
     const struct pare_tensor *t = &v->t;

@@ -1,4 +1,4 @@
-/* padded_mean.c - an average over a padded input, as exporters write it. */
+/* padded_mean.c - match Pad followed by AveragePool. */
 #include "padded_mean.h"
 
 #include "../../op/shape/movement.h"

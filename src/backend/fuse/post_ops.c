@@ -48,7 +48,7 @@ static bool activation(const struct pare_node *n, struct pare_post_op *p)
     return false;
 }
 
-/* x * gate(x): Sigmoid gives swish, HardSigmoid(1/6, 1/2) gives hardswish.  Both nodes. */
+/* Match x * gate(x): Sigmoid gives swish, HardSigmoid(1/6, 1/2) gives hardswish. */
 static bool gated(const struct pare_match *v, const struct pare_value *x, struct pare_post_op *p,
                   struct pare_node **gate, struct pare_node **mul)
 {
@@ -84,8 +84,8 @@ static bool can_sum(const struct pare_match *v, const struct pare_node *n,
            pare_is_computed(v, o) && pare_same_shape(&o->t, &x->t);
 }
 
-/* oneDNN 2.6 keeps one code generator per eltwise algorithm: a second post-op of the same kind would
- * get the alpha and beta of the first. */
+/* oneDNN 2.6 keeps one code generator per eltwise algorithm: a second post-op of the same kind
+ * would get the alpha and beta of the first. */
 static bool clashes(const struct pare_post *p, const struct pare_post_op *op)
 {
     for (int i = 0; i < p->n; i++)
