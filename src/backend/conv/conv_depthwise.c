@@ -1,6 +1,4 @@
-/* conv_depthwise.c - depthwise Conv with constant filters in the blocked layout, with what is fused
- * behind it (conv_fuse.h).
- */
+/* conv_depthwise.c - depthwise Conv with constant filters in the blocked layout, with post-ops. */
 #include "../fuse/conv_fuse.h"
 
 #include "depthwise.h"
@@ -9,7 +7,7 @@ struct conv {
     struct pare_conv_fuse head;
     struct pare_post_op post[PARE_MAX_POST];
     struct pare_depthwise depth;
-    int64_t blocks; /* of channels */
+    int64_t blocks; /* blocks of channels */
     float *w, *bias;
 };
 
@@ -39,7 +37,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->depth.clamp = pare_post_bounds(c->post, &c->depth.n_post, &c->depth.low, &c->depth.high);
     if (c->depth.n_post < 0 || !pare_conv_fuse_step(v, n, &c->head, block, block, s))
         return false;
-    s->inplace = 0; /* what is added comes behind the sums */
+    s->inplace = 0; /* y is written before the operand of the sum is read */
     for (int i = 0; i < 2; i++) {
         c->depth.in[i] = c->head.win.in[i];
         c->depth.out[i] = c->head.win.out[i];
@@ -81,7 +79,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* Planes in parallel, or parts of them where that would leave threads without work. */
+/* Planes in parallel, or parts of planes if there are too few for the threads. */
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;

@@ -1,7 +1,7 @@
-/* conv_winograd.c - Conv with 3x3 filters that never change, by Winograd's algorithm, with what
- * is behind it: the normalisation folded, residual sum and simple activations.
+/* conv_winograd.c - Conv with constant 3x3 filters by Winograd's F(4x4, 3x3).
  *
- * The filters are transformed once, to four times their size.
+ * BatchNormalization is folded; residual sum, Relu and Clip are post-ops.  The filters are
+ * transformed once, to four times their size.
  */
 #include "../fuse/conv_fuse.h"
 #include "winograd.h"
@@ -18,7 +18,7 @@ static int64_t padded(int64_t channels, int block)
     return (channels + block - 1) / block * block;
 }
 
-/* The transform of a tile's results does only the simple ones. */
+/* The output transform applies sums, Relu and Clip only. */
 static bool know_posts(struct conv *c, bool padded)
 {
     int n = pare_conv_fuse_vector_ops(&c->head, padded, c->post);
@@ -29,9 +29,9 @@ static bool know_posts(struct conv *c, bool padded)
     return n >= 0;
 }
 
-/* Cycles of this and of the direct kernel, in units of one vector's multiplications: products;
- * transforms of a vector of a tile; filters that no cache holds, which all threads read together.
- * The direct kernel does not pad the few channels of a picture. */
+/* Compare the cycles of this and of the direct kernel, in units of one vector multiplication:
+ * products; transforms of one vector of a tile; filters that do not fit in a cache, which all
+ * threads read.  The direct kernel does not pad the three channels of an image. */
 static bool pays(const struct pare_winograd *g, int64_t real)
 {
     int64_t in = g->from.channels, out = g->to.channels, tiles = pare_winograd_tiles(g);

@@ -1,20 +1,20 @@
-/* conv_winograd_train.c - Conv with 3x3 filters and its gradients, by Winograd's algorithm.
+/* conv_winograd_train.c - training of Conv with 3x3 filters by Winograd's F(4x4, 3x3).
  *
- * The filters are transformed anew in each direction, so that no layer needs memory for them while
- * others run, and in parts where there are many of them for few pictures.
+ * The filters are transformed again in each pass, so that a layer needs memory for them only while
+ * it runs; if there are many filters for few tiles, they are transformed in parts.
  */
 #include "winograd.h"
 
 #include "../../base/simd.h"
 #include "../../op/nn/conv_family.h"
 
-#define LEAST_CHANNELS 13 /* below this the transforms of tiles cost more than the products save, */
-#define ALL_CHANNELS 17   /* ... and from here on they do not, on the way back either */
-#define FEW_TILES 32      /* whose transforms stay in one thread's cache */
+#define LEAST_CHANNELS 13 /* below this the transforms of tiles cost more than the products save */
+#define ALL_CHANNELS 17   /* from here on they do not, in the backward passes either */
+#define FEW_TILES 32      /* whose transforms fit in one thread's cache */
 
-/* Products go with 36 times the tiles against the direct kernel's 9 times the results, and there
- * are the transforms: measured from 1x1 to 56x56 pixels, with 8 to 512 channels.  The filters'
- * gradient is what oneDNN is slowest at. */
+/* Multiplications: 36 per tile against the direct kernel's 9 per result, plus the transforms;
+ * measured from 1x1 to 56x56 pixels, with 8 to 512 channels.  backward_weights is where oneDNN is
+ * slowest. */
 static unsigned pays(const struct pare_winograd *g, int64_t channels)
 {
     int64_t tiles = pare_winograd_tiles(g), results = g->N * g->to.h * g->to.w;
@@ -30,7 +30,7 @@ static unsigned pays(const struct pare_winograd *g, int64_t channels)
     return ways;
 }
 
-/* Of the ways that it is asked for; who goes forward need not be the best way back. */
+/* Is one of the requested passes fast?  The forward kernel need not be the fastest backward one. */
 static bool is_fast(const struct pare_step *s)
 {
     return s->passes & PARE_PASS_FORWARD ? s->fast_passes & PARE_PASS_FORWARD
@@ -38,10 +38,10 @@ static bool is_fast(const struct pare_step *s)
 }
 
 struct conv {
-    struct pare_winograd there, back; /* from X to Y, from Y's gradient to X's */
+    struct pare_winograd there, back; /* from X to Y, and from Y's gradient to X's */
     struct pare_winograd_filters filters;
-    float *bias; /* padded with zeros; NULL: none */
-    size_t u;    /* floats of the transformed filters, 0: they come in parts */
+    float *bias; /* padded with zeros; NULL: no bias */
+    size_t u;    /* floats of the transformed filters; 0: they are transformed in parts */
     bool want_x, want_w, want_b;
 };
 
@@ -185,7 +185,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-/* The sum over all positions of one image, by lane. */
+/* The sum over all pixels of one image, by lane. */
 PARE_SIMD static void sums(const float *y, int64_t len, int block, double *sum)
 {
     for (int k = 0; k < block; k += 8) {

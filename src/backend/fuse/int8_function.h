@@ -14,7 +14,7 @@ struct pare_int8_func {
     struct pare_int8 x;           /* the int8 tensor */
     struct pare_int8_table table; /* by byte of x */
     bool plain;                   /* only DequantizeLinear: (q - zero) * scale */
-    int turn; /* 1: the value is x with the channels moved to the end; -1: from the end; 0: neither */
+    int turn; /* 1: x with the channels moved to the end; -1: moved from the end; 0: neither */
 };
 
 /* Is the result of n such a function, so that n is lazy?  The nodes before n have been visited. */

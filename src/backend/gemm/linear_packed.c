@@ -1,5 +1,7 @@
-/* linear_packed.c - Gemm and MatMul of several rows with constant weights, and what is elementwise
- * behind them: each thread makes some rows, and the rest of the chain while they are in its cache.
+/* linear_packed.c - Gemm and MatMul with constant weights by packed GEMM, with the elementwise
+ * chain after them.
+ *
+ * Each thread computes some rows, and the rest of the chain while they are in its cache.
  */
 #include "../fuse/gelu_match.h"
 #include "../rows/chain_ops.h"
@@ -13,16 +15,16 @@
 
 struct linear {
     struct pare_linear_fuse head;
-    struct pare_chain links; /* n_links 0: nothing */
-    bool simple;             /* ... or no more than adding `sum`, if any, and then `post`, if any */
+    struct pare_chain links; /* n_links 0: no chain */
+    bool simple;             /* the chain is at most an Add of `sum` (or NULL) and `post` */
     struct pare_value *sum;
     struct pare_post_op post;
     int n_post;
     float *packed, *bias;
-    const float *added; /* where `sum` is */
+    const float *added; /* the data of `sum` */
 };
 
-/* How many of the links the product can do by itself. */
+/* The number of links that the GEMM applies itself. */
 static int read_simple(const struct pare_match *v, struct linear *l)
 {
     struct pare_node *list[PARE_GELU_NODES];
