@@ -1,4 +1,4 @@
-/* conv_int8.c - convolutions of 8-bit integers as one primitive (int8_conv_match.h).
+/* conv_int8.c - int8 Conv as one oneDNN primitive (int8_conv_match.h).
  *
  * Sums are exact (int8_operands.h); tensors have their channels last.
  */
@@ -11,7 +11,7 @@
 
 struct conv8 {
     struct pare_int8_conv c;
-    struct pare_post post; /* bounds, or what is behind a real result */
+    struct pare_post post; /* bounds, or the post-ops of a float result */
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
     dnnl_memory_t src, dst, weights, b, scratch;
@@ -19,8 +19,8 @@ struct conv8 {
 
 /* ---- descriptors --------------------------------------------------------------------- */
 
-/* Relu or Clip, unless the type's range does it.  oneDNN adds the zero point and rounds then, which
- * costs bits of the fraction and decides halves by another number: round before. */
+/* Relu or Clip, unless the type's range implies it.  oneDNN adds the zero point before rounding,
+ * which costs fraction bits and rounds halves differently: round before. */
 static void add_bounds(struct conv8 *s)
 {
     const struct pare_int8_conv *c = &s->c;
@@ -96,8 +96,8 @@ static bool describe(const struct pare_match *v, struct conv8 *s)
     return ok;
 }
 
-/* Sums pass through float32 on the way to the result, which holds 24 bits: a real or quantized
- * one is as good as any, but a sum that is the result itself must fit. */
+/* Sums pass through float32, which holds 24 bits: enough for a float or quantized result, but a sum
+ * that is itself the result must fit. */
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct conv8 *k = pare_alloc(v->backend->scratch, 1, sizeof(*k)), *keep;
@@ -129,7 +129,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* ---- running ------------------------------------------------------------------------- */
+/* ---- run ----------------------------------------------------------------------------- */
 
 static int init_bias(struct conv8 *c, struct pare_backend *b, struct pare_err *err)
 {

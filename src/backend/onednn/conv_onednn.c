@@ -1,7 +1,5 @@
-/* conv_onednn.c - Conv, with the normalisation, sum and activations behind it, as one primitive.
- *
- * conv_fuse.h says what is fused.
- */
+/* conv_onednn.c - Conv, BatchNormalization, residual Add and activations as one oneDNN
+ * primitive. */
 #include "conv_desc.h"
 #include "onednn_post.h"
 #include "../fuse/conv_fuse.h"
@@ -52,7 +50,7 @@ static int block_of(const struct conv *c, dnnl_query_t what, const struct pare_t
     return pare_dnnl_block(dnnl_primitive_desc_query_md(c->pd, what, 0), t);
 }
 
-/* Let oneDNN choose; when it takes a layout that plans do not carry, ask for ours. */
+/* Let oneDNN choose the layouts; if it chooses one that plans do not support, specify ours. */
 static bool layouts(const struct pare_match *v, struct pare_node *n, struct conv *c, int *in,
                     int *out)
 {
@@ -122,7 +120,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
     return pare_dnnl_bias(b, c->pd, bias, &c->bias, err);
 }
 
-/* ---- running ---------------------------------------------------------------------- */
+/* ---- run -------------------------------------------------------------------------- */
 
 static int share_weights(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {

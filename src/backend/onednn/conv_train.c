@@ -1,14 +1,14 @@
-/* conv_train.c - Conv with its gradients, by oneDNN.
+/* conv_train.c - training of Conv by oneDNN: forward, backward_data, backward_weights.
  *
- * Parameters are row-major or, while nobody looks at them, in blocks (step.laid).  Where that is
- * not what a primitive wants they are brought into its layout, once a step for each direction, and
- * so is their gradient.  What oneDNN cannot add to, it writes beside, and it is added from there.
+ * Parameters are row-major or blocked (step.blocked_filters).  If a primitive needs another layout,
+ * they are reordered once per step and pass, and so is their gradient.  Where oneDNN cannot add to
+ * a gradient, it writes to scratch memory, and the result is added from there.
  */
 #include "conv_desc.h"
 
 #include "../../base/simd.h"
 
-/* A primitive with what it runs on. */
+/* A primitive with its arguments. */
 struct prim {
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
@@ -18,14 +18,15 @@ struct prim {
 
 struct conv {
     struct pare_window win;
-    struct prim fwd, data, weights;      /* forward; gradients of X and of W */
-    struct prim pack, pack_back, unpack; /* W in; W for the gradient of X; gradient of W out */
-    dnnl_memory_t mem[16];               /* all of them, for quit() */
+    struct prim fwd, data, weights;      /* forward; backward_data; backward_weights */
+    struct prim pack, pack_back, unpack; /* reorder W; W for backward_data; the gradient of W */
+    dnnl_memory_t mem[16];               /* all of them, for destroy() */
     int n_mem;
-    dnnl_memory_t w; /* where it is, as it is */
-    size_t side;     /* of back()'s work memory: packed W or its gradient; then X's gradient */
-    float *gx;       /* X's gradient when it has to be added */
-    float *gb;       /* the bias's */
+    dnnl_memory_t w; /* W in its own layout */
+    size_t side;     /* bytes of backward()'s scratch memory: packed W or its gradient; then X's
+                        gradient */
+    float *gx;       /* X's gradient if it has to be added */
+    float *gb;       /* gradient of the bias */
     bool forward, want_x, want_w;
 };
 
@@ -75,8 +76,8 @@ static bool describe_back(const struct pare_match *v, struct conv *c, struct sid
             make_pd(&c->weights, &d, v, c->fwd.pd) && !pare_dnnl_slow(c->weights.pd));
 }
 
-/* All directions in these layouts of X and Y; 0 leaves the choice to oneDNN.  The gradients'
- * descriptors want the forward one's as a hint. */
+/* Descriptors of all passes for these layouts of X and Y; 0 leaves the choice to oneDNN.  Backward
+ * descriptors take the forward one as a hint. */
 static bool describe(const struct pare_match *v, const struct pare_node *n, struct conv *c, int *in,
                      int *out)
 {
@@ -105,7 +106,7 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
     return *in && *out && describe_back(v, c, &s);
 }
 
-/* The first that oneDNN can do; those of the step beside it, if there is one. */
+/* The first layouts that oneDNN supports; those of s->layout_from if that is set. */
 static bool layouts(const struct pare_match *v, const struct pare_step *s, struct conv *c, int *in,
                     int *out)
 {
@@ -133,7 +134,7 @@ static size_t size_of(const struct prim *p, dnnl_query_t what, int i)
     return (dnnl_memory_desc_get_size(md_of(p, what, i)) + 63) & ~(size_t)63;
 }
 
-/* W is packed anew in each direction, so that no layer needs memory for it while others run. */
+/* W is packed again in each pass, so that a layer needs memory for it only while it runs. */
 static void work_sizes(struct pare_step *s, struct conv *c)
 {
     size_t w = c->want_x ? size_of(&c->data, dnnl_query_weights_md, 0) : 0;
@@ -205,7 +206,7 @@ static int finish(struct prim *p, struct pare_err *err)
     return pare_dnnl(err, dnnl_primitive_create(&p->prim, p->pd), "convolution");
 }
 
-/* From one layout to another, adding to what is there when `add`. */
+/* Reorder, with `add` adding to the destination. */
 static int reorder(struct prim *p, struct pare_backend *b, dnnl_memory_t from, dnnl_memory_t to,
                    bool add, struct pare_err *err)
 {
@@ -246,7 +247,7 @@ static bool is_in(dnnl_memory_t m, const dnnl_memory_desc_t *md)
     return dnnl_memory_get_memory_desc(m, &own) == dnnl_success && dnnl_memory_desc_equal(own, md);
 }
 
-/* W for a primitive: as it is, or packed in working memory. */
+/* W for a primitive: as stored, or packed in scratch memory. */
 static int give_weights(struct pare_step *s, struct pare_backend *b, const struct prim *p,
                         struct prim *pack, dnnl_memory_t *w, struct pare_err *err)
 {
@@ -297,7 +298,7 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
     return finish(&c->data, err);
 }
 
-/* Where the gradient of W is written: where it belongs, or in working memory and then there. */
+/* The destination of W's gradient: its buffer, or scratch memory that is then reordered. */
 static int give_gradient(struct pare_step *s, struct pare_backend *b, const dnnl_memory_desc_t *own,
                          dnnl_memory_t *gw, struct pare_err *err)
 {
@@ -358,7 +359,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return c->want_w ? init_weights(s, b, gy, &md, err) : 0;
 }
 
-/* ---- running --------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------- */
 
 static int execute(const struct prim *p, struct pare_backend *b, struct pare_err *err)
 {

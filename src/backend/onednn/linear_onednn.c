@@ -1,7 +1,7 @@
-/* linear_onednn.c - Gemm and MatMul with constant weights, bias and activations fused.
+/* linear_onednn.c - Gemm and MatMul with constant weights, bias and post-ops by oneDNN.
  *
- * One row is bound by reading W, which therefore stays as it is in the model; more rows get W
- * packed for the inner product.
+ * One row is bound by reading W, which therefore keeps the model's layout; for more rows W is
+ * packed for the inner product primitive.
  */
 #include "onednn_post.h"
 

@@ -1,10 +1,10 @@
-/* linear_train.c - Gemm and MatMul with a 2-D weight, and their gradients, by own panels
- * forward, where the bias costs nothing, and oneDNN's GEMM.
+/* linear_train.c - training of Gemm and MatMul with a 2-D weight by packed GEMM and oneDNN's GEMM.
  *
  *     Y (M, N) = X (M, K) W + b      dX = dY W'      dW = X' dY      db = sum of dY's rows
  *
- * Where most of dY's rows are zero (behind a network's last attention only one token in many is
- * used) the gradients are made of the others only.
+ * Forward by packed GEMM, which adds the bias for free; backward by oneDNN.  If most rows of dY are
+ * zero (after a network's last attention only one token in many is used), only the other rows are
+ * multiplied.
  */
 #include "onednn.h"
 
@@ -13,17 +13,17 @@
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
 
-#define FEW 8         /* one row of so many is few */
-#define LEAST_ROWS 64 /* for which that matters */
+#define FEW 8         /* at most one row in this many is few */
+#define LEAST_ROWS 64 /* fewer rows are not checked for zeros */
 
 struct linear {
     int64_t M, N, K;
     bool tb;       /* W is (N, K) */
-    bool panels;   /* Y by own products */
-    int64_t *rows; /* of dY, that are not zero; NULL: nobody looks */
+    bool panels;   /* Y by packed GEMM */
+    int64_t *rows; /* indices of the nonzero rows of dY; NULL: not checked */
 };
 
-/* N numbers along the last axis; not one for each row. */
+/* N elements along the last axis, not one per row. */
 static bool is_row(const struct pare_tensor *t, int64_t N)
 {
     return t->rank && t->dim[t->rank - 1] == N && pare_numel(t) == N;
@@ -112,12 +112,12 @@ PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
             gb[j] += gy[i * N + j];
 }
 
-/* What the gradients are made from: all rows, or those that count. */
+/* The operands of the gradients: all rows, or the nonzero ones. */
 struct way {
     int64_t M;
     const float *gy, *x;
     float *gx;
-    bool add; /* to gx */
+    bool add; /* add to gx */
 };
 
 static int multiply_back(struct pare_step *s, const struct way *w, struct pare_err *err)
@@ -152,7 +152,7 @@ static bool is_zero(const float *x, int64_t n)
     return true;
 }
 
-/* How many rows of dY are not zero, listed; -1: more than a few. */
+/* List the nonzero rows of dY; returns their number, -1: more than a few. */
 static int64_t find_rows(const struct linear *l, const float *gy)
 {
     int64_t n = 0;
@@ -167,7 +167,7 @@ static int64_t find_rows(const struct linear *l, const float *gy)
     return l->rows && n ? n : -1;
 }
 
-/* Brings n rows together, computes, and puts X's gradient where it belongs. */
+/* Gather n rows, multiply, and scatter X's gradient. */
 static int back_few(struct pare_step *s, const struct way *all, int64_t n, struct way *few,
                     struct pare_err *err)
 {
@@ -180,7 +180,7 @@ static int back_few(struct pare_step *s, const struct way *all, int64_t n, struc
         memcpy(x + i * l->K, all->x + l->rows[i] * l->K, row);
     }
     *few = (struct way){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
-    if (all->gx && !all->add) /* before W's gradient, which may be added to the same memory */
+    if (all->gx && !all->add) /* before W's gradient, which may use the same memory */
         memset(all->gx, 0, (size_t)l->M * row);
     PARE_TRY(multiply_back(s, few, err));
     for (int64_t i = 0; i < n && all->gx; i++)

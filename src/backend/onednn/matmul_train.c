@@ -1,8 +1,8 @@
-/* matmul_train.c - MatMul of stacks of matrices with its gradients, by oneDNN's GEMM.
+/* matmul_train.c - training of batched MatMul by oneDNN's GEMM.
  *
- *     Y (M, N) = A (M, K) B (K, N)      dA = dY B'      dB = A' dY      for each of the stack
+ *     Y (M, N) = A (M, K) B (K, N)      dA = dY B'      dB = A' dY      for each matrix of the batch
  *
- * Where there are at least as many products as threads, each is one thread's.
+ * If there are at least as many products as threads, each product runs on one thread.
  */
 #include "onednn.h"
 
@@ -44,7 +44,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* C (rows, cols) = or += op(A) op(B), row-major, for each of the stack. */
+/* C (rows, cols) = or += op(A) op(B), row-major, for each matrix of the batch. */
 struct product {
     char ta, tb;
     int64_t rows, cols, inner;

@@ -1,4 +1,4 @@
-/* reorder.c - from one layout to another. */
+/* reorder.c - conversion of values and gradients between layouts. */
 #include "onednn.h"
 
 struct way {
@@ -7,7 +7,7 @@ struct way {
 };
 
 struct reorder {
-    struct way there, back; /* the gradient goes back */
+    struct way there, back; /* backward: the gradient in the other direction */
 };
 
 static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
@@ -26,7 +26,7 @@ static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
     return rc;
 }
 
-/* From one buffer to another; w->from and w->to are there. */
+/* Create the primitive from w->from to w->to. */
 static int make_way(struct way *w, bool add, struct pare_backend *b, struct pare_err *err)
 {
     const dnnl_memory_desc_t *from, *to;

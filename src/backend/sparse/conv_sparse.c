@@ -1,14 +1,13 @@
-/* conv_sparse.c - Conv with weights that are mostly zero, by the blocks that are not.
+/* conv_sparse.c - Conv with sparse weights, by blocks of nonzero weights.
  *
- * Blocks are 4x1 or 8x1 (so many output channels that follow each other, at one input channel and
- * tap) or single weights, whatever takes the least time; and it is used where that is less than a
- * dense convolution takes.  BatchNormalization, residual sum and activations behind are fused as
- * in conv_onednn.c.
+ * Blocks are 4x1 or 8x1 (consecutive output channels at one input channel and tap) or single
+ * weights, whichever is estimated to be fastest; the kernel is used if that is faster than a dense
+ * convolution.  BatchNormalization, residual sum and activations are fused as in conv_onednn.c.
  */
 #include "../fuse/conv_fuse.h"
 
 struct conv {
-    struct pare_sparse_conv shape; /* first, see pare_sparse_step_rows */
+    struct pare_sparse_conv shape; /* first member, see pare_sparse_step_rows() */
     struct pare_conv_fuse head;
     struct pare_sparse w;
     float *bias; /* padded with zeros */
@@ -22,7 +21,7 @@ static struct pare_sparse_from weights(const struct pare_node *n)
     return (struct pare_sparse_from){ pare_const_raw(n->in[1]), O, K, K, 1 };
 }
 
-/* Windows over one axis are windows over two, the first of size 1. */
+/* A window over one axis becomes one over two, the first of size 1. */
 static void read_shape(const struct pare_match *v, const struct pare_node *n,
                        const struct pare_window *w, struct pare_sparse_conv *c)
 {

@@ -1,4 +1,4 @@
-/* linear_sparse.c - Gemm and MatMul with weights that are mostly zero, by the blocks that are not.
+/* linear_sparse.c - Gemm and MatMul with sparse weights, by blocks of nonzero weights.
  *
  * One row is bound by reading the weights.  More rows are the pixels of a convolution with one tap.
  */
@@ -7,7 +7,7 @@
 #include "../fuse/linear_fuse.h"
 
 struct linear {
-    struct pare_sparse_conv shape; /* first, see pare_sparse_step_rows */
+    struct pare_sparse_conv shape; /* first member, see pare_sparse_step_rows() */
     struct pare_linear_fuse is;
     struct pare_post post;
     struct pare_sparse w;
@@ -92,7 +92,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return pare_sparse_make(&f, &m, b->arena, &l->w, err);
 }
 
-/* Groups with about as many blocks for each thread. */
+/* The first group of a thread's part, such that all parts have about the same number of blocks. */
 static int64_t share(const struct pare_sparse *w, int64_t part, int64_t parts)
 {
     int64_t want = w->first[w->groups] / parts * part, lo = 0, hi = w->groups;
