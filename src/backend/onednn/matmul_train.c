@@ -1,6 +1,6 @@
 /* matmul_train.c - training of batched MatMul by oneDNN's GEMM.
  *
- *     Y (M, N) = A (M, K) B (K, N)      dA = dY B'      dB = A' dY      for each matrix of the batch
+ *     Y (M, N) = A (M, K) B (K, N)      dA = dY B'      dB = A' dY      per matrix of the batch
  *
  * If there are at least as many products as threads, each product runs on one thread.
  */

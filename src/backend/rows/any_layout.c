@@ -1,7 +1,7 @@
-/* any_layout.c - operators that look at all of a tensor at once, with their gradients, in any layout.
+/* any_layout.c - operators that accept a tensor in any layout (fake quantization), with gradients.
  *
- * Places that are quantized: row-major, they would cost two reorders each way.  Where lanes beyond
- * the channels would be looked at as if they were numbers, the layout is row-major after all.
+ * Row-major fake quantization would cost two reorders per pass.  If the operator would read the
+ * lanes beyond the channels as values, the layout is row-major nevertheless.
  */
 #include "../backend.h"
 

@@ -1,10 +1,10 @@
-/* attention_train.c - attention with its gradient, from the joint projection to the heads' results.
+/* attention_train.c - training of attention, from the joint QKV projection to the heads' results.
  *
  *     S = scale Q K'     P = softmax(S)     O = P V          for each image and head, (T, D) each
  *     dV = P' dO     dP = dO V'     dS = scale P (dP - sum of P dP)     dQ = dS K     dK = dS' Q
  *
- * Q, K and V lie side by side in one matrix (N T, 3 H D), O is a part of (N T, H D): the graph's
- * Split, Reshapes and Transposes only say where.  Nothing but P is kept.
+ * Q, K and V are columns of one matrix (N T, 3 H D), O is columns of (N T, H D): the graph's Split,
+ * Reshapes and Transposes only determine which.  Only P is saved for the backward pass.
  */
 #include <math.h>
 #include <omp.h>
@@ -25,13 +25,13 @@ struct attention {
     int64_t N, T, H, D;
     int64_t tokens; /* T, padded to NARROW */
     float scale;
-    int block; /* for columns that are elements of a head */
+    int block; /* of columns that are elements of a head */
     float *p;  /* (N, H, T, tokens) */
 };
 
-/* ---- matching ---------------------------------------------------------------------------- */
+/* ---- match ------------------------------------------------------------------------------- */
 
-/* The pattern's nodes, as far as they are found. */
+/* The matched nodes so far. */
 struct found {
     const struct pare_match *v;
     struct pare_node *list[MOST_NODES];
@@ -39,7 +39,7 @@ struct found {
     double scale;
 };
 
-/* x's only user, if it is of that type. */
+/* The only consumer of x, if it has that type. */
 static struct pare_node *next(struct found *f, const struct pare_value *x, const char *type)
 {
     struct pare_node *n = pare_only_consumer(f->v, x);
@@ -50,7 +50,7 @@ static struct pare_node *next(struct found *f, const struct pare_value *x, const
     return n;
 }
 
-/* x times or divided by constant numbers. */
+/* x multiplied or divided by constant scalars. */
 static struct pare_value *scaled(struct found *f, struct pare_value *x)
 {
     for (;;) {
@@ -114,7 +114,7 @@ static bool three_parts(const struct pare_node *n)
     return true;
 }
 
-/* From the parts to the result, or NULL. */
+/* Match from the parts to the result; NULL: no match. */
 static struct pare_value *follow(struct found *f, struct pare_node *n, struct attention *a)
 {
     struct pare_value *q = heads(f, n->out[0], false, a);
@@ -145,7 +145,7 @@ static int64_t up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* In floats, of each thread: packed columns, one matrix of scores, one of a head. */
+/* In floats, per thread: packed columns, one matrix of scores, one of a head. */
 static size_t own_size(const struct attention *a)
 {
     return (size_t)(up(a->tokens * up(a->D, 32), 16) + up(a->T * a->tokens, 16) +
@@ -185,7 +185,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 /* ---- pieces ------------------------------------------------------------------------------ */
 
-/* A matrix (T, D) or (T, tokens), rows `step` apart. */
+/* A matrix (T, D) or (T, tokens) with a row stride of `step`. */
 struct rows {
     float *at;
     int64_t step;
@@ -196,7 +196,7 @@ static struct pare_attention_head head(const struct attention *a, const struct r
     return (struct pare_attention_head){ x->at, x->step, 1, a->T, a->D };
 }
 
-/* Rows of D elements as the columns of a product over T. */
+/* Pack rows of D elements as the right operand of a product over T. */
 static void pack(const struct attention *a, const struct rows *x, float *to)
 {
     struct pare_attention_head h = head(a, x);
@@ -204,7 +204,7 @@ static void pack(const struct attention *a, const struct rows *x, float *to)
     pare_attention_pack(&h, a->block, to);
 }
 
-/* Rows of D elements as rows of columns that are tokens: (D, tokens). */
+/* Pack rows of D elements transposed: (D, tokens). */
 static void pack_turned(const struct attention *a, const struct rows *x, float *to)
 {
     struct pare_attention_head h = head(a, x);
@@ -259,7 +259,7 @@ PARE_SIMD static void softmax_back(const float *p, float *g, int64_t n, float sc
         g[i] = scale * p[i] * (g[i] - sum);
 }
 
-/* Add to what is there already; the first has been written there. */
+/* Add to the gradient; with `first` it has been assigned already. */
 static void put(const struct attention *a, bool first, const struct rows *x, const struct rows *to)
 {
     for (int64_t t = 0; t < a->T && !first; t++)
@@ -267,9 +267,9 @@ static void put(const struct attention *a, bool first, const struct rows *x, con
             to->at[t * to->step + d] += x->at[t * x->step + d];
 }
 
-/* ---- running ----------------------------------------------------------------------------- */
+/* ---- run --------------------------------------------------------------------------------- */
 
-/* Where part 0, 1 or 2 of image and head i begins. */
+/* The rows of Q, K or V (part 0, 1 or 2) of image and head i. */
 static struct rows part(const struct attention *a, float *x, int64_t i, int64_t which)
 {
     int64_t step = 3 * a->H * a->D;

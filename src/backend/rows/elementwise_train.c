@@ -1,7 +1,7 @@
-/* elementwise_train.c - elementwise operators with their gradients, in any layout, in threads.
+/* elementwise_train.c - training of elementwise operators, in any layout.
  *
- * One operand, or two of the same shape, or one and a constant number; both directions go through
- * the operator's map and dmap, chunk by chunk.
+ * One operand, two of the same shape, or one and a constant scalar; both passes use the operator's
+ * map and dmap, chunk by chunk.
  */
 #include "../backend.h"
 
@@ -11,8 +11,8 @@ struct map {
     int64_t count; /* elements, padding lanes included */
     int64_t channels, rows, length;
     int block;
-    const float *number; /* the operand of two that is one constant; NULL: none, else ... */
-    int number_at;       /* ... its place */
+    const float *number; /* the constant scalar operand; NULL: none */
+    int number_at;       /* its input index */
 };
 
 static bool small_settings(const struct pare_node *n)
@@ -23,7 +23,7 @@ static bool small_settings(const struct pare_node *n)
     return true;
 }
 
-/* Operands have the shape of the result, but for one constant number. */
+/* Do the operands have the shape of the result, except for one constant scalar? */
 static bool operands(const struct pare_match *v, struct pare_node *n, bool two, struct map *c)
 {
     c->block = 1;
@@ -171,7 +171,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
         } else {
             float *gx = pare_f32(&s->in_buf[0]->grad->t) + i, part[CHUNK];
 
-            if (s->grad_assign[0]) { /* beside, since gx may be gy */
+            if (s->grad_assign[0]) { /* into a separate chunk, since gx may be gy */
                 memset(part, 0, (size_t)n * sizeof(*part));
                 s->node->op->dmap(s->node, x + i, y + i, gy + i, part, n);
                 memcpy(gx, part, (size_t)n * sizeof(*part));

@@ -1,8 +1,8 @@
-/* gelu_train.c - Gelu with its gradient where it is spelled out, as before operator set 20.
+/* gelu_train.c - training of GELU written as Div, Erf, Add, Mul, Mul (before opset 20).
  *
  *     y = x (1 + erf(x / sqrt 2)) / 2
  *
- * Exporters write Div, Erf, Add, Mul and Mul; taken together nothing between x and y is kept.
+ * Fused, so that no value between x and y is saved for the backward pass.
  */
 #include "../fuse/gelu_match.h"
 
@@ -13,7 +13,7 @@
 #define NODES PARE_GELU_NODES
 
 struct gelu {
-    int64_t count; /* elements, padding lanes included: 0 stays 0 */
+    int64_t count; /* elements, padding lanes included: 0 maps to 0 */
 };
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)

@@ -1,8 +1,8 @@
-/* norm_rows.c - LayerNormalization over the last axis: the operator, or spelled out.
+/* norm_rows.c - LayerNormalization over the last axis, as one operator or decomposed.
  *
- * Before operator set 17 there is no such operator, and exporters spell it out:
+ * Before opset 17 there is no such operator, and exporters write
  *     m = ReduceMean(x)   d = x - m   v = ReduceMean(Pow(d, 2))   Div(d, Sqrt(v + eps))
- * mostly followed by Mul(weight) and Add(bias).  Taken together it is one pass over each row.
+ * usually followed by Mul(weight) and Add(bias).  Fused, it is one pass over each row.
  */
 #include "../backend.h"
 
@@ -16,7 +16,7 @@ struct norm {
     float eps;
     struct pare_value *scale, *shift; /* NULL: 1 and 0 */
     const float *gamma, *beta;
-    struct pare_node *list[9]; /* the nodes behind the first */
+    struct pare_node *list[9]; /* the nodes after the first */
     int n_list;
     struct pare_value *out;
 };
@@ -36,7 +36,7 @@ static bool scalar(const struct pare_value *v, float *out)
     return true;
 }
 
-/* A mean over the last axis that keeps it as 1. */
+/* Is n a ReduceMean over the last axis with keepdims? */
 static bool row_mean(const struct pare_node *n)
 {
     const struct pare_tensor *x, *y;
@@ -53,7 +53,7 @@ static bool row_mean(const struct pare_node *n)
     return true;
 }
 
-/* The node that is b's only use and has a as its other input, in this order. */
+/* The only consumer of the second value, if its inputs are these two in this order. */
 static struct pare_node *uses(const struct pare_match *v, const struct pare_value *first,
                               const struct pare_value *second, const char *type)
 {

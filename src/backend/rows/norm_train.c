@@ -1,10 +1,10 @@
-/* norm_train.c - LayerNormalization over the last axis with its gradients.
+/* norm_train.c - training of LayerNormalization over the last axis.
  *
  *     xh = (x - mean) / sqrt(var + eps)     y = gamma xh + beta     g = gamma dy
  *     dx = (g - mean of g - xh * mean of (g xh)) / sqrt(var + eps)
  *     dgamma = sum of dy xh     dbeta = sum of dy     over all rows
  *
- * Rows are summed in groups whose number does not depend on that of the threads.
+ * Rows are summed in groups whose number does not depend on the number of threads.
  */
 #include "../backend.h"
 
@@ -99,7 +99,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-/* One row's part of the sums, and its gradient; gx may be gy. */
+/* One row's contribution to the sums, and its gradient; gx may be gy. */
 struct way {
     const float *x, *gamma, *gy;
     float *gx; /* or NULL */
@@ -133,7 +133,7 @@ PARE_SIMD static void row_back(const struct norm *c, const struct way *w, int64_
             gx[i] = (gy[i] * gamma[i] - shift - (x[i] - mean) * inv * slope) * inv;
 }
 
-/* The groups' sums (groups, 2, length) in their order. */
+/* Add up the sums (groups, 2, length) in the order of the groups. */
 static void gather(const struct norm *c, const float *sums, bool first, float *to)
 {
     for (int64_t i = 0; i < c->length; i++) {

@@ -1,7 +1,7 @@
-/* pool_train.c - MaxPool, AveragePool and GlobalAveragePool with gradients, in the blocked layout.
+/* pool_train.c - training of MaxPool, AveragePool and GlobalAveragePool in the blocked layout.
  *
- * A maximum remembers which element of its plane it was, for each lane; the first of equals, as
- * the plain operator has it.
+ * MaxPool saves the index of each maximum in its plane, by lane; the first of equals, as the
+ * reference operator does.
  */
 #include "../backend.h"
 
@@ -17,11 +17,11 @@ struct pool {
     bool max, global, count_pad;
     int64_t planes, in_space, out_space;
     int block;
-    int32_t *from; /* by output and lane: position in the input plane */
+    int32_t *from; /* by output and lane: index in the input plane */
 };
 
-/* The layout it works in, which a few channels in rows are brought into: the plain operator is
- * slower than that by far.  0: none. */
+/* The layout in which it runs; row-major inputs with few channels are reordered, since the
+ * reference operator is far slower than that.  0: none. */
 static int layout(const struct pare_match *v, const struct pare_node *n)
 {
     int block = pare_block_of(v, n->in[0]);
@@ -85,7 +85,7 @@ static void taps(const struct pare_window *w, int axis, int64_t o, int64_t *lo, 
     *hi = *hi < *lo ? *lo : *hi;
 }
 
-/* One window: where it starts and which taps count. */
+/* One window: its start and the taps inside the input. */
 struct window {
     int64_t lo[3], hi[3], o[3];
 };
@@ -99,7 +99,7 @@ static int64_t position(const struct pare_window *w, const struct window *t, int
            t->o[2] * w->stride[2] - w->pad_begin[2] + q * w->dilation[2];
 }
 
-/* Lanes where v is larger take it, or is the first NaN. */
+/* Lanes take v where it is larger or the first NaN. */
 PARE_SIMD static void larger(const float *v, int32_t at, int b, float *best, int32_t *from)
 {
     for (int k = 0; k < b; k++) {
@@ -143,7 +143,7 @@ static float weight(const struct pool *p, const struct window *t)
     return n > 0 ? (float)(1 / n) : 0;
 }
 
-/* y += w x, or the other way round on the way back. */
+/* y += w x or, in the backward pass, x += w y. */
 static void mean_window(const struct pool *p, const struct window *t, float *x, float *y, bool back)
 {
     float w = weight(p, t);

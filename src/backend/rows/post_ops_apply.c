@@ -36,7 +36,7 @@ static void apply(const struct pare_post_op *p, const struct pare_post_area *a)
 
 void pare_post_ops_run(const struct pare_post_op *post, int n_post, const struct pare_post_area *a)
 {
-    enum { PIECE = 1024 }; /* stays in the first-level cache */
+    enum { PIECE = 1024 }; /* fits in the L1 cache */
     struct pare_post_area part = *a;
 
     if (a->rows > 1 || n_post < 2) {

@@ -25,8 +25,8 @@ struct pare_post_op {
     float alpha, beta;
 };
 
-/* `rows` rows of n floats (n a multiple of 8); row starts are `step` floats apart.  sum, the operand
- * of PARE_POST_SUM or NULL, has the same shape and step as y. */
+/* `rows` rows of n floats (n a multiple of 8) with a stride of `step` floats.  sum, the operand of
+ * PARE_POST_SUM or NULL, has the same shape and stride as y. */
 struct pare_post_area {
     float *y;
     const float *sum;

@@ -4,8 +4,8 @@
  */
 #ifdef VEC
 
-/* 1 / (1 + exp(-x)), 3e-7 relative: 2^f for |f| <= 1/2 is a polynomial, 2^k goes into the
- * exponent's bits.  Beyond 87 the result would not be a normal number. */
+/* 1 / (1 + exp(-x)), 3e-7 relative: 2^f for |f| <= 1/2 is a polynomial, 2^k is added to the
+ * exponent bits.  Beyond 87 the result would be denormal. */
 TARGET static inline __attribute__((always_inline)) void NAME(sigmoid)(const VEC *x, VEC *y)
 {
     VEC t = MUL(*x, ALL(-1.44269504f)), k, q;

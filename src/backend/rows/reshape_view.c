@@ -1,4 +1,4 @@
-/* reshape_view.c - operators that only change the shape: no work at run time, the memory is shared. */
+/* reshape_view.c - Reshape, Flatten, Squeeze, Unsqueeze, Identity: views that share memory. */
 #include "../backend.h"
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -10,7 +10,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
-    /* An unchanged shape may stay in any layout; else only row-major order has meaning. */
+    /* An unchanged shape may have any layout; otherwise only row-major order has meaning. */
     if (pare_same_shape(&n->in[0]->t, &n->out[0]->t))
         s->in_block[0] = s->out_block[0] = pare_layout_of(v, n->in[0]);
     s->inplace = s->grad_inplace = 1;
@@ -26,7 +26,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-/* Nothing to do where the gradients share memory as well. */
+/* Nothing to do if the gradients share memory as well. */
 static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct pare_buf *in = s->in_buf[0];

@@ -1,4 +1,4 @@
-/* softmax_rows.c - Softmax along the last axis, a row at a time.
+/* softmax_rows.c - Softmax along the last axis, row by row, with its gradient.
  *
  *     dx = y (dy - sum of y dy)
  */

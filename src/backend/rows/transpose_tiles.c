@@ -1,9 +1,10 @@
-/* transpose_tiles.c - Transpose of float32, by tiles that fit the cache.
+/* transpose_tiles.c - float32 Transpose, by tiles that fit in the cache.
  *
- * Axes that stay neighbours are joined first.  If the last axis stays, rows are copied; else the
- * input's last axis and the output's last axis span a plane that is transposed tile by tile.
+ * Axes that remain neighbors are joined first.  If the last axis remains last, rows are copied;
+ * else the input's last axis and the output's last axis span a plane that is transposed tile by
+ * tile.
  *
- * Between channels-last and the blocked layout the channels of a block are neighbours on both
+ * Between channels-last and the blocked layout the channels of a block are contiguous on both
  * sides, so (N, C, H, W) blocked -> (N, H, W, C) and back need no row-major step in between.
  */
 #include "../backend.h"
@@ -15,14 +16,14 @@
 
 struct transpose {
     int rank;
-    int64_t dim[PARE_MAX_RANK];  /* of the output, joined */
+    int64_t dim[PARE_MAX_RANK];  /* output dimensions, joined */
     int64_t from[PARE_MAX_RANK]; /* the input's stride along each */
-    int from_block, to_block;    /* >1: channels-last from or to the blocked layout */
+    int from_block, to_block;    /* > 1: between channels last and the blocked layout */
     int64_t images, channels, space;
-    struct transpose *back; /* training: the gradient's way */
+    struct transpose *back; /* training: the inverse, for the gradient */
 };
 
-/* Join output axes whose input axes are neighbours in the same order. */
+/* Join output axes whose input axes are neighbors in the same order. */
 static void join(struct transpose *t, const struct pare_tensor *x, const int *perm)
 {
     int64_t stride[PARE_MAX_RANK];
@@ -47,7 +48,7 @@ static void join(struct transpose *t, const struct pare_tensor *x, const int *pe
     }
 }
 
-/* A convolution comes soon, so the blocked layout is worth having. */
+/* Does a convolution follow within `depth` nodes, so that the blocked layout pays off? */
 static bool feeds_conv(const struct pare_match *v, const struct pare_value *x, int depth)
 {
     const struct pare_consumers *u = &v->consumers[x->id];
@@ -87,7 +88,7 @@ static bool channels_last(const struct pare_match *v, const struct pare_node *n,
     return true;
 }
 
-/* Training stays row-major: the gradient goes by the inverse order of axes. */
+/* Training is row-major: the gradient is transposed by the inverse permutation. */
 static void both_ways(const struct pare_match *v, const struct pare_node *n, const int *perm,
                       struct transpose *t)
 {
@@ -143,7 +144,7 @@ PARE_SIMD static void plane(const float *x, int64_t sc, float *y, int64_t yr, in
         }
 }
 
-/* Offsets into input and output of the `index`-th combination of the outer axes. */
+/* Input and output offsets of the `index`-th combination of the outer axes. */
 static void place(const struct transpose *t, int64_t index, int skip, const int64_t *ystride,
                   int64_t *x, int64_t *y)
 {
