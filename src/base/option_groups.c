@@ -36,7 +36,7 @@ const struct pare_opt *pare_option_group_find(const struct pare_option_group *p,
 }
 
 /* The earlier setting of this name, or a new one. */
-static struct pare_setting *slot(struct pare_setting *set, int *n, const char *name)
+static struct pare_setting *find_or_add_setting(struct pare_setting *set, int *n, const char *name)
 {
     int i = 0;
 
@@ -48,10 +48,10 @@ static struct pare_setting *slot(struct pare_setting *set, int *n, const char *n
 }
 
 /* Lists of strings grow with every occurrence; for other types the last one counts. */
-static int add(struct pare_setting *set, int *n, const struct pare_setting *s, struct pare_arena *a,
-               struct pare_err *err)
+static int add_setting(struct pare_setting *set, int *n, const struct pare_setting *s,
+                       struct pare_arena *a, struct pare_err *err)
 {
-    struct pare_setting *to = slot(set, n, s->name), old = *to;
+    struct pare_setting *to = find_or_add_setting(set, n, s->name), old = *to;
     const char **v;
 
     *to = *s;
@@ -80,20 +80,20 @@ int pare_option_group_fill(const struct pare_option_group *p, const struct pare_
         if (!o)
             continue;
         PARE_TRY(pare_opt_parse(o, g[i].text, &one, a, err));
-        PARE_TRY(add(set, &n_set, &one, a, err));
+        PARE_TRY(add_setting(set, &n_set, &one, a, err));
     }
     return pare_opts_apply(p->opts, set, n_set, p->into, a, err);
 }
 
 /* ---- checks --------------------------------------------------------------------------- */
 
-static const char *part_name(const struct pare_option_group *p)
+static const char *group_name(const struct pare_option_group *p)
 {
     return p->name ? p->name : p->kind;
 }
 
-static int unknown(const struct pare_option_group *p, int n_parts, const char *name,
-                   struct pare_err *err)
+static int unknown_option(const struct pare_option_group *p, int n_parts, const char *name,
+                          struct pare_err *err)
 {
     const char *names[MAX_NAMES], *near;
     int n = 0;
@@ -106,8 +106,9 @@ static int unknown(const struct pare_option_group *p, int n_parts, const char *n
                      near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-static int not_chosen(const struct pare_option_group *owner, const struct pare_option_group *p,
-                      int n_parts, const char *name, struct pare_err *err)
+static int group_not_chosen(const struct pare_option_group *owner,
+                            const struct pare_option_group *p, int n_parts, const char *name,
+                            struct pare_err *err)
 {
     for (int i = 0; i < n_parts; i++)
         if (p[i].into && p[i].name && owner->name && !strcmp(p[i].kind, owner->kind))
@@ -132,15 +133,15 @@ int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
             else if (owner)
                 return pare_fail(err, PARE_ECONFIG,
                                  "option '%s' is ambiguous (%s or %s): use '%s-%s' or '%s-%s'",
-                                 g[i].name, part_name(owner), part_name(&p[k]), owner->kind,
+                                 g[i].name, group_name(owner), group_name(&p[k]), owner->kind,
                                  g[i].name, p[k].kind, g[i].name);
             else
                 owner = &p[k];
         }
         if (!owner && other)
-            return not_chosen(other, p, n_parts, g[i].name, err);
+            return group_not_chosen(other, p, n_parts, g[i].name, err);
         if (!owner)
-            return unknown(p, n_parts, g[i].name, err);
+            return unknown_option(p, n_parts, g[i].name, err);
     }
     return 0;
 }

@@ -32,7 +32,7 @@ struct program {
     struct pare_err *err;
 };
 
-static int wrong(const struct program *prog, const char *why)
+static int bad_pattern(const struct program *prog, const char *why)
 {
     return pare_fail(prog->err, PARE_ECONFIG, "is not a regular expression: %s", why);
 }
@@ -84,7 +84,7 @@ static unsigned char letter_at(const char **p)
 
 /* Does the element of a set at p (a class, a range or a character) contain c?  Returns the position
  * after it, or NULL if it is invalid. */
-static const char *member(const char *p, unsigned char c, bool *has)
+static const char *in_set_member(const char *p, unsigned char c, bool *has)
 {
     unsigned char from, to;
 
@@ -109,13 +109,13 @@ static const char *member(const char *p, unsigned char c, bool *has)
 
 /* Does the [set] at p contain c?  Returns the position after it, or NULL if it is invalid or has
  * no end. A ] at the beginning is an ordinary character. */
-static const char *set(const char *p, unsigned char c, bool *has)
+static const char *in_set(const char *p, unsigned char c, bool *has)
 {
     bool not = p[1] == '^', in = false;
     const char *first = p + 1 + not ;
 
     for (p = first; p && *p && (*p != ']' || p == first);)
-        p = member(p, c, &in);
+        p = in_set_member(p, c, &in);
     *has = in != not ;
     return p && *p ? p + 1 : NULL;
 }
@@ -127,13 +127,13 @@ static bool accepts(const char *text, unsigned char c)
 
     switch (*text) {
     case '.': return true;
-    case '[': set(text, c, &has); return has;
+    case '[': in_set(text, c, &has); return has;
     case '\\': return is_kind(text[1]) ? in_kind(text[1], c) : (unsigned char)text[1] == c;
     default: return (unsigned char)*text == c;
     }
 }
 
-static int add(struct program *prog, struct step step)
+static int add_state(struct program *prog, struct step step)
 {
     if (prog->n >= PARE_REGEX_FULL)
         return pare_fail(prog->err, PARE_ELIMIT,
@@ -147,14 +147,14 @@ static int add(struct program *prog, struct step step)
 static int add_copy(struct program *prog, int from, int n)
 {
     for (int i = 0; i < n; i++)
-        PARE_TRY(add(prog, prog->steps[from + i]));
+        PARE_TRY(add_state(prog, prog->steps[from + i]));
     return 0;
 }
 
 /* Insert a state before those from `from`. */
-static int insert(struct program *prog, int from, struct step step)
+static int insert_state(struct program *prog, int from, struct step step)
 {
-    PARE_TRY(add(prog, step));
+    PARE_TRY(add_state(prog, step));
     memmove(prog->steps + from + 1, prog->steps + from,
             (size_t)(prog->n - 1 - from) * sizeof(prog->steps[0]));
     prog->steps[from] = step;
@@ -162,7 +162,7 @@ static int insert(struct program *prog, int from, struct step step)
 }
 
 /* Repeat the states from `from` m to n times; n < 0: no upper bound. */
-static int repeat(struct program *prog, int from, long m, long n)
+static int repeat_states(struct program *prog, int from, long m, long n)
 {
     int size = prog->n - from, body = m ? from : from + 1;
 
@@ -171,14 +171,14 @@ static int repeat(struct program *prog, int from, long m, long n)
         return 0;
     }
     if (!m)
-        PARE_TRY(insert(prog, from, (struct step){ FORK, size + (n < 0 ? 2 : 1), NULL }));
+        PARE_TRY(insert_state(prog, from, (struct step){ FORK, size + (n < 0 ? 2 : 1), NULL }));
     for (long i = 1; i < m; i++)
         PARE_TRY(add_copy(prog, body, size));
     if (n < 0)
-        PARE_TRY(add(prog, m ? (struct step){ FORK, -size, NULL }
-                             : (struct step){ JUMP, -size - 1, NULL }));
+        PARE_TRY(add_state(prog, m ? (struct step){ FORK, -size, NULL }
+                                   : (struct step){ JUMP, -size - 1, NULL }));
     for (long i = m ? m : 1; i < n; i++) {
-        PARE_TRY(add(prog, (struct step){ FORK, size + 1, NULL }));
+        PARE_TRY(add_state(prog, (struct step){ FORK, size + 1, NULL }));
         PARE_TRY(add_copy(prog, body, size));
     }
     return 0;
@@ -190,7 +190,7 @@ static int read_times(struct program *prog, long *times)
     char *end;
 
     if (!isdigit((unsigned char)*prog->p))
-        return wrong(prog, "{ needs a repeat count, as in {2} or {1,3}");
+        return bad_pattern(prog, "{ needs a repeat count, as in {2} or {1,3}");
     *times = strtol(prog->p, &end, 10);
     prog->p = end;
     if (*times > PARE_REGEX_FULL)
@@ -212,11 +212,11 @@ static int read_braces(struct program *prog, int from)
             PARE_TRY(read_times(prog, &n));
     }
     if (*prog->p != '}')
-        return wrong(prog, "{ without }");
+        return bad_pattern(prog, "{ without }");
     if (n >= 0 && n < m)
-        return wrong(prog, "{m,n} needs the smaller number first");
+        return bad_pattern(prog, "{m,n} needs the smaller number first");
     prog->p++;
-    return repeat(prog, from, m, n);
+    return repeat_states(prog, from, m, n);
 }
 
 static int read_repeats(struct program *prog, int from)
@@ -229,7 +229,7 @@ static int read_repeats(struct program *prog, int from)
             continue;
         }
         prog->p++;
-        PARE_TRY(repeat(prog, from, sign == '+', sign == '?' ? 1 : -1));
+        PARE_TRY(repeat_states(prog, from, sign == '+', sign == '?' ? 1 : -1));
     }
     return 0;
 }
@@ -241,19 +241,19 @@ static int read_letter(struct program *prog)
     bool has;
 
     if (strchr("*+?{", *p))
-        return wrong(prog, "nothing to repeat");
+        return bad_pattern(prog, "nothing to repeat");
     if (p[0] == '\\' && !p[1])
-        return wrong(prog, "\\ at the end");
+        return bad_pattern(prog, "\\ at the end");
     if (p[0] == '\\' && isdigit((unsigned char)p[1]))
         return pare_fail(prog->err, PARE_EUNSUPPORTED,
                          "has a back reference \\%c, which is not supported", p[1]);
     if (p[0] == '\\' && isalpha((unsigned char)p[1]) && !is_kind(p[1]))
         return pare_fail(prog->err, PARE_EUNSUPPORTED,
                          "has \\%c, supported are \\d \\w \\s \\D \\W \\S", p[1]);
-    prog->p = *p == '[' ? set(p, 0, &has) : p + (*p == '\\' ? 2 : 1);
+    prog->p = *p == '[' ? in_set(p, 0, &has) : p + (*p == '\\' ? 2 : 1);
     if (!prog->p)
-        return wrong(prog, "[ without ], or an invalid set");
-    return add(prog, (struct step){ TAKE, 0, p });
+        return bad_pattern(prog, "[ without ], or an invalid set");
+    return add_state(prog, (struct step){ TAKE, 0, p });
 }
 
 static int read_choice(struct program *prog);
@@ -265,10 +265,10 @@ static int read_item(struct program *prog)
         prog->p++;
         PARE_TRY(read_choice(prog));
         if (*prog->p++ != ')')
-            return wrong(prog, "( without )");
+            return bad_pattern(prog, "( without )");
         return 0;
-    case '^': prog->p++; return add(prog, (struct step){ FIRST, 0, NULL });
-    case '$': prog->p++; return add(prog, (struct step){ LAST, 0, NULL });
+    case '^': prog->p++; return add_state(prog, (struct step){ FIRST, 0, NULL });
+    case '$': prog->p++; return add_state(prog, (struct step){ LAST, 0, NULL });
     default: return read_letter(prog);
     }
 }
@@ -287,9 +287,9 @@ static int read_choice(struct program *prog)
     if (*prog->p != '|')
         return 0;
     prog->p++;
-    PARE_TRY(insert(prog, from, (struct step){ FORK, prog->n + 2 - from, NULL }));
+    PARE_TRY(insert_state(prog, from, (struct step){ FORK, prog->n + 2 - from, NULL }));
     jump = prog->n;
-    PARE_TRY(add(prog, (struct step){ JUMP, 0, NULL }));
+    PARE_TRY(add_state(prog, (struct step){ JUMP, 0, NULL }));
     PARE_TRY(read_choice(prog));
     prog->steps[jump].to = prog->n - jump;
     return 0;
@@ -303,7 +303,7 @@ static int compile(const char *pattern, struct program *prog, struct pare_err *e
     if (strlen(pattern) > PARE_REGEX_MAX)
         return pare_fail(err, PARE_ELIMIT, "is too long, at most %d characters", PARE_REGEX_MAX);
     PARE_TRY(read_choice(prog));
-    return *prog->p ? wrong(prog, ") without (") : 0;
+    return *prog->p ? bad_pattern(prog, ") without (") : 0;
 }
 
 int pare_regex_check(const char *pattern, struct pare_err *err)
@@ -319,7 +319,7 @@ struct front {
     bool has[PARE_REGEX_FULL + 1];
 };
 
-static void enter(struct front *front, int step)
+static void add_reachable(struct front *front, int step)
 {
     if (front->has[step])
         return;
@@ -328,7 +328,7 @@ static void enter(struct front *front, int step)
 }
 
 /* Add the states that are reachable without reading a character. */
-static void follow(const struct program *prog, struct front *front, bool first, bool last)
+static void follow_states(const struct program *prog, struct front *front, bool first, bool last)
 {
     for (int i = 0; i < front->n; i++) {
         int at = front->at[i];
@@ -337,9 +337,9 @@ static void follow(const struct program *prog, struct front *front, bool first, 
         if (at == prog->n)
             continue;
         if (step->kind == FORK || step->kind == JUMP)
-            enter(front, at + step->to);
+            add_reachable(front, at + step->to);
         if (step->kind == FORK || (step->kind == FIRST && first) || (step->kind == LAST && last))
-            enter(front, at + 1);
+            add_reachable(front, at + 1);
     }
 }
 
@@ -351,18 +351,18 @@ bool pare_regex_match(const char *pattern, const char *name)
 
     if (compile(pattern, &prog, &err))
         return false;
-    enter(now, 0);
+    add_reachable(now, 0);
     for (const char *p = name;; p++) {
         struct front *old = now;
 
-        follow(&prog, now, p == name, !*p);
+        follow_states(&prog, now, p == name, !*p);
         if (!*p)
             return now->has[prog.n];
         for (int i = 0; i < now->n; i++) {
             const struct step *step = &prog.steps[now->at[i]];
 
             if (now->at[i] < prog.n && step->kind == TAKE && accepts(step->text, (unsigned char)*p))
-                enter(next, now->at[i] + 1);
+                add_reachable(next, now->at[i] + 1);
         }
         memset(old, 0, sizeof(*old));
         now = next;

@@ -133,7 +133,8 @@ static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
     return 0;
 }
 
-static int normalise(struct pare_data *d, const struct pare_data_opts *o, struct pare_err *err)
+static int set_normalization(struct pare_data *d, const struct pare_data_opts *o,
+                             struct pare_err *err)
 {
     struct pare_data_parts *p = d->parts;
     struct pare_floats mean, std;
@@ -239,7 +240,7 @@ static int select_items(struct pare_data *d, const bool *keep, struct pare_err *
 
 /* Choose n items at random, and keep them (or the others).  The choice does not depend on the seed:
  * otherwise one run would train with the validation items of another. */
-static int draw(struct pare_data *d, int64_t n, bool those, struct pare_err *err)
+static int choose_items(struct pare_data *d, int64_t n, bool those, struct pare_err *err)
 {
     int64_t *order = pare_alloc_raw(d->parts->tmp, (size_t)d->n, sizeof(*order));
     bool *keep = pare_alloc(d->parts->tmp, (size_t)d->n, sizeof(*keep));
@@ -268,7 +269,7 @@ static int hold_out(struct pare_data *d, bool held, double part, struct pare_err
                          "option 'holdout' is %g, which leaves nothing of %lld "
                          "item%s on one side",
                          part, (long long)d->n, d->n == 1 ? "" : "s");
-    return draw(d, n, held, err);
+    return choose_items(d, n, held, err);
 }
 
 /* ---- opening ---------------------------------------------------------------------- */
@@ -308,11 +309,11 @@ static int open_set(struct pare_data *d, const char *split, const struct pare_da
     d->parts->split = held ? "train" : train ? "train" : !strcmp(split, "val") ? "val" : "test";
     PARE_TRY(d->source->open(d, d->source->by_name ? NULL : d->name, err));
     PARE_TRY(pare_at(err, set_window(d, o, err), "%s", d->name));
-    PARE_TRY(pare_at(err, normalise(d, o, err), "%s", d->name));
+    PARE_TRY(pare_at(err, set_normalization(d, o, err), "%s", d->name));
     if (o->holdout > 0 && (train || held || d->parts->whole))
         PARE_TRY(pare_at(err, hold_out(d, !train, o->holdout, err), "%s", d->name));
     if (o->limit > 0 && o->limit < d->n)
-        PARE_TRY(draw(d, o->limit, true, err));
+        PARE_TRY(choose_items(d, o->limit, true, err));
     return 0;
 }
 
@@ -331,8 +332,8 @@ static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *t
     return 0;
 }
 
-static int start(struct pare_arena *a, const char *spec, struct pare_data **data,
-                 struct pare_err *err)
+static int new_data(struct pare_arena *a, const char *spec, struct pare_data **data,
+                    struct pare_err *err)
 {
     struct pare_data *d = pare_alloc(a, 1, sizeof(*d));
     struct pare_data_parts *p = pare_alloc(a, 1, sizeof(*p));
@@ -351,7 +352,7 @@ int pare_data_open(const char *spec, const char *split, const struct pare_data_o
     struct pare_arena *a = pare_arena_new(1 << 14), *tmp = pare_arena_new(1 << 16);
     struct pare_data_opts o = { 0 };
     struct pare_data *d = NULL;
-    int rc = a && tmp ? start(a, spec, &d, err) : pare_no_memory(err, "to open a data set");
+    int rc = a && tmp ? new_data(a, spec, &d, err) : pare_no_memory(err, "to open a data set");
 
     *data = NULL;
     if (!rc)

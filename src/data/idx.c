@@ -40,7 +40,7 @@ static void reverse_bytes(unsigned char *p, size_t n, size_t size)
         }
 }
 
-static int header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *err)
+static int read_header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *err)
 {
     unsigned char b[4 * PARE_MAX_RANK];
 
@@ -61,8 +61,8 @@ static int header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *e
 }
 
 /* Check sizes before allocating memory. */
-static int contents(struct pare_arena *a, struct pare_gzip *g, struct pare_tensor *t,
-                    struct pare_err *err)
+static int read_elements(struct pare_arena *a, struct pare_gzip *g, struct pare_tensor *t,
+                         struct pare_err *err)
 {
     size_t size = pare_dtype_size(t->dtype), bytes;
     char buf[PARE_SHAPE_TEXT];
@@ -95,9 +95,9 @@ int pare_idx_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
 
     *t = (struct pare_tensor){ .rank = 0 };
     PARE_TRY(pare_gzip_start(&g, bytes, len, err));
-    rc = header(&g, t, err);
+    rc = read_header(&g, t, err);
     if (!rc)
-        rc = contents(a, &g, t, err);
+        rc = read_elements(a, &g, t, err);
     pare_gzip_stop(&g);
     return rc;
 }
@@ -146,7 +146,7 @@ static const char *find_kind(struct pare_arena *a, const char *dir, bool test, c
     return NULL;
 }
 
-static const char *find(struct pare_arena *a, const char *dir, bool test, bool images)
+static const char *find_file(struct pare_arena *a, const char *dir, bool test, bool images)
 {
     const char *f = find_kind(a, dir, test, images ? "images-idx3" : "labels-idx1");
 
@@ -168,13 +168,13 @@ static bool has_magic(const char *path)
 static bool probe(struct pare_data *d, const char *path)
 {
     if (pare_is_dir(path))
-        return find(d->arena, path, false, true) || find(d->arena, path, true, true);
+        return find_file(d->arena, path, false, true) || find_file(d->arena, path, true, true);
     return has_magic(path) || pare_ends_with(path, "-ubyte.gz") ||
            (pare_ends_with(path, ".gz") && strstr(path, "idx"));
 }
 
 /* ".../train-images-idx3-ubyte.gz" -> ".../train-labels-idx1-ubyte.gz" if it exists, else NULL. */
-static const char *labels_beside(struct pare_arena *a, const char *path)
+static const char *labels_path(struct pare_arena *a, const char *path)
 {
     const char *base = strrchr(path, '/'), *word;
     char *p, *three;
@@ -197,10 +197,10 @@ static int open_idx(struct pare_data *d, const char *path, struct pare_err *err)
 
     if (!pare_is_dir(path)) {
         d->parts->whole = true;
-        return pare_idx_open(d, path, labels_beside(d->arena, path), err);
+        return pare_idx_open(d, path, labels_path(d->arena, path), err);
     }
-    images = find(d->arena, path, test, true);
-    labels = find(d->arena, path, test, false);
+    images = find_file(d->arena, path, test, true);
+    labels = find_file(d->arena, path, test, false);
     if (!images)
         return pare_fail(err, PARE_EIO, "%s: no %s-images-idx3-ubyte[.gz] there", path,
                          test ? "t10k" : "train");

@@ -69,8 +69,8 @@ static int list_kinds(struct pare_arena *a, const char *dir, struct folder *file
     return 0;
 }
 
-static int add(struct pare_data *d, struct folder *f, const char *dir, const char *name,
-               struct pare_err *err)
+static int add_file(struct pare_data *d, struct folder *f, const char *dir, const char *name,
+                    struct pare_err *err)
 {
     if (other_picture(name))
         return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are supported", dir,
@@ -90,8 +90,8 @@ static int add(struct pare_data *d, struct folder *f, const char *dir, const cha
 }
 
 /* All images in a folder and below it: first the folder's own, then those of its subfolders. */
-static int walk(struct pare_data *d, struct folder *f, const char *dir, int depth,
-                struct pare_err *err)
+static int add_images(struct pare_data *d, struct folder *f, const char *dir, int depth,
+                      struct pare_err *err)
 {
     struct folder files, folders;
 
@@ -103,13 +103,13 @@ static int walk(struct pare_data *d, struct folder *f, const char *dir, int dept
                          PARE_FOLDER_FOLDERS);
     PARE_TRY(list_kinds(d->parts->tmp, dir, &files, &folders, err));
     for (int i = 0; i < files.n; i++)
-        PARE_TRY(add(d, f, dir, files.path[i], err));
+        PARE_TRY(add_file(d, f, dir, files.path[i], err));
     for (int i = 0; i < folders.n; i++) {
         const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, folders.path[i]);
 
         if (!sub)
             return pare_no_memory(err, "for a name");
-        PARE_TRY(walk(d, f, sub, depth + 1, err));
+        PARE_TRY(add_images(d, f, sub, depth + 1, err));
     }
     return 0;
 }
@@ -182,7 +182,7 @@ static int open_folder(struct pare_data *d, const char *path, struct pare_err *e
 
         if (!sub)
             return pare_no_memory(err, "for a name");
-        PARE_TRY(walk(d, f, sub, 0, err));
+        PARE_TRY(add_images(d, f, sub, 0, err));
         end[k] = f->n;
         if (f->n == (k ? end[k - 1] : 0))
             return pare_fail(err, PARE_EFORMAT, "%s: no images (.png, .jpg, .jpeg) there", sub);

@@ -33,13 +33,13 @@ static int fetch(const struct pare_data *d, int64_t i, struct pare_arena *a, str
 /* ---- the window-------------------------------------------------------------------- */
 
 /* Half of the difference, rounded half to even, as in torchvision. */
-static int64_t middle(int64_t spare)
+static int64_t center(int64_t spare)
 {
     return spare / 2 + (spare % 4 == 3);
 }
 
-static int place(const struct pare_data *d, const struct pare_picture *p, struct pare_rng *rng,
-                 struct window *v, struct pare_err *err)
+static int place_window(const struct pare_data *d, const struct pare_picture *p,
+                        struct pare_rng *rng, struct window *v, struct pare_err *err)
 {
     int64_t pad = rng ? d->opts.pad : 0, H = d->parts->H, W = d->parts->W;
     int64_t down = p->h + 2 * pad - H, across = p->w + 2 * pad - W;
@@ -52,7 +52,7 @@ static int place(const struct pare_data *d, const struct pare_picture *p, struct
                          (long long)p->h, (long long)p->w, fixed ? "the first one" : "the window",
                          (long long)H, (long long)W);
     if (!rng) {
-        *v = (struct window){ middle(down), middle(across), false };
+        *v = (struct window){ center(down), center(across), false };
         return 0;
     }
     v->mirror = d->opts.flip && (pare_rng_next(rng) >> 63);
@@ -133,8 +133,8 @@ static int to_floats(struct pare_arena *a, struct pare_picture *p, struct pare_e
     return 0;
 }
 
-static int load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
-                struct pare_arena *a, struct pare_err *err)
+static int load_window(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
+                       struct pare_arena *a, struct pare_err *err)
 {
     const struct pare_data_parts *s = d->parts;
     struct pare_picture p;
@@ -145,7 +145,7 @@ static int load(const struct pare_data *d, int64_t i, struct pare_rng *rng, floa
     pare_resized(&s->resize, p.h, p.w, &h, &w);
     if (h != p.h || w != p.w)
         PARE_TRY(pare_rescale(a, &p, h, w, err));
-    PARE_TRY(place(d, &p, rng, &v, err));
+    PARE_TRY(place_window(d, &p, rng, &v, err));
     if (!s->table)
         PARE_TRY(to_floats(a, &p, err));
     for (int64_t c = 0; c < p.c; c++)
@@ -156,7 +156,7 @@ static int load(const struct pare_data *d, int64_t i, struct pare_rng *rng, floa
 int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
                    struct pare_arena *a, struct pare_err *err)
 {
-    return pare_at(err, load(d, i, rng, out, a, err), "item %lld", (long long)i);
+    return pare_at(err, load_window(d, i, rng, out, a, err), "item %lld", (long long)i);
 }
 
 int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, void *out,

@@ -57,7 +57,7 @@ struct pare_loader {
 /* ---- random numbers --------------------------------------------------------------- */
 
 /* The finalizer of SplitMix64: every bit of a and b changes about half of the result bits. */
-static uint64_t mix(uint64_t a, uint64_t b)
+static uint64_t mix_seed(uint64_t a, uint64_t b)
 {
     uint64_t z = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
 
@@ -72,7 +72,7 @@ static void make_order(struct pare_loader *l, int64_t epoch)
 
     if (l->order_epoch == epoch)
         return;
-    pare_rng_init(&rng, mix(mix(l->seed, 1), (uint64_t)epoch));
+    pare_rng_init(&rng, mix_seed(mix_seed(l->seed, 1), (uint64_t)epoch));
     for (int64_t i = 0; i < l->d->n; i++) {
         int64_t k = l->shuffle ? (int64_t)pare_rng_below(&rng, (uint64_t)i + 1) : i;
 
@@ -94,7 +94,7 @@ static int load_item(struct pare_loader *l, int64_t epoch, int64_t item, char *t
 
     if (!floats && !l->row)
         return pare_item_raw(l->d, item, l->x.dtype, to, err);
-    pare_rng_init(&rng, mix(mix(mix(l->seed, 2), (uint64_t)epoch), (uint64_t)item));
+    pare_rng_init(&rng, mix_seed(mix_seed(mix_seed(l->seed, 2), (uint64_t)epoch), (uint64_t)item));
     rc = pare_item_load(l->d, item, l->train ? &rng : NULL, floats ? (float *)(void *)to : l->row,
                         l->scratch, err);
     pare_rewind(l->scratch, m);
@@ -128,7 +128,7 @@ static void part_of(const struct pare_loader *l, int64_t at, struct pare_batch *
     *n = b->own ? b->own : 1;
 }
 
-static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t at)
+static void fill_batch(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t at)
 {
     const struct pare_tensor *y = &l->d->y;
     int64_t first, n;
@@ -160,12 +160,12 @@ static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t a
 /* ---- the thread ------------------------------------------------------------------- */
 
 /* Only training is known to continue with another epoch. */
-static bool idle(const struct pare_loader *l)
+static bool is_idle(const struct pare_loader *l)
 {
     return l->slot[l->make_turn].state != EMPTY || (!l->train && l->make_epoch != l->wanted);
 }
 
-static void *work(void *arg)
+static void *prefetch_thread(void *arg)
 {
     struct pare_loader *l = arg;
 
@@ -174,13 +174,13 @@ static void *work(void *arg)
         struct slot *s = &l->slot[l->make_turn];
         int64_t epoch = l->make_epoch, at = l->make_at;
 
-        if (l->drop || idle(l)) {
+        if (l->drop || is_idle(l)) {
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
         l->busy = true;
         pthread_mutex_unlock(&l->lock);
-        fill(l, s, epoch, at);
+        fill_batch(l, s, epoch, at);
         pthread_mutex_lock(&l->lock);
         l->busy = false;
         if (!l->drop) {
@@ -206,7 +206,7 @@ static void start_thread(struct pare_loader *l)
     l->wanted = l->epoch;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    l->started = !pthread_create(&l->thread, NULL, work, l);
+    l->started = !pthread_create(&l->thread, NULL, prefetch_thread, l);
     l->threaded = l->started;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -214,14 +214,14 @@ static void start_thread(struct pare_loader *l)
 /* ---- the caller's side -------------------------------------------------------------- */
 
 /* Release the caller's batch and wait for the next. */
-static struct slot *take(struct pare_loader *l)
+static struct slot *take_batch(struct pare_loader *l)
 {
     struct slot *s = &l->slot[l->turn];
 
     if (l->threaded && !l->started)
         start_thread(l);
     if (!l->threaded) {
-        fill(l, s, l->epoch, l->at);
+        fill_batch(l, s, l->epoch, l->at);
         return s;
     }
     pthread_mutex_lock(&l->lock);
@@ -247,7 +247,7 @@ int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, str
         l->epoch++;
         return 0;
     }
-    s = take(l);
+    s = take_batch(l);
     if (s->rc) {
         struct pare_loader_pos here = pare_loader_tell(l);
 
@@ -346,7 +346,7 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
 }
 
 /* Which batches belong to this process, and its share of each. */
-static int share(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
+static int set_share(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
 {
     int ranks = o->ranks > 1 ? o->ranks : 1, rank = o->ranks > 1 ? o->rank : 0;
 
@@ -388,7 +388,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
                          "'%s' has %lld item%s, less than a batch of %lld, and 'drop_last' leaves "
                          "nothing",
                          l->d->name, (long long)n, n == 1 ? "" : "s", (long long)l->size);
-    PARE_TRY(share(l, o, err));
+    PARE_TRY(set_share(l, o, err));
     l->scratch = pare_arena_new(1 << 20);
     l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
     if (!l->scratch || !l->order)

@@ -66,8 +66,8 @@ static enum role role_of(const char *name, enum part *part)
 }
 
 /* The array with this role for this split, or -1; two of them are an error. */
-static int find(const char *const *name, int n, enum role role, enum part part, int *at,
-                struct pare_err *err)
+static int find_array(const char *const *name, int n, enum role role, enum part part, int *at,
+                      struct pare_err *err)
 {
     *at = -1;
     for (int i = 0; i < n; i++) {
@@ -109,7 +109,7 @@ static int choose(struct pare_data *d, const char *const *name, int n, int *x, i
     const enum part *p = !strcmp(split, "train") ? train : !strcmp(split, "val") ? val : test;
 
     for (*x = *y = -1;; p++) {
-        PARE_TRY(find(name, n, ITEMS, *p, x, err));
+        PARE_TRY(find_array(name, n, ITEMS, *p, x, err));
         if (*x >= 0 || *p == ANY)
             break;
     }
@@ -118,14 +118,14 @@ static int choose(struct pare_data *d, const char *const *name, int n, int *x, i
         *x = 0; /* a single array may have any name */
     if (*x < 0)
         return no_items(name, n, split, err);
-    return find(name, n, TARGETS, *p, y, err);
+    return find_array(name, n, TARGETS, *p, y, err);
 }
 
 /* ---- .npz --------------------------------------------------------------------------- */
 
 /* Copy from the temporary arena, which also has the arrays that were not chosen. */
-static int keep(struct pare_data *d, const struct pare_tensor *t, struct pare_tensor *copy,
-                struct pare_err *err)
+static int copy_array(struct pare_data *d, const struct pare_tensor *t, struct pare_tensor *copy,
+                      struct pare_err *err)
 {
     size_t bytes;
 
@@ -151,9 +151,9 @@ static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
     for (int i = 0; i < n; i++)
         name[i] = list[i].name;
     PARE_TRY(pare_at(err, choose(d, name, n, &x, &y, err), "%s", path));
-    PARE_TRY(keep(d, &list[x].t, &tx, err));
+    PARE_TRY(copy_array(d, &list[x].t, &tx, err));
     if (y >= 0)
-        PARE_TRY(keep(d, &list[y].t, &ty, err));
+        PARE_TRY(copy_array(d, &list[y].t, &ty, err));
     return pare_at(err, pare_data_arrays(d, &tx, y < 0 ? NULL : &ty, err), "%s", path);
 }
 
@@ -165,7 +165,7 @@ static int read_npy(struct pare_data *d, const char *path, struct pare_tensor *t
     struct pare_tensor file;
 
     PARE_TRY(pare_npy_read(d->parts->tmp, path, &file, err));
-    return keep(d, &file, t, err);
+    return copy_array(d, &file, t, err);
 }
 
 /* The .npy files of a folder, without the extension. */
@@ -229,7 +229,7 @@ static int open_npy_file(struct pare_data *d, const char *path, struct pare_err 
         return pare_no_memory(err, "for a name");
     if (role_of(stem, &part) == ITEMS) {
         PARE_TRY(pare_at(err, npy_names(a, dir, &name, &n, err), "%s", dir));
-        PARE_TRY(pare_at(err, find(name, n, TARGETS, part, &y, err), "%s", dir));
+        PARE_TRY(pare_at(err, find_array(name, n, TARGETS, part, &y, err), "%s", dir));
     }
     return open_npy_pair(d, path, y < 0 ? NULL : pare_sprintf(a, "%s%s.npy", dir, name[y]), err);
 }

@@ -26,8 +26,8 @@ static bool probe(struct pare_data *d, const char *path)
 
 /* Concatenate the inputs (k = 0) or outputs (k = 1) of all sets.  They must have the same type,
  * and the same shape after the first dimension. */
-static int join(struct pare_data *d, const struct set *s, int n, int k, struct pare_tensor *all,
-                struct pare_err *err)
+static int concat_tensors(struct pare_data *d, const struct set *s, int n, int k,
+                          struct pare_tensor *all, struct pare_err *err)
 {
     const struct pare_tensor *first = &s[0].t[k];
     char one[PARE_SHAPE_TEXT], other[PARE_SHAPE_TEXT], *to;
@@ -114,9 +114,9 @@ static int open_sets(struct pare_data *d, const char *path, struct pare_err *err
 
     d->parts->whole = true;
     PARE_TRY(read_sets(d->parts->tmp, path, &s, &n, err));
-    PARE_TRY(pare_at(err, join(d, s, n, 0, &x, err), "%s: input_0.pb", path));
+    PARE_TRY(pare_at(err, concat_tensors(d, s, n, 0, &x, err), "%s: input_0.pb", path));
     if (s->has_out)
-        PARE_TRY(pare_at(err, join(d, s, n, 1, &y, err), "%s: output_0.pb", path));
+        PARE_TRY(pare_at(err, concat_tensors(d, s, n, 1, &y, err), "%s: output_0.pb", path));
     return pare_at(err, pare_data_arrays(d, &x, s->has_out ? &y : NULL, err), "%s", path);
 }
 

@@ -37,7 +37,7 @@ static void ignore(png_structp png, png_const_charp what)
     (void)what;
 }
 
-static void feed(png_structp png, png_bytep to, png_size_t len)
+static void read_bytes(png_structp png, png_bytep to, png_size_t len)
 {
     struct reader *r = png_get_io_ptr(png);
 
@@ -49,11 +49,11 @@ static void feed(png_structp png, png_bytep to, png_size_t len)
 }
 
 /* Read everything before the pixels; allocate memory only after checking the size. */
-static void start(struct reader *r)
+static void read_head(struct reader *r)
 {
     int64_t w, h;
 
-    png_set_read_fn(r->png, r, feed);
+    png_set_read_fn(r->png, r, read_bytes);
     png_read_info(r->png, r->info);
     w = (int64_t)png_get_image_width(r->png, r->info);
     h = (int64_t)png_get_image_height(r->png, r->info);
@@ -79,7 +79,7 @@ static void start(struct reader *r)
 }
 
 /* Interlaced images are read in several passes over the same rows. */
-static void rows(struct reader *r)
+static void read_rows(struct reader *r)
 {
     int passes = png_get_interlace_type(r->png, r->info) == PNG_INTERLACE_ADAM7 ? 7 : 1;
 
@@ -94,8 +94,8 @@ static void decode(struct reader *r)
 {
     if (setjmp(png_jmpbuf(r->png)))
         return;
-    start(r);
-    rows(r);
+    read_head(r);
+    read_rows(r);
 }
 
 int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,

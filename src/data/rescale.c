@@ -80,8 +80,8 @@ static void filter_axis(const struct filter *f, const uint8_t *x, uint8_t *y, co
 }
 
 /* One pass: the width (axis 1) or the height (axis 0) becomes n. */
-static int pass(struct pare_arena *a, struct pare_picture *p, int axis, int64_t n,
-                struct pare_err *err)
+static int resize_axis(struct pare_arena *a, struct pare_picture *p, int axis, int64_t n,
+                       struct pare_err *err)
 {
     int64_t planes = p->last ? 1 : p->c, deep = p->last ? p->c : 1;
     int64_t size[4] = { planes * (axis ? p->h : 1), axis ? p->w : p->h, n,
@@ -114,8 +114,8 @@ int pare_rescale(struct pare_arena *a, struct pare_picture *p, int64_t h, int64_
                          "are handled",
                          (long long)p->h, (long long)p->w, (long long)h, (long long)w,
                          (long long)PARE_MAX_PIXELS);
-    PARE_TRY(pass(a, p, 1, w, err));
-    return pass(a, p, 0, h, err);
+    PARE_TRY(resize_axis(a, p, 1, w, err));
+    return resize_axis(a, p, 0, h, err);
 }
 
 /* One number is the shorter side; the other keeps the aspect ratio, rounded down. */

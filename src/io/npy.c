@@ -45,7 +45,7 @@ static void skip_blanks(struct text *s)
 }
 
 /* Skip blanks and c; false if another character follows. */
-static bool take(struct text *s, char c)
+static bool take_char(struct text *s, char c)
 {
     skip_blanks(s);
     if (s->p == s->end || *s->p != c)
@@ -65,7 +65,7 @@ static bool take_word(struct text *s, const char *word)
     return true;
 }
 
-static int quoted(struct text *s, char *buf, size_t size, struct pare_err *err)
+static int parse_quoted(struct text *s, char *buf, size_t size, struct pare_err *err)
 {
     char quote;
     size_t n = 0;
@@ -86,11 +86,11 @@ static int quoted(struct text *s, char *buf, size_t size, struct pare_err *err)
 }
 
 /* (), (3,) or (2, 3) */
-static int shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
+static int parse_shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
 {
-    if (!take(s, '('))
+    if (!take_char(s, '('))
         return malformed(err, "'shape' is not a tuple");
-    for (t->rank = 0; !take(s, ')'); t->rank++) {
+    for (t->rank = 0; !take_char(s, ')'); t->rank++) {
         int64_t d = 0;
 
         if (t->rank == PARE_MAX_RANK)
@@ -103,15 +103,15 @@ static int shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
                 return malformed(err, "a dimension is too large");
             d = d * 10 + (*s->p - '0');
         }
-        take(s, 'L'); /* Python 2's long integers */
+        take_char(s, 'L'); /* Python 2's long integers */
         t->dim[t->rank] = d;
-        if (!take(s, ',') && (s->p == s->end || *s->p != ')'))
+        if (!take_char(s, ',') && (s->p == s->end || *s->p != ')'))
             return malformed(err, "'shape' does not end");
     }
     return 0;
 }
 
-static int descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
+static int parse_descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
 {
     char buf[64];
     size_t i = 0;
@@ -119,7 +119,7 @@ static int descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
     skip_blanks(s);
     if (s->p < s->end && *s->p == '[')
         return pare_fail(err, PARE_EUNSUPPORTED, "the array has records, not numbers");
-    PARE_TRY(quoted(s, buf, sizeof(buf), err));
+    PARE_TRY(parse_quoted(s, buf, sizeof(buf), err));
     if (buf[0] == '=' || (buf[0] == '<' && !strcmp(buf + 2, "1")))
         buf[0] = buf[0] == '=' ? '<' : '|';
     while (i < N_TYPES && strcmp(types[i].descr, buf) != 0)
@@ -133,31 +133,31 @@ static int descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
     return 0;
 }
 
-static int header(struct text *s, struct pare_tensor *t, bool *fortran, struct pare_err *err)
+static int parse_header(struct text *s, struct pare_tensor *t, bool *fortran, struct pare_err *err)
 {
     static const char *const keys[] = { "descr", "fortran_order", "shape" };
     unsigned seen = 0;
 
-    if (!take(s, '{'))
+    if (!take_char(s, '{'))
         return malformed(err, "it is not a dictionary");
-    while (!take(s, '}')) {
+    while (!take_char(s, '}')) {
         char key[32];
         unsigned k = 0;
 
-        PARE_TRY(quoted(s, key, sizeof(key), err));
+        PARE_TRY(parse_quoted(s, key, sizeof(key), err));
         while (k < 3 && strcmp(key, keys[k]) != 0)
             k++;
-        if (k == 3 || (seen & 1u << k) || !take(s, ':'))
+        if (k == 3 || (seen & 1u << k) || !take_char(s, ':'))
             return malformed(err, "a key is unknown, repeated or without a value");
         seen |= 1u << k;
         *fortran = k == 1 ? take_word(s, "True") : *fortran;
         if (k == 0)
-            PARE_TRY(descr(s, t, err));
+            PARE_TRY(parse_descr(s, t, err));
         else if (k == 2)
-            PARE_TRY(shape(s, t, err));
+            PARE_TRY(parse_shape(s, t, err));
         else if (!*fortran && !take_word(s, "False"))
             return malformed(err, "'fortran_order' is neither True nor False");
-        if (!take(s, ',') && (s->p == s->end || *s->p != '}'))
+        if (!take_char(s, ',') && (s->p == s->end || *s->p != '}'))
             return malformed(err, "the dictionary does not end");
     }
     skip_blanks(s);
@@ -220,7 +220,7 @@ int pare_npy_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
     *t = (struct pare_tensor){ .rank = 0 };
     PARE_TRY(preamble(bytes, len, &start, &head, err));
     s = (struct text){ b + start, b + start + head };
-    PARE_TRY(header(&s, t, &fortran, err));
+    PARE_TRY(parse_header(&s, t, &fortran, err));
     PARE_TRY(pare_tensor_size(t, NULL, &size, err));
     if (size != len - start - head)
         return pare_fail(err, PARE_EFORMAT, "the array has %zu bytes of data, its shape needs %zu",

@@ -92,8 +92,8 @@ int pare_npz_read(struct pare_arena *a, const char *path, struct pare_named **li
 
 /* ---- writing ------------------------------------------------------------------ */
 
-static int fill(struct pare_arena *a, const struct pare_named *list, int n,
-                struct pare_zip_entry *entry, struct pare_err *err)
+static int make_entries(struct pare_arena *a, const struct pare_named *list, int n,
+                        struct pare_zip_entry *entry, struct pare_err *err)
 {
     struct pare_map names = { 0 };
 
@@ -117,7 +117,7 @@ int pare_npz_write(const char *path, const struct pare_named *list, int n, struc
     int rc = entry ? 0 : pare_no_memory(err, "for %d arrays", n);
 
     if (!rc)
-        rc = fill(a, list, n, entry, err);
+        rc = make_entries(a, list, n, entry, err);
     if (!rc)
         rc = pare_zip_store(path, entry, n, err);
     pare_arena_free(a);

@@ -25,7 +25,7 @@ int pare_pickle_bad(struct pare_machine *m, const char *what)
 
 /* ---- bytes, stack, memory ------------------------------------------------------- */
 
-static int take(struct pare_machine *m, uint64_t n, const unsigned char **p)
+static int take_bytes(struct pare_machine *m, uint64_t n, const unsigned char **p)
 {
     if (n > (uint64_t)(m->end - m->at))
         return pare_pickle_bad(m, "it ends within an opcode");
@@ -39,7 +39,7 @@ static int take_number(struct pare_machine *m, int n, uint64_t *v)
 {
     const unsigned char *p;
 
-    PARE_TRY(take(m, (uint64_t)n, &p));
+    PARE_TRY(take_bytes(m, (uint64_t)n, &p));
     for (*v = 0; n; n--)
         *v = *v << 8 | p[n - 1];
     return 0;
@@ -157,7 +157,7 @@ static int op_frame(struct pare_machine *m, unsigned char code)
     const unsigned char *p;
 
     (void)code;
-    return take(m, 8, &p);
+    return take_bytes(m, 8, &p);
 }
 
 static int op_stop(struct pare_machine *m, unsigned char code)
@@ -221,7 +221,7 @@ static int op_float(struct pare_machine *m, unsigned char code)
     uint64_t u = 0;
 
     (void)code;
-    PARE_TRY(take(m, 8, &p));
+    PARE_TRY(take_bytes(m, 8, &p));
     for (int i = 0; i < 8; i++)
         u = u << 8 | p[i];
     memcpy(&v.f, &u, 8);
@@ -235,7 +235,7 @@ static int op_text(struct pare_machine *m, unsigned char code)
     uint64_t n;
 
     PARE_TRY(take_number(m, code == 'X' ? 4 : 1, &n));
-    PARE_TRY(take(m, n, &p));
+    PARE_TRY(take_bytes(m, n, &p));
     v.text = (struct pare_str){ (const char *)p, (size_t)n };
     return push(m, v);
 }
@@ -484,7 +484,7 @@ int pare_pickle_parse(struct pare_arena *a, const void *bytes, size_t len, struc
         const unsigned char *code;
         const struct opcode *op;
 
-        PARE_TRY(take(&m, 1, &code));
+        PARE_TRY(take_bytes(&m, 1, &code));
         op = &opcodes[*code];
         if (!op->run)
             return pare_fail(err, PARE_EUNSUPPORTED,

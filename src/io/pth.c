@@ -237,7 +237,7 @@ static int read_storages(struct reader *r, struct pare_err *err)
 
 /* Drop dimensions of one element and merge contiguous neighbors: a row-major tensor becomes a
  * single dimension of stride 1. */
-static struct pare_strided merge(const struct pare_strided *s)
+static struct pare_strided merge_dims(const struct pare_strided *s)
 {
     struct pare_strided m = { .storage = s->storage, .offset = s->offset };
 
@@ -271,7 +271,7 @@ static void copy_row(char *to, const char *from, int64_t n, size_t step, size_t 
         }
 }
 
-static void gather(char *to, const struct pare_strided *m, size_t size)
+static void copy_strided(char *to, const struct pare_strided *m, size_t size)
 {
     int64_t at[PARE_MAX_RANK] = { 0 }, row = m->dim[m->rank - 1], from = m->offset;
     const char *data = m->storage->data;
@@ -302,7 +302,7 @@ static int make_tensor(struct reader *r, const struct pare_strided *s, struct pa
     PARE_TRY(pare_tensor_size(t, &numel, &bytes, err));
     if (!numel)
         return pare_tensor_alloc(r->arena, t, err);
-    m = merge(s);
+    m = merge_dims(s);
     if (!m.rank || (m.rank == 1 && m.stride[0] == 1)) {
         t->data = (char *)s->storage->data + (size_t)s->offset * size;
         return 0;
@@ -314,7 +314,7 @@ static int make_tensor(struct reader *r, const struct pare_strided *s, struct pa
                          limit);
     r->copied += bytes;
     PARE_TRY(pare_tensor_alloc(r->arena, t, err));
-    gather(t->data, &m, size);
+    copy_strided(t->data, &m, size);
     return 0;
 }
 
@@ -351,8 +351,8 @@ static int add_none(struct reader *r, const char *name, struct pare_err *err)
 }
 
 /* Append ".key" to the first `len` bytes of the name. */
-static int extend(struct reader *r, size_t *len, const struct pare_pickled *key, int i,
-                  struct pare_err *err)
+static int append_key(struct reader *r, size_t *len, const struct pare_pickled *key, int i,
+                      struct pare_err *err)
 {
     const char *dot = *len ? "." : "";
     size_t room = sizeof(r->name) - *len;
@@ -374,8 +374,8 @@ static int extend(struct reader *r, size_t *len, const struct pare_pickled *key,
 
 /* Add all tensors in v, whose name is the first `len` bytes.  The depth limit ends self-containing
  * objects, the limit of visits ends repeatedly shared ones. */
-static int walk(struct reader *r, size_t len, const struct pare_pickled *v, int depth,
-                struct pare_err *err)
+static int add_tensors_of(struct reader *r, size_t len, const struct pare_pickled *v, int depth,
+                          struct pare_err *err)
 {
     const bool dict = v->kind == PARE_PICKLED_DICT;
 
@@ -395,8 +395,8 @@ static int walk(struct reader *r, size_t len, const struct pare_pickled *v, int 
         if (++r->visits > PARE_PTH_NAMES)
             return pare_fail(err, PARE_ELIMIT, "more than %d names, which is the limit",
                              PARE_PTH_NAMES);
-        PARE_TRY(extend(r, &sub, dict ? e : NULL, i, err));
-        PARE_TRY(walk(r, sub, e + dict, depth + 1, err));
+        PARE_TRY(append_key(r, &sub, dict ? e : NULL, i, err));
+        PARE_TRY(add_tensors_of(r, sub, e + dict, depth + 1, err));
     }
     return 0;
 }
@@ -430,7 +430,7 @@ static int read_all(struct reader *r, struct pare_err *err)
         root->kind != PARE_PICKLED_TUPLE && root->kind != PARE_PICKLED_TENSOR)
         return pare_fail(err, PARE_EFORMAT, "the file has no tensors");
     PARE_TRY(read_storages(r, err));
-    return walk(r, 0, find_state(root), 0, err);
+    return add_tensors_of(r, 0, find_state(root), 0, err);
 }
 
 static int read_zip(struct pare_arena *a, zip_t *z, size_t len, struct pare_pth *p,

@@ -246,7 +246,7 @@ static int put_masks(struct writer *w, struct pare_err *err)
 
 /* ---- files ------------------------------------------------------------------------ */
 
-static int check(struct writer *w, struct pare_err *err)
+static int check_tensors(struct writer *w, struct pare_err *err)
 {
     struct pare_map names = { 0 };
 
@@ -265,13 +265,13 @@ static int check(struct writer *w, struct pare_err *err)
 }
 
 /* data.pkl, byteorder, data/0, data/1, ..., version, in PyTorch's order. */
-static int fill(struct writer *w, bool masks, struct pare_err *err)
+static int make_entries(struct writer *w, bool masks, struct pare_err *err)
 {
     struct pare_zip_entry *e = pare_alloc(w->arena, (size_t)w->n + 3, sizeof(*e));
 
     if (!e)
         return pare_no_memory(err, "for %d tensors", w->n);
-    PARE_TRY(check(w, err));
+    PARE_TRY(check_tensors(w, err));
     put_code(w, "\x80\x02");
     if (masks)
         PARE_TRY(put_masks(w, err));
@@ -298,7 +298,7 @@ static int write_file(const char *path, struct writer *w, bool masks, struct par
     int rc;
 
     w->arena = pare_arena_new(1 << 16);
-    rc = w->arena ? fill(w, masks, err) : pare_no_memory(err, "to write a file");
+    rc = w->arena ? make_entries(w, masks, err) : pare_no_memory(err, "to write a file");
     if (!rc)
         rc = pare_zip_store(path, w->entry, w->n + 3, err);
     pare_arena_free(w->arena);

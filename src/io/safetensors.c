@@ -153,7 +153,7 @@ static int read_meta(struct pare_arena *a, json_t *o, struct pare_safetensors *s
     return 0;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
 
@@ -167,7 +167,7 @@ static int check_cover(struct range *r, size_t n, size_t len, struct pare_err *e
 {
     size_t at = 0;
 
-    qsort(r, n, sizeof(*r), by_place);
+    qsort(r, n, sizeof(*r), by_offset);
     for (size_t i = 0; i < n; i++) {
         if (r[i].begin != at)
             return pare_fail(err, PARE_EFORMAT, "the data has %s at byte %zu",
@@ -279,7 +279,7 @@ static const char *type_name(enum pare_dtype d)
 }
 
 /* Assign each tensor its offset. */
-static int place(struct writer *w, struct pare_err *err)
+static int assign_offsets(struct writer *w, struct pare_err *err)
 {
     const struct pare_safetensors *st = w->st;
     size_t at = 0;
@@ -358,7 +358,7 @@ static int pack_header(struct writer *w, struct pare_err *err)
     return 0;
 }
 
-static int fill(struct writer *w, struct pare_err *err)
+static int make_parts(struct writer *w, struct pare_err *err)
 {
     size_t n = (size_t)w->st->n_tensors;
 
@@ -367,7 +367,7 @@ static int fill(struct writer *w, struct pare_err *err)
     if (!w->part || !w->range || !w->root)
         return pare_no_memory(err, "for %zu tensors", n);
     w->n_parts = 1;
-    PARE_TRY(place(w, err));
+    PARE_TRY(assign_offsets(w, err));
     if (w->st->n_meta)
         PARE_TRY(add_meta(w, err));
     for (int i = 0; i < w->st->n_tensors; i++)
@@ -381,7 +381,7 @@ int pare_safetensors_write(const char *path, const struct pare_safetensors *st,
     struct writer w = { .arena = pare_arena_new(1 << 16), .st = st, .root = json_object() };
     int rc;
 
-    rc = w.arena ? fill(&w, err) : pare_no_memory(err, "to write a file");
+    rc = w.arena ? make_parts(&w, err) : pare_no_memory(err, "to write a file");
     if (!rc)
         rc = pare_file_write_parts(path, w.part, w.n_parts, err);
     json_decref(w.root);

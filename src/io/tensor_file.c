@@ -47,7 +47,7 @@ static enum format by_contents(const char *path, const unsigned char *head, size
     return UNKNOWN;
 }
 
-static int look(const char *path, enum format *format, struct pare_err *err)
+static int detect_format(const char *path, enum format *format, struct pare_err *err)
 {
     unsigned char head[16];
     struct pare_file_metadata f;
@@ -69,7 +69,7 @@ bool pare_tensor_file_looks(const char *path)
     enum format format = UNKNOWN;
     struct pare_err err;
 
-    return !look(path, &format, &err) && format != UNKNOWN;
+    return !detect_format(path, &format, &err) && format != UNKNOWN;
 }
 
 int pare_tensor_file_read(struct pare_arena *a, const char *path, struct pare_named **list, int *n,
@@ -81,7 +81,7 @@ int pare_tensor_file_read(struct pare_arena *a, const char *path, struct pare_na
 
     *list = NULL;
     *n = 0;
-    PARE_TRY(pare_at(err, look(path, &format, err), "%s", path));
+    PARE_TRY(pare_at(err, detect_format(path, &format, err), "%s", path));
     switch (format) {
     case PTH:
         PARE_TRY(pare_pth_read(a, path, &pth, err));
