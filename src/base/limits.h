@@ -42,7 +42,7 @@
 #define PARE_JSON_BYTES ((size_t)1 << 26) /* bytes of a recipe or a run record */
 #define PARE_JSON_DEPTH 64                /* nesting of lists and objects */
 #define PARE_CONFIG_BYTES (1 << 20)       /* bytes of a config_list */
-#define PARE_CONFIG_KEYS 1000             /* keys of a rule of a config_list */
+#define PARE_CONFIG_KEYS 1000             /* keys of an entry of a config_list */
 
 /* ---- tuning choices -------------------------------------------------------------------------- */
 
