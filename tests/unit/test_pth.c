@@ -249,7 +249,8 @@ static void check_sums(void **state)
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), 0);
     p[256] ^= 1; /* 64 for the pickle, 128 of it, 64 for the next header */
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
-    assert_non_null(strstr(err.msg, "storage '0': longer than the file says, or its check sum"));
+    assert_non_null(
+        strstr(err.msg, "storage '0': longer than the archive's directory says, or its checksum"));
     p[64] ^= 1;
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
     assert_non_null(

@@ -1,8 +1,8 @@
 #!/bin/sh
-# places.sh - outputs that cannot be written, and outputs that are inputs or written twice: an
+# output_paths.sh - outputs that cannot be written, and outputs that are inputs or written twice: an
 # error, and nothing changes.
 #
-# usage: places.sh PARE SHIM [all|some]
+# usage: output_paths.sh PARE SHIM [all|some]
 . "$(dirname "$0")/lib.sh"
 refused=0
 
