@@ -117,7 +117,7 @@ static void idx_files_are_found_by_their_names(void **state)
     assert_int_equal(r.data->classes, 3);
     near(item(&r, 0)[0], -0.1307 / 0.3081);
     unlink(at(&r, "a/train-labels-idx1-ubyte"));
-    open_bad(&r, "a", "train", "", "no labels");
+    open_bad(&r, "a", "train", "", "no file of labels");
     open_ok(&r, "a/train-images-idx3-ubyte", "train", "");
     assert_null(r.data->y.data);
     assert_int_equal(r.data->classes, 0);
@@ -467,9 +467,9 @@ static void what_is_no_set_is_said(void **state)
     (void)state;
     begin(&r);
     put(&r, "note.txt", "x", 1);
-    open_bad(&r, "note.txt", "train", "", "no data set that is known");
+    open_bad(&r, "note.txt", "train", "", "not a known data set");
     open_bad(&r, "nothing", "train", "", "neither a file, a folder nor the name of a data set");
-    open_bad(&r, "", "train", "", "no data set that is known");
+    open_bad(&r, "", "train", "", "not a known data set");
     open_bad(&r, ":digits", "train", "crop=1,2,3", "option 'crop' has 3 numbers");
     open_bad(&r, ":digits", "train", "std=0", "option 'std' is 0");
     open_bad(&r, ":digits", "train", "resize=65536", "more than");

@@ -383,7 +383,7 @@ static void a_set_is_checked_against_a_model(void **state)
     check(&r, io(PARE_F32, 3, 4, 16, 0), 10, "takes (N, 4, 16)");
     check(&r, io(PARE_F32, 2, -1, 0, 0), 10, "takes (N, ?)");
     check(&r, io(PARE_F32, 0, 0, 0, 0), 10, "a single number");
-    check(&r, io(PARE_STR, 4, 1, 8, 8), 10, "takes texts");
+    check(&r, io(PARE_STR, 4, 1, 8, 8), 10, "takes strings");
     check(&r, io(PARE_F32, 4, 1, 8, 8), 12, "has 12 outputs, but 'digits' has 10 classes");
     put_pictures(&r, PARE_F32);
     open_ok(&r, "p.npz", "train", "");
