@@ -11,7 +11,6 @@
 
 #include <math.h>
 #include <string.h>
-
 #include "../base/arena.h"
 #include "../compress/wrap.h"
 
@@ -66,30 +65,19 @@ static struct pare_node *only_user(const struct scan *s, const struct pare_value
     return NULL;
 }
 
-static bool is(const struct pare_node *n, const char *const *types)
-{
-    while (*types && strcmp(*types, n->type) != 0)
-        types++;
-    return *types != NULL;
-}
-
 /* Behind v there is what multiplies channels as they are multiplied: the value after it, or NULL.
  * axis and inner say where the channels are. */
 static const struct pare_value *behind(const struct scan *s, const struct pare_value *v, int axis,
                                        int64_t *inner)
 {
-    static const char *const same[] = { "Relu", "LeakyRelu", "PRelu", "Identity", "Dropout", NULL };
-    static const char *const pools[] = { "MaxPool", "AveragePool", "GlobalAveragePool",
-                                         "GlobalMaxPool", NULL };
-    static const char *const views[] = { "Flatten", "Reshape", "Squeeze", NULL };
     const struct pare_node *n = only_user(s, v);
     const struct pare_value *to = n && n->n_out ? n->out[0] : NULL;
 
-    if (!to)
+    if (!to || !n->op)
         return NULL;
-    if (is(n, same) || (is(n, pools) && axis == 1))
+    if (n->op->flags & PARE_OP_HOMOGENEOUS && (!(n->op->flags & PARE_OP_POOL) || axis == 1))
         return to;
-    if (!is(n, views) || axis != 1 || v->t.rank < 2 || to->t.rank != 2 ||
+    if (!(n->op->flags & PARE_OP_VIEW) || axis != 1 || v->t.rank < 2 || to->t.rank != 2 ||
         to->t.dim[0] != v->t.dim[0] || *inner != 1 || v->t.dim[1] < 1)
         return NULL;
     *inner = to->t.dim[1] / v->t.dim[1];

@@ -29,6 +29,7 @@ const struct pare_op pare_op_celu = {
     .max_out = 1,
     .attrs = celu_attrs,
     .attr_size = sizeof(struct celu),
+    .torch = "CELU",
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

@@ -29,6 +29,7 @@ const struct pare_op pare_op_elu = {
     .max_out = 1,
     .attrs = elu_attrs,
     .attr_size = sizeof(struct elu),
+    .torch = "ELU",
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

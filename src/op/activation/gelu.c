@@ -65,6 +65,7 @@ const struct pare_op pare_op_gelu = {
     .max_out = 1,
     .attrs = gelu_attrs,
     .attr_size = sizeof(struct gelu),
+    .torch = "GELU",
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

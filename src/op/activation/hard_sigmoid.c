@@ -38,6 +38,7 @@ const struct pare_op pare_op_hard_sigmoid = {
     .max_out = 1,
     .attrs = hard_sigmoid_attrs,
     .attr_size = sizeof(struct hard_sigmoid),
+    .torch = "Hardsigmoid",
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

@@ -15,6 +15,7 @@ const struct pare_op pare_op_hard_swish = {
     .types = PARE_T_FLOATS,
     .min_out = 1,
     .max_out = 1,
+    .torch = "Hardswish",
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

@@ -14,6 +14,7 @@ const struct pare_op pare_op_ms_gelu = {
     .types = PARE_T_FLOATS,
     .min_out = 1,
     .max_out = 1,
+    .torch = "GELU",
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

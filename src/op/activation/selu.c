@@ -39,6 +39,7 @@ const struct pare_op pare_op_selu = {
     .max_out = 1,
     .attrs = selu_attrs,
     .attr_size = sizeof(struct selu),
+    .torch = "SELU",
     .infer = pare_infer_same,
     .forward = forward,
     .backward = pare_backward_map,

@@ -48,5 +48,5 @@ const struct pare_op pare_op_reduce_max = {
     .forward = forward,
     .backward = backward,
     .ties = pare_reduce_ties,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };
