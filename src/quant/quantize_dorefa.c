@@ -24,7 +24,8 @@ struct opts {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("gradient_bits", offsetof(struct opts, gradient_bits), "bits of gradients by quantized activations; 0: not rounded", 0, 0, 16),
+    PARE_INT("gradient_bits", offsetof(struct opts, gradient_bits),
+             "bits of gradients by quantized activations; 0: not rounded", 0, 0, 16),
     PARE_OPT_END
 };
 /* clang-format on */

@@ -23,7 +23,8 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("alpha", offsetof(struct opts, alpha), "where clipping begins; 0: at the largest number of the first batch", 0, 0, 1e6),
+    PARE_FLOAT("alpha", offsetof(struct opts, alpha),
+               "where clipping begins; 0: at the largest number of the first batch", 0, 0, 1e6),
     PARE_FOLD_BN(opts),
     PARE_OPT_END
 };

@@ -37,11 +37,17 @@ struct place {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_CHOICE("observer", offsetof(struct opts, observer), "how ranges of inputs and outputs are found", "minmax", "minmax|moving_average|percentile|mse|entropy"),
-    PARE_CHOICE("weight_observer", offsetof(struct opts, weight_observer), "how ranges of weights are found", "minmax", "minmax|mse"),
-    PARE_INT("calibration_steps", offsetof(struct opts, calibration_steps), "batches to look at", 8, 1, 1e9),
-    PARE_FLOAT("percentile", offsetof(struct opts, percentile), "of observer percentile: part of the numbers to keep, in %", 99.99, 50, 100),
-    PARE_FLOAT("averaging", offsetof(struct opts, averaging), "of observer moving_average: what stays at each batch", 0.9, 0, 1),
+    PARE_CHOICE("observer", offsetof(struct opts, observer),
+                "how ranges of inputs and outputs are found",
+                "minmax", "minmax|moving_average|percentile|mse|entropy"),
+    PARE_CHOICE("weight_observer", offsetof(struct opts, weight_observer),
+                "how ranges of weights are found", "minmax", "minmax|mse"),
+    PARE_INT("calibration_steps", offsetof(struct opts, calibration_steps),
+             "batches to look at", 8, 1, 1e9),
+    PARE_FLOAT("percentile", offsetof(struct opts, percentile),
+               "of observer percentile: part of the numbers to keep, in %", 99.99, 50, 100),
+    PARE_FLOAT("averaging", offsetof(struct opts, averaging),
+               "of observer moving_average: what stays at each batch", 0.9, 0, 1),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -214,10 +220,11 @@ static int prepare(struct pare_compression *r, struct state *s, int *n, struct p
         if (!counts(o))
             continue;
         if (q->axis >= 0)
-            return pare_fail(err, PARE_ECONFIG,
-                             "layer '%s': observer %s looks at all numbers together, so it is not "
-                             "for per_channel; minmax and moving_average are",
-                             pare_layer_name(l), o->observer);
+            return pare_fail(
+                err, PARE_ECONFIG,
+                "layer '%s': observer %s looks at all numbers together, so it is not for "
+                "per_channel; minmax and moving_average are",
+                pare_layer_name(l), o->observer);
         if (pare_layer_twin(l, (enum pare_quant_site)(i % PARE_QUANT_SITES), NULL, NULL))
             continue;
         s->place[i].h = pare_alloc(a, 1, sizeof(*s->place[i].h));

@@ -25,7 +25,8 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("ema_decay", offsetof(struct opts, ema_decay), "how much of the old range stays at each step", 0.99, 0, 1),
+    PARE_FLOAT("ema_decay", offsetof(struct opts, ema_decay),
+               "how much of the old range stays at each step", 0.99, 0, 1),
     PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
