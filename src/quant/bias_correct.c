@@ -89,7 +89,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 /* Not in ops.def: it is never written to a file. */
 static const struct pare_op corrector_op = {
-    .abi = PARE_ABI,
     .type = "BiasCorrector",
     .doc = "Records the mean of a layer's output during bias correction.",
     .domain = "ai.pare",
