@@ -97,7 +97,7 @@ enum pare_op_flag {
     PARE_OP_HOMOGENEOUS = 1 << 12, /* f(a x) = a f(x) for a > 0, channel by channel */
     PARE_OP_POOL = 1 << 13,        /* combines spatial positions; channels are axis 1 */
     PARE_OP_FUSED_ACT = 1 << 14,   /* activation that int8 runtimes fuse into the layer before it */
-    PARE_OP_INT8_JOINT = 1 << 15,  /* int8 runtimes run it in int8 if its output is quantized */
+    PARE_OP_INT8_JOIN = 1 << 15,   /* int8 runtimes run it in int8 if its output is quantized */
 };
 
 /* The weights of an operator.  A node whose weight is constant is a layer, which can be pruned and

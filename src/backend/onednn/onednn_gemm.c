@@ -1,4 +1,4 @@
-/* onednn_gemm.c - matrix products for whoever needs one outside of plans, and for strips of one. */
+/* onednn_gemm.c - matrix products outside of plans, and of strips, by oneDNN's GEMM. */
 #include <pare/plugin.h>
 
 #include "onednn.h"
