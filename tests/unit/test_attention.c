@@ -130,7 +130,7 @@ MAKES(other_sizes)
     return product(n, softmax(n, y), v);
 }
 
-/* Elements of a head are apart, in all three; every second one. */
+/* Elements of a head are element_stride, in all three; every second one. */
 MAKES(elements_apart)
 {
     const char *x = turn(n, reshape(n, joint(n), LIST(ITEMS, TOKENS, DIM, 3 * HEADS)),
@@ -142,7 +142,7 @@ MAKES(elements_apart)
     return merge(n, product(n, softmax(n, y), part[2]));
 }
 
-/* Behind it elements go apart: that Transpose stays. */
+/* Behind it elements go element_stride: that Transpose stays. */
 MAKES(turned_result)
 {
     const char *part[3], *y;
@@ -229,7 +229,7 @@ static const struct {
     { "three projections", three_projections, false },
     { "values first", values_first, true },
     { "other sizes", other_sizes, true },
-    { "elements apart", elements_apart, true },
+    { "elements element_stride", elements_apart, true },
     { "turned result", turned_result, true },
     { "with a mask", with_mask, false },
     { "weights are an output", weights_are_output, false },

@@ -172,7 +172,7 @@ static void check_turned(int block, bool lean)
                                        .I = I,
                                        .block = block,
                                        .threads = 2,
-                                       .turned = true };
+                                       .rotated = true };
     struct data d = { .arena = pare_arena_new(1 << 20) };
     struct pare_rng r;
 

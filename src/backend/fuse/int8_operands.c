@@ -121,7 +121,7 @@ bool pare_int8_end(const struct pare_match *v, struct pare_value *real, struct p
 
 /* ---- weights ---------------------------------------------------------------------- */
 
-static int at(const struct pare_int8_weight *q, const void *raw, int64_t i)
+static int element_at(const struct pare_int8_weight *q, const void *raw, int64_t i)
 {
     return q->v->t.dtype == PARE_U8 ? ((const uint8_t *)raw)[i] : ((const int8_t *)raw)[i];
 }
@@ -151,7 +151,7 @@ float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel)
 }
 
 /* Smallest and largest w - zero, into q->reach. */
-static bool reach(struct pare_int8_weight *q)
+static bool set_reach(struct pare_int8_weight *q)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
     const void *raw = pare_const_raw(q->v);
@@ -161,7 +161,7 @@ static bool reach(struct pare_int8_weight *q)
         int zero = zero_at(q, i / inner % q->channels);
 
         for (int64_t k = i; k < i + inner; k++) {
-            int w = at(q, raw, k) - zero;
+            int w = element_at(q, raw, k) - zero;
 
             lo = w < lo ? w : lo;
             hi = w > hi ? w : hi;
@@ -194,7 +194,7 @@ bool pare_int8_weight_read(struct pare_int8_weight *q, const struct pare_value *
         !pare_numel(&w->t))
         return false;
     q->channels = w->t.dim[axis];
-    if (!fits(scale, q->channels) || !fits(zero, q->channels) || !reach(q))
+    if (!fits(scale, q->channels) || !fits(zero, q->channels) || !set_reach(q))
         return false;
     if (zero && all_zero(&zero->t))
         q->zero = NULL;
@@ -243,7 +243,7 @@ struct pare_value *pare_int8_bias(struct pare_value *bias, const struct pare_int
     return n->in[0];
 }
 
-const int8_t *pare_int8_centred(const struct pare_int8_weight *q, struct pare_arena *a)
+const int8_t *pare_int8_centered(const struct pare_int8_weight *q, struct pare_arena *a)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
     const void *raw = pare_const_raw(q->v);
@@ -256,7 +256,7 @@ const int8_t *pare_int8_centred(const struct pare_int8_weight *q, struct pare_ar
         int zero = zero_at(q, i / inner % q->channels);
 
         for (int64_t k = i; k < i + inner; k++)
-            w[k] = (int8_t)(at(q, raw, k) - zero);
+            w[k] = (int8_t)(element_at(q, raw, k) - zero);
     }
     return w;
 }
@@ -283,8 +283,8 @@ int pare_int8_keep(const struct pare_match *v, const struct pare_int8 *q)
 
 /* ---- loops ------------------------------------------------------------------------ */
 
-PARE_SIMD void pare_int8_real(const struct pare_int8 *q, const void *x, int64_t from, float *real,
-                              int64_t n)
+PARE_SIMD void pare_int8_dequantize(const struct pare_int8 *q, const void *x, int64_t from,
+                                    float *real, int64_t n)
 {
     const uint8_t *u = (const uint8_t *)x + from;
     const int8_t *i8 = (const int8_t *)x + from;
@@ -299,8 +299,8 @@ PARE_SIMD void pare_int8_real(const struct pare_int8 *q, const void *x, int64_t 
             real[i] = (float)(i8[i] - zero) * scale;
 }
 
-PARE_SIMD void pare_int8_store(const struct pare_int8_end *e, const float *real, void *y,
-                               int64_t from, int64_t n)
+PARE_SIMD void pare_int8_quantize(const struct pare_int8_end *e, const float *real, void *y,
+                                  int64_t from, int64_t n)
 {
     const struct pare_int8 q = e->q;
     uint8_t *u = (uint8_t *)y + from;

@@ -85,7 +85,7 @@ bool pare_int8_weight_read(struct pare_int8_weight *q, const struct pare_value *
 float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel);
 
 /* w - zero, in the shape of w: w itself if zero is 0, else a copy; NULL when out of memory. */
-const int8_t *pare_int8_centred(const struct pare_int8_weight *q, struct pare_arena *a);
+const int8_t *pare_int8_centered(const struct pare_int8_weight *q, struct pare_arena *a);
 
 /* The int32 bias from which a float bias was dequantized, if its scale is x_scale w_scale, so that
  * it can be added to the int32 sums; else the float bias itself. */
@@ -115,11 +115,12 @@ int pare_int8_keep(const struct pare_match *v, const struct pare_int8 *q);
 /* ---- loops, for run() --------------------------------------------------------------- */
 
 /* real[i] = (x[i] - zero) * scale for n elements, the first of them at index `from` of x. */
-void pare_int8_real(const struct pare_int8 *q, const void *x, int64_t from, float *real, int64_t n);
+void pare_int8_dequantize(const struct pare_int8 *q, const void *x, int64_t from, float *real,
+                          int64_t n);
 
 /* y[from + i] = quantize(clamp(real[i], lo, hi)) for i < n. */
-void pare_int8_store(const struct pare_int8_end *e, const float *real, void *y, int64_t from,
-                     int64_t n);
+void pare_int8_quantize(const struct pare_int8_end *e, const float *real, void *y, int64_t from,
+                        int64_t n);
 
 /* y[i] = table[x[i]], 256 entries; x and y may be the same array of bytes. */
 struct pare_int8_table {

@@ -15,21 +15,21 @@ struct part {
     uint8_t table[256];
 };
 
-struct concat8 {
+struct int8_concat {
     struct pare_int8_end end;
     int64_t outer, row;
     struct part *part;
 };
 
-static void fill(struct part *p, const struct pare_int8 *x, const struct pare_int8_end *end)
+static void fill_table(struct part *p, const struct pare_int8 *x, const struct pare_int8_end *end)
 {
     uint8_t all[256];
     float real[256];
 
     for (int i = 0; i < 256; i++)
         all[i] = (uint8_t)i;
-    pare_int8_real(x, all, 0, real, 256);
-    pare_int8_store(end, real, p->table, 0, 256);
+    pare_int8_dequantize(x, all, 0, real, 256);
+    pare_int8_quantize(end, real, p->table, 0, 256);
     p->same = !memcmp(p->table, all, sizeof(all));
 }
 
@@ -54,7 +54,7 @@ static bool operand(const struct pare_match *v, const struct pare_node *n, int k
 }
 
 static bool read_parts(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
-                       struct concat8 *c, bool real)
+                       struct int8_concat *c, bool real)
 {
     int axis = n->op->domain ? (int)pare_attr(n, "axis") : pare_concat_axis(n), layout = 1;
     struct pare_int8 q;
@@ -65,7 +65,7 @@ static bool read_parts(const struct pare_match *v, struct pare_node *n, struct p
             return false;
         s->in[k] = q.v;
         if (real || n->op->domain)
-            fill(&c->part[k], &q, &c->end);
+            fill_table(&c->part[k], &q, &c->end);
         else
             c->part[k].same = true;
         if (axis == 1 && !pare_is_const(q.v) && pare_layout_of(v, q.v) == PARE_CHANNELS_LAST)
@@ -87,7 +87,7 @@ static bool read_parts(const struct pare_match *v, struct pare_node *n, struct p
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     bool real;
-    struct concat8 *c;
+    struct int8_concat *c;
 
     if ((n->op->domain ? !pare_int8_is(n, "QLinearConcat") : strcmp(n->type, "Concat") != 0) ||
         !pare_numel(&n->out[0]->t))
@@ -112,7 +112,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct concat8 *c = s->state;
+    const struct int8_concat *c = s->state;
     uint8_t *y = s->out_buf[0]->t.data;
 
     (void)err;
@@ -133,7 +133,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_concat = {
     .name = "int8_concat",
-    .doc = "Concat of quantized tensors.",
+    .doc = "Int8 Concat.",
     .match = match,
     .run = run,
 };

@@ -77,7 +77,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
 const struct pare_kernel pare_kernel_any_layout = {
     .name = "any_layout",
-    .doc = "Places that are quantized, in any layout, with their gradients.",
+    .doc = "Fake quantization in any layout, with its gradients.",
     .match = match,
     .run = run,
     .backward = backward,
