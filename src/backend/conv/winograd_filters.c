@@ -275,7 +275,7 @@ PARE_SIMD_PART void store_nine(pare_v8 d[9], bool add, float *w)
     }
 }
 
-/* Eight filters from 36 places. */
+/* Eight filters from 36 positions. */
 PARE_SIMD_PART void unfilter_eight(const float *u, int64_t step, pare_v8 t[9])
 {
     pare_v8 d[PARE_WINOGRAD], e[18];
