@@ -249,7 +249,7 @@ static void rounding_rises(void **state)
     y = build_node(&g.b, "Flatten", NAMES(y), NOTHING);
     build_output(&g.b, quantize(&g, y, y_scale(&g, 45), PARE_I8, -100));
     check(&g, "int8_pool", 3, 1);
-    report("behind a pool", 0.99);
+    report("after a pool", 0.99);
 }
 
 /* ---- a network --------------------------------------------------------------------- */
