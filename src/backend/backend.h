@@ -59,7 +59,7 @@ struct pare_buf {
     bool is_grad, written; /* it is a gradient; while planning: a step writes it */
 };
 
-#define PARE_STEP_IN 8
+#define PARE_STEP_IN 8 /* most inputs of a step that tuning measures */
 
 /* The passes of a step, as bits. */
 #define PARE_PASS_FORWARD 1u

@@ -395,7 +395,7 @@ static void tables(void **state)
     pare_rng_init(&r, 1);
     for (int i = 0; i < 256; i++) {
         bytes[i] = (uint8_t)pare_rng_next(&r);
-        t->real[i] = (float)pare_rng_normal(&r);
+        t->f32[i] = (float)pare_rng_normal(&r);
     }
     pare_int8_table_set(t);
     for (int n = 0; n <= 700; n += n < 140 ? 1 : 35) {
@@ -406,7 +406,7 @@ static void tables(void **state)
         pare_int8_floats(t, x, real, n);
         for (int i = 0; i < n; i++) {
             assert_int_equal(y[i], bytes[x[i]]);
-            assert_true(real[i] == t->real[x[i]]);
+            assert_true(real[i] == t->f32[x[i]]);
         }
         for (int i = 0; i < 64; i++)
             assert_int_equal(y[n + i], 7);

@@ -15,7 +15,7 @@
 struct conv {
     struct pare_node *node; /* the Conv itself */
     struct pare_conv_prologue prologue;
-    bool has_prologue; /* there is a prologue */
+    bool has_prologue;
     struct pare_conv_fuse fuse;
     struct pare_post_op post[PARE_MAX_POST];
     int n_post;

@@ -32,13 +32,14 @@ static bool read_post_ops(struct conv *c, bool padded)
 /* Compare the cycles of this and of the direct kernel, in units of one vector multiplication:
  * products; transforms of one vector of a tile; filters that do not fit in a cache, which all
  * threads read.  The direct kernel does not pad the three channels of an image. */
-static bool pays(const struct pare_winograd *g, int64_t real)
+static bool pays(const struct pare_winograd *g, int64_t channels)
 {
     int64_t in = g->from.channels, out = g->to.channels, tiles = pare_winograd_tiles(g);
     int64_t products = tiles * PARE_WINOGRAD * in * out / g->block;
     int64_t transforms = tiles * (in + out) / g->block * 200;
     int64_t filters = PARE_WINOGRAD * in * out * (int64_t)sizeof(float) / 4 * g->threads;
-    int64_t direct = g->N * g->to.h * g->to.w * 9 * (real < g->block ? real : in) * out / g->block;
+    int64_t direct = g->N * g->to.h * g->to.w * 9 * (channels < g->block ? channels : in) * out /
+                     g->block;
 
     return (products > filters ? products : filters) + transforms < direct;
 }

@@ -182,16 +182,16 @@ static bool eval(struct eval *e, const struct pare_value *x, struct result *r)
     return is_lazy(e->v, x) && x->maker->op && --e->left >= 0 && eval_node(e, x->maker, r);
 }
 
-bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
+bool pare_int8_func(const struct pare_match *v, const struct pare_value *f32,
                     struct pare_int8_func *f)
 {
     struct eval e = { .v = v, .f = f, .left = MOST };
     struct result r;
 
     f->plain = true;
-    if (!pare_is_f32(real) || !eval(&e, real, &r))
+    if (!pare_is_f32(f32) || !eval(&e, f32, &r))
         return false;
-    memcpy(f->table.real, r.y, sizeof(r.y));
+    memcpy(f->table.f32, r.y, sizeof(r.y));
     pare_int8_table_set(&f->table);
     f->transpose = r.transpose;
     return true;
@@ -203,14 +203,14 @@ static bool only_combined_with(const struct pare_match *v, const struct pare_nod
                                const struct pare_value *root)
 {
     const struct pare_consumers *u = &v->consumers[q->out[0]->id];
-    const struct pare_value *real;
+    const struct pare_value *f32;
 
     if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
         !pare_node_is(u->node[0], "DequantizeLinear"))
         return false;
-    real = u->node[0]->out[0];
-    u = &v->consumers[real->id];
-    if (!u->n || real->flags & PARE_V_OUTPUT)
+    f32 = u->node[0]->out[0];
+    u = &v->consumers[f32->id];
+    if (!u->n || f32->flags & PARE_V_OUTPUT)
         return false;
     for (int i = 0; i < u->n; i++) {
         const struct pare_node *n = u->node[i];
@@ -221,8 +221,8 @@ static bool only_combined_with(const struct pare_match *v, const struct pare_nod
             continue;
         if (!is_map2(n))
             return false;
-        other = n->in[n->in[0] == real];
-        if (!is_scalar(other) && (!pare_same_shape(&other->t, &real->t) ||
+        other = n->in[n->in[0] == f32];
+        if (!is_scalar(other) && (!pare_same_shape(&other->t, &f32->t) ||
                                   !pare_int8_func(v, other, &f) || f.x.v != root || f.transpose))
             return false;
     }

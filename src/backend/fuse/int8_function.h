@@ -21,7 +21,7 @@ struct pare_int8_func {
 bool pare_int8_func_lazy(const struct pare_match *v, const struct pare_node *n);
 
 /* Find the int8 tensor and the table of a float value; false: it is not such a function. */
-bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
+bool pare_int8_func(const struct pare_match *v, const struct pare_value *f32,
                     struct pare_int8_func *f);
 
 /* The layout of the int8 tensor whose byte order equals that of the value in this layout; 0:

@@ -14,9 +14,7 @@
 #include "../../op/quant/quant_family.h"
 #include "../backend.h"
 
-#define FEW \
-    12                          /* rows for which unpacking the weights again for every 4 rows is
-                                   faster */
+#define FEW 12                  /* rows for which unpacking W once per 4 rows is faster */
 #define STRIP 32                /* columns per thread and task */
 #define TILE ((int64_t)1 << 18) /* floats of a dequantized strip of W */
 
@@ -339,17 +337,17 @@ static void run_few(const struct linear *l, const float *x, float *y, float *wor
 }
 
 /* Columns of the result from `from` on, by a dequantized strip of W. */
-static int run_tile(const struct linear *l, const float *x, float *y, float *real, int64_t from)
+static int run_tile(const struct linear *l, const float *x, float *y, float *tile, int64_t from)
 {
     const struct pare_nbits *w = &l->w;
     int64_t n = w->N - from < l->tile ? w->N - from : l->tile;
 
     for (int64_t i = 0; i < n; i++)
-        pare_nbits_dequantize(w, from + i, real + i * w->K);
+        pare_nbits_dequantize(w, from + i, tile + i * w->K);
     for (int64_t m = 0; m < l->M && l->row; m++)
         memcpy(y + m * w->N + from, l->row + from, (size_t)n * sizeof(*y));
     return pare_product_strip(&(struct pare_strip){ .x = x,
-                                                    .w = real,
+                                                    .w = tile,
                                                     .y = y + from,
                                                     .M = l->M,
                                                     .N = n,

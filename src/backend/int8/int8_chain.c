@@ -25,7 +25,7 @@ enum kind { FULL, CHANNEL, IMAGE, SINGLE };
 
 struct operand {
     enum kind kind;
-    const struct pare_value *real;
+    const struct pare_value *f32;
     struct pare_int8_func *f; /* of FULL and IMAGE */
     float *data;              /* CHANNEL: repeated to the length of a chunk; SINGLE: the scalar */
     int in;                   /* FULL and IMAGE: index of the step's input */
@@ -108,11 +108,11 @@ static int add_operand(const struct pare_match *v, struct int8_chain *c, const s
     struct operand *o = &c->op[c->n_ops];
 
     for (int i = 0; i < c->n_ops; i++)
-        if (c->op[i].real == x)
+        if (c->op[i].f32 == x)
             return i;
     if (c->n_ops == MAX_OPERANDS)
         return -1;
-    *o = (struct operand){ .real = x };
+    *o = (struct operand){ .f32 = x };
     if (pare_is_const(x))
         return constant(v, c, x, y, o) ? c->n_ops++ : -1;
     o->f = pare_alloc(v->backend->arena, 1, sizeof(*o->f));

@@ -25,23 +25,23 @@ static void fill_table(struct int8_map *m)
 
     for (int i = 0; i < 256; i++)
         x[i] = (uint8_t)i;
-    pare_int8_quantize(&m->end, m->f.table.real, m->table, 0, 256);
+    pare_int8_quantize(&m->end, m->f.table.f32, m->table, 0, 256);
     m->same = !memcmp(m->table, x, sizeof(x));
 }
 
 /* After a view the int8 tensor has another shape, and only row-major order has meaning. */
-static bool int8_source(const struct pare_match *v, const struct pare_value *real,
+static bool int8_source(const struct pare_match *v, const struct pare_value *f32,
                         struct pare_int8_func *f)
 {
     uint8_t all[256];
 
-    if (pare_int8_func(v, real, f))
+    if (pare_int8_func(v, f32, f))
         return true;
-    if (!pare_int8_source(v, real, &f->x))
+    if (!pare_int8_source(v, f32, &f->x))
         return false;
     for (int i = 0; i < 256; i++)
         all[i] = (uint8_t)i;
-    pare_int8_dequantize(&f->x, all, 0, f->table.real, 256);
+    pare_int8_dequantize(&f->x, all, 0, f->table.f32, 256);
     f->transpose = 0;
     return true;
 }

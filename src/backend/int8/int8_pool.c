@@ -206,15 +206,15 @@ PARE_SIMD static void requantize_mean(const struct int8_pool *p, const int32_t *
                                       double by, char *y, int64_t at, int64_t n)
 {
     const struct pare_int8 *q = &p->end.q;
-    bool real = pare_is_f32(p->out);
-    float unit = real ? 1 : q->scale, f = p->x.scale / (unit * (float)by);
-    float lo = real ? 0 : p->end.lo / unit, hi = real ? 0 : p->end.hi / unit;
+    bool f32 = pare_is_f32(p->out);
+    float unit = f32 ? 1 : q->scale, f = p->x.scale / (unit * (float)by);
+    float lo = f32 ? 0 : p->end.lo / unit, hi = f32 ? 0 : p->end.hi / unit;
     int32_t zeros = (int32_t)(count * p->x.zero);
 
     for (int64_t i = 0; i < n; i++) {
         float v = (float)(sum[i] - zeros) * f;
 
-        if (real) {
+        if (f32) {
             ((float *)y)[at + i] = v;
             continue;
         }
@@ -236,14 +236,14 @@ static void global_mean(const struct int8_pool *p, const uint8_t *x, char *y, in
     requantize_mean(p, sum, p->d.s, (double)p->d.s, y, image * C + c, n);
 }
 
-PARE_SIMD static void add_rows(const float *restrict real, int64_t rows, int64_t n,
+PARE_SIMD static void add_rows(const float *restrict f32, int64_t rows, int64_t n,
                                double *restrict sum)
 {
     float some[CHUNK] = { 0 };
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < n; c++)
-            some[c] += real[r * n + c];
+            some[c] += f32[r * n + c];
     for (int64_t c = 0; c < n; c++)
         sum[c] += (double)some[c];
 }
@@ -257,24 +257,24 @@ static void global_func(const struct int8_pool *p, const uint8_t *x, char *y, in
     int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK, at = image * C + c;
     int64_t rows = n == C ? ROOM / C : ROOM / CHUNK;
     double sum[CHUNK] = { 0 };
-    float real[ROOM];
+    float f32[ROOM];
 
     for (int64_t s = 0; s < p->d.s; s += rows) {
         int64_t m = p->d.s - s < rows ? p->d.s - s : rows;
 
         if (n == C)
-            pare_int8_floats(p->table, x + s * C, real, m * C);
+            pare_int8_floats(p->table, x + s * C, f32, m * C);
         else
             for (int64_t r = 0; r < m; r++)
-                pare_int8_floats(p->table, x + (s + r) * C + c, real + r * n, n);
-        add_rows(real, m, n, sum);
+                pare_int8_floats(p->table, x + (s + r) * C + c, f32 + r * n, n);
+        add_rows(f32, m, n, sum);
     }
     for (int64_t i = 0; i < n; i++)
-        real[i] = (float)(sum[i] / (double)p->d.s);
+        f32[i] = (float)(sum[i] / (double)p->d.s);
     if (pare_is_f32(p->out))
-        memcpy((float *)y + at, real, (size_t)n * sizeof(*real));
+        memcpy((float *)y + at, f32, (size_t)n * sizeof(*f32));
     else
-        pare_int8_quantize(&p->end, real, y, at, n);
+        pare_int8_quantize(&p->end, f32, y, at, n);
 }
 
 /* ---- windows: reduce the columns of all pixels of a row first, then along the row -------- */

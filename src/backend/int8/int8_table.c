@@ -9,7 +9,7 @@ void pare_int8_table_set(struct pare_int8_table *t)
 {
     for (int k = 0; k < 256; k++)
         for (int p = 0; p < 4; p++)
-            t->part[p][k] = ((const uint8_t *)(t->real + k))[p];
+            t->part[p][k] = ((const uint8_t *)(t->f32 + k))[p];
 }
 
 static void bytes_plain(const uint8_t *table, const uint8_t *x, uint8_t *y, int64_t n)
@@ -84,7 +84,7 @@ TARGET static void floats_vbmi(const struct pare_int8_table *table, const uint8_
         _mm512_storeu_si512(y + i + 32, _mm512_unpacklo_epi16(ab, cd));
         _mm512_storeu_si512(y + i + 48, _mm512_unpackhi_epi16(ab, cd));
     }
-    floats_plain(table->real, x + n / 64 * 64, y + n / 64 * 64, n % 64);
+    floats_plain(table->f32, x + n / 64 * 64, y + n / 64 * 64, n % 64);
 }
 #endif
 
@@ -107,5 +107,5 @@ void pare_int8_floats(const struct pare_int8_table *table, const uint8_t *x, flo
         return;
     }
 #endif
-    floats_plain(table->real, x, y, n);
+    floats_plain(table->f32, x, y, n);
 }
