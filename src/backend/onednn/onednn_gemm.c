@@ -3,6 +3,8 @@
 
 #include "onednn.h"
 
+#include <pare/pruner.h>
+
 int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k, float *c)
 {
     dnnl_status_t s;
