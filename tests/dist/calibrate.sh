@@ -1,4 +1,4 @@
-# Calibration in 3 and 4 processes gives exactly the ranges and histograms of one.
+# calibrate.sh - 3 and 4 processes calibrate exactly the same ranges and histograms as one.
 pare new lenet --input 1,8,8 -o m.onnx
 pare train m.onnx --data digits --limit 400 --epochs 2 --optimizer adam --threads 1 --valid none -q -o t.onnx
 for observer in minmax moving_average percentile mse entropy; do

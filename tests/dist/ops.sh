@@ -1,4 +1,4 @@
-# Collective operations in 1, 2, 3 and 5 processes.
+# ops.sh - collective operations of 1, 2, 3 and 5 processes.
 for n in 1 2 3 5; do
     mpi $n dist_ops $n
 done
