@@ -145,7 +145,8 @@ static void hostile_contents(void **state)
 #define P(s) "\200\2" s ".", sizeof("\200\2" s ".") - 1
         { P("}" TEXT1("a") SIX "s"), 24, "little", NULL },
         { P(SIX), 24, "little", NULL },
-        { P("}" TEXT1("a") SIX "s"), 20, "little", "storage '0': 20 bytes, but the pickle has 6 elements of 4" },
+        { P("}" TEXT1("a") SIX "s"), 20, "little",
+          "storage '0': 20 bytes, but the pickle has 6 elements of 4" },
         { P("}" TEXT1("a") SIX "s"), 24, "big", "byte order" },
         { P("}" TEXT1("a") SIX "s"), 24, "little-endian", "byte order" },
         { P("}" TEXT1("a") BOOLS "s"), 6, "little", "a bool is neither 0 nor 1" },
