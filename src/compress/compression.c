@@ -162,6 +162,7 @@ int pare_compression_new(struct pare_model *model, const struct pare_compression
     r->arena = a;
     r->scratch = pare_arena_new(1 << 20);
     r->model = model;
+    pare_model_retain(model);
     r->threads = o->threads;
     r->final = o->final;
     r->keep_zeros = o->quantizer && o->keep_zeros;
@@ -176,8 +177,16 @@ int pare_compression_new(struct pare_model *model, const struct pare_compression
 
 void pare_compression_free(struct pare_compression *r)
 {
+    struct pare_model *model;
+
     if (!r)
         return;
+    if (r->trainer && !r->closed) { /* its hooks need the masks until the trainer is freed */
+        r->closed = true;
+        return;
+    }
+    model = r->model;
+    pare_data_free(r->data);
     for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->started && r->pruner[i]; i++) {
         struct pare_turn t = pare_turn_begin(r, i);
 

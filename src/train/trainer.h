@@ -12,6 +12,7 @@
 #define PARE_TRAIN_TRAINER_H
 
 #include "../base/rng.h"
+#include "../data/data.h"
 #include "../plan/plan.h"
 #include "distill.h"
 #include "distill_layers.h"
@@ -118,7 +119,8 @@ struct pare_trainer {
     struct pare_distill_layers layers;
     struct pare_strs keep;     /* o.keep, then those of the layers */
     int at;                    /* the plan of the batch at work */
-    struct pare_tensor x, out; /* ... its input, its output until it is used */
+    struct pare_tensor in[PARE_DATA_INPUTS]; /* the inputs of the last forward */
+    struct pare_tensor out; /* output 0 of the last forward, until it is used */
     struct pare_allreduce together;
     struct pare_blocked_param laid;
     struct pare_score whole; /* of the batch in all processes, after the way back */

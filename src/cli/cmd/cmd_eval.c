@@ -115,7 +115,7 @@ static int judge(struct pare_cli *c, const struct pare_train_options *s, const s
     struct pare_eval e;
 
     PARE_TRY(pare_model_fits(m, d, err));
-    PARE_TRY(pare_evaluate(m, d, &opts, c->arena, &e, err));
+    PARE_TRY(pare_evaluate_model(m, d, &opts, c->arena, &e, err));
     if (o->json)
         return print_json(c, d, &e, err);
     print_text(c, d, &e);

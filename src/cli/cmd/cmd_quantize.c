@@ -306,7 +306,7 @@ static void say_step(void *user, const struct pare_budget_step *s)
 static int meet_budget(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
-    struct pare_budget b = { .judge = accuracy, .say = say_step, .user = j };
+    struct pare_budget b = { .evaluate = accuracy, .on_step = say_step, .user = j };
     struct pare_budget_report *p = &j->view.budget;
 
     if (!j->view.before.done)

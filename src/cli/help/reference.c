@@ -97,7 +97,7 @@ static int training(FILE *f, struct pare_arena *a, struct pare_err *err)
     PARE_TRY(pare_train_option_groups(a, &part, &n, err));
     fputs(
         "## Training and data\n\nOptions of `pare train`, and of `pare prune` and "
-        "`pare quantize` with `--data`; from C, words of\n`pare_training_new()`.  Where two parts "
+        "`pare quantize` with `--data`; from C, words of\n`pare_training_open()`.  Where two parts "
         "have one of the same name, `optimizer-alpha` says whose is meant.\n\n",
         f);
     for (int i = 0; i < n; i++) {

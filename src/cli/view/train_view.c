@@ -39,7 +39,7 @@ static int columns(void)
 
 /* Where rates are counted from: the first batch is slow, since plans are made then, and after
  * --resume an epoch may begin in its middle. */
-static void begin(struct pare_view_train *v, const struct pare_progress *p, double now)
+static void begin(struct pare_view_train *v, const struct pare_train_progress *p, double now)
 {
     if (v->first < 0) {
         v->first = p->epoch;
@@ -54,7 +54,7 @@ static void begin(struct pare_view_train *v, const struct pare_progress *p, doub
 }
 
 /* Seconds until the end, judged by the batches of this run; below 0 when it is too early. */
-static double time_left(const struct pare_view_train *v, const struct pare_progress *p, double now)
+static double time_left(const struct pare_view_train *v, const struct pare_train_progress *p, double now)
 {
     double done = (double)((p->epoch - v->first) * p->batches + p->batch - v->first_batch);
     double all = (double)((p->epochs - v->first) * p->batches - v->first_batch);
@@ -63,7 +63,7 @@ static double time_left(const struct pare_view_train *v, const struct pare_progr
 }
 
 /* "  2.35K items/s  0:42 left", as far as it is known. */
-static void speed_text(const struct pare_view_train *v, const struct pare_progress *p, double now,
+static void speed_text(const struct pare_view_train *v, const struct pare_train_progress *p, double now,
                        char *buf, size_t size)
 {
     double left = time_left(v, p, now);
@@ -92,7 +92,7 @@ static void shorten(char *text, size_t width)
 }
 
 /* The bar gets what the text leaves; a terminal too narrow for both has only the text. */
-static void draw(const struct pare_view_train *v, const struct pare_progress *p, double now)
+static void draw(const struct pare_view_train *v, const struct pare_train_progress *p, double now)
 {
     char head[64], tail[192], speed[96], bar[BAR + 4] = "";
     int width = columns(), room, filled;
@@ -116,7 +116,7 @@ static void draw(const struct pare_view_train *v, const struct pare_progress *p,
     fflush(stderr);
 }
 
-void pare_view_batch(void *user, const struct pare_progress *p)
+void pare_view_batch(void *user, const struct pare_train_progress *p)
 {
     struct pare_view_train *v = user;
     double now = pare_now();

@@ -22,7 +22,7 @@ struct pare_view_train {
 };
 
 /* The callbacks of struct pare_train_conf; user is the view. */
-void pare_view_batch(void *user, const struct pare_progress *p);
+void pare_view_batch(void *user, const struct pare_train_progress *p);
 void pare_view_epoch(void *user, const struct pare_epoch *e);
 
 /* Remove the bar, if there is one. */
