@@ -181,10 +181,6 @@ void pare_compression_free(struct pare_compression *r)
 
     if (!r)
         return;
-    if (r->trainer && !r->closed) { /* its hooks need the masks until the trainer is freed */
-        r->closed = true;
-        return;
-    }
     model = r->model;
     pare_data_free(r->data);
     for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->started && r->pruner[i]; i++) {
@@ -194,8 +190,10 @@ void pare_compression_free(struct pare_compression *r)
             r->pruner[i]->stop(r);
         pare_turn_end(r, t);
     }
-    if (r->trainer)
+    if (r->trainer) {
         r->trainer->o.hooks = (struct pare_hooks){ 0 };
+        r->trainer->orphan = true;
+    }
     if (r->in_graph)
         pare_fake_quant_remove(r);
     if (r->in_graph && r->trainer)
@@ -203,6 +201,7 @@ void pare_compression_free(struct pare_compression *r)
     pare_pages_free(r->pages);
     pare_arena_free(r->scratch);
     pare_arena_free(r->arena);
+    pare_model_free(model);
 }
 
 /* ---- calling pruners ---------------------------------------------------------------------- */

@@ -126,7 +126,6 @@ struct pare_compression {
     void *progress_user;
     int64_t batch;
     bool started, in_step;
-    bool closed; /* freed by the caller, but the trainer still calls its hooks */
     bool final;               /* masks are multiplied into the weights, see pare_compression_opts */
     struct pare_pages *pages; /* float weights of a quantizer */
     struct pare_tensor *kept; /* by pare_compression_remember: parameters, then statistics */

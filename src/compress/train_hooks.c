@@ -109,8 +109,6 @@ static void gone(void *run)
     }
     r->trainer = NULL;
     take_data(r, NULL);
-    if (r->closed)
-        pare_compression_free(r);
 }
 
 /* The learner trains `w` in memory of its own from now on; a frozen weight stays ours. */

@@ -387,6 +387,10 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     struct pare_tensor all[MAX_OUT];
 
     t->out.data = NULL;
+    if (t->orphan)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the compression that this training followed was freed, and its masks "
+                         "with it: make another training");
     if (t->model->n_in > PARE_DATA_INPUTS)
         return pare_fail(err, PARE_ELIMIT, "models with more than %d inputs are not trained",
                          PARE_DATA_INPUTS);

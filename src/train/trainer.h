@@ -115,6 +115,7 @@ struct pare_trainer {
     int n_plans;
     double lr;              /* of the last update */
     int64_t schedule_start; /* the step at which the learning rate's schedule (re)started */
+    bool orphan;            /* its hooks were freed, and masks with them: it trains no more */
     bool stale;             /* plans keep other values than they should */
     struct pare_distill_layers layers;
     struct pare_strs keep;     /* o.keep, then those of the layers */
