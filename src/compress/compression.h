@@ -121,8 +121,8 @@ struct pare_compression {
     int threads;
     struct pare_dist *dist;       /* processes that do the same, each with its part of the data */
     struct pare_trainer *trainer; /* while it follows one */
-    struct pare_data *data; /* to train or calibrate with, retained; or NULL */
-    pare_progress_fn *progress; /* while data is observed; or NULL */
+    struct pare_data *data;       /* to train or calibrate with, retained; or NULL */
+    pare_progress_fn *progress;   /* while data is observed; or NULL */
     void *progress_user;
     int64_t batch;
     bool started, in_step;

@@ -387,10 +387,6 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     struct pare_tensor all[MAX_OUT];
 
     t->out.data = NULL;
-    if (t->orphan)
-        return pare_fail(err, PARE_ECONFIG,
-                         "the compression that this training followed was freed, and its masks "
-                         "with it: make another training");
     if (t->model->n_in > PARE_DATA_INPUTS)
         return pare_fail(err, PARE_ELIMIT, "models with more than %d inputs are not trained",
                          PARE_DATA_INPUTS);
@@ -472,6 +468,10 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
 
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
 {
+    if (t->orphan)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the compression that this training followed was freed, and its masks "
+                         "with it: make another training");
     if (!t->out.data)
         return pare_fail(err, PARE_ECONFIG, "gradients are asked for before anything was computed");
     t->out.data = NULL;

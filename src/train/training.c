@@ -24,8 +24,8 @@ static void take_valid(struct pare_given *g, int *n, const char **valid)
 static int collect(struct pare_training *l, const struct pare_training_opts *o,
                    struct pare_given **g, int *n, struct pare_err *err)
 {
-    struct pare_given *words;
-    int n_words;
+    struct pare_given *words = NULL;
+    int n_words = 0;
 
     PARE_TRY(pare_given_split(o->settings, l->arena, &words, &n_words, err));
     *g = pare_alloc(l->arena, (size_t)(o->n_given + n_words) + 1, sizeof(**g));
@@ -54,9 +54,9 @@ static int find_teacher(struct pare_training *l, struct pare_model *teacher, str
 static int make(struct pare_training *l, const char *data, const struct pare_training_opts *o,
                 struct pare_err *err)
 {
-    struct pare_given *g;
+    struct pare_given *g = NULL;
     const char *valid;
-    int n;
+    int n = 0;
 
     PARE_TRY(collect(l, o, &g, &n, err));
     take_valid(g, &n, &valid);
