@@ -226,11 +226,11 @@ static double lr_of(const struct run *r, int64_t step)
     return pare_lr(&r->lr, since > 0 ? since : 0);
 }
 
-static struct pare_train_progress progress(const struct run *r, double start)
+static struct pare_train_status progress(const struct run *r, double start)
 {
     double seen = r->seen > 0 ? r->seen : 1;
 
-    return (struct pare_train_progress){
+    return (struct pare_train_status){
         .epoch = r->epoch,
         .epochs = r->c->epochs,
         .batch = pare_loader_tell(r->loader).at,
@@ -282,7 +282,7 @@ static int run_batches(struct run *r, double start, bool *ended, struct pare_err
             return pare_at(err, rc, "epoch %lld, step %lld", (long long)r->epoch + 1,
                            (long long)r->t->optim->step + 1);
         if (r->c->on_batch) {
-            struct pare_train_progress p = progress(r, start);
+            struct pare_train_status p = progress(r, start);
 
             r->c->on_batch(r->c->user, &p);
         }

@@ -42,7 +42,7 @@ struct pare_metrics pare_eval_metrics(const struct pare_eval *e);
 /* ---- training ----------------------------------------------------------------------- */
 
 /* How far training has come; handed to the callbacks. */
-struct pare_train_progress {
+struct pare_train_status {
     int64_t epoch, epochs;  /* epoch counts from 0 */
     int64_t batch, batches; /* done in this epoch, and all */
     int64_t items;          /* seen in this epoch */
@@ -52,7 +52,7 @@ struct pare_train_progress {
 
 /* An epoch's result. */
 struct pare_epoch {
-    struct pare_train_progress train;
+    struct pare_train_status train;
     bool validated, best;
     double loss, top1, top5; /* on the validation set */
 };
@@ -76,7 +76,7 @@ struct pare_train_conf {
     uint64_t seed;            /* of the order of items and their variations */
     const volatile int *stop; /* set from outside: write the checkpoint and return */
     void *user;               /* for the callbacks, each may be NULL */
-    void (*on_batch)(void *user, const struct pare_train_progress *p);
+    void (*on_batch)(void *user, const struct pare_train_status *p);
     void (*on_epoch)(void *user, const struct pare_epoch *e);
 };
 

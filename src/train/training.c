@@ -165,7 +165,7 @@ static void on_epoch(void *user, const struct pare_epoch *e)
         l->stop = 1;
 }
 
-static void on_batch(void *user, const struct pare_train_progress *p)
+static void on_batch(void *user, const struct pare_train_status *p)
 {
     struct pare_training *l = user;
     struct pare_progress now = { "train", p->epoch * p->batches + p->batch, p->epochs * p->batches,

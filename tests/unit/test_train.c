@@ -42,7 +42,7 @@ struct job {
     int64_t batches, epochs;
 };
 
-static void on_batch(void *user, const struct pare_train_progress *p)
+static void on_batch(void *user, const struct pare_train_status *p)
 {
     struct job *j = user;
 
