@@ -16,12 +16,6 @@ struct pare_option_group {
     void *into; /* the zeroed struct to fill; NULL: the group is not chosen */
 };
 
-/* A setting as text.  "alpha" belongs to the group with such an option; if two chosen groups
- * have it, "optimizer-alpha" selects one. */
-struct pare_given {
-    const char *name, *text;
-};
-
 /* The option of this group that a setting of this name belongs to, or NULL. */
 const struct pare_opt *pare_option_group_find(const struct pare_option_group *p, const char *name);
 

@@ -13,35 +13,14 @@
 #ifndef PARE_DATA_DATA_H
 #define PARE_DATA_DATA_H
 
+#include <stdatomic.h>
+
+#include <pare/data.h>
 #include <pare/plugin.h>
 
 /* ---- options -------------------------------------------------------------------- */
 
-/* pare_opts_apply(pare_data_options, ...) fills this with settings and defaults.  An image is
- * processed in this order:
- *     resize       to the given shorter side, or to height and width
- *     pad          only in training: black borders
- *     crop         a window of this size (if only `pad` is given: of the image's own size); at
- *                  random in training, else in the center
- *     flip         only in training: mirrored at random
- *     (v / scale - mean[c]) / std[c]
- */
-struct pare_data_opts {
-    struct pare_ints resize, crop; /* S or H,W */
-    bool gray;                     /* convert image files to grayscale */
-    const char *layout;            /* "auto", "chw", "hwc", "none" (not images) */
-    double scale;                  /* 0: the set's own; 255 for bytes; else 1 */
-    const char *norm;              /* name of the mean and std to use */
-    struct pare_floats mean, std;  /* one value, or one per channel; override `norm` */
-    int64_t pad;
-    bool flip;
-    double holdout; /* fraction of the training items used for validation */
-    int64_t limit;  /* use at most this many randomly chosen items; 0: all */
-    int64_t batch;
-    bool shuffle, drop_last; /* apply only in training */
-    bool prefetch;           /* prepare the next batch in a separate thread */
-};
-
+/* The table of struct pare_data_opts. */
 extern const struct pare_opt pare_data_options[];
 
 /* ---- data sets ------------------------------------------------------------------ */
@@ -64,19 +43,11 @@ struct pare_data {
     const char *const *class_name; /* (classes) or NULL */
     struct pare_data_opts opts;    /* lists are not copied */
     struct pare_arena *arena;
-    struct pare_data_parts *parts; /* private to src/data: see source.h */
+    struct pare_data_parts *parts;  /* private to src/data: see source.h */
+    const struct pare_input *input; /* (n_inputs) inputs of a set in memory; the first is `item` */
+    int n_inputs;                   /* 0: the set was read from files and has one input */
+    atomic_int references;
 };
-
-/* Open `spec` for `split`:
- *     "train"  the training items, without the held-out ones
- *     "val"    the held-out items; without `holdout` the set's own validation items, or "test"
- *     "test"   the set's test items
- * A set without splits gives all items for any split; with `holdout`, "train" gives one part of
- * them and "val" or "test" the other.  opts may be NULL; it and its lists need not outlive the
- * call.  All labels are checked here. */
-int pare_data_open(const char *spec, const char *split, const struct pare_data_opts *opts,
-                   struct pare_data **data, struct pare_err *err);
-void pare_data_free(struct pare_data *data); /* NULL is allowed */
 
 /* Check that a model with this input can be trained or evaluated with this set.  Shapes with the
  * same elements in the same order agree ((1, 28, 28) and (784)); free dimensions agree with
@@ -97,7 +68,8 @@ struct pare_loader_opts {
     bool train;    /* shuffle and augment, as the set's options specify */
     int64_t batch; /* items per batch; 0: from the set's options */
     uint64_t seed;
-    const struct pare_io *input; /* the model's input, which batches then match; or NULL */
+    const struct pare_io *input; /* the model's inputs, which batches then match; or NULL */
+    int n_inputs;                /* number of inputs; 0 means 1 */
 
     /* Several processes share the set: this is rank `rank` of `ranks` (0 and 0: one process).
      * Each gets its share of every batch or, with `deal`, every ranks-th batch completely. */
@@ -105,9 +77,13 @@ struct pare_loader_opts {
     bool deal;
 };
 
+#define PARE_DATA_INPUTS 16 /* maximum number of inputs of a batch */
+
 struct pare_batch {
-    struct pare_tensor x; /* (N, ...) items; in the shape and type of the model's input, else as
+    struct pare_tensor x;   /* (N, ...) items; in the shape and type of the model's input, else as
                                    data->item.  Integer inputs get the values as stored. */
+    struct pare_tensor *in; /* all inputs of the model, in its order; in[0] is x */
+    int n_in;
     struct pare_tensor y; /* (N) or (N, ...) as data->y; data is NULL if there are none */
     const int64_t *index; /* (N): indices of the items */
 

@@ -52,7 +52,14 @@ struct pare_data_parts {
     float *mean, *std;        /* (n_norm) */
     float *table;             /* (n_norm, 256): (v / scale - mean) / std of each byte v; or NULL */
     void *priv;               /* private to the format */
+    int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
+    void *
+        user; /* argument of get(), which makes items on demand; get NULL: input[].t has all items */
 };
+
+/* A set without items, allocated in the arena. */
+int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **data,
+                    struct pare_err *err);
 
 /* For open(): use x (n, ...) and y (n, ...), both in data->arena, as items and labels.  y may be
  * NULL.  Determines the shape of items from opts.layout, and converts y to the form of data.h. */
@@ -100,6 +107,16 @@ int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, v
 /* The shape of items for a model with this input, without N, or an error with the reason. */
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
                     struct pare_tensor *shape, struct pare_err *err);
+
+/* ---- sets from memory --------------------------------------------------------------- */
+
+/* The set's input for the model's input io[i] of n: by name, or the only one; -1: none. */
+int pare_input_find(const struct pare_data *d, const struct pare_io *io, int n, int i,
+                    struct pare_err *err);
+
+/* The shape and type in which a model gets the items of input k, without N. */
+int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
+                     struct pare_tensor *shape, struct pare_err *err);
 
 /* ---- decoders ----------------------------------------------------------------------- */
 
