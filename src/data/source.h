@@ -53,8 +53,7 @@ struct pare_data_parts {
     float *table;             /* (n_norm, 256): (v / scale - mean) / std of each byte v; or NULL */
     void *priv;               /* private to the format */
     int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
-    void *
-        user; /* argument of get(), which makes items on demand; get NULL: input[].t has all items */
+    void *user; /* argument of get(), which makes items; get NULL: input[].t has all items */
 };
 
 /* A set without items, allocated in the arena. */
