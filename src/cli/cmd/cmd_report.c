@@ -53,7 +53,8 @@ const struct pare_command pare_command_report = {
     .doc = "Write an HTML report of one compression, or compare several.",
     .usage = "[options] RUN.json... [-o FILE]",
     .more = "RUN.json is the run record that 'pare compress' writes.  The page is a single\n"
-            "file that loads nothing from elsewhere: tables, and charts if scripts are enabled.",
+            "file that loads nothing from elsewhere: tables, and charts if scripts are\n"
+            "enabled.",
     .opts = report_opts,
     .size = sizeof(struct report),
     .min_args = 1,
