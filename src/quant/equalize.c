@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <string.h>
-
 #include "../base/arena.h"
 #include "../compress/wrap.h"
 
@@ -68,30 +67,19 @@ static struct pare_node *only_user(const struct scan *s, const struct pare_value
     return NULL;
 }
 
-static bool type_in(const struct pare_node *n, const char *const *types)
-{
-    while (*types && strcmp(*types, n->type) != 0)
-        types++;
-    return *types != NULL;
-}
-
 /* If the only consumer of v commutes with positive scaling of channels, returns its output, else
  * NULL.  axis and inner tell where the channels are. */
 static const struct pare_value *
 scale_equivariant_next(const struct scan *s, const struct pare_value *v, int axis, int64_t *inner)
 {
-    static const char *const same[] = { "Relu", "LeakyRelu", "PRelu", "Identity", "Dropout", NULL };
-    static const char *const pools[] = { "MaxPool", "AveragePool", "GlobalAveragePool",
-                                         "GlobalMaxPool", NULL };
-    static const char *const views[] = { "Flatten", "Reshape", "Squeeze", NULL };
     const struct pare_node *n = only_user(s, v);
     const struct pare_value *to = n && n->n_out ? n->out[0] : NULL;
 
-    if (!to)
+    if (!to || !n->op)
         return NULL;
-    if (type_in(n, same) || (type_in(n, pools) && axis == 1))
+    if (n->op->flags & PARE_OP_HOMOGENEOUS && (!(n->op->flags & PARE_OP_POOL) || axis == 1))
         return to;
-    if (!type_in(n, views) || axis != 1 || v->t.rank < 2 || to->t.rank != 2 ||
+    if (!(n->op->flags & PARE_OP_VIEW) || axis != 1 || v->t.rank < 2 || to->t.rank != 2 ||
         to->t.dim[0] != v->t.dim[0] || *inner != 1 || v->t.dim[1] < 1)
         return NULL;
     *inner = to->t.dim[1] / v->t.dim[1];

@@ -329,15 +329,11 @@ static int input_scale(struct qdq *x, const struct pare_layer *l, const struct p
 static bool bias_is_exportable(struct qdq *x, const struct pare_layer *l,
                                const struct pare_qscale *w)
 {
-    static const char *const types[] = { "Conv", "Gemm", "ConvTranspose" };
     const struct pare_node *n = l->info.node;
-    bool known = false;
 
-    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-        known |= !strcmp(n->type, types[i]);
-    if (!known || !l->bias || l->info.bias->maker || !is_one(n, "alpha") || !is_one(n, "beta") ||
-        l->bias->t.rank != 1 || (w->n > 1 && l->bias->t.dim[0] != w->n) ||
-        pare_map_get(&x->done, l->bias->name))
+    if (!n->op || !n->op->linear || !n->op->layer.bias || !l->bias || l->info.bias->maker ||
+        !is_one(n, "alpha") || !is_one(n, "beta") || l->bias->t.rank != 1 ||
+        (w->n > 1 && l->bias->t.dim[0] != w->n) || pare_map_get(&x->done, l->bias->name))
         return false;
     for (int i = 0; i < x->r->n_layers; i++)
         if (&x->r->layer[i] != l && x->r->layer[i].bias == l->bias)

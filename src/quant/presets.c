@@ -29,16 +29,6 @@ static const struct preset {
       "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight" },
 };
 
-static bool type_in(const char *const *types, const char *type)
-{
-    while (*types && strcmp(*types, type) != 0)
-        types++;
-    return *types != NULL;
-}
-
-static const char *const activations[] = { "Relu", "Clip", "LeakyRelu", NULL };
-static const char *const joints[] = { "Add", "Concat", "GlobalAveragePool", "AveragePool", NULL };
-
 struct scan {
     const struct pare_graph *g;
     const struct pare_layer_info *layer;
@@ -69,8 +59,8 @@ static const struct pare_node *only_consumer(const struct scan *s, const struct 
  * too large a range for 8 bits. */
 static bool is_join(const struct pare_layer_info *l)
 {
-    return !l->weight && type_in(joints, l->type) && l->out && l->out->t.dtype == PARE_F32 &&
-           l->out->t.rank == 4 && l->in;
+    return !l->weight && l->node->op && l->node->op->flags & PARE_OP_INT8_JOIN && l->out &&
+           l->out->t.dtype == PARE_F32 && l->out->t.rank == 4 && l->in;
 }
 
 /* The consumer of a layer's output, or of the normalization that is folded into the layer. */
@@ -92,7 +82,7 @@ static void mark_outputs(const struct scan *s)
             continue;
         u = next_consumer(s, l);
         s->rounded[i] = true;
-        for (int k = 0; k < s->n && u && type_in(activations, u->type); k++)
+        for (int k = 0; k < s->n && u && u->op && u->op->flags & PARE_OP_FUSED_ACT; k++)
             if (s->layer[k].node == u) {
                 s->rounded[i] = false;
                 s->rounded[k] = true;
