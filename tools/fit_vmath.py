@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """fit_vmath.py - compute the polynomial coefficients of src/tensor/vmath.h.
 
-Each function is a polynomial p that minimises max |w(x) (f(x) - p(x))| over an interval, found by
+Each function is a polynomial p that minimizes max |w(x) (f(x) - p(x))| over an interval, found by
 Lawson's iteration (least squares, reweighted by the error) on a Chebyshev grid in float64, with f
 from mpmath.  Coefficients are then rounded to
 float32 one by one, lowest degree first, and the higher ones are fitted again after each rounding,
@@ -16,7 +16,7 @@ mp.mp.dps = 40
 
 
 def minimax(x, f, w, powers):
-    """The c that minimises max |w (f - sum c_k x^powers_k)| over the grid x, nearly."""
+    """The c that minimizes max |w (f - sum c_k x^powers_k)| over the grid x, nearly."""
     a = np.stack([x ** p for p in powers], axis=1) * w[:, None]
     b = f * w
     lawson = np.ones_like(x)

@@ -15,7 +15,7 @@ HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "
 
 
 def picture(h, w, seed):
-    """Smooth colours with some noise: JPEG must have something to do."""
+    """Smooth colors with some noise: JPEG must have something to do."""
     y, x = np.mgrid[0:h, 0:w]
     rgb = np.stack([8 * x, 7 * y, 255 - 3 * (x + y)], 2).clip(0, 255)
     noise = np.random.RandomState(seed).randint(-40, 40, rgb.shape)

@@ -20,9 +20,9 @@ struct filter {
 };
 
 /* The whole pixels of [center - r, center + r] inside the image. */
-static void span(double centre, double r, int64_t size, int64_t *first, int64_t *count)
+static void span(double center, double r, int64_t size, int64_t *first, int64_t *count)
 {
-    int64_t from = (int64_t)(centre - r + 0.5), to = (int64_t)(centre + r + 0.5);
+    int64_t from = (int64_t)(center - r + 0.5), to = (int64_t)(center + r + 0.5);
 
     from = from < 0 ? 0 : from;
     to = to > size ? size : to;
@@ -43,11 +43,11 @@ static int make_filter(struct pare_arena *a, struct filter *f, int64_t in, int64
     if (!f->first || !f->count || !f->weight || !w)
         return pare_no_memory(err, "to resize an image");
     for (int64_t i = 0; i < out; i++) {
-        double centre = ((double)i + 0.5) * scale, sum = 0;
+        double center = ((double)i + 0.5) * scale, sum = 0;
 
-        span(centre, r, in, &f->first[i], &f->count[i]);
+        span(center, r, in, &f->first[i], &f->count[i]);
         for (int64_t k = 0; k < f->count[i]; k++) {
-            double x = fabs(((double)(k + f->first[i]) - centre + 0.5) * (1 / r));
+            double x = fabs(((double)(k + f->first[i]) - center + 0.5) * (1 / r));
 
             w[k] = x < 1 ? 1 - x : 0;
             sum += w[k];

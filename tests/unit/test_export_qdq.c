@@ -222,7 +222,7 @@ static double step_of(struct job *j, const char *layer)
 
 /* ---- tests --------------------------------------------------------------------------------- */
 
-static const int64_t gray[3] = { 1, 28, 28 }, colour[3] = { 3, 32, 32 };
+static const int64_t gray[3] = { 1, 28, 28 }, color[3] = { 3, 32, 32 };
 
 static void weights_alone_are_a_quarter(void **state)
 {
@@ -333,7 +333,7 @@ static void residual_networks(void **state)
         "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"quant_dtype\": "
         "{\"weight\": \"int\"}, \"quant_scheme\": {\"weight\": \"per_channel_symmetric\"}, "
         "\"op_types\": [\"Conv2d\", \"Linear\"]}]";
-    struct job *j = open_job("resnet20", colour, "first", config);
+    struct job *j = open_job("resnet20", color, "first", config);
 
     (void)state;
     j->reference = false;
@@ -453,7 +453,7 @@ static void ranges_are_scales(void **state)
 static void normalizations_are_folded(void **state)
 {
     struct job *j = open_job(
-        "resnet20", colour, "naive",
+        "resnet20", color, "naive",
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\"]}]");
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *folded = NULL;

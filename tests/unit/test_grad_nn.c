@@ -207,7 +207,7 @@ static void norms_of_zero(void **state)
     gives_grad(&f, LIST(0, 0, 1.5, 0));
 }
 
-/* ---- normalisations ----------------------------------------------------------------------- */
+/* ---- normalizations ----------------------------------------------------------------------- */
 
 static void norms_of_one_input(void **state)
 {
@@ -405,14 +405,14 @@ static void grid_sample(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(attrs); i++) {
-        bool centres = strstr(attrs[i], "align_corners") != NULL;
+        bool centers = strstr(attrs[i], "align_corners") != NULL;
         double grid[COUNT(place)];
         struct one_op f;
 
         for (size_t k = 0; k < COUNT(place); k++) {
             double size = k % 2 ? 3 : 4;
 
-            grid[k] = centres ? 2 * place[k] / (size - 1) - 1 : (2 * place[k] + 1) / size - 1;
+            grid[k] = centers ? 2 * place[k] / (size - 1) - 1 : (2 * place[k] + 1) / size - 1;
         }
         op_begin(&f, "GridSample", 20);
         set(&f, attrs[i]);

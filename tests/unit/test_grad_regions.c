@@ -8,7 +8,7 @@ static void of_grids(void **state)
 {
     static const char *const modes[] = { "linear", "nearest", "cubic" };
     static const char *const pads[] = { "zeros", "border", "reflection" };
-    /* Away from the centres and the edges of elements, where the slope jumps. */
+    /* Away from the centers and the edges of elements, where the slope jumps. */
     static const double grid[] = { -0.37, 0.21, 0.63,  -0.81, 0.12, 0.47,  -0.55, -0.13,
                                    1.13,  0.37, -1.27, 1.41,  0.33, -1.61, -0.07, 0.91 };
 

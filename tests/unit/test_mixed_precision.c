@@ -114,8 +114,8 @@ static double of_file(struct job *j)
 }
 
 /* From too few bits, after calibration or, for network 1, some training. */
-static void honoured(int net, const char *quantizer, const char *config, const char *settings,
-                     double drop)
+static void target_met(int net, const char *quantizer, const char *config, const char *settings,
+                       double drop)
 {
     struct pare_budget b = { .evaluate = by_accuracy };
     struct pare_budget_report p;
@@ -135,20 +135,20 @@ static void honoured(int net, const char *quantizer, const char *config, const c
     job_close(&j);
 }
 
-static void test_honoured(void **state)
+static void test_target_met(void **state)
 {
     (void)state;
-    honoured(0, "ptq", CONFIG("2"), NULL, 0.01);
-    honoured(0, "ptq", CONFIG("2"), "observer=mse", 0.005);
-    honoured(0, "ptq", CONFIG("3"), "observer=entropy", 0);
+    target_met(0, "ptq", CONFIG("2"), NULL, 0.01);
+    target_met(0, "ptq", CONFIG("2"), "observer=mse", 0.005);
+    target_met(0, "ptq", CONFIG("3"), "observer=entropy", 0);
 }
 
-static void test_honoured_trained(void **state)
+static void test_target_met_trained(void **state)
 {
     (void)state;
-    honoured(1, "qat", MLP("2"), NULL, 0.01);
-    honoured(1, "lsq", MLP("2"), NULL, 0.01);
-    honoured(1, "lsq_plus", MLP("2"), NULL, 0.01);
+    target_met(1, "qat", MLP("2"), NULL, 0.01);
+    target_met(1, "lsq", MLP("2"), NULL, 0.01);
+    target_met(1, "lsq_plus", MLP("2"), NULL, 0.01);
 }
 
 /* ---- searching ------------------------------------------------------------------------------- */
@@ -337,9 +337,12 @@ static void test_reload(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reload),           cmocka_unit_test(test_honoured),
-        cmocka_unit_test(test_honoured_trained), cmocka_unit_test(test_fewest),
-        cmocka_unit_test(test_worst_layer),      cmocka_unit_test(test_never),
+        cmocka_unit_test(test_reload),
+        cmocka_unit_test(test_target_met),
+        cmocka_unit_test(test_target_met_trained),
+        cmocka_unit_test(test_fewest),
+        cmocka_unit_test(test_worst_layer),
+        cmocka_unit_test(test_never),
         cmocka_unit_test(test_misuse),
     };
 

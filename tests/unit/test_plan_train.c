@@ -31,7 +31,7 @@ static struct pare_flow conv_bn(struct pare_net *n, struct pare_flow x, const ch
     return pare_net_batch_norm(n, pare_net_conv(n, x, name, c), norm);
 }
 
-/* Every way in which a normalisation takes what follows it; 20 and 24 channels fill no block. */
+/* Every way in which a normalization takes what follows it; 20 and 24 channels fill no block. */
 static struct pare_flow norms(struct pare_net *n, struct pare_flow x)
 {
     struct pare_flow y, z;
@@ -150,7 +150,7 @@ static void test_again(void **state)
 }
 
 /* Nothing is kept that the backward pass does not read: a network of stages of equal size needs
- * what the convolutions and normalisations read, and little more. */
+ * what the convolutions and normalizations read, and little more. */
 static struct pare_flow stages(struct pare_net *n, struct pare_flow x)
 {
     for (int i = 0; i < 6; i++) {
@@ -172,7 +172,7 @@ static void test_memory(void **state)
 
     (void)state;
     start(&t, make(stages, "stages", chw), chw, false, "1");
-    /* Per stage: the convolution's input and the normalisation's. */
+    /* Per stage: the convolution's input and the normalization's. */
     assert_in_range(t.trainer->plan[0]->memory_bytes, 12 * one, 14 * one + one / 2);
     end(&t);
 }

@@ -213,17 +213,17 @@ static void files_of_four_bits(void **state)
 /* Groups of any size, of matrices in both orientations; attention has both. */
 static void files_of_packed_products(void **state)
 {
-    const int64_t colour[3] = { 3, 32, 32 };
+    const int64_t color[3] = { 3, 32, 32 };
 
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct made m = { 0 };
 
-        make(&m, "vit-tiny", colour, i ? "group_size=32" : "", true);
+        make(&m, "vit-tiny", color, i ? "group_size=32" : "", true);
         assert_true(count(m.file, "MatMulNBits") > 8);
         assert_int_equal(count(m.file, "Gemm") + count(m.file, "DequantizeLinear"), 1);
-        same_results(&m, colour, true);
-        same_results(&m, colour, false);
+        same_results(&m, color, true);
+        same_results(&m, color, false);
         drop(&m);
     }
 }

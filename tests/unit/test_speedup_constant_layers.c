@@ -20,7 +20,7 @@ static int count(const struct slim *s, const char *type)
     return n;
 }
 
-/* The branch's last convolution is masked: what its normalisation makes of that is added, one
+/* The branch's last convolution is masked: what its normalization makes of that is added, one
  * number a channel. */
 static void residual_constant(void **state)
 {
@@ -177,7 +177,7 @@ static void shared_bias(void **state)
     EXPECT(&n, x, 4, 4, 4, 8);
 }
 
-/* All vectors of a normalisation are one, as after initialization, and the same for two layers. */
+/* All vectors of a normalization are one, as after initialization, and the same for two layers. */
 static void shared_norms(void **state)
 {
     struct net n = net_new(10);

@@ -165,7 +165,7 @@ static void tiles(void **state)
     assert_int_equal(memchr(keep[0], 0, (size_t)n) != NULL, 1);
 }
 
-/* Scales for each of the last axis: neighbours have different ones. */
+/* Scales for each of the last axis: neighbors have different ones. */
 static void scales_of_columns(void **state)
 {
     static const int64_t dim[] = { 512, 256 };
