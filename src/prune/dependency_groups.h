@@ -7,8 +7,8 @@
 #ifndef PARE_PRUNE_DEPENDENCY_GROUPS_H
 #define PARE_PRUNE_DEPENDENCY_GROUPS_H
 
+#include "prune_state.h"
 #include "rank.h"
-#include "../compress/compression.h"
 
 /* Units of several layers that go together, and such bundles that are in the same layers: these are
  * ranked among themselves. */
@@ -24,7 +24,7 @@ struct pare_dependency_groups {
     int n;
 };
 
-/* Of all layers of the run whose units are output channels.  Made once, from r->graph. */
+/* Of all layers of the run whose units are output channels.  Made once, from compression->graph. */
 int pare_compression_groups(struct pare_compression *r, const struct pare_dependency_groups **d,
                             struct pare_err *err);
 

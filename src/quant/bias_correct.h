@@ -2,7 +2,7 @@
 #ifndef PARE_QUANT_BIAS_CORRECT_H
 #define PARE_QUANT_BIAS_CORRECT_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
 /* Looks at `batches` batches of the run's data twice; the model then has the corrected biases.
  * Biases of an earlier correction are put back first. */

@@ -2,7 +2,7 @@
 #ifndef PARE_QUANT_EXPORT_QDQ_H
 #define PARE_QUANT_EXPORT_QDQ_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
 /* Weights as integers before a DequantizeLinear, QuantizeLinear and DequantizeLinear at quantized
  * places, biases as int32 where input and weight are integers.  With qoperator, QLinearConv and

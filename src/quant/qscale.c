@@ -30,7 +30,7 @@ static const struct pare_tensor *buffer(const struct pare_layer *l, enum pare_qu
 
 static int set_type(const struct pare_layer *l, enum pare_quant_site site, struct pare_qscale *g)
 {
-    const struct pare_quant *q = &l->quant[site];
+    const struct pare_quant *q = &l->quant->site[site];
 
     g->dtype = q->bits <= 8 ? (q->has_sign ? PARE_I8 : PARE_U8)
                             : (q->has_sign ? PARE_I16 : PARE_U16);
@@ -50,7 +50,7 @@ static int set_groups(const struct pare_layer *l, struct pare_qscale *g, struct 
     if (g->by.n != g->n)
         return pare_fail(err, PARE_ECONFIG, "it has %lld scales for %lld groups", (long long)g->n,
                          (long long)g->by.n);
-    pare_group_range(&l->quant[PARE_WEIGHT], &f);
+    pare_group_range(&l->quant->site[PARE_WEIGHT], &f);
     g->qmin = f.qmin;
     g->qmax = f.qmax;
     g->axis = g->by.axis;
@@ -90,13 +90,13 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_quant_site site, struct
         return pare_fail(err, PARE_ECONFIG,
                          "quantizer %s gave it no scale, without which a file holds no integers; "
                          "perhaps it has seen no data yet",
-                         l->run->quantizer->base.name);
+                         l->compression->algorithm[0]->name);
     g->n = pare_numel(scale);
     if (g->n < 1 || (zero && pare_numel(zero) != g->n))
         return pare_fail(err, PARE_ECONFIG, "it has %lld scales and %lld zero points",
                          (long long)g->n, (long long)(zero ? pare_numel(zero) : 0));
-    if (g->n > 1 || l->quant[site].axis >= 0)
-        g->axis = l->quant[site].axis;
+    if (g->n > 1 || l->quant->site[site].axis >= 0)
+        g->axis = l->quant->site[site].axis;
     if (site == PARE_WEIGHT && pare_groups_kept(l) > 0)
         PARE_TRY(set_groups(l, g, err));
     if (g->n > 1 && g->axis < 0)
@@ -230,7 +230,7 @@ static bool halfway(const struct pare_layer *l, struct pare_qscale *g, struct pa
     double z;
 
     if (!scale || !zero || pare_numel(scale) != 1 || pare_numel(zero) != 1 ||
-        l->quant[PARE_WEIGHT].bits > 8)
+        l->quant->site[PARE_WEIGHT].bits > 8)
         return false;
     z = (double)*pare_f32(zero);
     g->scale[0] = *pare_f32(scale);
@@ -257,7 +257,7 @@ static int only_values(const struct pare_layer *l, struct pare_arena *a, struct 
                      "the values that quantizer %s gave its weight in %d bits are not a scale "
                      "times integers that a file could hold (or it is not rounded yet, see "
                      "quant_start_step)",
-                     l->run->quantizer->base.name, l->quant[PARE_WEIGHT].bits);
+                     l->compression->algorithm[0]->name, l->quant->site[PARE_WEIGHT].bits);
 }
 
 int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
@@ -286,24 +286,24 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
 int pare_qscale_probe(struct pare_layer *l, enum pare_quant_site site, const struct pare_qscale *g,
                       struct pare_err *err)
 {
-    const struct pare_quantizer *z = l->run->quantizer;
+    const struct pare_quantizer *z = l->compression->quant->quantizer;
     float x[PROBES], y[PROBES];
     struct pare_tensor in = { .dtype = PARE_F32, .rank = 2, .dim = { 1, PROBES }, .data = x };
     struct pare_tensor out = in;
     double s = (double)g->scale[0], span = (double)(g->qmax - g->qmin);
-    struct pare_turn turn;
+    struct pare_call_scope turn;
     int rc;
 
-    if (g->n > 1 || g->axis >= 0 || l->run->calibration)
+    if (g->n > 1 || g->axis >= 0 || l->compression->quant->calibration)
         return 0;
     out.data = y;
     for (int i = 0; i < PROBES; i++) /* off the ties, a quarter of the range beyond both ends */
         x[i] = (float)(s * ((double)(g->qmin - g->zero[0]) - span / 4 + 0.3 +
                             rint(span * 1.5 * i / (PROBES - 1))));
-    l->run->training = false;
-    turn = pare_turn_begin(l->run, 0);
+    l->compression->quant->training = false;
+    turn = pare_call_begin(l->compression, 0);
     rc = (site == PARE_INPUT ? z->input : z->output)(l, &in, &out, err);
-    pare_turn_end(l->run, turn);
+    pare_call_end(l->compression, turn);
     for (int i = 0; i < PROBES && !rc; i++) {
         double q = rint((double)x[i] / s) + (double)g->zero[0];
 
@@ -312,7 +312,8 @@ int pare_qscale_probe(struct pare_layer *l, enum pare_quant_site site, const str
             return pare_fail(err, PARE_ECONFIG,
                              "quantizer %s makes %g of %g, which is not what its scale %g and zero "
                              "point %lld say; no file could hold it",
-                             z->base.name, (double)y[i], (double)x[i], s, (long long)g->zero[0]);
+                             l->compression->algorithm[0]->name, (double)y[i], (double)x[i], s,
+                             (long long)g->zero[0]);
     }
     return rc;
 }

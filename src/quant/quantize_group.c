@@ -39,7 +39,7 @@ static const struct pare_opt keys[] = { PARE_INT("group_size", offsetof(struct c
 
 static int64_t size_of(const struct pare_layer *l, const struct pare_quant *q)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     const struct conf *c = pare_layer_conf(l);
     int64_t size = c && c->group_size >= 0 ? c->group_size : o->group_size;
 
@@ -51,7 +51,7 @@ static int64_t size_of(const struct pare_layer *l, const struct pare_quant *q)
 static int by_group(struct pare_layer *l, int64_t size, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
     struct pare_group_fit f = { .mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse")
                                                                 : q->bits <= 4 };
@@ -71,7 +71,7 @@ static int by_group(struct pare_layer *l, int64_t size, const struct pare_tensor
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     struct pare_quant_point p;
     int64_t size;
     bool mse;
@@ -89,17 +89,20 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_group = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "group",
-        .doc = "Weights alone, without data: 2 to 8 bits, a scale for each group of inputs.",
-        .keys = keys,
-        .conf_size = sizeof(struct conf),
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-    },
-    .weight = weight,
-    .min_bits = 2,
-    .max_bits = 8,
+const struct pare_algorithm pare_quantizer_group = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "group",
+    .doc = "Weights alone, without data: 2 to 8 bits, a scale for each group of inputs.",
+    .keys = keys,
+    .conf_size = sizeof(struct conf),
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .min_bits = 2,
+            .max_bits = 8,
+        },
 };

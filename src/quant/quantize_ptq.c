@@ -69,7 +69,7 @@ static int buffers(const struct pare_quant_point *p, struct place *at, struct pa
 static int track(const struct pare_quant_point *p, struct place *at, const float *lo,
                  const float *hi, struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(p->layer));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(p->layer));
     float keep = (float)o->averaging;
 
     PARE_TRY(buffers(p, at, err));
@@ -93,7 +93,7 @@ static int track(const struct pare_quant_point *p, struct place *at, const float
 static int look(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                 struct pare_err *err)
 {
-    struct pare_compression *r = pare_layer_run(l);
+    struct pare_compression *r = pare_layer_compression(l);
     struct state *s = pare_compression_state(r);
     struct place *at = &s->place[pare_layer_index(l) * PARE_QUANT_SITES + (int)site];
     struct pare_quant_point p;
@@ -270,7 +270,7 @@ static int start(struct pare_compression *r, struct pare_err *err)
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     struct pare_quant_point p;
 
     PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
@@ -283,7 +283,7 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
 static int activation(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                       struct pare_tensor *y, struct pare_err *err)
 {
-    const struct state *s = pare_compression_state(pare_layer_run(l));
+    const struct state *s = pare_compression_state(pare_layer_compression(l));
     struct pare_quant_point p;
 
     if (s->place) {
@@ -314,19 +314,22 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_ptq = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "ptq",
-        .doc = "Without training: scales from a few batches.",
-        .flags = PARE_ANY_ORDER,
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-        .run_size = sizeof(struct state),
-        .start = start,
-    },
-    .weight = weight,
-    .input = input,
-    .output = output,
-    .backward = backward,
+const struct pare_algorithm pare_quantizer_ptq = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "ptq",
+    .doc = "Without training: scales from a few batches.",
+    .flags = PARE_ANY_ORDER,
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .state_size = sizeof(struct state),
+    .start = start,
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+            .backward = backward,
+        },
 };

@@ -6,9 +6,9 @@
 #include "../help/manual.h"
 #include "../view/option_text.h"
 #include "../help/reference.h"
-#include "../../compress/registry.h"
+#include "../../prune/prune_method.h"
+#include "../../quant/quant_method.h"
 #include "../../quant/quant_config.h"
-#include "../../compress/default_rules.h"
 #include "../../base/arena.h"
 #include "../../op/op.h"
 
@@ -187,7 +187,7 @@ static void option_rows(struct pare_table *t, const struct pare_opt *opts)
 
 static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *err)
 {
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
     struct pare_table *keys = pare_table_new(c->arena, "lllll");
     struct pare_table *settings = pare_table_new(c->arena, "lllll");
     int rc = pare_find_pruner(NULL, name, &p, err);
@@ -201,7 +201,7 @@ static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *er
     printf("layers: %s\n", p->types ? p->types : "any with a weight");
     if (!(p->flags & PARE_USES_BASE))
         printf("granularity: %s, unless the config says another\n",
-               p->granularity ? p->granularity : "element");
+               p->pruner->granularity ? p->pruner->granularity : "element");
     if (p->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
         printf("needs --data\n");
     printf("\n");
@@ -221,31 +221,33 @@ static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *er
 
 static int help_quantizer(struct pare_cli *c, const char *name, struct pare_err *err)
 {
+    const struct pare_algorithm *a;
     const struct pare_quantizer *q;
     struct pare_table *keys = pare_table_new(c->arena, "lllll");
     struct pare_table *settings = pare_table_new(c->arena, "lllll");
-    int rc = pare_find_quantizer(NULL, name, &q, err);
+    int rc = pare_find_quantizer(NULL, name, &a, err);
 
     c->usage = rc != 0;
     if (rc)
         return rc;
     if (!keys || !settings)
         return pare_no_memory(err, "for the help");
-    printf("%s: %s\n\n", q->base.name, q->base.doc);
-    printf("layers: %s\n", q->base.types ? q->base.types : "any");
+    q = a->quantizer;
+    printf("%s: %s\n\n", a->name, a->doc);
+    printf("layers: %s\n", a->types ? a->types : "any");
     printf("places:%s%s%s\n", q->weight ? " weight" : "", q->input ? " input" : "",
            q->output ? " output" : "");
     printf("bits: %d to %d\n", q->min_bits ? q->min_bits : 1, q->max_bits ? q->max_bits : 16);
-    if (q->base.flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
+    if (a->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
         printf("needs --data\n");
     printf("\n");
     pare_table_row(keys, "config key", "type", "default", "range", "");
-    option_rows(keys, q->base.keys);
+    option_rows(keys, a->keys);
     option_rows(keys, pare_quant_keys);
     pare_table_print(keys, stdout);
     printf("\n");
     pare_table_row(settings, "setting", "type", "default", "range", "");
-    option_rows(settings, q->base.opts);
+    option_rows(settings, a->opts);
     option_rows(settings, pare_quant_options);
     pare_table_print(settings, stdout);
     return 0;

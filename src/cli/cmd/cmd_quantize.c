@@ -9,8 +9,7 @@
 #include "../../compress/export.h"
 #include "../../quant/conv_bn_quant.h"
 #include "../../quant/presets.h"
-#include "../../compress/registry.h"
-#include "../../compress/default_rules.h"
+#include "../../quant/quant_method.h"
 #include "../../onnx/fold_norm.h"
 
 struct quantize {
@@ -142,7 +141,7 @@ static double bytes_of(const struct pare_model *m)
  * them itself while it trains. */
 static bool folds_first(const struct quantize *o, const struct job *j)
 {
-    const struct pare_quantizer *q;
+    const struct pare_algorithm *q;
     struct pare_err err;
 
     if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
@@ -182,13 +181,12 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 static bool trains(const struct pare_cli *c, const struct job *j)
 {
     const struct quantize *o = c->opts;
-    const struct pare_quantizer *q = NULL;
+    const struct pare_algorithm *q = NULL;
     struct pare_err err;
 
     if (o->quantizer && pare_find_quantizer(j->registry, o->quantizer, &q, &err))
         return true; /* which says so itself */
-    return pare_given_text(c, "epochs") ||
-           (q && (q->base.length || q->base.flags & PARE_NEEDS_STEPS));
+    return pare_given_text(c, "epochs") || (q && (q->length || q->flags & PARE_NEEDS_STEPS));
 }
 
 static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -251,10 +249,10 @@ static int judge_rounded(struct job *j, struct pare_err *err)
 {
     int rc;
 
-    j->run->measure = true;
+    j->run->quant->measure = true;
     rc = pare_evaluate_job(&j->teach, j->teach.model, &j->view.rounded, err);
-    j->run->measure = false;
-    return rc ? rc : pare_compression_merge_noise(j->run, err);
+    j->run->quant->measure = false;
+    return rc ? rc : pare_quant_merge_noise(j->run, err);
 }
 
 /* By the first of several processes; the others read it only when it is there. */
@@ -391,9 +389,9 @@ static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
     }
     PARE_TRY(pare_compression_new(g->model, &ro, &r, err));
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_WEIGHT])
+        if (r->layer[i].quant->quantized[PARE_WEIGHT])
             g->bytes -= (double)pare_numel(&r->layer[i].w) *
-                        (4 - (double)r->layer[i].quant[PARE_WEIGHT].bits / 8);
+                        (4 - (double)r->layer[i].quant->site[PARE_WEIGHT].bits / 8);
     pare_compression_free(r);
     return 0;
 }

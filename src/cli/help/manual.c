@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "../view/option_text.h"
-#include "../../compress/registry.h"
+#include "../../prune/prune_method.h"
+#include "../../quant/quant_method.h"
 
 /* Text as it is: no line of it is an instruction, and a minus stays one that can be copied. */
 static void put(FILE *f, const char *s)
@@ -77,7 +78,7 @@ void pare_manual_all(FILE *f)
         entry(f, pare_pruners[i]->name, pare_pruners[i]->doc);
     fputs(".SH QUANTIZERS\n", f);
     for (int i = 0; pare_quantizers[i]; i++)
-        entry(f, pare_quantizers[i]->base.name, pare_quantizers[i]->base.doc);
+        entry(f, pare_quantizers[i]->name, pare_quantizers[i]->doc);
     fputs(
         ".SH OPTIONS\n.TP\n.B \\-\\-version\nPrint the version.\n.TP\n.BR \\-h \", \" \\-\\-help\n"
         "Print help; after a command, that of the command.\n",
