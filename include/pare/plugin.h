@@ -1,4 +1,4 @@
-/* plugin.h - extend the library: pruners, quantizers, and their option tables.
+/* plugin.h - extend the library with pruners and quantizers.
  *
  * A plugin is a shared object with one exported function, pare_plugin_init(), which registers one
  * or more const descriptors: a name, tables of options, a few sizes and callbacks.  The library
@@ -17,7 +17,6 @@
 
 #include <pare/option.h>
 
-#include <pare/operator.h>
 #include <pare/pruner.h>
 #include <pare/quantizer.h>
 
