@@ -1,4 +1,6 @@
 /* onednn_gemm.c - matrix products for whoever needs one outside of plans, and for strips of one. */
+#include <pare/pruner.h>
+
 #include "onednn.h"
 
 int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k, float *c)
