@@ -1,5 +1,5 @@
-/* prune_l1.c - remove the channels with the smallest sum of magnitudes: Li et al., "Pruning filters
- * for efficient convnets", 2017.
+/* prune_l1.c - L1 pruner: remove the channels with the smallest L1 norm.  Li et al., "Pruning
+ * filters for efficient convnets", 2017.
  *
  *     score = sum |w|
  */
@@ -17,7 +17,7 @@ const struct pare_algorithm pare_pruner_l1 = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
     .name = "l1",
-    .doc = "Remove the channels with the smallest sum of magnitudes.",
+    .doc = "Remove the channels with the smallest L1 norm.",
     .flags = PARE_ONE_SHOT,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
     .pruner =

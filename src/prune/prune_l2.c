@@ -1,4 +1,4 @@
-/* prune_l2.c - remove the channels with the smallest norm.
+/* prune_l2.c - L2 pruner: remove the channels with the smallest L2 norm.
  *
  *     score = sqrt(sum w^2)
  */
@@ -22,7 +22,7 @@ const struct pare_algorithm pare_pruner_l2 = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
     .name = "l2",
-    .doc = "Remove the channels with the smallest norm.",
+    .doc = "Remove the channels with the smallest L2 norm.",
     .flags = PARE_ONE_SHOT,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
     .pruner =

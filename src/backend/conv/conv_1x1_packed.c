@@ -1,5 +1,6 @@
-/* conv_1x1_packed.c - Conv with constant 1x1 filters in the blocked layout, as products of packed
- * panels, with what is fused behind it (conv_fuse.h) and in front of it (conv_prologue.h).
+/* conv_1x1_packed.c - Conv with constant 1x1 filters in the blocked layout by packed GEMM.
+ *
+ * With post-ops (conv_fuse.h) and a prologue (conv_prologue.h).
  */
 #include "../fuse/conv_prologue.h"
 #include "../fuse/conv_fuse.h"
@@ -13,12 +14,12 @@
 
 struct conv {
     struct pare_node *node; /* the Conv itself */
-    struct pare_conv_prologue front;
-    bool led; /* there is something in front */
-    struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_conv_prologue prologue;
+    bool has_prologue;
+    struct pare_conv_fuse fuse;
+    struct pare_post_op post[PARE_MAX_POST];
     int n_post;
-    bool sum, clamp; /* done by the product itself */
+    bool sum, clamp; /* applied by the GEMM itself */
     float low, high;
     int64_t N, pixels, in, in_blocks, out_blocks;
     float *w, *bias;
@@ -26,7 +27,7 @@ struct conv {
 
 static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
 
     if (v->train || n->in[0]->t.rank < 3 || n->in[0]->t.rank > 5 || w->group != 1 ||
         v->backend->block < 8)
@@ -38,25 +39,25 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
     return true;
 }
 
-/* The product itself can add the residual first and clamp last. */
-static void take_posts(struct conv *c)
+/* The GEMM itself can add the residual first and clamp last. */
+static void split_post_ops(struct conv *c)
 {
-    c->sum = c->n_post > 0 && c->post[0].kind == PARE_LANE_SUM;
+    c->sum = c->n_post > 0 && c->post[0].kind == PARE_POST_SUM;
     if (c->sum)
         memmove(c->post, c->post + 1, (size_t)--c->n_post * sizeof(*c->post));
-    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
+    c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
 }
 
-/* The step's lists, with what is in front. */
+/* Fill in the step's lists, including the prologue. */
 static bool fill_step(const struct pare_match *v, const struct conv *c, struct pare_step *s)
 {
-    const struct pare_conv_prologue *f = &c->front;
+    const struct pare_conv_prologue *f = &c->prologue;
     struct pare_step own = { 0 };
     int at = 0;
 
-    if (!pare_conv_fuse_step(v, c->node, &c->head, f->block, f->block, &own))
+    if (!pare_conv_fuse_step(v, c->node, &c->fuse, f->block, f->block, &own))
         return false;
-    if (!c->led) {
+    if (!c->has_prologue) {
         *s = own;
         s->node = c->node;
     } else {
@@ -81,11 +82,11 @@ static bool fill_step(const struct pare_match *v, const struct conv *c, struct p
         s->inplace = own.inplace;
     }
     if (!c->sum)
-        s->inplace = 0; /* what is added later must not be written over first */
+        s->inplace = 0; /* the GEMM writes y before the operand of the sum is read */
     return true;
 }
 
-/* Filters with many zeros have a kernel of their own, which takes only the Conv. */
+/* Filters with many zeros are left to conv_sparse, which does not fuse the prologue. */
 static bool is_sparse(const struct pare_match *v, struct pare_node *conv)
 {
     struct pare_step probe = { .node = conv };
@@ -105,14 +106,14 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c)
         return false;
-    c->led = pare_conv_prologue(v, n, &c->front);
-    c->node = c->led ? c->front.conv : n;
-    if (strcmp(c->node->type, "Conv") || !pare_conv_fuse(v, c->node, &c->head) ||
-        !usable(v, c->node, c) || (c->led && is_sparse(v, c->node)))
+    c->has_prologue = pare_conv_prologue(v, n, &c->prologue);
+    c->node = c->has_prologue ? c->prologue.conv : n;
+    if (strcmp(c->node->type, "Conv") || !pare_conv_fuse(v, c->node, &c->fuse) ||
+        !usable(v, c->node, c) || (c->has_prologue && is_sparse(v, c->node)))
         return false;
     x = &c->node->in[0]->t;
     out = c->node->in[1]->t.dim[0];
-    c->n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
+    c->n_post = pare_conv_fuse_vector_ops(&c->fuse, out % block != 0, c->post);
     if (c->n_post < 0)
         return false;
     c->N = x->dim[0];
@@ -120,10 +121,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->pixels = pare_numel(x) / (c->N * c->in);
     c->in_blocks = (c->in + block - 1) / block;
     c->out_blocks = (out + block - 1) / block;
-    take_posts(c);
+    split_post_ops(c);
     if (!fill_step(v, c, s))
         return false;
-    if (c->led)
+    if (c->has_prologue)
         s->work_bytes[0] = (size_t)(v->backend->threads * GROUP * c->in_blocks * block) *
                            sizeof(float);
     s->state = c;
@@ -138,22 +139,22 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(c->node->in[1]);
 
-    if (s->like) {
-        const struct conv *other = s->like->state;
+    if (s->share_from) {
+        const struct conv *other = s->share_from->state;
 
         c->w = other->w;
         c->bias = other->bias;
-        c->front.scale = other->front.scale;
-        c->front.shift = other->front.shift;
+        c->prologue.scale = other->prologue.scale;
+        c->prologue.shift = other->prologue.shift;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)
         return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, c->node, &c->head, scale, c->bias, err));
-    if (c->led)
-        PARE_TRY(pare_conv_prologue_init(&c->front, b, err));
+    PARE_TRY(pare_conv_fuse_fold(b, c->node, &c->fuse, scale, c->bias, err));
+    if (c->has_prologue)
+        PARE_TRY(pare_conv_prologue_init(&c->prologue, b, err));
     for (int64_t o = 0; o < O; o++) {
         float *to = c->w + pare_packed_gemm_at(c->in, c->out_blocks, b->block, 0, o);
         int64_t step = pare_packed_gemm_at(c->in, c->out_blocks, b->block, 1, o) - (to - c->w);
@@ -173,11 +174,11 @@ struct part {
     int64_t image, from, to, first, end;
 };
 
-/* The part's input as the products want it, in the thread's own memory. */
-static const float *lead(const struct conv *c, struct pare_step *s, int block, const struct part *r,
-                         const float *x)
+/* Apply the prologue to the part's input, in the thread's scratch memory. */
+static const float *apply_prologue(const struct conv *c, struct pare_step *s, int block,
+                                   const struct part *r, const float *x)
 {
-    const struct pare_conv_prologue *f = &c->front;
+    const struct pare_conv_prologue *f = &c->prologue;
     const int64_t plane = c->pixels * block, count = (r->to - r->from) * block;
     float *to = pare_f32(&s->work[0]->t) +
                 omp_get_thread_num() * GROUP * c->in_blocks * (int64_t)block;
@@ -198,7 +199,7 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
 {
     const int64_t plane = c->pixels * block;
     const int64_t at = (r->image * c->out_blocks + r->first) * plane + r->from * block;
-    const float *sum = c->head.post.sum ? pare_f32(&s->in_buf[1]->t) + at : NULL;
+    const float *sum = c->fuse.post.sum ? pare_f32(&s->in_buf[1]->t) + at : NULL;
     struct pare_packed_gemm p = {
         .x = pare_f32(&s->in_buf[0]->t) + r->image * c->in_blocks * plane + r->from * block,
         .w = c->w + r->first * block * c->in,
@@ -223,15 +224,15 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         .block = block,
     };
 
-    if (c->led) {
-        p.x = lead(c, s, block, r, p.x);
+    if (c->has_prologue) {
+        p.x = apply_prologue(c, s, block, r, p.x);
         p.x_run = p.rows * block;
     }
     pare_packed_gemm_run(&p);
 }
 
-/* As linear_packed.c: few weights stay in the cache while pixels come and go; of many weights each
- * thread has its own part. */
+/* As in linear_packed.c: few weights stay in the cache while pixels pass by; many weights are
+ * divided among the threads. */
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
@@ -241,7 +242,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     int64_t groups = (c->pixels + GROUP - 1) / GROUP;
 
     (void)err;
-    if (c->N * parts % b->threads) /* as much for each thread */
+    if (c->N * parts % b->threads) /* the same amount for each thread */
         groups = (groups + b->threads - 1) / b->threads * b->threads;
     groups = groups < c->pixels ? groups : c->pixels;
 #pragma omp parallel for num_threads(b->threads) schedule(static)
@@ -262,9 +263,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_1x1_packed = {
     .name = "conv_1x1_packed",
-    .doc =
-        "Convolution with constant 1x1 filters as products of packed panels, with what is fused.",
-    .rival = true,
+    .doc = "Convolution with constant 1x1 filters by packed GEMM, with post-ops.",
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

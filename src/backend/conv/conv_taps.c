@@ -1,10 +1,11 @@
-/* conv_taps.c - Conv with constant filters as products of packed panels, a line of results at a
- * time, with what is fused behind it (conv_fuse.h).
+/* conv_taps.c - Conv with constant filters over few channels by packed GEMM, a line at a time, with
+ * post-ops.
  *
- * A line's pixels are rows of a product whose columns are the output channels; a row's elements are
- * the input's channels at each tap, in runs (gemm_packed.h).  Only channels that are there count, where
- * others multiply the padding of blocks, too: it is for few of them.  Where the filter reaches
- * beyond the input, that is copied into a frame of zeros first.
+ * The pixels of an output line are the rows of a product whose columns are the output channels; the
+ * elements of a row are the input channels at each tap, in runs (gemm_packed.h).  Only existing
+ * channels are multiplied, whereas other kernels also multiply the padding of blocks: this kernel
+ * is for few channels.  If the filter reaches beyond the input, the input is copied into a frame of
+ * zeros first.
  */
 #include "../fuse/conv_fuse.h"
 
@@ -14,15 +15,15 @@
 #define FEW 64 /* channels: with more, padding matters little */
 
 struct conv {
-    struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_conv_fuse fuse;
+    struct pare_post_op post[PARE_MAX_POST];
     int n_post;
     bool clamp;
     float low, high;
     int64_t N, C, K, planes, out_blocks;
-    int64_t lane;    /* floats of a pixel in a plane: a block, or 1 row-major */
+    int64_t lane;    /* floats per pixel of a plane: a block, or 1 if row-major */
     int64_t size[2]; /* of the frame, or of the input */
-    bool frame;      /* the input is copied */
+    bool frame;      /* the input is copied into a frame */
     int64_t runs, run, tails, last;
     int64_t *offset;
     float *w, *bias;
@@ -30,7 +31,7 @@ struct conv {
 
 static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     bool point = true;
 
     if (v->train || n->in[0]->t.rank != 4 || w->group != 1 || v->backend->block < 8)
@@ -43,15 +44,15 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
     return !point && n->in[0]->t.dim[1] < FEW;
 }
 
-/* Half of a block is empty, or nearly. */
+/* Is about half of a block empty? */
 static bool pays(const struct conv *c, int block)
 {
     return c->lane > 1 && c->C % block && c->C % block <= block / 2 && c->C < 3 * block;
 }
 
-static void measure(struct conv *c, int block)
+static void set_runs(struct conv *c, int block)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
 
     for (int i = 0; i < 2; i++) {
         int64_t reach = (w->out[i] - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1;
@@ -61,7 +62,7 @@ static void measure(struct conv *c, int block)
         c->frame |= c->size[i] != w->in[i];
     }
     c->K = c->C * w->kernel[0] * w->kernel[1];
-    if (c->lane == 1) { /* a row of the filter is a run, when it is without gaps */
+    if (c->lane == 1) { /* a row of the filter is a run if it has no gaps */
         c->run = w->dilation[1] == 1 ? w->kernel[1] : 1;
         c->runs = c->K / c->run;
         c->planes = c->C;
@@ -83,7 +84,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->head) || !usable(v, n, c))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !usable(v, n, c))
         return false;
     out = n->in[1]->t.dim[0];
     c->N = n->in[0]->t.dim[0];
@@ -91,12 +92,12 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     in_block = c->C < block && pare_layout_of(v, n->in[0]) == 1 ? 1 : block;
     c->lane = in_block;
     c->out_blocks = (out + block - 1) / block;
-    measure(c, block);
-    c->n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
-    if ((!v->any && !pays(c, block)) || c->n_post < 0 ||
-        !pare_conv_fuse_step(v, n, &c->head, in_block, block, s))
+    set_runs(c, block);
+    c->n_post = pare_conv_fuse_vector_ops(&c->fuse, out % block != 0, c->post);
+    if ((!v->ignore_cost && !pays(c, block)) || c->n_post < 0 ||
+        !pare_conv_fuse_step(v, n, &c->fuse, in_block, block, s))
         return false;
-    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
+    c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
     s->inplace = 0;
     if (c->frame)
         s->work_bytes[0] = (size_t)(c->N * c->planes * c->size[0] * c->size[1] * c->lane) *
@@ -105,10 +106,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* Where run i begins, and which element of a filter (C, taps) its first is. */
-static int64_t place(const struct conv *c, int64_t i, int64_t *first)
+/* Offset of run i, and the index of its first element in a filter (C, taps). */
+static int64_t run_offset(const struct conv *c, int64_t i, int64_t *first)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     int64_t taps = w->kernel[0] * w->kernel[1], row, column, plane;
 
     if (c->lane == 1) {
@@ -131,16 +132,16 @@ static int64_t place(const struct conv *c, int64_t i, int64_t *first)
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     int64_t O = s->node->in[1]->t.dim[0], padded = c->out_blocks * b->block;
     int64_t each = c->lane == 1 ? 1 : w->kernel[0] * w->kernel[1], k = 0;
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(s->node->in[1]);
 
-    if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
-        c->offset = ((const struct conv *)s->like->state)->offset;
+    if (s->share_from) {
+        c->w = ((const struct conv *)s->share_from->state)->w;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
+        c->offset = ((const struct conv *)s->share_from->state)->offset;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->K), sizeof(float));
@@ -148,11 +149,11 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->offset = pare_alloc(b->arena, (size_t)(c->runs + c->tails), sizeof(*c->offset));
     if (!scale || !c->w || !c->bias || !c->offset)
         return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, c->bias, err));
     for (int64_t i = 0; i < c->runs + c->tails; i++) {
         int64_t first = 0, count = i < c->runs ? c->run : c->last;
 
-        c->offset[i] = place(c, i, &first);
+        c->offset[i] = run_offset(c, i, &first);
         for (int64_t e = 0; e < count; e++, k++)
             for (int64_t o = 0; o < O; o++) {
                 float f;
@@ -164,10 +165,10 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* The input in a frame of zeros. */
+/* Copy the input into a frame of zeros. */
 static void copy_plane(const struct conv *c, const float *x, float *to)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     const int64_t line = c->size[1] * c->lane, left = w->pad_begin[1] * c->lane;
     const int64_t inside = w->in[1] * c->lane;
 
@@ -184,15 +185,15 @@ static void copy_plane(const struct conv *c, const float *x, float *to)
     }
 }
 
-/* A line of results, of blocks of channels [first, end). */
+/* An output line, blocks of channels [first, end). */
 static void run_line(const struct conv *c, const struct pare_step *s, int block, const float *x,
                      const int64_t at[4])
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     const int64_t image = at[0], row = at[1], first = at[2], end = at[3];
     const int64_t plane = w->out[0] * w->out[1] * block;
     const int64_t y = (image * c->out_blocks + first) * plane + row * w->out[1] * block;
-    const float *sum = c->head.post.sum ? pare_f32(&s->in_buf[1]->t) + y : NULL;
+    const float *sum = c->fuse.post.sum ? pare_f32(&s->in_buf[1]->t) + y : NULL;
     struct pare_packed_gemm p = {
         .x = x + (image * c->planes * c->size[0] + row * w->stride[0]) * c->size[1] * c->lane,
         .w = c->w + first * block * c->K,
@@ -220,11 +221,11 @@ static void run_line(const struct conv *c, const struct pare_step *s, int block,
     pare_packed_gemm_run(&p);
 }
 
-/* With as many weights as stay in the cache over all lines of an image. */
+/* As many weights at a time as stay in the cache over all lines of an image. */
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     const int64_t bytes = 2 * b->block * c->K * (int64_t)sizeof(float), lines = w->out[0];
     const int64_t some = 2 * (CACHE_BYTES / bytes ? CACHE_BYTES / bytes : 1);
     const int64_t parts = (c->out_blocks + some - 1) / some;
@@ -252,8 +253,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_taps = {
     .name = "conv_taps",
-    .doc = "Convolution with constant filters of few channels, by lines of packed panels.",
-    .rival = true,
+    .doc = "Convolution with constant filters over few channels by packed GEMM, line by line.",
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

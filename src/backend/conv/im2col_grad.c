@@ -1,4 +1,4 @@
-/* im2col_grad.c - the gradients of conv_im2col.c. */
+/* im2col_grad.c - the backward passes of conv_im2col.c. */
 #include "im2col.h"
 
 #include <omp.h>
@@ -22,19 +22,20 @@ const float *pare_im2col_pad(const struct pare_im2col *c, const float *x, float 
     return to;
 }
 
-/* One thread's memory.  Terms are listed by channel, and again by pixel. */
+/* Scratch memory of one thread.  Terms are listed by channel, and again by pixel. */
 struct own {
     float *x, *gx;       /* (H, W, lanes) */
     float *plain, *rows; /* narrow windows: (C, H, W); (pixels, taps) */
     struct pare_term *by_channel, *by_pixel;
     int32_t *pixel; /* of a term by channel */
-    int32_t *first; /* by channel, and by pixel: where its terms begin */
+    int32_t *first; /* by channel, and by pixel: index of its first term */
     int32_t *end;
 };
 
 static struct own divide(const struct pare_im2col *c, float *memory)
 {
-    int64_t last = pare_up(c->H * c->W * c->lanes, 16), lists = pare_up(c->O * c->results, 16);
+    int64_t last = pare_round_up(c->H * c->W * c->lanes, 16),
+            lists = pare_round_up(c->O * c->results, 16);
     struct own o = { .x = memory, .gx = memory + last };
 
     memory += 2 * last;
@@ -44,17 +45,17 @@ static struct own divide(const struct pare_im2col *c, float *memory)
     memory += 5 * lists;
     o.first = (int32_t *)memory;
     o.end = o.first + c->O + 1;
-    memory += pare_up(c->pixels + c->O + 2, 16);
+    memory += pare_round_up(c->pixels + c->O + 2, 16);
     if (c->narrow) {
         o.plain = memory;
-        o.rows = memory + pare_up(c->C * c->H * c->W + 8, 16);
+        o.rows = memory + pare_round_up(c->C * c->H * c->W + 8, 16);
     }
     return o;
 }
 
-/* Of n results those whose gradient is not zero; returns how many. */
-PARE_SIMD static int32_t list(const int32_t *from, const float *gy, const int32_t *at, int64_t n,
-                              struct pare_term *term, int32_t *pixel)
+/* List those of n results whose gradient is not zero; returns their number. */
+PARE_SIMD static int32_t list_nonzero(const int32_t *from, const float *gy, const int32_t *at,
+                                      int64_t n, struct pare_term *term, int32_t *pixel)
 {
     int32_t count = 0;
 
@@ -68,7 +69,7 @@ PARE_SIMD static int32_t list(const int32_t *from, const float *gy, const int32_
     return count;
 }
 
-/* All those of image i, channel by channel; `at` is where their windows begin for dW. */
+/* All terms of image i, channel by channel; `at` is the offset of their windows for dW. */
 static void list_by_channel(const struct pare_im2col *c, const float *y, const float *gy, int64_t i,
                             struct own *own)
 {
@@ -81,13 +82,13 @@ static void list_by_channel(const struct pare_im2col *c, const float *y, const f
         for (int64_t k = 0; !c->pooled && k < c->results; k++)
             own->end[k] = c->relu && !(y[k] > 0) ? -1 : (int32_t)k;
         own->first[o] = n;
-        n += list(from, gy, c->row, c->results, own->by_channel + n, own->pixel + n);
+        n += list_nonzero(from, gy, c->row, c->results, own->by_channel + n, own->pixel + n);
         from += c->pooled ? c->results : 0;
     }
     own->first[c->O] = n;
 }
 
-/* The same terms pixel by pixel; `at` is where the channel's filter begins. */
+/* The same terms pixel by pixel; `at` is the offset of the channel's filter. */
 static void list_by_pixel(const struct pare_im2col *c, struct own *own)
 {
     int32_t before = 0, *end = own->end;
@@ -107,7 +108,7 @@ static void list_by_pixel(const struct pare_im2col *c, struct own *own)
                                                                       own->by_channel[i].by };
 }
 
-/* Where run r of a window is, from its beginning. */
+/* Offset of run r within a window. */
 static int64_t run_at(const struct pare_im2col *c, const struct pare_taps *t, int64_t r)
 {
     const struct pare_window *w = &c->w;
@@ -118,8 +119,8 @@ static int64_t run_at(const struct pare_im2col *c, const struct pare_taps *t, in
            c->lanes;
 }
 
-/* An image with channels last; its padding is zero already. */
-PARE_SIMD static void last(const struct pare_im2col *c, const float *x, float *to)
+/* Copy an image to channels last; its padding is already zero. */
+PARE_SIMD static void to_channels_last(const struct pare_im2col *c, const float *x, float *to)
 {
     const struct pare_window *w = &c->w;
 
@@ -133,8 +134,9 @@ PARE_SIMD static void last(const struct pare_im2col *c, const float *x, float *t
         }
 }
 
-/* Back: its gradient without the padding. */
-PARE_SIMD static void plain(const struct pare_im2col *c, const float *from, bool add, float *gx)
+/* Copy its gradient back to row-major, without the padding. */
+PARE_SIMD static void to_row_major(const struct pare_im2col *c, const float *from, bool add,
+                                   float *gx)
 {
     const struct pare_window *w = &c->w;
     int64_t rows = c->H - w->pad_begin[1], n = c->W - w->pad_begin[2];
@@ -156,7 +158,7 @@ PARE_SIMD static void plain(const struct pare_im2col *c, const float *from, bool
 }
 
 /* The narrow windows of an image, in the order of W.  Short rows are written 8 floats at a time;
- * what is too much is written over by the next. */
+ * the next row overwrites the excess. */
 PARE_SIMD static void make_rows(const struct pare_im2col *c, const float *x, float *rows)
 {
     const struct pare_window *w = &c->w;
@@ -184,7 +186,7 @@ static void image_weights(const struct pare_im2col *c, const float *x, const str
     if (c->narrow)
         make_rows(c, pare_im2col_pad(c, x, own->plain), own->rows);
     else
-        last(c, x, own->x);
+        to_channels_last(c, x, own->x);
     for (int64_t r = 0; r < t->runs; r++)
         for (int64_t o = 0; o < c->O; o++) {
             struct pare_sum_rows sum = {
@@ -220,11 +222,11 @@ static void image_data(const struct pare_im2col *c, const float *w, struct own *
             if (sum.n)
                 pare_sum_rows(&sum);
         }
-    plain(c, own->gx, add, gx);
+    to_row_major(c, own->gx, add, gx);
 }
 
 /* Filters with channels last. */
-static void turn_filters(const struct pare_im2col *c, const float *w, float *to)
+static void filters_to_channels_last(const struct pare_im2col *c, const float *w, float *to)
 {
     const int64_t taps = c->w.kernel[1] * c->w.kernel[2];
 
@@ -235,11 +237,12 @@ static void turn_filters(const struct pare_im2col *c, const float *w, float *to)
                 to[o * c->taps.size + k * c->lanes + i] = *w++;
 }
 
-/* Filter o's gradient: the sum over all groups, in their order. */
-static void gather(const struct pare_im2col *c, const float *from, int64_t o, bool add, float *gw)
+/* The gradient of filter o: the sum over all groups, in their order. */
+static void sum_groups(const struct pare_im2col *c, const float *from, int64_t o, bool add,
+                       float *gw)
 {
     const int64_t taps = c->w.kernel[1] * c->w.kernel[2];
-    const int64_t group = pare_up(c->O * c->for_w.size, 16);
+    const int64_t group = pare_round_up(c->O * c->for_w.size, 16);
 
     from += o * c->for_w.size;
     gw += o * c->K;
@@ -253,12 +256,12 @@ static void gather(const struct pare_im2col *c, const float *from, int64_t o, bo
     }
 }
 
-static void bias(struct pare_step *s, const struct pare_im2col *c)
+static void bias_grad(struct pare_step *s, const struct pare_im2col *c)
 {
     float *gb = pare_f32(&s->in_buf[2]->grad->t);
 
     for (int64_t o = 0; o < c->O; o++) {
-        double sum = s->first[2] ? 0 : (double)gb[o];
+        double sum = s->grad_assign[2] ? 0 : (double)gb[o];
 
         for (int64_t g = 0; g < c->groups; g++)
             sum += c->gb[g * c->O + o];
@@ -283,7 +286,7 @@ static double sum_terms(const struct pare_term *t, int32_t n)
 }
 
 /* The images of group g. */
-static void group(struct pare_step *s, int64_t g, struct own *own, const float *w, float *gw)
+static void run_group(struct pare_step *s, int64_t g, struct own *own, const float *w, float *gw)
 {
     const struct pare_im2col *c = s->state;
     const int64_t size = c->C * c->w.in[1] * c->w.in[2];
@@ -299,19 +302,19 @@ static void group(struct pare_step *s, int64_t g, struct own *own, const float *
         if (c->want_w)
             image_weights(c, pare_f32(&s->in_buf[0]->t) + i * size, own, gw);
         if (c->want_x)
-            image_data(c, w, own, !s->first[0], pare_f32(&s->in_buf[0]->grad->t) + i * size);
+            image_data(c, w, own, !s->grad_assign[0], pare_f32(&s->in_buf[0]->grad->t) + i * size);
     }
 }
 
 int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_im2col *c = s->state;
-    float *w = pare_f32(&s->work[1]->t), *gw = w + pare_up(c->O * c->taps.size, 16);
-    const int64_t size = pare_up(c->O * c->for_w.size, 16);
+    float *w = pare_f32(&s->work[1]->t), *gw = w + pare_round_up(c->O * c->taps.size, 16);
+    const int64_t size = pare_round_up(c->O * c->for_w.size, 16);
 
     (void)err;
     if (c->want_x)
-        turn_filters(c, pare_f32(&s->in_buf[1]->t), w);
+        filters_to_channels_last(c, pare_f32(&s->in_buf[1]->t), w);
 #pragma omp parallel num_threads(b->threads)
     {
         size_t me = (size_t)omp_get_thread_num();
@@ -321,13 +324,13 @@ int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_er
         memset(memory, 0, c->work[1] * sizeof(*memory));
 #pragma omp for schedule(static)
         for (int64_t g = 0; g < c->groups; g++)
-            group(s, g, &own, w, gw + g * size);
+            run_group(s, g, &own, w, gw + g * size);
 #pragma omp for schedule(static)
         for (int64_t o = 0; o < c->O; o++)
             if (c->want_w)
-                gather(c, gw, o, !s->first[1], pare_f32(&s->in_buf[1]->grad->t));
+                sum_groups(c, gw, o, !s->grad_assign[1], pare_f32(&s->in_buf[1]->grad->t));
     }
     if (c->want_b)
-        bias(s, c);
+        bias_grad(s, c);
     return 0;
 }

@@ -10,7 +10,7 @@
 
 typedef uint32_t words8 __attribute__((vector_size(32), aligned(1), may_alias));
 
-/* ---- order --------------------------------------------------------------------------------- */
+/* ---- field order ---------------------------------------------------------------------------- */
 
 static const float powers[8] = { 1, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 1 };
 
@@ -52,7 +52,7 @@ void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to, flo
 
 /* ---- scales of a chunk --------------------------------------------------------------------- */
 
-/* The group of each word of a chunk; words behind the last group have 0 for x. */
+/* The group of each word of a chunk; x is 0 for the words after the last group. */
 static void groups_of(const struct pare_nbits *w, int64_t chunk, int64_t *group)
 {
     int64_t fields = 32 / w->bits, first = chunk * WORDS * fields;
@@ -64,8 +64,8 @@ static void groups_of(const struct pare_nbits *w, int64_t chunk, int64_t *group)
     }
 }
 
-/* sv = the scales of the words of chunk c; `per` words of a group, 0: another number.  The chunk
- * `cut` ends amid the words, whose groups are in `of`. */
+/* sv = the scales of the words of chunk c; `per`: words of a group, 0: any number.  The last group
+ * ends within the chunk `cut`, the groups of whose words are in `of`. */
 #define SCALES(sv, w, s, c, per, cut, of)                                                \
     do {                                                                                 \
         const float *g_ = (s) + (c)*WORDS / ((per) ? (per) : 1);                         \
@@ -93,7 +93,7 @@ static void groups_of(const struct pare_nbits *w, int64_t chunk, int64_t *group)
         }                                                                                \
     } while (0)
 
-/* The last chunk has words behind the last group. */
+/* Does the last chunk have words after the last group? */
 static bool is_cut(const struct pare_nbits *w, int64_t per, int64_t chunks)
 {
     return per && per < WORDS && w->groups * per < chunks * WORDS;
@@ -109,7 +109,7 @@ static int64_t words_of(const struct pare_nbits *w)
     return per == 2 || per == 4 || per == 8 || per % WORDS == 0 ? per : 0;
 }
 
-/* The chunk's words as two's complement; what is beyond the row is 0. */
+/* The chunk's words as two's complement; bytes beyond the row are 0. */
 #define LOAD(q, src, left, flip)                           \
     do {                                                   \
         uint8_t tail_[CHUNK] = { 0 };                      \
@@ -124,13 +124,13 @@ static int64_t words_of(const struct pare_nbits *w)
         }                                                  \
     } while (0)
 
-/* Number f of each word, as a real one. */
+/* Field f of each word, as float. */
 #define FIELD(q, BITS, f) \
     __builtin_convertvector((pare_m8)((q) << (32 - (BITS) * ((f) + 1))) >> (32 - (BITS)), pare_v8)
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-static float lanes(pare_v8 *v)
+static float sum_lanes(pare_v8 *v)
 {
     const float *p = (const float *)v;
     float sum = 0;
@@ -140,14 +140,14 @@ static float lanes(pare_v8 *v)
     return sum;
 }
 
-/* Products of a field of a chunk's words, a and b, with those of each row. */
+/* Add the products of one field of a chunk's words, a and b, with each row. */
 #define ADD_FIELD(p, a, b, x, ROWS)                  \
     for (int r = 0; r < (ROWS); r++) {               \
         p[r][0] += (a)*PARE_V8((x) + r * j->xs);     \
         p[r][1] += (b)*PARE_V8((x) + r * j->xs + 8); \
     }
 
-/* Fields of 4 bits, without sign, times 16^f; the last one is shifted, its place is the sign's. */
+/* Unsigned fields of 4 bits times 16^f; the last one is shifted, since it contains the sign bit. */
 #define REAL8(v) __builtin_convertvector((pare_m8)(v), pare_v8)
 
 #define PRODUCTS4(p, q, x, ROWS)                                                      \
@@ -206,7 +206,7 @@ static float lanes(pare_v8 *v)
                 x += (BITS) == 4 ? 144 : 64;                                               \
             }                                                                              \
             for (int r = 0; r < (ROWS); r++)                                               \
-                j->y[r * w->N + n] = lanes(&acc[r]);                                       \
+                j->y[r * w->N + n] = sum_lanes(&acc[r]);                                   \
         }                                                                                  \
     }
 DOT(dot4_1, 4, 1)
@@ -252,10 +252,10 @@ void pare_nbits_dot(const struct pare_nbits *w, const struct pare_nbits_job *j, 
         add_shifts(w, j->sums + r * w->groups, j->y + r * w->N, from, to);
 }
 
-/* ---- real numbers -------------------------------------------------------------------------- */
+/* ---- dequantize ----------------------------------------------------------------------------- */
 
-PARE_SIMD static void real4(const uint8_t *restrict q, int64_t n, unsigned flip, const float k[2],
-                            float *restrict to)
+PARE_SIMD static void dequantize4(const uint8_t *restrict q, int64_t n, unsigned flip,
+                                  const float k[2], float *restrict to)
 {
     float scale = k[0], shift = k[1];
 
@@ -269,8 +269,8 @@ PARE_SIMD static void real4(const uint8_t *restrict q, int64_t n, unsigned flip,
         to[n - 1] = ((float)((int8_t)((q[n / 2] ^ flip) << 4) >> 4) + shift) * scale;
 }
 
-PARE_SIMD static void real8(const uint8_t *restrict q, int64_t n, unsigned flip, const float k[2],
-                            float *restrict to)
+PARE_SIMD static void dequantize8(const uint8_t *restrict q, int64_t n, unsigned flip,
+                                  const float k[2], float *restrict to)
 {
     float scale = k[0], shift = k[1];
 
@@ -278,7 +278,7 @@ PARE_SIMD static void real8(const uint8_t *restrict q, int64_t n, unsigned flip,
         to[i] = ((float)(int8_t)(q[i] ^ flip) + shift) * scale;
 }
 
-void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to)
+void pare_nbits_dequantize(const struct pare_nbits *w, int64_t n, float *to)
 {
     const uint8_t *q = w->q + n * w->row_bytes;
 
@@ -286,7 +286,8 @@ void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to)
         int64_t from = g * w->group, left = w->K - from, i = n * w->groups + g;
         const float k[2] = { w->scale[i], w->shift ? (float)w->shift[i] : 0 };
 
-        (w->bits == 4 ? real4 : real8)(q + from * w->bits / 8, left < w->group ? left : w->group,
-                                       w->flip & 255, k, to + from);
+        (w->bits == 4 ? dequantize4 : dequantize8)(q + from * w->bits / 8,
+                                                   left < w->group ? left : w->group, w->flip & 255,
+                                                   k, to + from);
     }
 }

@@ -1,9 +1,9 @@
-/* conv_depthwise_int8.c - convolutions of 8-bit integers with one filter for each channel (depthwise_int8.h). */
+/* conv_depthwise_int8.c - int8 depthwise Conv with requantization (depthwise_int8.h). */
 #include "depthwise_int8.h"
 
 #include "../fuse/int8_conv_match.h"
 
-#define MOST 8 /* rows and columns of a filter */
+#define MOST 8 /* rows and columns of a filter, at most */
 
 struct depth {
     struct pare_depthwise_int8 k;
@@ -34,7 +34,7 @@ static bool geometry(struct depth *d)
     return true;
 }
 
-/* Vectors that are mostly full, or many products for each. */
+/* Are the vectors mostly full, or are there many products per vector? */
 static bool pays(const struct pare_depthwise_int8 *k)
 {
     return k->C * 4 >= pare_depthwise_int8_blocks(k->C) * PARE_DEPTHWISE_INT8 * 3 ||
@@ -62,7 +62,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct depth *d = pare_alloc(v->backend->scratch, 1, sizeof(*d)), *keep;
 
     if (!d || !pare_depthwise_int8_can(v->backend) || !pare_int8_conv(v, n, &d->c) ||
-        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->any && !pays(&d->k)))
+        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->ignore_cost && !pays(&d->k)))
         return false;
     bounds(d);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
@@ -79,8 +79,9 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* Channel c's filter, its sum, factor and bias, where the lanes want them. */
-static void place(const struct depth *d, const int8_t *from, int64_t c, int8_t *w, int32_t *sum)
+/* Store channel c's filter, its sum, factor and bias in the order of the lanes. */
+static void store_channel(const struct depth *d, const int8_t *from, int64_t c, int8_t *w,
+                          int32_t *sum)
 {
     const struct pare_depthwise_int8 *k = &d->k;
     int64_t j = c % 16 / 4, lane = c % 64 / 16 * 4 + c % 4;
@@ -102,7 +103,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
     struct pare_depthwise_int8 *k = &d->k;
     size_t lanes = (size_t)pare_depthwise_int8_blocks(k->C) * 64;
     size_t bytes = lanes * 4 * (size_t)(pare_depthwise_int8_fours(k) * k->kernel[1]);
-    const int8_t *from = pare_int8_centred(&d->c.w, b->scratch);
+    const int8_t *from = pare_int8_centered(&d->c.w, b->scratch);
     int8_t *w = pare_alloc(b->arena, bytes, 1);
     int32_t *sum = pare_alloc(b->arena, lanes, sizeof(*sum));
     float *f = pare_alloc(b->arena, lanes, sizeof(*f));
@@ -113,7 +114,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
     for (int64_t c = 0; c < k->C; c++) {
         int64_t at = c / 64 * 64 + c % 16 / 4 * 16 + c % 64 / 16 * 4 + c % 4;
 
-        place(d, from, c, w, sum);
+        store_channel(d, from, c, w, sum);
         f[at] = pare_int8_conv_factor(&d->c, c);
         bias[at] = (float)pare_int8_conv_bias(&d->c, c);
     }
@@ -127,7 +128,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct depth *d = s->state;
-    const struct depth *like = s->like ? s->like->state : NULL;
+    const struct depth *like = s->share_from ? s->share_from->state : NULL;
 
     if (!like)
         return init_weights(d, b, err);
@@ -164,8 +165,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_depthwise_int8 = {
     .name = "conv_depthwise_int8",
-    .doc = "Convolutions of 8-bit integers with one filter for each channel.",
-    .integers = true,
+    .doc = "Int8 depthwise convolution.",
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

@@ -1,12 +1,13 @@
-/* int8_chain.c - elementwise operators of several operands between integers, in one pass.
+/* int8_chain.c - a chain of elementwise operators with several int8 operands, in one pass.
  *
- * Operands are functions of 8-bit integers (int8_function.h) and constants; the result is quantized.
- * Seen as rows of C neighbours, channels where these are last, else the last axis, an operand is
- *     FULL      as many integers as the result
- *     CHANNEL   constants, one for each place of a row
- *     IMAGE     integers, one for each place of a row and image: (N, C, 1, 1)
- *     SINGLE    a constant
- * Some rows at a time become real numbers that stay in the first-level cache.
+ * Operands are functions of int8 tensors (int8_function.h) and constants; the result is quantized.
+ * Rows are C contiguous elements: the channels if these are last, else the last axis.  An operand
+ * is
+ *     FULL      an int8 tensor of the size of the result
+ *     CHANNEL   a constant with one element per index of a row
+ *     IMAGE     an int8 tensor with one element per index of a row and image: (N, C, 1, 1)
+ *     SINGLE    a constant scalar
+ * Some rows at a time are dequantized into a buffer that stays in the L1 cache.
  */
 #include "../fuse/int8_function.h"
 
@@ -24,27 +25,27 @@ enum kind { FULL, CHANNEL, IMAGE, SINGLE };
 
 struct operand {
     enum kind kind;
-    const struct pare_value *real;
+    const struct pare_value *f32;
     struct pare_int8_func *f; /* of FULL and IMAGE */
-    float *data;              /* of CHANNEL: over and over, as many as a chunk has; of SINGLE */
-    int in;                   /* of FULL and IMAGE: which of the step's inputs */
+    float *data;              /* CHANNEL: repeated to the length of a chunk; SINGLE: the scalar */
+    int in;                   /* FULL and IMAGE: index of the step's input */
 };
 
 struct link {
     struct pare_node *node;
-    int a, b; /* operands; -1: the running value; of BatchNormalization scale and shift */
+    int a, b; /* operands; -1: the running value; BatchNormalization: scale and shift */
     bool norm;
 };
 
-struct chain8 {
+struct int8_chain {
     struct link link[MAX_LINKS];
     struct operand op[MAX_OPERANDS];
     int n_links, n_ops, layout;
     struct pare_int8_end end;
-    int64_t images, rows, C, per; /* rows of an image; rows in a chunk, or 0 for parts of one */
+    int64_t images, rows, C, per; /* rows of an image; rows of a chunk, or 0 for parts of a row */
 };
 
-/* ---- reading the graph ------------------------------------------------------------------ */
+/* ---- match ------------------------------------------------------------------------------ */
 
 static bool is_norm(const struct pare_node *n)
 {
@@ -57,7 +58,7 @@ static bool is_norm(const struct pare_node *n)
     return true;
 }
 
-/* Dimension i of x seen with ones in front, as y has them. */
+/* Dimension i of x, broadcast to the rank of y. */
 static int64_t dim_of(const struct pare_tensor *x, const struct pare_tensor *y, int i)
 {
     int k = i - (y->rank - x->rank);
@@ -65,7 +66,7 @@ static int64_t dim_of(const struct pare_tensor *x, const struct pare_tensor *y, 
     return k < 0 ? 1 : x->dim[k];
 }
 
-/* Is x as long as y along one axis (and perhaps the first), and one along the others? */
+/* Has x the size of y along one axis (and perhaps the first), and 1 along the others? */
 static bool along(const struct pare_tensor *x, const struct pare_tensor *y, int axis, bool images)
 {
     if (x->rank > y->rank)
@@ -79,12 +80,12 @@ static bool along(const struct pare_tensor *x, const struct pare_tensor *y, int 
     return true;
 }
 
-static int inner_axis(const struct chain8 *c, const struct pare_tensor *y)
+static int inner_axis(const struct int8_chain *c, const struct pare_tensor *y)
 {
     return c->layout == PARE_CHANNELS_LAST ? 1 : y->rank - 1;
 }
 
-static bool constant(const struct pare_match *v, struct chain8 *c, const struct pare_value *x,
+static bool constant(const struct pare_match *v, struct int8_chain *c, const struct pare_value *x,
                      const struct pare_tensor *y, struct operand *o)
 {
     int64_t n = pare_numel(&x->t);
@@ -100,27 +101,27 @@ static bool constant(const struct pare_match *v, struct chain8 *c, const struct 
     return o->data;
 }
 
-/* A number for the operand x, -1 when there is none. */
-static int add_operand(const struct pare_match *v, struct chain8 *c, const struct pare_value *x,
+/* The index of operand x; -1 if it is not supported. */
+static int add_operand(const struct pare_match *v, struct int8_chain *c, const struct pare_value *x,
                        const struct pare_tensor *y)
 {
     struct operand *o = &c->op[c->n_ops];
 
     for (int i = 0; i < c->n_ops; i++)
-        if (c->op[i].real == x)
+        if (c->op[i].f32 == x)
             return i;
     if (c->n_ops == MAX_OPERANDS)
         return -1;
-    *o = (struct operand){ .real = x };
+    *o = (struct operand){ .f32 = x };
     if (pare_is_const(x))
         return constant(v, c, x, y, o) ? c->n_ops++ : -1;
     o->f = pare_alloc(v->backend->arena, 1, sizeof(*o->f));
-    if (!o->f || !pare_is_made(v, x) || !pare_int8_func(v, x, o->f))
+    if (!o->f || !pare_is_computed(v, x) || !pare_int8_func(v, x, o->f))
         return -1;
     if (pare_same_shape(&x->t, y))
         o->kind = FULL;
     else if (along(&x->t, y, 1, true) && c->layout == PARE_CHANNELS_LAST && x->t.rank == y->rank &&
-             x->t.dim[0] == y->dim[0] && !o->f->turn)
+             x->t.dim[0] == y->dim[0] && !o->f->transpose)
         o->kind = IMAGE;
     else
         return -1;
@@ -128,7 +129,7 @@ static int add_operand(const struct pare_match *v, struct chain8 *c, const struc
 }
 
 /* y = s x + t. */
-static bool add_norm(const struct pare_match *v, struct chain8 *c, struct link *l)
+static bool add_norm(const struct pare_match *v, struct int8_chain *c, struct link *l)
 {
     const struct pare_node *n = l->node;
     int64_t C = n->in[1]->t.dim[0];
@@ -150,7 +151,7 @@ static bool add_norm(const struct pare_match *v, struct chain8 *c, struct link *
     return true;
 }
 
-static bool add_link(const struct pare_match *v, struct chain8 *c, struct pare_node *n,
+static bool add_link(const struct pare_match *v, struct int8_chain *c, struct pare_node *n,
                      const struct pare_value *run)
 {
     const struct pare_tensor *y = &n->out[0]->t;
@@ -175,25 +176,25 @@ static bool add_link(const struct pare_match *v, struct chain8 *c, struct pare_n
     return true;
 }
 
-/* The links from n on, up to a QuantizeLinear. */
-static bool follow(const struct pare_match *v, struct pare_node *n, struct chain8 *c)
+/* Collect the links from n on, up to a QuantizeLinear. */
+static bool collect_links(const struct pare_match *v, struct pare_node *n, struct int8_chain *c)
 {
     const struct pare_value *run = NULL;
     int full = 0;
 
-    while (n && n->n_out == 1 && pare_is_f32(n->out[0]) && !v->late[n->id] &&
+    while (n && n->n_out == 1 && pare_is_f32(n->out[0]) && !v->lazy[n->id] &&
            (!run || pare_same_shape(&run->t, &n->out[0]->t)) && add_link(v, c, n, run)) {
         run = n->out[0];
         if (pare_int8_end(v, n->out[0], &c->end))
             break;
-        n = pare_only_use(v, n->out[0]);
+        n = pare_only_consumer(v, n->out[0]);
     }
     for (int i = 0; i < c->n_ops; i++)
         full += c->op[i].kind == FULL;
     return c->n_links && c->end.n && full;
 }
 
-/* The layout in which the first of the integers are that have the result's shape. */
+/* The layout of the first int8 operand that has the shape of the result. */
 static int layout_of(const struct pare_match *v, const struct pare_node *n,
                      struct pare_int8_func *f)
 {
@@ -204,7 +205,7 @@ static int layout_of(const struct pare_match *v, const struct pare_node *n,
     return 0;
 }
 
-static bool fill_step(const struct pare_match *v, struct chain8 *c, struct pare_step *s)
+static bool fill_step(const struct pare_match *v, struct int8_chain *c, struct pare_step *s)
 {
     int at = 0;
 
@@ -234,9 +235,9 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
     const struct pare_tensor *y;
-    struct chain8 *c;
+    struct int8_chain *c;
 
-    if (!f || v->late[n->id] || n->n_in < 1 || n->n_out != 1 || !n->in[0] ||
+    if (!f || v->lazy[n->id] || n->n_in < 1 || n->n_out != 1 || !n->in[0] ||
         (!n->op->map && !n->op->map2 && !is_norm(n)) || !pare_is_f32(n->out[0]) ||
         n->out[0]->t.rank < 1 || !pare_numel(&n->out[0]->t))
         return false;
@@ -245,7 +246,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     c->layout = layout_of(v, n, f);
     y = &n->out[0]->t;
-    if (!c->layout || (c->layout == PARE_CHANNELS_LAST && y->rank < 3) || !follow(v, n, c))
+    if (!c->layout || (c->layout == PARE_CHANNELS_LAST && y->rank < 3) || !collect_links(v, n, c))
         return false;
     c->C = y->dim[inner_axis(c, y)];
     c->images = y->rank > 1 ? y->dim[0] : 1;
@@ -254,11 +255,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return fill_step(v, c, s);
 }
 
-/* ---- running ---------------------------------------------------------------------------- */
+/* ---- run -------------------------------------------------------------------------------- */
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct chain8 *c = s->state;
+    struct int8_chain *c = s->state;
 
     for (int i = 0; i < c->n_ops; i++) {
         struct operand *o = &c->op[i];
@@ -276,20 +277,20 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* A part of an image: n elements from `at` on, of which the first has place k in its row. */
+/* A part of an image: n elements from `at` on, the first at index k of its row. */
 struct part {
     int64_t image, at, k, n;
 };
 
-static void reals(const struct operand *o, const uint8_t *x, float *y, int64_t n)
+static void dequantize(const struct operand *o, const uint8_t *x, float *y, int64_t n)
 {
     if (o->f->plain)
-        pare_int8_real(&o->f->x, x, 0, y, n);
+        pare_int8_dequantize(&o->f->x, x, 0, y, n);
     else
         pare_int8_floats(&o->f->table, x, y, n);
 }
 
-static const float *locate(const struct chain8 *c, const struct operand *o, struct pare_step *s,
+static const float *locate(const struct int8_chain *c, const struct operand *o, struct pare_step *s,
                            const struct part *p, float *room)
 {
     const uint8_t *x;
@@ -301,11 +302,11 @@ static const float *locate(const struct chain8 *c, const struct operand *o, stru
         return o->data + p->k;
     x = s->in_buf[o->in]->t.data;
     if (o->kind == FULL) {
-        reals(o, x + p->image * c->rows * c->C + p->at, room, p->n);
+        dequantize(o, x + p->image * c->rows * c->C + p->at, room, p->n);
         return room;
     }
     n = p->n < c->C ? p->n : c->C;
-    reals(o, x + p->image * c->C + p->k, room, n);
+    dequantize(o, x + p->image * c->C + p->k, room, n);
     for (; n < p->n; n += c->C)
         memcpy(room + n, room, (size_t)c->C * sizeof(*room));
     return room;
@@ -317,7 +318,7 @@ PARE_SIMD static void affine(const float *x, const float *s, const float *t, flo
         y[i] = x[i] * s[i] + t[i];
 }
 
-static void run_part(const struct chain8 *c, struct pare_step *s, const struct part *p)
+static void run_part(const struct int8_chain *c, struct pare_step *s, const struct part *p)
 {
     float run[CHUNK], a[CHUNK], b[CHUNK];
     uint8_t *y = s->out_buf[0]->t.data;
@@ -339,12 +340,12 @@ static void run_part(const struct chain8 *c, struct pare_step *s, const struct p
             l->node->op->map(l->node, x, run, p->n);
         }
     }
-    pare_int8_store(&c->end, run, y, p->image * c->rows * c->C + p->at, p->n);
+    pare_int8_quantize(&c->end, run, y, p->image * c->rows * c->C + p->at, p->n);
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct chain8 *c = s->state;
+    const struct int8_chain *c = s->state;
     int64_t size = c->rows * c->C, cuts = c->per ? 1 : (c->C + CHUNK - 1) / CHUNK;
     int64_t items = c->per ? (c->rows + c->per - 1) / c->per : c->rows * cuts;
 
@@ -367,7 +368,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_chain = {
     .name = "int8_chain",
-    .doc = "Elementwise operators of several operands between quantized tensors.",
+    .doc = "Int8 chains of elementwise operators with several operands.",
     .match = match,
     .init = init,
     .run = run,

@@ -1,7 +1,7 @@
-/* conv_desc.c - a convolution's geometry as oneDNN wants it. */
+/* conv_desc.c - oneDNN descriptors of convolutions: strides, padding, weights. */
 #include "conv_desc.h"
 
-/* end is what the last window reaches, which may be less than what the attributes ask for. */
+/* `end` is the padding that the last window reads, which may be less than the attribute. */
 void pare_conv_sides(const struct pare_window *w, struct pare_conv_sides *g)
 {
     memset(g, 0, sizeof(*g));
@@ -46,8 +46,8 @@ int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_
                      "weights");
 }
 
-int pare_conv_laid_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
-                      struct pare_err *err)
+int pare_conv_blocked_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
+                         struct pare_err *err)
 {
     dnnl_dims_t dims = { 0 };
 
@@ -68,7 +68,7 @@ void pare_dnnl_any(dnnl_memory_desc_t *md, const struct pare_tensor *t)
     dnnl_memory_desc_init_by_tag(md, t->rank, dims, dnnl_f32, dnnl_format_tag_any);
 }
 
-bool pare_dnnl_slow(const_dnnl_primitive_desc_t pd)
+bool pare_dnnl_is_reference(const_dnnl_primitive_desc_t pd)
 {
     const char *impl = "";
 

@@ -1,4 +1,4 @@
-/* softmax_rows.c - Softmax along the last axis, a row at a time.
+/* softmax_rows.c - Softmax along the last axis, row by row, with its gradient.
  *
  *     dx = y (dy - sum of y dy)
  */
@@ -40,11 +40,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->inplace = s->grad_inplace = 1;
-    s->drop_in = 1;
+    s->unsaved_in = 1;
     return true;
 }
 
-PARE_SIMD static void row(const float *x, float *y, int64_t n)
+PARE_SIMD static void softmax_row(const float *x, float *y, int64_t n)
 {
     float lane[LANES], most = -INFINITY, sum = 0;
     int64_t whole = n / LANES * LANES;
@@ -77,11 +77,12 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
     for (int64_t i = 0; i < c->rows; i++)
-        row(x + i * c->length, y + i * c->length, c->length);
+        softmax_row(x + i * c->length, y + i * c->length, c->length);
     return 0;
 }
 
-PARE_SIMD static void row_back(const float *y, const float *gy, float *gx, int64_t n, bool first)
+PARE_SIMD static void softmax_row_backward(const float *y, const float *gy, float *gx, int64_t n,
+                                           bool first)
 {
     float sum = 0;
 
@@ -96,7 +97,7 @@ PARE_SIMD static void row_back(const float *y, const float *gy, float *gx, int64
             gx[i] += y[i] * (gy[i] - sum);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct softmax *c = s->state;
     const float *y = pare_f32(&s->out_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -107,7 +108,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     for (int64_t i = 0; i < c->rows; i++) {
         int64_t at = i * c->length;
 
-        row_back(y + at, gy + at, gx + at, c->length, s->first[0]);
+        softmax_row_backward(y + at, gy + at, gx + at, c->length, s->grad_assign[0]);
     }
     return 0;
 }
@@ -117,5 +118,5 @@ const struct pare_kernel pare_kernel_softmax_rows = {
     .doc = "Softmax along the last axis.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,9 +1,10 @@
-/* transpose_tiles.c - Transpose of float32, by tiles that fit the cache.
+/* transpose_tiles.c - float32 Transpose, by tiles that fit in the cache.
  *
- * Axes that stay neighbours are joined first.  If the last axis stays, rows are copied; else the
- * input's last axis and the output's last axis span a plane that is transposed tile by tile.
+ * Axes that remain neighbors are joined first.  If the last axis remains last, rows are copied;
+ * else the input's last axis and the output's last axis span a plane that is transposed tile by
+ * tile.
  *
- * Between channels-last and the blocked layout the channels of a block are neighbours on both
+ * Between channels-last and the blocked layout the channels of a block are contiguous on both
  * sides, so (N, C, H, W) blocked -> (N, H, W, C) and back need no row-major step in between.
  */
 #include "../backend.h"
@@ -15,15 +16,15 @@
 
 struct transpose {
     int rank;
-    int64_t dim[PARE_MAX_RANK];  /* of the output, joined */
+    int64_t dim[PARE_MAX_RANK];  /* output dimensions, joined */
     int64_t from[PARE_MAX_RANK]; /* the input's stride along each */
-    int from_block, to_block;    /* >1: channels-last from or to the blocked layout */
+    int from_block, to_block;    /* > 1: between channels last and the blocked layout */
     int64_t images, channels, space;
-    struct transpose *back; /* training: the gradient's way */
+    struct transpose *back; /* training: the inverse, for the gradient */
 };
 
-/* Join output axes whose input axes are neighbours in the same order. */
-static void join(struct transpose *t, const struct pare_tensor *x, const int *perm)
+/* Join output axes whose input axes are neighbors in the same order. */
+static void join_axes(struct transpose *t, const struct pare_tensor *x, const int *perm)
 {
     int64_t stride[PARE_MAX_RANK];
 
@@ -47,10 +48,10 @@ static void join(struct transpose *t, const struct pare_tensor *x, const int *pe
     }
 }
 
-/* A convolution comes soon, so the blocked layout is worth having. */
+/* Does a convolution follow within `depth` nodes, so that the blocked layout pays off? */
 static bool feeds_conv(const struct pare_match *v, const struct pare_value *x, int depth)
 {
-    const struct pare_uses *u = &v->use[x->id];
+    const struct pare_consumers *u = &v->consumers[x->id];
 
     for (int i = 0; i < u->n; i++) {
         const struct pare_node *n = u->node[i];
@@ -87,9 +88,9 @@ static bool channels_last(const struct pare_match *v, const struct pare_node *n,
     return true;
 }
 
-/* Training stays row-major: the gradient goes by the inverse order of axes. */
-static void both_ways(const struct pare_match *v, const struct pare_node *n, const int *perm,
-                      struct transpose *t)
+/* Training is row-major: the gradient is transposed by the inverse permutation. */
+static void set_inverse(const struct pare_match *v, const struct pare_node *n, const int *perm,
+                        struct transpose *t)
 {
     int inverse[PARE_MAX_RANK];
 
@@ -98,8 +99,8 @@ static void both_ways(const struct pare_match *v, const struct pare_node *n, con
     for (int i = 0; i < n->in[0]->t.rank; i++)
         inverse[perm[i]] = i;
     if (t->back)
-        join(t->back, &n->out[0]->t, inverse);
-    join(t, &n->in[0]->t, perm);
+        join_axes(t->back, &n->out[0]->t, inverse);
+    join_axes(t, &n->in[0]->t, perm);
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -114,14 +115,14 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     pare_transpose_perm(n, perm);
     if (v->train)
-        both_ways(v, n, perm, t);
+        set_inverse(v, n, perm, t);
     else if (!channels_last(v, n, perm, t))
-        join(t, &n->in[0]->t, perm);
+        join_axes(t, &n->in[0]->t, perm);
     if (v->train && !t->back)
         return false;
     s->state = t;
-    s->drop_in = s->drop_out = 1;
-    s->add_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
+    s->unsaved_in = s->unsaved_out = 1;
+    s->accumulate_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->in_block[0] = t->from_block;
@@ -130,8 +131,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 }
 
 /* y (rows, cols) with y[r, c] = x[r * sr + c * sc], where sr is 1. */
-PARE_SIMD static void plane(const float *x, int64_t sc, float *y, int64_t yr, int64_t rows,
-                            int64_t cols)
+PARE_SIMD static void transpose_plane(const float *x, int64_t sc, float *y, int64_t yr,
+                                      int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r += TILE)
         for (int64_t c = 0; c < cols; c += TILE) {
@@ -143,9 +144,9 @@ PARE_SIMD static void plane(const float *x, int64_t sc, float *y, int64_t yr, in
         }
 }
 
-/* Offsets into input and output of the `index`-th combination of the outer axes. */
-static void place(const struct transpose *t, int64_t index, int skip, const int64_t *ystride,
-                  int64_t *x, int64_t *y)
+/* Input and output offsets of the `index`-th combination of the outer axes. */
+static void outer_offsets(const struct transpose *t, int64_t index, int skip,
+                          const int64_t *ystride, int64_t *x, int64_t *y)
 {
     *x = *y = 0;
     for (int i = t->rank - 2; i >= 0; i--) {
@@ -175,11 +176,12 @@ static void run_plain(const struct transpose *t, const float *x, float *y, int t
     for (int64_t o = 0; o < outer; o++) {
         int64_t xa, ya;
 
-        place(t, o, skip, ystride, &xa, &ya);
+        outer_offsets(t, o, skip, ystride, &xa, &ya);
         if (t->from[last] == 1)
             memcpy(y + ya, x + xa, (size_t)t->dim[last] * sizeof(*y));
         else if (skip >= 0)
-            plane(x + xa, t->from[last], y + ya, ystride[skip], t->dim[skip], t->dim[last]);
+            transpose_plane(x + xa, t->from[last], y + ya, ystride[skip], t->dim[skip],
+                            t->dim[last]);
         else
             for (int64_t k = 0; k < t->dim[last]; k++)
                 y[ya + k] = x[xa + k * t->from[last]];
@@ -225,11 +227,11 @@ PARE_SIMD static void add(float *y, const float *x, int64_t n)
         y[i] += x[i];
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct transpose *t = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t);
-    float *to = s->first[0] ? gx : pare_f32(&s->work[1]->t);
+    float *to = s->grad_assign[0] ? gx : pare_f32(&s->work[1]->t);
 
     (void)err;
     run_plain(t->back, pare_f32(&s->out_buf[0]->grad->t), to, b->threads);
@@ -243,5 +245,5 @@ const struct pare_kernel pare_kernel_transpose_tiles = {
     .doc = "Transpose by tiles, also from and to the blocked layout.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

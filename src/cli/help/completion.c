@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "../view/option_text.h"
+#include "../print/option_text.h"
 #include "../../prune/prune_method.h"
 #include "../../quant/quant_method.h"
 #include "../../data/data.h"
