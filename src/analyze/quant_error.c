@@ -13,7 +13,7 @@
 #include "../tensor/tensor.h"
 #include "layer_filter.h"
 #include "../quant/channel_rows.h"
-#include "../compress/compression.h"
+#include "../compress/method.h"
 #include "../compress/wrap.h"
 
 /* ---- a quantizer with min-max ranges --------------------------------------------------------- */
@@ -247,7 +247,7 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
     const char *names[] = { q->name[item / q->n_bits], NULL };
     char keys[256];
     struct pare_rule rule = { .op_names = names, .keys = keys };
-    struct pare_compression_opts ro = { .quantizer = probing.base.name,
+    struct pare_compression_opts ro = { .quantizer = probing.name,
                                         .registry = q->registry,
                                         .rule = &rule,
                                         .n_rules = 1,
@@ -261,7 +261,7 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
              (long long)q->bits[item % q->n_bits],
              q->o.weights ? ""
                           : ",input quant_dtype.input=uint quant_scheme.input=per_tensor_affine");
-    PARE_TRY(pare_compression_new(q->copy, &ro, &r, err));
+    PARE_TRY(pare_compression_open(&pare_method_quant, q->copy, &ro, &r, err));
     rc = measure_item(q, r, item, err);
     pare_compression_restore(r);
     pare_compression_free(r);

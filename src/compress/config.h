@@ -32,6 +32,12 @@ struct pare_config {
     int n;
 };
 
+/* A config_list made in C. */
+struct pare_rules {
+    struct pare_rule *rule;
+    int n;
+};
+
 /* From JSON text; `file` is its name for messages, or NULL.  Values may be numbers, strings,
  * booleans, lists of numbers, lists of strings, and objects of numbers or strings, whose members
  * become settings "key.member" (quant_bits: {"weight": 8} is quant_bits.weight). */

@@ -35,7 +35,7 @@ static void find_only(const struct pare_compression *r, int *only)
         const struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
         int *o = l ? &only[l->index * PARE_QUANT_SITES + (int)site] : NULL;
 
-        if (o && l->run == r)
+        if (o && l->compression == r)
             *o = *o == NONE ? i : g->n_nodes;
     }
     for (int i = 0; i < r->n_layers * PARE_QUANT_SITES; i++)
@@ -51,15 +51,16 @@ static int first_of(const struct pare_compression *r, const int *only, int place
     const struct pare_value *from;
     int best = place;
 
-    if (only[place] == NONE || !l->quantized[place % PARE_QUANT_SITES])
+    if (only[place] == NONE || !l->quant->quantized[place % PARE_QUANT_SITES])
         return place;
     from = source(g->node[only[place]]);
     for (int i = 0; i < r->n_layers * PARE_QUANT_SITES; i++) {
         const struct pare_layer *o = &r->layer[i / PARE_QUANT_SITES];
 
-        if (only[i] != NONE && only[i] < only[best] && o->quantized[i % PARE_QUANT_SITES] &&
+        if (only[i] != NONE && only[i] < only[best] && o->quant->quantized[i % PARE_QUANT_SITES] &&
             source(g->node[only[i]]) == from &&
-            same_quant(&l->quant[place % PARE_QUANT_SITES], &o->quant[i % PARE_QUANT_SITES]))
+            same_quant(&l->quant->site[place % PARE_QUANT_SITES],
+                       &o->quant->site[i % PARE_QUANT_SITES]))
             best = i;
     }
     return best;
@@ -77,20 +78,20 @@ static void find_twins(struct pare_compression *r)
     find_only(r, only);
     for (int i = 0; i < n; i++)
         twin[i] = first_of(r, only, i);
-    r->twin = twin;
+    r->quant->twin = twin;
 }
 
 bool pare_layer_twin(const struct pare_layer *l, enum pare_quant_site site, struct pare_layer **of,
                      enum pare_quant_site *of_site)
 {
-    struct pare_compression *r = l->run;
+    struct pare_compression *r = l->compression;
     int place = l->index * PARE_QUANT_SITES + (int)site, to;
 
     if (site == PARE_WEIGHT)
         return false;
-    if (!r->twin)
+    if (!r->quant->twin)
         find_twins(r);
-    to = r->twin ? r->twin[place] : place;
+    to = r->quant->twin ? r->quant->twin[place] : place;
     if (of)
         *of = &r->layer[to / PARE_QUANT_SITES];
     if (of_site)
@@ -107,5 +108,6 @@ int pare_compression_observe(struct pare_compression *r, int64_t batches, bool i
     pare_fake_quant_look(r, true);
     rc = pare_compression_forward(r, batches, err);
     pare_fake_quant_look(r, false);
+    r->in_parts = false;
     return rc;
 }

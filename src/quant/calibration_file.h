@@ -11,11 +11,11 @@
 #ifndef PARE_QUANT_CALIBRATION_FILE_H
 #define PARE_QUANT_CALIBRATION_FILE_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
 int pare_calibration_write(struct pare_compression *r, const char *path, struct pare_err *err);
 
-/* Into the buffers of the run's layers: r->calibration, which pare_compression_calibrate read. */
+/* Into the buffers of the run's layers: c->quant->calibration, which pare_compression_calibrate read. */
 int pare_calibration_apply(struct pare_compression *r, struct pare_err *err);
 
 /* y = x rounded with the scales of the buffers, whatever the quantizer would do. */

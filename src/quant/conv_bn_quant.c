@@ -38,24 +38,23 @@ enum { X, GAMMA, BETA, MEAN, VARIANCE, INPUTS };
 /* ---- which ----------------------------------------------------------------------------------- */
 
 /* The value of the setting fold_bn; false: the quantizer has none. */
-static bool asked(const struct pare_quantizer *q, const void *conf)
+static bool asked(const struct pare_algorithm *q, const void *conf)
 {
-    const struct pare_opt *o = q->base.opts ? pare_opt_find(q->base.opts, "fold_bn") : NULL;
+    const struct pare_opt *o = q->opts ? pare_opt_find(q->opts, "fold_bn") : NULL;
 
     return o && o->type == PARE_OPT_BOOL &&
            *(const bool *)(const void *)((const char *)conf + o->offset);
 }
 
-bool pare_needs_bn_folding(const struct pare_quantizer *q, const char *settings)
+bool pare_needs_bn_folding(const struct pare_algorithm *q, const char *settings)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
-    void *conf = a ? pare_alloc(a, q->base.opts_size + 1, 1) : NULL;
-    struct pare_option_group part = { "quantizer", q->base.name, q->base.opts, conf };
+    void *conf = a ? pare_alloc(a, q->opts_size + 1, 1) : NULL;
+    struct pare_option_group part = { "quantizer", q->name, q->opts, conf };
     struct pare_given *g = NULL;
     struct pare_err err;
     int n = 0;
-    bool yes = conf && q->base.opts &&
-               (!settings || !pare_given_split(settings, a, &g, &n, &err)) &&
+    bool yes = conf && q->opts && (!settings || !pare_given_split(settings, a, &g, &n, &err)) &&
                !pare_option_group_fill(&part, g, n, a, &err) && asked(q, conf);
 
     pare_arena_free(a);
@@ -70,7 +69,7 @@ static bool is_quantized(const struct pare_compression *r, const struct pare_nod
 
         if (!strcmp(l->info.type, "BatchNormalization") &&
             !strcmp(l->info.node->out[0]->name, norm->out[0]->name) &&
-            (l->quantized[PARE_WEIGHT] || l->quantized[PARE_INPUT]))
+            (l->quant->quantized[PARE_WEIGHT] || l->quant->quantized[PARE_INPUT]))
             return true;
     }
     return false;
@@ -80,7 +79,7 @@ int pare_conv_bn_find(struct pare_compression *r, struct pare_err *err)
 {
     const struct pare_graph *g = r->model->graph;
 
-    if (!asked(r->quantizer, r->conf[0]))
+    if (!asked(r->algorithm[0], r->conf[0]))
         return 0;
     for (int i = 0; i < g->n_nodes; i++) {
         struct pare_node *norm = g->node[i];
@@ -90,11 +89,12 @@ int pare_conv_bn_find(struct pare_compression *r, struct pare_err *err)
         for (int k = 0; k < r->n_layers; k++) {
             struct pare_layer *l = &r->layer[k];
 
-            if (!l->quantized[PARE_WEIGHT] || l->weight != norm->in[X]->maker->in[1])
+            if (!l->quant->quantized[PARE_WEIGHT] || l->weight != norm->in[X]->maker->in[1])
                 continue;
-            l->norm = norm;
-            l->factor = pare_alloc(r->arena, 2 * (size_t)l->w.dim[0], sizeof(*l->factor));
-            if (!l->factor)
+            l->quant->norm = norm;
+            l->quant->factor = pare_alloc(r->arena, 2 * (size_t)l->w.dim[0],
+                                          sizeof(*l->quant->factor));
+            if (!l->quant->factor)
                 return pare_no_memory(err, "to fold normalizations");
             PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
         }
@@ -114,7 +114,8 @@ struct factors {
 
 static void start(const struct pare_layer *l, struct factors *f)
 {
-    *f = (struct factors){ .n = l->weight->t.dim[0], .threads = l->quant[PARE_WEIGHT].threads };
+    *f = (struct factors){ .n = l->weight->t.dim[0],
+                           .threads = l->quant->site[PARE_WEIGHT].threads };
     f->each = pare_numel(&l->weight->t) / f->n;
     if (f->n * f->each < 32768)
         f->threads = 1;
@@ -123,7 +124,7 @@ static void start(const struct pare_layer *l, struct factors *f)
 static int load(const struct pare_layer *l, struct pare_arena *a, struct factors *f,
                 struct pare_err *err)
 {
-    double eps = pare_bn_epsilon(l->norm);
+    double eps = pare_bn_epsilon(l->quant->norm);
 
     start(l, f);
     f->s = pare_alloc(a, 2 * (size_t)f->n, sizeof(*f->s));
@@ -131,7 +132,7 @@ static int load(const struct pare_layer *l, struct pare_arena *a, struct factors
         return pare_no_memory(err, "to fold normalizations");
     f->deviation = f->s + f->n;
     for (int k = GAMMA; k < INPUTS; k++) {
-        struct pare_value v = *l->norm->in[k];
+        struct pare_value v = *l->quant->norm->in[k];
 
         PARE_TRY(pare_value_load(a, &v, err));
         f->at[k] = pare_f32(&v.t);
@@ -166,7 +167,7 @@ int pare_conv_bn_weight(const struct pare_layer *l, const struct pare_tensor *w,
     struct factors f;
 
     *product = *w;
-    if (!l->norm)
+    if (!l->quant->norm)
         return 0;
     PARE_TRY(load(l, a, &f, err));
     PARE_TRY(pare_tensor_alloc(a, product, err));
@@ -178,7 +179,7 @@ int pare_conv_bn_weight(const struct pare_layer *l, const struct pare_tensor *w,
 static int room(struct pare_layer *l, struct pare_tensor *t, struct pare_err *err)
 {
     *t = l->w;
-    return pare_tensor_alloc(l->run->scratch, t, err);
+    return pare_tensor_alloc(l->compression->scratch, t, err);
 }
 
 /* ---- rounding -------------------------------------------------------------------------------- */
@@ -194,16 +195,16 @@ PARE_SIMD static void masked_times(const float *x, const uint8_t *mask, float fa
  * kept for the way back: until then a batch changes the running variance. */
 int pare_conv_bn_round(struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_compression *r = l->run;
+    struct pare_compression *r = l->compression;
     struct pare_tensor product, out = l->weight->t;
     struct factors f;
 
     PARE_TRY(load(l, r->scratch, &f, err));
-    memcpy(l->factor, f.s, 2 * (size_t)f.n * sizeof(*f.s));
+    memcpy(l->quant->factor, f.s, 2 * (size_t)f.n * sizeof(*f.s));
     PARE_TRY(room(l, &product, err));
     multiply(&f, &l->w, &product);
-    PARE_TRY(r->calibration ? pare_calibrated(l, PARE_WEIGHT, &product, &out, err)
-                            : r->quantizer->weight(l, &product, &out, err));
+    PARE_TRY(r->quant->calibration ? pare_calibrated(l, PARE_WEIGHT, &product, &out, err)
+                                   : r->quant->quantizer->weight(l, &product, &out, err));
 #pragma omp parallel for num_threads(f.threads) if (f.threads > 1)
     for (int64_t c = 0; c < f.n; c++) {
         int64_t at = c * f.each;
@@ -262,31 +263,31 @@ PARE_SIMD static double leave(const float *p, const float *w, float factor, floa
 static int ask(struct pare_layer *l, const struct factors *f, struct pare_tensor *p,
                struct pare_err *err)
 {
-    struct pare_compression *r = l->run;
+    struct pare_compression *r = l->compression;
     struct pare_tensor product;
 
     *p = l->grad;
-    if (!r->quantizer->backward)
+    if (!r->quant->quantizer->backward)
         return 0;
     PARE_TRY(room(l, &product, err));
     multiply(f, &l->w, &product);
-    if (!(r->quantizer->base.flags & PARE_ANY_ORDER))
+    if (!(r->algorithm[0]->flags & PARE_ANY_ORDER))
         PARE_TRY(room(l, p, err));
-    return r->quantizer->backward(l, PARE_WEIGHT, &product, &l->grad, p, err);
+    return r->quant->quantizer->backward(l, PARE_WEIGHT, &product, &l->grad, p, err);
 }
 
 int pare_conv_bn_grad(struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_compression *r = l->run;
-    int gamma = pare_trainer_param(r->trainer, l->norm->in[GAMMA]->name);
+    struct pare_compression *r = l->compression;
+    int gamma = pare_trainer_param(r->trainer, l->quant->norm->in[GAMMA]->name);
     float *g = pare_f32(&l->grad), *gg = gamma < 0 ? NULL : pare_f32(&r->trainer->grad[gamma]);
     struct pare_tensor p;
     struct factors f;
     double *hw;
 
     start(l, &f);
-    f.s = l->factor;
-    f.deviation = l->factor + f.n;
+    f.s = l->quant->factor;
+    f.deviation = l->quant->factor + f.n;
     hw = pare_alloc(r->scratch, (size_t)f.n, sizeof(*hw));
     if (!hw)
         return pare_no_memory(err, "to fold normalizations");
@@ -319,10 +320,12 @@ int pare_conv_bn_view(const struct pare_layer *l, struct pare_arena *a, struct p
     struct factors f;
 
     *view = *l;
-    if (!l->norm)
+    if (!l->quant->norm)
         return 0;
-    if (!w || !b)
+    view->quant = pare_alloc(a, 1, sizeof(*view->quant));
+    if (!w || !b || !view->quant)
         return pare_no_memory(err, "to fold normalizations");
+    *view->quant = *l->quant;
     PARE_TRY(load(l, a, &f, err));
     *w = *l->weight;
     PARE_TRY(pare_conv_bn_weight(l, &l->weight->t, a, &w->t, err));
@@ -337,6 +340,6 @@ int pare_conv_bn_view(const struct pare_layer *l, struct pare_arena *a, struct p
     }
     view->weight = w;
     view->bias = view->info.bias = b;
-    view->norm = NULL;
+    view->quant->norm = NULL;
     return 0;
 }

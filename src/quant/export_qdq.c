@@ -311,7 +311,7 @@ static int input_scale(struct qdq *x, const struct pare_layer *l, const struct p
     int rc = 0;
 
     of = in && in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
-    while (of && !of->quantized[site]) { /* a disabled point: look before it */
+    while (of && !of->quant->quantized[site]) { /* a disabled point: look before it */
         in = in->maker->in[0];
         of = in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
     }
@@ -408,10 +408,10 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
 static int fold_norm(struct qdq *x, const struct pare_layer *l, struct pare_layer *view,
                      struct pare_err *err)
 {
-    const char *raw = pare_map_get(&x->raw, l->norm->out[0]->name);
+    const char *raw = pare_map_get(&x->raw, l->quant->norm->out[0]->name);
     struct pare_norm_fold f = { .g = x->r->model->graph,
-                                .norm = l->norm,
-                                .made = raw ? raw : l->norm->out[0]->name,
+                                .norm = l->quant->norm,
+                                .made = raw ? raw : l->quant->norm->out[0]->name,
                                 .w = view->weight->t,
                                 .b = view->bias->t };
 
@@ -427,7 +427,7 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
     struct pare_tensor q;
     bool done = false;
 
-    if (l->norm) {
+    if (l->quant->norm) {
         PARE_TRY(pare_conv_bn_view(l, x->a, &folded, err));
         PARE_TRY(fold_norm(x, l, &folded, err));
         l = &folded;
@@ -457,11 +457,11 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
         enum pare_quant_site site;
         struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
 
-        if (l && l->quantized[site])
+        if (l && l->quant->quantized[site])
             PARE_TRY(export_site(x, g->node[i], l, site, err));
     }
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_WEIGHT]) {
+        if (r->layer[i].quant->quantized[PARE_WEIGHT]) {
             PARE_TRY(pare_at(err, export_weight(x, &r->layer[i], err), "layer '%s'",
                              r->layer[i].info.name));
             pare_layer_release(&r->layer[i]);

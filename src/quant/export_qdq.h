@@ -2,7 +2,7 @@
 #ifndef PARE_QUANT_EXPORT_QDQ_H
 #define PARE_QUANT_EXPORT_QDQ_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
 /* Writes weights as integers before a DequantizeLinear, a QuantizeLinear and DequantizeLinear pair
  * at each quantization point, and int32 biases where input and weight are quantized.  With

@@ -37,8 +37,8 @@ PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double
 void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
                           const struct pare_tensor *x, const struct pare_tensor *y)
 {
-    struct pare_noise *s = &l->noise[site];
-    int threads = pare_rows_threads(&l->quant[site], x);
+    struct pare_noise *s = &l->quant->noise[site];
+    int threads = pare_rows_threads(&l->quant->site[site], x);
     double part[PARTS][2];
     int64_t n = pare_numel(x);
 
@@ -57,24 +57,25 @@ void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
 static int round_site(const struct site *s, const struct pare_tensor *x, struct pare_tensor *y,
                       bool train, struct pare_err *err)
 {
-    struct pare_compression *r = s->layer->run;
-    const struct pare_quantizer *q = r->quantizer;
-    struct pare_turn turn;
+    struct pare_compression *r = s->layer->compression;
+    const struct pare_quantizer *q = r->quant->quantizer;
+    struct pare_call_scope turn;
     int rc;
 
-    if (!s->layer->quantized[s->site] || /* it stays float after all, or another looks */
-        (r->looking && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
+    if (!s->layer->quant->quantized[s->site] || /* it stays float after all, or another looks */
+        (r->quant->observing && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
         if (y->data != x->data)
             memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
         return 0;
     }
-    turn = pare_turn_begin(r, 0);
-    r->training = train;
-    rc = r->calibration ? pare_calibrated(s->layer, s->site, x, y, err)
-                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, x, y, err);
-    if (!rc && r->measure)
+    turn = pare_call_begin(r, 0);
+    r->quant->training = train;
+    rc = r->quant->calibration
+             ? pare_calibrated(s->layer, s->site, x, y, err)
+             : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, x, y, err);
+    if (!rc && r->quant->measure)
         pare_quant_noise_add(s->layer, s->site, x, y);
-    pare_turn_end(r, turn);
+    pare_call_end(r, turn);
     return pare_at(err, rc, "%s of layer '%s'", pare_quant_site_name(s->site), s->layer->info.name);
 }
 
@@ -82,18 +83,18 @@ static int round_site(const struct site *s, const struct pare_tensor *x, struct 
 static int back_site(const struct site *s, const struct pare_tensor *x,
                      const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
-    struct pare_compression *r = s->layer->run;
-    struct pare_turn turn;
+    struct pare_compression *r = s->layer->compression;
+    struct pare_call_scope turn;
     int rc;
 
-    if (!r->quantizer->backward || !s->layer->quantized[s->site]) {
+    if (!r->quant->quantizer->backward || !s->layer->quant->quantized[s->site]) {
         if (gx->data != gy->data)
             memcpy(gx->data, gy->data, (size_t)pare_numel(x) * sizeof(float));
         return 0;
     }
-    turn = pare_turn_begin(r, 0);
-    rc = r->quantizer->backward(s->layer, s->site, x, gy, gx, err);
-    pare_turn_end(r, turn);
+    turn = pare_call_begin(r, 0);
+    rc = r->quant->quantizer->backward(s->layer, s->site, x, gy, gx, err);
+    pare_call_end(r, turn);
     return pare_at(err, rc, "%s of layer '%s'", pare_quant_site_name(s->site), s->layer->info.name);
 }
 
@@ -166,10 +167,12 @@ static const struct pare_op site_op[] = {
 
 static const struct pare_op *op_of(const struct pare_layer *l, enum pare_quant_site site)
 {
-    unsigned flags = l->run->quantizer->base.flags;
-    bool any = flags & PARE_ANY_ORDER && l->quant[site].axis < 0;
+    unsigned flags = l->compression->algorithm[0]->flags;
+    bool any = flags & PARE_ANY_ORDER && l->quant->site[site].axis < 0;
 
-    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (!any ? 0 : l->run->looking ? 4 : 2)];
+    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (!any                               ? 0
+                                                     : l->compression->quant->observing ? 4
+                                                                                        : 2)];
 }
 
 static bool is_site(const struct pare_node *n)
@@ -246,7 +249,8 @@ static int insert_input(struct pare_compression *r, struct pare_layer *l, struct
 
 static int insert_output(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_value *from = l->norm ? l->norm->out[0] : original(r, l->info.out), *to;
+    struct pare_value *from = l->quant->norm ? l->quant->norm->out[0] : original(r, l->info.out),
+                      *to;
 
     if (!from)
         return pare_fail(err, PARE_EUNSUPPORTED, "layer '%s' has no output to quantize",
@@ -261,10 +265,10 @@ static int insert_output(struct pare_compression *r, struct pare_layer *l, struc
 int pare_fake_quant_insert(struct pare_compression *r, struct pare_err *err)
 {
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_INPUT])
+        if (r->layer[i].quant->quantized[PARE_INPUT])
             PARE_TRY(insert_input(r, &r->layer[i], err));
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_OUTPUT])
+        if (r->layer[i].quant->quantized[PARE_OUTPUT])
             PARE_TRY(insert_output(r, &r->layer[i], err));
     return pare_graph_order(r->model->graph, err);
 }
@@ -273,7 +277,7 @@ void pare_fake_quant_look(struct pare_compression *r, bool on)
 {
     struct pare_graph *g = r->model->graph;
 
-    r->looking = on;
+    r->quant->observing = on;
     for (int i = 0; i < g->n_nodes; i++)
         if (is_site(g->node[i])) {
             const struct site *s = g->node[i]->attr;

@@ -2,7 +2,7 @@
 #ifndef PARE_QUANT_QUANT_CONFIG_H
 #define PARE_QUANT_QUANT_CONFIG_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
 /* The keys that every quantizer knows. */
 struct pare_quant_conf {
@@ -40,6 +40,7 @@ void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
 
 /* Gradients of rounded weights become those of the weights; learned buffers are updated. */
 int pare_quant_weight_grads(struct pare_compression *r, struct pare_err *err);
+int pare_quant_merge_learned(struct pare_compression *r, struct pare_err *err); /* over processes */
 int pare_quant_optim(struct pare_compression *r, struct pare_err *err); /* makes their optimizer */
 int pare_quant_keep(struct pare_compression *r, bool back,
                     struct pare_err *err); /* see pare_hooks */

@@ -8,8 +8,7 @@
 #include "../job/speedup_job.h"
 #include "../../base/arena.h"
 #include "../../compress/export.h"
-#include "../../compress/registry.h"
-#include "../../compress/default_rules.h"
+#include "../../prune/default_rules.h"
 
 struct prune {
     const char *pruner, *config, *data, *valid, *output, *model_out, *masks, *set;
@@ -94,7 +93,7 @@ static int make_config(struct pare_cli *c, struct job *j, struct pare_compressio
                        struct pare_err *err)
 {
     const struct prune *o = c->opts;
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
     struct pare_rules rules;
     const char *base = pare_given_text(c, "base");
 
@@ -278,7 +277,7 @@ static int try_masks(struct pare_cli *c, struct job *j, const char *pruner, cons
 static int estimate_masks(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
     const char *settings, *base = pare_given_text(c, "base");
     struct pare_algorithm_options own;
 
@@ -293,7 +292,9 @@ static int estimate_masks(struct pare_cli *c, struct job *j, struct pare_err *er
     if (p->flags & PARE_USES_BASE)
         PARE_TRY(pare_find_pruner(j->registry, base ? base : "level", &p, err));
     return try_masks(c, j,
-                     p->granularity && strcmp(p->granularity, "element") != 0 ? "l1" : "level",
+                     p->pruner->granularity && strcmp(p->pruner->granularity, "element") != 0
+                         ? "l1"
+                         : "level",
                      NULL, err);
 }
 

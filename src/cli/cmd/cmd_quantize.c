@@ -9,8 +9,7 @@
 #include "../../compress/export.h"
 #include "../../quant/conv_bn_quant.h"
 #include "../../quant/presets.h"
-#include "../../compress/registry.h"
-#include "../../compress/default_rules.h"
+#include "../../quant/quant_method.h"
 #include "../../onnx/fold_norm.h"
 
 struct quantize {
@@ -141,7 +140,7 @@ static double bytes_of(const struct pare_model *m)
  * while it trains. */
 static bool folds_first(const struct quantize *o, const struct job *j)
 {
-    const struct pare_quantizer *q;
+    const struct pare_algorithm *q;
     struct pare_err err;
 
     if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
@@ -181,13 +180,12 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
 static bool trains(const struct pare_cli *c, const struct job *j)
 {
     const struct quantize *o = c->opts;
-    const struct pare_quantizer *q = NULL;
+    const struct pare_algorithm *q = NULL;
     struct pare_err err;
 
     if (o->quantizer && pare_find_quantizer(j->registry, o->quantizer, &q, &err))
         return true; /* the unknown name is reported later */
-    return pare_given_text(c, "epochs") ||
-           (q && (q->base.length || q->base.flags & PARE_NEEDS_STEPS));
+    return pare_given_text(c, "epochs") || (q && (q->length || q->flags & PARE_NEEDS_STEPS));
 }
 
 static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -250,10 +248,10 @@ static int evaluate_fake_quant(struct job *j, struct pare_err *err)
 {
     int rc;
 
-    j->run->measure = true;
+    j->run->quant->measure = true;
     rc = pare_evaluate_job(&j->train, j->train.model, &j->summary.rounded, err);
-    j->run->measure = false;
-    return rc ? rc : pare_compression_merge_noise(j->run, err);
+    j->run->quant->measure = false;
+    return rc ? rc : pare_quant_merge_noise(j->run, err);
 }
 
 /* The first process writes, the others wait until the file exists. */
@@ -391,9 +389,9 @@ static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err
     }
     PARE_TRY(pare_compression_new(g->model, &ro, &r, err));
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_WEIGHT])
+        if (r->layer[i].quant->quantized[PARE_WEIGHT])
             g->bytes -= (double)pare_numel(&r->layer[i].w) *
-                        (4 - (double)r->layer[i].quant[PARE_WEIGHT].bits / 8);
+                        (4 - (double)r->layer[i].quant->site[PARE_WEIGHT].bits / 8);
     pare_compression_free(r);
     return 0;
 }
