@@ -289,9 +289,9 @@ int pare_given_join(const struct pare_given *pair, int n_pairs, const char *word
     *g = pare_alloc(a, (size_t)*n + 1, sizeof(**g));
     if (!*g)
         return pare_no_memory(err, "for the options");
+    memcpy(*g, more, (size_t)n_more * sizeof(**g));
     if (n_pairs)
-        memcpy(*g, pair, (size_t)n_pairs * sizeof(**g));
-    memcpy(*g + n_pairs, more, (size_t)n_more * sizeof(**g));
+        memcpy(*g + n_more, pair, (size_t)n_pairs * sizeof(**g));
     return 0;
 }
 

@@ -49,7 +49,7 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
 int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
                      struct pare_err *err);
 
-/* Pairs, then words; words may be NULL. */
+/* Words, then pairs: of two with the same name, the last one counts.  words may be NULL. */
 int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
                     struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err);
 
