@@ -24,8 +24,6 @@
 extern "C" {
 #endif
 
-#define PARE_ABI 2
-
 /* ---- shared objects ---------------------------------------------------------------------- */
 
 /* The algorithms that plugins added.  It copies the descriptors; the strings, tables and functions

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/clock.h"
 #include "../data/data.h"
 #include "compression.h"
 
@@ -114,11 +115,12 @@ static int64_t part_of(const struct pare_compression *c, const struct pare_tenso
 
 static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err *err)
 {
-    struct pare_tensor x = b->x;
-    struct pare_plan_opts o = { .threads = f->c->threads, .in = &x };
+    struct pare_tensor in[PARE_DATA_INPUTS];
+    struct pare_plan_opts o = { .threads = f->c->threads, .in = in };
 
+    memcpy(in, b->in, (size_t)b->n_in * sizeof(*in));
     f->size = b->whole;
-    f->part = o.batch = x.dim[0] = part_of(f->c, &b->x);
+    f->part = o.batch = in[0].dim[0] = b->n_in > 1 ? b->x.dim[0] : part_of(f->c, &b->x);
     PARE_TRY(pare_plan_new_observed(f->c->model, &o, f->names, &f->plan, err));
     if (f->plan->graph->n_out > 16)
         return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
@@ -127,16 +129,17 @@ static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err
 
 static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err)
 {
-    struct pare_tensor x = b->x, out[16];
+    struct pare_tensor x[PARE_DATA_INPUTS], out[16];
     int64_t parts = f->part > 0 ? b->x.dim[0] / f->part : 1;
     size_t bytes;
 
+    memcpy(x, b->in, (size_t)b->n_in * sizeof(*x));
     if (parts > 1)
-        x.dim[0] = f->part;
-    PARE_TRY(pare_tensor_size(&x, NULL, &bytes, err));
+        x[0].dim[0] = f->part;
+    PARE_TRY(pare_tensor_size(&x[0], NULL, &bytes, err));
     for (int64_t i = 0; i < parts; i++) {
-        x.data = (char *)b->x.data + (size_t)i * bytes;
-        PARE_TRY(pare_plan_run(f->plan, &x, out, err));
+        x[0].data = (char *)b->x.data + (size_t)i * bytes;
+        PARE_TRY(pare_plan_execute(f->plan, x, out, err));
     }
     return f->names.n ? pare_compression_collect(f->c, f->plan, err) : 0;
 }
@@ -145,6 +148,7 @@ static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err
 static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, struct pare_err *err)
 {
     struct pare_compression *c = f->c;
+    double start = pare_now();
 
     PARE_TRY(pare_compression_collected_values(c, &f->names, err));
     pare_compression_share_begin(c);
@@ -158,6 +162,10 @@ static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, str
             PARE_TRY(make_plan(f, b, err));
         if (b->whole != f->size)
             continue;
+        if (c->progress &&
+            !c->progress(c->progress_user,
+                         &(struct pare_progress){ "observe", done, batches, pare_now() - start }))
+            return pare_fail(err, PARE_ECANCEL, "calibration was canceled");
         pare_dist_batch(c->dist, b->own, b->whole);
         PARE_TRY(show(f, b, err));
         if (f->names.n && !c->collectors)
@@ -181,8 +189,9 @@ int pare_compression_forward(struct pare_compression *c, int64_t batches, struct
 
     if (!c->data)
         return pare_fail(err, PARE_ECONFIG, "there is no data to run through the model");
-    if (pare_model_inputs(c->model, &io) > 0)
-        o.input = &io[0];
+    o.n_inputs = pare_model_inputs(c->model, &io);
+    if (o.n_inputs > 0)
+        o.input = io;
     rc = pare_loader_new(c->data, &o, &loader, err);
     if (!rc)
         rc = feed(&f, loader, batches, err);

@@ -74,6 +74,7 @@ int pare_compression_open(const struct pare_method *method, struct pare_model *m
     c->scratch = pare_arena_new(1 << 20);
     c->method = method;
     c->model = model;
+    pare_model_retain(model);
     c->threads = o->threads;
     c->final = o->final;
     pare_rng_init(&c->rng, o->seed);
@@ -87,8 +88,12 @@ int pare_compression_open(const struct pare_method *method, struct pare_model *m
 
 void pare_compression_free(struct pare_compression *c)
 {
+    struct pare_model *model;
+
     if (!c)
         return;
+    model = c->model;
+    pare_data_free(c->data);
     for (int i = 0; i < PARE_MAX_ALGORITHMS && c->started && c->algorithm[i]; i++) {
         struct pare_call_scope s = pare_call_begin(c, i);
 
@@ -96,13 +101,16 @@ void pare_compression_free(struct pare_compression *c)
             c->algorithm[i]->stop(c);
         pare_call_end(c, s);
     }
-    if (c->trainer)
+    if (c->trainer) {
         c->trainer->o.hooks = (struct pare_hooks){ 0 };
+        c->trainer->orphan = true;
+    }
     if (c->method->close)
         c->method->close(c);
     pare_pages_free(c->pages);
     pare_arena_free(c->scratch);
     pare_arena_free(c->arena);
+    pare_model_free(model);
 }
 
 /* ---- calls of algorithms ------------------------------------------------------------------ */

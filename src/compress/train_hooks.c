@@ -71,6 +71,14 @@ static int keep(void *user, bool back, struct pare_err *err)
     return c->method->keep ? c->method->keep(c, back, err) : 0;
 }
 
+static void take_data(struct pare_compression *c, struct pare_data *data)
+{
+    pare_data_free(c->data);
+    c->data = data;
+    if (data)
+        pare_data_retain(data);
+}
+
 /* The trainer frees the weights that it trained; the effective ones stay in the model. */
 static void detach(void *user)
 {
@@ -86,7 +94,7 @@ static void detach(void *user)
         l->grad.data = l->bias_grad.data = NULL;
     }
     c->trainer = NULL;
-    c->data = NULL;
+    take_data(c, NULL);
 }
 
 /* From now on the trainer trains `w` in its own memory, unless the weight is frozen. */
@@ -104,7 +112,7 @@ static int attach_weight(struct pare_trainer *t, const struct pare_value *v,
 }
 
 int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
-                            const struct pare_data *data, int64_t batch, struct pare_err *err)
+                            struct pare_data *data, int64_t batch, struct pare_err *err)
 {
     struct pare_strs names;
 
@@ -129,7 +137,7 @@ int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
     }
     c->trainer = t;
     c->dist = t->o.dist;
-    c->data = data;
+    take_data(c, data);
     c->batch = batch;
     t->o.hooks = (struct pare_hooks){ .user = c,
                                       .at_epoch = at_epoch,
@@ -146,14 +154,21 @@ int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
     return names.n ? pare_trainer_watch(t, names, err) : 0;
 }
 
-int pare_compression_use_data(struct pare_compression *c, const struct pare_data *data,
-                              int64_t batch, struct pare_err *err)
+int pare_compression_use_data(struct pare_compression *c, struct pare_data *data, int64_t batch,
+                              struct pare_err *err)
 {
     if (c->started || c->trainer)
         return pare_fail(err, PARE_ECONFIG, "data is given to a compression before it is started");
-    c->data = data;
+    take_data(c, data);
     c->batch = batch;
     return 0;
+}
+
+void pare_compression_on_progress(struct pare_compression *c, pare_progress_fn *progress,
+                                  void *user)
+{
+    c->progress = progress;
+    c->progress_user = user;
 }
 
 int pare_compression_follow(struct pare_compression *c, struct pare_training *l,
