@@ -41,12 +41,17 @@ static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_
     return quantize_minmax(l, PARE_INPUT, x, y, err);
 }
 
-static const struct pare_quantizer probing = {
-    .base = { .abi = PARE_ABI,
-              .name = "analysis",
-              .doc = "Quantize with the min-max range of each tensor." },
-    .weight = weight,
-    .input = input,
+static const struct pare_algorithm probing = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "analysis",
+    .doc = "Quantize with the min-max range of each tensor.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+        },
 };
 
 /* ---- comparing ------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* collectors.c - collectors: they see what goes into layers and what comes out, at every forward. */
+/* collectors.c - collectors of inputs and outputs of layers; forward passes without training. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -86,19 +86,19 @@ int pare_compression_collect(struct pare_compression *c, const struct pare_plan 
     return 0;
 }
 
-/* ---- batches only to be seen ---------------------------------------------------------------- */
+/* ---- forward passes without training -------------------------------------------------------- */
 
-#define AT_ONCE 1200000 /* numbers of the input that are shown together */
+#define AT_ONCE 1200000 /* input elements of one run of the plan */
 
 struct feed {
     struct pare_compression *c;
     struct pare_strs names;
     struct pare_plan *plan;
-    int64_t size, part; /* of batches; of what the plan takes at a time */
+    int64_t size, part; /* items of a batch; items of one run of the plan */
 };
 
-/* Who only looks needs what is fused elsewhere, which costs memory: a large batch comes in parts of
- * one size, where that changes nothing. */
+/* Items of one run of the plan.  Observing keeps values that are fused otherwise, which takes
+ * memory, so a large batch is run in equal parts where the result stays the same. */
 static int64_t part_of(const struct pare_compression *c, const struct pare_tensor *x)
 {
     int64_t n = x->dim[0], each = n > 0 ? pare_numel(x) / n : 0, most;
@@ -144,7 +144,7 @@ static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err
     return f->names.n ? pare_compression_collect(f->c, f->plan, err) : 0;
 }
 
-/* One plan for full batches; a smaller last one is left out. */
+/* One plan for full batches; a smaller last batch is skipped. */
 static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, struct pare_err *err)
 {
     struct pare_compression *c = f->c;
@@ -157,7 +157,7 @@ static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, str
 
         PARE_TRY(pare_loader_next(loader, &b, err));
         if (!b)
-            continue; /* the next epoch */
+            continue; /* end of an epoch; the loader starts the next one */
         if (!f->plan)
             PARE_TRY(make_plan(f, b, err));
         if (b->whole != f->size)
@@ -169,7 +169,7 @@ static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, str
         pare_dist_batch(c->dist, b->own, b->whole);
         PARE_TRY(show(f, b, err));
         if (f->names.n && !c->collectors)
-            break; /* nobody is looking any more */
+            break; /* the last collector was removed */
         done++;
     }
     return pare_compression_share_end(c, err);

@@ -76,10 +76,10 @@ struct pare_compression {
     int threads;                  /* 0: all cores */
     struct pare_dist *dist;       /* processes that share the data, or NULL */
     struct pare_trainer *trainer; /* while attached to one, or NULL */
-    struct pare_data *data;       /* training data, retained, or NULL */
-    pare_progress_fn *progress;   /* called while data is observed, or NULL */
+    struct pare_data *data;       /* to train or calibrate with, retained; or NULL */
+    pare_progress_fn *progress;   /* called for each batch of pare_compression_forward(); or NULL */
     void *progress_user;
-    int64_t batch;                /* items of a batch of it */
+    int64_t batch; /* items of a batch of it */
     bool started;
     bool in_step;             /* between backward pass and optimizer step: gradients are valid */
     bool in_parts;            /* pare_compression_forward() may run a batch in several parts */
@@ -128,9 +128,8 @@ int pare_compression_loss(struct pare_compression *c, double *loss, struct pare_
 int pare_mask_new(struct pare_compression *c, const struct pare_tensor *of,
                   struct pare_tensor *mask, struct pare_err *err);
 
-/* Elements that a mask, or all weight masks of a compression, remove. */
+/* Elements that a mask removes. */
 int64_t pare_mask_zeros(const struct pare_tensor *mask);
-int64_t pare_compression_zeros(struct pare_compression *c);
 
 /* to = mask ? from : 0; mask NULL: to = from. */
 void pare_mask_apply(const float *from, const uint8_t *mask, float *to, int64_t n);

@@ -1,4 +1,4 @@
-/* effective_weights.c - the weights that the model computes with: masked, or as a method writes them. */
+/* effective_weights.c - masks, and the weights that the model computes with. */
 #include <string.h>
 
 #include "../base/arena.h"

@@ -1,4 +1,4 @@
-/* export.c - what comes of a compression, as files; and masks of a file into a model. */
+/* export.c - write the results of a compression: state, masks, ONNX models, calibration. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -16,8 +16,8 @@ static bool is_float(enum pare_dtype d)
     return d == PARE_F32 || d == PARE_F16 || d == PARE_BF16 || d == PARE_F64;
 }
 
-/* Weights and running statistics: floating-point initializers in a place where an operator learns
- * or keeps one. */
+/* Weights and running statistics: floating-point initializers that are an operand of an operator
+ * and not one of its settings. */
 static void mark_state(const struct pare_graph *g, bool *state)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -71,7 +71,7 @@ static int write_state(const struct pare_model *m, const char *path, struct pare
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-/* As NNI has them, 0.0 and 1.0; where the format is not PyTorch's, a byte each is enough. */
+/* NNI's masks in .pth files are floats, 0.0 and 1.0; other formats get a byte per element. */
 static int as_floats(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err)
 {
     struct pare_tensor f;
@@ -131,7 +131,7 @@ static int write_masks(struct pare_compression *c, const char *path, struct pare
     return rc;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all files ------------------------------------------------------------------------------- */
 
 int pare_export_check(const struct pare_export *e, struct pare_err *err)
 {

@@ -134,7 +134,7 @@ struct pare_tensor *pare_layer_buffer(struct pare_layer *l, const char *name, en
     return &b->t;
 }
 
-/* m and v are PyTorch's exp_avg and exp_avg_sq; the step counts for both. */
+/* m and v are PyTorch's exp_avg and exp_avg_sq. */
 int pare_layer_adam(struct pare_layer *l, const char *buffer, const float *grad, double lr,
                     struct pare_err *err)
 {
@@ -169,7 +169,7 @@ int pare_layer_adam(struct pare_layer *l, const char *buffer, const float *grad,
     return 0;
 }
 
-/* ---- the run ------------------------------------------------------------------------------ */
+/* ---- a compression --------------------------------------------------------------------------- */
 
 int pare_compression_layers(const struct pare_compression *c)
 {

@@ -162,7 +162,8 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
         return pare_fail(err, PARE_EFORMAT, "%s: is no plugin of Pare, it has no function %s", path,
                          PARE_PLUGIN_INIT);
     }
-    memcpy(&init, &symbol, sizeof(init)); /* ISO C has no conversion between the two */
+    memcpy(&init, &symbol,
+           sizeof(init)); /* ISO C does not convert an object pointer to a function pointer */
     err->msg[0] = '\0';
     rc = init(g, err);
     if (rc && !err->msg[0])

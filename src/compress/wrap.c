@@ -10,7 +10,7 @@
 
 /* ---- axes ------------------------------------------------------------------------------ */
 
-/* The weight that the node gets may be made from the initializer, usually by a Transpose. */
+/* Follow the node's weight to its initializer, usually through a Transpose: the same axis there. */
 static int root_axis(const struct pare_value *v, int axis)
 {
     while (axis >= 0 && v->maker) {
@@ -109,7 +109,7 @@ static int wrap(struct pare_compression *c, const struct pare_layer_info *info,
     return make_conf(l, err);
 }
 
-/* ---- which ------------------------------------------------------------------------------- */
+/* ---- which layers ---------------------------------------------------------------------------- */
 
 bool pare_type_listed(const char *types, const char *type)
 {

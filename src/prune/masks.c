@@ -25,7 +25,7 @@ static const char *mode_of(const struct pare_compression *c)
 
 /* ---- the bias ------------------------------------------------------------------------------ */
 
-/* any[o] = 1 when a weight of output o stays; the axis is in the middle of (a, o, b). */
+/* any[o] = 1 if the mask keeps a weight of output o; the weight is (a, o, b). */
 static void any_left(const struct pare_layer *l, uint8_t *any)
 {
     const uint8_t *mask = l->mask.data;
@@ -41,8 +41,8 @@ static void any_left(const struct pare_layer *l, uint8_t *any)
             any[o] |= memchr(mask + (i * n + o) * b, 1, (size_t)b) != NULL;
 }
 
-/* The bias of an output whose weights are all gone goes with them.  Of a grouped ConvTranspose the
- * outputs are not an axis of the weight; its bias stays. */
+/* Remove the bias of an output whose weights are all removed.  The outputs of a grouped
+ * ConvTranspose are not an axis of the weight; its bias stays. */
 static void mask_bias(struct pare_layer *l)
 {
     if (l->bias && l->out_axis >= 0 && pare_numel(&l->b) == l->w.dim[l->out_axis])
@@ -54,10 +54,10 @@ static void mask_bias(struct pare_layer *l)
 struct job {
     struct pare_layer *layer;
     struct pare_ranked ranked;
-    uint8_t *next; /* of units that go together: the mask in the making */
+    uint8_t *next; /* dependency groups: the mask being made */
 };
 
-/* What ranking needs of a layer; PARE_NOT_YET when the pruner has no scores yet. */
+/* Prepare a layer for ranking; PARE_NOT_YET if the pruner has no scores yet. */
 static int make_job(struct pare_compression *c, struct pare_layer *l, struct job *j,
                     struct pare_err *err)
 {
@@ -87,14 +87,14 @@ static int make_job(struct pare_compression *c, struct pare_layer *l, struct job
     return 0;
 }
 
-static void finish(struct job *j)
+static void write_mask(struct job *j)
 {
     pare_units_expand(&j->layer->prune->units, j->ranked.keep, j->layer->mask.data);
     mask_bias(j->layer);
     j->layer->prune->due = false;
 }
 
-static int one_by_score(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
+static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
     struct job j;
     int rc = make_job(c, l, &j, err);
@@ -105,17 +105,17 @@ static int one_by_score(struct pare_compression *c, struct pare_layer *l, struct
                  ? pare_rank_local(&j.ranked, c->threads, c->scratch, err)
                  : pare_rank_balance(&j.ranked, &c->prune->settings.balance_gran, c->threads,
                                      c->scratch, err));
-    finish(&j);
+    write_mask(&j);
     return 0;
 }
 
-static int one(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
+static int rank_layer(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_pruner *p = c->algorithm[c->current]->pruner;
     int rc;
 
     if (!p->calc_mask)
-        return one_by_score(c, l, err);
+        return rank_by_score(c, l, err);
     rc = p->calc_mask(c, l, err);
     if (!rc)
         l->prune->due = false;
@@ -133,7 +133,7 @@ int pare_keep_largest(struct pare_compression *c, const float *score, int64_t n,
     return pare_kth_smallest_mask(&s, gone, keep, c->scratch, err);
 }
 
-/* ---- several layers together --------------------------------------------------------------- */
+/* ---- global ranking --------------------------------------------------------------- */
 
 static int same_goal(const struct pare_layer *a, const struct pare_layer *b, struct pare_err *err)
 {
@@ -145,8 +145,8 @@ static int same_goal(const struct pare_layer *a, const struct pare_layer *b, str
                      a->info.name, b->info.name, a->prune->sparsity, b->prune->sparsity);
 }
 
-/* The layers of one config entry. */
-static int together(struct pare_compression *c, int first, struct pare_err *err)
+/* Rank the layers of one config entry together. */
+static int rank_entry(struct pare_compression *c, int first, struct pare_err *err)
 {
     const struct pare_entry *e = c->layer[first].entry;
     struct job *j = pare_alloc(c->scratch, (size_t)c->n_layers, sizeof(*j));
@@ -170,7 +170,7 @@ static int together(struct pare_compression *c, int first, struct pare_err *err)
     PARE_TRY(
         pare_rank_global(ranked, n, c->layer[first].prune->sparsity, c->threads, c->scratch, err));
     for (int i = 0; i < n; i++)
-        finish(&j[i]);
+        write_mask(&j[i]);
     return 0;
 }
 
@@ -187,10 +187,10 @@ static bool is_due(const struct pare_compression *c, const struct pare_layer *l)
     return l->prune->due || !(c->algorithm[pare_compression_ranker(c)]->flags & PARE_ONE_SHOT);
 }
 
-/* ---- units that go together ---------------------------------------------------------------- */
+/* ---- dependency groups ---------------------------------------------------------------- */
 
-/* Scores and sparsity of a bundle: the sum of its units', the least of its layers'.  What has
- * lost a unit before goes first, unless it may come back. */
+/* A group's score is the sum over its units, its sparsity the least of its layers.  A group that
+ * has lost a unit is removed first, unless the pruner has PARE_REGROW. */
 static int rank_bundles(struct pare_compression *c, const struct pare_unit_groups *b, struct job *j,
                         struct pare_err *err)
 {
@@ -220,8 +220,8 @@ static int rank_bundles(struct pare_compression *c, const struct pare_unit_group
     return 0;
 }
 
-/* All layers at once; those whose units are no output channels each by itself. */
-static int dependent(struct pare_compression *c, struct pare_err *err)
+/* Rank all layers by groups; layers whose units are not output channels by themselves. */
+static int rank_groups(struct pare_compression *c, struct pare_err *err)
 {
     struct job *j = pare_alloc(c->scratch, (size_t)c->n_layers, sizeof(*j));
     const struct pare_dependency_groups *d;
@@ -245,7 +245,7 @@ static int dependent(struct pare_compression *c, struct pare_err *err)
             j[i].ranked.keep = j[i].next;
         else
             PARE_TRY(pare_rank_local(&j[i].ranked, c->threads, c->scratch, err));
-        finish(&j[i]);
+        write_mask(&j[i]);
     }
     return 0;
 }
@@ -261,7 +261,7 @@ static int masks_of_all(struct pare_compression *c, bool *changed, struct pare_e
     if (!due)
         return 0;
     t = pare_call_begin(c, pare_compression_ranker(c));
-    rc = dependent(c, err);
+    rc = rank_groups(c, err);
     pare_call_end(c, t);
     if (rc == PARE_NOT_YET)
         return 0;
@@ -269,7 +269,7 @@ static int masks_of_all(struct pare_compression *c, bool *changed, struct pare_e
     return rc;
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- all layers ------------------------------------------------------------------------------ */
 
 static int masks_of(struct pare_compression *c, bool global, int i, bool *changed,
                     struct pare_err *err)
@@ -280,7 +280,7 @@ static int masks_of(struct pare_compression *c, bool global, int i, bool *change
     if (!is_due(c, &c->layer[i]) || (global && !first_of_entry(c, i)))
         return 0;
     t = pare_call_begin(c, pare_compression_ranker(c));
-    rc = global ? together(c, i, err) : one(c, &c->layer[i], err);
+    rc = global ? rank_entry(c, i, err) : rank_layer(c, &c->layer[i], err);
     pare_call_end(c, t);
     if (rc == PARE_NOT_YET)
         return 0;

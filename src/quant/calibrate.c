@@ -1,12 +1,12 @@
-/* calibrate.c - batches that a quantizer only looks at, and places that show the same numbers. */
+/* calibrate.c - forward passes that a quantizer observes; sites that hold the same values. */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "quant_config.h"
 
-#define NONE (-1) /* no node shows this place's numbers, or several do */
+#define NONE (-1) /* the site has no fake-quant node, or several */
 
-/* Where the numbers of a node of ours come from: several may hang one behind the other. */
+/* The value that a fake-quant node reads, before all fake-quant nodes in a row. */
 static const struct pare_value *source(const struct pare_node *n)
 {
     enum pare_quant_site site;
@@ -23,7 +23,7 @@ static bool same_quant(const struct pare_quant *a, const struct pare_quant *b)
            a->axis == b->axis && a->qmin == b->qmin && a->qmax == b->qmax;
 }
 
-/* only[place]: the node that shows its numbers, when there is just one. */
+/* only[place]: the fake-quant node of a site, if there is exactly one. */
 static void find_only(const struct pare_compression *r, int *only)
 {
     const struct pare_graph *g = r->model->graph;
@@ -43,7 +43,7 @@ static void find_only(const struct pare_compression *r, int *only)
             only[i] = NONE;
 }
 
-/* The first place with the same numbers, in the order of the graph; itself when there is none. */
+/* The first site with the same values and quantization in graph order; possibly the site itself. */
 static int first_of(const struct pare_compression *r, const int *only, int place)
 {
     const struct pare_graph *g = r->model->graph;
@@ -66,7 +66,7 @@ static int first_of(const struct pare_compression *r, const int *only, int place
     return best;
 }
 
-/* Without memory everybody looks for himself. */
+/* If allocation fails, each site collects its own statistics. */
 static void find_twins(struct pare_compression *r)
 {
     int n = r->n_layers * PARE_QUANT_SITES,
@@ -105,9 +105,9 @@ int pare_compression_observe(struct pare_compression *r, int64_t batches, bool i
     int rc;
 
     r->in_parts = in_parts;
-    pare_fake_quant_look(r, true);
+    pare_fake_quant_observe(r, true);
     rc = pare_compression_forward(r, batches, err);
-    pare_fake_quant_look(r, false);
+    pare_fake_quant_observe(r, false);
     r->in_parts = false;
     return rc;
 }

@@ -1,4 +1,4 @@
-/* calibration_file.c - scales and ranges of a quantized model as JSON: written, read, put back. */
+/* calibration_file.c - scales and ranges of a quantized model as JSON: write, read, apply. */
 #include "calibration_file.h"
 
 #include <stdio.h>
@@ -14,9 +14,9 @@
 
 #define KEY 64
 
-#define FLOAT 32 /* bits of a place that stays as it is */
+#define FLOAT 32 /* bits of a site that stays float */
 
-/* The keys of a place: input_scale, tracked_min_input, ... */
+/* The keys of a site: input_scale, tracked_min_input, ... */
 enum what { BITS, ASKED, SCALE, ZERO, MIN, MAX };
 static const char *const before[] = { "", "", "", "", "tracked_min_", "tracked_max_" };
 static const char *const after[] = { "_bits", "_bits_config", "_scale", "_zero_point", "", "" };
@@ -25,7 +25,7 @@ static const char *const after[] = { "_bits", "_bits_config", "_scale", "_zero_p
 
 /* ---- to a file ----------------------------------------------------------------------------- */
 
-/* The text in pieces; after an error all else does nothing. */
+/* The text in pieces; after an error add() does nothing. */
 struct out {
     struct pare_arena *a;
     struct pare_bytes *part;
@@ -45,7 +45,7 @@ static void add(struct out *o, const char *text)
     o->part[o->n++] = (struct pare_bytes){ text, strlen(text) };
 }
 
-/* One number, or a list, under a key with the name of the place. */
+/* One number, or a list, under a key with the name of the site. */
 static void add_numbers(struct out *o, enum pare_quant_site site, enum what what, const double *v,
                         int64_t n)
 {
@@ -57,7 +57,7 @@ static void add_numbers(struct out *o, enum pare_quant_site site, enum what what
     add(o, n == 1 ? "" : "]");
 }
 
-/* The four lists of a place: scale, zero point, and the ends of what they hold. */
+/* The four lists of a site: scale, zero point, minimum and maximum. */
 static void add_scales(struct out *o, enum pare_quant_site site, const struct pare_qscale *g)
 {
     double *v = pare_alloc(o->a, 4 * (size_t)g->n, sizeof(*v));
@@ -149,7 +149,7 @@ static bool is_number(const struct pare_json *j)
     return j->kind == PARE_JSON_INT || j->kind == PARE_JSON_REAL;
 }
 
-/* Inputs that share a scale, where the file says it: kept with the layer. */
+/* The group size, if the file has one, is kept with the layer. */
 static int read_group(struct pare_layer *l, const struct pare_json *o, struct pare_err *err)
 {
     struct pare_groups g;
@@ -169,7 +169,7 @@ static int read_group(struct pare_layer *l, const struct pare_json *o, struct pa
     return 0;
 }
 
-/* Channels or groups of the place; of inputs and outputs the file itself is believed. */
+/* Number of scales of the weight: one for each channel or group. */
 static int64_t weight_scales(const struct pare_layer *l, int axis)
 {
     struct pare_groups g;
@@ -209,7 +209,7 @@ static int read_numbers(const struct pare_json *j, int64_t n, float *v, struct p
     return 0;
 }
 
-/* NNI's files have only the ends of a range. */
+/* NNI's files have only the minimum and maximum. */
 static int from_range(struct pare_layer *l, enum pare_quant_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
@@ -228,7 +228,7 @@ static int from_range(struct pare_layer *l, enum pare_quant_site site, const str
     return 0;
 }
 
-/* ... and perhaps nothing about weights, whose ends are there to see. */
+/* NNI's files may have nothing about weights; take the minimum and maximum of the weight itself. */
 static int fit_weight(struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_quant *q = &l->quant->site[PARE_WEIGHT];
@@ -256,7 +256,7 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
     return 0;
 }
 
-/* The bits must be the config's, or be there in their place: --accuracy-drop may raise them. */
+/* The bits must be the config's, unless --accuracy-drop raised them (weight_bits_config). */
 static int apply_bits(struct pare_layer *l, enum pare_quant_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
@@ -355,7 +355,7 @@ int pare_compression_calibrate(struct pare_compression *r, const char *path, str
     return pare_calibration_apply(r, err);
 }
 
-/* ---- at work ------------------------------------------------------------------------------- */
+/* ---- quantize with these scales -------------------------------------------------------------- */
 
 int pare_calibrated(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)

@@ -1,5 +1,5 @@
-/* fake_quant.c - quantized inputs and outputs: a node of our own in the model's graph for each, asking
- * the quantizer in every forward and on the way back. */
+/* fake_quant.c - fake-quant nodes for quantized inputs and outputs in the model's graph, which call
+ * the quantizer in forward and backward passes. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -12,7 +12,7 @@
 
 #define PARTS 32
 
-/* The node's attribute: whose place it is. */
+/* The attribute of a fake-quant node. */
 struct site {
     struct pare_layer *layer;
     enum pare_quant_site site;
@@ -33,7 +33,7 @@ PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double
     to[1] = noise;
 }
 
-/* By parts of which there are as many on any number of threads, and so are the sums. */
+/* The number of parts does not depend on the number of threads, so neither do the sums. */
 void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
                           const struct pare_tensor *x, const struct pare_tensor *y)
 {
@@ -62,7 +62,7 @@ static int round_site(const struct site *s, const struct pare_tensor *x, struct 
     struct pare_call_scope turn;
     int rc;
 
-    if (!s->layer->quant->quantized[s->site] || /* it stays float after all, or another looks */
+    if (!s->layer->quant->quantized[s->site] || /* it stays float, or its twin observes */
         (r->quant->observing && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
         if (y->data != x->data)
             memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
@@ -119,7 +119,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* The same with numbers in any order. */
+/* The node's tensor with other data, whose values may be in any order. */
 static struct pare_tensor seen(const struct pare_node *n, const float *data)
 {
     struct pare_tensor t = n->in[0]->t;
@@ -144,18 +144,17 @@ static int dmap_tensor(const struct pare_node *n, const float *x, const float *g
     return back_site(n->attr, &in, &from, &to, err);
 }
 
-/* Not in ops.def: no file has them. */
+/* Not in ops.def: they never occur in a file. */
 #define SITE(more, ...)                                                                     \
     {                                                                                       \
         .type = "Quantizer", .domain = "ai.pare",                                           \
         .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1,  \
         .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                       \
-        .flags = PARE_OP_RANDOM | (more), /* it may change from run to run */               \
+        .flags = PARE_OP_RANDOM | (more), /* results may differ from run to run */          \
             .infer = pare_infer_same, .forward = forward, .backward = backward, __VA_ARGS__ \
     }
 
-/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing; [4], [5]: such
- * while they only look. */
+/* [1]: quantizers that learn; [2], [3]: any order of values; [4], [5]: any order, observing. */
 static const struct pare_op site_op[] = {
     SITE(0, .map_tensor = NULL),
     SITE(PARE_OP_LEARNS, .map_tensor = NULL),
@@ -190,9 +189,9 @@ struct pare_layer *pare_quant_site_of(const struct pare_node *n, enum pare_quant
     return s->layer;
 }
 
-/* ---- in and out of the graph ----------------------------------------------------------------- */
+/* ---- insert and remove ----------------------------------------------------------------- */
 
-/* The node and value of the model's graph that a layer's description, made on a copy, is about. */
+/* layer.info refers to a clone of the graph: the same value in the model's graph. */
 static struct pare_value *original(const struct pare_compression *r, const struct pare_value *v)
 {
     return v ? pare_graph_find(r->model->graph, v->name) : NULL;
@@ -226,13 +225,13 @@ static struct pare_value *add(struct pare_compression *r, struct pare_layer *l,
     return to;
 }
 
-/* Several inputs, as those of an Add, share the layer's numbers. */
+/* Several inputs of a node, for example of an Add, share the layer's scale. */
 static int insert_input(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     struct pare_value *out = original(r, l->info.node->out[0]);
     struct pare_node *n = out ? out->maker : NULL;
 
-    while (n && is_site(n)) /* its output is quantized already */
+    while (n && is_site(n)) /* skip the fake-quant nodes of its output */
         n = n->in[0]->maker;
     for (int k = 0; n && k < n->n_in; k++) {
         struct pare_value *to;
@@ -273,7 +272,7 @@ int pare_fake_quant_insert(struct pare_compression *r, struct pare_err *err)
     return pare_graph_order(r->model->graph, err);
 }
 
-void pare_fake_quant_look(struct pare_compression *r, bool on)
+void pare_fake_quant_observe(struct pare_compression *r, bool on)
 {
     struct pare_graph *g = r->model->graph;
 

@@ -1,11 +1,11 @@
-/* learned_scales.c - what training does to a quantizer: gradients of weights, learned buffers. */
+/* learned_scales.c - quantizers in training: gradients of weights, learned scales. */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "conv_bn_quant.h"
 
-/* The gradient by the rounded weight is replaced by the one that the quantizer makes of it. */
+/* Replace the gradient with respect to the quantized weight by the quantizer's. */
 static int plain_grad(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     struct pare_tensor gx = l->grad;
@@ -43,9 +43,9 @@ int pare_quant_weight_grads(struct pare_compression *r, struct pare_err *err)
     return 0;
 }
 
-/* ---- the best so far ----------------------------------------------------------------------- */
+/* ---- buffers of the best parameters ---------------------------------------------------------- */
 
-#define KEPT "best." /* buffers beside the others, so that checkpoints have them */
+#define KEPT "best." /* prefix of these buffers; checkpoints store them like all others */
 
 static struct pare_buffer *kept_of(const struct pare_layer *l, const char *name)
 {
@@ -76,7 +76,7 @@ static int keep_buffer(struct pare_layer *l, struct pare_buffer *b, bool back, s
     return 0;
 }
 
-/* Scales belong to the weights that they were learned with. */
+/* Scales belong to the weights that they were learned with: keep and restore both. */
 int pare_quant_keep(struct pare_compression *r, bool back, struct pare_err *err)
 {
     struct pare_mark mark = pare_mark(r->scratch);

@@ -1,4 +1,4 @@
-/* quant_config.c - how places of layers are quantized: from config keys to integer ranges. */
+/* quant_config.c - how sites of layers are quantized: from config keys to integer ranges. */
 #include "quant_config.h"
 
 #include <omp.h>
@@ -44,8 +44,8 @@ const char *pare_quant_site_name(enum pare_quant_site site)
 
 /* ---- from keys to ranges ------------------------------------------------------------------- */
 
-/* Whole numbers that so many bits hold; NNI's range with sign leaves out the smallest, so that it
- * is symmetric. */
+/* The integers of N bits.  Like NNI, the signed range leaves out the smallest, so that it is
+ * symmetric. */
 static void set_range(struct pare_quant *q)
 {
     int64_t half = (int64_t)1 << (q->bits - 1);
@@ -109,8 +109,7 @@ static int set_bits(const struct pare_layer *l, const struct pare_quant_conf *c,
     return 0;
 }
 
-/* Defaults: weights with sign around 0, all else from 0 up with a zero point, as runtimes have
- * them; NNI's own default is per_tensor_affine uint for both. */
+/* Without dtype and scheme: unsigned, per_tensor_affine, like NNI. */
 static int set_scheme(const struct pare_layer *l, const struct pare_quant_conf *c,
                       enum pare_quant_site site, struct pare_quant *q, struct pare_err *err)
 {
@@ -153,7 +152,7 @@ int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struc
     return 0;
 }
 
-/* ---- what quantizers may ask --------------------------------------------------------------- */
+/* ---- <pare/quantizer.h> --------------------------------------------------------------- */
 
 const struct pare_quant *pare_layer_quant(const struct pare_layer *l, enum pare_quant_site site)
 {

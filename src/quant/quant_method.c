@@ -1,4 +1,4 @@
-/* quant_method.c - quantization as a method: settings, sites of layers, effective weights, hooks. */
+/* quant_method.c - quantization as a method: settings, sites, effective weights, hooks. */
 #include "quant_method.h"
 
 #include <string.h>

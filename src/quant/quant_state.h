@@ -1,4 +1,4 @@
-/* quant_state.h - state of a quantization: settings, sites of layers, calibration, learned scales. */
+/* quant_state.h - state of a quantization: settings, sites, calibration, learned scales. */
 #ifndef PARE_QUANT_QUANT_STATE_H
 #define PARE_QUANT_QUANT_STATE_H
 

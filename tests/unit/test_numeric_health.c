@@ -104,7 +104,7 @@ static void run_it(struct pare_model *m, const struct pare_compression_opts *o, 
     int rc;
 
     rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=1 threads=1 valid=none", &l,
-                           &err);
+                            &err);
     if (rc)
         fail_msg("%s with %s: %s", who, what, err.msg);
     rc = pare_compression_new(m, o, &r, &err);
@@ -279,7 +279,7 @@ static void training(void **state)
         struct pare_training *l = NULL;
         struct pare_err err = { 0 };
         int rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=2 threads=1 valid=none",
-                                   &l, &err);
+                                    &l, &err);
 
         assert_int_equal(rc, 0);
         rc = pare_training_run(l, NULL, NULL, &err);

@@ -106,7 +106,7 @@ static struct job open_job(const char *quantizer, const char *config)
     OK(pare_add_quantizer(j.registry, &clip, &err));
     OK(pare_model_new("mlp", digits, 10, 1, &j.model, &err));
     OK(pare_training_open(j.model, "digits", "epochs=1 limit=128 batch=64 lr=0.1 threads=1",
-                         &j.learn, &err));
+                          &j.learn, &err));
     OK(pare_compression_new(j.model, &o, &j.run, &err));
     OK(pare_compression_follow(j.run, j.learn, &err));
     OK(pare_compression_compress(j.run, &err));
