@@ -221,14 +221,14 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
 
     if (!j->before.n)
         return pare_fail(err, PARE_ECONFIG,
-                         "--accuracy-drop needs data to validate with, give a --valid");
+                         "--accuracy-drop needs validation data: specify --valid");
     /* Counts are divided, so that what is just at the bound may differ in its last bit. */
     b.least = j->least = j->before.top1 - j->o.max_drop - 1e-12;
     PARE_TRY(pare_compression_mixed_precision(j->compression, &b, p, err));
     if (p->met)
         return 0;
     return pare_fail(err, PARE_ECONFIG,
-                     "accuracy is %.2f%% even with all layers float, that is %.2f points below "
+                     "accuracy is %.2f%% even with all layers float, %.2f points below "
                      "%.2f%%; --accuracy-drop allows %g, so nothing is written",
                      100 * p->step[p->n_steps - 1].accuracy,
                      100 * (j->before.top1 - p->step[p->n_steps - 1].accuracy),
