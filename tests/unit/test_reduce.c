@@ -1,4 +1,4 @@
-/* test_reduce.c - reductions, softmax, selection and losses against numbers worked by hand. */
+/* test_reduce.c - reductions, softmax, selection and losses, against values computed by hand. */
 #include <math.h>
 
 #include "one_op.h"
