@@ -96,11 +96,11 @@ static int add_sets(struct pare_arena *a, struct pare_removal_units *t, struct p
 }
 
 int pare_removal_units_new(struct pare_arena *a, struct pare_keep_sets *k,
-                           struct pare_removal_units **atoms, struct pare_err *err)
+                           struct pare_removal_units **units, struct pare_err *err)
 {
     struct pare_removal_units *t = pare_alloc(a, 1, sizeof(*t));
 
-    *atoms = t;
+    *units = t;
     if (!t)
         return pare_no_memory(err, "for the removal units");
     t->k = k;
@@ -128,7 +128,7 @@ int64_t pare_removal_units_count(const struct pare_removal_units *t)
     return t->n;
 }
 
-bool pare_removal_unit_open(const struct pare_removal_units *t, int64_t atom)
+bool pare_removal_unit_open(const struct pare_removal_units *t, int64_t unit)
 {
-    return !t->frozen[top(t, atom)];
+    return !t->frozen[top(t, unit)];
 }

@@ -14,7 +14,7 @@ struct pare_removal_units;
 
 /* `k` must be new: no index has been marked in its keep sets. */
 int pare_removal_units_new(struct pare_arena *a, struct pare_keep_sets *k,
-                           struct pare_removal_units **atoms, struct pare_err *err);
+                           struct pare_removal_units **units, struct pare_err *err);
 
 /* The removal unit of index i of an axis, below pare_removal_units_count(); -1: the shape is
  * unknown. */
@@ -23,6 +23,6 @@ int64_t pare_removal_unit(const struct pare_removal_units *t, const struct pare_
 int64_t pare_removal_units_count(const struct pare_removal_units *t);
 
 /* Whether the unit can be removed: none of its axes is frozen. */
-bool pare_removal_unit_open(const struct pare_removal_units *t, int64_t atom);
+bool pare_removal_unit_open(const struct pare_removal_units *t, int64_t unit);
 
 #endif
