@@ -38,8 +38,8 @@ static int count_real(const struct pare_node *n, int64_t *count, struct pare_err
     double delta = pare_get(&n->in[2]->t, 0), total = ceil((limit - start) / delta);
 
     if (delta == 0 || !(total < 0x1p60))
-        return pare_fail(err, PARE_ELIMIT, "a range from %g to %g by %g is not finite", start, limit,
-                         delta);
+        return pare_fail(err, PARE_ELIMIT, "a range from %g to %g by %g is not finite", start,
+                         limit, delta);
     *count = total > 0 ? (int64_t)total : 0;
     return 0;
 }

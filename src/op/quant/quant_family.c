@@ -130,7 +130,7 @@ QUANTIZE(to_u16, uint16_t)
 QUANTIZE(to_i16, int16_t)
 
 void pare_quantize_values(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
-                   const float *z, int64_t step)
+                          const float *z, int64_t step)
 {
     int64_t run = step ? 1 : n;
     float range[2];

@@ -30,7 +30,7 @@ int pare_qgrid(struct pare_qgrid *g, const struct pare_tensor *x, const struct p
 
 /* y[i] = round(x[i] / s[i * step]) + z[i * step], in type d; step is 0 or 1. */
 void pare_quantize_values(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
-                   const float *z, int64_t step);
+                          const float *z, int64_t step);
 
 /* The elements as float32, in scratch; NULL: out of memory. */
 float *pare_quant_floats(struct pare_ctx *c, const struct pare_tensor *t, struct pare_err *err);
