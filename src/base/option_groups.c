@@ -143,3 +143,22 @@ int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
     }
     return 0;
 }
+
+int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
+                     struct pare_err *err)
+{
+    char *copy = pare_strdup(a, text ? text : ""), *save = NULL;
+
+    *g = copy ? pare_alloc(a, strlen(copy) / 2 + 1, sizeof(**g)) : NULL;
+    *n = 0;
+    if (!*g)
+        return pare_no_memory(err, "for the settings");
+    for (char *w = strtok_r(copy, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
+        char *value = strchr(w, '=');
+
+        if (value)
+            *value++ = '\0';
+        (*g)[(*n)++] = (struct pare_given){ w, value ? value : "true" };
+    }
+    return 0;
+}

@@ -116,10 +116,11 @@ static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err
 {
     struct pare_tensor x = b->x;
     struct pare_plan_opts o = { .threads = f->r->threads, .in = &x };
+    struct pare_plan_build build = { .opts = &o, .observe = f->names };
 
     f->size = b->whole;
     f->part = o.batch = x.dim[0] = part_of(f->r, &b->x);
-    PARE_TRY(pare_plan_new_observed(f->r->model, &o, f->names, &f->plan, err));
+    PARE_TRY(pare_plan_build(f->r->model, &build, &f->plan, err));
     if (f->plan->graph->n_out > 16)
         return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
     return 0;

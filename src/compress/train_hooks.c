@@ -24,7 +24,7 @@ static int after_forward(void *run, struct pare_trainer *t, struct pare_err *err
     const struct pare_plan *p = t->plan[t->at];
 
     /* A plan of before the first collector came has nothing to show. */
-    if (!r->collectors || p->n_kept < 2 * r->n_layers)
+    if (!r->collectors || p->n_observed < 2 * r->n_layers)
         return 0;
     pare_compression_share_begin(r);
     PARE_TRY(pare_compression_collect(r, p, err));

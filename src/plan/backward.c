@@ -11,7 +11,7 @@
 /* ---- which values learn ------------------------------------------------------------ */
 
 /* Parameters are no constants of this graph, so nothing computed from them is folded. */
-int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err)
+int pare_plan_add_params(struct pare_plan *p, const struct pare_plan_train *o, struct pare_err *err)
 {
     p->param = pare_alloc(p->arena, (size_t)o->n_names, sizeof(*p->param));
     if (!p->param)
@@ -36,7 +36,7 @@ static bool is_float(const struct pare_value *v)
 }
 
 /* A gradient is wanted where a parameter comes in and the loss goes out. */
-int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
+int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
     bool *feeds = pare_alloc(p->scratch, (size_t)g->n_values, sizeof(*feeds));
@@ -64,8 +64,8 @@ int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
                          "no parameter has a gradient: output '%s' cannot be traced back to one",
                          g->n_out ? g->out[0]->name : "");
     feeds[g->out[0]->id] = true;
-    for (int i = 0; i < p->n_kept; i++)
-        feeds[p->kept[i]->id] |= is_float(p->kept[i]);
+    for (int i = 0; i < p->n_observed; i++)
+        feeds[p->observed[i]->id] |= is_float(p->observed[i]);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i];
         bool any = false;
@@ -157,7 +157,7 @@ static bool has_work(const struct pare_step *s)
 
 /* The first step on the way back that writes a gradient; output 0's is written by the loss, and so
  * are those of kept values.  Views do not write when they share. */
-int pare_plan_first(struct pare_plan *p, struct pare_err *err)
+int pare_plan_first_writers(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
@@ -168,8 +168,8 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
     }
     for (int i = 0; i < p->n_bufs; i++)
         p->all[i]->written = false;
-    for (int i = -1; i < p->n_kept; i++)
-        for (struct pare_buf *b = p->buf[(i < 0 ? p->graph->out[0] : p->kept[i])->id]; b;
+    for (int i = -1; i < p->n_observed; i++)
+        for (struct pare_buf *b = p->buf[(i < 0 ? p->graph->out[0] : p->observed[i])->id]; b;
              b = b->next)
             if (b->grad && b->block == 1 && !b->grad->fixed)
                 root_of(b->grad)->written = true;
@@ -194,7 +194,7 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
+int pare_plan_add_grads(struct pare_plan *p, struct pare_err *err)
 {
     int n = p->n_bufs;
 
@@ -221,8 +221,8 @@ static struct pare_step *lays(const struct pare_plan *p, const struct pare_value
     struct pare_step *found = NULL;
     int n = p->view.use[v->id].n;
 
-    for (int i = 0; i < p->n_kept; i++)
-        n += p->kept[i] == v;
+    for (int i = 0; i < p->n_observed; i++)
+        n += p->observed[i] == v;
     for (int i = 0; i < p->n_steps && n == 1; i++)
         for (int k = 0; k < p->step[i]->n_in; k++)
             if (p->step[i]->in[k] == v && !found && k == 1)
@@ -236,12 +236,12 @@ static struct pare_step *lays(const struct pare_plan *p, const struct pare_value
                : NULL;
 }
 
-void pare_plan_block_params(struct pare_plan *p, bool *laid)
+void pare_plan_block_params(struct pare_plan *p, bool *blocked)
 {
     for (int i = 0; i < p->n_params; i++) {
-        struct pare_step *s = laid[i] ? lays(p, p->param[i].value) : NULL;
+        struct pare_step *s = blocked[i] ? lays(p, p->param[i].value) : NULL;
 
-        laid[i] = s != NULL;
+        blocked[i] = s != NULL;
         if (s)
             s->laid = true;
     }

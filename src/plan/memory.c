@@ -473,12 +473,12 @@ static void lifetimes(struct pare_plan *p)
 }
 
 /* Memory that steps need only while they run. */
-static int add_work(struct pare_plan *p, struct pare_step *s, int way, struct pare_err *err)
+static int add_work(struct pare_plan *p, struct pare_step *s, int dir, struct pare_err *err)
 {
-    size_t bytes = s->work_bytes[way];
+    size_t bytes = s->work_bytes[dir];
     struct pare_buf *b, **all;
 
-    if (way && s->in_buf[0]->grad && !s->first[0])
+    if (dir && s->in_buf[0]->grad && !s->first[0])
         bytes += s->add_bytes;
     if (!bytes)
         return 0;
@@ -489,7 +489,7 @@ static int add_work(struct pare_plan *p, struct pare_step *s, int way, struct pa
     *b = (struct pare_buf){ .value = s->out[0], .root = b, .born = -1, .bytes = bytes };
     p->all = all;
     p->all[p->n_bufs++] = b;
-    s->work[way] = b;
+    s->work[dir] = b;
     return 0;
 }
 
@@ -497,13 +497,13 @@ static int prepare(struct pare_plan *p, struct pare_err *err)
 {
     share(p, true);
     if (p->train)
-        PARE_TRY(pare_plan_first(p, err));
+        PARE_TRY(pare_plan_first_writers(p, err));
     share(p, false);
     if (p->train)
         share_grads(p);
     for (int i = 0; i < p->n_steps; i++)
-        for (int way = 0; way < (p->train ? 2 : 1); way++)
-            PARE_TRY(add_work(p, p->step[i], way, err));
+        for (int dir = 0; dir < (p->train ? 2 : 1); dir++)
+            PARE_TRY(add_work(p, p->step[i], dir, err));
     lifetimes(p);
     return 0;
 }

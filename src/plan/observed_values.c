@@ -10,8 +10,8 @@
 
 int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_err *err)
 {
-    p->kept = pare_alloc(p->arena, (size_t)names.n, sizeof(*p->kept));
-    if (!p->kept)
+    p->observed = pare_alloc(p->arena, (size_t)names.n, sizeof(*p->observed));
+    if (!p->observed)
         return pare_no_memory(err, "for the plan");
     for (int i = 0; i < names.n; i++) {
         struct pare_value *v = pare_graph_find(p->graph, names.v[i]);
@@ -19,27 +19,27 @@ int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_e
         if (!v)
             return pare_fail(err, PARE_ECONFIG, "there is no value '%s' to look at", names.v[i]);
         v->flags |= PARE_V_OUTPUT;
-        p->kept[p->n_kept++] = v;
+        p->observed[p->n_observed++] = v;
     }
     return 0;
 }
 
 const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i)
 {
-    return &p->kept[i]->t;
+    return &p->observed[i]->t;
 }
 
 float *pare_plan_value_grad(const struct pare_plan *p, int i)
 {
-    return pare_is_fixed(p->kept[i]) ? NULL : pare_f32(&p->kept[i]->grad);
+    return pare_is_fixed(p->observed[i]) ? NULL : pare_f32(&p->observed[i]->grad);
 }
 
 void pare_plan_observed_zero(const struct pare_plan *p)
 {
-    for (int i = 0; i < p->n_kept; i++) {
+    for (int i = 0; i < p->n_observed; i++) {
         float *grad = pare_plan_value_grad(p, i);
 
         if (grad)
-            memset(grad, 0, (size_t)pare_numel(&p->kept[i]->grad) * sizeof(*grad));
+            memset(grad, 0, (size_t)pare_numel(&p->observed[i]->grad) * sizeof(*grad));
     }
 }

@@ -33,11 +33,12 @@ struct pare_plan {
     int n_params;
     const char *const *without; /* names of kernels not to use, ends with NULL; or NULL */
     struct pare_value *
-        *kept; /* what outsiders look at, in the order they gave (observed_values.c) */
-    int n_kept;
-    struct pare_microbatch *split; /* it runs its batch in parts (microbatch.h); NULL: as a whole */
-    const struct pare_plan *like;  /* a part beside this one, with the same steps; or NULL */
-    int like_at;                   /* while it is made: the step of it that comes next */
+        *observed; /* what outsiders look at, in the order they gave (observed_values.c) */
+    int n_observed;
+    struct pare_microbatch
+        *microbatch;              /* it runs its batch in parts (microbatch.h); NULL: as a whole */
+    const struct pare_plan *like; /* a part beside this one, with the same steps; or NULL */
+    int like_at;                  /* while it is made: the step of it that comes next */
     void (*on_back)(void *user, int step); /* told after the back() of each step; or NULL */
     void *user;
     struct pare_tuner *tuner; /* while it is made; NULL: rules choose kernels */
@@ -61,28 +62,58 @@ struct pare_param {
     int last;                 /* the step after whose back() it is whole; -1: none changes it */
 };
 
-/* Training plans: compile the model with gradients for `names` (initializers, which must be owned,
- * see pare_model_own).  Gradients start at output 0.  `rng` is for operators that draw. */
-struct pare_train_opts {
-    int threads;
-    int64_t batch;
-    const struct pare_tensor *in; /* shapes of the inputs, or NULL */
-    const char *const *names;
+/* What a training plan adds to struct pare_plan_build. */
+struct pare_plan_train {
+    const char *const *names; /* initializers to compute gradients for; see pare_model_own */
     int n_names;
-    struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
-    bool *laid; /* by name: it and its gradient may be in blocks (blocked_filters.h) when the
-                                 plan runs; after that, whether they must.  NULL: all row-major */
-    bool reference;
-    const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
-    bool tune;                  /* these three as in struct pare_plan_opts */
-    const char *choices, *cache;
-    struct pare_rng *rng;
-    struct pare_strs keep;                 /* values to look at, see pare_plan_value */
+    struct pare_tensor *grad; /* by name: where the gradient goes; NULL: the plan's own memory */
+    bool *blocked; /* by name, in: the parameter and its gradient may be stored in the kernels'
+                      blocks (blocked_filters.h) while the plan runs; out: they must be.
+                      NULL: all are row-major */
+    struct pare_rng *rng;                  /* for Dropout and other random operators */
     struct pare_dist *sync;                /* see struct pare_ctx */
-    void (*on_back)(void *user, int step); /* see struct pare_plan */
+    void (*on_back)(void *user, int step); /* called after the back() of each step; NULL: none */
     void *user;
 };
-int pare_plan_train(const struct pare_model *m, const struct pare_train_opts *o,
+
+/* Run the batch in micro-batches when the rules or tuning expect that to be faster. */
+#define PARE_MICROBATCH_AUTO (-1)
+
+/* Everything that a plan can be built with.  All fields but those named may be 0. */
+struct pare_plan_build {
+    const struct pare_plan_opts *opts; /* the caller's options; NULL: defaults */
+
+    /* Names of kernels not to use, ends with NULL.  If it is not NULL, the other kernels run
+     * wherever they can, not only where they are fast.  For tests. */
+    const char *const *without;
+
+    /* Rows (1, 4 or 8) of the blocks by which sparse kernels store weights, whether that is faster
+     * or not; 0: the kernels choose; -1: all weights are dense.  For tests. */
+    int sparse_rows;
+
+    /* Intermediate values that the caller reads with pare_plan_value after a run. */
+    struct pare_strs observe;
+
+    /* Items of a micro-batch: 0: the whole batch at once; PARE_MICROBATCH_AUTO; N: exactly N, or
+     * PARE_EUNSUPPORTED. */
+    int64_t microbatch;
+
+    const struct pare_plan_slice *slice; /* a plan for one micro-batch of another; or NULL */
+    const struct pare_plan_train *train; /* compute gradients, from output 0; NULL: inference */
+};
+
+/* A plan for `items` items of the batch of `whole`, of which only the graph is complete.  An error
+ * other than PARE_ENOMEM means that micro-batches cannot be run separately. */
+struct pare_plan_slice {
+    const struct pare_plan *whole;
+    const struct pare_plan *like; /* another slice: has the same steps and shares its weights */
+    int64_t items;
+    double *seconds; /* left for tuning; NULL: PARE_TUNE_LIMIT */
+};
+
+/* The only constructor: pare_plan_new() calls it with the public options and
+ * PARE_MICROBATCH_AUTO. */
+int pare_plan_build(const struct pare_model *model, const struct pare_plan_build *build,
                     struct pare_plan **plan, struct pare_err *err);
 
 /* After pare_plan_run: output 0's gradient, to be filled by the loss; then back to the params. */
@@ -90,28 +121,14 @@ float *pare_plan_out_grad(struct pare_plan *p);
 int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
 
 /* Steps of making one, in backward.c. */
-int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err);
-int pare_plan_reach(struct pare_plan *p, struct pare_err *err);
-int pare_plan_grads(struct pare_plan *p, struct pare_err *err);
-int pare_plan_first(struct pare_plan *p, struct pare_err *err); /* once views share memory */
-void pare_plan_block_params(struct pare_plan *p, bool *laid);
+int pare_plan_add_params(struct pare_plan *p, const struct pare_plan_train *t,
+                         struct pare_err *err);
+int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err);
+int pare_plan_add_grads(struct pare_plan *p, struct pare_err *err);
+int pare_plan_first_writers(struct pare_plan *p,
+                            struct pare_err *err); /* once views share memory */
+void pare_plan_block_params(struct pare_plan *p, bool *blocked);
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
-
-/* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that
- * would have come after them.  `without` ends with NULL. */
-int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          const char *const *without, struct pare_plan **plan,
-                          struct pare_err *err);
-
-/* pare_plan_new() that runs weights by the blocks of so many rows (1, 4 or 8) that are not zero,
- * whether that is faster or not; -1: all weights as dense ones. */
-int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
-                         int rows, struct pare_plan **plan, struct pare_err *err);
-
-/* pare_plan_new() that keeps the values of these names, such as the inputs and outputs of layers:
- * see pare_layer_info. */
-int pare_plan_new_observed(const struct pare_model *model, const struct pare_plan_opts *opts,
-                           struct pare_strs keep, struct pare_plan **plan, struct pare_err *err);
 
 /* The i-th value that was to be kept: row-major, valid from one run to the next. */
 const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
@@ -120,23 +137,6 @@ const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
  * the loss to depend on it adds to them, after output 0's gradient was written, since it may be the
  * same memory. */
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
-
-/* pare_plan_new() in parts of so many items, for tests; PARE_EUNSUPPORTED when it cannot be. */
-int pare_plan_new_microbatches(const struct pare_model *model, const struct pare_plan_opts *opts,
-                               int64_t items, struct pare_plan **plan, struct pare_err *err);
-
-/* pare_plan_new() for `items` items of the batch of `whole`, which has only its graph: results are
- * those of a part of the batch, or it is an error other than PARE_ENOMEM.  With `like`, another
- * part of the same options, it has the same steps and shares that one's weights. */
-struct pare_microbatch_opts {
-    const struct pare_plan *whole, *like;
-    int64_t items;
-    int threads;
-    double *seconds; /* that are left for trials; or NULL */
-};
-int pare_plan_new_microbatch(const struct pare_plan_opts *opts,
-                             const struct pare_microbatch_opts *part, struct pare_plan **plan,
-                             struct pare_err *err);
 
 /* Steps of making and running one, in observed_values.c. */
 int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
@@ -159,10 +159,10 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
 
 /* For tune.c: may the plan use the kernel, can a step read the value in this layout without a
  * conversion, load the constants of a step whose buffers are there, give them back. */
-bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k);
-bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int block);
-int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *err);
-void pare_plan_release(const struct pare_plan *p, const struct pare_step *s);
+bool pare_plan_allows(const struct pare_plan *p, const struct pare_kernel *k);
+bool pare_plan_has_layout(const struct pare_plan *p, const struct pare_value *v, int block);
+int pare_plan_load_constants(struct pare_arena *a, struct pare_step *s, struct pare_err *err);
+void pare_plan_release_weights(const struct pare_plan *p, const struct pare_step *s);
 
 /* When each buffer lives and where (memory.c). */
 int pare_plan_place(struct pare_plan *p, struct pare_err *err);

@@ -19,8 +19,8 @@ static void mark_needed(struct pare_plan *p, bool *need_value)
 
     for (int i = 0; i < g->n_out; i++)
         need_value[g->out[i]->id] = true;
-    for (int i = 0; i < p->n_kept; i++)
-        need_value[p->kept[i]->id] = true;
+    for (int i = 0; i < p->n_observed; i++)
+        need_value[p->observed[i]->id] = true;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i];
         bool needed = false;
@@ -65,7 +65,7 @@ static int count_uses(struct pare_plan *p, struct pare_err *err)
 }
 
 /* Real numbers behind 8-bit integers, functions of these, and those under another shape. */
-static bool is_late(const struct pare_match *v, const struct pare_node *n)
+static bool is_lazy(const struct pare_match *v, const struct pare_node *n)
 {
     const struct pare_value *x = n->n_in ? n->in[0] : NULL;
 
@@ -81,11 +81,11 @@ static bool is_late(const struct pare_match *v, const struct pare_node *n)
     return pare_int8_func_late(v, n);
 }
 
-static void mark_late(struct pare_plan *p)
+static void mark_lazy(struct pare_plan *p)
 {
     for (int i = 0; i < p->graph->n_nodes && !p->train && !p->reference; i++)
         if (!p->view.taken[i])
-            p->view.late[i] = is_late(&p->view, p->graph->node[i]);
+            p->view.late[i] = is_lazy(&p->view, p->graph->node[i]);
 }
 
 static int make_view(struct pare_plan *p, struct pare_err *err)
@@ -109,7 +109,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
         return pare_no_memory(err, "for the plan");
     mark_needed(p, need);
     PARE_TRY(count_uses(p, err));
-    mark_late(p);
+    mark_lazy(p);
     return 0;
 }
 
@@ -162,7 +162,7 @@ static bool same_bytes(const struct pare_tensor *t, int a, int b)
            pare_numel(t) == t->dim[0] * t->dim[1] && t->dim[1] % block == 0;
 }
 
-bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int block)
+bool pare_plan_has_layout(const struct pare_plan *p, const struct pare_value *v, int block)
 {
     if (!p->buf[v->id])
         return true; /* a constant, or it is made when it is asked for */
@@ -175,7 +175,7 @@ bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int bl
 static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err);
 
 /* Run a node that has waited for somebody to ask for its result. */
-static int add_late(struct pare_plan *p, struct pare_value *v, int block, struct pare_err *err)
+static int add_lazy(struct pare_plan *p, struct pare_value *v, int block, struct pare_err *err)
 {
     struct pare_node *n = v->maker;
     int rc;
@@ -189,13 +189,13 @@ static int add_late(struct pare_plan *p, struct pare_value *v, int block, struct
 }
 
 /* The value's buffer in that layout, converted if it exists only in another. */
-static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int block,
-                             struct pare_err *err)
+static struct pare_buf *get_buffer(struct pare_plan *p, struct pare_value *v, int block,
+                                   struct pare_err *err)
 {
     struct pare_buf *b, *from;
     struct pare_step *s;
 
-    if (!p->buf[v->id] && add_late(p, v, block, err))
+    if (!p->buf[v->id] && add_lazy(p, v, block, err))
         return NULL;
     from = p->buf[v->id];
     for (b = from; b; b = b->next)
@@ -230,7 +230,7 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
 
 /* ---- steps ---------------------------------------------------------------------- */
 
-static bool dynamic_node(const struct pare_node *n)
+static bool is_dynamic_node(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] && unknown(n->in[k]))
@@ -246,7 +246,7 @@ static bool dynamic_node(const struct pare_node *n)
 
 /* Kernels count rows, channels and tiles, and there can be billions without an element in them.
  * Plain kernels look at the elements first. */
-static bool hollow_node(const struct pare_node *n)
+static bool is_empty_node(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_in + n->n_out; k++) {
         const struct pare_value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
@@ -275,7 +275,7 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
             s->out[out++] = n->out[k];
     s->n_in = at;
     s->n_out = out;
-    s->kernel = dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
+    s->kernel = is_dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
     if (n->op && n->op->flags & PARE_OP_LINEAR)
         s->drop_in = s->drop_out = ~0u;
     else if (n->op && n->op->flags & PARE_OP_BY_Y)
@@ -283,7 +283,7 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     return true;
 }
 
-bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k)
+bool pare_plan_allows(const struct pare_plan *p, const struct pare_kernel *k)
 {
     for (const char *const *w = p->without; w && *w; w++)
         if (!strcmp(*w, k->name))
@@ -321,19 +321,19 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
                            like->kernel->name, n->name);
 }
 
-/* By the rules or by trying; each way of a training step may be another kernel's. */
-static int choose_ways(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+/* By the rules or by trying; each pass of a training step may be another kernel's. */
+static int choose_passes(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
 {
-    struct pare_passes ways;
+    struct pare_passes passes;
     bool tuned;
 
-    PARE_TRY(pare_passes_rule(p, s, &ways, err));
-    PARE_TRY(pare_tune_step(p, s, &ways, err));
-    if (ways.k[0] == s->kernel && pare_passes_one(&ways))
+    PARE_TRY(pare_passes_rule(p, s, &passes, err));
+    PARE_TRY(pare_tune_step(p, s, &passes, err));
+    if (passes.k[0] == s->kernel && pare_passes_one(&passes))
         return 0;
     tuned = s->tuned;
     pare_passes_drop(s);
-    PARE_TRY(pare_passes_step(p, s->node, &ways, s, err));
+    PARE_TRY(pare_passes_step(p, s->node, &passes, s, err));
     s->tuned = tuned;
     return 0;
 }
@@ -341,7 +341,7 @@ static int choose_ways(struct pare_plan *p, struct pare_step *s, struct pare_err
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
-    bool plain = p->reference || dynamic_node(n) || hollow_node(n);
+    bool plain = p->reference || is_dynamic_node(n) || is_empty_node(n);
     struct pare_mark m = pare_mark(p->scratch);
 
     *s = (struct pare_step){ .node = n, .ways = pare_passes_of(p, n) };
@@ -353,14 +353,14 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     }
     for (int i = 0; pare_kernels[i] && !plain; i++) {
         struct pare_step t = { .node = n, .ways = pare_passes_of(p, n) };
-        bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
+        bool yes = pare_plan_allows(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
         if (yes) {
             t.kernel = pare_kernels[i];
             t.any = p->view.any;
             *s = t;
-            return choose_ways(p, s, err);
+            return choose_passes(p, s, err);
         }
         if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
             return pare_no_memory(
@@ -369,10 +369,10 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     return match_plain(p, n, s) ? 0 : pare_no_memory(err, "for the plan");
 }
 
-static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+static int connect_buffers(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
 {
     for (int k = 0; k < s->n_in; k++) {
-        s->in_buf[k] = want(p, s->in[k], s->in_block[k], err);
+        s->in_buf[k] = get_buffer(p, s->in[k], s->in_block[k], err);
         if (!s->in_buf[k])
             return err->code ? err->code : pare_no_memory(err, "for the plan");
     }
@@ -393,7 +393,7 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
 {
     struct pare_step s = { 0 }, *slot;
 
-    slot = choose(p, n, &s, err) || connect(p, &s, err) ? NULL : add_step(p, err);
+    slot = choose(p, n, &s, err) || connect_buffers(p, &s, err) ? NULL : add_step(p, err);
     if (!slot) {
         if (s.kernel && s.kernel->quit && s.state)
             s.kernel->quit(&s);
@@ -405,10 +405,10 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
 
 /* Kept values are handed over row-major, too: as soon as they are made, so that their other layout
  * need not live as long.  In the end also those that nobody makes: inputs and constants. */
-static int keep_values(struct pare_plan *p, bool all, struct pare_err *err)
+static int add_observed(struct pare_plan *p, bool all, struct pare_err *err)
 {
-    for (int i = 0; i < p->n_kept; i++)
-        if ((all || p->buf[p->kept[i]->id]) && !want(p, p->kept[i], 1, err))
+    for (int i = 0; i < p->n_observed; i++)
+        if ((all || p->buf[p->observed[i]->id]) && !get_buffer(p, p->observed[i], 1, err))
             return err->code ? err->code : pare_no_memory(err, "for the plan");
     return 0;
 }
@@ -426,10 +426,10 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < g->n_nodes; i++)
         if (!p->view.taken[i] && !p->view.late[i]) {
             PARE_TRY(add_node(p, g->node[i], err));
-            PARE_TRY(keep_values(p, false, err));
+            PARE_TRY(add_observed(p, false, err));
         }
     for (int i = 0; i < g->n_out; i++) /* outputs are handed over row-major */
-        if (!want(p, g->out[i], 1, err))
+        if (!get_buffer(p, g->out[i], 1, err))
             return err->code ? err->code : pare_no_memory(err, "for the plan");
-    return keep_values(p, true, err);
+    return add_observed(p, true, err);
 }

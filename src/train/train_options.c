@@ -256,26 +256,7 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
     return make(&u, false, g, n, err);
 }
 
-/* ---- other ways to say it ----------------------------------------------------------------- */
-
-int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
-                     struct pare_err *err)
-{
-    char *copy = pare_strdup(a, text ? text : ""), *save = NULL;
-
-    *g = copy ? pare_alloc(a, strlen(copy) / 2 + 1, sizeof(**g)) : NULL;
-    *n = 0;
-    if (!*g)
-        return pare_no_memory(err, "for the settings");
-    for (char *w = strtok_r(copy, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
-        char *value = strchr(w, '=');
-
-        if (value)
-            *value++ = '\0';
-        (*g)[(*n)++] = (struct pare_given){ w, value ? value : "true" };
-    }
-    return 0;
-}
+/* ---- data sets ---------------------------------------------------------------------------- */
 
 int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
 {

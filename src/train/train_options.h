@@ -45,10 +45,6 @@ int pare_eval_option_groups(struct pare_arena *a, struct pare_option_group **par
 int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena *a,
                             struct pare_train_options **s, struct pare_err *err);
 
-/* "lr=0.1 epochs=3 flip": words into settings; a word without = means true. */
-int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
-                     struct pare_err *err);
-
 /* The set to train with and the one to validate with, checked against the model.  `valid` is a set
  * of its own, or "none"; NULL: what was held out, else the set's own test part, else nothing.  Free
  * both in any case. */

@@ -225,31 +225,30 @@ void pare_trainer_free(struct pare_trainer *t)
 static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct pare_tensor *x,
                       struct pare_err *err)
 {
-    struct pare_train_opts o = {
-        .threads = t->o.threads,
-        .batch = batch,
+    struct pare_plan_train train = {
         .names = t->name,
         .n_names = t->n_params,
         .grad = t->grad,
-        .laid = t->laid.plans ? t->laid.ask : NULL,
-        .reference = t->o.reference,
-        .without = t->o.without,
-        .tune = t->o.tune,
-        .choices = t->o.choices,
-        .cache = t->o.cache,
+        .blocked = t->laid.plans ? t->laid.ask : NULL,
         .rng = &t->rng,
-        .in = x,
-        .keep = t->keep,
         .sync = t->o.sync_bn ? t->o.dist : NULL,
         .on_back = t->o.dist ? pare_allreduce_on_back : NULL,
         .user = &t->together,
     };
-    struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
+    struct pare_plan_opts o = { .threads = t->o.threads, .batch = batch, .in = x }, of_teacher = o;
+    struct pare_plan_build student = { .opts = &o,
+                                       .without = t->o.without,
+                                       .observe = t->keep,
+                                       .train = &train };
+    struct pare_plan_build teacher = { .opts = &of_teacher, .observe = t->layers.teacher };
 
-    PARE_TRY(pare_plan_train(t->model, &o, &t->plan[i], err));
+    o.reference = t->o.reference;
+    o.tune = t->o.tune;
+    o.choices = t->o.choices;
+    o.cache = t->o.cache;
+    PARE_TRY(pare_plan_build(t->model, &student, &t->plan[i], err));
     if (t->o.teacher)
-        PARE_TRY(
-            pare_plan_new_observed(t->o.teacher, &teacher, t->layers.teacher, &t->teacher[i], err));
+        PARE_TRY(pare_plan_build(t->o.teacher, &teacher, &t->teacher[i], err));
     t->batch[i] = batch;
     return 0;
 }

@@ -65,7 +65,7 @@ struct pare_trainer_opts {
     int n_links;
     struct pare_strs keep;      /* values to look at: pare_plan_value(t->plan[t->at], i) */
     bool reference;             /* plain kernels only */
-    const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
+    const char *const *without; /* for tests, see struct pare_plan_build; or NULL */
     bool tune;                  /* these three as in struct pare_plan_opts */
     const char *choices, *cache;
     struct pare_hooks hooks;

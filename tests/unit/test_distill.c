@@ -52,7 +52,9 @@ static void assert_close(const struct pare_tensor *a, const struct pare_tensor *
 
 static void test_keeps(void **state)
 {
-    static const char *const nobody[] = { "nobody" };
+    static const char *const absent[] = { "absent" };
+    const struct pare_plan_opts reference = { .reference = true };
+    struct pare_plan_build build = { .opts = NULL }, none = { .observe = { absent, 1 } };
     struct small_cnn c;
     struct pare_model *m;
     struct pare_plan *fast, *plain;
@@ -63,11 +65,10 @@ static void test_keeps(void **state)
     small_cnn(&c, PARE_F32, PARE_F32);
     m = build_model(&c.b);
     x = small_input(&c);
-    keep = everything(m);
-    assert_int_equal(pare_plan_new_observed(m, NULL, keep, &fast, &err), 0);
-    assert_int_equal(pare_plan_new_observed(m, &(struct pare_plan_opts){ .reference = true }, keep,
-                                            &plain, &err),
-                     0);
+    keep = build.observe = everything(m);
+    assert_int_equal(pare_plan_build(m, &build, &fast, &err), 0);
+    build.opts = &reference;
+    assert_int_equal(pare_plan_build(m, &build, &plain, &err), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(pare_plan_run(fast, &x, &out[0], &err), 0);
         assert_int_equal(pare_plan_run(plain, &x, &out[1], &err), 0);
@@ -78,9 +79,8 @@ static void test_keeps(void **state)
     }
     pare_plan_free(fast);
     pare_plan_free(plain);
-    assert_int_equal(pare_plan_new_observed(m, NULL, (struct pare_strs){ nobody, 1 }, &fast, &err),
-                     PARE_ECONFIG);
-    assert_string_equal(err.msg, "model: there is no value 'nobody' to look at");
+    assert_int_equal(pare_plan_build(m, &none, &fast, &err), PARE_ECONFIG);
+    assert_string_equal(err.msg, "model: there is no value 'absent' to look at");
     pare_model_free(m);
 }
 

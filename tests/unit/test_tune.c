@@ -209,7 +209,10 @@ static void one_kernel_is_no_choice(void **state)
     struct pare_err err;
 
     (void)state;
-    assert_int_equal(pare_plan_new_without(net.model, &o, without, &p, &err), 0);
+    assert_int_equal(pare_plan_build(net.model,
+                                     &(struct pare_plan_build){ .opts = &o, .without = without },
+                                     &p, &err),
+                     0);
     assert_int_equal(p->tuned.changed, 0);
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; without[k]; k++)
@@ -421,7 +424,7 @@ static void keys_say_zeros_of(bool blocks)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b));
     struct pare_tensor w = build_tensor(PARE_F32, INTS(16, 16, 3, 3));
-    char with[PARE_KEY_TEXT], without[PARE_KEY_TEXT];
+    char with[PARE_TUNE_KEY], without[PARE_TUNE_KEY];
     struct pare_model *m;
     struct pare_plan *p;
     struct pare_err err;

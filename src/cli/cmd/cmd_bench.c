@@ -245,9 +245,9 @@ static void print_choice(const struct pare_plan *p)
             t->layers, t->measured, pare_time_text(t->seconds, time, sizeof(time)), t->listed,
             t->cached, t->changed);
     printf("\n");
-    if (p->split && p->split->items < p->split->batch)
+    if (p->microbatch && p->microbatch->items < p->microbatch->batch)
         printf("the batch is run in parts of %lld, %d at a time; times are those of one thread\n",
-               (long long)p->split->items, p->split->n);
+               (long long)p->microbatch->items, p->microbatch->n);
 }
 
 static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
@@ -327,8 +327,9 @@ static int print_json(struct contest *b, struct pare_err *err)
             json_object_set_new(j, "reorders", json_integer(e->s.plan->n_reorders));
             json_object_set_new(j, "tuning", json_choice(e->s.plan));
             json_object_set_new(j, "part",
-                                json_integer(e->s.plan->split ? (json_int_t)e->s.plan->split->items
-                                                              : (json_int_t)e->batch));
+                                json_integer(e->s.plan->microbatch
+                                                 ? (json_int_t)e->s.plan->microbatch->items
+                                                 : (json_int_t)e->batch));
         }
         json_array_append_new(models, j);
     }

@@ -15,10 +15,10 @@ struct pare_microbatch {
     int64_t batch, items;    /* items of a part: they divide the batch; all of it is one part */
     int n;                   /* plans that run parts side by side */
     struct pare_plan **plan; /* the first has the weights */
-    struct part_io *io;      /* by plan */
+    struct pare_microbatch_io *io; /* by plan */
 };
 
-/* Decide how p, which has its graph, runs its batch, and make p->split unless it is as a whole and
+/* Decide how p, which has its graph, runs its batch, and make p->microbatch unless it is as a whole and
  * the plan is still to be made.  `items`: parts must have so many, or it is an error; 0: the best
  * way is taken. */
 int pare_microbatch_make(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
@@ -26,7 +26,7 @@ int pare_microbatch_make(struct pare_plan *p, const struct pare_plan_opts *o, in
 
 /* Parts of so many items on all threads of p.  *split is NULL when the items are not apart. */
 int pare_microbatch_new(const struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
-                        double *seconds, struct pare_microbatch **split, struct pare_err *err);
+                        double *seconds, struct pare_microbatch **made, struct pare_err *err);
 void pare_microbatch_free(struct pare_microbatch *s); /* NULL is fine */
 
 /* The parts [from, to), of inputs of the whole batch.  out[] is the memory for the whole. */

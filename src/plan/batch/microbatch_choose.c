@@ -41,18 +41,18 @@ static bool has_batch(const struct pare_plan *p)
 
 /* ---- trying ------------------------------------------------------------------------------ */
 
-struct way {
-    struct pare_microbatch *split;
+struct candidate {
+    struct pare_microbatch *made;
     double best;
 };
 
-struct trial {
+struct race {
     struct pare_plan *p;
     struct pare_tensor *in, *out;
 };
 
 /* Numbers between -1 and 1; zeros where they may be indices. */
-static int make_inputs(struct trial *t, struct pare_err *err)
+static int make_inputs(struct race *t, struct pare_err *err)
 {
     const struct pare_graph *g = t->p->graph;
     struct pare_arena *a = t->p->scratch;
@@ -77,9 +77,9 @@ static int make_inputs(struct trial *t, struct pare_err *err)
 }
 
 /* A part on each thread stands for all; one thread's own time is not that of other programs. */
-static int run_way(struct trial *t, struct way *w, struct pare_err *err)
+static int run_candidate(struct race *t, struct candidate *w, struct pare_err *err)
 {
-    struct pare_microbatch *s = w->split;
+    struct pare_microbatch *s = w->made;
     int64_t parts = s->batch / s->items, turns = (parts + s->n - 1) / s->n;
     bool alone = t->p->backend.threads == 1;
     double start = alone ? pare_thread_now() : pare_now(), seconds;
@@ -96,18 +96,18 @@ static int run_way(struct trial *t, struct way *w, struct pare_err *err)
 }
 
 /* In turn. */
-static int run_both(struct trial *t, struct way w[2], struct pare_err *err)
+static int run_both(struct race *t, struct candidate w[2], struct pare_err *err)
 {
     double start = pare_now();
 
     for (int r = 0; r < MOST && (r < 2 || pare_now() - start < 2 * ENOUGH); r++)
         for (int i = 0; i < 2; i++)
-            PARE_TRY(run_way(t, &w[i], err));
+            PARE_TRY(run_candidate(t, &w[i], err));
     return 0;
 }
 
 /* The ways to try: by the rules, and with fewer and more in a part. */
-static int list_ways(const struct pare_plan *p, int64_t items[3])
+static int list_candidates(const struct pare_plan *p, int64_t items[3])
 {
     int64_t batch = batch_of(p), rule = pare_microbatch_rule(p), less = rule - 1, more = rule + 1;
     int n = 0;
@@ -125,19 +125,19 @@ static int list_ways(const struct pare_plan *p, int64_t items[3])
 }
 
 /* The best so far against the next, so that weights are there twice at most. */
-static int meet(struct trial *t, struct way w[2], bool by_rule, struct pare_err *err)
+static int keep_faster(struct race *t, struct candidate w[2], bool by_rule, struct pare_err *err)
 {
-    int rc = w[0].split && w[1].split ? run_both(t, w, err) : 0;
-    bool better = !w[0].split || (w[1].split && w[1].best < (by_rule ? BETTER : 1) * w[0].best);
+    int rc = w[0].made && w[1].made ? run_both(t, w, err) : 0;
+    bool better = !w[0].made || (w[1].made && w[1].best < (by_rule ? BETTER : 1) * w[0].best);
 
     if (better && !rc) {
-        struct way old = w[0];
+        struct candidate old = w[0];
 
         w[0] = w[1];
         w[1] = old;
     }
-    pare_microbatch_free(w[1].split);
-    w[1] = (struct way){ NULL, 0 };
+    pare_microbatch_free(w[1].made);
+    w[1] = (struct candidate){ NULL, 0 };
     return rc;
 }
 
@@ -152,27 +152,27 @@ static bool has_8bit(const struct pare_graph *g)
     return false;
 }
 
-static int contest(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
+static int run_race(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
     double start = pare_now();
-    struct trial t = { .p = p };
-    struct way way[2] = { { NULL, 0 } };
+    struct race t = { .p = p };
+    struct candidate best[2] = { { NULL, 0 } };
     int64_t items[3];
-    int n = list_ways(p, items), rc;
+    int n = list_candidates(p, items), rc;
     double left = PARE_TUNE_LIMIT, most = has_8bit(p->graph) ? LONG_8BIT : LONG;
     struct pare_mark m = pare_mark(p->scratch);
 
     rc = make_inputs(&t, err);
     for (int i = 0; i < n && !rc && (!i || pare_now() - start < most); i++) {
-        rc = pare_microbatch_new(p, o, items[i], &left, &way[1].split, err);
+        rc = pare_microbatch_new(p, o, items[i], &left, &best[1].made, err);
         if (!rc)
-            rc = meet(&t, way, way[0].split && way[0].split->items == items[0], err);
+            rc = keep_faster(&t, best, best[0].made && best[0].made->items == items[0], err);
     }
     pare_reset(p->scratch, m);
     if (rc)
-        pare_microbatch_free(way[0].split);
+        pare_microbatch_free(best[0].made);
     else
-        p->split = way[0].split;
+        p->microbatch = best[0].made;
     return rc;
 }
 
@@ -192,12 +192,12 @@ static int64_t items_named(const char *name, int64_t batch)
     return *end || items < 1 || items >= batch || batch % items ? 0 : items;
 }
 
-static int note(struct pare_plan *p, const char *key, struct pare_err *err)
+static int record(struct pare_plan *p, const char *key, struct pare_err *err)
 {
     char name[64] = "whole";
 
-    if (p->split && p->split->items < p->split->batch)
-        snprintf(name, sizeof(name), NAME "%lld", (long long)p->split->items);
+    if (p->microbatch && p->microbatch->items < p->microbatch->batch)
+        snprintf(name, sizeof(name), NAME "%lld", (long long)p->microbatch->items);
     return pare_tune_note(p, key, name, err);
 }
 
@@ -205,7 +205,7 @@ static int note(struct pare_plan *p, const char *key, struct pare_err *err)
 static int decide(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
     int64_t items = pare_microbatch_rule(p);
-    char key[PARE_KEY_TEXT];
+    char key[PARE_TUNE_KEY];
     const char *name;
     double start;
     bool listed, tries = p->tuner && pare_tune_batch_key(p, key);
@@ -223,17 +223,17 @@ static int decide(struct pare_plan *p, const struct pare_plan_opts *o, struct pa
     }
     if (tries && o->tune && pare_microbatch_pays(p)) {
         start = pare_now();
-        PARE_TRY(contest(p, o, err));
+        PARE_TRY(run_race(p, o, err));
         p->tuned.seconds = pare_now() - start;
-        return p->split ? note(p, key, err) : 0;
+        return p->microbatch ? record(p, key, err) : 0;
     }
-    return items < batch_of(p) ? pare_microbatch_new(p, o, items, NULL, &p->split, err) : 0;
+    return items < batch_of(p) ? pare_microbatch_new(p, o, items, NULL, &p->microbatch, err) : 0;
 }
 
 /* What the parts' plans have, and memory for the outputs. */
-static int finish(struct pare_plan *p, struct pare_err *err)
+static int add_totals(struct pare_plan *p, struct pare_err *err)
 {
-    const struct pare_microbatch *s = p->split;
+    const struct pare_microbatch *s = p->microbatch;
     struct pare_tuned all = p->tuned;
 
     p->tuned = s->plan[0]->tuned;
@@ -258,25 +258,25 @@ static int finish(struct pare_plan *p, struct pare_err *err)
 }
 
 /* As somebody wants it. */
-static int obey(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
-                struct pare_err *err)
+static int force_items(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
+                       struct pare_err *err)
 {
     if (has_batch(p) && items < batch_of(p) && batch_of(p) % items == 0)
-        PARE_TRY(pare_microbatch_new(p, o, items, NULL, &p->split, err));
-    return p->split ? finish(p, err)
-                    : pare_fail(err, PARE_EUNSUPPORTED, "the batch has no parts of %lld items",
-                                (long long)items);
+        PARE_TRY(pare_microbatch_new(p, o, items, NULL, &p->microbatch, err));
+    return p->microbatch ? add_totals(p, err)
+                         : pare_fail(err, PARE_EUNSUPPORTED, "the batch has no parts of %lld items",
+                                     (long long)items);
 }
 
 int pare_microbatch_make(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
                          struct pare_err *err)
 {
-    if (items)
-        return obey(p, o, items, err);
+    if (items > 0)
+        return force_items(p, o, items, err);
     if (!has_batch(p))
         return 0;
     PARE_TRY(pare_tune_start(p, o, NULL, err));
     PARE_TRY(decide(p, o, err));
     PARE_TRY(pare_tune_end(p, err));
-    return p->split ? finish(p, err) : 0;
+    return p->microbatch ? add_totals(p, err) : 0;
 }

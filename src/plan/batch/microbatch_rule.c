@@ -112,8 +112,8 @@ static void count_node(const struct places *l, const struct pare_node *n, double
 }
 
 /* What nobody reads from here on is gone. */
-static void forget(const struct places *l, const struct pare_graph *g, const struct pare_node *n,
-                   double *now)
+static void free_inputs(const struct places *l, const struct pare_graph *g,
+                        const struct pare_node *n, double *now)
 {
     for (int k = 0; k < n->n_in; k++) {
         const struct pare_value *v = n->in[k] ? g->value[l->root[n->in[k]->id]] : NULL;
@@ -125,7 +125,7 @@ static void forget(const struct places *l, const struct pare_graph *g, const str
     }
 }
 
-static bool count(const struct pare_plan *p, struct sizes *s)
+static bool measure(const struct pare_plan *p, struct sizes *s)
 {
     const struct pare_graph *g = p->graph;
     struct pare_mark m = pare_mark(p->scratch);
@@ -142,7 +142,7 @@ static bool count(const struct pare_plan *p, struct sizes *s)
     s->alive = now;
     for (int i = 0; i < g->n_nodes && ok; i++) {
         count_node(&l, g->node[i], &now, s);
-        forget(&l, g, g->node[i], &now);
+        free_inputs(&l, g, g->node[i], &now);
     }
     s->alive /= batch;
     s->made /= batch;
@@ -161,7 +161,7 @@ static double cost(const struct sizes *s, double batch, double items, double thr
 }
 
 /* Do all threads have about as much to do? */
-static bool even(int64_t parts, int threads)
+static bool is_even(int64_t parts, int threads)
 {
     int64_t turns = (parts + threads - 1) / threads;
 
@@ -172,7 +172,7 @@ bool pare_microbatch_fits(const struct pare_plan *p, int64_t items)
 {
     int64_t batch = p->graph->in[0]->t.dim[0];
 
-    return items == batch || (batch % items == 0 && even(batch / items, p->backend.threads));
+    return items == batch || (batch % items == 0 && is_even(batch / items, p->backend.threads));
 }
 
 static bool is_small(const struct pare_plan *p, const struct sizes *s)
@@ -184,7 +184,7 @@ bool pare_microbatch_pays(const struct pare_plan *p)
 {
     struct sizes s;
 
-    return count(p, &s) && !is_small(p, &s);
+    return measure(p, &s) && !is_small(p, &s);
 }
 
 /* Where each thread can have parts, it has. */
@@ -195,7 +195,7 @@ int64_t pare_microbatch_rule(const struct pare_plan *p)
     double least = 0;
     struct sizes s;
 
-    if (!count(p, &s) || is_small(p, &s))
+    if (!measure(p, &s) || is_small(p, &s))
         return batch;
     for (int64_t items = threads > 1 ? batch / 2 : batch; items > 0; items--) {
         double c = pare_microbatch_fits(p, items) ? cost(&s, (double)batch, (double)items, threads)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* What one plan is given and gives. */
-struct part_io {
+struct pare_microbatch_io {
     struct pare_tensor *in, *out;
     struct pare_err err; /* of the first of its parts that failed, if any */
     int64_t failed;      /* which one; -1: none */
@@ -38,26 +38,26 @@ static struct pare_microbatch *create(const struct pare_graph *g, int64_t items,
 }
 
 int pare_microbatch_new(const struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
-                        double *seconds, struct pare_microbatch **split, struct pare_err *err)
+                        double *seconds, struct pare_microbatch **made, struct pare_err *err)
 {
     int64_t parts = p->graph->in[0]->t.dim[0] / items;
     int n = parts < p->backend.threads ? (int)parts : p->backend.threads;
     struct pare_microbatch *s = create(p->graph, items, n);
-    struct pare_microbatch_opts part = { .whole = p,
-                                         .items = items,
-                                         .threads = parts > 1 ? 1 : p->backend.threads,
-                                         .seconds = seconds };
+    struct pare_plan_opts opts = *o;
+    struct pare_plan_slice slice = { .whole = p, .items = items, .seconds = seconds };
+    struct pare_plan_build build = { .opts = &opts, .slice = &slice };
     int rc = 0;
 
-    *split = NULL;
+    *made = NULL;
+    opts.threads = parts > 1 ? 1 : p->backend.threads;
     if (!s)
         return pare_no_memory(err, "for the parts of a batch");
     for (; s->n < n && !rc; s->n += !rc) {
-        part.like = s->n ? s->plan[0] : NULL;
-        rc = pare_plan_new_microbatch(o, &part, &s->plan[s->n], err);
+        slice.like = s->n ? s->plan[0] : NULL;
+        rc = pare_plan_build(p->model, &build, &s->plan[s->n], err);
     }
     if (!rc) {
-        *split = s;
+        *made = s;
         return 0;
     }
     pare_microbatch_free(s);
@@ -87,7 +87,7 @@ static int run_part(struct pare_microbatch *s, int k, int64_t at, const struct p
                     const struct pare_tensor *out)
 {
     const struct pare_graph *g = s->plan[k]->graph;
-    struct part_io *io = &s->io[k];
+    struct pare_microbatch_io *io = &s->io[k];
 
     for (int i = 0; i < g->n_in; i++) {
         io->in[i] = in[i];
@@ -110,7 +110,7 @@ int pare_microbatch_parts(struct pare_microbatch *s, int64_t from, int64_t to,
                           const struct pare_tensor *in, const struct pare_tensor *out,
                           struct pare_err *err)
 {
-    const struct part_io *first = NULL;
+    const struct pare_microbatch_io *first = NULL;
 
     for (int k = 0; k < s->n; k++)
         s->io[k].failed = -1;
@@ -132,7 +132,7 @@ int pare_microbatch_parts(struct pare_microbatch *s, int64_t from, int64_t to,
 int pare_microbatch_run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
                         struct pare_err *err)
 {
-    struct pare_microbatch *s = p->split;
+    struct pare_microbatch *s = p->microbatch;
 
     if (s->items == s->batch)
         return pare_plan_run(s->plan[0], in, out, err);

@@ -11,7 +11,7 @@
 #include "../../op/shape/movement.h"
 
 /* Integers of one scale behind a real value. */
-static struct pare_node *behind(const struct pare_value *v)
+static struct pare_node *dequantize_of(const struct pare_value *v)
 {
     struct pare_node *d = v && !pare_is_fixed(v) ? v->maker : NULL;
     const struct pare_value *q = pare_node_is(d, "DequantizeLinear") ? d->in[0] : NULL;
@@ -43,7 +43,7 @@ static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
            perm[2] == 1 && perm[3] == 3 && perm[4] == 4;
 }
 
-static bool moves(const struct pare_graph *g, const struct pare_node *n)
+static bool only_moves(const struct pare_graph *g, const struct pare_node *n)
 {
     const struct pare_tensor *x, *y;
 
@@ -61,8 +61,8 @@ static bool moves(const struct pare_graph *g, const struct pare_node *n)
 }
 
 /* The integers that n makes, and a DequantizeLinear behind it. */
-static int exchange(struct pare_graph *g, struct pare_node *n, const struct pare_node *d,
-                    struct pare_err *err)
+static int swap_nodes(struct pare_graph *g, struct pare_node *n, const struct pare_node *d,
+                      struct pare_err *err)
 {
     char *name = pare_sprintf(g->arena, "%s as integers", n->out[0]->name);
     struct pare_value *real = n->out[0], *q = name ? pare_graph_value(g, name, err) : NULL;
@@ -105,7 +105,7 @@ int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err)
         struct pare_node *n = g->node[i], *d, *more[3] = { n };
         bool three;
 
-        if (!n->n_in || !n->in[0] || !(d = behind(n->in[0])) || !moves(g, n))
+        if (!n->n_in || !n->in[0] || !(d = dequantize_of(n->in[0])) || !only_moves(g, n))
             continue;
         three = pare_node_is(n, "Reshape");
         if (three) {
@@ -113,7 +113,7 @@ int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err)
             more[2] = pare_graph_only_reader(g, more[1]->out[0]);
         }
         for (int k = 0; k < (three ? 3 : 1); k++)
-            PARE_TRY(exchange(g, more[k], k ? more[k]->in[0]->maker : d, err));
+            PARE_TRY(swap_nodes(g, more[k], k ? more[k]->in[0]->maker : d, err));
     }
     return 0;
 }

@@ -33,7 +33,7 @@ static bool can_rise(const struct pare_node *q)
 }
 
 /* x -> n -> q becomes x -> q -> n; the value between them is of integers now. */
-static void exchange(struct pare_graph *g, struct pare_node *n, struct pare_node *q)
+static void swap_nodes(struct pare_graph *g, struct pare_node *n, struct pare_node *q)
 {
     struct pare_value *x = n->in[0], *between = n->out[0], *y = q->out[0];
 
@@ -64,6 +64,6 @@ void pare_plan_hoist_quantize(struct pare_plan *p)
             continue;
         q = pare_graph_only_reader(g, n->out[0]);
         if (can_rise(q) && q->in[0] == n->out[0])
-            exchange(g, n, q);
+            swap_nodes(g, n, q);
     }
 }

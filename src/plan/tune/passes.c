@@ -1,7 +1,7 @@
-/* passes.c - training steps whose ways are different kernels'. */
+/* passes.c - training steps whose passes are different kernels'. */
 #include "passes.h"
 
-const char *const pare_way_names[PARE_PASSES] = { "forward", "data", "weights" };
+const char *const pare_pass_names[PARE_PASSES] = { "forward", "data", "weights" };
 
 unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n)
 {
@@ -14,12 +14,12 @@ unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n)
 
 unsigned pare_passes_wanted(const struct pare_plan *p, const struct pare_step *s)
 {
-    unsigned ways = PARE_PASS_FORWARD;
+    unsigned passes = PARE_PASS_FORWARD;
 
     for (int k = 0; p->train && k < s->n_in; k++)
         if (p->learns[s->in[k]->id])
-            ways |= k ? PARE_PASS_BACKWARD_WEIGHTS : PARE_PASS_BACKWARD_DATA;
-    return ways & pare_passes_of(p, s->node);
+            passes |= k ? PARE_PASS_BACKWARD_WEIGHTS : PARE_PASS_BACKWARD_DATA;
+    return passes & pare_passes_of(p, s->node);
 }
 
 bool pare_passes_one(const struct pare_passes *w)
@@ -40,14 +40,14 @@ bool pare_passes_same(const struct pare_passes *a, const struct pare_passes *b)
     return same;
 }
 
-bool pare_passes_match(struct pare_plan *p, const struct pare_ask *a, struct pare_step *s)
+bool pare_passes_match(struct pare_plan *p, const struct pare_pass_query *a, struct pare_step *s)
 {
     struct pare_mark m = pare_mark(p->scratch);
     struct pare_arena *own = p->backend.arena;
     bool any = p->view.any, yes;
 
     *s = (struct pare_step){ .node = a->node,
-                             .ways = a->ways & pare_passes_of(p, a->node),
+                             .ways = a->passes & pare_passes_of(p, a->node),
                              .beside = a->beside };
     p->backend.arena = a->arena;
     p->view.any = true;
@@ -71,11 +71,11 @@ void pare_passes_drop(struct pare_step *s)
 /* ---- rules --------------------------------------------------------------------------------- */
 
 /* Does it say that it is fast there? */
-static bool expects(struct pare_plan *p, const struct pare_kernel *k, const struct pare_step *s,
-                    unsigned way)
+static bool expects_fast(struct pare_plan *p, const struct pare_kernel *k,
+                         const struct pare_step *s, unsigned pass)
 {
     struct pare_mark m = pare_mark(p->scratch);
-    struct pare_step t = { .node = s->node, .ways = way, .beside = s };
+    struct pare_step t = { .node = s->node, .ways = pass, .beside = s };
     bool yes = k->match(&p->view, s->node, &t);
 
     pare_rewind(p->scratch, m);
@@ -96,9 +96,9 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
             const struct pare_kernel *other = pare_kernels[k];
             bool own = other == s->kernel;
 
-            if (!other->rival || !pare_plan_uses(p, other))
+            if (!other->rival || !pare_plan_allows(p, other))
                 continue;
-            if (own ? s->pays >> i & 1 : expects(p, other, s, 1u << i)) {
+            if (own ? s->pays >> i & 1 : expects_fast(p, other, s, 1u << i)) {
                 w->k[i] = other;
                 break;
             }
@@ -110,17 +110,17 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
 
 /* ---- several kernels as one ---------------------------------------------------------------- */
 
-struct mixed {
+struct combined {
     struct pare_kernel kernel;          /* with a name of its own */
-    struct pare_step part[PARE_PASSES]; /* by way; without a kernel where nobody wants it */
+    struct pare_step step[PARE_PASSES]; /* by pass; without a kernel where nobody wants it */
 };
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int init_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct mixed *x = s->state;
+    struct combined *x = s->state;
 
     for (int w = 0; w < PARE_PASSES; w++) {
-        struct pare_step *q = &x->part[w];
+        struct pare_step *q = &x->step[w];
 
         if (!q->kernel)
             continue;
@@ -136,30 +136,30 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int run_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct pare_step *q = ((struct mixed *)s->state)->part;
+    struct pare_step *q = ((struct combined *)s->state)->step;
 
     return q->kernel->run(q, b, err);
 }
 
 /* The weights' gradient first, as kernels do it that make both. */
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int back_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct mixed *x = s->state;
+    struct combined *x = s->state;
 
     for (int w = PARE_PASSES - 1; w > 0; w--)
-        if (x->part[w].kernel)
-            PARE_TRY(x->part[w].kernel->back(&x->part[w], b, err));
+        if (x->step[w].kernel)
+            PARE_TRY(x->step[w].kernel->back(&x->step[w], b, err));
     return 0;
 }
 
-static void quit(struct pare_step *s)
+static void quit_combined(struct pare_step *s)
 {
-    struct mixed *x = s->state;
+    struct combined *x = s->state;
 
     for (int w = 0; w < PARE_PASSES; w++)
-        pare_passes_drop(&x->part[w]);
+        pare_passes_drop(&x->step[w]);
 }
 
 /* ---- making -------------------------------------------------------------------------------- */
@@ -169,12 +169,12 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* What the whole needs: memory that only one way has is shared. */
-static void sum_up(struct mixed *x, struct pare_step *s)
+/* What the whole needs: memory that only one pass has is shared. */
+static void combine_needs(struct combined *x, struct pare_step *s)
 {
     s->drop_in = s->drop_out = ~0u;
     for (int w = 0; w < PARE_PASSES; w++) {
-        const struct pare_step *q = &x->part[w];
+        const struct pare_step *q = &x->step[w];
 
         if (!q->kernel)
             continue;
@@ -186,16 +186,16 @@ static void sum_up(struct mixed *x, struct pare_step *s)
     }
 }
 
-static bool add_name(struct pare_plan *p, const struct pare_passes *w, struct mixed *x)
+static bool make_kernel(struct pare_plan *p, const struct pare_passes *w, struct combined *x)
 {
     x->kernel = (struct pare_kernel){
-        .doc = "Kernels for each way of a step.",
+        .doc = "Kernels for each pass of a step.",
         .rival = true,
         .lays = true,
-        .init = init,
-        .run = run,
-        .back = back,
-        .quit = quit,
+        .init = init_combined,
+        .run = run_combined,
+        .back = back_combined,
+        .quit = quit_combined,
     };
     for (int i = 0; i < PARE_PASSES; i++)
         x->kernel.lays &= !w->k[i] || w->k[i]->lays;
@@ -205,28 +205,28 @@ static bool add_name(struct pare_plan *p, const struct pare_passes *w, struct mi
 }
 
 /* Its parts, in the layouts of `whole`. */
-static bool match_parts(struct pare_plan *p, const struct pare_passes *w,
-                        const struct pare_step *whole, struct mixed *x)
+static bool match_each_pass(struct pare_plan *p, const struct pare_passes *w,
+                            const struct pare_step *whole, struct combined *x)
 {
     for (int i = 0; i < PARE_PASSES; i++) {
-        struct pare_ask ask = { w->k[i], whole->node, 1u << i, whole, p->arena };
+        struct pare_pass_query ask = { w->k[i], whole->node, 1u << i, whole, p->arena };
 
-        if (w->k[i] && !pare_passes_match(p, &ask, &x->part[i]))
+        if (w->k[i] && !pare_passes_match(p, &ask, &x->step[i]))
             return false;
     }
     return true;
 }
 
-static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_step *s, bool *fits,
-               struct pare_err *err)
+static int combine(struct pare_plan *p, const struct pare_passes *w, struct pare_step *s,
+                   bool *fits, struct pare_err *err)
 {
-    struct mixed *x = pare_alloc(p->arena, 1, sizeof(*x));
+    struct combined *x = pare_alloc(p->arena, 1, sizeof(*x));
     struct pare_step whole = *s;
 
-    *fits = x && whole.apart && add_name(p, w, x) && match_parts(p, w, &whole, x);
+    *fits = x && whole.apart && make_kernel(p, w, x) && match_each_pass(p, w, &whole, x);
     if (x && !*fits)
         for (int i = 0; i < PARE_PASSES; i++)
-            pare_passes_drop(&x->part[i]);
+            pare_passes_drop(&x->step[i]);
     pare_passes_drop(&whole); /* its lists stay */
     *s = (struct pare_step){
         .kernel = *fits ? &x->kernel : NULL,
@@ -247,18 +247,18 @@ static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_ste
         .any = true,
     };
     if (*fits)
-        sum_up(x, s);
+        combine_needs(x, s);
     return x ? 0 : pare_no_memory(err, "for the plan");
 }
 
 int pare_passes_step(struct pare_plan *p, struct pare_node *n, const struct pare_passes *w,
                      struct pare_step *s, struct pare_err *err)
 {
-    struct pare_ask ask = { w->k[0], n, PARE_ALL_PASSES, NULL, p->arena };
+    struct pare_pass_query ask = { w->k[0], n, PARE_ALL_PASSES, NULL, p->arena };
     bool yes = pare_passes_match(p, &ask, s);
 
     if (yes && !pare_passes_one(w))
-        PARE_TRY(mix(p, w, s, &yes, err));
+        PARE_TRY(combine(p, w, s, &yes, err));
     if (yes)
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)

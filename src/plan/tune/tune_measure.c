@@ -164,7 +164,7 @@ int pare_tune_candidate_prepare(struct pare_tune_race *c, struct pare_step *s,
     int rc = give_memory(c, s, err);
 
     if (!rc)
-        rc = pare_plan_load(arena, s, err);
+        rc = pare_plan_load_constants(arena, s, err);
     p->backend.arena = arena;
     if (!rc && s->kernel->init)
         rc = s->kernel->init(s, &p->backend, err);
@@ -188,8 +188,8 @@ static void drop_weights(const struct pare_tune_race *c, const struct pare_tune_
     }
 }
 
-/* Forward; in a training plan back, where a gradient is wanted; or the one way that it has. */
-static int run_ways(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
+/* Forward; in a training plan back, where a gradient is wanted; or the one pass that it has. */
+static int run_passes(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
 {
     bool back = false;
 
@@ -213,7 +213,7 @@ static double time_step(struct pare_tune_race *c, struct pare_step *s, double *l
 
 #pragma omp parallel num_threads(threads)
     clock[omp_get_thread_num()] = pare_thread_now();
-    rc = run_ways(c, s, err);
+    rc = run_passes(c, s, err);
     pare_rewind(c->p->scratch, m);
     if (rc)
         return -1;

@@ -1,8 +1,8 @@
 /* tune_measure.h - kernels that could run the same nodes, tried in turn.
  *
- * In a training plan each way of a step (passes.h) may be another kernel's where layouts agree, so
- * each is tried by itself: rivals are kernels for one way, in groups of the same layouts, and what
- * wins is the group whose fastest rivals take the least time together.  Kernels whose ways cannot
+ * In a training plan each pass of a step (passes.h) may be another kernel's where layouts agree, so
+ * each is tried by itself: rivals are kernels for one pass, in groups of the same layouts, and what
+ * wins is the group whose fastest rivals take the least time together.  Kernels whose passes cannot
  * be apart, and all of those of other plans, are a group each.
  */
 #ifndef PARE_PLAN_TUNE_TUNE_MEASURE_H
@@ -10,15 +10,15 @@
 
 #include "passes.h"
 
-#define PARE_GROUPS 8
+#define PARE_TUNE_GROUPS 8
 #define PARE_TUNE_CANDIDATES 40
-#define PARE_NEVER 1e30 /* seconds */
+#define PARE_TUNE_NEVER 1e30 /* seconds */
 
-/* A kernel that could run the nodes, or one way of them. */
+/* A kernel that could run the nodes, or one pass of them. */
 struct pare_tune_candidate {
     struct pare_step s;
     struct pare_arena *arena; /* what match() and init() take */
-    int group, way;           /* way -1: all that are wanted */
+    int group, pass;          /* pass -1: all that are wanted */
     bool guest;               /* the group has not the layouts that it would take by itself */
     bool out;                 /* cannot, or lost already */
     int runs;
@@ -29,7 +29,7 @@ struct pare_tune_candidate {
 };
 
 /* Rivals with the same layouts. */
-struct pare_group {
+struct pare_tune_group {
     struct pare_step s; /* a step with these */
     struct pare_arena *arena;
     bool whole, out;
@@ -41,11 +41,11 @@ struct pare_tune_race {
     bool cold;      /* weights are not in the caches when a layer runs */
     double seconds; /* for all runs, at most */
     struct pare_node *node;
-    unsigned wanted;          /* ways */
+    unsigned wanted;          /* passes */
     struct pare_passes rule;  /* the choice without trials */
-    struct pare_passes fixed; /* ways that are not to be chosen */
-    struct pare_group group[PARE_GROUPS];
-    struct pare_tune_candidate rival[PARE_TUNE_CANDIDATES];
+    struct pare_passes fixed; /* passes that are not to be chosen */
+    struct pare_tune_group group[PARE_TUNE_GROUPS];
+    struct pare_tune_candidate candidate[PARE_TUNE_CANDIDATES];
     int n_groups, n;
 
     /* while they run */
@@ -54,18 +54,18 @@ struct pare_tune_race {
     struct pare_tensor *saved; /* the graph's values as they are, by id */
     size_t work_bytes[2];      /* the most that any rival needs, ... */
     struct pare_buf *work[2];  /* ... and all use the same, ... */
-    struct pare_buf *buf[PARE_GROUPS * (PARE_STEP_IN + 2)]; /* ... as they do these */
+    struct pare_buf *buf[PARE_TUNE_GROUPS * (PARE_STEP_IN + 2)]; /* ... as they do these */
     int n_bufs;
 };
 
 /* All that can do what this step does; itself among them.  End the contest in any case. */
-int pare_tune_race_gather(struct pare_tune_race *c, const struct pare_step *s,
-                          struct pare_err *err);
+int pare_tune_race_collect(struct pare_tune_race *c, const struct pare_step *s,
+                           struct pare_err *err);
 
 /* Are there several kernels for anything? */
-bool pare_tune_race_open(const struct pare_tune_race *c);
+bool pare_tune_race_has_choice(const struct pare_tune_race *c);
 
-/* The group in which these kernels do the ways that are wanted; -1: they cannot. */
+/* The group in which these kernels do the passes that are wanted; -1: they cannot. */
 int pare_tune_race_find(const struct pare_tune_race *c, const struct pare_passes *w);
 
 /* One rival: give a step memory and let it init(); run it once, and note the time; from one layout
