@@ -1,4 +1,5 @@
-/* backward.c - training plans: which values learn, where gradients live, and the way back. */
+/* backward.c - training plans: which values need gradients, their buffers, and the backward pass.
+ */
 #include "plan.h"
 
 #include <omp.h>
@@ -8,9 +9,9 @@
 #include "../backend/conv/blocked_filters.h"
 #include "../base/clock.h"
 
-/* ---- which values learn ------------------------------------------------------------ */
+/* ---- which values need gradients --------------------------------------------------- */
 
-/* Parameters are no constants of this graph, so nothing computed from them is folded. */
+/* Parameters are not constants of the plan's graph, so nothing computed from them is folded. */
 int pare_plan_add_params(struct pare_plan *p, const struct pare_plan_train *o, struct pare_err *err)
 {
     p->param = pare_alloc(p->arena, (size_t)o->n_names, sizeof(*p->param));
@@ -21,7 +22,7 @@ int pare_plan_add_params(struct pare_plan *p, const struct pare_plan_train *o, s
 
         if (!v || !(v->flags & PARE_V_OWNED) || v->t.dtype != PARE_F32)
             return pare_fail(err, PARE_ECONFIG,
-                             "'%s' is no float32 initializer that can be trained", o->names[i]);
+                             "'%s' is not a float32 initializer that can be trained", o->names[i]);
         v->flags = (v->flags & ~(unsigned)PARE_V_CONST) | PARE_V_PARAM;
         if (o->grad)
             p->param[p->n_params].grad = o->grad[i];
@@ -35,7 +36,7 @@ static bool is_float(const struct pare_value *v)
     return v && v->t.dtype == PARE_F32;
 }
 
-/* A gradient is wanted where a parameter comes in and the loss goes out. */
+/* A value needs a gradient if it depends on a parameter and the loss depends on it. */
 int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
@@ -83,9 +84,9 @@ int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* ---- where gradients live ----------------------------------------------------------- */
+/* ---- buffers of gradients ----------------------------------------------------------- */
 
-/* Parameters' gradients are kept between steps, so they have memory of their own. */
+/* The gradients of parameters outlive a step, so they have memory of their own. */
 static int param_grads(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_params; i++) {
@@ -131,8 +132,8 @@ static struct pare_buf *root_of(struct pare_buf *b)
     return b;
 }
 
-/* The last step on the way back that has this value's gradient, other layouts of it included; views
- * that share its memory come after those who write there. */
+/* The last step of the backward pass that writes this value's gradient in any layout.  Views that
+ * share its memory come after the steps that write it. */
 static int last_writer(const struct pare_plan *p, const struct pare_value *v)
 {
     for (int i = 0; i < p->n_steps; i++)
@@ -142,8 +143,8 @@ static int last_writer(const struct pare_plan *p, const struct pare_value *v)
     return -1;
 }
 
-/* Has it anything to do on the way back, once it is known which gradients were written before?  Not
- * what is beside the way to the loss, whatever it reads. */
+/* Does the step take part in the backward pass?  Only if a gradient of its results has been written
+ * by a later step: otherwise the loss does not depend on it. */
 static bool has_work(const struct pare_step *s)
 {
     bool from = false, to = false;
@@ -155,8 +156,8 @@ static bool has_work(const struct pare_step *s)
     return from && to;
 }
 
-/* The first step on the way back that writes a gradient; output 0's is written by the loss, and so
- * are those of kept values.  Views do not write when they share. */
+/* For each gradient, the first step of the backward pass that writes it.  The loss writes those of
+ * output 0 and of observed values.  Views do not write when they share memory. */
 int pare_plan_first_writers(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
@@ -214,9 +215,9 @@ int pare_plan_add_grads(struct pare_plan *p, struct pare_err *err)
     return param_grads(p, err);
 }
 
-/* The step that alone reads this parameter, as filters, by a kernel that takes them in blocks; or
- * NULL. */
-static struct pare_step *lays(const struct pare_plan *p, const struct pare_value *v)
+/* The only step that reads this parameter, if it reads it as filters and its kernel accepts them in
+ * blocks; else NULL. */
+static struct pare_step *blockable_reader(const struct pare_plan *p, const struct pare_value *v)
 {
     struct pare_step *found = NULL;
     int n = p->view.use[v->id].n;
@@ -239,7 +240,7 @@ static struct pare_step *lays(const struct pare_plan *p, const struct pare_value
 void pare_plan_block_params(struct pare_plan *p, bool *blocked)
 {
     for (int i = 0; i < p->n_params; i++) {
-        struct pare_step *s = blocked[i] ? lays(p, p->param[i].value) : NULL;
+        struct pare_step *s = blocked[i] ? blockable_reader(p, p->param[i].value) : NULL;
 
         blocked[i] = s != NULL;
         if (s)
@@ -247,7 +248,8 @@ void pare_plan_block_params(struct pare_plan *p, bool *blocked)
     }
 }
 
-/* Once memory is placed: plain kernels find gradients in the values; saved state. */
+/* Once memory is placed: plain kernels find gradients in the values, and operators their saved
+ * state. */
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_bufs; i++) {

@@ -1,8 +1,8 @@
-/* observed_values.c - values inside a plan that somebody outside wants to see, and to pull at.
+/* observed_values.c - intermediate values that the caller reads, or adds gradients to.
  *
- * A kept value is treated like a graph output: no kernel swallows it, and a row-major buffer of it
- * lives until the run ends.  In training the loss may depend on it, so its gradient is zero after a
- * run, and what is added to it there flows back with the rest.
+ * An observed value is treated like a graph output: no kernel fuses it away, and a row-major buffer
+ * of it lives until the run ends.  In training the loss may depend on it: pare_plan_run() zeroes
+ * its gradient, the loss adds to it, and the backward pass continues from there.
  */
 #include "plan.h"
 
@@ -17,7 +17,8 @@ int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_e
         struct pare_value *v = pare_graph_find(p->graph, names.v[i]);
 
         if (!v)
-            return pare_fail(err, PARE_ECONFIG, "there is no value '%s' to look at", names.v[i]);
+            return pare_fail(err, PARE_ECONFIG, "the graph has no value '%s' to observe",
+                             names.v[i]);
         v->flags |= PARE_V_OUTPUT;
         p->observed[p->n_observed++] = v;
     }

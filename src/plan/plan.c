@@ -9,7 +9,7 @@
 #include "../base/clock.h"
 #include "../graph/batch_independence.h"
 
-/* ---- kernels of last resort ------------------------------------------------------ */
+/* ---- the operators' own kernels -------------------------------------------------- */
 
 static int run_plain(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
@@ -23,7 +23,7 @@ static int run_dynamic(struct pare_step *s, struct pare_backend *b, struct pare_
     return pare_node_eval(s->node, s->state, err);
 }
 
-/* Operators add to gradients, so a first writer starts from zero. */
+/* The operator's backward() adds to gradients, so the first writer of one zeroes it. */
 static int back_plain(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     (void)b;
@@ -46,7 +46,7 @@ const struct pare_kernel pare_kernel_dynamic = {
     .run = run_dynamic,
 };
 
-/* ---- making ---------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------- */
 
 static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
@@ -78,12 +78,12 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
     for (int i = 0; i < g->n_in; i++)
         if (g->in[i]->t.rank < 0 || g->in[i]->t.dtype == PARE_NONE)
             return pare_fail(err, PARE_EUNSUPPORTED,
-                             "input '%s' is no tensor of a known rank: give its shape",
+                             "input '%s' is not a tensor of known rank: specify its shape",
                              g->in[i]->name);
     return 0;
 }
 
-/* Plain kernels reach their tensors through the node's values. */
+/* Plain kernels read and write the tensors of the node's values. */
 static int point_values(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_bufs; i++) {
@@ -108,7 +108,7 @@ static int point_values(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* Weights that a step has packed for itself need not stay in memory as well. */
+/* Weights that a step has packed need not stay in memory in their original form. */
 void pare_plan_release_weights(const struct pare_plan *p, const struct pare_step *s)
 {
     struct pare_err err;
@@ -117,13 +117,14 @@ void pare_plan_release_weights(const struct pare_plan *p, const struct pare_step
         const struct pare_value *v = s->node->in[i];
 
         if (v && pare_is_const(v) && !v->t.data && !v->raw && v->maker && v->maker->n_in)
-            v = v->maker->in[0]; /* the integers behind real numbers that nobody made */
+            v = v->maker
+                    ->in[0]; /* the quantized weights; their dequantized form was never computed */
         if (v && pare_is_const(v) && !pare_tensor_size(&v->t, NULL, NULL, &err))
             pare_model_release(p->model, v->raw ? v->raw : v->t.data, pare_packed_size(&v->t));
     }
 }
 
-/* Real constants behind integers exist from here on, where the kernel reads them. */
+/* Dequantized constants are computed here, if the step's kernel reads them. */
 static int load_late(struct pare_arena *a, const struct pare_node *n, struct pare_err *err)
 {
     for (int i = 0; n && i < n->n_in; i++)
@@ -147,7 +148,7 @@ int pare_plan_load_constants(struct pare_arena *a, struct pare_step *s, struct p
     return 0;
 }
 
-/* The same step of the part beside this one. */
+/* The step of p->like that does the same. */
 static const struct pare_step *like_step(const struct pare_plan *p, int i)
 {
     const struct pare_step *s = p->step[i], *o;
@@ -181,7 +182,7 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* Some items of a batch.  They may be apart in the graph's own words, which is asked here. */
+/* The graph for some items of a batch; an error unless the items are independent. */
 static int slice_graph(struct pare_plan *p, const struct pare_plan_slice *o, struct pare_err *err)
 {
     const struct pare_graph *whole = o->whole->graph;
@@ -196,11 +197,10 @@ static int slice_graph(struct pare_plan *p, const struct pare_plan_slice *o, str
     PARE_TRY(pare_graph_infer(p->graph, false, err));
     if (o->items != whole->in[0]->t.dim[0])
         PARE_TRY(pare_batch_independent(whole, p->graph, &independent, err));
-    return independent ? 0
-                       : pare_fail(err, PARE_EUNSUPPORTED, "the items of a batch are not apart");
+    return independent ? 0 : pare_fail(err, PARE_EUNSUPPORTED, "the model mixes batch items");
 }
 
-/* The graph of the part beside this one: what it folded and loaded is shared. */
+/* The graph of another slice: its folded and loaded constants are shared. */
 static int like_graph(struct pare_plan *p, const struct pare_plan *like, struct pare_err *err)
 {
     p->like = like;
@@ -214,7 +214,7 @@ static int like_graph(struct pare_plan *p, const struct pare_plan *like, struct 
     return 0;
 }
 
-/* The graph with all its shapes. */
+/* The graph with concrete shapes. */
 static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
                       const struct pare_plan_build *b, struct pare_err *err)
 {
@@ -276,7 +276,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
     return init_steps(p, err);
 }
 
-/* An empty plan; NULL when out of memory. */
+/* An empty plan; NULL: out of memory. */
 static struct pare_plan *create(int threads)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
@@ -333,7 +333,7 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     p->train = p->ctx.train = t != NULL;
     p->ctx.rng = t ? t->rng : NULL;
     rc = compile(p, opts, b, err);
-    if (t) { /* not before: tuning must not wait for other processes */
+    if (t) { /* set last: tuning must not wait for other processes */
         p->ctx.sync = p->backend.sync = t->sync;
         p->on_back = t->on_back;
         p->user = t->user;
@@ -408,7 +408,7 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
     return 0;
 }
 
-/* For whoever looks for the first node that went wrong. */
+/* For a trainer that looks for the first node with a bad result. */
 static int check_finite(const struct pare_step *s, struct pare_err *err)
 {
     for (int k = 0; k < s->n_out; k++) {
@@ -418,7 +418,7 @@ static int check_finite(const struct pare_step *s, struct pare_err *err)
 
         for (size_t i = 0; i < n; i++)
             if (!isfinite(y[i]))
-                return pare_fail(err, PARE_ELIMIT, "made a value that is not finite");
+                return pare_fail(err, PARE_ELIMIT, "the result is not finite");
     }
     return 0;
 }

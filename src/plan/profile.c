@@ -1,4 +1,4 @@
-/* profile.c - how long each step of a plan takes. */
+/* profile.c - per-step times of a plan. */
 #include "batch/microbatch.h"
 
 const struct pare_plan *pare_plan_inner(const struct pare_plan *p)
@@ -15,7 +15,7 @@ void pare_plan_profile(struct pare_plan *p, bool on)
         p->step[i]->seconds = p->step[i]->back_seconds = 0;
 }
 
-/* Of the parts that run side by side, the mean. */
+/* The mean over the plans of concurrent micro-batches. */
 static double seconds(const struct pare_plan *p, int i)
 {
     double sum = 0;

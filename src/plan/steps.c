@@ -1,18 +1,18 @@
-/* steps.c - ask the kernels who runs what, and put layout conversions in between. */
+/* steps.c - choose the kernel that runs each node, and insert layout conversions. */
 #include "tune/tune.h"
 
 #include <string.h>
 
 #include "../backend/fuse/int8_function.h"
 
-/* ---- the view ------------------------------------------------------------------- */
+/* ---- the graph as kernels see it ------------------------------------------------ */
 
 static bool unknown(const struct pare_value *v)
 {
     return v->t.dtype == PARE_NONE;
 }
 
-/* Nodes that some output needs, from the back. */
+/* Mark the nodes that no output depends on as taken, from the last node to the first. */
 static void mark_needed(struct pare_plan *p, bool *need_value)
 {
     struct pare_graph *g = p->graph;
@@ -64,7 +64,7 @@ static int count_uses(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* Real numbers behind 8-bit integers, functions of these, and those under another shape. */
+/* Lazy nodes: DequantizeLinear of int8 values, elementwise functions of one, and views of these. */
 static bool is_lazy(const struct pare_match *v, const struct pare_node *n)
 {
     const struct pare_value *x = n->n_in ? n->in[0] : NULL;
@@ -153,7 +153,7 @@ static struct pare_step *add_step(struct pare_plan *p, struct pare_err *err)
     return s;
 }
 
-/* Without spatial extent and with full blocks, the layouts are the same bytes. */
+/* The layouts are the same bytes if there is no spatial extent and all blocks are full. */
 static bool same_bytes(const struct pare_tensor *t, int a, int b)
 {
     int block = a > b ? a : b;
@@ -165,7 +165,7 @@ static bool same_bytes(const struct pare_tensor *t, int a, int b)
 bool pare_plan_has_layout(const struct pare_plan *p, const struct pare_value *v, int block)
 {
     if (!p->buf[v->id])
-        return true; /* a constant, or it is made when it is asked for */
+        return true; /* a constant, or computed on demand */
     for (const struct pare_buf *b = p->buf[v->id]; b; b = b->next)
         if (b->block == block || same_bytes(&v->t, b->block, block))
             return true;
@@ -174,7 +174,7 @@ bool pare_plan_has_layout(const struct pare_plan *p, const struct pare_value *v,
 
 static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err);
 
-/* Run a node that has waited for somebody to ask for its result. */
+/* Add the step of a lazy node whose result is needed in this layout. */
 static int add_lazy(struct pare_plan *p, struct pare_value *v, int block, struct pare_err *err)
 {
     struct pare_node *n = v->maker;
@@ -188,7 +188,7 @@ static int add_lazy(struct pare_plan *p, struct pare_value *v, int block, struct
     return rc;
 }
 
-/* The value's buffer in that layout, converted if it exists only in another. */
+/* The value's buffer in this layout, converted if it exists only in another. */
 static struct pare_buf *get_buffer(struct pare_plan *p, struct pare_value *v, int block,
                                    struct pare_err *err)
 {
@@ -244,8 +244,8 @@ static bool is_dynamic_node(const struct pare_node *n)
     return false;
 }
 
-/* Kernels count rows, channels and tiles, and there can be billions without an element in them.
- * Plain kernels look at the elements first. */
+/* Fast kernels loop over rows, channels and tiles, of which an empty tensor can have billions.
+ * Plain kernels check the number of elements first. */
 static bool is_empty_node(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_in + n->n_out; k++) {
@@ -257,7 +257,7 @@ static bool is_empty_node(const struct pare_node *n)
     return false;
 }
 
-/* A node that runs its plain kernel reads and writes row-major tensors. */
+/* Plain kernels read and write row-major tensors. */
 static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_step *s)
 {
     int at = 0, out = 0;
@@ -291,14 +291,14 @@ bool pare_plan_allows(const struct pare_plan *p, const struct pare_kernel *k)
     return !p->train || k->back;
 }
 
-/* As the part beside this one does it. */
+/* Choose as the plan p->like did. */
 static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                        struct pare_err *err)
 {
     const struct pare_step *like = NULL;
     bool any = p->view.any, yes;
 
-    for (int i = 0, steps = p->like->n_steps; i < steps && !like; i++) { /* mostly the next one */
+    for (int i = 0, steps = p->like->n_steps; i < steps && !like; i++) { /* usually the next one */
         const struct pare_step *next = p->like->step[(p->like_at + i) % steps];
 
         if (next->node && next->node->id == n->id) {
@@ -317,11 +317,11 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
                ? pare_no_memory(err, "for the plan")
-               : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
+               : pare_fail(err, PARE_EUNSUPPORTED, "kernel '%s' matched node '%s' before but does not match it now",
                            like->kernel->name, n->name);
 }
 
-/* By the rules or by trying; each pass of a training step may be another kernel's. */
+/* By the rules or by tuning; each pass of a training step may get a kernel of its own. */
 static int choose_passes(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
 {
     struct pare_passes passes;
@@ -363,8 +363,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
             return choose_passes(p, s, err);
         }
         if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
-            return pare_no_memory(
-                err, "for the plan"); /* or the plan would be slow and nobody knew why */
+            return pare_no_memory(err, "for the plan"); /* not a slow plan without a message */
     }
     return match_plain(p, n, s) ? 0 : pare_no_memory(err, "for the plan");
 }
@@ -388,7 +387,7 @@ static int connect_buffers(struct pare_plan *p, struct pare_step *s, struct pare
     return 0;
 }
 
-/* The step of a node, after the conversions that it needs. */
+/* Add the step of a node, after the conversions that it needs. */
 static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err)
 {
     struct pare_step s = { 0 }, *slot;
@@ -403,8 +402,8 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
     return 0;
 }
 
-/* Kept values are handed over row-major, too: as soon as they are made, so that their other layout
- * need not live as long.  In the end also those that nobody makes: inputs and constants. */
+/* Provide observed values row-major as soon as they are computed, so that their other layout need
+ * not live on; at the end (`all`) also inputs and constants. */
 static int add_observed(struct pare_plan *p, bool all, struct pare_err *err)
 {
     for (int i = 0; i < p->n_observed; i++)
@@ -428,7 +427,7 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
             PARE_TRY(add_node(p, g->node[i], err));
             PARE_TRY(add_observed(p, false, err));
         }
-    for (int i = 0; i < g->n_out; i++) /* outputs are handed over row-major */
+    for (int i = 0; i < g->n_out; i++) /* outputs are returned row-major */
         if (!get_buffer(p, g->out[i], 1, err))
             return err->code ? err->code : pare_no_memory(err, "for the plan");
     return add_observed(p, true, err);

@@ -80,7 +80,7 @@ static void test_keeps(void **state)
     pare_plan_free(fast);
     pare_plan_free(plain);
     assert_int_equal(pare_plan_build(m, &none, &fast, &err), PARE_ECONFIG);
-    assert_string_equal(err.msg, "model: there is no value 'absent' to look at");
+    assert_string_equal(err.msg, "model: the graph has no value 'absent' to observe");
     pare_model_free(m);
 }
 

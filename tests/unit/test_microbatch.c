@@ -523,7 +523,7 @@ static void choices(void **state)
     pare_plan_free(p);
     write_choice(path, key, "parts_of_4");
     assert_int_equal(pare_plan_new(m, &o, &p, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "'parts_of_4' is chosen for a batch of 6"));
+    assert_non_null(strstr(err.msg, "'parts_of_4' is listed for a batch of 6"));
     unlink(path);
     o.tune = true;
     assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);

@@ -364,11 +364,11 @@ static void open_rank(void **state)
     (void)state;
     build_output(&b, build_node(&b, "Relu", NAMES(x), NOTHING));
     m = build_model(&b);
-    refuses(m, NULL, 0, "model: input 'v0' is no tensor of a known rank: give its shape");
+    refuses(m, NULL, 0, "model: input 'v0' is not a tensor of known rank: specify its shape");
     t = shape(PARE_F32, 9, (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 1 });
     refuses(m, &t, 0, "model: input 'v0' has 9 dimensions, at most 8 are handled");
     t = shape(PARE_F32, -1, NULL);
-    refuses(m, &t, 0, "model: input 'v0' is no tensor of a known rank: give its shape");
+    refuses(m, &t, 0, "model: input 'v0' is not a tensor of known rank: specify its shape");
     t = shape(PARE_F32, INTS(INT64_MAX / 2, 8));
     assert_int_not_equal(pare_plan_new(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
     t = tensor_of(PARE_F32, INTS(2, 1), V(-1, 3));

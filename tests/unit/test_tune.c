@@ -292,7 +292,7 @@ static void bad_lists(void **state)
     put(file, "conv_onednn\tConv\x01\n");
     refused(&o, "line 1: expected");
     all_to(file, "linear_onednn");
-    refused(&o, "'linear_onednn' is chosen for node");
+    refused(&o, "kernel 'linear_onednn' is listed for node");
     o.choices = net.dir;
     refused(&o, "not a regular file");
     o.choices = path("no/such/folder.txt");

@@ -181,11 +181,11 @@ static void test_tuned(void **state)
     write_list(file, &l, "", columns); /* those behind it have another layout, not in the list */
     listed(file, "conv_im2col", 1, &plain);
     write_list(file, &l, "", panel); /* it cannot train */
-    refused(file, "'conv_1x1_packed' is chosen for node 'a' (forward), which it cannot run");
+    refused(file, "kernel 'conv_1x1_packed' is listed for node 'a' (forward) but cannot run it");
     write_old(file, &l, "conv_train");
     listed(file, "conv_train", 3, &plain);
     write_old(file, &l, "conv_1x1_packed");
-    refused(file, "'conv_1x1_packed' is chosen for node 'a' (forward), which it cannot run");
+    refused(file, "kernel 'conv_1x1_packed' is listed for node 'a' (forward) but cannot run it");
     free_list(&l);
     unlink(file);
     end(&plain);
@@ -211,8 +211,9 @@ static void test_mixed_list(void **state)
     write_list(file, &l, "", some);
     listed(file, "conv_train|conv_winograd_train|conv_train", 2, &plain);
     write_list(file, &l, "", apart); /* row-major, then by the rules, then both */
-    refused(file, "'conv_winograd_train' is chosen for node 'c' (data), which it cannot run beside "
-                  "'conv_im2col'");
+    refused(file,
+            "kernel 'conv_winograd_train' is listed for node 'c' (data) but cannot run it next to "
+            "'conv_im2col'");
     write_list(file, &l, "", some);
     gradients(&tuned, true, file, 0); /* what is missing is tried and added */
     assert_in_range(tuned.trainer->plan[0]->tuned.measured, 1, 2);

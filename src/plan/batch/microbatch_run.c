@@ -1,17 +1,17 @@
-/* microbatch_run.c - make and run the parts of a batch. */
+/* microbatch_run.c - build and run micro-batches. */
 #include "microbatch.h"
 
 #include <omp.h>
 #include <string.h>
 
-/* What one plan is given and gives. */
+/* Inputs and outputs of one plan. */
 struct pare_microbatch_io {
     struct pare_tensor *in, *out;
-    struct pare_err err; /* of the first of its parts that failed, if any */
-    int64_t failed;      /* which one; -1: none */
+    struct pare_err err; /* of its first micro-batch that failed */
+    int64_t failed;      /* index of that micro-batch; -1: none */
 };
 
-/* ---- making ------------------------------------------------------------------------------- */
+/* ---- building ----------------------------------------------------------------------------- */
 
 static struct pare_microbatch *create(const struct pare_graph *g, int64_t items, int n)
 {
@@ -51,7 +51,7 @@ int pare_microbatch_new(const struct pare_plan *p, const struct pare_plan_opts *
     *made = NULL;
     opts.threads = parts > 1 ? 1 : p->backend.threads;
     if (!s)
-        return pare_no_memory(err, "for the parts of a batch");
+        return pare_no_memory(err, "for micro-batches");
     for (; s->n < n && !rc; s->n += !rc) {
         slice.like = s->n ? s->plan[0] : NULL;
         rc = pare_plan_build(p->model, &build, &s->plan[s->n], err);
@@ -63,7 +63,8 @@ int pare_microbatch_new(const struct pare_plan *p, const struct pare_plan_opts *
     pare_microbatch_free(s);
     if (rc == PARE_ENOMEM || parts == 1)
         return rc;
-    err->code = 0; /* the whole says what is wrong, if it is not only that parts cannot be had */
+    err->code =
+        0; /* the plan of the whole batch will report errors that are not about micro-batches */
     return 0;
 }
 
@@ -71,7 +72,7 @@ void pare_microbatch_free(struct pare_microbatch *s)
 {
     if (!s)
         return;
-    for (int i = s->n - 1; i >= 0; i--) /* the first is the last: others use its weights */
+    for (int i = s->n - 1; i >= 0; i--) /* plan[0] last: the others use its weights */
         pare_plan_free(s->plan[i]);
     pare_arena_free(s->arena);
 }
@@ -104,8 +105,7 @@ static int run_part(struct pare_microbatch *s, int k, int64_t at, const struct p
     return 0;
 }
 
-/* Who is done first takes the next, so that a thread that other programs keep from running does
- * not keep the others from it. */
+/* Dynamic scheduling, so that a thread that another program delays does not delay the rest. */
 int pare_microbatch_parts(struct pare_microbatch *s, int64_t from, int64_t to,
                           const struct pare_tensor *in, const struct pare_tensor *out,
                           struct pare_err *err)

@@ -1,4 +1,4 @@
-/* passes.c - training steps whose passes are different kernels'. */
+/* passes.c - training steps whose forward, data and weight passes are run by different kernels. */
 #include "passes.h"
 
 const char *const pare_pass_names[PARE_PASSES] = { "forward", "data", "weights" };
@@ -70,7 +70,7 @@ void pare_passes_drop(struct pare_step *s)
 
 /* ---- rules --------------------------------------------------------------------------------- */
 
-/* Does it say that it is fast there? */
+/* Does the kernel expect to be fast on this pass, in the layouts of s? */
 static bool expects_fast(struct pare_plan *p, const struct pare_kernel *k,
                          const struct pare_step *s, unsigned pass)
 {
@@ -108,11 +108,11 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
                : 0;
 }
 
-/* ---- several kernels as one ---------------------------------------------------------------- */
+/* ---- a step of several kernels ------------------------------------------------------------- */
 
 struct combined {
-    struct pare_kernel kernel;          /* with a name of its own */
-    struct pare_step step[PARE_PASSES]; /* by pass; without a kernel where nobody wants it */
+    struct pare_kernel kernel;          /* named after the kernels of all passes */
+    struct pare_step step[PARE_PASSES]; /* by pass; .kernel NULL: no such pass */
 };
 
 static int init_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -143,7 +143,7 @@ static int run_combined(struct pare_step *s, struct pare_backend *b, struct pare
     return q->kernel->run(q, b, err);
 }
 
-/* The weights' gradient first, as kernels do it that make both. */
+/* The weights' gradient first, as in kernels that compute both. */
 static int back_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct combined *x = s->state;
@@ -162,14 +162,14 @@ static void quit_combined(struct pare_step *s)
         pare_passes_drop(&x->step[w]);
 }
 
-/* ---- making -------------------------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------------------ */
 
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-/* What the whole needs: memory that only one pass has is shared. */
+/* The needs of the combined step; passes run one after the other, so they share working memory. */
 static void combine_needs(struct combined *x, struct pare_step *s)
 {
     s->drop_in = s->drop_out = ~0u;
@@ -189,7 +189,7 @@ static void combine_needs(struct combined *x, struct pare_step *s)
 static bool make_kernel(struct pare_plan *p, const struct pare_passes *w, struct combined *x)
 {
     x->kernel = (struct pare_kernel){
-        .doc = "Kernels for each pass of a step.",
+        .doc = "A kernel for each pass of a training step.",
         .rival = true,
         .lays = true,
         .init = init_combined,
@@ -204,7 +204,7 @@ static bool make_kernel(struct pare_plan *p, const struct pare_passes *w, struct
     return x->kernel.name;
 }
 
-/* Its parts, in the layouts of `whole`. */
+/* Match the kernel of each pass in the layouts of `whole`. */
 static bool match_each_pass(struct pare_plan *p, const struct pare_passes *w,
                             const struct pare_step *whole, struct combined *x)
 {
@@ -227,7 +227,7 @@ static int combine(struct pare_plan *p, const struct pare_passes *w, struct pare
     if (x && !*fits)
         for (int i = 0; i < PARE_PASSES; i++)
             pare_passes_drop(&x->step[i]);
-    pare_passes_drop(&whole); /* its lists stay */
+    pare_passes_drop(&whole); /* its lists are in the arena */
     *s = (struct pare_step){
         .kernel = *fits ? &x->kernel : NULL,
         .node = whole.node,
@@ -263,6 +263,7 @@ int pare_passes_step(struct pare_plan *p, struct pare_node *n, const struct pare
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
                ? pare_no_memory(err, "for the plan")
-               : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
+               : pare_fail(err, PARE_EUNSUPPORTED,
+                           "kernel '%s' matched node '%s' before but does not match it now",
                            w->k[0]->name, n->name);
 }

@@ -1,9 +1,9 @@
-/* tune.c - the fastest of the kernels that can run a layer, found by trying.
+/* tune.c - choose the fastest kernel for each layer: from a list, from the cache, or by a race.
  *
- * When a plan is tuned, the kernels of kernels.def that are rivals and can run the same nodes are
- * tried (tune_measure.c).  What was found is kept by what the time depends on (tune_key.c): layers that
- * are alike are tried once, and files have it for later plans (tune_cache.h).  Training plans have a
- * line for each pass of a layer (passes.h).
+ * In a tuned plan, the kernels with .rival that can run the same nodes race (tune_race.c).  The
+ * winner is stored under a key of everything that the time depends on (tune_key.c), so layers that
+ * are alike race once, and later plans read it from a file (tune_cache.h).  Training plans have a
+ * key for each pass of a layer (passes.h).
  */
 #include "tune.h"
 
@@ -18,12 +18,12 @@
 
 struct pare_tuner {
     struct pare_arena *arena;
-    struct pare_tune_cache list, cache;         /* as the files had them */
-    struct pare_tune_cache new_list, new_cache; /* what they do not have */
+    struct pare_tune_cache list, cache;         /* contents of the files */
+    struct pare_tune_cache new_list, new_cache; /* choices that the files lack */
     const char *choices, *folder;
-    bool measure, cold; /* see struct pare_tune_race */
-    double left;        /* seconds for trials, ... */
-    double *shared;     /* ... of several plans together; or NULL */
+    bool measure, cold; /* time candidates; see struct pare_tune_race */
+    double left;        /* seconds for races */
+    double *shared;     /* if not NULL: `left` of several plans */
 };
 
 /* ---- one step ------------------------------------------------------------------------- */
@@ -36,14 +36,14 @@ static const struct pare_kernel *candidate_named(const struct pare_tune_race *c,
     return NULL;
 }
 
-/* What is chosen for a step; `key` is the line without a pass. */
+/* The choice for a step; `key` is without the pass. */
 struct choice {
     struct pare_tune_race *c;
     char key[PARE_TUNE_KEY], pass_key[PARE_TUNE_KEY];
     struct pare_passes passes;
 };
 
-/* The line for a pass.  Plans without gradients have only one. */
+/* The key of a pass; inference plans use the plain key. */
 static const char *key_of(struct choice *x, int pass)
 {
     if (!x->c->p->train)
@@ -62,16 +62,18 @@ static int fail_cannot_run(const struct choice *x, int pass, const char *name, s
     const char *file = x->c->p->tuner->choices, *node = x->c->node->name;
 
     if (!x->c->p->train)
-        return pare_fail(err, PARE_ECONFIG, "%s: '%s' is chosen for node '%s', which it cannot run",
-                         file, name, node);
+        return pare_fail(err, PARE_ECONFIG,
+                         "%s: kernel '%s' is listed for node '%s' but cannot run it", file, name,
+                         node);
     return pare_fail(err, PARE_ECONFIG,
-                     "%s: '%s' is chosen for node '%s' (%s), which it cannot run%s%s%s", file, name,
-                     node, pare_pass_names[pass], pass && x->passes.k[0] ? " beside '" : "",
+                     "%s: kernel '%s' is listed for node '%s' (%s) but cannot run it%s%s%s", file,
+                     name, node, pare_pass_names[pass], pass && x->passes.k[0] ? " next to '" : "",
                      pass && x->passes.k[0] ? x->passes.k[0]->name : "",
                      pass && x->passes.k[0] ? "'" : "");
 }
 
-/* By the list, as far as it goes.  Its lines of before passes were apart stand for all of them. */
+/* Read the choices of the list.  A line without a pass, as earlier versions wrote it, stands for
+ * all passes. */
 static int follow_list(struct choice *x, bool *all, struct pare_err *err)
 {
     struct pare_tuner *t = x->c->p->tuner;
@@ -92,8 +94,8 @@ static int follow_list(struct choice *x, bool *all, struct pare_err *err)
     return 0;
 }
 
-/* Without trials: what the list has not goes by the rules, or is the forward kernel's when the
- * rules' cannot be beside that. */
+/* Without a race: passes that the list lacks get the rules' kernel, or the forward kernel if the
+ * rules' kernel does not support its layouts. */
 static int fill_by_rules(struct choice *x, struct pare_err *err)
 {
     struct pare_passes given = x->passes;
@@ -105,13 +107,13 @@ static int fill_by_rules(struct choice *x, struct pare_err *err)
         if (pare_tune_race_find(x->c, &x->passes) >= 0)
             return 0;
     }
-    for (int w = PARE_PASSES - 1; w >= 0; w--) /* who is not the forward kernel's neighbour */
+    for (int w = PARE_PASSES - 1; w >= 0; w--) /* the kernel that does not fit the forward kernel */
         if (given.k[w] && (given.k[w] != x->passes.k[0] || !w))
             return fail_cannot_run(x, w, given.k[w]->name, err);
     return fail_cannot_run(x, 0, x->passes.k[0]->name, err);
 }
 
-/* What was found before, in this plan or another. */
+/* Look up choices of this plan and of the cache. */
 static bool is_known(struct choice *x)
 {
     struct pare_tuner *t = x->c->p->tuner;
@@ -132,7 +134,7 @@ static bool is_known(struct choice *x)
     return true;
 }
 
-/* For later plans. */
+/* Store the choices for later plans. */
 static int record(struct choice *x, struct pare_tune_cache *to, struct pare_err *err)
 {
     for (int w = 0; w < PARE_PASSES; w++)
@@ -141,7 +143,7 @@ static int record(struct choice *x, struct pare_tune_cache *to, struct pare_err 
     return 0;
 }
 
-/* By the list; by the cache; by trying; by the rules. */
+/* By the list, the cache, a race, or the rules, in this order. */
 static int decide(struct choice *x, struct pare_err *err)
 {
     struct pare_tune_race *c = x->c;
@@ -159,10 +161,10 @@ static int decide(struct choice *x, struct pare_err *err)
     } else if (t->left > 0) {
         c->cold = t->cold;
         c->seconds = t->left;
-        PARE_TRY(fill_by_rules(x, err)); /* can what the list has be done at all? */
+        PARE_TRY(fill_by_rules(x, err)); /* fails if the listed kernels do not fit */
         PARE_TRY(pare_tune_race_run(c, &x->passes, err));
         t->left -= pare_now() - start;
-        if (t->left > 0) /* else it was in a hurry: another plan can do better */
+        if (t->left > 0) /* otherwise the race was cut short, and a later plan can do better */
             PARE_TRY(record(x, &t->new_cache, err));
     } else {
         PARE_TRY(fill_by_rules(x, err));
@@ -240,7 +242,7 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
     t = a ? pare_alloc(a, 1, sizeof(*t)) : NULL;
     if (!t) {
         pare_arena_free(a);
-        return pare_no_memory(err, "to try kernels");
+        return pare_no_memory(err, "for tuning");
     }
     *t = (struct pare_tuner){ .arena = a,
                               .list.arena = a,
@@ -262,7 +264,7 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
         const char *file = pare_tune_cache_file(a, t->folder, false);
 
         return file ? pare_tune_cache_read(&t->cache, file, false, err)
-                    : pare_no_memory(err, "to try kernels");
+                    : pare_no_memory(err, "for tuning");
     }
     return 0;
 }
@@ -277,7 +279,7 @@ int pare_tune_end(struct pare_plan *p, struct pare_err *err)
     if (t->folder && t->new_cache.n) {
         const char *file = pare_tune_cache_file(t->arena, t->folder, true);
 
-        if (file) /* it is only a cache */
+        if (file) /* errors do not matter: it is a cache */
             (void)pare_tune_cache_save(&t->new_cache, file, false, &ignored);
     }
     if (t->choices && t->new_list.n)

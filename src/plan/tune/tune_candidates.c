@@ -1,4 +1,5 @@
-/* tune_candidates.c - who takes part in a trial of kernels. */
+/* tune_candidates.c - find the kernels that can run the same nodes: the candidates of a tuning
+ * race. */
 #include "tune_measure.h"
 
 static bool same_work(const struct pare_step *a, const struct pare_step *b)
@@ -18,7 +19,7 @@ static void drop_step(struct pare_step *s, struct pare_arena *a)
     pare_arena_free(a);
 }
 
-/* What the kernel makes of it; *s->kernel is NULL when it cannot.  An arena of its own. */
+/* Match a kernel in an arena of its own; s->kernel is NULL if it does not match. */
 static int match_candidate(struct pare_tune_race *c, struct pare_pass_query *a, struct pare_step *s,
                            struct pare_err *err)
 {
@@ -26,7 +27,7 @@ static int match_candidate(struct pare_tune_race *c, struct pare_pass_query *a, 
 
     a->arena = pare_arena_new(1 << 12);
     if (!a->arena)
-        return pare_no_memory(err, "to try kernels");
+        return pare_no_memory(err, "for tuning");
     yes = pare_passes_match(c->p, a, s);
     if (yes && s->n_in <= PARE_STEP_IN && s->n_out <= 2)
         return 0;
@@ -35,7 +36,7 @@ static int match_candidate(struct pare_tune_race *c, struct pare_pass_query *a, 
     yes = pare_arena_failed(a->arena) || pare_arena_failed(c->p->scratch);
     s->kernel = NULL;
     pare_arena_free(a->arena);
-    return yes ? pare_no_memory(err, "to try kernels") : 0;
+    return yes ? pare_no_memory(err, "for tuning") : 0;
 }
 
 static struct pare_tune_candidate *add_candidate(struct pare_tune_race *c, int group, int pass)
@@ -46,7 +47,7 @@ static struct pare_tune_candidate *add_candidate(struct pare_tune_race *c, int g
     return r;
 }
 
-/* A pass in the layouts of a group. */
+/* Add a candidate for one pass, in the layouts of a group. */
 static int add_pass(struct pare_tune_race *c, const struct pare_kernel *k, int group, int pass,
                     struct pare_err *err)
 {
@@ -66,8 +67,8 @@ static int add_pass(struct pare_tune_race *c, const struct pare_kernel *k, int g
     return 0;
 }
 
-/* A group of these layouts, perhaps a new one; -1: there are too many.  The step is the group's,
- * or given back. */
+/* The group of these layouts, created if needed; -1: there are too many.  Takes ownership of the
+ * step. */
 static int find_group(struct pare_tune_race *c, struct pare_step *s, struct pare_arena *arena)
 {
     int g = 0;
@@ -90,7 +91,7 @@ static int find_group(struct pare_tune_race *c, struct pare_step *s, struct pare
     return g;
 }
 
-/* A kernel with the layouts that it takes by itself. */
+/* Add a kernel with the layouts that it prefers. */
 static int add_kernel(struct pare_tune_race *c, const struct pare_kernel *k,
                       const struct pare_step *like, struct pare_err *err)
 {

@@ -1,4 +1,5 @@
-/* tune_key.c - what the time of a step depends on, as a line of text. */
+/* tune_key.c - keys of the tuning cache: everything that the time of a step depends on, as a line.
+ */
 #include "tune.h"
 
 #include <stdarg.h>
@@ -14,7 +15,7 @@ struct text {
 
 static void add_text(struct text *t, const char *fmt, ...) PARE_PRINTF(2, 3);
 
-/* Once it is full it stays so. */
+/* Text beyond the end is dropped. */
 static void add_text(struct text *t, const char *fmt, ...)
 {
     va_list ap;
@@ -26,7 +27,7 @@ static void add_text(struct text *t, const char *fmt, ...)
     t->n = n < 0 || t->n + (size_t)n >= PARE_TUNE_KEY ? PARE_TUNE_KEY - 1 : t->n + (size_t)n;
 }
 
-/* Names come from files. */
+/* Names come from files and may contain anything. */
 static void add_word(struct text *t, const char *s)
 {
     for (; *s; s++)
@@ -47,7 +48,7 @@ static void add_floats(struct text *t, const char *name, struct pare_floats v)
         add_text(t, "%s%.9g", i ? "," : "", v.v[i]);
 }
 
-/* Those that are not as by default. */
+/* Only attributes that differ from their defaults. */
 static void add_attr(struct text *t, const struct pare_opt *o, const void *field)
 {
     if (o->type == PARE_OPT_BOOL && *(const bool *)field != (o->def > 0 || o->def < 0)) {
@@ -80,7 +81,7 @@ static void add_value(struct text *t, const struct pare_value *v)
         add_text(t, "%s%lld", i ? "," : "", (long long)v->t.dim[i]);
 }
 
-/* Are these four of v's elements, so far apart, zero?  With step 0: is this one? */
+/* Are the four elements at `at`, `step` elements apart, zero?  With step 0: is the one at `at`? */
 static bool is_zero(const char *data, int64_t at, int64_t step)
 {
     for (int i = 0; i < (step ? 4 : 1); i++) {
@@ -93,8 +94,8 @@ static bool is_zero(const char *data, int64_t at, int64_t step)
     return true;
 }
 
-/* The part of zeros, in tenths, in a sample of short runs: of elements, of fours along the first
- * axis, and of fours that are neighbours. */
+/* Shares of zeros in tenths, in a sample of short runs: of single elements, of blocks of four along
+ * the first axis, and of four neighbors. */
 static void add_zeros(struct text *t, const struct pare_value *v)
 {
     const int runs = 64, len = 32;
@@ -107,7 +108,7 @@ static void add_zeros(struct text *t, const struct pare_value *v)
     row = n / v->t.dim[0];
     for (int r = 0; r < runs; r++)
         for (int64_t i = 0, from = (n - 4 * len) / runs * r; i < len; i++, seen++) {
-            int64_t at = from + i, four = at / row / 4 * 4; /* its group of rows */
+            int64_t at = from + i, four = at / row / 4 * 4; /* first row of its block */
 
             zeros[0] += is_zero(data, at, 0);
             zeros[1] += is_zero(data, (four + 4 <= n / row ? four : 0) * row + at % row, row);
@@ -139,7 +140,7 @@ bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool ze
         add_text(&t, " | then ");
         add_node(&t, s->fused[k]);
     }
-    for (int k = 1; k < s->n_in; k++) { /* those of nodes behind */
+    for (int k = 1; k < s->n_in; k++) { /* operands of the fused nodes */
         add_value(&t, s->in[k]);
         add_text(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
     }
@@ -157,7 +158,7 @@ void pare_tune_pass_key(const char *key, const char *pass, char with[PARE_TUNE_K
     add_text(&t, "%s, %s", key, pass);
 }
 
-/* The node with its shapes. */
+/* Hash a node with its shapes. */
 static void hash_node(struct pare_sha256 *h, const struct pare_node *n)
 {
     char line[PARE_TUNE_KEY] = "";

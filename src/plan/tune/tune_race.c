@@ -1,20 +1,20 @@
-/* tune_race.c - kernels that could run the same nodes, tried in turn until one has won. */
+/* tune_race.c - run the candidates of a tuning race in turn until one has won. */
 #include "tune_measure.h"
 
 #include "../../base/clock.h"
 
 #define NEVER PARE_TUNE_NEVER
-#define LEAST 3     /* runs of each rival, ... */
-#define MOST 12     /* ... more while they are close or times vary, at most so many, ... */
-#define ENOUGH 0.02 /* ... or until one has run for so many seconds */
-#define LONG 0.005  /* a run of so many seconds needs one repetition, and counts the first time */
-#define CLOSE 1.1   /* rivals are close, when their best times differ by no more, ... */
-#define STEADY 1.1  /* ... and times vary, when the best two of a rival do by more, ... */
-#define LOST 1.5    /* one that takes so many times the best one's time need not run again */
-#define HOPELESS 2  /* ... or this, in the first run already, when that was short */
-#define BETTER 0.97 /* the rules' own choice is left for a rival that takes less than this of it */
+#define LEAST 3     /* runs of each candidate */
+#define MOST 12     /* runs while candidates are close or times vary */
+#define ENOUGH 0.02 /* seconds that one candidate runs at most */
+#define LONG 0.005  /* a run of this many seconds counts the first time and is repeated once */
+#define CLOSE 1.1   /* candidates are close if their best times differ by no more */
+#define STEADY 1.1  /* times vary if the best two of a candidate differ by more */
+#define LOST 1.5    /* a candidate that takes this many times the best time is out */
+#define HOPELESS 2  /* the same after a short first run */
+#define BETTER 0.97 /* a candidate must take less than this part of the rules' time */
 
-/* A step with a group's layouts. */
+/* A step with the group's layouts. */
 static const struct pare_step *step_of(const struct pare_tune_race *c, int group)
 {
     for (int i = 0; i < c->n && c->group[group].whole; i++)
@@ -23,8 +23,8 @@ static const struct pare_step *step_of(const struct pare_tune_race *c, int group
     return &c->group[group].s;
 }
 
-/* Layouts that differ from those of the inputs, and a result in one that others do not make: those
- * behind are most likely to want the machine's blocks. */
+/* Add the conversions of inputs, and of a result in a layout that differs from other groups': its
+ * consumers most likely need the machine's blocks. */
 static int add_conversions(struct pare_tune_race *c, int group, struct pare_err *err)
 {
     const struct pare_step *s = step_of(c, group);
@@ -46,15 +46,15 @@ static int add_conversions(struct pare_tune_race *c, int group, struct pare_err 
     return 0;
 }
 
-/* ---- who leads ------------------------------------------------------------------------ */
+/* ---- the leaders ------------------------------------------------------------------------ */
 
-/* May its time be another program's? */
+/* May another program have delayed it? */
 static bool is_unsure(const struct pare_tune_candidate *r)
 {
     return r->uneven || (r->next < r->warm ? r->next : r->warm) > STEADY * r->best;
 }
 
-/* The fastest of a group on this pass, or NULL. */
+/* The fastest candidate of a group for this pass, or NULL. */
 static struct pare_tune_candidate *leader(struct pare_tune_race *c, int group, int pass)
 {
     struct pare_tune_candidate *best = NULL;
@@ -68,7 +68,7 @@ static struct pare_tune_candidate *leader(struct pare_tune_race *c, int group, i
     return best;
 }
 
-/* Seconds that the group's fastest need together, or NEVER. */
+/* Seconds of the group's fastest candidates in sum, or NEVER. */
 static double total(struct pare_tune_race *c, int group)
 {
     const struct pare_tune_group *g = &c->group[group];
@@ -86,7 +86,7 @@ static double total(struct pare_tune_race *c, int group)
     return sum < NEVER ? sum : NEVER;
 }
 
-/* The group that needs least; -1: none. */
+/* The fastest group; -1: none. */
 static int first_group(struct pare_tune_race *c)
 {
     int best = -1;
@@ -104,7 +104,7 @@ static void drop_group(struct pare_tune_race *c, int group)
         c->candidate[i].out |= c->candidate[i].group == group;
 }
 
-/* The same for what has run so far. */
+/* The same for the passes that have run so far. */
 static double total_so_far(struct pare_tune_race *c, int group)
 {
     double sum = c->group[group].extra;
@@ -117,7 +117,8 @@ static double total_so_far(struct pare_tune_race *c, int group)
     return sum;
 }
 
-/* Groups that take so many times the best one's time, surely when `sure`, are out. */
+/* Drop groups that take `lost` times the best group's time; with `sure`, only if their times are
+ * reliable. */
 static void sift_groups(struct pare_tune_race *c, double lost, bool sure)
 {
     int best = first_group(c);
@@ -133,7 +134,7 @@ static void sift_groups(struct pare_tune_race *c, double lost, bool sure)
     }
 }
 
-/* Is anybody left who could be better, or who could be worse? */
+/* Is there another group, or another candidate for the same pass? */
 static bool contested(struct pare_tune_race *c, const struct pare_tune_candidate *r)
 {
     int groups = 0, candidates = 0;
@@ -146,8 +147,8 @@ static bool contested(struct pare_tune_race *c, const struct pare_tune_candidate
     return groups > 1 || candidates > 1;
 }
 
-/* Those that are far behind are out; returns whether a choice is left, and whether more runs would
- * tell more: the machine was busy with something else, or two are close. */
+/* Drop slow candidates; returns whether there is still a choice.  *more: further runs would help,
+ * since times vary or two are close. */
 static bool sift(struct pare_tune_race *c, bool *more)
 {
     bool open = false;
@@ -174,8 +175,8 @@ static bool sift(struct pare_tune_race *c, bool *more)
     return open;
 }
 
-/* The first run.  Memory and primitives are made only now; who cannot is out, but memory must not
- * run out unseen. */
+/* The first run, before which memory and primitives are created.  A candidate that fails is out,
+ * but running out of memory is an error. */
 static int first_run(struct pare_tune_race *c, struct pare_tune_candidate *r, struct pare_err *err)
 {
     int rc = pare_tune_candidate_prepare(c, &r->s, r->arena, err);
@@ -189,7 +190,7 @@ static int first_run(struct pare_tune_race *c, struct pare_tune_candidate *r, st
     return 0;
 }
 
-/* The group's rivals on some passes that are guests, or are not. */
+/* First runs of the group's candidates for these passes that are guests, or that are not. */
 static int warm_passes(struct pare_tune_race *c, int group, unsigned passes, bool guests,
                        struct pare_err *err)
 {
@@ -203,8 +204,8 @@ static int warm_passes(struct pare_tune_race *c, int group, unsigned passes, boo
     return 0;
 }
 
-/* One that is far behind the best group on the passes that it has gone will not get better: they take
- * about as long as each other. */
+/* Is the group far slower than the best one on the passes that have run?  The other passes take
+ * about as long, so it cannot win. */
 static bool is_hopeless(struct pare_tune_race *c, int group)
 {
     int best = first_group(c), passes = 0, gone = 0;
@@ -234,8 +235,8 @@ static int warm_group(struct pare_tune_race *c, int group, struct pare_err *err)
     return warm_passes(c, group, PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS, true, err);
 }
 
-/* The first runs warm up, and count when they were long or have settled it.  Those of the rules
- * begin, so that others need not go on when they are hopeless. */
+/* First runs are a warm-up; they count if they were long or decided the race.  The rules' group
+ * starts, so that hopeless ones can stop early. */
 static int warm_up(struct pare_tune_race *c, struct pare_err *err)
 {
     int rule = pare_tune_race_find(c, &c->rule);
@@ -246,7 +247,7 @@ static int warm_up(struct pare_tune_race *c, struct pare_err *err)
         if (g != rule)
             PARE_TRY(warm_group(c, g, err));
     for (int g = 0; g < c->n_groups; g++)
-        if (total(c, g) >= NEVER) /* nobody can go some pass */
+        if (total(c, g) >= NEVER) /* no candidate can run some pass */
             drop_group(c, g);
     for (int i = 0; i < c->n; i++) {
         struct pare_tune_candidate *r = &c->candidate[i], *lead = leader(c, r->group, r->pass);
@@ -260,7 +261,7 @@ static int warm_up(struct pare_tune_race *c, struct pare_err *err)
     return 0;
 }
 
-/* In turn, so that what slows the machine for a while slows all. */
+/* In turn, so that a busy machine slows all candidates. */
 static int run_all(struct pare_tune_race *c, double until, struct pare_err *err)
 {
     bool more;
@@ -312,7 +313,8 @@ static int prepare_all(struct pare_tune_race *c, struct pare_err *err)
     return 0;
 }
 
-/* The values' contents as they were: what was loaded for rivals goes with their memory. */
+/* Save or restore the graph's tensors: constants that were loaded for candidates are freed with the
+ * race. */
 static void save_or_restore_values(struct pare_tune_race *c, bool back)
 {
     const struct pare_graph *g = c->p->graph;
@@ -324,8 +326,8 @@ static void save_or_restore_values(struct pare_tune_race *c, bool back)
             c->saved[i] = g->value[i]->t;
 }
 
-/* A group's fastest.  The rules' kernel stays where nobody is clearly faster; `seconds` is what
- * they take together. */
+/* A group's fastest candidates, and the seconds that they take in sum.  The rules' kernel wins
+ * unless another is clearly faster. */
 static void pick_fastest(struct pare_tune_race *c, int group, struct pare_passes *passes,
                          double *seconds)
 {
@@ -376,7 +378,7 @@ int pare_tune_race_run(struct pare_tune_race *c, struct pare_passes *w, struct p
     c->saved = c->data ? pare_alloc(c->data, (size_t)c->p->graph->n_values, sizeof(*c->saved))
                        : NULL;
     if (!c->clock || !c->saved)
-        return pare_no_memory(err, "to try kernels");
+        return pare_no_memory(err, "for tuning");
     save_or_restore_values(c, false);
     rc = prepare_all(c, err);
     if (!rc)
