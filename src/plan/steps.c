@@ -317,7 +317,8 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
                ? pare_no_memory(err, "for the plan")
-               : pare_fail(err, PARE_EUNSUPPORTED, "kernel '%s' matched node '%s' before but does not match it now",
+               : pare_fail(err, PARE_EUNSUPPORTED,
+                           "kernel '%s' matched node '%s' before but does not match it now",
                            like->kernel->name, n->name);
 }
 

@@ -5,7 +5,7 @@
 
 #include "../base/arena.h"
 
-/* What a setting "valid" says is ours: it is no part's. */
+/* Remove the setting "valid", which is not an option of any group. */
 static void take_valid(struct pare_given *g, int *n, const char **valid)
 {
     int kept = 0;
@@ -19,8 +19,8 @@ static void take_valid(struct pare_given *g, int *n, const char **valid)
     *n = kept;
 }
 
-static int make(struct pare_training *l, const char *data, const char *settings,
-                struct pare_err *err)
+static int init_training(struct pare_training *l, const char *data, const char *settings,
+                         struct pare_err *err)
 {
     struct pare_given *g;
     const char *valid;
@@ -52,7 +52,7 @@ int pare_training_new(struct pare_model *model, const char *data, const char *se
     }
     l->arena = a;
     l->model = model;
-    rc = make(l, data, settings, err);
+    rc = init_training(l, data, settings, err);
     if (rc)
         pare_training_free(l);
     else
@@ -72,7 +72,7 @@ void pare_training_free(struct pare_training *l)
     pare_arena_free(l->arena);
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- the whole training ------------------------------------------------------------------ */
 
 static void on_epoch(void *user, const struct pare_epoch *e)
 {
@@ -120,7 +120,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
 
     *r = (struct pare_epoch_result){ .validated = true };
     if (!l->data[1])
-        return pare_fail(err, PARE_ECONFIG, "'%s' has no part to validate with; set holdout=0.1",
+        return pare_fail(err, PARE_ECONFIG, "'%s' has no validation part; set holdout=0.1",
                          l->data[0]->name);
     rc = pare_evaluate(l->model, l->data[1], &o, l->arena, &e, err);
     if (!rc) {
@@ -131,7 +131,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
     return rc;
 }
 
-/* ---- a loop of one's own ------------------------------------------------------------------ */
+/* ---- the caller's own loop ---------------------------------------------------------------- */
 
 static int open_loader(struct pare_training *l, struct pare_err *err)
 {
@@ -194,7 +194,8 @@ int pare_training_optimize(struct pare_training *l, struct pare_err *err)
     lr.epoch_steps = pare_loader_batches(l->loader);
     lr.epoch_steps = lr.epoch_steps > 0 ? lr.epoch_steps : 1;
     lr.total_steps = lr.epoch_steps * c->epochs;
-    l->trainer->lr = pare_lr(&lr, l->trainer->optim->step); /* scales are learned with it, too */
+    l->trainer->lr =
+        pare_lr(&lr, l->trainer->optim->step); /* quantizers train their scales with it, too */
     return pare_optim_step(l->trainer->optim, l->trainer->lr, err);
 }
 

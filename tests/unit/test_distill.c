@@ -134,7 +134,7 @@ static void test_keeps_in_training(void **state)
         m = build_model(&c.b);
         x = small_input(&c);
         y = build_tensor(PARE_F32, INTS(2, 10));
-        o.keep = k ? everything(m) : o.keep;
+        o.observe = k ? everything(m) : o.observe;
         assert_int_equal(pare_trainer_new(m, &o, &t, &err), 0);
         if (pare_trainer_gradient(t, &x, &y, &score[k], &err))
             fail_msg("%s", err.msg);
