@@ -395,7 +395,7 @@ static int is_there(const struct run *r, const char *path, bool *yes, struct par
 {
     uint8_t there = !access(path, F_OK);
 
-    PARE_TRY(pare_dist_send(r->t->o.dist, &there, 1, err));
+    PARE_TRY(pare_dist_broadcast(r->t->o.dist, &there, 1, err));
     *yes = there;
     return 0;
 }

@@ -314,7 +314,7 @@ static int find_bad_node(struct pare_trainer *t, double loss, struct pare_err *e
     int rc;
 
     p->finite = true;
-    pare_dist_alone(t->o.dist, true);
+    pare_dist_suspend(t->o.dist, true);
     rc = pare_plan_run(p, &t->x, out, err);
     p->finite = false;
     if (!rc)

@@ -262,7 +262,7 @@ static int write_file(struct job *j, const struct pare_export *files, struct par
 {
     if (!pare_dist_rank(j->run->dist))
         PARE_TRY(pare_compression_export(j->run, files, err));
-    return pare_dist_wait(j->run->dist, err);
+    return pare_dist_barrier(j->run->dist, err);
 }
 
 /* The file of integers, as anybody would read it. */

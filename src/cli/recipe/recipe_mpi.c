@@ -44,9 +44,9 @@ static int64_t put_all(char *to, const struct pare_call *k)
 /* The others may have been waiting for minutes, so they sleep until somebody comes. */
 static int send(struct pare_dist *d, struct head *h, char *text, struct pare_err *err)
 {
-    PARE_TRY(pare_dist_rest(d, err));
-    PARE_TRY(pare_dist_send(d, h, sizeof(*h), err));
-    return pare_dist_send(d, text, (size_t)h->bytes, err);
+    PARE_TRY(pare_dist_idle_barrier(d, err));
+    PARE_TRY(pare_dist_broadcast(d, h, sizeof(*h), err));
+    return pare_dist_broadcast(d, text, (size_t)h->bytes, err);
 }
 
 int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_dist **dist,
@@ -117,14 +117,14 @@ static int receive(struct pare_dist *d, struct pare_arena *a, struct head *h, st
     char *text;
     int rc;
 
-    PARE_TRY(pare_dist_rest(d, err));
-    PARE_TRY(pare_dist_send(d, h, sizeof(*h), err));
+    PARE_TRY(pare_dist_idle_barrier(d, err));
+    PARE_TRY(pare_dist_broadcast(d, h, sizeof(*h), err));
     if (!h->bytes)
         return 0;
     text = pare_alloc(a, (size_t)h->bytes, 1);
     if (!text)
         return pare_no_memory(err, "for a call");
-    PARE_TRY(pare_dist_send(d, text, (size_t)h->bytes, err));
+    PARE_TRY(pare_dist_broadcast(d, text, (size_t)h->bytes, err));
     rc = call(&c, h, text, err);
     json_decref(result);
     return rc;
