@@ -289,7 +289,7 @@ int pare_report(const struct pare_run_file *run, int n, struct pare_arena *a, co
 
         if (!format || strcmp(format, "pare run 1") != 0)
             return pare_fail(err, PARE_EFORMAT,
-                             "%s: is no record of 'pare compress' (\"format\" is not \"pare run "
+                             "%s: not a record of 'pare compress' (\"format\" is not \"pare run "
                              "1\")",
                              run[i].name);
     }

@@ -56,7 +56,7 @@ struct kl {
     float scale, keep, rate;
 };
 
-/* A run of n elements of one tile; statistics are `s` elements apart: 0 for one row of classes, 1
+/* A run of n elements of one tile; the stride of statistics is `s`: 0 for one row of classes, 1
  * for neighboring rows.  log q - log p = scale (t - x) - (max_t - max_x) - log(sum_t / sum_x). */
 struct stats {
     float p_max[PARE_TILE], p_inv[PARE_TILE];

@@ -17,7 +17,7 @@ struct pare_logits {
 /* View t with the classes on this axis and everything before it as N. */
 struct pare_logits pare_logits(const struct pare_tensor *t, int axis);
 
-/* For each position j < width of a tile at x, whose classes are `stride` apart:
+/* For each position j < width of a tile at x, whose classes have this stride:
  *     p_c = exp(scale x_c - max[j]) / sum[j],  max[j] = max over c of scale x_c. */
 struct pare_softmax {
     float max[PARE_TILE];

@@ -39,7 +39,7 @@ static int check(const struct pare_network *net, const struct pare_network_opts 
 {
     if (o->c < 1 || o->h < 1 || o->w < 1 || o->c > 65536 || o->h > 65536 || o->w > 65536)
         return pare_fail(err, PARE_ESHAPE,
-                         "an input of (%lld, %lld, %lld) is not possible, each must be in "
+                         "an input of (%lld, %lld, %lld) is out of range, each must be in "
                          "[1, 65536]",
                          (long long)o->c, (long long)o->h, (long long)o->w);
     if (o->h < net->least || o->w < net->least)

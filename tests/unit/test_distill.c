@@ -1,4 +1,4 @@
-/* test_distill.c - values kept inside a plan, and layers that follow those of a teacher. */
+/* test_distill.c - observed values of a plan, and layer-wise distillation. */
 #include <math.h>
 
 #include "small_cnn.h"
@@ -84,7 +84,7 @@ static void test_keeps(void **state)
     pare_model_free(m);
 }
 
-/* Gradients of all parameters of a trainer, one behind the other. */
+/* Gradients of all parameters of a trainer, concatenated. */
 static float *flat(const struct pare_trainer *t, int64_t *n)
 {
     float *all;
@@ -339,11 +339,12 @@ static void test_wrong_layers(void **state)
     struct smooth s = smooth(1), t = smooth(2);
 
     (void)state;
-    fails_with(&s, &t, s.conv1, t.conv2,
-               pare_sprintf(pool,
-                            "layer '%s' and the teacher's '%s': the student has (2, 16, 6, 6) and "
-                            "the teacher (2, 5, 2, 2), they must be the same",
-                            s.conv1, t.conv2));
+    fails_with(
+        &s, &t, s.conv1, t.conv2,
+        pare_sprintf(pool,
+                     "layer '%s' and the teacher's '%s': the student's shape is (2, 16, 6, 6) and "
+                     "the teacher's (2, 5, 2, 2), they must agree",
+                     s.conv1, t.conv2));
     fails_with(&s, &t, s.conv1, "unheard-of", "the teacher: there is no layer 'unheard-of'");
     fails_with(&s, &t, pare_sprintf(pool, "%s0", s.conv2), t.conv2,
                pare_sprintf(pool, "the student: there is no layer '%s0' (did you mean '%s'?)",
@@ -376,8 +377,8 @@ static void test_links(void **state)
     assert_true(l[1].conf.lambda == 3 && !strcmp(l[1].conf.method, "kl"));
     how.lambda.n = 3;
     assert_int_equal(pare_distill_links(two, &how, pool, &l, &err), PARE_ECONFIG);
-    assert_string_equal(err.msg,
-                        "distill-lambda has 3 values for 2 layers; give one for all or one each");
+    assert_string_equal(
+        err.msg, "distill-lambda has 3 values for 2 layers, expected one value or one per layer");
     how.lambda.n = 1;
     how.method = (struct pare_strs){ wrong, 1 };
     assert_int_equal(pare_distill_links(two, &how, pool, &l, &err), PARE_ECONFIG);

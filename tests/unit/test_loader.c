@@ -1,4 +1,5 @@
-/* test_loader.c - batches: order, variation, position, memory, and whether they fit a model. */
+/* test_loader.c - the data loader: order, augmentation, position, memory, and checks against a
+ * model. */
 #include "data_rig.h"
 
 #include "io/npz.h"

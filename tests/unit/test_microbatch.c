@@ -1,7 +1,7 @@
-/* test_microbatch.c - a batch in parts gives what it gives as a whole, where that can be, and is not
- * tried where it cannot.
+/* test_microbatch.c - micro-batches give the results of the whole batch, and models that mix batch
+ * items are refused.
  *
- * Environment: PARE_GRAPHS is how many random networks, PARE_SEED the first seed.
+ * Environment: PARE_GRAPHS is the number of random networks, PARE_SEED the first seed.
  */
 #include "random_graph_more.h"
 #include "small_net.h"
@@ -353,7 +353,7 @@ static void zoo(void **state)
         parts += in_parts(&d, 1, 2);
         parts += in_parts(&d, 2, 1);
         if (parts != 2)
-            fail_msg("%s is not apart", d.name);
+            fail_msg("%s cannot be run in micro-batches", d.name);
         pare_model_free(m);
     }
 }

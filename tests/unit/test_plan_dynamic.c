@@ -82,7 +82,7 @@ static void check_non_zero(struct pare_plan *p)
     }
 }
 
-/* The elements that are not zero, through Relu; and a value of known shape beside them. */
+/* The elements that are not zero, through Relu; and another value of known shape. */
 static void non_zero(void **state)
 {
     struct build b = { .opset = 13 };
@@ -286,7 +286,7 @@ static void check_captured(struct pare_plan *p)
     }
 }
 
-/* A branch whose result is a value of the graph around: nobody reads that one afterwards, yet its
+/* A branch whose result is a value of the outer graph: no later node reads that value, yet its
  * contents are needed until the branch's result is read. */
 static void captured_result(void **state)
 {

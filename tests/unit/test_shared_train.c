@@ -1,6 +1,5 @@
-/* test_shared_train.c - training where a step reads the same memory twice, and odd biases: against
- * the plain kernels.
- */
+/* test_shared_train.c - training where a step reads the same memory twice, and unusual biases,
+ * against the plain kernels. */
 #include "random_graph_more.h"
 
 #include "plan/plan.h"
@@ -77,7 +76,7 @@ static const char *norm(struct net *n, const char *x, bool one)
     return NODE("BatchNormalization", NAMES(x, scale, bias, mean, var), NOTHING);
 }
 
-MAKES(norm_beside)
+MAKES(norm_twice)
 {
     const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
 
@@ -117,7 +116,7 @@ static const struct {
     { "bias of rows", bias_of_rows },
     { "squared", squared },
     { "same memory", same_memory },
-    { "norm beside", norm_beside },
+    { "norm twice", norm_twice },
     { "norm and relu", norm_and_relu },
     { "norm of a view", norm_of_view },
     { "norm of one", norm_of_one },

@@ -1,5 +1,5 @@
 /* test_train_kernels.c - kernels with gradients, each against the plain operators: odd sizes,
- * strides, dilations and pads, gradients that are added to others, one thread and more. */
+ * strides, dilations, pads, gradients added to others, one thread and several. */
 #include "train_rig.h"
 
 static const char *const threads[] = { "1", "2", "3" };
@@ -106,8 +106,8 @@ static struct pare_flow convolve(struct pare_net *n, struct pare_flow x)
     return x;
 }
 
-/* A first convolution without anything behind it; its result is used again, behind the case, so
- * that the gradient of the case's input is added to another. */
+/* A first convolution without post-ops; its result is read again after the case, so that the
+ * gradient of the case's input is added to another. */
 static struct pare_flow conv_net(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv lead = { .out = conv_now->in, .kernel = 3, .pad = 1, .bias = true };

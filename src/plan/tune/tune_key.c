@@ -81,7 +81,7 @@ static void add_value(struct text *t, const struct pare_value *v)
         add_text(t, "%s%lld", i ? "," : "", (long long)v->t.dim[i]);
 }
 
-/* Are the four elements at `at`, `step` elements apart, zero?  With step 0: is the one at `at`? */
+/* Are four elements from `at` on, in steps of `step`, zero?  With step 0: is the one at `at`? */
 static bool is_zero(const char *data, int64_t at, int64_t step)
 {
     for (int i = 0; i < (step ? 4 : 1); i++) {
