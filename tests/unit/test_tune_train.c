@@ -282,7 +282,7 @@ static bool one_mix(const char *file, const struct list *l, const int64_t size[3
     snprintf(text, sizeof(text), "float32 %lld,%lld,", (long long)now.out, (long long)now.in);
     write_list(file, l, text, k);
     rc = gradients_of(&t, make(one_conv, "one", size), size, false, file);
-    if (rc && (rc != PARE_ECONFIG || !strstr(err.msg, "which it cannot run")))
+    if (rc && (rc != PARE_ECONFIG || !strstr(err.msg, "but cannot run it")))
         fail_msg("%s|%s|%s: %s", k[0], k[1], k[2], err.msg);
     if (!rc) {
         snprintf(name, sizeof(name), "%s|%s|%s", k[0], k[1], k[2]);
