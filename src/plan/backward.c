@@ -42,25 +42,25 @@ int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
     struct pare_graph *g = p->graph;
     bool *feeds = pare_alloc(p->scratch, (size_t)g->n_values, sizeof(*feeds));
 
-    p->learns = pare_alloc(p->arena, (size_t)g->n_values, sizeof(*p->learns));
-    if (!feeds || !p->learns)
+    p->requires_grad = pare_alloc(p->arena, (size_t)g->n_values, sizeof(*p->requires_grad));
+    if (!feeds || !p->requires_grad)
         return pare_no_memory(err, "for the plan");
     for (int i = 0; i < p->n_params; i++)
-        p->learns[p->param[i].value->id] = true;
+        p->requires_grad[p->param[i].value->id] = true;
     for (int i = 0; i < g->n_nodes; i++) {
         struct pare_node *n = g->node[i];
         bool any = false;
 
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] && is_float(n->in[k])) {
-                p->learns[n->in[k]->id] |= n->op && n->op->flags & PARE_OP_LEARNS;
-                any |= p->learns[n->in[k]->id];
+                p->requires_grad[n->in[k]->id] |= n->op && n->op->flags & PARE_OP_LEARNS;
+                any |= p->requires_grad[n->in[k]->id];
             }
         for (int k = 0; k < n->n_out; k++)
             if (any && n->op && n->op->backward && is_float(n->out[k]))
-                p->learns[n->out[k]->id] = true;
+                p->requires_grad[n->out[k]->id] = true;
     }
-    if (!g->n_out || !p->learns[g->out[0]->id])
+    if (!g->n_out || !p->requires_grad[g->out[0]->id])
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "no parameter has a gradient: output '%s' cannot be traced back to one",
                          g->n_out ? g->out[0]->name : "");
@@ -72,15 +72,15 @@ int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
         bool any = false;
 
         for (int k = 0; k < n->n_out; k++)
-            any |= n->out[k] && feeds[n->out[k]->id] && p->learns[n->out[k]->id];
+            any |= n->out[k] && feeds[n->out[k]->id] && p->requires_grad[n->out[k]->id];
         for (int k = 0; k < n->n_in; k++)
             if (any && n->in[k] && is_float(n->in[k]))
                 feeds[n->in[k]->id] = true;
     }
     for (int i = 0; i < g->n_values; i++)
-        p->learns[i] &= feeds[i];
+        p->requires_grad[i] &= feeds[i];
     for (int i = 0; i < p->n_params; i++)
-        p->param[i].reached = p->learns[p->param[i].value->id];
+        p->param[i].reached = p->requires_grad[p->param[i].value->id];
     return 0;
 }
 
@@ -137,7 +137,7 @@ static struct pare_buf *root_of(struct pare_buf *b)
 static int last_writer(const struct pare_plan *p, const struct pare_value *v)
 {
     for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; p->step[i]->goes_back && k < p->step[i]->n_in; k++)
+        for (int k = 0; p->step[i]->runs_backward && k < p->step[i]->n_in; k++)
             if (p->step[i]->in_buf[k]->value == v && p->step[i]->in_buf[k]->grad)
                 return i;
     return -1;
@@ -163,8 +163,8 @@ int pare_plan_first_writers(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
 
-        s->first = pare_alloc(p->arena, (size_t)s->n_in, sizeof(bool));
-        if (!s->first)
+        s->grad_assign = pare_alloc(p->arena, (size_t)s->n_in, sizeof(bool));
+        if (!s->grad_assign)
             return pare_no_memory(err, "for the plan");
     }
     for (int i = 0; i < p->n_bufs; i++)
@@ -177,14 +177,14 @@ int pare_plan_first_writers(struct pare_plan *p, struct pare_err *err)
     for (int i = p->n_steps - 1; i >= 0; i--) {
         struct pare_step *s = p->step[i];
 
-        s->goes_back = has_work(s);
-        for (int k = 0; k < s->n_in && s->goes_back; k++) {
+        s->runs_backward = has_work(s);
+        for (int k = 0; k < s->n_in && s->runs_backward; k++) {
             struct pare_buf *g = s->in_buf[k]->grad;
 
             if (!g || root_of(g)->written)
                 continue;
             root_of(g)->written = true;
-            s->first[k] = true;
+            s->grad_assign[k] = true;
         }
     }
     for (int i = 0; i < p->n_params; i++) {
@@ -202,12 +202,12 @@ int pare_plan_add_grads(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel == &pare_kernel_dynamic)
             for (int k = 0; k < p->step[i]->n_out; k++)
-                if (p->learns[p->step[i]->out[k]->id])
+                if (p->requires_grad[p->step[i]->out[k]->id])
                     return pare_fail(err, PARE_EUNSUPPORTED,
                                      "node '%s' (%s) cannot be trained: its shape depends on data",
                                      p->step[i]->node->name, p->step[i]->node->type);
     for (int i = 0; i < n; i++)
-        if (p->learns[p->all[i]->value->id])
+        if (p->requires_grad[p->all[i]->value->id])
             PARE_TRY(add_grad(p, p->all[i], err));
     for (int i = 0; i < n; i++) /* layouts that are the same bytes */
         if (p->all[i]->grad && p->all[i]->root != p->all[i] && p->all[i]->root->grad)
@@ -220,7 +220,7 @@ int pare_plan_add_grads(struct pare_plan *p, struct pare_err *err)
 static struct pare_step *blockable_reader(const struct pare_plan *p, const struct pare_value *v)
 {
     struct pare_step *found = NULL;
-    int n = p->view.use[v->id].n;
+    int n = p->view.consumers[v->id].n;
 
     for (int i = 0; i < p->n_observed; i++)
         n += p->observed[i] == v;
@@ -230,7 +230,7 @@ static struct pare_step *blockable_reader(const struct pare_plan *p, const struc
                 found = p->step[i];
             else if (p->step[i]->in[k] == v)
                 return NULL;
-    return found && found->kernel->lays && !(v->flags & PARE_V_OUTPUT) &&
+    return found && found->kernel->blocked_filters && !(v->flags & PARE_V_OUTPUT) &&
                    pare_filters_fit(&v->t, p->backend.block) && found->in[0]->t.rank == 4 &&
                    found->in[0]->t.dim[1] == v->t.dim[1]
                ? found
@@ -244,7 +244,7 @@ void pare_plan_block_params(struct pare_plan *p, bool *blocked)
 
         blocked[i] = s != NULL;
         if (s)
-            s->laid = true;
+            s->blocked_filters = true;
     }
 }
 
@@ -290,12 +290,12 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
         struct pare_mark mark = pare_mark(p->scratch);
         double start = p->profile ? pare_now() : 0;
 
-        if (!s->goes_back)
+        if (!s->runs_backward)
             continue;
-        rc = s->kernel->back(s, &p->backend, err);
+        rc = s->kernel->backward(s, &p->backend, err);
         pare_rewind(p->scratch, mark);
         if (p->profile)
-            s->back_seconds += pare_now() - start;
+            s->backward_seconds += pare_now() - start;
         if (rc)
             pare_at(err, rc, "gradient of node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                     s->node ? s->node->type : "reorder");

@@ -49,7 +49,7 @@ static bool has_back(const struct pare_step *s)
     return false;
 }
 
-/* Does back() read the contents of input or output k? */
+/* Does backward() read the contents of input or output k? */
 static bool reads(unsigned dropped, int k)
 {
     return k > 31 || !(dropped >> k & 1);
@@ -67,14 +67,14 @@ static void note_uses(struct pare_plan *p)
 
         for (int k = 0; k < s->n_in; k++) {
             struct pare_buf *r = root_of(s->in_buf[k]);
-            int use = back && reads(s->drop_in, k) ? later : i;
+            int use = back && reads(s->unsaved_in, k) ? later : i;
 
             r->last = use > r->last ? use : r->last;
         }
         for (int k = 0; k < s->n_out && back; k++) {
             struct pare_buf *r = root_of(s->out_buf[k]);
 
-            if (reads(s->drop_out, k) && later > r->last)
+            if (reads(s->unsaved_out, k) && later > r->last)
                 r->last = later;
         }
     }
@@ -126,7 +126,7 @@ static void share(struct pare_plan *p, bool views)
 }
 
 /* Let the gradient of an input share the memory of the gradient of the result, if the step is the
- * first to write it: after the step's back(), no step reads the gradient of the result. */
+ * first to write it: after the step's backward(), no step reads the gradient of the result. */
 static void share_grads(struct pare_plan *p)
 {
     for (int i = p->n_steps - 1; i >= 0; i--) {
@@ -134,7 +134,7 @@ static void share_grads(struct pare_plan *p)
         int k = s->grad_inplace - 1;
         struct pare_buf *in, *out;
 
-        if (k < 0 || !s->first[k] || !s->in_buf[k]->grad || !s->out_buf[0]->grad)
+        if (k < 0 || !s->grad_assign[k] || !s->in_buf[k]->grad || !s->out_buf[0]->grad)
             continue;
         in = root_of(s->in_buf[k]->grad);
         out = root_of(s->out_buf[0]->grad);
@@ -426,7 +426,7 @@ static int most_alive(const struct pare_plan *p, struct pare_buf *const *roots, 
 }
 
 /* Time runs forward through the steps, then (training) through the loss at n_steps and backward
- * through the steps, whose back() reads gradients and the inputs and results that it has not
+ * through the steps, whose backward() reads gradients and the inputs and results that it has not
  * dropped. */
 static void step_lifetimes(struct pare_plan *p, int i)
 {
@@ -444,13 +444,13 @@ static void step_lifetimes(struct pare_plan *p, int i)
     if (s->work[1])
         touch(s->work[1], back);
     for (int k = 0; k < s->n_in; k++) {
-        if (reads(s->drop_in, k))
+        if (reads(s->unsaved_in, k))
             touch(s->in_buf[k], back);
         if (s->in_buf[k]->grad)
             touch(s->in_buf[k]->grad, back);
     }
     for (int k = 0; k < s->n_out; k++) {
-        if (reads(s->drop_out, k))
+        if (reads(s->unsaved_out, k))
             touch(s->out_buf[k], back);
         if (s->out_buf[k]->grad)
             touch(s->out_buf[k]->grad, back);
@@ -473,14 +473,14 @@ static void lifetimes(struct pare_plan *p)
         step_lifetimes(p, i);
 }
 
-/* Working memory that a step uses only during run() (dir 0) or back() (dir 1). */
+/* Working memory that a step uses only during run() (dir 0) or backward() (dir 1). */
 static int add_work(struct pare_plan *p, struct pare_step *s, int dir, struct pare_err *err)
 {
     size_t bytes = s->work_bytes[dir];
     struct pare_buf *b, **all;
 
-    if (dir && s->in_buf[0]->grad && !s->first[0])
-        bytes += s->add_bytes;
+    if (dir && s->in_buf[0]->grad && !s->grad_assign[0])
+        bytes += s->accumulate_bytes;
     if (!bytes)
         return 0;
     b = pare_alloc(p->arena, 1, sizeof(*b));

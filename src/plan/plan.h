@@ -29,7 +29,7 @@ struct pare_plan {
     bool reference, profile, train;
     bool finite; /* fail at the first step that produces a NaN or an infinity */
     int n_reorders;
-    bool *learns;             /* training, by value id: it needs a gradient */
+    bool *requires_grad;      /* training, by value id: it needs a gradient */
     struct pare_param *param; /* training: the parameters */
     int n_params;
     const char *const *without;   /* see struct pare_plan_build */
@@ -58,7 +58,7 @@ struct pare_param {
     struct pare_tensor grad;  /* filled by pare_plan_backward */
     bool reached;             /* some gradient reaches it */
     bool assigned;            /* a step assigns the gradient; else it is zeroed first */
-    int last;                 /* the step whose back() completes the gradient; -1: none */
+    int last;                 /* the step whose backward() completes the gradient; -1: none */
 };
 
 /* What a training plan adds to struct pare_plan_build. */
@@ -69,9 +69,10 @@ struct pare_plan_train {
     bool *blocked; /* by name, in: the parameter and its gradient may be stored in the kernels'
                       blocks (blocked_filters.h) while the plan runs; out: they must be.
                       NULL: all are row-major */
-    struct pare_rng *rng;                  /* for Dropout and other random operators */
-    struct pare_dist *sync;                /* see struct pare_ctx */
-    void (*on_back)(void *user, int step); /* called after the back() of each step; NULL: none */
+    struct pare_rng *rng;   /* for Dropout and other random operators */
+    struct pare_dist *sync; /* see struct pare_ctx */
+    void (*on_back)(void *user,
+                    int step); /* called after the backward() of each step; NULL: none */
     void *user;
 };
 

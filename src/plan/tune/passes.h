@@ -1,8 +1,8 @@
 /* passes.h - training steps whose forward, data and weight passes are run by different kernels.
  *
  * A step of a training plan has three passes (oneDNN: forward, backward_data, backward_weights).
- * Kernels that keep nothing from run() to back() but the contents of the step's buffers
- * (step.apart) can share a step: the kernel of the forward pass determines the layouts, and the
+ * Kernels that keep nothing from run() to backward() but the contents of the step's buffers
+ * (step.pass_independent) can share a step: the kernel of the forward pass determines the layouts, and the
  * others are matched with those.  For the plan the result is one step, whose kernel is named after
  * all of them.
  */
@@ -28,7 +28,7 @@ unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n);
 unsigned pare_passes_wanted(const struct pare_plan *p, const struct pare_step *s);
 
 /* The kernels by the rules.  Where the kernel of s does not expect to be fast on a backward pass
- * (step.pays), the first of kernels.def that does gets it. */
+ * (step.fast_passes), the first of kernels.def that does gets it. */
 int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare_passes *w,
                      struct pare_err *err);
 
@@ -38,12 +38,12 @@ bool pare_passes_one(const struct pare_passes *w);
 bool pare_passes_same(const struct pare_passes *a, const struct pare_passes *b);
 
 /* Match a kernel for what it can run, not only for what it expects to be fast.  Fills s with lists
- * from `arena`.  `beside`: as in struct pare_step. */
+ * from `arena`.  `layout_from`: as in struct pare_step. */
 struct pare_pass_query {
     const struct pare_kernel *k;
     struct pare_node *node;
     unsigned passes;
-    const struct pare_step *beside;
+    const struct pare_step *layout_from;
     struct pare_arena *arena;
 };
 bool pare_passes_match(struct pare_plan *p, const struct pare_pass_query *a, struct pare_step *s);

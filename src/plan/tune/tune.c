@@ -1,6 +1,6 @@
 /* tune.c - choose the fastest kernel for each layer: from a list, from the cache, or by a race.
  *
- * In a tuned plan, the kernels with .rival that can run the same nodes race (tune_race.c).  The
+ * In a tuned plan, the kernels with .candidate that can run the same nodes race (tune_race.c).  The
  * winner is stored under a key of everything that the time depends on (tune_key.c), so layers that
  * are alike race once, and later plans read it from a file (tune_cache.h).  Training plans have a
  * key for each pass of a layer (passes.h).
@@ -181,11 +181,11 @@ int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_passes 
     bool zeros = false;
     int rc;
 
-    if (!p->tuner || !s->kernel->rival)
+    if (!p->tuner || !s->kernel->candidate)
         return 0;
     rc = pare_tune_race_collect(&c, s, err);
     for (int i = 0; i < c.n && !rc; i++)
-        zeros |= c.candidate[i].s.kernel->by_zeros;
+        zeros |= c.candidate[i].s.kernel->sparsity_dependent;
     s->tuned = !rc && pare_tune_race_has_choice(&c);
     if (s->tuned && pare_tune_race_find(&c, &c.rule) >= 0 &&
         pare_tune_key(p, s, zeros, p->tuner->cold, x.key)) {

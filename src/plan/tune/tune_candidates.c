@@ -55,7 +55,7 @@ static int add_pass(struct pare_tune_race *c, const struct pare_kernel *k, int g
     struct pare_tune_candidate *r;
     struct pare_step s;
 
-    a.beside = &c->group[group].s;
+    a.layout_from = &c->group[group].s;
     if (!(c->wanted & a.passes) || c->n == PARE_TUNE_CANDIDATES)
         return 0;
     PARE_TRY(match_candidate(c, &a, &s, err));
@@ -74,9 +74,9 @@ static int find_group(struct pare_tune_race *c, struct pare_step *s, struct pare
     int g = 0;
 
     for (bool found = false; g < c->n_groups; g++) {
-        s->beside = &c->group[g].s;
-        found = !c->group[g].whole && pare_step_fits(s);
-        s->beside = NULL;
+        s->layout_from = &c->group[g].s;
+        found = !c->group[g].whole && pare_step_layouts_match(s);
+        s->layout_from = NULL;
         if (found) {
             drop_step(s, arena);
             return g;
@@ -106,7 +106,7 @@ static int add_kernel(struct pare_tune_race *c, const struct pare_kernel *k,
         drop_step(&s, a.arena);
         return 0;
     }
-    if (c->p->train && s.apart) {
+    if (c->p->train && s.pass_independent) {
         g = find_group(c, &s, a.arena);
         return g < 0 ? 0 : add_pass(c, k, g, 0, err);
     }
@@ -122,7 +122,7 @@ static int add_kernel(struct pare_tune_race *c, const struct pare_kernel *k,
 
 static bool takes_part(const struct pare_tune_race *c, const struct pare_kernel *k)
 {
-    return k->rival && pare_plan_allows(c->p, k);
+    return k->candidate && pare_plan_allows(c->p, k);
 }
 
 static bool runs_forward(const struct pare_tune_race *c, const struct pare_kernel *k, int group)
