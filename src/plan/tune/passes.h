@@ -2,9 +2,9 @@
  *
  * A step of a training plan has three passes (oneDNN: forward, backward_data, backward_weights).
  * Kernels that keep nothing from run() to backward() but the contents of the step's buffers
- * (step.pass_independent) can share a step: the kernel of the forward pass determines the layouts, and the
- * others are matched with those.  For the plan the result is one step, whose kernel is named after
- * all of them.
+ * (step.pass_independent) can share a step: the kernel of the forward pass determines the layouts,
+ * and the others are matched with those.  For the plan the result is one step, whose kernel is
+ * named after all of them.
  */
 #ifndef PARE_PLAN_TUNE_PASSES_H
 #define PARE_PLAN_TUNE_PASSES_H
