@@ -2,12 +2,16 @@
 #ifndef PARE_ONNX_MODEL_H
 #define PARE_ONNX_MODEL_H
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "../graph/graph.h"
 
 struct pare_model {
     struct pare_arena *arena;
+    atomic_int references;     /* freed when it becomes 0 */
+    struct pare_model *base;   /* the model that this one shares memory with; NULL: none */
+    struct pare_arena *shared; /* more memory that dies with the model; NULL: none */
     const char *path, *dir; /* for messages, and where external data is looked for */
     void *proto;            /* the ModelProto; only src/onnx/ looks inside */
     struct pare_graph *graph;
@@ -25,6 +29,9 @@ struct pare_model {
     int n_beside; /* pages of files beside the model */
 };
 
+/* The model refers to memory of `base`, which is freed after it. */
+void pare_model_borrow(struct pare_model *m, const struct pare_model *base);
+
 /* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to
  * the bytes. */
 int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struct pare_tensor *t,
@@ -33,10 +40,6 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
 /* The reverse; name may be NULL. */
 int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
                      void **bytes, size_t *len, struct pare_err *err);
-
-/* What pare_model_save() would write, in memory, weights included. */
-int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
-                    struct pare_err *err);
 
 /* Can this path be written to?  Not over the file that the model was read from, nor over one that
  * its weights are in, nor over what is no file. */

@@ -327,6 +327,7 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     if (!p)
         return pare_no_memory(err, "for a plan");
     p->model = model;
+    pare_model_retain((struct pare_model *)model);
     p->reference = opts->reference;
     p->without = b->without;
     p->backend.sparse_rows = b->sparse_rows;
@@ -345,8 +346,8 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     return rc;
 }
 
-int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
-                  struct pare_plan **plan, struct pare_err *err)
+int pare_plan_make(const struct pare_model *model, const struct pare_plan_opts *opts,
+                   struct pare_plan **plan, struct pare_err *err)
 {
     struct pare_plan_build b = { .opts = opts, .microbatch = PARE_MICROBATCH_AUTO };
 
@@ -355,6 +356,8 @@ int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *o
 
 void pare_plan_free(struct pare_plan *p)
 {
+    struct pare_model *model;
+
     if (!p)
         return;
     pare_microbatch_free(p->microbatch);
@@ -363,9 +366,11 @@ void pare_plan_free(struct pare_plan *p)
             p->step[i]->kernel->destroy(p->step[i]);
     pare_onednn_close(&p->backend);
     pare_tune_free(p);
+    model = (struct pare_model *)p->model;
     pare_arena_free(p->dynamic);
     pare_arena_free(p->scratch);
     pare_arena_free(p->arena);
+    pare_model_free(model);
 }
 
 /* ---- running --------------------------------------------------------------------- */
@@ -441,8 +446,8 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
-                  struct pare_err *err)
+int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
+                      struct pare_err *err)
 {
     int rc, threads = omp_get_max_threads();
 

@@ -9,11 +9,19 @@
 struct pare_tuner;
 struct pare_microbatch;
 
+/* pare_plan_new() and pare_plan_run() without checks: opts->in, in[] and out[] have as many tensors
+ * as the model has inputs and outputs. */
+int pare_plan_make(const struct pare_model *model, const struct pare_plan_opts *opts,
+                   struct pare_plan **plan, struct pare_err *err);
+int pare_plan_execute(struct pare_plan *plan, const struct pare_tensor *in, struct pare_tensor *out,
+                      struct pare_err *err);
+
 struct pare_plan {
     struct pare_arena *arena;   /* owns everything below */
     struct pare_arena *dynamic; /* values whose shapes depend on data; emptied by every run */
     struct pare_arena *scratch;
     const struct pare_model *model;
+    struct pare_tensor *out;  /* of pare_plan_run(): all outputs; NULL: not called yet */
     struct pare_graph *graph; /* a clone with concrete shapes and folded constants */
     struct pare_backend backend;
     struct pare_match view;
@@ -117,7 +125,7 @@ struct pare_plan_slice {
 int pare_plan_build(const struct pare_model *model, const struct pare_plan_build *build,
                     struct pare_plan **plan, struct pare_err *err);
 
-/* Training, after pare_plan_run: the gradient of output 0, which the loss fills; then the backward
+/* Training, after pare_plan_execute(): the gradient of output 0, which the loss fills; then the backward
  * pass, which computes the gradients of all parameters. */
 float *pare_plan_out_grad(struct pare_plan *p);
 int pare_plan_backward(struct pare_plan *p, struct pare_err *err);

@@ -78,7 +78,7 @@ static void tell_own(const struct pare_speedup *s, const struct pare_node *n,
     const struct pare_node *who;
     const char *why;
 
-    if (!n->op || !n->op->needs || !y || !pare_keep_sets_asked(s->kept, n))
+    if (!n->op || !n->op->needed_channels || !y || !pare_keep_sets_asked(s->kept, n))
         return;
     l->in = x->t.dim[x->t.rank - 1];
     l->out = y->t.dim[y->t.rank - 1];

@@ -24,7 +24,7 @@ static void convert(struct pare_trainer *t, int i, void *data, size_t size)
         .block = t->blocked.block,
         .threads = t->blocked.threads,
         .size = size,
-        .back = t->blocked.now,
+        .to_row_major = t->blocked.now,
     };
 
     if (!data)

@@ -2,6 +2,8 @@
 #ifndef PARE_TRAIN_TRAIN_H
 #define PARE_TRAIN_TRAIN_H
 
+#include <pare/train.h>
+
 #include "../data/data.h"
 #include "schedule.h"
 #include "trainer.h"
@@ -25,18 +27,22 @@ struct pare_eval_opts {
     struct pare_dist *dist;   /* processes that share the set; NULL: one */
     bool tune;                /* see struct pare_plan_opts */
     const char *choices, *cache;
+    pare_progress_fn *progress; /* called before each batch; NULL: none */
+    void *user;
 };
 
 /* Run the model over the whole set.  Lists are in the arena.  Several processes share the batches,
  * and all have the result. */
-int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
-                  const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
-                  struct pare_err *err);
+int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data,
+                        const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
+                        struct pare_err *err);
+
+struct pare_metrics pare_eval_metrics(const struct pare_eval *e);
 
 /* ---- training ----------------------------------------------------------------------- */
 
 /* Progress of the training, for the callbacks. */
-struct pare_progress {
+struct pare_train_status {
     int64_t epoch, epochs;  /* epoch counts from 0 */
     int64_t batch, batches; /* done in this epoch; in all of it */
     int64_t items;          /* seen in this epoch */
@@ -46,7 +52,7 @@ struct pare_progress {
 
 /* The result of an epoch. */
 struct pare_epoch {
-    struct pare_progress train;
+    struct pare_train_status train;
     bool validated, best;
     double loss, top1, top5; /* on the validation set */
 };
@@ -70,7 +76,7 @@ struct pare_train_conf {
     uint64_t seed;            /* of shuffling and augmentation */
     const volatile int *stop; /* if it becomes not 0, write the checkpoint and return */
     void *user;               /* for the callbacks, which may be NULL */
-    void (*on_batch)(void *user, const struct pare_progress *p);
+    void (*on_batch)(void *user, const struct pare_train_status *p);
     void (*on_epoch)(void *user, const struct pare_epoch *e);
 };
 

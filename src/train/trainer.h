@@ -12,6 +12,7 @@
 #define PARE_TRAIN_TRAINER_H
 
 #include "../base/rng.h"
+#include "../data/data.h"
 #include "../plan/plan.h"
 #include "distill.h"
 #include "distill_layers.h"
@@ -115,11 +116,13 @@ struct pare_trainer {
     int n_plans;
     double lr;              /* of the last update */
     int64_t schedule_start; /* the step at which the learning rate's schedule started */
+    bool orphan;            /* its hooks and masks were freed: it must not train any further */
     bool stale;             /* plans observe other values than they should */
     struct pare_distill_layers layers;
-    struct pare_strs observe;  /* o.observe, then those of `layers` */
-    int at;                    /* index of the plan of the current batch */
-    struct pare_tensor x, out; /* input and output of the current batch; out.data NULL: consumed */
+    struct pare_strs observe;                /* o.observe, then those of `layers` */
+    int at;                                  /* index of the plan of the current batch */
+    struct pare_tensor in[PARE_DATA_INPUTS]; /* inputs of the current batch */
+    struct pare_tensor out; /* output 0 of the current batch; data NULL: consumed */
     struct pare_allreduce allreduce;
     struct pare_blocked_param blocked;
     struct pare_score whole; /* of the batch of all processes, after the backward pass */

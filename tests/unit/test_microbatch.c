@@ -221,7 +221,7 @@ static void whole(struct data *d)
     struct pare_err err;
 
     if (pare_plan_build(d->m, &(struct pare_plan_build){ .opts = &o }, &p, &err) ||
-        pare_plan_run(p, d->in, out, &err))
+        pare_plan_execute(p, d->in, out, &err))
         fail_msg("%s: %s", d->name, err.msg);
     assert_null(p->microbatch);
     d->n_out = p->graph->n_out;
@@ -255,7 +255,7 @@ static void run_parts(const struct data *d, struct pare_plan *p, int64_t items, 
     for (int i = 0; i < p->microbatch->n; i++)
         memset(p->microbatch->plan[i]->memory, 0xff, p->microbatch->plan[i]->memory_bytes);
     pare_oom_countdown = 1 << 30;
-    if (pare_plan_run(p, d->in, out, &err))
+    if (pare_plan_execute(p, d->in, out, &err))
         fail_msg("%s, parts of %lld, %d threads: %s", d->name, (long long)items, threads, err.msg);
     assert_int_equal(pare_oom_countdown, 1 << 30);
     pare_oom_countdown = 0;
@@ -421,16 +421,16 @@ static void errors_come_out(void **state)
                                      &p[1], &err[1]),
                      0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pare_plan_run(p[i], &x, &out, &err[i]), 0);
+        assert_int_equal(pare_plan_execute(p[i], &x, &out, &err[i]), 0);
     pare_i64(&x)[2] = pare_i64(&x)[9] = 11;
     for (int i = 0; i < 2; i++)
-        assert_int_not_equal(pare_plan_run(p[i], &x, &out, &err[i]), 0);
+        assert_int_not_equal(pare_plan_execute(p[i], &x, &out, &err[i]), 0);
     assert_int_equal(err[0].code, err[1].code);
     assert_string_equal(err[0].msg, err[1].msg);
     pare_i64(&x)[2] = pare_i64(&x)[9] = 1;
-    assert_int_equal(pare_plan_run(p[1], &x, &out, &err[1]), 0);
+    assert_int_equal(pare_plan_execute(p[1], &x, &out, &err[1]), 0);
     x.dim[0]--;
-    assert_int_equal(pare_plan_run(p[1], &x, &out, &err[1]), PARE_ESHAPE);
+    assert_int_equal(pare_plan_execute(p[1], &x, &out, &err[1]), PARE_ESHAPE);
     for (int i = 0; i < 2; i++)
         pare_plan_free(p[i]);
     pare_model_free(m);
@@ -506,32 +506,32 @@ static void choices(void **state)
     (void)state;
     assert_true(fd >= 0);
     close(fd);
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_true(pare_tune_batch_key(p, key));
     pare_plan_free(p);
     for (items = 1; items <= 3; items++) {
         write_choice(path, key, pare_sprintf(pool, "parts_of_%d", (int)items));
-        assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+        assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
         assert_non_null(p->microbatch);
         assert_int_equal(p->microbatch->items, items);
         assert_int_equal(p->microbatch->n, 2);
         pare_plan_free(p);
     }
     write_choice(path, key, "whole");
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_null(p->microbatch);
     pare_plan_free(p);
     write_choice(path, key, "parts_of_4");
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), PARE_ECONFIG);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "'parts_of_4' is listed for a batch of 6"));
     unlink(path);
     o.tune = true;
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_non_null(p->microbatch); /* perhaps with one part */
     items = p->microbatch->items;
     pare_plan_free(p);
     o.tune = false;
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_int_equal(p->microbatch ? p->microbatch->items : BATCH, items);
     assert_int_equal(p->tuned.runs, 0);
     pare_plan_free(p);

@@ -1,5 +1,7 @@
-/* test_nbits.c - products with packed weights of few bits: numpy's numbers (tools/golden_nbits.py),
- * the fast kernel against the plain ones, and files that do not fit together. */
+/* test_nbits.c - products with packed 4-bit and 8-bit weights: against numpy and the reference.
+ *
+ * Expected values of numpy: tools/golden_nbits.py.  Also malformed files.
+ */
 #include "make_model.h"
 
 #include <math.h>
@@ -40,7 +42,7 @@ static bool runs(const struct pare_plan *p, const char *kernel)
     return false;
 }
 
-/* The model's result; `fast`: by the kernel that this file is about. */
+/* The model's result; `fast`: with the kernel linear_nbits. */
 static struct pare_tensor result(const struct pare_model *m, const struct pare_tensor *x, bool fast,
                                  int threads)
 {
@@ -48,19 +50,19 @@ static struct pare_tensor result(const struct pare_model *m, const struct pare_t
     struct pare_tensor out, copy;
     struct pare_plan *p;
 
-    if (pare_plan_new(m, &o, &p, &err))
+    if (pare_plan_make(m, &o, &p, &err))
         fail_msg("%s", err.msg);
     if (fast && !runs(p, "linear_nbits"))
         fail_msg("linear_nbits is not used");
     memset(p->memory, 0xff, p->memory_bytes);
-    if (pare_plan_run(p, x, &out, &err))
+    if (pare_plan_execute(p, x, &out, &err))
         fail_msg("%s", err.msg);
     copy = build_copy(&out);
     pare_plan_free(p);
     return copy;
 }
 
-/* ---- numpy's numbers ----------------------------------------------------------------------- */
+/* ---- expected values of numpy ---------------------------------------------------------------- */
 
 static struct pare_named *file;
 static int n_file;
@@ -129,7 +131,7 @@ static void as_numpy_computes(void **state)
         numpy_case(names[i]);
 }
 
-/* ---- fast and plain ------------------------------------------------------------------------ */
+/* ---- fast against reference ------------------------------------------------------------------ */
 
 static int64_t between(struct pare_rng *r, int64_t lo, int64_t hi)
 {
@@ -314,7 +316,7 @@ static void weights_stay_packed(void **state)
     v = pare_graph_find(m->graph, w);
     assert_non_null(v->raw);
     assert_null(v->t.data);
-    if (pare_plan_new(m, &o, &p, &err))
+    if (pare_plan_make(m, &o, &p, &err))
         fail_msg("%s", err.msg);
     assert_true(runs(p, "linear_nbits"));
     assert_null(pare_graph_find(p->graph, w)->t.data);
@@ -323,7 +325,7 @@ static void weights_stay_packed(void **state)
     pare_model_free(m);
 }
 
-/* ---- what does not fit --------------------------------------------------------------------- */
+/* ---- malformed ----------------------------------------------------------------------------- */
 
 struct odd {
     int64_t K, N, bits, block, b[3], s, z;
@@ -347,7 +349,7 @@ static void refused(const struct odd *o)
     build_output(&b, build_node(&b, "MatMulNBits", o->z ? 4 : 3, in,
                                 nbits_attrs(o->K, o->N, o->bits, o->block)));
     m = parse(&b);
-    assert_int_not_equal(pare_plan_new(m, NULL, &p, &err), 0);
+    assert_int_not_equal(pare_plan_make(m, NULL, &p, &err), 0);
     if (!strstr(err.msg, o->says))
         fail_msg("'%s' does not say '%s'", err.msg, o->says);
     pare_model_free(m);

@@ -1,6 +1,5 @@
-/* test_pruner_resume.c - a training that was stopped goes on with the same masks, aims, scores and
- * statistics, and ends as if it had not been stopped.
- */
+/* test_pruner_resume.c - a stopped training resumes with the same masks, targets, scores and
+ * statistics, and ends as if it had not been stopped. */
 #include "prune_rig.h"
 
 #include <stdlib.h>
@@ -29,7 +28,7 @@ struct job {
     struct pare_model *model;
     struct pare_training *learn;
     struct pare_compression *run;
-    int64_t left; /* epochs until it is stopped */
+    int64_t left; /* epochs until the stop */
 };
 
 struct how {
@@ -52,7 +51,7 @@ static void job_run(struct job *j, const struct how *h, const char *more, int64_
     *j = (struct job){ .model = rig_model("small"), .left = left };
     snprintf(settings, sizeof(settings),
              "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none epochs=4 %s", more);
-    ok(pare_training_new(j->model, "digits", settings, &j->learn, &rig_err));
+    ok(pare_training_open(j->model, "digits", settings, &j->learn, &rig_err));
     j->run = rig_run(j->model, h->pruner,
                      h->norm ? "[{\"sparsity\": 0.5, \"op_types\": [\"BatchNorm2d\"]}]"
                              : "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\", \"Linear\"]}]",

@@ -126,7 +126,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
         got[train.n_names + 2] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
         names[train.n_names++] = v->name;
     }
-    if (pare_plan_build(m, &build, &p, &err) || pare_plan_run(p, x, out, &err))
+    if (pare_plan_build(m, &build, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[net].name, err.msg);
     for (int i = 0; i < 2; i++)
         got[i] = build_copy(&out[i]);
