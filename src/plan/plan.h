@@ -120,13 +120,12 @@ struct pare_plan_slice {
     double *seconds; /* left for tuning; NULL: PARE_TUNE_LIMIT */
 };
 
-/* The only constructor: pare_plan_new() calls it with the public options and
- * PARE_MICROBATCH_AUTO. */
+/* The only constructor: pare_plan_make() calls it with PARE_MICROBATCH_AUTO. */
 int pare_plan_build(const struct pare_model *model, const struct pare_plan_build *build,
                     struct pare_plan **plan, struct pare_err *err);
 
-/* Training, after pare_plan_execute(): the gradient of output 0, which the loss fills; then the backward
- * pass, which computes the gradients of all parameters. */
+/* Training, after pare_plan_execute(): the gradient of output 0, which the loss fills; then the
+ * backward pass, which computes the gradients of all parameters. */
 float *pare_plan_out_grad(struct pare_plan *p);
 int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
 
@@ -134,7 +133,7 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
 const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
 
 /* Training: the gradient of the i-th observed value; NULL: it has none, since no parameter precedes
- * it.  pare_plan_run zeroes it.  A loss that depends on the value adds to it, after it has written
+ * it.  pare_plan_execute() zeroes it.  A loss that depends on the value adds to it, after it has written
  * output 0's gradient, which may be the same memory. */
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
 

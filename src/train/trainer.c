@@ -386,7 +386,7 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
 
     t->out.data = NULL;
     if (t->model->n_in > PARE_DATA_INPUTS)
-        return pare_fail(err, PARE_ELIMIT, "models with more than %d inputs are not trained",
+        return pare_fail(err, PARE_ELIMIT, "cannot train a model with more than %d inputs",
                          PARE_DATA_INPUTS);
     if (x->rank < 1)
         return pare_fail(err, PARE_ESHAPE,

@@ -20,7 +20,7 @@ static void take_valid(struct pare_given *g, int *n, const char **valid)
     *n = left;
 }
 
-/* Pairs, then words. */
+/* The options as pairs, then those of the settings text. */
 static int collect(struct pare_training *l, const struct pare_training_opts *o,
                    struct pare_given **g, int *n, struct pare_err *err)
 {

@@ -18,7 +18,7 @@ struct pare_training {
     void *progress_user;
 };
 
-/* Train with `train` and validate with `valid`, which may be NULL; both are checked and retained. */
+/* Train with `train` and validate with `valid`, which may be NULL; checks and retains both. */
 int pare_training_use(struct pare_training *l, struct pare_data *train, struct pare_data *valid,
                       struct pare_err *err);
 
