@@ -1,8 +1,8 @@
 /* observed_values.c - intermediate values that the caller reads, or adds gradients to.
  *
  * An observed value is treated like a graph output: no kernel fuses it away, and a row-major buffer
- * of it lives until the run ends.  In training the loss may depend on it: pare_plan_execute() zeroes
- * its gradient, the loss adds to it, and the backward pass continues from there.
+ * of it lives until the run ends.  In training the loss may depend on it: pare_plan_execute()
+ * zeroes its gradient, the loss adds to it, and the backward pass continues from there.
  */
 #include "plan.h"
 

@@ -133,8 +133,8 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
 const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
 
 /* Training: the gradient of the i-th observed value; NULL: it has none, since no parameter precedes
- * it.  pare_plan_execute() zeroes it.  A loss that depends on the value adds to it, after it has written
- * output 0's gradient, which may be the same memory. */
+ * it.  pare_plan_execute() zeroes it.  A loss that depends on the value adds to it, after it has
+ * written output 0's gradient, which may be the same memory. */
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
 
 /* Do the inputs have the types and shapes that the plan was built for? */
