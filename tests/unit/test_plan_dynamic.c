@@ -1,4 +1,4 @@
-/* test_plan_dynamic.c - shapes that depend on data, branches, and what a plan says of wrong input.
+/* test_plan_dynamic.c - plans with data-dependent shapes and branches; errors for wrong inputs.
  *
  * Every model runs several times in one plan, with data that lead to other sizes.
  */

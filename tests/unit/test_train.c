@@ -275,7 +275,8 @@ static void test_settings(void **state)
 {
     (void)state;
     refuse("momentun=1", "did you mean 'momentum'");
-    refuse("optimizer=adam nesterov", "for the optimizer 'sgd', and this is 'adam'");
+    refuse("optimizer=adam nesterov",
+           "belongs to the optimizer 'sgd', but the optimizer is 'adam'");
     refuse("temperature=2", "teacher, which is not used");
     refuse("optimizer=rmsprop teacher=x alpha=0.5", "optimizer-alpha");
     refuse("optimizer=sdg", "did you mean 'sgd'");
