@@ -41,7 +41,7 @@ static int64_t put_call(char *to, const struct pare_call *k)
     return at;
 }
 
-/* pare_dist_idle_barrier(): the other processes may wait for minutes, so they sleep instead of polling. */
+/* pare_dist_idle_barrier(): the others may wait for minutes, so they sleep instead of polling. */
 static int send_call(struct pare_dist *d, struct call_header *h, char *text, struct pare_err *err)
 {
     PARE_TRY(pare_dist_idle_barrier(d, err));
