@@ -32,4 +32,9 @@ int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
 int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
                      struct pare_err *err);
 
+/* The settings of `words`, which may be NULL, then the pairs: of two with the same name, the last
+ * one counts. */
+int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
+                    struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err);
+
 #endif
