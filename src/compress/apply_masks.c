@@ -89,8 +89,8 @@ static int by_layer(struct apply *a, struct pare_applied *to, struct pare_value 
         return pare_fail(err, PARE_ESHAPE, "layer '%s' has no bias to mask", l->name);
     *v = pare_graph_find(a->m->graph, pare_value_root(from)->name);
     if (!*v || !is_real(*v))
-        return pare_fail(err, PARE_EUNSUPPORTED, "the %s of layer '%s' is no float32 initializer",
-                         to->what, l->name);
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the %s of layer '%s' is not a float32 initializer", to->what, l->name);
     return 0;
 }
 

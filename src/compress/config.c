@@ -66,7 +66,7 @@ static int check_key(const char *key, struct pare_err *err)
     if (near)
         snprintf(hint, sizeof(hint), " (did you mean '%s'?)", near);
     return pare_fail(err, PARE_ECONFIG,
-                     "'%.100s' is no selector, there are op_types, op_names (names, or \"re:\" and "
+                     "'%.100s' is not a selector, use op_types, op_names (names, or \"re:\" and "
                      "a pattern) and exclude%s",
                      key, hint);
 }
