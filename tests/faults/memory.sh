@@ -1,5 +1,5 @@
 #!/bin/sh
-# memory.sh - every request for memory fails once, in every command: our own blocks, those of the
+# memory.sh - fail every allocation once, in every command: Pare's own blocks, those of the
 # libraries that read and write formats, and those of oneDNN.
 #
 # usage: memory.sh PARE SHIM [all|some]
@@ -94,7 +94,7 @@ try "run, oneDNN" run m.onnx -o out.npz --max-memory 1G
 try "train, oneDNN" train m.onnx --data digits --limit 32 --epochs 1 --threads 1 --quiet -o out.onnx --max-memory 1G
 try "quantize, oneDNN" quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx --max-memory 1G
 
-# A plugin that takes what it wants gets no more than the limit and what is beside it.
+# A plugin's own allocations are limited by --max-memory plus the fixed reserve.
 cat >plugin.c <<'C'
 #include <pare/plugin.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
         memset(p, 1, 1 << 20);
     return pare_fail(err, PARE_ENOMEM, "%zu MB were there", mb);
 }
-static const struct pare_pruner pruner = { .abi = PARE_ABI, .name = "hungry", .doc = "Eats.", .score = score };
+static const struct pare_algorithm pruner = { .abi = PARE_ABI, .size = sizeof(struct pare_algorithm), .name = "hungry", .doc = "Eats.", .pruner = &(const struct pare_pruner){ .size = sizeof(struct pare_pruner), .score = score } };
 PARE_API int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
 {
     return pare_add_pruner(g, &pruner, err);
