@@ -30,7 +30,7 @@ static const struct pare_opt bench_opts[] = {
     PARE_INT("threads", offsetof(struct bench, threads), "number of threads; 0: all cores", 0, 0,
              1024),
     PARE_INT("batch", offsetof(struct bench, batch),
-             "batch size, if the model leaves it free; 0: 1", 0, 0, 1 << 20),
+             "batch size, if the model leaves it free; 0 means 1", 0, 0, 1 << 20),
     PARE_TEXTS("shape", offsetof(struct bench, shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
     PARE_FLOAT("seconds", offsetof(struct bench, seconds), "measure each model for this long", 2, 0,
