@@ -365,11 +365,13 @@ static int check_arity(struct pare_scope *sc, struct pare_node *n)
     return n->why ? 0 : no_memory(sc->b);
 }
 
-static int fill_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n)
+static int fill_node(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_node *n)
 {
+    const Onnx__NodeProto *p = *at;
+
     n->type = str(p->op_type);
     n->domain = str(p->domain);
-    n->proto = p;
+    n->proto = at;
     PARE_TRY(name_node(sc, p, n));
     PARE_TRY(find_version(sc, n));
     find_op(sc, n);
@@ -380,8 +382,9 @@ static int fill_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct par
     return pare_build_attrs(sc, p, n);
 }
 
-static int build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out)
+static int build_node(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_value **out)
 {
+    const Onnx__NodeProto *p = *at;
     struct pare_err *err = sc->b->err;
     struct pare_node *n;
     int rc;
@@ -396,16 +399,16 @@ static int build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pa
         return err->code;
     for (int i = 0; i < n->n_out; i++)
         n->out[i] = out[i];
-    rc = fill_node(sc, p, n);
+    rc = fill_node(sc, at, n);
     return pare_at(err, rc, "node '%s' (%s)", *str(p->name) || !n->name ? str(p->name) : n->name,
                    str(p->op_type));
 }
 
-int pare_build_any(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out)
+int pare_build_any(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_value **out)
 {
-    const struct pare_function *f = pare_find_function(sc->b, p);
+    const struct pare_function *f = pare_find_function(sc->b, *at);
 
-    return f ? pare_build_call(sc, p, f, out) : build_node(sc, p, out);
+    return f ? pare_build_call(sc, *at, f, out) : build_node(sc, at, out);
 }
 
 /* The values that nodes make, node after node, in *made. */
@@ -446,7 +449,7 @@ int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p)
     PARE_TRY(make_outputs(sc, p, &made));
     add_value_info(sc, p);
     for (size_t i = 0; i < p->n_node; i++) {
-        PARE_TRY(pare_build_any(sc, p->node[i], made + k));
+        PARE_TRY(pare_build_any(sc, &p->node[i], made + k));
         k += p->node[i]->n_output;
     }
     PARE_TRY(add_outputs(sc, p));

@@ -25,6 +25,9 @@ int pare_const_read(struct pare_model *m, const Onnx__TensorProto *p, struct par
 /* How many bytes the elements take in raw_data; false when we do not know the element type. */
 bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes);
 
+/* Point the tensor to these elements; forget where it had them. */
+void pare_set_raw_data(Onnx__TensorProto *p, void *data, size_t bytes);
+
 /* The tensor's elements are in a file beside the model. */
 static inline bool pare_is_external(const Onnx__TensorProto *p)
 {
@@ -96,7 +99,7 @@ struct pare_call {
 int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p);
 
 /* Add the node, or the function that it calls, to sc->g; inputs are looked up in sc. */
-int pare_build_any(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out);
+int pare_build_any(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_value **out);
 
 /* The value of that name in sc or around it, noted as captured when it is from around. */
 int pare_scope_find(struct pare_scope *sc, const char *name, struct pare_value **v);

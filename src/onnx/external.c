@@ -133,11 +133,11 @@ static int check_location(const char *s, struct pare_err *err)
 
 static struct pare_pages *find_pages(const struct pare_model *m, const char *location)
 {
-    struct pare_pages *p = m->pages;
-
-    while (p && !(p->name && !strcmp(p->name, location)))
-        p = p->next;
-    return p;
+    for (; m; m = m->base)
+        for (struct pare_pages *p = m->pages; p; p = p->next)
+            if (p->name && !strcmp(p->name, location))
+                return p;
+    return NULL;
 }
 
 static int map_location(struct pare_model *m, const char *location, struct pare_err *err)

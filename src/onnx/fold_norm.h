@@ -8,8 +8,8 @@
  *     w' = w * g,  b' = beta + (b - mean) * g,   g = gamma / sqrt(variance + epsilon)
  * with *n normalizations less; *folded is NULL when there are none.  It refers to memory in the
  * arena, which must outlive it. */
-int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
-                         struct pare_model **folded, int *n, struct pare_err *err);
+int pare_model_fold_norm(const struct pare_model *m, struct pare_model **folded, int *n,
+                         struct pare_err *err);
 
 /* Is `norm` a BatchNormalization behind a convolution, which is nobody else's, so that they could
  * become one? */

@@ -230,7 +230,6 @@ static int make_values(struct pare_scope *in, struct pare_map *alias, const Onnx
 static int pass_on(struct pare_scope *in, const struct pare_map *alias,
                    const Onnx__FunctionProto *f)
 {
-    static const Onnx__NodeProto identity = ONNX__NODE_PROTO__INIT;
     struct pare_build *b = in->b;
 
     for (size_t i = 0; i < in->call->site->n_output; i++) {
@@ -252,7 +251,6 @@ static int pass_on(struct pare_scope *in, const struct pare_map *alias,
         n->version = PARE_OPSET_NEWEST;
         n->op = pare_find_op("", "Identity");
         n->why = n->op ? NULL : "operator Identity is not known";
-        n->proto = &identity;
         if (n->op)
             n->attr = pare_alloc(b->m->arena, 1, n->op->attr_size ? n->op->attr_size : 1);
     }
@@ -288,7 +286,7 @@ static int expand(struct pare_scope *sc, struct pare_call *call)
     PARE_TRY(bind_inputs(sc, call, &alias));
     PARE_TRY(make_values(&in, &alias, f, made));
     for (size_t i = 0; i < f->n_node; i++) {
-        PARE_TRY(pare_build_any(&in, f->node[i], made));
+        PARE_TRY(pare_build_any(&in, &f->node[i], made));
         made += f->node[i]->n_output;
     }
     return pass_on(&in, &alias, f);

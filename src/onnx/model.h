@@ -22,7 +22,9 @@ struct pare_model {
         bool apart; /* no file that anybody sees, see pare_scratch_pages() */
         struct pare_pages *next;
     } * pages;
-    int n_beside; /* pages of files beside the model */
+    int n_beside;                  /* pages of files beside the model */
+    const struct pare_model *base; /* the model whose memory this one shares and which must outlive
+                                    * it (edit.h); NULL: none */
 };
 
 /* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to
@@ -41,11 +43,6 @@ int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **byt
 /* Can this path be written to?  Not over the file that the model was read from, nor over one that
  * its weights are in, nor over what is no file. */
 int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err);
-
-/* Another model that is what pare_model_save() would write, in pages that can be given back.  It
- * refers to memory in the arena, which must outlive it. */
-int pare_model_copy(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
-                    struct pare_err *err);
 
 /* The bytes at `data` were copied and are not needed for now: where they are pages of a mapped
  * file, let the system have them.  Whoever reads them again gets them from the file. */

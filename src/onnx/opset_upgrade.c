@@ -27,37 +27,10 @@ static bool attr_is(const Onnx__NodeProto *p, const char *name, const char *valu
     return at && at->s.len == strlen(value) && !memcmp(at->s.data, value, at->s.len);
 }
 
-/* The node's attributes without `drop`, with `add`; either may be NULL. */
-static int change_attr(struct pare_edit *e, Onnx__NodeProto *p, const char *drop,
-                       Onnx__AttributeProto *add, struct pare_err *err)
+static int set_string(struct pare_edit *e, Onnx__NodeProto *p, const char *name, const char *value,
+                      struct pare_err *err)
 {
-    Onnx__AttributeProto **list = pare_alloc(e->a, p->n_attribute + 1, sizeof(void *));
-    size_t n = 0;
-
-    if (!list)
-        return pare_no_memory(err, "to change the model");
-    for (size_t i = 0; i < p->n_attribute; i++)
-        if (!drop || !p->attribute[i]->name || strcmp(p->attribute[i]->name, drop))
-            list[n++] = p->attribute[i];
-    if (add)
-        list[n++] = add;
-    p->attribute = list;
-    p->n_attribute = n;
-    return 0;
-}
-
-static int set_text(struct pare_edit *e, Onnx__NodeProto *p, const char *name, const char *value,
-                    struct pare_err *err)
-{
-    Onnx__AttributeProto *at = pare_edit_int(e, name, 0);
-
-    if (!at)
-        return pare_no_memory(err, "to change the model");
-    at->has_i = false;
-    at->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
-    at->has_s = true;
-    at->s = (ProtobufCBinaryData){ strlen(value), (uint8_t *)text(value) };
-    return change_attr(e, p, name, at, err);
+    return pare_edit_set_attr(e, p, pare_edit_string(e, name, value), err);
 }
 
 /* The attribute axes becomes an input. */
@@ -74,9 +47,9 @@ static int axes_to_input(struct pare_edit *e, Onnx__NodeProto *p, const char *va
     t.dim[0] = (int64_t)at->n_ints;
     t.data = at->ints;
     if (!name)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     PARE_TRY(pare_edit_constant(e, name, &t, err));
-    PARE_TRY(change_attr(e, p, "axes", NULL, err));
+    PARE_TRY(pare_edit_drop_attr(e, p, "axes", err));
     return pare_edit_rewire(e, value, 1, name, err);
 }
 
@@ -84,20 +57,17 @@ static int axes_to_input(struct pare_edit *e, Onnx__NodeProto *p, const char *va
 static int split_parts(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
                        struct pare_err *err)
 {
-    Onnx__AttributeProto *at = pare_edit_int(e, "num_outputs", (int64_t)p->n_output);
-
     (void)value;
     if (p->n_input > 1 && *p->input[1])
         return 0;
-    return at ? change_attr(e, p, "num_outputs", at, err)
-              : pare_no_memory(err, "to change the model");
+    return pare_edit_set_attr(e, p, pare_edit_int(e, "num_outputs", (int64_t)p->n_output), err);
 }
 
 static int roi_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
                     struct pare_err *err)
 {
     (void)value;
-    return set_text(e, p, "coordinate_transformation_mode", "output_half_pixel", err);
+    return set_string(e, p, "coordinate_transformation_mode", "output_half_pixel", err);
 }
 
 static int grid_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
@@ -105,8 +75,8 @@ static int grid_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
 {
     (void)value;
     if (attr_is(p, "mode", "bilinear"))
-        return set_text(e, p, "mode", "linear", err);
-    return attr_is(p, "mode", "bicubic") ? set_text(e, p, "mode", "cubic", err) : 0;
+        return set_string(e, p, "mode", "linear", err);
+    return attr_is(p, "mode", "bicubic") ? set_string(e, p, "mode", "cubic", err) : 0;
 }
 
 /* Only what is used in training changed. */
@@ -256,7 +226,7 @@ static int check_inside(const struct raise *r, const Onnx__GraphProto *g, struct
 /* First all that cannot be done, so that nothing is changed before it is known. */
 static int check(const struct raise *r, struct pare_err *err)
 {
-    for (int i = 0; i < r->e->n_old; i++) {
+    for (int i = 0; i < r->e->n_file; i++) {
         const Onnx__NodeProto *p = r->e->slot[i].p;
 
         for (size_t k = 0; p && k < N_CHANGES; k++)
@@ -283,7 +253,7 @@ static const char *result_of(const Onnx__NodeProto *p)
 
 static int rewrite(const struct raise *r, struct pare_err *err)
 {
-    for (int i = 0; i < r->e->n_old; i++) {
+    for (int i = 0; i < r->e->n_file; i++) {
         const Onnx__NodeProto *p = r->e->slot[i].p;
         const char *value = p ? result_of(p) : NULL;
         struct pare_edit_slot *slot;
@@ -317,7 +287,7 @@ int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err)
     PARE_TRY(rewrite(&r, err));
     copy = pare_alloc(e->a, 1, sizeof(*copy));
     if (!copy)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     *copy = **set;
     copy->version = version;
     *set = copy;
@@ -334,7 +304,7 @@ int pare_edit_import(struct pare_edit *e, const char *domain, int64_t version, s
     set = pare_alloc(e->a, 1, sizeof(*set));
     list = pare_alloc(e->a, e->model.n_opset_import + 1, sizeof(*list));
     if (!set || !list)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     onnx__operator_set_id_proto__init(set);
     set->domain = text(domain);
     set->has_version = true;

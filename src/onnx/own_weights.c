@@ -19,17 +19,6 @@ static Onnx__TensorProto *find(const struct pare_model *m, const char *name)
     return NULL;
 }
 
-/* The elements are in raw_data and nowhere else. */
-static void point_inside(Onnx__TensorProto *p, void *data, size_t bytes)
-{
-    p->has_raw_data = true;
-    p->raw_data = (ProtobufCBinaryData){ bytes, data };
-    p->n_float_data = p->n_int32_data = p->n_int64_data = 0;
-    p->n_double_data = p->n_uint64_data = p->n_string_data = 0;
-    p->n_external_data = 0;
-    p->has_data_location = false;
-}
-
 /* A piece at a time, whose pages of the file are given back: never is all of it there twice. */
 static void copy_out(const struct pare_model *m, char *to, const struct pare_value *v, size_t bytes)
 {
@@ -66,7 +55,7 @@ static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pa
     PARE_TRY(apart ? pare_tensor_scratch(m->arena, &t, &m->pages, err)
                    : pare_tensor_alloc(m->arena, &t, err));
     copy_out(m, t.data, v, bytes);
-    point_inside(p, t.data, bytes);
+    pare_set_raw_data(p, t.data, bytes);
     v->t = t;
     v->raw = NULL;
     v->flags |= PARE_V_OWNED;

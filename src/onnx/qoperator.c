@@ -16,10 +16,7 @@ static bool is(const struct pare_edit_slot *s, const char *type)
 
 static const Onnx__TensorProto *constant(const struct pare_edit *e, const char *name)
 {
-    for (size_t i = e->graph.n_initializer; i-- > 0;) /* ours are the last */
-        if (e->graph.initializer[i]->name && !strcmp(e->graph.initializer[i]->name, name))
-            return e->graph.initializer[i];
-    return NULL;
+    return pare_map_get(&e->constants, name);
 }
 
 static int64_t axis_of(const Onnx__NodeProto *p)
@@ -53,7 +50,7 @@ static struct pare_edit_slot *only_user(const struct pare_edit *e, const char *v
 /* Subgraphs may use any value; files with them stay as they are. */
 static bool has_subgraphs(const struct pare_edit *e)
 {
-    for (int i = 0; i < e->n_old; i++)
+    for (int i = 0; i < e->n_file; i++)
         for (size_t k = 0; e->slot[i].p && k < e->slot[i].p->n_attribute; k++)
             if (e->slot[i].p->attribute[k]->g || e->slot[i].p->attribute[k]->n_graphs)
                 return true;
@@ -220,26 +217,14 @@ static Onnx__NodeProto *put(struct pare_edit *e, const struct match *m, const ch
     m->q->p = NULL;
     if (m->act)
         m->act->p = NULL;
-    return pare_map_set(&e->maker, e->a, p->output[0], (void *)(uintptr_t)(m->op - e->slot + 1),
-                        &err)
-               ? NULL
-               : p;
+    return pare_edit_set_maker(e, p->output[0], (int)(m->op - e->slot), &err) ? NULL : p;
 }
 
-/* Only those that QGemm knows. */
+/* QGemm has no beta. */
 static int gemm_attrs(struct pare_edit *e, Onnx__NodeProto *p, struct pare_err *err)
 {
-    Onnx__AttributeProto **list = pare_alloc(e->a, p->n_attribute + 1, sizeof(*list));
-    size_t kept = 0;
-
-    if (!list)
-        return pare_no_memory(err, "to change the model");
-    for (size_t i = 0; i < p->n_attribute; i++)
-        if (strcmp(p->attribute[i]->name, "beta") != 0 &&
-            strcmp(p->attribute[i]->name, "broadcast") != 0)
-            list[kept++] = p->attribute[i];
-    p->attribute = list;
-    p->n_attribute = kept;
+    PARE_TRY(pare_edit_drop_attr(e, p, "beta", err));
+    PARE_TRY(pare_edit_drop_attr(e, p, "broadcast", err));
     p->domain = pare_edit_text(OURS);
     return pare_edit_import(e, OURS, 1, err);
 }
@@ -256,7 +241,7 @@ static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err
     char *bias = m->bias ? m->bias->p->input[0] : pare_edit_text("");
 
     if (!p)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     memcpy(p->input, m->x->p->input, 3 * sizeof(*q));
     memcpy(p->input + 3, m->w->p->input, 3 * sizeof(*q));
     memcpy(p->input + (gemm ? 7 : 6), q + 1, 2 * sizeof(*q));
@@ -312,7 +297,7 @@ static int fuse_kind(struct pare_edit *e, const struct match *m, const struct ki
     Onnx__NodeProto *p = put(e, m, kind->name, 3 * old->n_input + 2);
 
     if (!p)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     for (size_t i = 0; i < old->n_input; i++, at += 3)
         memcpy(p->input + at, pare_edit_maker(e, old->input[i])->p->input, 3 * sizeof(*q));
     memcpy(p->input + (kind->y_first ? 0 : at), q + 1, 2 * sizeof(*q));
@@ -333,7 +318,7 @@ static bool moves(const struct pare_edit *e, const struct pare_edit_slot *s)
 static int move_up(struct pare_edit *e, struct pare_err *err)
 {
     struct pare_edit_slot last = e->slot[e->n - 1];
-    int to = e->n_old;
+    int to = e->n_file;
 
     while (to < e->n - 1) {
         const Onnx__NodeProto *p = e->slot[to].p;
@@ -349,8 +334,7 @@ static int move_up(struct pare_edit *e, struct pare_err *err)
     e->slot[to] = last;
     for (int i = to; i < e->n; i++)
         for (size_t k = 0; e->slot[i].p && k < e->slot[i].p->n_output; k++)
-            PARE_TRY(pare_map_set(&e->maker, e->a, e->slot[i].p->output[k],
-                                  (void *)(uintptr_t)(i + 1), err));
+            PARE_TRY(pare_edit_set_maker(e, e->slot[i].p->output[k], i, err));
     return 0;
 }
 
@@ -370,7 +354,7 @@ static int sink(struct pare_edit *e, int i, struct pare_err *err)
     between = pare_edit_name(e, name, "_integers");
     n.name = pare_edit_name(e, name, "_DequantizeLinear");
     if (!between || !n.name)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     n.in[0] = between;
     n.in[1] = d->p->input[1];
     n.in[2] = d->p->input[2];
@@ -420,7 +404,7 @@ static void sweep(struct pare_edit *e)
 {
     size_t kept = 0;
 
-    for (int i = e->n_old; i < e->n; i++)
+    for (int i = e->n_file; i < e->n; i++)
         if (is(&e->slot[i], "DequantizeLinear") && !is_used(e, e->slot[i].p->output[0]))
             e->slot[i].p = NULL;
     for (size_t i = 0; i < e->graph.n_initializer; i++) {
@@ -443,11 +427,11 @@ int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err)
     *n = 0;
     if (has_subgraphs(e))
         return 0;
-    for (int i = 0; i < e->n_old; i++)
+    for (int i = 0; i < e->n_file; i++)
         PARE_TRY(sink(e, i, err));
-    for (int i = e->n_old; i < e->n; i++)
+    for (int i = e->n_file; i < e->n; i++)
         PARE_TRY(cancel(e, &e->slot[i], err));
-    for (int i = 0; i < e->n_old; i++)
+    for (int i = 0; i < e->n_file; i++)
         if (find(e, &e->slot[i], &m)) {
             PARE_TRY(fuse(e, &m, err));
             ++*n;

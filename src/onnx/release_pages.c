@@ -18,5 +18,6 @@ void pare_pages_release(const struct pare_pages *list, const void *data, size_t 
 
 void pare_model_release(const struct pare_model *m, const void *data, size_t len)
 {
-    pare_pages_release(m->pages, data, len);
+    for (; m; m = m->base)
+        pare_pages_release(m->pages, data, len);
 }

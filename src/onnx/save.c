@@ -41,14 +41,6 @@ struct save {
     struct pare_externalize w;
 };
 
-/* A model in one piece. */
-struct packed {
-    bool apart; /* in: ask for pages of its own */
-    struct pare_pages *pages;
-    void *bytes;
-    size_t len;
-};
-
 /* ---- buffered writing ------------------------------------------------------------- */
 
 static void write_all(struct output *o, const uint8_t *p, size_t n)
@@ -181,10 +173,11 @@ int pare_model_target(const struct pare_model *m, const char *path, struct pare_
         return 0;
     if (!S_ISREG(st.st_mode))
         return pare_fail(err, PARE_EIO, "is there already and is not a regular file");
-    for (const struct pare_pages *p = m->pages; p; p = p->next)
-        if (!p->apart && p->dev == st.st_dev && p->ino == st.st_ino)
-            return pare_fail(err, PARE_EIO, "holds %s that is being saved: choose another name",
-                             p->name ? "weights of the model" : "the model");
+    for (; m; m = m->base)
+        for (const struct pare_pages *p = m->pages; p; p = p->next)
+            if (!p->apart && p->dev == st.st_dev && p->ino == st.st_ino)
+                return pare_fail(err, PARE_EIO, "holds %s that is being saved: choose another name",
+                                 p->name ? "weights of the model" : "the model");
     return 0;
 }
 
@@ -273,51 +266,19 @@ int pare_model_save(const struct pare_model *m, const char *path, const struct p
     return pare_at(err, rc, "%s", path);
 }
 
-static int pack(const struct pare_model *m, struct pare_arena *a, struct packed *to,
-                struct pare_err *err)
-{
-    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
-    size_t len;
-
-    PARE_TRY(prepare(&s, false, 0, err));
-    len = protobuf_c_message_get_packed_size(s.msg);
-    if (len > MAX_INSIDE)
-        return pare_fail(err, PARE_ELIMIT, "the model has %zu bytes, at most %u fit in one piece",
-                         len, MAX_INSIDE);
-    to->pages = to->apart ? pare_scratch_pages(a, len) : NULL;
-    to->bytes = to->pages ? to->pages->data : pare_alloc_raw(a, len, 1);
-    to->len = len;
-    if (!to->bytes)
-        return pare_no_memory(err, "for %zu bytes", len);
-    protobuf_c_message_pack(s.msg, to->bytes);
-    return 0;
-}
-
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err)
 {
-    struct packed p = { .apart = false };
+    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
 
-    PARE_TRY(pack(m, a, &p, err));
-    *bytes = p.bytes;
-    *len = p.len;
-    return 0;
-}
-
-int pare_model_copy(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
-                    struct pare_err *err)
-{
-    struct packed p = { .apart = true };
-    int rc;
-
-    PARE_TRY(pack(m, a, &p, err));
-    rc = pare_model_parse(p.bytes, p.len, NULL, copy, err);
-    if (rc || !p.pages) {
-        pare_pages_free(p.pages);
-        return rc;
-    }
-    pare_pages_release(p.pages, p.bytes, p.len);
-    p.pages->next = (*copy)->pages;
-    (*copy)->pages = p.pages;
+    PARE_TRY(prepare(&s, false, 0, err));
+    *len = protobuf_c_message_get_packed_size(s.msg);
+    if (*len > MAX_INSIDE)
+        return pare_fail(err, PARE_ELIMIT, "the model has %zu bytes, at most %u fit in one piece",
+                         *len, MAX_INSIDE);
+    *bytes = pare_alloc_raw(a, *len, 1);
+    if (!*bytes)
+        return pare_no_memory(err, "for %zu bytes", *len);
+    protobuf_c_message_pack(s.msg, *bytes);
     return 0;
 }

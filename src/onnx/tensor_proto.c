@@ -295,3 +295,13 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
     protobuf_c_message_pack(&p.base, *bytes);
     return 0;
 }
+
+void pare_set_raw_data(Onnx__TensorProto *p, void *data, size_t bytes)
+{
+    p->has_raw_data = true;
+    p->raw_data = (ProtobufCBinaryData){ bytes, data };
+    p->n_float_data = p->n_int32_data = p->n_int64_data = 0;
+    p->n_double_data = p->n_uint64_data = p->n_string_data = 0;
+    p->n_external_data = 0;
+    p->has_data_location = false;
+}

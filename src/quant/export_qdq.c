@@ -450,7 +450,7 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
     const struct pare_graph *g = r->model->graph;
     int n;
 
-    PARE_TRY(pare_edit_new(r->model, x->a, &x->e, err));
+    PARE_TRY(pare_edit_new(r->model, &x->e, err));
     for (int i = 0; i < g->n_nodes; i++) {
         enum pare_quant_site site;
         struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
@@ -480,6 +480,7 @@ int pare_qdq_save(struct pare_compression *r, const char *path, const struct par
     int rc = x.a ? export_all(&x, path, form, err)
                  : pare_no_memory(err, "to write a quantized model");
 
+    pare_edit_free(x.e);
     pare_arena_free(x.a);
     return rc;
 }

@@ -47,24 +47,6 @@ struct scan {
     bool *rounded; /* ... and the output */
 };
 
-/* The one node that uses v; NULL: none or several, or v is an output of the model. */
-static const struct pare_node *only_user(const struct scan *s, const struct pare_value *v)
-{
-    const struct pare_node *found = NULL;
-
-    for (int i = 0; i < s->g->n_out; i++)
-        if (s->g->out[i] == v)
-            return NULL;
-    for (int i = 0; i < s->g->n_nodes; i++)
-        for (int k = 0; k < s->g->node[i]->n_in; k++)
-            if (s->g->node[i]->in[k] == v) {
-                if (found && found != s->g->node[i])
-                    return NULL;
-                found = s->g->node[i];
-            }
-    return found;
-}
-
 /* Sums and the like, of pictures: what transformers add up reaches too far for 8 bits. */
 static bool is_joint(const struct pare_layer_info *l)
 {
@@ -75,9 +57,9 @@ static bool is_joint(const struct pare_layer_info *l)
 /* The user of a layer's output, or of the normalization that is folded into the layer. */
 static const struct pare_node *next_of(const struct scan *s, const struct pare_layer_info *l)
 {
-    const struct pare_node *u = only_user(s, l->out);
+    const struct pare_node *u = pare_graph_only_consumer(s->g, l->out);
 
-    return u && pare_norm_folds(s->g, u) ? only_user(s, u->out[0]) : u;
+    return u && pare_norm_folds(s->g, u) ? pare_graph_only_consumer(s->g, u->out[0]) : u;
 }
 
 /* Where an activation follows, that one's output is rounded. */

@@ -107,7 +107,7 @@ static bool is_bound(const struct pare_speedup *s, const struct pare_value *v)
             if (n->cap[k] == v)
                 return true;
         for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] == v && !pare_change_has(s->from, n))
+            if (n->in[k] == v && !pare_model_has_node(s->from, n))
                 return true;
     }
     return false;
@@ -142,7 +142,7 @@ static bool may_cut(const struct pare_speedup *s, const struct pare_node *n, int
 
     return v && x && v != x && !(v->flags & PARE_V_CONST) && !(x->flags & PARE_V_CONST) &&
            v->t.dtype == PARE_F32 && v->t.rank >= 0 && same_always(s, x, n->out[0]) &&
-           pare_change_has(s->from, n);
+           pare_model_has_node(s->from, n);
 }
 
 /* Not every operator broadcasts both ways: does the result keep its shape with c at input k? */
@@ -213,7 +213,7 @@ static bool not_missed(const struct pare_speedup *s, const struct pare_value *v)
         for (int k = 0; s->live[i] && k < n->n_in + n->n_cap; k++)
             if ((k < n->n_in ? n->in[k] : n->cap[k - n->n_in]) == v && !s->gone[i] &&
                 (!n->op || !(n->op->flags & PARE_OP_JOINS) || is_empty(s, n->out[0]) ||
-                 !pare_change_has(s->from, n)))
+                 !pare_model_has_node(s->from, n)))
                 return false;
     }
     return true;
@@ -236,6 +236,6 @@ bool pare_speedup_left_out(const struct pare_speedup *s, const struct pare_node 
 
     if (!n->op || !(n->op->flags & PARE_OP_JOINS) || s->gone[n->id] || !v || !is_empty(s, v))
         return false;
-    return v->flags & PARE_V_CONST ? s->uses[v->id] == 1 && pare_change_has(s->from, n)
+    return v->flags & PARE_V_CONST ? s->uses[v->id] == 1 && pare_model_has_node(s->from, n)
                                    : v->maker && s->gone[v->maker->id];
 }

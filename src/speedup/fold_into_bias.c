@@ -192,7 +192,7 @@ static int add_list(struct pare_shrink *k, const struct pare_sum *m, const float
         if (keep[o])
             pare_f32(&t)[n++] = all[o];
     PARE_TRY(pare_speedup_narrow(k->arena, k->s, m->y, &t, err));
-    return base ? pare_change_add(k->c, base, &t, name, err)
+    return base ? pare_edit_add_constant(k->e, base, &t, name, err)
                 : pare_no_memory(err, "for smaller weights");
 }
 
@@ -213,12 +213,12 @@ static int put_bias(struct pare_shrink *k, const struct pare_sum *m, float *add,
     }
     if (kind == PARE_BIAS_AFTER) {
         PARE_TRY(add_list(k, m, add, m->y->t.rank - 1 - m->l.y_axis, &name, err));
-        return pare_change_behind(k->c, m->n, "Add", name, err);
+        return pare_edit_append(k->e, m->n, "Add", name, err);
     }
     for (int64_t o = 0; b && o < m->O; o++)
         add[o] += pare_f32(&b->t)[n == 1 ? 0 : o];
     PARE_TRY(add_list(k, m, add, 0, &name, err));
-    return pare_change_input(k->c, m->n, m->l.bias, name, err);
+    return pare_edit_set_input(k->e, m->n, m->l.bias, name, err);
 }
 
 /* What the channels in the list, of which list[i] says the number, are in each sum: rows of

@@ -40,13 +40,13 @@ void pare_shrunk_fail(struct pare_shrunk *s, const char *why)
 void pare_shrunk_int(struct pare_shrunk *s, const char *attr, int64_t v)
 {
     if (!s->rc)
-        s->rc = pare_change_int(s->k->c, s->n, attr, v, s->err);
+        s->rc = pare_edit_set_int(s->k->e, s->n, attr, v, s->err);
 }
 
 void pare_shrunk_ints(struct pare_shrunk *s, const char *attr, const int64_t *v, int n)
 {
     if (!s->rc)
-        s->rc = pare_change_ints(s->k->c, s->n, attr, v, n, s->err);
+        s->rc = pare_edit_set_ints(s->k->e, s->n, attr, v, n, s->err);
 }
 
 bool pare_shrink_computed(const struct pare_value *v)
@@ -94,8 +94,8 @@ static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t
         k->instead[was->id] = *t;
         return 0;
     }
-    PARE_TRY(pare_change_add(k->c, was ? was->name : s->n->name, t, &name, s->err));
-    return pare_change_input(k->c, s->n, input, name, s->err);
+    PARE_TRY(pare_edit_add_constant(k->e, was ? was->name : s->n->name, t, &name, s->err));
+    return pare_edit_set_input(k->e, s->n, input, name, s->err);
 }
 
 void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)
@@ -127,7 +127,7 @@ int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct par
 
     if (!touches(k->s, n) && !k->s->forced[n->id])
         return 0;
-    if (!pare_change_can(k->c, n))
+    if (!pare_model_has_node(k->s->from, n))
         return pare_speedup_stick(k->s, n, "it is part of a function", err);
     if (n->op->shrink)
         n->op->shrink(n, &s);

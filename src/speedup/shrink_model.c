@@ -73,8 +73,8 @@ static int write_fresh(struct pare_shrink *k, const struct pare_node *n, int inp
     if (from && !changes(k, from) && !changes(k, v))
         return 0;
     PARE_TRY(new_contents(k, v, &to, err));
-    PARE_TRY(pare_change_add(k->c, v->name, &to, &name, err));
-    return pare_change_input(k->c, n, input, name, err);
+    PARE_TRY(pare_edit_add_constant(k->e, v->name, &to, &name, err));
+    return pare_edit_set_input(k->e, n, input, name, err);
 }
 
 static int write_const(struct pare_shrink *k, const struct pare_value *v, bool *done,
@@ -91,7 +91,7 @@ static int write_const(struct pare_shrink *k, const struct pare_value *v, bool *
     if (!changes(k, v))
         return 0;
     PARE_TRY(new_contents(k, v, &to, err));
-    return pare_at(err, pare_change_const(k->c, v->name, &to, err), "'%s'", v->name);
+    return pare_at(err, pare_edit_set_constant(k->e, v->name, &to, err), "'%s'", v->name);
 }
 
 static int forget_shapes(struct pare_shrink *k, struct pare_err *err)
@@ -100,7 +100,7 @@ static int forget_shapes(struct pare_shrink *k, struct pare_err *err)
         const struct pare_value *v = k->s->g->value[i];
 
         if (v->t.rank > 0 && pare_shrink_loses(k->s, v))
-            PARE_TRY(pare_change_forget(k->c, v->name, err));
+            PARE_TRY(pare_edit_forget_shape(k->e, v->name, err));
     }
     return 0;
 }
@@ -113,7 +113,7 @@ static int write_wires(struct pare_shrink *k, const struct pare_rewire *r, struc
     PARE_TRY(write_wires(k, r->next, err));
     return pare_speedup_fresh(k->s, r->v)
                ? 0
-               : pare_change_input(k->c, r->n, r->input, r->v->name, err);
+               : pare_edit_set_input(k->e, r->n, r->input, r->v->name, err);
 }
 
 static int write_inputs(struct pare_shrink *k, const struct pare_node *n, bool *done,
@@ -125,7 +125,7 @@ static int write_inputs(struct pare_shrink *k, const struct pare_node *n, bool *
         if (!v)
             continue;
         if (pare_speedup_left_out(k->s, n, j))
-            PARE_TRY(pare_change_leave_out(k->c, n, j, err));
+            PARE_TRY(pare_edit_drop_input(k->e, n, j, err));
         else if (v->flags & PARE_V_CONST && pare_speedup_fresh(k->s, v))
             PARE_TRY(write_fresh(k, n, j, err));
         else if (v->flags & PARE_V_CONST)
@@ -304,16 +304,18 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
     int rc;
 
     *out = NULL;
-    PARE_TRY(pare_change_new(s->from, &k.c, err));
-    k.arena = pare_change_arena(k.c);
+    PARE_TRY(pare_edit_new(s->from, &k.e, err));
+    k.arena = pare_edit_arena(k.e);
     rc = write_all(&k, err);
+    if (!rc && s->stuck == before)
+        rc = pare_edit_sweep(k.e, err);
     if (rc || s->stuck != before) {
-        pare_change_drop(k.c);
+        pare_edit_free(k.e);
         return rc;
     }
-    PARE_TRY(pare_change_done(k.c, out, err));
+    PARE_TRY(pare_edit_model(k.e, out, err));
     rc = pare_speedup_infer(s, *out, &g, err);
-    k.c = NULL;
+    k.e = NULL;
     k.arena = s->arena;
     if (!rc)
         rc = check_all(&k, g, &good, err);

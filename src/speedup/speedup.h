@@ -20,7 +20,7 @@
 #include <pare/compress.h>
 
 #include "../graph/keep_sets.h"
-#include "../onnx/change.h"
+#include "../onnx/edit.h"
 
 /* A node that could not be said with fewer channels: those of all it touches stay. */
 struct pare_stuck {
@@ -166,7 +166,7 @@ struct pare_request {
 /* A model in the making. */
 struct pare_shrink {
     struct pare_speedup *s;
-    struct pare_change *c;
+    struct pare_edit *e;
     struct pare_arena *arena;    /* for contents: the new model's */
     struct pare_tensor *instead; /* by value: contents in place of its own; data NULL: none */
     struct pare_request *request;

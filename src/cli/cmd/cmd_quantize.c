@@ -77,7 +77,6 @@ struct job {
     struct pare_quantize_view view;
     const char *settings;
     struct pare_model *unfolded; /* or NULL */
-    struct pare_arena *folding;  /* what the folded model refers to */
 };
 
 /* ---- before -------------------------------------------------------------------------------- */
@@ -166,11 +165,7 @@ static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_option_group_fill(&shared, c->given, c->n_given, c->arena, err));
     if (!folds_first(o, j) && !q.equalize && !q.bias_correction)
         return 0;
-    j->folding = pare_arena_new(1 << 16);
-    if (!j->folding)
-        return pare_no_memory(err, "for the model");
-    PARE_TRY(pare_at(err, pare_model_fold_norm(j->teach.model, j->folding, &folded, &n, err), "%s",
-                     c->arg[0]));
+    PARE_TRY(pare_at(err, pare_model_fold_norm(j->teach.model, &folded, &n, err), "%s", c->arg[0]));
     if (folded) {
         j->unfolded = j->teach.model;
         j->teach.model = folded;
@@ -358,7 +353,6 @@ static void close_job(struct job *j)
     pare_compression_free(j->run);
     pare_train_job_close(&j->teach);
     pare_model_free(j->unfolded);
-    pare_arena_free(j->folding);
     pare_registry_free(j->registry);
 }
 
