@@ -163,8 +163,9 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
 
 /* ---- looking again ------------------------------------------------------------------------- */
 
-int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
-                       struct pare_graph **g, struct pare_err *err)
+/* The graph of the smaller model, with the shapes of the inputs that s->g has. */
+static int infer_smaller(const struct pare_speedup *s, const struct pare_model *m,
+                         struct pare_graph **g, struct pare_err *err)
 {
     *g = pare_graph_clone(s->arena, m->graph, err);
     if (!*g)
@@ -299,7 +300,6 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
 {
     const struct pare_stuck *before = s->stuck;
     struct pare_shrink k = { .s = s };
-    struct pare_graph *g;
     bool good = false;
     int rc;
 
@@ -314,11 +314,11 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
         return rc;
     }
     PARE_TRY(pare_edit_model(k.e, out, err));
-    rc = pare_speedup_infer(s, *out, &g, err);
+    rc = infer_smaller(s, *out, &s->now, err);
     k.e = NULL;
     k.arena = s->arena;
     if (!rc)
-        rc = check_all(&k, g, &good, err);
+        rc = check_all(&k, s->now, &good, err);
     if (!rc && good)
         return 0;
     pare_model_free(*out);

@@ -17,7 +17,6 @@ static int infer(struct pare_speedup *s, int64_t batch, int64_t other, struct pa
 
     if (!g)
         return err->code;
-    PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     for (int i = 0; i < g->n_in; i++) {
         struct pare_tensor *t = &g->in[i]->t;
 
@@ -51,16 +50,15 @@ static bool all_known(const struct pare_graph *g, const struct pare_graph *as)
 }
 
 /* Once more with other sizes, to see what follows them: all of them, or only the batch. */
-static int infer_more(struct pare_speedup *s, struct pare_err *err)
+static void infer_more(struct pare_speedup *s)
 {
     for (int64_t other = 2; is_free(s) && other >= 1 && !s->more; other--) {
         struct pare_err ignored;
 
-        if (infer(s, 2, other, &s->more, &ignored) || !all_known(s->more, s->g))
+        if (infer(s, 2, other, &s->more, &ignored) ||
+            pare_graph_unshare(s->more, NULL, 0, &ignored) || !all_known(s->more, s->g))
             s->more = NULL;
     }
-    (void)err;
-    return 0;
 }
 
 /* ---- who is there -------------------------------------------------------------------------- */
@@ -140,8 +138,12 @@ static int list_ties(struct pare_speedup *s, struct pare_err *err)
 
 static int prepare(struct pare_speedup *s, struct pare_err *err)
 {
-    PARE_TRY(infer(s, 1, 1, &s->g, err));
-    PARE_TRY(infer_more(s, err));
+    PARE_TRY(infer(s, 1, 1, &s->was, err));
+    s->g = pare_graph_clone(s->arena, s->was, err);
+    if (!s->g)
+        return err->code;
+    PARE_TRY(pare_graph_unshare(s->g, NULL, 0, err));
+    infer_more(s);
     PARE_TRY(find_live(s, err));
     PARE_TRY(load_weights(s, err));
     return pare_speedup_widen(s, err);
@@ -194,7 +196,7 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
         return pare_no_memory(err, "to make the model smaller");
     rc = work(&s, smaller, err);
     if (!rc)
-        rc = pare_speedup_tell(&s, *smaller, a, r, err);
+        rc = pare_speedup_tell(&s, a, r, err);
     pare_arena_free(s.arena);
     if (!rc && !s.opts->unverified)
         rc = pare_speedup_verify(masked, *smaller, s.opts, r, err);

@@ -41,7 +41,9 @@ struct pare_speedup {
     struct pare_arena *arena;
     const struct pare_model *from;
     const struct pare_speedup_opts *opts;
-    struct pare_graph *g;     /* of the model, shapes inferred for a batch of 1 */
+    struct pare_graph *was;   /* of the model, shapes inferred for a batch of 1 */
+    struct pare_graph *g;     /* the same, with constants that nodes shared copied for each */
+    struct pare_graph *now;   /* of the smaller model, for the same shapes of inputs */
     struct pare_graph *more;  /* for a batch of 2, or NULL: tells which axes follow the batch */
     struct pare_tensor *file; /* by value: what it is in the file, where `g` has float32 instead */
     int cap_file;
@@ -188,11 +190,7 @@ int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct par
 /* Is the constant computed by nodes, not written in the file? */
 bool pare_shrink_computed(const struct pare_value *v);
 
-/* A model's graph with the shapes of the inputs that all was looked at with. */
-int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
-                       struct pare_graph **g, struct pare_err *err);
-
-/* The smaller model.  When a node turned out to be stuck, *out is NULL and s->stuck has it. */
+/* The smaller model, and its graph in s->now.  When a node turned out to be stuck, *out is NULL and s->stuck has it. */
 int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct pare_err *err);
 
 /* Remember the node. */
@@ -205,7 +203,7 @@ int pare_speedup_verify(const struct pare_model *a, const struct pare_model *b,
                         const struct pare_speedup_opts *o, struct pare_speedup_report *r,
                         struct pare_err *err);
 
-int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struct pare_arena *a,
-                      struct pare_speedup_report *r, struct pare_err *err);
+int pare_speedup_tell(struct pare_speedup *s, struct pare_arena *a, struct pare_speedup_report *r,
+                      struct pare_err *err);
 
 #endif

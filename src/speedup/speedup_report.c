@@ -7,10 +7,8 @@
 
 struct telling {
     struct pare_speedup *s;
-    struct pare_arena *arena; /* the caller's */
-    struct pare_graph *was;   /* of the model, as the file has it */
-    struct pare_graph *g;     /* of the smaller model */
-    struct pare_layer_info *layer;
+    struct pare_arena *arena;      /* the caller's */
+    struct pare_layer_info *layer; /* of the smaller model */
     int n;
 };
 
@@ -163,26 +161,24 @@ static int count_nodes(const struct pare_graph *g)
     return n;
 }
 
-int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struct pare_arena *a,
-                      struct pare_speedup_report *r, struct pare_err *err)
+int pare_speedup_tell(struct pare_speedup *s, struct pare_arena *a, struct pare_speedup_report *r,
+                      struct pare_err *err)
 {
     struct telling t = { .s = s, .arena = a };
     struct pare_layer_info *was;
 
-    PARE_TRY(pare_speedup_infer(s, s->from, &t.was, err));
-    PARE_TRY(pare_speedup_infer(s, to, &t.g, err));
-    PARE_TRY(pare_layers(s->arena, t.g, &t.layer, &t.n, err));
-    PARE_TRY(pare_layers(s->arena, t.was, &was, &r->n_layers, err));
+    PARE_TRY(pare_layers(s->arena, s->now, &t.layer, &t.n, err));
+    PARE_TRY(pare_layers(s->arena, s->was, &was, &r->n_layers, err));
     r->layer = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(*r->layer));
     if (!r->layer)
         return pare_no_memory(err, "for the report");
     for (int i = 0; i < r->n_layers; i++)
         PARE_TRY(tell_layer(&t, &was[i], &r->layer[i], err));
-    PARE_TRY(sum_params(t.was, was, r->n_layers, &r->params, err));
-    PARE_TRY(sum_params(t.g, t.layer, t.n, &r->params_left, err));
-    r->macs = sum_macs(t.was);
-    r->macs_left = sum_macs(t.g);
-    r->nodes = count_nodes(t.was);
-    r->nodes_left = count_nodes(t.g);
+    PARE_TRY(sum_params(s->was, was, r->n_layers, &r->params, err));
+    PARE_TRY(sum_params(s->now, t.layer, t.n, &r->params_left, err));
+    r->macs = sum_macs(s->was);
+    r->macs_left = sum_macs(s->now);
+    r->nodes = count_nodes(s->was);
+    r->nodes_left = count_nodes(s->now);
     return 0;
 }
