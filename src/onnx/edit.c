@@ -12,7 +12,7 @@ int pare_edit_no_memory(struct pare_err *err)
     return pare_no_memory(err, "to change the model");
 }
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* What e->names maps a name to: values and nodes have separate namespaces in ONNX. */
 static char value_name, node_name;
@@ -81,7 +81,7 @@ const char *pare_edit_value_name(struct pare_edit *e, const char *base)
     return name && !pare_edit_reserve(e, name, &err) ? name : NULL;
 }
 
-/* ---- the copy ------------------------------------------------------------------------------- */
+/* ---- the copy -------------------------------------------------------------------------------- */
 
 static int copy_nodes(struct pare_edit *e, struct pare_err *err)
 {

@@ -1,4 +1,4 @@
-/* edit.h - copy-on-write editor: a new model from a loaded one, with nodes and initializers changed.
+/* edit.h - copy-on-write editor: a new model with nodes and initializers of a loaded one changed.
  *
  * An edit starts as a copy of the model that shares every protobuf message with it.  Each function
  * copies only the messages that it changes; the original model is never modified.
@@ -35,7 +35,7 @@ int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_
 /* Write the edited model to a file, without building its graph. */
 int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err);
 
-/* ---- names and operator sets ---------------------------------------------------------------- */
+/* ---- names and operator sets ----------------------------------------------------------------- */
 
 /* Reserve the name base + ending, or base + ending + "_2", "_3", ... if it is taken by a value or a
  * node of the main graph or of a subgraph.  NULL: no memory. */
@@ -69,7 +69,7 @@ int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_e
 /* Drop the shape that the file declares for a value (value_info). */
 int pare_edit_forget_shape(struct pare_edit *e, const char *name, struct pare_err *err);
 
-/* ---- nodes, named by a value that they make --------------------------------------------------- */
+/* ---- nodes, named by a value that they make -------------------------------------------------- */
 
 #define PARE_EDIT_INPUTS 9
 #define PARE_EDIT_ATTRS 4
@@ -101,7 +101,7 @@ int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *
 /* Remove the node that makes `value`. */
 int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *err);
 
-/* ---- nodes of the original model's graph, or of a clone of it --------------------------------- */
+/* ---- nodes of the original model's graph, or of a clone of it -------------------------------- */
 
 /* Is the node one of the file's main graph, so that it can be edited?  Nodes of functions, which
  * loading inlines, are not. */
@@ -125,7 +125,7 @@ int pare_edit_set_int(struct pare_edit *e, const struct pare_node *n, const char
 int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const char *attr,
                        const int64_t *v, int count, struct pare_err *err);
 
-/* ---- passes over the whole graph --------------------------------------------------------------- */
+/* ---- passes over the whole graph ------------------------------------------------------------- */
 
 /* Remove nodes, initializers and declared shapes that no output depends on. */
 int pare_edit_sweep(struct pare_edit *e, struct pare_err *err);

@@ -1,4 +1,4 @@
-/* fold_norm.c - batch normalizations become part of the convolutions before them. */
+/* fold_norm.c - fold BatchNormalization into the weights of the preceding Conv. */
 #include "fold_norm.h"
 
 #include <math.h>
@@ -12,11 +12,11 @@ enum { X, SCALE, SHIFT, MEAN, VARIANCE, NORM_INPUTS };
 struct fold {
     const struct pare_model *m;
     const struct pare_graph *g;
-    struct pare_arena *a; /* for what is needed during the fold only */
+    struct pare_arena *a; /* temporary copies of the norm's parameters */
     struct pare_edit *e;
 };
 
-/* An initializer of n floats. */
+/* Is v an initializer of n floats? */
 static bool is_list(const struct pare_value *v, int64_t n)
 {
     return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank == 1 &&
@@ -95,7 +95,7 @@ static int fold_numbers(const struct fold *f, const struct pare_node *norm, stru
     return 0;
 }
 
-/* "conv1.bias" for "conv1.weight". */
+/* "conv1.bias" for "conv1.weight"; else weight + "_bias". */
 static const char *bias_name(struct pare_edit *e, const char *weight)
 {
     size_t n = strlen(weight);

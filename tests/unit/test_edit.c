@@ -81,7 +81,7 @@ static void names_of_subgraphs_are_taken(void **state)
     pare_model_free(m);
 }
 
-/* ---- contents ---------------------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 static struct bin int4_model(void)
 {
@@ -140,7 +140,7 @@ static void int4_passes_through(void **state)
     pare_model_free(m);
 }
 
-/* ---- sharing and sweeping ------------------------------------------------------------------------ */
+/* ---- sharing and sweeping -------------------------------------------------------------------- */
 
 static struct bin chain_model(void)
 {

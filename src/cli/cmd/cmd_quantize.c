@@ -133,7 +133,7 @@ static double bytes_of(const struct pare_model *m)
     double n = 0;
 
     for (const struct pare_pages *p = m->pages; p; p = p->next)
-        n += p->apart ? 0 : (double)p->len;
+        n += p->scratch ? 0 : (double)p->len;
     return n;
 }
 
