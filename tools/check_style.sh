@@ -1,10 +1,13 @@
 #!/bin/sh
-# check_style.sh - what clang-format cannot see: banners, sizes, forbidden functions and words.
+# check_style.sh - style rules beyond clang-format: first lines, sizes, banned functions and words.
+#
+#     check_style.sh [--words]    run every check, or print how often each folder uses a banned word
 set -eu
 cd "$(dirname "$0")/.."
+[ "${1:-}" != --words ] || exec tools/check_words.sh --count
 bad=0
 
-# Who may call the allocator: the arena, and whatever frees what a foreign library allocated.
+# The files that may call the allocator.
 allocators='^src/base/arena\.c$'
 
 git ls-files -co --exclude-standard '*.c' '*.h' | xargs awk -v allocators="$allocators" '

@@ -1,6 +1,6 @@
 /* pare.h - use the library: load a model, look at it, run it, train it, save it.
  *
- * To write your own pruner, quantizer or operator, see <pare/plugin.h>.
+ * To write your own pruner or quantizer, see <pare/plugin.h>.
  *
  * Conventions, everywhere:
  *   - a function that can fail returns 0, or a nonzero enum pare_code, and leaves a complete

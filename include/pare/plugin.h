@@ -1,4 +1,4 @@
-/* plugin.h - extend the library: pruners, quantizers, operators, and the option tables of all.
+/* plugin.h - extend the library with pruners and quantizers.
  *
  * Whatever can be added is one const descriptor at the bottom of one file: a name, a table of
  * options, a few sizes and a few callbacks.  The core parses, checks ranges, allocates and
@@ -9,7 +9,6 @@
 
 #include <pare/option.h>
 
-#include <pare/operator.h>
 #include <pare/pruner.h>
 #include <pare/quantizer.h>
 

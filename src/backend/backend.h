@@ -24,9 +24,8 @@
 #ifndef PARE_BACKEND_BACKEND_H
 #define PARE_BACKEND_BACKEND_H
 
-#include <pare/plugin.h>
-
 #include "../base/arena.h"
+#include "../op/operator.h"
 #include "../tensor/tensor.h"
 
 #define PARE_CHANNELS_LAST (-1) /* the layout with channels last */

@@ -7,9 +7,8 @@
 #ifndef PARE_GRAPH_GRAPH_H
 #define PARE_GRAPH_GRAPH_H
 
-#include <pare/plugin.h>
-
 #include "../base/map.h"
+#include "../op/operator.h"
 
 struct pare_graph {
     struct pare_arena *arena; /* what its parts are allocated from */

@@ -2,7 +2,7 @@
 #ifndef PARE_GRAPH_TIES_H
 #define PARE_GRAPH_TIES_H
 
-#include <pare/plugin.h>
+#include "../op/operator.h"
 
 enum pare_tie_kind {
     PARE_TIE_SAME,
@@ -14,7 +14,7 @@ enum pare_tie_kind {
     PARE_TIE_FREEZE,
 };
 
-/* One statement; see <pare/operator.h>. */
+/* One statement; see ../op/operator.h. */
 struct pare_tied {
     enum pare_tie_kind kind;
     const struct pare_node *node; /* who says so */

@@ -28,7 +28,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_if = {
-    .abi = PARE_ABI,
     .type = "If",
     .doc = "One of two graphs, as a condition says.",
     .since = 1,

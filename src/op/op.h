@@ -1,16 +1,15 @@
 /* op.h - the operator table, and what operator files share.
  *
- * Every ONNX operator is one file with one descriptor (see <pare/plugin.h>); ops.def lists them.
+ * Every ONNX operator is one file with one descriptor (see operator.h); ops.def lists them.
  * Nothing here knows a particular operator.
  */
 #ifndef PARE_OP_OP_H
 #define PARE_OP_OP_H
 
-#include <pare/plugin.h>
-
 #include "../base/arena.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
+#include "operator.h"
 
 extern const struct pare_op *const pare_ops[]; /* ends with NULL */
 

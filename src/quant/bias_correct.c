@@ -88,7 +88,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 /* Not in ops.def: no file has it. */
 static const struct pare_op spot_op = {
-    .abi = PARE_ABI,
     .type = "BiasCorrector",
     .doc = "The mean of a layer's output while its bias is corrected.",
     .domain = "ai.pare",

@@ -12,8 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-#include <pare/channels.h>
-
 #include "../base/arena.h"
 #include "../compress/wrap.h"
 

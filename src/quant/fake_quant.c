@@ -146,7 +146,7 @@ static int dwhole(const struct pare_node *n, const float *x, const float *gy, fl
 /* Not in ops.def: no file has them. */
 #define SITE(more, ...)                                                                     \
     {                                                                                       \
-        .abi = PARE_ABI, .type = "Quantizer", .domain = "ai.pare",                          \
+        .type = "Quantizer", .domain = "ai.pare",                                           \
         .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1,  \
         .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                       \
         .flags = PARE_OP_RANDOM | (more), /* it may change from run to run */               \

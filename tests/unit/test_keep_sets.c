@@ -40,11 +40,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     }
 }
 
-static const struct pare_op made_up = { .abi = PARE_ABI,
-                                        .type = "MadeUp",
-                                        .in = "A*",
-                                        .max_out = -1,
-                                        .ties = ties };
+static const struct pare_op made_up = { .type = "MadeUp", .in = "A*", .max_out = -1, .ties = ties };
 
 struct rig {
     struct pare_arena *arena;

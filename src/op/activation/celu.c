@@ -20,7 +20,6 @@ PARE_DMAP_WITH(x > 0 ? g : g * (y / a + 1), const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x / alpha(n)) : x))
 
 const struct pare_op pare_op_celu = {
-    .abi = PARE_ABI,
     .type = "Celu",
     .doc = "Continuously differentiable exponential linear unit.",
     .since = 12,

@@ -117,7 +117,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_clip = {
-    .abi = PARE_ABI,
     .type = "Clip",
     .doc = "Values outside two bounds become the nearer one.",
     .since = 6,

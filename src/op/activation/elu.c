@@ -20,7 +20,6 @@ PARE_DMAP_WITH(x > 0 ? g : g * (y + a), const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x) : x))
 
 const struct pare_op pare_op_elu = {
-    .abi = PARE_ABI,
     .type = "Elu",
     .doc = "Exponential linear unit.",
     .since = 6,

@@ -8,7 +8,6 @@ PARE_DMAP(g *(1.12837917f * pare_expf(-x * x)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, erf(x)) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_erf = {
-    .abi = PARE_ABI,
     .type = "Erf",
     .doc = "Error function.",
     .since = 9,

@@ -66,7 +66,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_fast_gelu = {
-    .abi = PARE_ABI,
     .type = "FastGelu",
     .doc = "Gelu by its tanh form, of the input plus a bias.",
     .domain = "com.microsoft",

@@ -56,7 +56,6 @@ static double gelu(const struct pare_node *n, double x)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, gelu(n, x)))
 
 const struct pare_op pare_op_gelu = {
-    .abi = PARE_ABI,
     .type = "Gelu",
     .doc = "Gaussian error linear unit.",
     .since = 20,

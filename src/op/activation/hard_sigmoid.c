@@ -29,7 +29,6 @@ PARE_DMAP_WITH(a *x + b > 0 && a * x + b < 1 ? g * a : 0, const float a = (float
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, UNIT(alpha(n) * x + beta(n))))
 
 const struct pare_op pare_op_hard_sigmoid = {
-    .abi = PARE_ABI,
     .type = "HardSigmoid",
     .doc = "A line cut off at 0 and 1.",
     .since = 6,

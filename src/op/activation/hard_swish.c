@@ -8,7 +8,6 @@ PARE_DMAP(x < -3 ? 0 : x <= 3 ? g * (x * (1 / 3.0f) + 0.5f) : g)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x *UNIT(x / 6 + 0.5)))
 
 const struct pare_op pare_op_hard_swish = {
-    .abi = PARE_ABI,
     .type = "HardSwish",
     .doc = "x times a line cut off at 0 and 1.",
     .since = 14,

@@ -21,7 +21,6 @@ PARE_DMAP_WITH(x > 0 ? g : a * g, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * x : x))
 
 const struct pare_op pare_op_leaky_relu = {
-    .abi = PARE_ABI,
     .type = "LeakyRelu",
     .doc = "Negative values are scaled down.",
     .since = 6,

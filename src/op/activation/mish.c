@@ -24,7 +24,6 @@ PARE_DMAP(g *slope(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x *tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))))))
 
 const struct pare_op pare_op_mish = {
-    .abi = PARE_ABI,
     .type = "Mish",
     .doc = "x times the tanh of its Softplus.",
     .since = 18,

@@ -6,7 +6,6 @@ PARE_DMAP(g *pare_gelu_slopef(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, 0.5 * x * erfc(-x * 0.70710678118654752)))
 
 const struct pare_op pare_op_ms_gelu = {
-    .abi = PARE_ABI,
     .type = "Gelu",
     .doc = "Gaussian error linear unit.",
     .domain = "com.microsoft",

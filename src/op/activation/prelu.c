@@ -77,7 +77,6 @@ static void axes(const struct pare_node *n, int *out, int *in)
 }
 
 const struct pare_op pare_op_prelu = {
-    .abi = PARE_ABI,
     .type = "PRelu",
     .doc = "Negative values are scaled by a learned slope.",
     .since = 6,

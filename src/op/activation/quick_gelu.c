@@ -22,7 +22,6 @@ PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 
 const struct pare_op pare_op_quick_gelu = {
-    .abi = PARE_ABI,
     .type = "QuickGelu",
     .doc = "Gelu by a sigmoid.",
     .domain = "com.microsoft",

@@ -9,7 +9,6 @@ PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? 0 : x) WHOLE(PARE_I8, in
                WHOLE(PARE_I16, int16_t) WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
 const struct pare_op pare_op_relu = {
-    .abi = PARE_ABI,
     .type = "Relu",
     .doc = "Negative values become zero.",
     .since = 6,

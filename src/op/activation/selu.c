@@ -30,7 +30,6 @@ PARE_DMAP_WITH(x > 0 ? g * gamma : g * (y + low), const float gamma = (float)gai
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, gain(n) * (x < 0 ? alpha(n) * expm1(x) : x)))
 
 const struct pare_op pare_op_selu = {
-    .abi = PARE_ABI,
     .type = "Selu",
     .doc = "Scaled exponential linear unit.",
     .since = 6,

@@ -32,7 +32,6 @@ PARE_DMAP_WITH(x<-l || x> l ? g : 0, const float l = (float)lambd(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n))) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_shrink = {
-    .abi = PARE_ABI,
     .type = "Shrink",
     .doc = "Small values become zero, others move towards it.",
     .since = 9,

@@ -6,7 +6,6 @@ PARE_DMAP(g *y *(1 - y))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, 1 / (1 + exp(-x))))
 
 const struct pare_op pare_op_sigmoid = {
-    .abi = PARE_ABI,
     .type = "Sigmoid",
     .doc = "Logistic function.",
     .since = 6,

@@ -6,7 +6,6 @@ PARE_DMAP(g *pare_sigmoidf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, (x > 0 ? x : 0) + log1p(exp(-fabs(x)))))
 
 const struct pare_op pare_op_softplus = {
-    .abi = PARE_ABI,
     .type = "Softplus",
     .doc = "A smooth Relu.",
     .since = 1,

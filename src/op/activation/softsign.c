@@ -6,7 +6,6 @@ PARE_DMAP(g / ((1 + fabsf(x)) * (1 + fabsf(x))))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + fabs(x))))
 
 const struct pare_op pare_op_softsign = {
-    .abi = PARE_ABI,
     .type = "Softsign",
     .doc = "A slow sigmoid from -1 to 1.",
     .since = 1,

@@ -20,7 +20,6 @@ PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 
 const struct pare_op pare_op_swish = {
-    .abi = PARE_ABI,
     .type = "Swish",
     .doc = "x times the sigmoid of alpha x.",
     .since = 24,

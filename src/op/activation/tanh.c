@@ -6,7 +6,6 @@ PARE_DMAP(g *(1 - y * y))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, tanh(x)))
 
 const struct pare_op pare_op_tanh = {
-    .abi = PARE_ABI,
     .type = "Tanh",
     .doc = "Hyperbolic tangent.",
     .since = 6,

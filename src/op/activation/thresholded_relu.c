@@ -20,7 +20,6 @@ PARE_DMAP_WITH(x > a ? g : 0, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > alpha(n) ? x : 0))
 
 const struct pare_op pare_op_thresholded_relu = {
-    .abi = PARE_ABI,
     .type = "ThresholdedRelu",
     .doc = "Values up to a threshold become zero.",
     .since = 10,

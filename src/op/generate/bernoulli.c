@@ -24,7 +24,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_bernoulli = {
-    .abi = PARE_ABI,
     .type = "Bernoulli",
     .doc = "Random ones and zeros with given probabilities.",
     .since = 15,

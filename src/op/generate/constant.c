@@ -94,7 +94,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_constant = {
-    .abi = PARE_ABI,
     .type = "Constant",
     .doc = "A value given by an attribute.",
     .since = 1,

@@ -40,7 +40,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_constant_of_shape = {
-    .abi = PARE_ABI,
     .type = "ConstantOfShape",
     .doc = "One value in a shape given as data.",
     .since = 9,

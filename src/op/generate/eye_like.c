@@ -47,7 +47,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_eye_like = {
-    .abi = PARE_ABI,
     .type = "EyeLike",
     .doc = "Ones on a diagonal, of the input's shape.",
     .since = 9,

@@ -31,7 +31,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_non_zero = {
-    .abi = PARE_ABI,
     .type = "NonZero",
     .doc = "The positions of all elements that are not zero.",
     .since = 9,

@@ -74,7 +74,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_one_hot = {
-    .abi = PARE_ABI,
     .type = "OneHot",
     .doc = "Indices as rows with a single element on.",
     .since = 9,

@@ -11,7 +11,6 @@ static const struct pare_opt random_normal_attrs[] = {
 };
 
 const struct pare_op pare_op_random_normal = {
-    .abi = PARE_ABI,
     .type = "RandomNormal",
     .doc = "Random numbers of a normal distribution.",
     .since = 1,

@@ -8,7 +8,6 @@ static const struct pare_opt random_normal_like_attrs[] = {
 };
 
 const struct pare_op pare_op_random_normal_like = {
-    .abi = PARE_ABI,
     .type = "RandomNormalLike",
     .doc = "Random numbers of a normal distribution, of the input's shape.",
     .since = 1,

@@ -11,7 +11,6 @@ static const struct pare_opt random_uniform_attrs[] = {
 };
 
 const struct pare_op pare_op_random_uniform = {
-    .abi = PARE_ABI,
     .type = "RandomUniform",
     .doc = "Random numbers between two bounds.",
     .since = 1,

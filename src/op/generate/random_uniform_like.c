@@ -8,7 +8,6 @@ static const struct pare_opt random_uniform_like_attrs[] = {
 };
 
 const struct pare_op pare_op_random_uniform_like = {
-    .abi = PARE_ABI,
     .type = "RandomUniformLike",
     .doc = "Random numbers between two bounds, of the input's shape.",
     .since = 1,

@@ -86,7 +86,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_range = {
-    .abi = PARE_ABI,
     .type = "Range",
     .doc = "Numbers from start by delta up to a limit.",
     .since = 11,

@@ -55,7 +55,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_shape = {
-    .abi = PARE_ABI,
     .type = "Shape",
     .doc = "The dimensions of the input.",
     .since = 1,

@@ -14,7 +14,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_size = {
-    .abi = PARE_ABI,
     .type = "Size",
     .doc = "The number of elements of the input.",
     .since = 1,

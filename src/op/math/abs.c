@@ -9,7 +9,6 @@ PARE_DMAP(x > 0 ? g : x < 0 ? -g : 0)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, fabs(x)) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_abs = {
-    .abi = PARE_ABI,
     .type = "Abs",
     .doc = "Absolute value.",
     .since = 6,

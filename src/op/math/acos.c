@@ -6,7 +6,6 @@ PARE_DMAP(-g / sqrtf((1 - x) * (1 + x)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, acos(x)))
 
 const struct pare_op pare_op_acos = {
-    .abi = PARE_ABI,
     .type = "Acos",
     .doc = "Inverse cosine.",
     .since = 7,

@@ -6,7 +6,6 @@ PARE_DMAP(g / sqrtf((x - 1) * (x + 1)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, acosh(x)))
 
 const struct pare_op pare_op_acosh = {
-    .abi = PARE_ABI,
     .type = "Acosh",
     .doc = "Inverse hyperbolic cosine.",
     .since = 9,

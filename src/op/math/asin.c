@@ -6,7 +6,6 @@ PARE_DMAP(g / sqrtf((1 - x) * (1 + x)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, asin(x)))
 
 const struct pare_op pare_op_asin = {
-    .abi = PARE_ABI,
     .type = "Asin",
     .doc = "Inverse sine.",
     .since = 7,

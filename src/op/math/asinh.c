@@ -6,7 +6,6 @@ PARE_DMAP(g / sqrtf(1 + x * x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, asinh(x)))
 
 const struct pare_op pare_op_asinh = {
-    .abi = PARE_ABI,
     .type = "Asinh",
     .doc = "Inverse hyperbolic sine.",
     .since = 9,

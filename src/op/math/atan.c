@@ -6,7 +6,6 @@ PARE_DMAP(g / (1 + x * x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, atan(x)))
 
 const struct pare_op pare_op_atan = {
-    .abi = PARE_ABI,
     .type = "Atan",
     .doc = "Inverse tangent.",
     .since = 7,

@@ -6,7 +6,6 @@ PARE_DMAP(g / ((1 - x) * (1 + x)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, atanh(x)))
 
 const struct pare_op pare_op_atanh = {
-    .abi = PARE_ABI,
     .type = "Atanh",
     .doc = "Inverse hyperbolic tangent.",
     .since = 9,

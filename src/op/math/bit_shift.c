@@ -28,7 +28,6 @@ PARE_BINARY(LOOP(PARE_U8, uint8_t) LOOP(PARE_U16, uint16_t) LOOP(PARE_U32, uint3
                 LOOP(PARE_U64, uint64_t))
 
 const struct pare_op pare_op_bit_shift = {
-    .abi = PARE_ABI,
     .type = "BitShift",
     .doc = "Bits moved up or down.",
     .since = 11,

@@ -6,7 +6,6 @@
 PARE_BINARY(PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_bitwise_and = {
-    .abi = PARE_ABI,
     .type = "BitwiseAnd",
     .doc = "Bitwise and.",
     .since = 18,

@@ -6,7 +6,6 @@
 PARE_UNARY(PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_bitwise_not = {
-    .abi = PARE_ABI,
     .type = "BitwiseNot",
     .doc = "Every bit flipped.",
     .since = 18,

@@ -6,7 +6,6 @@
 PARE_BINARY(PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_bitwise_or = {
-    .abi = PARE_ABI,
     .type = "BitwiseOr",
     .doc = "Bitwise or.",
     .since = 18,

@@ -6,7 +6,6 @@
 PARE_BINARY(PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_bitwise_xor = {
-    .abi = PARE_ABI,
     .type = "BitwiseXor",
     .doc = "Bitwise exclusive or.",
     .since = 18,

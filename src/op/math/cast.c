@@ -208,7 +208,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_cast = {
-    .abi = PARE_ABI,
     .type = "Cast",
     .doc = "The same numbers as another element type.",
     .since = 6,

@@ -33,7 +33,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_cast_like = {
-    .abi = PARE_ABI,
     .type = "CastLike",
     .doc = "The first input as the element type of the second.",
     .since = 15,

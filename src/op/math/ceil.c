@@ -5,7 +5,6 @@ PARE_MAP(ceilf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, ceil(x)))
 
 const struct pare_op pare_op_ceil = {
-    .abi = PARE_ABI,
     .type = "Ceil",
     .doc = "Round up.",
     .since = 6,

@@ -6,7 +6,6 @@ PARE_DMAP_CALL(-g *sinf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, cos(x)))
 
 const struct pare_op pare_op_cos = {
-    .abi = PARE_ABI,
     .type = "Cos",
     .doc = "Cosine.",
     .since = 7,

@@ -6,7 +6,6 @@ PARE_DMAP(g *(0.5f * (pare_expm1f(x) - pare_expm1f(-x))))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, cosh(x)))
 
 const struct pare_op pare_op_cosh = {
-    .abi = PARE_ABI,
     .type = "Cosh",
     .doc = "Hyperbolic cosine.",
     .since = 9,

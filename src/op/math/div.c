@@ -15,7 +15,6 @@ PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a / b) UNSIGNED(PARE_U8, uint8_
                         SIGNED(PARE_I32, int32_t) SIGNED(PARE_I64, int64_t))
 
 const struct pare_op pare_op_div = {
-    .abi = PARE_ABI,
     .type = "Div",
     .doc = "Elementwise quotient.",
     .since = 6,

@@ -12,7 +12,6 @@ PARE_BINARY(PARE_NUMERIC_TYPES(LOOP) LOOP(PARE_BOOL, uint8_t)
                 PARE_LOOP2(PARE_STR, struct pare_str, uint8_t, same(a, b)))
 
 const struct pare_op pare_op_equal = {
-    .abi = PARE_ABI,
     .type = "Equal",
     .doc = "True where a is b.",
     .since = 7,

@@ -6,7 +6,6 @@ PARE_DMAP(g *y)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, exp(x)))
 
 const struct pare_op pare_op_exp = {
-    .abi = PARE_ABI,
     .type = "Exp",
     .doc = "Exponential.",
     .since = 6,

@@ -5,7 +5,6 @@ PARE_MAP(floorf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, floor(x)))
 
 const struct pare_op pare_op_floor = {
-    .abi = PARE_ABI,
     .type = "Floor",
     .doc = "Round down.",
     .since = 6,

@@ -6,7 +6,6 @@
 PARE_BINARY(PARE_NUMERIC_TYPES(LOOP))
 
 const struct pare_op pare_op_greater = {
-    .abi = PARE_ABI,
     .type = "Greater",
     .doc = "True where a > b.",
     .since = 7,

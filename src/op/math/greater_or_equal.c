@@ -6,7 +6,6 @@
 PARE_BINARY(PARE_NUMERIC_TYPES(LOOP))
 
 const struct pare_op pare_op_greater_or_equal = {
-    .abi = PARE_ABI,
     .type = "GreaterOrEqual",
     .doc = "True where a >= b.",
     .since = 12,

@@ -30,7 +30,6 @@ PARE_UNARY(PARE_LOOP1(PARE_F32, float, uint8_t, hit(n, (double)x))
                PARE_LOOP1(PARE_F64, double, uint8_t, hit(n, x)))
 
 const struct pare_op pare_op_is_inf = {
-    .abi = PARE_ABI,
     .type = "IsInf",
     .doc = "True where a value is infinite.",
     .since = 10,

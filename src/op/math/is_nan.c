@@ -12,7 +12,6 @@ PARE_UNARY(PARE_LOOP1(PARE_F32, float, uint8_t, x != x)
                PARE_LOOP1(PARE_F64, double, uint8_t, x != x))
 
 const struct pare_op pare_op_is_nan = {
-    .abi = PARE_ABI,
     .type = "IsNaN",
     .doc = "True where a value is not a number.",
     .since = 9,

@@ -6,7 +6,6 @@
 PARE_BINARY(PARE_NUMERIC_TYPES(LOOP))
 
 const struct pare_op pare_op_less = {
-    .abi = PARE_ABI,
     .type = "Less",
     .doc = "True where a < b.",
     .since = 7,

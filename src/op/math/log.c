@@ -6,7 +6,6 @@ PARE_DMAP(g / x)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, log(x)))
 
 const struct pare_op pare_op_log = {
-    .abi = PARE_ABI,
     .type = "Log",
     .doc = "Natural logarithm.",
     .since = 6,

@@ -44,7 +44,6 @@ PARE_MAP2((a + b) / 2)
 PARE_DMAP2(g / 2, g / 2)
 
 const struct pare_op pare_op_mean = {
-    .abi = PARE_ABI,
     .type = "Mean",
     .doc = "Elementwise mean of all inputs.",
     .since = 6,

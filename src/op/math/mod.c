@@ -48,7 +48,6 @@ PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, real(as_c(n), a, b)) UNSIGNED(P
                         SIGNED(PARE_I32, int32_t) SIGNED(PARE_I64, int64_t))
 
 const struct pare_op pare_op_mod = {
-    .abi = PARE_ABI,
     .type = "Mod",
     .doc = "Remainder of a division.",
     .since = 10,

@@ -9,7 +9,6 @@ PARE_DMAP2(g *b, g *a)
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a *b) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_mul = {
-    .abi = PARE_ABI,
     .type = "Mul",
     .doc = "Elementwise product.",
     .since = 6,

@@ -10,7 +10,6 @@ PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, -x) WHOLE(PARE_I8, int8_t) WHOLE
                WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
 const struct pare_op pare_op_neg = {
-    .abi = PARE_ABI,
     .type = "Neg",
     .doc = "Change of sign.",
     .since = 6,

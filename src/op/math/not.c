@@ -4,7 +4,6 @@
 PARE_UNARY(PARE_LOOP1(PARE_BOOL, uint8_t, uint8_t, !x))
 
 const struct pare_op pare_op_not = {
-    .abi = PARE_ABI,
     .type = "Not",
     .doc = "Logical negation.",
     .since = 1,

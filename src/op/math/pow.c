@@ -125,7 +125,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_pow = {
-    .abi = PARE_ABI,
     .type = "Pow",
     .doc = "a to the power of b.",
     .since = 6,

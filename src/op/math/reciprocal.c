@@ -6,7 +6,6 @@ PARE_DMAP(-g *y *y)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, 1 / x))
 
 const struct pare_op pare_op_reciprocal = {
-    .abi = PARE_ABI,
     .type = "Reciprocal",
     .doc = "One over x.",
     .since = 6,

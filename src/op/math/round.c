@@ -5,7 +5,6 @@ PARE_MAP(rintf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, rint(x)))
 
 const struct pare_op pare_op_round = {
-    .abi = PARE_ABI,
     .type = "Round",
     .doc = "Round half to even.",
     .since = 11,

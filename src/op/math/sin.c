@@ -6,7 +6,6 @@ PARE_DMAP_CALL(g *cosf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sin(x)))
 
 const struct pare_op pare_op_sin = {
-    .abi = PARE_ABI,
     .type = "Sin",
     .doc = "Sine.",
     .since = 7,

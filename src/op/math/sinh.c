@@ -6,7 +6,6 @@ PARE_DMAP(g *(0.5f * (pare_expf(x) + pare_expf(-x))))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sinh(x)))
 
 const struct pare_op pare_op_sinh = {
-    .abi = PARE_ABI,
     .type = "Sinh",
     .doc = "Hyperbolic sine.",
     .since = 9,

@@ -6,7 +6,6 @@ PARE_DMAP(g / (2 * y))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, sqrt(x)))
 
 const struct pare_op pare_op_sqrt = {
-    .abi = PARE_ABI,
     .type = "Sqrt",
     .doc = "Square root.",
     .since = 6,

@@ -9,7 +9,6 @@ PARE_DMAP2(g, -g)
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a - b) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_sub = {
-    .abi = PARE_ABI,
     .type = "Sub",
     .doc = "Elementwise difference.",
     .since = 6,

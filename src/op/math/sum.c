@@ -12,7 +12,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_sum = {
-    .abi = PARE_ABI,
     .type = "Sum",
     .doc = "Elementwise sum of all inputs.",
     .since = 6,

@@ -91,7 +91,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_where = {
-    .abi = PARE_ABI,
     .type = "Where",
     .doc = "One of two values, by a condition.",
     .since = 9,

@@ -4,7 +4,6 @@
 PARE_BINARY(PARE_LOOP2(PARE_BOOL, uint8_t, uint8_t, a ^ b))
 
 const struct pare_op pare_op_xor = {
-    .abi = PARE_ABI,
     .type = "Xor",
     .doc = "Logical exclusive or.",
     .since = 7,

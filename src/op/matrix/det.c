@@ -137,7 +137,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_det = {
-    .abi = PARE_ABI,
     .type = "Det",
     .doc = "Determinants of square matrices.",
     .since = 11,

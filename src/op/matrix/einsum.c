@@ -422,7 +422,6 @@ static double macs(const struct pare_node *n)
 }
 
 const struct pare_op pare_op_einsum = {
-    .abi = PARE_ABI,
     .type = "Einsum",
     .doc = "Sums of products over labelled axes.",
     .since = 12,

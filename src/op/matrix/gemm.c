@@ -304,7 +304,6 @@ static bool linear(const struct pare_node *n, struct pare_linear *l)
 }
 
 const struct pare_op pare_op_gemm = {
-    .abi = PARE_ABI,
     .type = "Gemm",
     .doc = "Fully connected layer: alpha A B + beta C.",
     .since = 1,

@@ -120,7 +120,6 @@ static const struct pare_rnn_cell cell = { .gates = 3,
 PARE_RNN_BY(cell)
 
 const struct pare_op pare_op_gru = {
-    .abi = PARE_ABI,
     .type = "GRU",
     .doc = "Gated recurrent layer.",
     .since = 7,

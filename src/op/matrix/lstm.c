@@ -119,7 +119,6 @@ static const struct pare_rnn_cell cell = { .gates = 4,
 PARE_RNN_BY(cell)
 
 const struct pare_op pare_op_lstm = {
-    .abi = PARE_ABI,
     .type = "LSTM",
     .doc = "Long short-term memory layer.",
     .since = 7,

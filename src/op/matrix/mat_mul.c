@@ -61,7 +61,6 @@ static bool linear(const struct pare_node *n, struct pare_linear *l)
 }
 
 const struct pare_op pare_op_mat_mul = {
-    .abi = PARE_ABI,
     .type = "MatMul",
     .doc = "Matrix product, with leading axes broadcast.",
     .since = 1,

@@ -33,7 +33,6 @@ static const struct pare_rnn_cell cell = { .gates = 1,
 PARE_RNN_BY(cell)
 
 const struct pare_op pare_op_rnn = {
-    .abi = PARE_ABI,
     .type = "RNN",
     .doc = "Simple recurrent layer.",
     .since = 7,

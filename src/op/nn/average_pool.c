@@ -108,7 +108,6 @@ static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 }
 
 const struct pare_op pare_op_average_pool = {
-    .abi = PARE_ABI,
     .type = "AveragePool",
     .doc = "The mean of each window.",
     .since = 1,

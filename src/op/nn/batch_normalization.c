@@ -380,7 +380,6 @@ static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 }
 
 const struct pare_op pare_op_batch_normalization = {
-    .abi = PARE_ABI,
     .type = "BatchNormalization",
     .doc = "Normalises each channel by a mean and a variance, then scales and shifts it.",
     .since = 1,

@@ -122,7 +122,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_conv = {
-    .abi = PARE_ABI,
     .type = "Conv",
     .doc = "Convolution over 1 to 3 spatial axes, with groups, strides, padding and dilation.",
     .since = 1,

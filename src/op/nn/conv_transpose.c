@@ -145,7 +145,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_conv_transpose = {
-    .abi = PARE_ABI,
     .type = "ConvTranspose",
     .doc = "Transposed convolution (the gradient of Conv) over 1 to 3 spatial axes.",
     .since = 1,

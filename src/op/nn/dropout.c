@@ -176,7 +176,6 @@ static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 }
 
 const struct pare_op pare_op_dropout = {
-    .abi = PARE_ABI,
     .type = "Dropout",
     .doc = "A copy; in training, drops elements at random.",
     .since = 6,

@@ -38,7 +38,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_global_average_pool = {
-    .abi = PARE_ABI,
     .type = "GlobalAveragePool",
     .doc = "The mean of each channel.",
     .since = 1,

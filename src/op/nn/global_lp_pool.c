@@ -48,7 +48,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_global_lp_pool = {
-    .abi = PARE_ABI,
     .type = "GlobalLpPool",
     .doc = "The p-norm of each channel.",
     .since = 1,

@@ -41,7 +41,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_global_max_pool = {
-    .abi = PARE_ABI,
     .type = "GlobalMaxPool",
     .doc = "The largest value of each channel.",
     .since = 1,

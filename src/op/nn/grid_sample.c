@@ -264,7 +264,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_grid_sample = {
-    .abi = PARE_ABI,
     .type = "GridSample",
     .doc = "Reads the input at the places that a grid names.",
     .since = 16,

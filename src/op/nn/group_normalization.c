@@ -166,7 +166,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_group_normalization = {
-    .abi = PARE_ABI,
     .type = "GroupNormalization",
     .doc = "Normalises groups of channels of each sample, then scales and shifts them.",
     .since = 18,

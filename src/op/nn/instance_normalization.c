@@ -103,7 +103,6 @@ static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 }
 
 const struct pare_op pare_op_instance_normalization = {
-    .abi = PARE_ABI,
     .type = "InstanceNormalization",
     .doc = "Normalises each channel of each sample, then scales and shifts it.",
     .since = 6,

@@ -251,7 +251,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_layer_normalization = {
-    .abi = PARE_ABI,
     .type = "LayerNormalization",
     .doc = "Normalises each sample over its last axes, then scales and shifts.",
     .since = 17,

@@ -111,7 +111,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_lp_normalization = {
-    .abi = PARE_ABI,
     .type = "LpNormalization",
     .doc = "Divides by the norm along an axis.",
     .since = 1,

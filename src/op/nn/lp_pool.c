@@ -70,7 +70,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_lp_pool = {
-    .abi = PARE_ABI,
     .type = "LpPool",
     .doc = "The p-norm of each window.",
     .since = 2,

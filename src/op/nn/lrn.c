@@ -141,7 +141,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_lrn = {
-    .abi = PARE_ABI,
     .type = "LRN",
     .doc = "Divides by the size of the neighbouring channels' values.",
     .since = 1,

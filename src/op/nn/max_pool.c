@@ -124,7 +124,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_max_pool = {
-    .abi = PARE_ABI,
     .type = "MaxPool",
     .doc = "The largest value in each window.",
     .since = 1,

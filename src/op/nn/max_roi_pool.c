@@ -127,7 +127,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_max_roi_pool = {
-    .abi = PARE_ABI,
     .type = "MaxRoiPool",
     .doc = "The largest values of regions of the input, each divided in bins.",
     .since = 1,

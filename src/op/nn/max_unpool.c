@@ -124,7 +124,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_max_unpool = {
-    .abi = PARE_ABI,
     .type = "MaxUnpool",
     .doc = "Puts values back where MaxPool found them.",
     .since = 9,

@@ -150,7 +150,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_mean_variance_normalization = {
-    .abi = PARE_ABI,
     .type = "MeanVarianceNormalization",
     .doc = "Subtracts the mean and divides by the deviation over some axes.",
     .since = 9,

@@ -199,7 +199,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_roi_align = {
-    .abi = PARE_ABI,
     .type = "RoiAlign",
     .doc = "Pools regions of the input to one size, sampling between elements.",
     .since = 10,

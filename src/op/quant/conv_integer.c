@@ -61,7 +61,6 @@ static double macs(const struct pare_node *n)
 }
 
 const struct pare_op pare_op_conv_integer = {
-    .abi = PARE_ABI,
     .type = "ConvInteger",
     .doc = "Convolution of 8-bit integers, in int32.",
     .since = 10,

@@ -101,7 +101,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_dequantize_linear = {
-    .abi = PARE_ABI,
     .type = "DequantizeLinear",
     .doc = "Integers to real numbers, by a scale and a zero point.",
     .since = 10,

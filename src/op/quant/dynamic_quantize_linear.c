@@ -39,7 +39,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_dynamic_quantize_linear = {
-    .abi = PARE_ABI,
     .type = "DynamicQuantizeLinear",
     .doc = "To uint8, by the range of the numbers at hand.",
     .since = 11,

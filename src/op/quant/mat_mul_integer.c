@@ -54,7 +54,6 @@ static double macs(const struct pare_node *n)
 }
 
 const struct pare_op pare_op_mat_mul_integer = {
-    .abi = PARE_ABI,
     .type = "MatMulInteger",
     .doc = "Matrix product of 8-bit integers, in int32.",
     .since = 10,

@@ -167,7 +167,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_mat_mul_nbits = {
-    .abi = PARE_ABI,
     .type = "MatMulNBits",
     .doc = "Matrix product with packed weights of 2, 4 or 8 bits, a scale for each block.",
     .domain = "com.microsoft",

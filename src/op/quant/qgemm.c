@@ -149,7 +149,6 @@ static double macs(const struct pare_node *n)
 }
 
 const struct pare_op pare_op_qgemm = {
-    .abi = PARE_ABI,
     .type = "QGemm",
     .doc = "alpha A B + C of quantized matrices, quantized or real.",
     .domain = "com.microsoft",

@@ -37,7 +37,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_qlinear_average_pool = {
-    .abi = PARE_ABI,
     .type = "QLinearAveragePool",
     .doc = "The mean of each window of a quantized tensor, quantized.",
     .domain = "com.microsoft",

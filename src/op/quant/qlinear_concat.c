@@ -70,7 +70,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_qlinear_concat = {
-    .abi = PARE_ABI,
     .type = "QLinearConcat",
     .doc = "Quantized tensors one after the other along an axis.",
     .domain = "com.microsoft",

@@ -96,7 +96,6 @@ static double macs(const struct pare_node *n)
 }
 
 const struct pare_op pare_op_qlinear_conv = {
-    .abi = PARE_ABI,
     .type = "QLinearConv",
     .doc = "Convolution of quantized tensors, quantized.",
     .since = 10,

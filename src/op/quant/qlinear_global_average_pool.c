@@ -29,7 +29,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_qlinear_global_average_pool = {
-    .abi = PARE_ABI,
     .type = "QLinearGlobalAveragePool",
     .doc = "The mean of each channel of a quantized tensor, quantized.",
     .domain = "com.microsoft",

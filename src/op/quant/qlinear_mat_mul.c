@@ -66,7 +66,6 @@ static double macs(const struct pare_node *n)
 }
 
 const struct pare_op pare_op_qlinear_mat_mul = {
-    .abi = PARE_ABI,
     .type = "QLinearMatMul",
     .doc = "Product of quantized matrices, quantized.",
     .since = 10,

@@ -14,7 +14,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_qlinear_mul = {
-    .abi = PARE_ABI,
     .type = "QLinearMul",
     .doc = "Product of quantized tensors, quantized.",
     .domain = "com.microsoft",

@@ -14,7 +14,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_qlinear_sigmoid = {
-    .abi = PARE_ABI,
     .type = "QLinearSigmoid",
     .doc = "Sigmoid of quantized numbers, quantized.",
     .domain = "com.microsoft",

@@ -94,7 +94,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_quantize_linear = {
-    .abi = PARE_ABI,
     .type = "QuantizeLinear",
     .doc = "Real numbers to integers, by a scale and a zero point.",
     .since = 10,

@@ -9,7 +9,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_arg_max = {
-    .abi = PARE_ABI,
     .type = "ArgMax",
     .doc = "Index of the largest element along an axis.",
     .since = 1,

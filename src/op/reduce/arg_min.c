@@ -9,7 +9,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_arg_min = {
-    .abi = PARE_ABI,
     .type = "ArgMin",
     .doc = "Index of the smallest element along an axis.",
     .since = 1,

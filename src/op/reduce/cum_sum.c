@@ -107,7 +107,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_cum_sum = {
-    .abi = PARE_ABI,
     .type = "CumSum",
     .doc = "Running sum along an axis.",
     .since = 11,

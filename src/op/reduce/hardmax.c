@@ -25,7 +25,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_hardmax = {
-    .abi = PARE_ABI,
     .type = "Hardmax",
     .doc = "One at the first largest element along an axis, zero elsewhere.",
     .since = 1,

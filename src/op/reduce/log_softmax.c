@@ -61,7 +61,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_log_softmax = {
-    .abi = PARE_ABI,
     .type = "LogSoftmax",
     .doc = "The logarithm of Softmax.",
     .since = 1,

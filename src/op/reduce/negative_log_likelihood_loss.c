@@ -15,7 +15,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_negative_log_likelihood_loss = {
-    .abi = PARE_ABI,
     .type = "NegativeLogLikelihoodLoss",
     .doc = "Loss of classifiers whose outputs are logarithms of probabilities.",
     .since = 12,

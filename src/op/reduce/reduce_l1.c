@@ -27,7 +27,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_l1 = {
-    .abi = PARE_ABI,
     .type = "ReduceL1",
     .doc = "Sum of absolute values over axes.",
     .since = 1,

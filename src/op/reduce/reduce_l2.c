@@ -32,7 +32,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_l2 = {
-    .abi = PARE_ABI,
     .type = "ReduceL2",
     .doc = "Euclidean length over axes.",
     .since = 1,

@@ -37,7 +37,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_log_sum = {
-    .abi = PARE_ABI,
     .type = "ReduceLogSum",
     .doc = "Logarithm of the sum over axes.",
     .since = 1,

@@ -40,7 +40,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_log_sum_exp = {
-    .abi = PARE_ABI,
     .type = "ReduceLogSumExp",
     .doc = "Logarithm of the sum of exponentials over axes.",
     .since = 1,

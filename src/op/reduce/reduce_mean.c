@@ -38,7 +38,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_mean = {
-    .abi = PARE_ABI,
     .type = "ReduceMean",
     .doc = "Mean over axes.",
     .since = 1,

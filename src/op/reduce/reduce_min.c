@@ -35,7 +35,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_min = {
-    .abi = PARE_ABI,
     .type = "ReduceMin",
     .doc = "Smallest over axes.",
     .since = 1,

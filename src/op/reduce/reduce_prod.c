@@ -48,7 +48,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_prod = {
-    .abi = PARE_ABI,
     .type = "ReduceProd",
     .doc = "Product over axes.",
     .since = 1,

@@ -24,7 +24,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_reduce_sum_square = {
-    .abi = PARE_ABI,
     .type = "ReduceSumSquare",
     .doc = "Sum of squares over axes.",
     .since = 1,

@@ -120,7 +120,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_softmax = {
-    .abi = PARE_ABI,
     .type = "Softmax",
     .doc = "Positive numbers that sum to one along an axis.",
     .since = 1,

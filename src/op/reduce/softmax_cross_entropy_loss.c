@@ -98,7 +98,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_softmax_cross_entropy_loss = {
-    .abi = PARE_ABI,
     .type = "SoftmaxCrossEntropyLoss",
     .doc = "Loss of classifiers whose outputs are scores.",
     .since = 12,

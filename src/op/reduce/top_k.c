@@ -163,7 +163,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_top_k = {
-    .abi = PARE_ABI,
     .type = "TopK",
     .doc = "The k largest elements along an axis, and their indices.",
     .since = 1,

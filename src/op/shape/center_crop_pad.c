@@ -68,7 +68,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_center_crop_pad = {
-    .abi = PARE_ABI,
     .type = "CenterCropPad",
     .doc = "Axes cut or padded around their centre.",
     .since = 18,

@@ -162,7 +162,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_col2im = {
-    .abi = PARE_ABI,
     .type = "Col2Im",
     .doc = "Columns of blocks added up into an image.",
     .since = 18,

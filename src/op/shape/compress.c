@@ -89,7 +89,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_compress = {
-    .abi = PARE_ABI,
     .type = "Compress",
     .doc = "The slices along an axis whose condition is true.",
     .since = 9,

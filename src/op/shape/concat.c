@@ -89,7 +89,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_concat = {
-    .abi = PARE_ABI,
     .type = "Concat",
     .doc = "Inputs one after the other along an axis.",
     .since = 4,

@@ -71,7 +71,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_depth_to_space = {
-    .abi = PARE_ABI,
     .type = "DepthToSpace",
     .doc = "Channels rearranged into blocks of pixels.",
     .since = 1,

@@ -78,7 +78,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_expand = {
-    .abi = PARE_ABI,
     .type = "Expand",
     .doc = "The input broadcast to a shape.",
     .since = 8,

@@ -37,7 +37,6 @@ static int infer(struct pare_node *n, struct pare_err *err)
 }
 
 const struct pare_op pare_op_flatten = {
-    .abi = PARE_ABI,
     .type = "Flatten",
     .doc = "The same elements as a matrix.",
     .since = 1,

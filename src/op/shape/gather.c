@@ -117,7 +117,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_gather = {
-    .abi = PARE_ABI,
     .type = "Gather",
     .doc = "Slices along an axis, chosen by index.",
     .since = 1,

@@ -42,7 +42,6 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
 PARE_BOTH_PASSES(moves)
 
 const struct pare_op pare_op_gather_elements = {
-    .abi = PARE_ABI,
     .type = "GatherElements",
     .doc = "Single elements along an axis, chosen by index.",
     .since = 11,

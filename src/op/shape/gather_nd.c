@@ -63,7 +63,6 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
 PARE_BOTH_PASSES(moves)
 
 const struct pare_op pare_op_gather_nd = {
-    .abi = PARE_ABI,
     .type = "GatherND",
     .doc = "Slices named by tuples of indices.",
     .since = 11,

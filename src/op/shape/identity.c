@@ -2,7 +2,6 @@
 #include "../op.h"
 
 const struct pare_op pare_op_identity = {
-    .abi = PARE_ABI,
     .type = "Identity",
     .doc = "The input, unchanged.",
     .since = 1,

@@ -265,7 +265,6 @@ static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 }
 
 const struct pare_op pare_op_pad = {
-    .abi = PARE_ABI,
     .type = "Pad",
     .doc = "Elements added at the ends of axes.",
     .since = 2,

@@ -81,7 +81,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_reshape = {
-    .abi = PARE_ABI,
     .type = "Reshape",
     .doc = "The same elements under another shape.",
     .since = 5,

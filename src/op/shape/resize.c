@@ -217,7 +217,6 @@ static float even(const struct pare_node *n, int axis, int64_t channel, float x)
 }
 
 const struct pare_op pare_op_resize = {
-    .abi = PARE_ABI,
     .type = "Resize",
     .doc = "The input sampled at other positions.",
     .since = 10,

@@ -71,7 +71,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_reverse_sequence = {
-    .abi = PARE_ABI,
     .type = "ReverseSequence",
     .doc = "The first steps of each sequence backwards.",
     .since = 10,

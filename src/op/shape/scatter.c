@@ -10,7 +10,6 @@ static const struct pare_opt scatter_attrs[] = {
 };
 
 const struct pare_op pare_op_scatter = {
-    .abi = PARE_ABI,
     .type = "Scatter",
     .doc = "Single elements replaced along an axis, under its old name.",
     .since = 9,

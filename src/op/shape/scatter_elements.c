@@ -11,7 +11,6 @@ static const struct pare_opt scatter_elements_attrs[] = {
 };
 
 const struct pare_op pare_op_scatter_elements = {
-    .abi = PARE_ABI,
     .type = "ScatterElements",
     .doc = "Single elements replaced or combined along an axis.",
     .since = 11,

@@ -77,7 +77,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_scatter_nd = {
-    .abi = PARE_ABI,
     .type = "ScatterND",
     .doc = "Slices named by tuples of indices replaced or combined.",
     .since = 11,

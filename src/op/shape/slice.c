@@ -166,7 +166,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_slice = {
-    .abi = PARE_ABI,
     .type = "Slice",
     .doc = "A range of some axes.",
     .since = 1,

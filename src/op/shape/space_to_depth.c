@@ -62,7 +62,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_space_to_depth = {
-    .abi = PARE_ABI,
     .type = "SpaceToDepth",
     .doc = "Blocks of pixels rearranged into channels.",
     .since = 1,

@@ -156,7 +156,6 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 const struct pare_op pare_op_split = {
-    .abi = PARE_ABI,
     .type = "Split",
     .doc = "The parts of an axis, each an output.",
     .since = 2,

@@ -60,7 +60,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_squeeze = {
-    .abi = PARE_ABI,
     .type = "Squeeze",
     .doc = "Axes of size one dropped.",
     .since = 1,

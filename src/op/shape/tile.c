@@ -58,7 +58,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_tile = {
-    .abi = PARE_ABI,
     .type = "Tile",
     .doc = "The input repeated along each axis.",
     .since = 6,

@@ -74,7 +74,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_transpose = {
-    .abi = PARE_ABI,
     .type = "Transpose",
     .doc = "Axes in another order.",
     .since = 1,

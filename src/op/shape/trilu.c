@@ -56,7 +56,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_trilu = {
-    .abi = PARE_ABI,
     .type = "Trilu",
     .doc = "The upper or lower triangle of matrices.",
     .since = 14,

@@ -201,7 +201,6 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 }
 
 const struct pare_op pare_op_unique = {
-    .abi = PARE_ABI,
     .type = "Unique",
     .doc = "The different elements, or slices, and where they are.",
     .since = 11,

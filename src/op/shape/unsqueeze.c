@@ -61,7 +61,6 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 const struct pare_op pare_op_unsqueeze = {
-    .abi = PARE_ABI,
     .type = "Unsqueeze",
     .doc = "Axes of size one inserted.",
     .since = 1,

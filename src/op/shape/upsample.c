@@ -64,7 +64,6 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 const struct pare_op pare_op_upsample = {
-    .abi = PARE_ABI,
     .type = "Upsample",
     .doc = "The input sampled at other positions, under its old name.",
     .since = 7,

@@ -1,16 +1,14 @@
-/* operator.h - what an operator is, for plugins; included by <pare/plugin.h>.
+/* operator.h - the descriptor of an operator; nodes and values as operators see them.
  *
- * A built-in operator is src/op/<name>.c and one line in src/op/ops.def.
+ * An operator is src/op/<section>/<name>.c and one line in src/op/ops.def; docs/adding-an-op.md
+ * shows how to write one.
  */
-#ifndef PARE_OPERATOR_H
-#define PARE_OPERATOR_H
+#ifndef PARE_OP_OPERATOR_H
+#define PARE_OP_OPERATOR_H
 
-#include <pare/channels.h>
 #include <pare/option.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "channels.h"
 
 struct pare_rng;
 
@@ -76,17 +74,17 @@ struct pare_ctx {
  *
  * Axis ax of a and axis bx of b are the same channels: what goes from one goes from the other. */
 struct pare_ties;
-PARE_API void pare_tie(struct pare_ties *t, const struct pare_value *a, int ax,
-                       const struct pare_value *b, int bx);
+void pare_tie(struct pare_ties *t, const struct pare_value *a, int ax, const struct pare_value *b,
+              int bx);
 
 /* Index i of axis px of `part` is index from + i of axis wx of `whole` (Concat, Split, Slice). */
-PARE_API void pare_tie_part(struct pare_ties *t, const struct pare_value *whole, int wx,
-                            int64_t from, const struct pare_value *part, int px);
+void pare_tie_part(struct pare_ties *t, const struct pare_value *whole, int wx, int64_t from,
+                   const struct pare_value *part, int px);
 
 /* Index i of axis bx of b is index index[i] of axis ax of a (Gather, Slice with steps); the list is
  * copied. */
-PARE_API void pare_tie_pick(struct pare_ties *t, const struct pare_value *a, int ax,
-                            const int64_t *index, const struct pare_value *b, int bx);
+void pare_tie_pick(struct pare_ties *t, const struct pare_value *a, int ax, const int64_t *index,
+                   const struct pare_value *b, int bx);
 
 /* An index of axis wx of `whole` is a number whose digits, the first counting most, are indices
  * of other axes: Flatten makes (C, H, W) one, Reshape takes one apart, a grouped convolution's
@@ -96,23 +94,22 @@ struct pare_digit {
     int axis;                   /* ... number `axis` of the node's own; -1: a frozen one */
     int64_t size;
 };
-PARE_API void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx,
-                              const struct pare_digit *digit, int n);
+void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx,
+                     const struct pare_digit *digit, int n);
 
 /* Channels in groups: an index of axis wx of `whole` is (group, channel in it), as in
  * pare_tie_digits.  Every group that stays keeps as many channels as digit[1] has, but not the same
  * ones, so of digit[1] only the number counts.  Where it is an axis of a value, that value's axis
  * 0 has the groups one after the other, and its elements are those of the channels that stay. */
-PARE_API void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx,
-                              const struct pare_digit digit[2]);
+void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx,
+                     const struct pare_digit digit[2]);
 
 /* The node adds up along this axis, and no other axis of it has the same indices: an index may go
  * when the elements there are exactly 0. */
-PARE_API void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
+void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
 
 /* Nothing of this axis may go; `why` is a few words for a report, and stays where it is. */
-PARE_API void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis,
-                              const char *why);
+void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis, const char *why);
 
 /* ---- operators -------------------------------------------------------------- */
 
@@ -142,7 +139,6 @@ enum pare_op_flag {
 };
 
 struct pare_op {
-    uint32_t abi;           /* PARE_ABI */
     const char *type, *doc; /* ONNX op_type; one sentence */
     const char *domain;     /* NULL is the standard one */
     int since;              /* the first opset that is handled */
@@ -211,7 +207,7 @@ struct pare_op {
      * so it changes with the sizes of axes. */
     unsigned sizes;
 
-    /* For whoever takes channels out, see <pare/channels.h>.
+    /* For whoever takes channels out, see channels.h.
      * linear: the node sums over channels; false: not in a way that can be said.
      * even:   a tie connects an axis of input 0 (of any input for pare_constant_channel_same) with `axis` of
      *         an output, and what becomes its index `channel` is the number x all over: what it
@@ -240,10 +236,6 @@ struct pare_op {
 };
 
 /* 0 when the contents of in[i] are known; else PARE_EDYNAMIC. */
-PARE_API int pare_need(const struct pare_node *n, int i, struct pare_err *err);
-
-#ifdef __cplusplus
-}
-#endif
+int pare_need(const struct pare_node *n, int i, struct pare_err *err);
 
 #endif

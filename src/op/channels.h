@@ -1,17 +1,13 @@
-/* channels.h - what operators say to whoever takes channels out of a model; see <pare/operator.h>.
+/* channels.h - what operators say to whoever takes channels out of a model; see operator.h.
  *
  * ties() says which indices of which axes go together.  The callbacks here say what else there is
  * to know: where an operator sums over channels, what becomes of a channel that is one number all
  * over, and which attributes and constants count channels.
  */
-#ifndef PARE_CHANNELS_H
-#define PARE_CHANNELS_H
+#ifndef PARE_OP_CHANNELS_H
+#define PARE_OP_CHANNELS_H
 
 #include <pare/pare.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 struct pare_node;
 struct pare_value;
@@ -34,35 +30,28 @@ struct pare_linear {
  * keep: which indices stay so far, one byte each.
  * add:  this one has to stay. */
 struct pare_needed;
-PARE_API float pare_needed_even(const struct pare_needed *s, const struct pare_value *v, int axis,
-                                int64_t i);
-PARE_API const uint8_t *pare_needed_keep(const struct pare_needed *s, const struct pare_value *v,
-                                         int axis);
-PARE_API void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis,
-                              int64_t i);
+float pare_needed_even(const struct pare_needed *s, const struct pare_value *v, int axis,
+                       int64_t i);
+const uint8_t *pare_needed_keep(const struct pare_needed *s, const struct pare_value *v, int axis);
+void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis, int64_t i);
 
 /* A node whose inputs and outputs lose channels, for shrink(). */
 struct pare_shrunk;
 
 /* How many indices of an axis stay, and which: one byte each. */
-PARE_API int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis);
-PARE_API const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_value *v,
-                                         int axis);
+int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis);
+const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
 /* The axis follows the batch, which is not known: no number may be written for it. */
-PARE_API bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis);
+bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
 /* New contents: of an attribute, of an attribute that is a list, of an input that is a constant
  * list of integers (a scalar stays one). */
-PARE_API void pare_shrunk_int(struct pare_shrunk *s, const char *attr, int64_t v);
-PARE_API void pare_shrunk_ints(struct pare_shrunk *s, const char *attr, const int64_t *v, int n);
-PARE_API void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
+void pare_shrunk_int(struct pare_shrunk *s, const char *attr, int64_t v);
+void pare_shrunk_ints(struct pare_shrunk *s, const char *attr, const int64_t *v, int n);
+void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
 
 /* It cannot be said with fewer channels: they stay.  `why` stays where it is. */
-PARE_API void pare_shrunk_fail(struct pare_shrunk *s, const char *why);
-
-#ifdef __cplusplus
-}
-#endif
+void pare_shrunk_fail(struct pare_shrunk *s, const char *why);
 
 #endif
