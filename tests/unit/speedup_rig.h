@@ -1,7 +1,7 @@
-/* speedup_rig.h - small networks with channels of zeros, made smaller and compared.
+/* speedup_rig.h - small networks with zeroed channels, shrunk and compared.
  *
- * All biases and statistics are random and not 0, masked channels' too, unless a test says
- * otherwise: what is left of a channel must not get lost.
+ * Biases and statistics are random and not 0, also those of masked channels, unless a test sets
+ * them: the constant that a masked channel outputs must not get lost.
  */
 #ifndef PARE_TEST_SPEEDUP_RIG_H
 #define PARE_TEST_SPEEDUP_RIG_H
