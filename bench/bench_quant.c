@@ -117,7 +117,7 @@ static void show(const struct job *j)
     for (int i = 0; i < p->n_steps; i++)
         fprintf(stderr, "%s %-12s %-28.28s %9.3f %9.3f\n", j->name, p->step[i]->kernel->name,
                 p->step[i]->node ? p->step[i]->node->name : p->step[i]->in[0]->name,
-                p->step[i]->seconds * 1e3, p->step[i]->back_seconds * 1e3);
+                p->step[i]->seconds * 1e3, p->step[i]->backward_seconds * 1e3);
 }
 
 int main(int argc, char **argv)

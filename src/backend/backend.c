@@ -1,4 +1,4 @@
-/* backend.c - the kernel table, and what match() functions ask. */
+/* backend.c - the kernel table and the helpers of match() functions. */
 #include "backend.h"
 
 #include <string.h>
@@ -39,9 +39,9 @@ bool pare_step_lists(struct pare_step *s, const struct pare_match *v, int n_in, 
     return true;
 }
 
-bool pare_step_fits(const struct pare_step *s)
+bool pare_step_layouts_match(const struct pare_step *s)
 {
-    const struct pare_step *o = s->beside;
+    const struct pare_step *o = s->layout_from;
     bool fits = !o || (o->n_in == s->n_in && o->n_out == s->n_out && o->n_fused == s->n_fused);
 
     for (int k = 0; o && fits && k < s->n_in; k++)
@@ -53,12 +53,12 @@ bool pare_step_fits(const struct pare_step *s)
     return fits;
 }
 
-struct pare_node *pare_only_use(const struct pare_match *v, const struct pare_value *val)
+struct pare_node *pare_only_consumer(const struct pare_match *v, const struct pare_value *val)
 {
-    const struct pare_uses *u = &v->use[val->id];
+    const struct pare_consumers *u = &v->consumers[val->id];
 
-    return u->n == 1 && !(val->flags & PARE_V_OUTPUT) && !v->taken[u->node[0]->id] ? u->node[0]
-                                                                                   : NULL;
+    return u->n == 1 && !(val->flags & PARE_V_OUTPUT) && !v->claimed[u->node[0]->id] ? u->node[0]
+                                                                                     : NULL;
 }
 
 bool pare_is_const(const struct pare_value *v)
@@ -71,16 +71,16 @@ bool pare_is_fixed(const struct pare_value *v)
     return v->flags & (PARE_V_CONST | PARE_V_PARAM);
 }
 
-bool pare_is_made(const struct pare_match *v, const struct pare_value *val)
+bool pare_is_computed(const struct pare_match *v, const struct pare_value *val)
 {
     const struct pare_node *m = val->maker;
 
-    if (pare_is_fixed(val) || v->block[val->id])
+    if (pare_is_fixed(val) || v->layout[val->id])
         return true;
-    if (!m || !v->late[m->id])
+    if (!m || !v->lazy[m->id])
         return false;
     for (int i = 0; i < m->n_in; i++)
-        if (m->in[i] && !pare_is_made(v, m->in[i]))
+        if (m->in[i] && !pare_is_computed(v, m->in[i]))
             return false;
     return true;
 }
@@ -97,16 +97,16 @@ int pare_block_of(const struct pare_match *v, const struct pare_value *val)
     return layout > 0 ? layout : 1;
 }
 
-/* What is made late takes the layout that is asked for: blocked, when its integers are in some
- * layout for convolutions. */
+/* A lazy value takes the layout that its reader requests: blocked, if its int8 values are in one of
+ * the convolution layouts. */
 int pare_layout_of(const struct pare_match *v, const struct pare_value *val)
 {
     const struct pare_node *m = val->maker;
     const struct pare_value *x;
 
-    if (v->block[val->id])
-        return v->block[val->id];
-    if (pare_is_fixed(val) || !m || !v->late[m->id] || val->t.rank <= 2)
+    if (v->layout[val->id])
+        return v->layout[val->id];
+    if (pare_is_fixed(val) || !m || !v->lazy[m->id] || val->t.rank <= 2)
         return 1;
     x = m->in[m->n_in > 1 && m->op->map2 && pare_is_fixed(m->in[0])];
     if (pare_same_shape(&x->t, &val->t) && pare_layout_of(v, x) != 1)

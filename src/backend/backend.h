@@ -1,25 +1,38 @@
-/* backend.h - the fast ways to run operators.
+/* backend.h - the kernel interface: fused, layout-aware implementations of operators.
  *
- * A plan is a list of steps.  Each step runs one kernel: a way to compute one operator, or several
- * fused ones, faster than their plain forward().  While the plan is made, the kernels of
- * kernels.def are asked in order, node by node; the first whose match() says yes gets the node and
- * whatever it fused behind it.  A node that nobody wants runs its plain kernel.
+ * Kernels.  A plan is a list of steps; each step runs one kernel on one node or on several fused
+ * nodes.  The planner visits the nodes in topological order and offers each one to the kernels of
+ * kernels.def, in the order of that file.  The first kernel whose match() returns true gets the
+ * node, called the fusion root, and all nodes that match() listed in step.fused.  A node that no
+ * kernel takes runs the reference forward() of its operator (op/op.h), in row-major layout.
  *
- * Layouts.  A value lives in one or more buffers.  block 1 is the ordinary row-major tensor; block
- * b (8 or 16, what the machine's convolutions want) is (N, ceil(C / b), spatial..., b), where the
- * lanes beyond C are zero, always.  PARE_CHANNELS_LAST is (N, spatial..., C), what 8-bit convolutions want.
- * match() states the layout it wants of each input and the one it makes; the plan puts conversions
- * where they differ.
+ * Layouts.  A value has one buffer per layout in which some step needs it:
+ *     1                    row-major, as in ONNX
+ *     8 or 16 (block b)    (N, ceil(C / b), spatial..., b), oneDNN's nChw8c and nChw16c; the lanes
+ *                          beyond C are always zero
+ *     PARE_CHANNELS_LAST   (N, spatial..., C), for int8 convolutions
+ * match() specifies the layout of each input and output; the planner inserts reorder steps where
+ * producer and consumer differ.
  *
- * Late nodes.  Real numbers that are only another face of 8-bit integers (DequantizeLinear, and a
- * Reshape behind it) are made when the first step asks for them.  Kernels that compute with the
- * integers ask for those instead (int8_operands.h), and then nobody makes the real ones.
+ * Lazy nodes.  A dequantized float value (DequantizeLinear and elementwise functions of it) is not
+ * computed until a step reads it.  Kernels that compute in int8 read the quantized tensor instead
+ * (fuse/int8_operands.h), and then the float values are never computed.
  *
- * Ways.  A training step has three: forward, and back to the gradients of the data and of the
- * weights.  A kernel that keeps nothing from run() to back() but what the step's buffers hold says
- * so (apart), and then each way may be another kernel's, in the same layouts (plan/tune/passes.h).
+ * Training.  A step has up to three passes: forward, backward_data (gradient of in[0]) and
+ * backward_weights (gradients of the other inputs).  A kernel without backward() is not used in
+ * training.  A kernel that passes nothing from run() to backward() except the contents of the
+ * step's buffers sets step.pass_independent; then every pass of the node may use another kernel, in
+ * the same layouts (plan/tune/passes.h).
  *
- * To add a kernel: one file in backend/cpu/ or backend/onednn/, one line in kernels.def.
+ * Memory.  match() only describes: shapes and layouts are known, buffers are not.  The planner then
+ * places all buffers in one arena by lifetime and calls init(), which creates primitives and packs
+ * weights.  run() and backward() do not allocate: scratch memory is step.work, whose size match()
+ * specifies in step.work_bytes.
+ *
+ * Tuning.  match() also decides whether the kernel is expected to be the fastest.  For kernels with
+ * .candidate, a tuned plan ignores that (match.ignore_cost) and measures (plan/tune/tune.c).
+ *
+ * To add a kernel: one file in a subfolder of backend/, one line in kernels.def.
  */
 #ifndef PARE_BACKEND_BACKEND_H
 #define PARE_BACKEND_BACKEND_H
@@ -28,89 +41,94 @@
 #include "../op/operator.h"
 #include "../tensor/tensor.h"
 
-#define PARE_CHANNELS_LAST (-1) /* the layout with channels last */
+#define PARE_CHANNELS_LAST (-1) /* the layout (N, spatial..., C) */
 
+/* A value in one layout, the gradient of a value, or scratch memory of a step. */
 struct pare_buf {
     struct pare_value *value;
     struct pare_tensor t; /* logical shape; t.data is set once memory is placed */
-    int block;            /* layout; 0: a step's working memory */
-    int last; /* of a root: when anybody needs what is in this memory; see plan/memory.c */
-    struct pare_buf *root; /* whose memory it uses: its own, or a view's or in-place source */
-    struct pare_buf *next; /* another buffer of the same value, in another layout */
-    int born, dies;        /* first and last step that needs its memory */
+    int block;            /* layout; 0: scratch memory */
+    int last;             /* of a root: last step that reads this memory; see plan/memory.c */
+    struct pare_buf
+        *root; /* owner of the memory: itself, or the source of a view or in-place step */
+    struct pare_buf *next; /* the same value in another layout, or NULL */
+    int born, dies;        /* first and last step that needs the memory */
     size_t bytes, offset;
     bool fixed;            /* a constant or parameter: not in the plan's memory */
-    struct pare_buf *grad; /* training: d loss / d this, in the same layout; or NULL */
-    bool is_grad, written; /* it is such a gradient; while planning: somebody writes it */
+    struct pare_buf *grad; /* training: d loss / d this, in the same layout; NULL: not needed */
+    bool is_grad, written; /* it is a gradient; while planning: a step writes it */
 };
 
 #define PARE_STEP_IN 8
 
-/* The ways of a step, as bits. */
+/* The passes of a step, as bits. */
 #define PARE_PASS_FORWARD 1u
-#define PARE_PASS_BACKWARD_DATA 2u    /* from the gradients of the results to that of in[0], ... */
-#define PARE_PASS_BACKWARD_WEIGHTS 4u /* ... and to those of its other inputs */
+#define PARE_PASS_BACKWARD_DATA 2u    /* gradient of in[0] from the gradients of the outputs */
+#define PARE_PASS_BACKWARD_WEIGHTS 4u /* gradients of the other inputs */
 #define PARE_ALL_PASSES 7u
 #define PARE_PASSES 3
 
 struct pare_step {
     const struct pare_kernel *kernel;
-    struct pare_node *node;   /* the operator, or the first of those fused */
-    struct pare_node **fused; /* those behind it, in order */
+    struct pare_node *node;   /* the fusion root */
+    struct pare_node **fused; /* nodes fused after it, in order */
     int n_fused;
-    unsigned
-        ways; /* by the plan, before match(): what it is to do.  Without PARE_PASS_FORWARD run()
-                        is not called, and back() makes only these gradients */
-    const struct pare_step *beside; /* by the plan, before match(), with some of the ways: the step
-                                       whose inputs, results and layouts it must have; or NULL */
-    bool apart;                     /* training, by match(): other kernels may have some of the
-                                       ways, since they share nothing but buffers; ... */
-    unsigned pays;                  /* ... and those that it expects to do fast */
+
+    /* Set by the plan before match(). */
+    unsigned passes; /* passes to run.  Without PARE_PASS_FORWARD run() is not called, and
+                        backward() computes only the gradients of these passes. */
+    const struct pare_step *layout_from; /* if passes are split over kernels: the step whose inputs,
+                                            outputs and layouts this one must have; else NULL */
+
+    /* Set by match(). */
+    bool pass_independent; /* training: other kernels may run some of the passes, since the passes
+                              share nothing but buffers */
+    unsigned fast_passes;  /* with pass_independent: passes expected to be fast */
     int n_in, n_out;
-    struct pare_value **in, **out; /* what it reads and makes, by match(); no weights needed */
-    int *in_block, *out_block;     /* in which layouts */
-    struct pare_buf **in_buf, **out_buf; /* by the plan, before init() */
-    int inplace;                  /* k + 1: out[0] may take in[k]'s memory if nobody else needs
-                                       it; 0: no.  run() must still work when it did not. */
-    unsigned drop_in, drop_out;   /* training, bit k: back() does not read what in[k] and
-                                       out[k] held, only their gradients; beyond bit 31 all is
-                                       kept */
-    int grad_inplace;             /* training, k + 1: back() may assign in[k]'s gradient over
-                                       out[0]'s, element by element; 0: no.  It must still work
-                                       when they are apart. */
-    size_t work_bytes[2];         /* memory that only run(), only back() needs, by match() ... */
-    size_t add_bytes;             /* ... and back() besides, when it is not the first to write
-                                       in[0]'s gradient ... */
-    struct pare_buf *work[2];     /* ... by the plan, before init(); NULL where 0 bytes */
-    bool *first;                  /* training, by input: back() is the first to write its
-                                       gradient, so that it assigns instead of adding */
-    bool laid;                    /* training, by the plan, before init(): in[1] and its gradient
-                                       are filters in blocks (blocked_filters.h) */
-    void *state;                  /* the kernel's own, from backend->arena */
-    double seconds, back_seconds; /* spent so far, when the plan is profiled */
-    bool tuned;                   /* there were rivals, and the plan was tuned */
-    bool any;                     /* it was matched with view.any */
-    bool goes_back;               /* training, by the plan: back() is called */
-    const struct pare_step *like; /* by the plan, before init(): the same step of a plan for the
-                                       same shapes that lives longer, so that init() can share
-                                       what it packed and nobody writes; or NULL */
+    struct pare_value **in, **out; /* values read and computed; constants need not be listed */
+    int *in_block, *out_block;     /* their layouts */
+    int inplace;      /* k + 1: out[0] may take the memory of in[k] if nothing else reads it; 0: no.
+                         run() must also work if it did not. */
+    int grad_inplace; /* training, k + 1: backward() may write the gradient of in[k] over that of
+                         out[0], element by element; 0: no.  It must also work if they differ. */
+    unsigned unsaved_in, unsaved_out; /* training, bit k: backward() does not read the contents of
+                                         in[k] or out[k], only their gradients; inputs and outputs
+                                         beyond bit 31 are always saved */
+    size_t work_bytes[2];             /* scratch memory of run() and of backward() */
+    size_t accumulate_bytes; /* more scratch memory of backward() when it adds to the gradient of
+                                in[0] (grad_assign[0] is false) */
+
+    /* Set by the plan before init(). */
+    struct pare_buf **in_buf, **out_buf;
+    struct pare_buf *work[2]; /* scratch memory; NULL where 0 bytes */
+    bool *grad_assign;        /* training, by input: backward() is the first to write its gradient,
+                                 so that it assigns instead of adding */
+    bool blocked_filters;     /* training: in[1] and its gradient are blocked (blocked_filters.h) */
+    bool runs_backward;       /* training: backward() is called */
+    const struct pare_step *share_from; /* the same step of a longer-lived plan for the same shapes,
+                                           whose packed weights init() may share; or NULL */
+
+    void *state;                      /* private to the kernel, from backend->arena */
+    double seconds, backward_seconds; /* time spent so far, if the plan is profiled */
+    bool tuned;                       /* the kernel was chosen by measuring several candidates */
+    bool ignore_cost;                 /* matched with match.ignore_cost */
 };
 
-/* The graph while a plan is made. */
+/* The match context: the graph and the state of the plan, read-only for match(). */
 struct pare_match {
     struct pare_graph *graph;
     struct pare_backend *backend;
-    struct pare_uses {
+    struct pare_consumers {
         struct pare_node **node;
-        int n;    /* that the graph itself gives a value out is a flag of the value */
-    } * use;      /* by value id */
-    bool *taken;  /* by node id: in a step already, or not needed */
-    int *block;   /* by value id: layout it was first made in; 0: not made yet */
-    bool *late;   /* by node id: runs when somebody reads its result */
-    int wanted;   /* while a late node is matched: the layout that is asked for; else 0 */
-    bool train;   /* only kernels with back() are asked */
-    bool any;     /* match() says what a kernel can do, not only what it expects to do fast */
-    bool *learns; /* training, by value id: its gradient is wanted */
+        int n;           /* graph outputs are not counted: PARE_V_OUTPUT of the value */
+    } * consumers;       /* by value id */
+    bool *claimed;       /* by node id: already in a step, or not needed */
+    int *layout;         /* by value id: layout in which it was first computed; 0: not yet */
+    bool *lazy;          /* by node id: computed only when a step reads its result */
+    int lazy_layout;     /* while a lazy node is matched: the requested layout; else 0 */
+    bool train;          /* only kernels with backward() are offered nodes */
+    bool ignore_cost;    /* match() is about what the kernel can do, not about what it does fast */
+    bool *requires_grad; /* training, by value id: its gradient is needed */
 };
 
 /* What the kernels of one plan share. */
@@ -118,79 +136,79 @@ struct pare_backend {
     struct pare_arena *arena;
     struct pare_arena *scratch; /* emptied after each init() */
     int threads;
-    int block;                  /* the machine's channel block */
-    bool vnni;                  /* it sums products of 8-bit integers without saturating */
-    int sparse;                 /* weights by blocks of so many rows; 0: where it pays; -1: never */
-    unsigned isa;               /* the instructions that it may use, as a number */
+    int block;                  /* channel block of the machine's vectors: 8 or 16 */
+    bool vnni;                  /* the CPU sums int8 products without saturating (VNNI) */
+    int sparse_rows;            /* rows of a block of sparse weights; 0: the fastest; -1: dense */
+    unsigned isa;               /* instruction set, as a dnnl_cpu_isa_t; part of tuning keys */
     struct pare_onednn *onednn; /* engine and stream */
     struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
 };
 
 struct pare_kernel {
     const char *name, *doc;
-    bool integers; /* reads the integers behind real constants, never those */
-    bool rival;    /* where several such kernels match, those that plans tune are timed (tune.c) */
-    bool lays;     /* training: takes row-major filters and those in blocks (step.laid) */
-    bool by_zeros; /* a rival whose time depends on the zeros among the constants */
+    bool reads_int8;         /* reads the quantized constants, never their dequantized values */
+    bool candidate;          /* tuned plans measure all candidates that match (plan/tune/tune.c) */
+    bool blocked_filters;    /* training: accepts row-major and blocked filters */
+    bool sparsity_dependent; /* a candidate whose time depends on the zeros among its constants */
 
-    /* Take node n?  Fill in s (lists from backend->arena, see pare_step_lists) and say true.  It
-     * may look at the view, not change it. */
+    /* Take node n?  If so, fill in s (lists from backend->arena, see pare_step_lists()) and return
+     * true. */
     bool (*match)(const struct pare_match *v, struct pare_node *n, struct pare_step *s);
 
-    /* Once, when all buffers have memory: primitives, packed weights. */
+    /* (optional) Called once, when all buffers have memory: create primitives, pack weights. */
     int (*init)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
     int (*run)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
-    void (*quit)(struct pare_step *s); /* (optional) give back what is not arena memory */
+    void (*destroy)(struct pare_step *s); /* (optional) release what is not arena memory */
 
-    /* (optional) From the gradients of the results to those of the inputs: in_buf[k]->grad, where
-     * it is not NULL, is assigned (s->first[k]) or added to.  Without it the kernel is not used
-     * in training.  Buffers still hold what run() left, but for those that drop_in and drop_out
-     * gave up. */
-    int (*back)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
+    /* (optional) The backward pass: in_buf[k]->grad, where not NULL, is assigned
+     * (s->grad_assign[k]) or added to.  Buffers still hold what run() left there, except those of
+     * unsaved_in and unsaved_out. */
+    int (*backward)(struct pare_step *s, struct pare_backend *b, struct pare_err *err);
 };
 
 extern const struct pare_kernel *const pare_kernels[]; /* ends with NULL */
 
-/* From one layout to another; not in the list, the plan itself asks for it. */
+/* Conversion between layouts; not in the list, the planner inserts it. */
 extern const struct pare_kernel pare_kernel_reorder;
 
 /* ---- for match() -------------------------------------------------------------- */
 
-/* Room for the lists of a step; false when out of memory. */
+/* Allocate the lists of a step, row-major by default; false when out of memory. */
 bool pare_step_lists(struct pare_step *s, const struct pare_match *v, int n_in, int n_out,
                      int n_fused);
 
-/* The only node that uses this value, or NULL; graph outputs have another user. */
-struct pare_node *pare_only_use(const struct pare_match *v, const struct pare_value *val);
+/* The only consumer of this value; NULL if it has several or is a graph output. */
+struct pare_node *pare_only_consumer(const struct pare_match *v, const struct pare_value *val);
 
-/* Has it the layouts of the step beside it, if there is one? */
-bool pare_step_fits(const struct pare_step *s);
+/* Does it have the values and layouts of s->layout_from?  True if that is NULL. */
+bool pare_step_layouts_match(const struct pare_step *s);
 
-/* Already made (or constant, or an input) when a step at this point of the list runs? */
-bool pare_is_made(const struct pare_match *v, const struct pare_value *val);
+/* Is val a constant, an input, or the result of a step before the one that is matched now? */
+bool pare_is_computed(const struct pare_match *v, const struct pare_value *val);
 
 bool pare_is_const(const struct pare_value *v);
 bool pare_is_fixed(const struct pare_value *v); /* a constant or a trained parameter */
 bool pare_is_f32(const struct pare_value *v);   /* float32 of a known shape */
 
-/* The block of the layout val exists in; 1 for constants, inputs and channels last. */
+/* The block of the layout in which val was computed; 1 for constants, inputs and channels last. */
 int pare_block_of(const struct pare_match *v, const struct pare_value *val);
 
-/* The same, but PARE_CHANNELS_LAST where that is the layout. */
+/* The same, but PARE_CHANNELS_LAST if that is the layout. */
 int pare_layout_of(const struct pare_match *v, const struct pare_value *val);
 
 /* Elements of a value in a layout, padding lanes included. */
 int64_t pare_block_numel(const struct pare_tensor *t, int block);
 
-/* Where a constant's bytes are, perhaps not aligned: only to be copied or handed to a library that
- * does not mind. */
+/* The bytes of a constant, perhaps unaligned: only to be copied, or passed to code that accepts
+ * unaligned data. */
 const void *pare_const_raw(const struct pare_value *v);
 
-/* A constant's contents for init(): aligned float32, loaded from the file when need be. */
+/* The contents of a constant for init(): aligned float32, loaded from the file if necessary; NULL:
+ * see err. */
 const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err);
 
-/* Columns of a product: y (M, N), rows `stride` apart, = x (M, K) w (N, K) transposed, or that
- * added to y.  On one thread inside of a parallel region.  0, or PARE_ENOMEM. */
+/* Y (M, N) = X (M, K) W' or, with add, += that; W is (N, K), rows of Y are `stride` floats apart.
+ * Runs on one thread inside a parallel region.  0, or PARE_ENOMEM. */
 struct pare_strip {
     const float *x, *w;
     float *y;
@@ -199,7 +217,7 @@ struct pare_strip {
 };
 int pare_product_strip(const struct pare_strip *s);
 
-/* ---- oneDNN's side -------------------------------------------------------------- */
+/* ---- oneDNN ---------------------------------------------------------------------- */
 
 int pare_onednn_open(struct pare_backend *b, struct pare_err *err); /* sets onednn, block */
 void pare_onednn_close(struct pare_backend *b);

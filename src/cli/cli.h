@@ -1,10 +1,11 @@
-/* cli.h - what a command is, and what commands share.
+/* cli.h - the command descriptor, one call of a command, and helpers for text, tables and JSON.
  *
- * A command is one file cmd_<name>.c with one descriptor at its bottom, and one line in
- * commands.def.  Its options are a table like any other (see <pare/plugin.h>): the same lines
- * parse the command line and print the help.
+ * A command is one file cmd_<name>.c with one descriptor at its end, and one line in commands.def.
+ * Its options are an option table (see <pare/option.h>), which both parses the command line and
+ * prints the help.
  *
- * Results go to stdout, everything else to stderr.  Exit codes: 0 ok, 1 failed, 2 usage.
+ * Results go to stdout, everything else to stderr.  Exit codes: 0 success, 1 failure, 2 usage
+ * error.
  */
 #ifndef PARE_CLI_CLI_H
 #define PARE_CLI_CLI_H
@@ -14,65 +15,65 @@
 #include <pare/plugin.h>
 
 #include "../base/option_groups.h"
+#include "../io/file.h"
 #include "resource_limits.h"
 
-/* A model as it would be, for plans: changed as a command would, but with no data. */
-struct pare_guess {
+/* Estimate of a model after a command, for --dry-run: changed in memory, without data. */
+struct pare_estimate {
     struct pare_arena *arena; /* outlives the model */
     struct pare_model *model;
-    double bytes; /* of its file */
+    double bytes; /* size of its file */
 };
 
 struct pare_command;
 
 /* One call of a command. */
 struct pare_cli {
-    struct pare_arena *arena; /* lives as long as the process's one command */
+    struct pare_arena *arena; /* freed after the command */
     const void *opts;         /* the command's option struct, filled in */
-    const char *const *arg;   /* what is not an option */
+    const char *const *arg;   /* arguments that are not options */
     int n_args;
-    bool usage;               /* the error is the user's: exit code 2 */
-    struct pare_given *given; /* options that belong to the command's parts */
+    bool usage;               /* the error is a usage error: exit code 2 */
+    struct pare_given *given; /* options of the command's option groups, unparsed */
     int n_given;
     const struct pare_command *cmd;
-    struct pare_given *said; /* all options that are texts, in the order in which they came */
-    int n_said;
-    struct json_t **keep; /* who called wants the result itself, not printed: here; else NULL */
-    const char *journal;  /* file that has the history of a training so far, or NULL */
-    struct pare_resource_limits guard; /* limits of memory and time */
-    struct pare_dist *dist; /* the processes that work on it, see dist/dist.h; NULL: only this */
+    struct pare_given *texts; /* all options with a text value, in the order given */
+    int n_texts;
+    struct json_t **result; /* if not NULL, store the result here instead of printing it */
+    const char *journal;    /* file for the training history so far, or NULL */
+    struct pare_resource_limits limits;
+    struct pare_dist *dist; /* MPI processes that share the work, see dist/dist.h; NULL: only one */
 };
 
 struct pare_command {
     const char *name, *doc;      /* one sentence */
-    const char *usage;           /* what follows "pare <name>" */
+    const char *usage;           /* follows "pare <name>" in the usage line */
     const char *more;            /* further paragraphs for `pare help <name>`, or NULL */
-    const struct pare_opt *opts; /* a list of texts takes one per occurrence: --input a --input b */
+    const struct pare_opt *opts; /* a list of texts is given as --input a --input b */
     size_t size;                 /* of the option struct */
     int min_args, max_args;      /* max_args -1: any number */
     int (*run)(struct pare_cli *c, struct pare_err *err);
 
-    /* Everything that can be known to be wrong before any work is done; NULL: only options are
-     * looked at. */
+    /* Find errors before a recipe runs: open files and data, but do no work.  NULL: only options
+     * are checked. */
     int (*check)(struct pare_cli *c, struct pare_err *err);
 
-    /* What would become of a model, roughly; NULL: nothing that can be foreseen. */
-    int (*guess)(struct pare_cli *c, struct pare_guess *g, struct pare_err *err);
+    /* Estimate the resulting model for --dry-run; NULL: cannot be estimated. */
+    int (*estimate)(struct pare_cli *c, struct pare_estimate *g, struct pare_err *err);
 
-    /* Parts that bring options of their own, such as optimizers; NULL: none. */
-    int (*parts)(struct pare_arena *a, struct pare_option_group **part, int *n,
-                 struct pare_err *err);
+    /* Option groups of optimizers, pruners, data, ...; NULL: none. */
+    int (*groups)(struct pare_arena *a, struct pare_option_group **group, int *n,
+                  struct pare_err *err);
 
-    /* Options that name files which it writes, the last NULL; NULL: none. */
+    /* Names of the options that name output files, ending with NULL; NULL: none. */
     const char *const *writes;
 
-    bool brief; /* no work that memory or time would have to be limited for */
+    bool brief; /* does little work, so --max-memory and --timeout are not offered */
 
-    /* Several processes (mpirun) can share the work; else the first one does it. */
-    bool shared;
+    bool shared; /* MPI processes share the work; if false, only the first process runs */
 
-    /* What the first argument may be, for completion: the i-th word, NULL past the last.  NULL
-     * itself: a file. */
+    /* Words for completing the first argument: the i-th, or NULL after the last.  A NULL pointer:
+     * the argument is a file. */
     const char *(*word)(int i);
 };
 
@@ -80,15 +81,14 @@ extern const struct pare_command *const pare_commands[]; /* ends with NULL */
 
 const struct pare_command *pare_find_command(const char *name);
 
-/* An error in what the user typed. */
+/* Fail with a usage error. */
 int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...) PARE_PRINTF(3, 4);
 
-/* Fill in c from the command's arguments.  *help is set when -h or --help is among them. */
+/* Parse the command's arguments into c.  *help is set if -h or --help is among them. */
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
                    bool *help, struct pare_err *err);
 
-/* The same from names and values, as a recipe has them.  g are texts; a list of texts takes one per
- * occurrence. */
+/* The same from names and values, for a step of a recipe. */
 struct pare_call {
     const struct pare_command *cmd;
     const struct pare_given *given;
@@ -98,19 +98,19 @@ struct pare_call {
 };
 int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err *err);
 
-/* The command's option of that name, its own or of its parts; NULL: none. */
+/* Find an option of the command or of its groups; *o is NULL if there is none. */
 int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const char *name,
                     const struct pare_opt **o, struct pare_err *err);
 
-/* " (did you mean 'x'?)" when one of the names is near, else `otherwise`; in buf. */
+/* Write " (did you mean 'x'?)" into buf if one of the names is similar, else `otherwise`. */
 const char *pare_cli_hint(const char *typed, const char *const *names, int n, const char *otherwise,
                           char *buf, size_t size);
 #define PARE_HINT_TEXT 160
 
-/* The letter that stands for an option, or 0: -o is --output. */
+/* The short form of an option: 'o' for "output"; 0: none. */
 char pare_cli_letter(const char *option);
 
-/* Help, on stdout: of all commands, of one. */
+/* Print help: for all commands, for one (on stdout). */
 void pare_help_all(FILE *f);
 int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, struct pare_err *err);
 
@@ -125,41 +125,41 @@ const char *pare_bytes_text(double v, char *buf, size_t size);  /* 44.6 MB */
 const char *pare_percent_text(double part, double whole, char *buf, size_t size); /* 6.5% */
 const char *pare_time_text(double seconds, char *buf, size_t size);               /* 1.83 ms */
 
-/* Print text from a file without what could steer a terminal. */
+/* Print text from a file, without control characters that could affect a terminal. */
 void pare_put_clean(FILE *f, const char *s);
-
-bool pare_ends_in(const char *s, const char *ending);
 
 /* ---- tables ----------------------------------------------------------------------- */
 
 struct pare_table;
 
-/* `align` has a letter for each column: l or r.  The first row is the heading. */
+/* `align` has one letter per column, l or r.  The first row is the heading. */
 struct pare_table *pare_table_new(struct pare_arena *a, const char *align);
-/* One text per column, copied; NULL is empty. */
+/* One text per column, copied; NULL: empty. */
 void pare_table_row(struct pare_table *t, const char *cell, ...);
 void pare_table_cells(struct pare_table *t, const char *const *cell);
 void pare_table_print(const struct pare_table *t, FILE *f);
-void pare_table_plain(const struct pare_table *t, FILE *f); /* one without a heading */
+void pare_table_plain(const struct pare_table *t, FILE *f); /* without a heading */
+void pare_table_wrap(const struct pare_table *t, FILE *f);  /* last column wrapped at 80 */
 
 /* ---- JSON ------------------------------------------------------------------------- */
 
 struct json_t;
 
-/* Print it on stdout and drop it.  NULL means that it could not be built. */
+/* Print to stdout and release.  NULL: it could not be built, which is an out-of-memory error. */
 int pare_json_print(struct json_t *j, struct pare_err *err);
 
-/* As text in the arena, with line breaks or without; NULL: no memory. */
+/* Text in the arena, indented (`lines`) or on one line; NULL: no memory. */
 const char *pare_json_dump(struct pare_arena *a, const struct json_t *j, bool lines);
 
-/* A command's result: the same, or it goes to who called the command and keeps it. */
+/* Deliver a command's result: store it in *c->result or print it.  Takes ownership. */
 int pare_json_result(struct pare_cli *c, struct json_t *j, struct pare_err *err);
-/* A file of our own that an earlier run left: NULL when it is not there, no regular file, larger
- * than PARE_JSON_BYTES, or no JSON. */
+
+/* Read a JSON file written by an earlier run; NULL: missing, not a regular file, larger than
+ * PARE_JSON_BYTES, or not JSON. */
 struct json_t *pare_json_read(const char *path);
-struct json_t *pare_json_dims(const struct pare_tensor *t); /* a shape; null when unknown */
-struct json_t *pare_json_whole(double v);     /* a count; null when below 0, that is not known */
-struct json_t *pare_json_text(const char *s); /* with ? for what is not UTF-8 */
-struct json_t *pare_json_real(double v);      /* null when not finite */
+struct json_t *pare_json_dims(const struct pare_tensor *t); /* a shape; null if unknown */
+struct json_t *pare_json_whole(double v);                   /* a count; null if below 0 (unknown) */
+struct json_t *pare_json_text(const char *s);               /* invalid UTF-8 becomes ? */
+struct json_t *pare_json_real(double v);                    /* null if not finite */
 
 #endif

@@ -75,7 +75,7 @@ static void complain(struct pare_cli *c, const struct pare_err *err)
             fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
         pare_put_clean(stderr, err->msg);
         fprintf(stderr, "%s\n",
-                pare_resource_limits_note(&c->guard, err->code, note, sizeof(note)));
+                pare_resource_limits_note(&c->limits, err->code, note, sizeof(note)));
         fflush(stderr);
     }
     pare_dist_end_all(c->dist, c->usage ? 2 : 1);
@@ -91,7 +91,7 @@ static int run(const struct pare_command *cmd, int argc, char **argv)
     if (!rc)
         rc = pare_cli_parse(cmd, argc, argv, &c, &help, &err);
     if (!rc && !cmd->brief) {
-        rc = pare_resource_limits_start(&c.guard, &err);
+        rc = pare_resource_limits_start(&c.limits, &err);
         c.usage = rc == PARE_ECONFIG;
     }
     if (!rc)

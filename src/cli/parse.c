@@ -50,9 +50,9 @@ struct parser {
     const char **arg;
     struct pare_option_group *part;
     int n_parts;
-    void *into;                    /* the option struct */
-    struct pare_setting guard[16]; /* of the limits that all commands have */
-    int n_guard;
+    void *into;                     /* the option struct */
+    struct pare_setting limits[16]; /* of the limits that all commands have */
+    int n_limits;
     bool keys; /* names of a recipe, not options of a command line */
 };
 
@@ -113,23 +113,23 @@ static int add_text(struct parser *p, const struct pare_opt *o, const char *text
 }
 
 /* Which of the limits that all commands have; NULL: none. */
-static const struct pare_opt *guard_option(const struct parser *p, const char *name)
+static const struct pare_opt *limit_option(const struct parser *p, const char *name)
 {
     return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_resource_limits_opts, name);
 }
 
-static int set_guard(struct parser *p, const struct pare_opt *o, const char *text,
+static int set_limit(struct parser *p, const struct pare_opt *o, const char *text,
                      struct pare_err *err)
 {
     int i = 0;
 
-    while (i < p->n_guard && strcmp(p->guard[i].name, o->name))
+    while (i < p->n_limits && strcmp(p->limits[i].name, o->name))
         i++;
-    if (pare_opt_parse(o, text, &p->guard[i], p->c->arena, err)) {
+    if (pare_opt_parse(o, text, &p->limits[i], p->c->arena, err)) {
         p->c->usage = err->code != PARE_ENOMEM;
         return err->code;
     }
-    p->n_guard += i == p->n_guard;
+    p->n_limits += i == p->n_limits;
     return 0;
 }
 
@@ -163,11 +163,11 @@ static int give(struct parser *p, const struct pare_opt *o, const char *name, co
                 struct pare_err *err)
 {
     if (o->type == PARE_OPT_STR || o->type == PARE_OPT_STRS)
-        p->c->said[p->c->n_said++] = (struct pare_given){ o->name, text };
+        p->c->texts[p->c->n_texts++] = (struct pare_given){ o->name, text };
     if (pare_opt_find(p->cmd->opts, o->name) == o)
         return set_option(p, o, text, err);
-    if (guard_option(p, o->name) == o)
-        return set_guard(p, o, text, err);
+    if (limit_option(p, o->name) == o)
+        return set_limit(p, o, text, err);
     p->c->given[p->c->n_given++] = (struct pare_given){ name, text };
     return 0;
 }
@@ -177,7 +177,7 @@ static const struct pare_opt *find_option(const struct parser *p, const char *na
     const struct pare_opt *o = pare_opt_find(p->cmd->opts, name);
 
     o = o ? o : part_option(p, name);
-    return o ? o : guard_option(p, name);
+    return o ? o : limit_option(p, name);
 }
 
 /* "name", "name=value" or "no-name", without its dashes; `typed` is as it was given. */
@@ -239,12 +239,12 @@ static int begin(struct parser *p, size_t n, struct pare_err *err)
     p->set = pare_alloc(c->arena, n + 1, sizeof(*p->set));
     p->arg = pare_alloc(c->arena, n + 1, sizeof(*p->arg));
     c->given = pare_alloc(c->arena, n + 1, sizeof(*c->given));
-    c->said = pare_alloc(c->arena, n + 1, sizeof(*c->said));
+    c->texts = pare_alloc(c->arena, n + 1, sizeof(*c->texts));
     c->cmd = p->cmd;
-    if (!p->into || !p->set || !p->arg || !c->given || !c->said)
+    if (!p->into || !p->set || !p->arg || !c->given || !c->texts)
         return pare_no_memory(err, "for the options");
     c->arg = p->arg;
-    return p->cmd->parts ? p->cmd->parts(c->arena, &p->part, &p->n_parts, err) : 0;
+    return p->cmd->groups ? p->cmd->groups(c->arena, &p->part, &p->n_parts, err) : 0;
 }
 
 static int finish(struct parser *p, struct pare_err *err)
@@ -252,7 +252,7 @@ static int finish(struct parser *p, struct pare_err *err)
     struct pare_cli *c = p->c;
 
     if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err) ||
-        pare_opts_apply(pare_resource_limits_opts, p->guard, p->n_guard, &c->guard, c->arena,
+        pare_opts_apply(pare_resource_limits_opts, p->limits, p->n_limits, &c->limits, c->arena,
                         err)) {
         c->usage = err->code != PARE_ENOMEM;
         return err->code;
@@ -319,8 +319,8 @@ int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const 
 {
     struct parser p = { .cmd = cmd };
 
-    if (cmd->parts)
-        PARE_TRY(cmd->parts(a, &p.part, &p.n_parts, err));
+    if (cmd->groups)
+        PARE_TRY(cmd->groups(a, &p.part, &p.n_parts, err));
     *o = find_option(&p, name);
     return 0;
 }

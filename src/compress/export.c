@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../io/file.h"
 #include "../io/tensor_file.h"
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
@@ -69,13 +70,6 @@ static int write_state(const struct pare_model *m, const char *path, struct pare
     return rc;
 }
 
-static bool ends_in(const char *s, const char *ending)
-{
-    size_t n = strlen(s), e = strlen(ending);
-
-    return n >= e && !strcmp(s + n - e, ending);
-}
-
 /* ---- masks ----------------------------------------------------------------------------------- */
 
 /* As NNI has them, 0.0 and 1.0; where the format is not PyTorch's, a byte each is enough. */
@@ -127,7 +121,7 @@ static int list_masks(struct pare_compression *r, struct pare_arena *a, bool flo
 static int write_masks(struct pare_compression *r, const char *path, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
-    bool floats = !ends_in(path, ".safetensors") && !ends_in(path, ".npz");
+    bool floats = !pare_ends_with(path, ".safetensors") && !pare_ends_with(path, ".npz");
     struct pare_named *list;
     int n, rc;
 
@@ -142,9 +136,9 @@ static int write_masks(struct pare_compression *r, const char *path, struct pare
 
 int pare_export_check(const struct pare_export *e, struct pare_err *err)
 {
-    if (e->model && !ends_in(e->model, ".onnx"))
+    if (e->model && !pare_ends_with(e->model, ".onnx"))
         PARE_TRY(pare_tensor_file_check(e->model, err));
-    if (e->onnx && !ends_in(e->onnx, ".onnx"))
+    if (e->onnx && !pare_ends_with(e->onnx, ".onnx"))
         return pare_fail(err, PARE_ECONFIG, "%s: the name of an ONNX file ends in .onnx", e->onnx);
     return e->masks ? pare_tensor_file_check(e->masks, err) : 0;
 }
@@ -160,7 +154,7 @@ static int write_onnx(struct pare_compression *r, const char *path, const struct
 int pare_compression_export(struct pare_compression *r, const struct pare_export *e,
                             struct pare_err *err)
 {
-    bool onnx = e->model && ends_in(e->model, ".onnx");
+    bool onnx = e->model && pare_ends_with(e->model, ".onnx");
 
     PARE_TRY(pare_export_check(e, err));
     if (!e->model && !e->onnx && !e->masks && !e->calibration)

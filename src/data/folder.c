@@ -23,13 +23,6 @@ bool pare_is_file(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
-bool pare_ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-
-    return n >= k && !strcmp(s + n - k, end);
-}
-
 const char *pare_file_in(struct pare_arena *a, const char *dir, const char *name)
 {
     const char *p = pare_sprintf(a, "%s/%s", dir, name);

@@ -10,6 +10,7 @@
 
 #include "source.h"
 #include "../base/arena.h"
+#include "../io/file.h"
 #include "../io/npy.h"
 #include "../io/npz.h"
 #include "../tensor/tensor.h"

@@ -68,7 +68,6 @@ bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
 
 bool pare_is_dir(const char *path);
 bool pare_is_file(const char *path);
-bool pare_ends_with(const char *s, const char *end);
 
 /* "dir/name" when there is such a file, else NULL. */
 const char *pare_file_in(struct pare_arena *a, const char *dir, const char *name);

@@ -13,6 +13,25 @@
 
 #include "../base/temp_file.h"
 
+bool pare_ends_with(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+
+    return n >= k && !strcmp(s + n - k, suffix);
+}
+
+bool pare_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool pare_same_path(const char *a, const char *b)
+{
+    return !strcmp(a, b) || pare_same_file(a, b);
+}
+
 static int read_all(int fd, char *p, size_t len, struct pare_err *err)
 {
     size_t at = 0;

@@ -6,6 +6,15 @@
 
 #include "../base/limits.h"
 
+/* Does `s` end with `suffix`? */
+bool pare_ends_with(const char *s, const char *suffix);
+
+/* Do both exist, and are they the same file? */
+bool pare_same_file(const char *a, const char *b);
+
+/* The same, or the paths are equal, whether the file exists or not. */
+bool pare_same_path(const char *a, const char *b);
+
 /* Memory that is not zeroed, for the contents of a file; NULL when there is none.  A large block
  * asks for large pages, which the system gives at a fraction of the cost of small ones. */
 void *pare_file_block(struct pare_arena *a, size_t len);

@@ -136,7 +136,7 @@ static struct pare_buf *root_of(struct pare_buf *b)
 static int last_writer(const struct pare_plan *p, const struct pare_value *v)
 {
     for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; p->step[i]->goes_back && k < p->step[i]->n_in; k++)
+        for (int k = 0; p->step[i]->runs_backward && k < p->step[i]->n_in; k++)
             if (p->step[i]->in_buf[k]->value == v && p->step[i]->in_buf[k]->grad)
                 return i;
     return -1;
@@ -162,8 +162,8 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
 
-        s->first = pare_alloc(p->arena, (size_t)s->n_in, sizeof(bool));
-        if (!s->first)
+        s->grad_assign = pare_alloc(p->arena, (size_t)s->n_in, sizeof(bool));
+        if (!s->grad_assign)
             return pare_no_memory(err, "for the plan");
     }
     for (int i = 0; i < p->n_bufs; i++)
@@ -176,14 +176,14 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
     for (int i = p->n_steps - 1; i >= 0; i--) {
         struct pare_step *s = p->step[i];
 
-        s->goes_back = has_work(s);
-        for (int k = 0; k < s->n_in && s->goes_back; k++) {
+        s->runs_backward = has_work(s);
+        for (int k = 0; k < s->n_in && s->runs_backward; k++) {
             struct pare_buf *g = s->in_buf[k]->grad;
 
             if (!g || root_of(g)->written)
                 continue;
             root_of(g)->written = true;
-            s->first[k] = true;
+            s->grad_assign[k] = true;
         }
     }
     for (int i = 0; i < p->n_params; i++) {
@@ -219,7 +219,7 @@ int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
 static struct pare_step *lays(const struct pare_plan *p, const struct pare_value *v)
 {
     struct pare_step *found = NULL;
-    int n = p->view.use[v->id].n;
+    int n = p->view.consumers[v->id].n;
 
     for (int i = 0; i < p->n_kept; i++)
         n += p->kept[i] == v;
@@ -229,7 +229,7 @@ static struct pare_step *lays(const struct pare_plan *p, const struct pare_value
                 found = p->step[i];
             else if (p->step[i]->in[k] == v)
                 return NULL;
-    return found && found->kernel->lays && !(v->flags & PARE_V_OUTPUT) &&
+    return found && found->kernel->blocked_filters && !(v->flags & PARE_V_OUTPUT) &&
                    pare_filters_fit(&v->t, p->backend.block) && found->in[0]->t.rank == 4 &&
                    found->in[0]->t.dim[1] == v->t.dim[1]
                ? found
@@ -243,7 +243,7 @@ void pare_plan_block_params(struct pare_plan *p, bool *laid)
 
         laid[i] = s != NULL;
         if (s)
-            s->laid = true;
+            s->blocked_filters = true;
     }
 }
 
@@ -288,12 +288,12 @@ int pare_plan_backward(struct pare_plan *p, struct pare_err *err)
         struct pare_mark mark = pare_mark(p->scratch);
         double start = p->profile ? pare_now() : 0;
 
-        if (!s->goes_back)
+        if (!s->runs_backward)
             continue;
-        rc = s->kernel->back(s, &p->backend, err);
+        rc = s->kernel->backward(s, &p->backend, err);
         pare_rewind(p->scratch, mark);
         if (p->profile)
-            s->back_seconds += pare_now() - start;
+            s->backward_seconds += pare_now() - start;
         if (rc)
             pare_at(err, rc, "gradient of node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                     s->node ? s->node->type : "reorder");

@@ -67,14 +67,14 @@ static void note_uses(struct pare_plan *p)
 
         for (int k = 0; k < s->n_in; k++) {
             struct pare_buf *r = root_of(s->in_buf[k]);
-            int use = back && reads(s->drop_in, k) ? later : i;
+            int use = back && reads(s->unsaved_in, k) ? later : i;
 
             r->last = use > r->last ? use : r->last;
         }
         for (int k = 0; k < s->n_out && back; k++) {
             struct pare_buf *r = root_of(s->out_buf[k]);
 
-            if (reads(s->drop_out, k) && later > r->last)
+            if (reads(s->unsaved_out, k) && later > r->last)
                 r->last = later;
         }
     }
@@ -134,7 +134,7 @@ static void share_grads(struct pare_plan *p)
         int k = s->grad_inplace - 1;
         struct pare_buf *in, *out;
 
-        if (k < 0 || !s->first[k] || !s->in_buf[k]->grad || !s->out_buf[0]->grad)
+        if (k < 0 || !s->grad_assign[k] || !s->in_buf[k]->grad || !s->out_buf[0]->grad)
             continue;
         in = root_of(s->in_buf[k]->grad);
         out = root_of(s->out_buf[0]->grad);
@@ -443,13 +443,13 @@ static void step_lifetimes(struct pare_plan *p, int i)
     if (s->work[1])
         touch(s->work[1], back);
     for (int k = 0; k < s->n_in; k++) {
-        if (reads(s->drop_in, k))
+        if (reads(s->unsaved_in, k))
             touch(s->in_buf[k], back);
         if (s->in_buf[k]->grad)
             touch(s->in_buf[k]->grad, back);
     }
     for (int k = 0; k < s->n_out; k++) {
-        if (reads(s->drop_out, k))
+        if (reads(s->unsaved_out, k))
             touch(s->out_buf[k], back);
         if (s->out_buf[k]->grad)
             touch(s->out_buf[k]->grad, back);
@@ -478,8 +478,8 @@ static int add_work(struct pare_plan *p, struct pare_step *s, int way, struct pa
     size_t bytes = s->work_bytes[way];
     struct pare_buf *b, **all;
 
-    if (way && s->in_buf[0]->grad && !s->first[0])
-        bytes += s->add_bytes;
+    if (way && s->in_buf[0]->grad && !s->grad_assign[0])
+        bytes += s->accumulate_bytes;
     if (!bytes)
         return 0;
     b = pare_alloc(p->arena, 1, sizeof(*b));

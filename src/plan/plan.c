@@ -28,7 +28,7 @@ static int back_plain(struct pare_step *s, struct pare_backend *b, struct pare_e
 {
     (void)b;
     for (int k = 0; k < s->n_in; k++)
-        if (s->first[k])
+        if (s->grad_assign[k])
             memset(s->in_buf[k]->grad->t.data, 0, s->in_buf[k]->bytes);
     return s->node->op->backward ? s->node->op->backward(s->node, s->state, err) : 0;
 }
@@ -37,7 +37,7 @@ const struct pare_kernel pare_kernel_plain = {
     .name = "plain",
     .doc = "The operator's own plain-C kernel.",
     .run = run_plain,
-    .back = back_plain,
+    .backward = back_plain,
 };
 
 const struct pare_kernel pare_kernel_dynamic = {
@@ -139,7 +139,7 @@ int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *e
             PARE_TRY(pare_value_load(a, s->in[k], err));
             s->in_buf[k]->t.data = s->in[k]->t.data;
         }
-    if (s->kernel->integers)
+    if (s->kernel->reads_int8)
         return 0;
     PARE_TRY(load_late(a, s->node, err));
     for (int k = 0; k < s->n_fused; k++)
@@ -169,7 +169,7 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
         struct pare_mark mark = pare_mark(p->scratch);
         int rc = pare_plan_load(p->arena, s, err);
 
-        s->like = s->n_in && s->n_out ? like_step(p, i) : NULL;
+        s->share_from = s->n_in && s->n_out ? like_step(p, i) : NULL;
         if (!rc)
             rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
         pare_reset(p->scratch, mark);
@@ -333,7 +333,7 @@ static int new_plan(const struct pare_model *model, const struct pare_plan_opts 
     if (!p)
         return pare_no_memory(err, "for a plan");
     p->without = x->without;
-    p->backend.sparse = x->sparse;
+    p->backend.sparse_rows = x->sparse;
     rc = compile(p, model, opts, x, err);
     if (rc)
         pare_plan_free(p);
@@ -418,8 +418,8 @@ void pare_plan_free(struct pare_plan *p)
         return;
     pare_microbatch_free(p->split);
     for (int i = 0; i < p->n_steps; i++)
-        if (p->step[i]->kernel && p->step[i]->kernel->quit && p->step[i]->state)
-            p->step[i]->kernel->quit(p->step[i]);
+        if (p->step[i]->kernel && p->step[i]->kernel->destroy && p->step[i]->state)
+            p->step[i]->kernel->destroy(p->step[i]);
     pare_onednn_close(&p->backend);
     pare_tune_free(p);
     pare_arena_free(p->dynamic);

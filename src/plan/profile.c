@@ -12,7 +12,7 @@ void pare_plan_profile(struct pare_plan *p, bool on)
     for (int i = 0; p->split && i < p->split->n; i++)
         pare_plan_profile(p->split->plan[i], on);
     for (int i = 0; i < p->n_steps; i++)
-        p->step[i]->seconds = p->step[i]->back_seconds = 0;
+        p->step[i]->seconds = p->step[i]->backward_seconds = 0;
 }
 
 /* Of the parts that run side by side, the mean. */
@@ -41,7 +41,7 @@ int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare
             .type = s->node ? s->node->type : "reorder",
             .n_fused = s->n_fused,
             .seconds = seconds(p, i),
-            .back_seconds = s->back_seconds,
+            .back_seconds = s->backward_seconds,
             .tuned = s->tuned,
         };
     }

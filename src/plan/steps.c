@@ -27,11 +27,11 @@ static void mark_needed(struct pare_plan *p, bool *need_value)
 
         for (int k = 0; k < n->n_out; k++)
             needed |= n->out[k] && need_value[n->out[k]->id];
-        p->view.taken[i] = !needed || (n->n_out && pare_node_known(n));
-        for (int k = 0; k < n->n_in && !p->view.taken[i]; k++)
+        p->view.claimed[i] = !needed || (n->n_out && pare_node_known(n));
+        for (int k = 0; k < n->n_in && !p->view.claimed[i]; k++)
             if (n->in[k])
                 need_value[n->in[k]->id] = true;
-        for (int k = 0; k < n->n_cap && !p->view.taken[i]; k++)
+        for (int k = 0; k < n->n_cap && !p->view.claimed[i]; k++)
             need_value[n->cap[k]->id] = true;
     }
 }
@@ -39,13 +39,13 @@ static void mark_needed(struct pare_plan *p, bool *need_value)
 static int count_uses(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
-    struct pare_uses *use = p->view.use;
+    struct pare_consumers *use = p->view.consumers;
 
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < g->n_nodes; i++) {
             struct pare_node *n = g->node[i];
 
-            for (int k = 0; k < n->n_in + n->n_cap && !p->view.taken[i]; k++) {
+            for (int k = 0; k < n->n_in + n->n_cap && !p->view.claimed[i]; k++) {
                 struct pare_value *v = k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
 
                 if (v && pass)
@@ -77,15 +77,15 @@ static bool is_late(const struct pare_match *v, const struct pare_node *n)
     if (n->op->flags & PARE_OP_LAZY)
         return x->t.dtype == PARE_U8 || x->t.dtype == PARE_I8;
     if (n->op->flags & PARE_OP_VIEW)
-        return x->maker && v->late[x->maker->id];
+        return x->maker && v->lazy[x->maker->id];
     return pare_int8_func_late(v, n);
 }
 
 static void mark_late(struct pare_plan *p)
 {
     for (int i = 0; i < p->graph->n_nodes && !p->train && !p->reference; i++)
-        if (!p->view.taken[i])
-            p->view.late[i] = is_late(&p->view, p->graph->node[i]);
+        if (!p->view.claimed[i])
+            p->view.lazy[i] = is_late(&p->view, p->graph->node[i]);
 }
 
 static int make_view(struct pare_plan *p, struct pare_err *err)
@@ -95,17 +95,18 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
 
     p->view = (struct pare_match){
         .train = p->train,
-        .any = p->without != NULL,
-        .learns = p->learns,
+        .ignore_cost = p->without != NULL,
+        .requires_grad = p->learns,
         .graph = p->graph,
         .backend = &p->backend,
-        .use = pare_alloc(p->arena, values, sizeof(struct pare_uses)),
-        .taken = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
-        .block = pare_alloc(p->arena, values, sizeof(int)),
-        .late = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
+        .consumers = pare_alloc(p->arena, values, sizeof(struct pare_consumers)),
+        .claimed = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
+        .layout = pare_alloc(p->arena, values, sizeof(int)),
+        .lazy = pare_alloc(p->arena, (size_t)p->graph->n_nodes, sizeof(bool)),
     };
     p->buf = pare_alloc(p->arena, values, sizeof(*p->buf));
-    if (!need || !p->view.use || !p->view.taken || !p->view.block || !p->view.late || !p->buf)
+    if (!need || !p->view.consumers || !p->view.claimed || !p->view.layout || !p->view.lazy ||
+        !p->buf)
         return pare_no_memory(err, "for the plan");
     mark_needed(p, need);
     PARE_TRY(count_uses(p, err));
@@ -180,11 +181,11 @@ static int add_late(struct pare_plan *p, struct pare_value *v, int block, struct
     struct pare_node *n = v->maker;
     int rc;
 
-    if (pare_is_fixed(v) || !n || !p->view.late[n->id] || p->view.taken[n->id])
+    if (pare_is_fixed(v) || !n || !p->view.lazy[n->id] || p->view.claimed[n->id])
         return 0;
-    p->view.wanted = block;
+    p->view.lazy_layout = block;
     rc = add_node(p, n, err);
-    p->view.wanted = 0;
+    p->view.lazy_layout = 0;
     return rc;
 }
 
@@ -223,7 +224,7 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
     s->out_block[0] = block;
     s->in_buf[0] = from;
     s->out_buf[0] = b;
-    s->drop_in = s->drop_out = ~0u;
+    s->unsaved_in = s->unsaved_out = ~0u;
     p->n_reorders++;
     return b;
 }
@@ -277,9 +278,9 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     s->n_out = out;
     s->kernel = dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
     if (n->op && n->op->flags & PARE_OP_LINEAR)
-        s->drop_in = s->drop_out = ~0u;
+        s->unsaved_in = s->unsaved_out = ~0u;
     else if (n->op && n->op->flags & PARE_OP_BY_Y)
-        s->drop_in = ~0u;
+        s->unsaved_in = ~0u;
     return true;
 }
 
@@ -288,7 +289,7 @@ bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k)
     for (const char *const *w = p->without; w && *w; w++)
         if (!strcmp(*w, k->name))
             return false;
-    return !p->train || k->back;
+    return !p->train || k->backward;
 }
 
 /* As the part beside this one does it. */
@@ -296,7 +297,7 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
                        struct pare_err *err)
 {
     const struct pare_step *like = NULL;
-    bool any = p->view.any, yes;
+    bool any = p->view.ignore_cost, yes;
 
     for (int i = 0, steps = p->like->n_steps; i < steps && !like; i++) { /* mostly the next one */
         const struct pare_step *next = p->like->step[(p->like_at + i) % steps];
@@ -308,9 +309,9 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
     }
     if (!like || like->kernel == &pare_kernel_plain || like->kernel == &pare_kernel_dynamic)
         return match_plain(p, n, s) ? 0 : pare_no_memory(err, "for the plan");
-    p->view.any = like->any;
+    p->view.ignore_cost = like->ignore_cost;
     yes = like->kernel->match(&p->view, n, s);
-    p->view.any = any;
+    p->view.ignore_cost = any;
     s->kernel = yes ? like->kernel : NULL;
     s->tuned = like->tuned;
     if (yes)
@@ -344,7 +345,7 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     bool plain = p->reference || dynamic_node(n) || hollow_node(n);
     struct pare_mark m = pare_mark(p->scratch);
 
-    *s = (struct pare_step){ .node = n, .ways = pare_passes_of(p, n) };
+    *s = (struct pare_step){ .node = n, .passes = pare_passes_of(p, n) };
     if (p->like) {
         int rc = choose_like(p, n, s, err);
 
@@ -352,13 +353,13 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
         return rc;
     }
     for (int i = 0; pare_kernels[i] && !plain; i++) {
-        struct pare_step t = { .node = n, .ways = pare_passes_of(p, n) };
+        struct pare_step t = { .node = n, .passes = pare_passes_of(p, n) };
         bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
         if (yes) {
             t.kernel = pare_kernels[i];
-            t.any = p->view.any;
+            t.ignore_cost = p->view.ignore_cost;
             *s = t;
             return choose_ways(p, s, err);
         }
@@ -380,11 +381,11 @@ static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *er
         s->out_buf[k] = add_buf(p, s->out[k], s->out_block[k], err);
         if (!s->out_buf[k])
             return err->code;
-        p->view.block[s->out[k]->id] = s->out_block[k];
+        p->view.layout[s->out[k]->id] = s->out_block[k];
     }
-    p->view.taken[s->node->id] = true;
+    p->view.claimed[s->node->id] = true;
     for (int k = 0; k < s->n_fused; k++)
-        p->view.taken[s->fused[k]->id] = true;
+        p->view.claimed[s->fused[k]->id] = true;
     return 0;
 }
 
@@ -395,8 +396,8 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
 
     slot = choose(p, n, &s, err) || connect(p, &s, err) ? NULL : add_step(p, err);
     if (!slot) {
-        if (s.kernel && s.kernel->quit && s.state)
-            s.kernel->quit(&s);
+        if (s.kernel && s.kernel->destroy && s.state)
+            s.kernel->destroy(&s);
         return err->code;
     }
     *slot = s;
@@ -419,12 +420,12 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
 
     PARE_TRY(make_view(p, err));
     for (int i = 0; i < g->n_in; i++) {
-        p->view.block[g->in[i]->id] = 1;
+        p->view.layout[g->in[i]->id] = 1;
         if (!add_buf(p, g->in[i], 1, err))
             return err->code;
     }
     for (int i = 0; i < g->n_nodes; i++)
-        if (!p->view.taken[i] && !p->view.late[i]) {
+        if (!p->view.claimed[i] && !p->view.lazy[i]) {
             PARE_TRY(add_node(p, g->node[i], err));
             PARE_TRY(keep_values(p, false, err));
         }

@@ -74,7 +74,7 @@ static bool draw(struct pare_depthwise *d, int block)
 
 static void check(int block)
 {
-    const struct pare_lane_post post = { PARE_LANE_SUM, 0, 0 };
+    const struct pare_post_op post = { PARE_POST_SUM, 0, 0 };
     struct pare_depthwise_plane p = { .x = x, .w = w, .bias = bias, .sum = sum, .y = y };
     struct pare_depthwise d;
     int64_t from, to;

@@ -124,7 +124,7 @@ static void check_taps(int block)
     enum { RUNS = 6, LONG = 8 };
     static float x[ROWS + 1000], w[RUNS * LONG * COLUMNS], packed[RUNS * LONG * COLUMNS];
     static float y[ROWS * COLUMNS], sum[ROWS * COLUMNS];
-    const struct pare_lane_post post[] = { { PARE_LANE_RELU, 0, 0 }, { PARE_LANE_SUM, 0, 0 } };
+    const struct pare_post_op post[] = { { PARE_POST_RELU, 0, 0 }, { PARE_POST_SUM, 0, 0 } };
     int64_t offset[2 * RUNS], blocks = up_to(COLUMNS / block), rows = up_to(ROWS);
     int64_t K, columns = blocks * block;
     struct pare_packed_gemm p = {

@@ -1,4 +1,4 @@
-/* test_post_ops.c - activations behind products, for each instruction set, against libm in double. */
+/* test_post_ops.c - post-ops of every instruction set against libm in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,36 +9,36 @@
 #include <math.h>
 
 /* The file itself, since only one of its versions is chosen on a machine. */
-#define pare_lanes here
+#define pare_post_ops_run here
 #include "backend/rows/post_ops_apply.c"
-#undef pare_lanes
+#undef pare_post_ops_run
 
 #include "base/rng.h"
 
 enum { ROWS = 3, COUNT = 32, STEP = 48 };
 
-static double reference(const struct pare_lane_post *p, double x, double sum)
+static double reference(const struct pare_post_op *p, double x, double sum)
 {
     switch (p->kind) {
-    case PARE_LANE_SUM: return x + sum;
-    case PARE_LANE_RELU: return x < 0 ? (p->a != 0 ? (double)p->a * x : 0) : x;
-    case PARE_LANE_CLIP: return fmin((double)p->b, fmax((double)p->a, x));
-    case PARE_LANE_SIGMOID: return 1 / (1 + exp(-x));
-    case PARE_LANE_SWISH: return x / (1 + exp(-(double)p->a * x));
-    case PARE_LANE_HARDSWISH: return x * fmin(6, fmax(0, x + 3)) / 6;
-    case PARE_LANE_GELU: return 0.5 * x * erfc(-x * sqrt(0.5));
+    case PARE_POST_SUM: return x + sum;
+    case PARE_POST_RELU: return x < 0 ? (p->alpha != 0 ? (double)p->alpha * x : 0) : x;
+    case PARE_POST_CLIP: return fmin((double)p->beta, fmax((double)p->alpha, x));
+    case PARE_POST_SIGMOID: return 1 / (1 + exp(-x));
+    case PARE_POST_SWISH: return x / (1 + exp(-(double)p->alpha * x));
+    case PARE_POST_HARDSWISH: return x * fmin(6, fmax(0, x + 3)) / 6;
+    case PARE_POST_GELU: return 0.5 * x * erfc(-x * sqrt(0.5));
+    default: return NAN;
     }
-    return NAN;
 }
 
-static const struct pare_lane_post posts[] = {
-    { PARE_LANE_SUM, 0, 0 },   { PARE_LANE_RELU, 0, 0 },        { PARE_LANE_RELU, 0.1f, 0 },
-    { PARE_LANE_CLIP, -1, 6 }, { PARE_LANE_CLIP, 0, INFINITY }, { PARE_LANE_SIGMOID, 0, 0 },
-    { PARE_LANE_SWISH, 1, 0 }, { PARE_LANE_SWISH, 1.7f, 0 },    { PARE_LANE_HARDSWISH, 0, 0 },
-    { PARE_LANE_GELU, 0, 0 },
+static const struct pare_post_op posts[] = {
+    { PARE_POST_SUM, 0, 0 },   { PARE_POST_RELU, 0, 0 },        { PARE_POST_RELU, 0.1f, 0 },
+    { PARE_POST_CLIP, -1, 6 }, { PARE_POST_CLIP, 0, INFINITY }, { PARE_POST_SIGMOID, 0, 0 },
+    { PARE_POST_SWISH, 1, 0 }, { PARE_POST_SWISH, 1.7f, 0 },    { PARE_POST_HARDSWISH, 0, 0 },
+    { PARE_POST_GELU, 0, 0 },
 };
 
-typedef void applier(const struct pare_lane_post *p, const struct pare_lane_area *a);
+typedef void applier(const struct pare_post_op *p, const struct pare_post_area *a);
 
 static struct pare_rng rng;
 
@@ -49,10 +49,10 @@ static float draw(double size)
 
 /* Rows with a gap, which stays as it is.  Errors are of the operand, as gates are of 1; beyond 80
  * the gates' own tails end. */
-static void check(applier *f, const struct pare_lane_post *p, double size)
+static void check(applier *f, const struct pare_post_op *p, double size)
 {
     float x[ROWS * STEP], y[ROWS * STEP], sum[ROWS * STEP];
-    struct pare_lane_area a = { .y = y, .sum = sum, .rows = ROWS, .step = STEP, .n = COUNT };
+    struct pare_post_area a = { .y = y, .sum = sum, .rows = ROWS, .step = STEP, .n = COUNT };
 
     for (int i = 0; i < ROWS * STEP; i++) {
         x[i] = y[i] = draw(size);
@@ -61,7 +61,7 @@ static void check(applier *f, const struct pare_lane_post *p, double size)
     f(p, &a);
     for (int i = 0; i < ROWS * STEP; i++) {
         double want = i % STEP < COUNT ? reference(p, (double)x[i], (double)sum[i]) : (double)x[i];
-        double most = p->kind == PARE_LANE_SIGMOID ? 1 : fabs((double)x[i]) + fabs(want);
+        double most = p->kind == PARE_POST_SIGMOID ? 1 : fabs((double)x[i]) + fabs(want);
 
         if (fabs((double)y[i] - want) > 2.5e-7 * most)
             fail_msg("post %d of %.9g: %.9g, not %.9g", (int)p->kind, (double)x[i], (double)y[i],
@@ -70,21 +70,21 @@ static void check(applier *f, const struct pare_lane_post *p, double size)
 }
 
 /* What is at the ends, and no number. */
-static void check_ends(applier *f, const struct pare_lane_post *p)
+static void check_ends(applier *f, const struct pare_post_op *p)
 {
     float y[8] = { INFINITY, -INFINITY, NAN, 0, 1e30f, -1e30f, 200, -200 }, sum[8] = { 0 };
-    struct pare_lane_area a = { .y = y, .sum = sum, .rows = 1, .n = 8 };
+    struct pare_post_area a = { .y = y, .sum = sum, .rows = 1, .n = 8 };
 
-    if (p->kind == PARE_LANE_SUM || p->kind == PARE_LANE_CLIP)
+    if (p->kind == PARE_POST_SUM || p->kind == PARE_POST_CLIP)
         return;
     f(p, &a);
-    assert_true(y[0] > 1e38f || (p->kind == PARE_LANE_SIGMOID && y[0] == 1));
+    assert_true(y[0] > 1e38f || (p->kind == PARE_POST_SIGMOID && y[0] == 1));
     assert_true(isnan(y[2]));
-    assert_true(y[3] == (p->kind == PARE_LANE_SIGMOID ? 0.5f : 0.0f));
+    assert_true(y[3] == (p->kind == PARE_POST_SIGMOID ? 0.5f : 0.0f));
     assert_true(y[4] >= 1);
-    if (p->kind == PARE_LANE_GELU)
+    if (p->kind == PARE_POST_GELU)
         assert_true(fabsf(y[1]) < 1e-6f && fabsf(y[5]) < 1e-6f && fabsf(y[7]) < 1e-6f);
-    if (p->kind == PARE_LANE_RELU && p->a == 0)
+    if (p->kind == PARE_POST_RELU && p->alpha == 0)
         assert_true(y[1] == 0 && y[5] == 0);
 }
 
@@ -127,7 +127,7 @@ static void test_avx512(void **state)
 static void test_several(void **state)
 {
     enum { N = 5000 };
-    const struct pare_lane_post list[] = { { PARE_LANE_SUM, 0, 0 }, { PARE_LANE_SWISH, 1, 0 } };
+    const struct pare_post_op list[] = { { PARE_POST_SUM, 0, 0 }, { PARE_POST_SWISH, 1, 0 } };
     static float x[N], y[N], sum[N];
 
     (void)state;
@@ -136,7 +136,7 @@ static void test_several(void **state)
         x[i] = y[i] = draw(5);
         sum[i] = draw(5);
     }
-    here(list, 2, &(struct pare_lane_area){ .y = y, .sum = sum, .rows = 1, .n = N });
+    here(list, 2, &(struct pare_post_area){ .y = y, .sum = sum, .rows = 1, .n = N });
     for (int i = 0; i < N; i++) {
         double v = (double)(x[i] + sum[i]);
 

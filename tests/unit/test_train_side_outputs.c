@@ -139,7 +139,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
         pare_plan_out_grad(p)[k] = 0.1f * (float)(k % 17 + 1);
     assert_int_equal(pare_plan_backward(p, &err), 0);
     for (int i = 0; i < p->n_params; i++)
-        assert_true(p->param[i].last < 0 || p->step[p->param[i].last]->goes_back);
+        assert_true(p->param[i].last < 0 || p->step[p->param[i].last]->runs_backward);
     pare_plan_free(p);
     pare_model_free(m);
     return o.n_names + 2;

@@ -1,4 +1,4 @@
-/* blocked_filters.c - filters in blocks of channels, as convolutions read them. */
+/* blocked_filters.c - convert filters between row-major and channel-blocked layout. */
 #include "blocked_filters.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ bool pare_filters_fit(const struct pare_tensor *w, int block)
            w->dim[1] % block == 0;
 }
 
-/* The filters [ob * b, ob * b + b). */
+/* Convert filters [ob * b, ob * b + b). */
 static inline void lay(const struct pare_filters *f, int64_t ob, const char *from, char *to,
                        size_t size)
 {

@@ -1,20 +1,21 @@
-/* blocked_filters.h - filters in blocks of channels, as convolutions read them.
+/* blocked_filters.h - convert filters between row-major and channel-blocked layout.
  *
- * Row-major filters are (O, I, height, width).  In blocks they are (O / b, I / b, height, width,
- * b of I, b of O): a vector is one tap of b filters.  Only where O and I are multiples of b, so
- * that it is the same memory with its elements in another order, without padding.
+ * Row-major filters are (O, I, height, width).  Blocked filters are (O / b, I / b, height, width, b
+ * of I, b of O), oneDNN's OIhw8i8o or OIhw16i16o: a vector is one tap of b filters.  O and I must
+ * be multiples of b, so that there is no padding: the same memory with its elements in another
+ * order.
  *
- * Training keeps parameters so while nobody looks at them (train/param_layout.h).
+ * Training keeps parameters blocked between steps (train/param_layout.h).
  */
 #ifndef PARE_BACKEND_CONV_BLOCKED_FILTERS_H
 #define PARE_BACKEND_CONV_BLOCKED_FILTERS_H
 
 #include "../../tensor/tensor.h"
 
-/* Can filters of this shape be in blocks? */
+/* Can filters of this shape be blocked? */
 bool pare_filters_fit(const struct pare_tensor *w, int block);
 
-/* From row-major to blocks or, `back`, from blocks; elements of `size` bytes, 1 or 4. */
+/* Row-major to blocked or, with `back`, blocked to row-major; elements of `size` bytes, 1 or 4. */
 struct pare_filters {
     const struct pare_tensor *shape;
     int block, threads;

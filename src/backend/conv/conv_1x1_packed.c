@@ -1,5 +1,6 @@
-/* conv_1x1_packed.c - Conv with constant 1x1 filters in the blocked layout, as products of packed
- * panels, with what is fused behind it (conv_fuse.h) and in front of it (conv_prologue.h).
+/* conv_1x1_packed.c - Conv with constant 1x1 filters in the blocked layout by packed GEMM.
+ *
+ * With post-ops (conv_fuse.h) and a prologue (conv_prologue.h).
  */
 #include "../fuse/conv_prologue.h"
 #include "../fuse/conv_fuse.h"
@@ -14,11 +15,11 @@
 struct conv {
     struct pare_node *node; /* the Conv itself */
     struct pare_conv_prologue front;
-    bool led; /* there is something in front */
+    bool led; /* there is a prologue */
     struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     int n_post;
-    bool sum, clamp; /* done by the product itself */
+    bool sum, clamp; /* applied by the GEMM itself */
     float low, high;
     int64_t N, pixels, in, in_blocks, out_blocks;
     float *w, *bias;
@@ -38,16 +39,16 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
     return true;
 }
 
-/* The product itself can add the residual first and clamp last. */
+/* The GEMM itself can add the residual first and clamp last. */
 static void take_posts(struct conv *c)
 {
-    c->sum = c->n_post > 0 && c->post[0].kind == PARE_LANE_SUM;
+    c->sum = c->n_post > 0 && c->post[0].kind == PARE_POST_SUM;
     if (c->sum)
         memmove(c->post, c->post + 1, (size_t)--c->n_post * sizeof(*c->post));
-    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
+    c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
 }
 
-/* The step's lists, with what is in front. */
+/* Fill in the step's lists, including the prologue. */
 static bool fill_step(const struct pare_match *v, const struct conv *c, struct pare_step *s)
 {
     const struct pare_conv_prologue *f = &c->front;
@@ -81,11 +82,11 @@ static bool fill_step(const struct pare_match *v, const struct conv *c, struct p
         s->inplace = own.inplace;
     }
     if (!c->sum)
-        s->inplace = 0; /* what is added later must not be written over first */
+        s->inplace = 0; /* the GEMM writes y before the operand of the sum is read */
     return true;
 }
 
-/* Filters with many zeros have a kernel of their own, which takes only the Conv. */
+/* Filters with many zeros are left to conv_sparse, which does not fuse the prologue. */
 static bool is_sparse(const struct pare_match *v, struct pare_node *conv)
 {
     struct pare_step probe = { .node = conv };
@@ -112,7 +113,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     x = &c->node->in[0]->t;
     out = c->node->in[1]->t.dim[0];
-    c->n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
+    c->n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
     if (c->n_post < 0)
         return false;
     c->N = x->dim[0];
@@ -138,8 +139,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(c->node->in[1]);
 
-    if (s->like) {
-        const struct conv *other = s->like->state;
+    if (s->share_from) {
+        const struct conv *other = s->share_from->state;
 
         c->w = other->w;
         c->bias = other->bias;
@@ -173,7 +174,7 @@ struct part {
     int64_t image, from, to, first, end;
 };
 
-/* The part's input as the products want it, in the thread's own memory. */
+/* Apply the prologue to the part's input, in the thread's scratch memory. */
 static const float *lead(const struct conv *c, struct pare_step *s, int block, const struct part *r,
                          const float *x)
 {
@@ -230,8 +231,8 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
     pare_packed_gemm_run(&p);
 }
 
-/* As linear_packed.c: few weights stay in the cache while pixels come and go; of many weights each
- * thread has its own part. */
+/* As in linear_packed.c: few weights stay in the cache while pixels pass by; many weights are
+ * divided among the threads. */
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
@@ -241,7 +242,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     int64_t groups = (c->pixels + GROUP - 1) / GROUP;
 
     (void)err;
-    if (c->N * parts % b->threads) /* as much for each thread */
+    if (c->N * parts % b->threads) /* the same amount for each thread */
         groups = (groups + b->threads - 1) / b->threads * b->threads;
     groups = groups < c->pixels ? groups : c->pixels;
 #pragma omp parallel for num_threads(b->threads) schedule(static)
@@ -264,7 +265,7 @@ const struct pare_kernel pare_kernel_conv_1x1_packed = {
     .name = "conv_1x1_packed",
     .doc =
         "Convolution with constant 1x1 filters as products of packed panels, with what is fused.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

@@ -1,15 +1,13 @@
-/* conv_depthwise.c - depthwise Conv with constant filters in the blocked layout, with what is fused
- * behind it (conv_fuse.h).
- */
+/* conv_depthwise.c - depthwise Conv with constant filters in the blocked layout, with post-ops. */
 #include "../fuse/conv_fuse.h"
 
 #include "depthwise.h"
 
 struct conv {
     struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     struct pare_depthwise depth;
-    int64_t blocks; /* of channels */
+    int64_t blocks; /* blocks of channels */
     float *w, *bias;
 };
 
@@ -35,11 +33,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     out = n->in[1]->t.dim[0];
     c->depth.block = block;
     c->depth.post = c->post;
-    c->depth.n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
-    c->depth.clamp = pare_lane_bounds(c->post, &c->depth.n_post, &c->depth.low, &c->depth.high);
+    c->depth.n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
+    c->depth.clamp = pare_post_bounds(c->post, &c->depth.n_post, &c->depth.low, &c->depth.high);
     if (c->depth.n_post < 0 || !pare_conv_fuse_step(v, n, &c->head, block, block, s))
         return false;
-    s->inplace = 0; /* what is added comes behind the sums */
+    s->inplace = 0; /* y is written before the operand of the sum is read */
     for (int i = 0; i < 2; i++) {
         c->depth.in[i] = c->head.win.in[i];
         c->depth.out[i] = c->head.win.out[i];
@@ -61,9 +59,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(s->node->in[1]);
 
-    if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
+    if (s->share_from) {
+        c->w = ((const struct conv *)s->share_from->state)->w;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * taps), sizeof(float));
@@ -81,7 +79,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* Planes in parallel, or parts of them where that would leave threads without work. */
+/* Planes in parallel, or parts of planes if there are too few for the threads. */
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
@@ -116,7 +114,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_depthwise = {
     .name = "conv_depthwise",
     .doc = "Depthwise convolution with constant filters, with what is fused.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

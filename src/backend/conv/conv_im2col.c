@@ -1,16 +1,17 @@
-/* conv_im2col.c - Conv of few or odd channels with its gradients, Relu and MaxPool behind it; all
- * of it row-major, one image after the other in each thread.
+/* conv_im2col.c - training of Conv with few or odd channels, Relu and MaxPool, by im2col.
  *
- * Forward: the columns of an image, C KH KW rows of its output pixels, times W by packed panels.
- * The pool sees the sums while they are in the cache and remembers which one each maximum was.
+ * All tensors are row-major; each thread processes one image after the other.
  *
- * Back: behind a pool only one pixel in four or so has a gradient.  So both gradients are sums of
- * rows over those that have one, for all taps of a filter at once (row_sums.h):
+ * Forward: the columns of an image, (C KH KW, output pixels), times W by packed GEMM.  The pool
+ * reads the sums while they are in the cache and records the index of each maximum.
+ *
+ * Backward: after a pool only about one pixel in four has a gradient.  So both gradients are sums
+ * of rows over those pixels, for all taps of a filter at once (row_sums.h):
  *     dW[o] = sum over pixels p of dY[o, p] X[p's window]
  *     dX[p's window] += sum over channels o of dY[o, p] W[o]
- * Windows are read with channels last, padded to 8 of them, where one row of a window is one run
- * of memory; narrow ones are copied together.  Which images are summed together does not depend on
- * the number of threads.
+ * Windows are read with channels last, padded to a multiple of 8, so that one row of a window is
+ * contiguous; narrow windows are copied together.  Which images are summed together does not depend
+ * on the number of threads, so neither does the result.
  */
 #include <math.h>
 #include <omp.h>
@@ -20,14 +21,14 @@
 
 #include "../../base/simd.h"
 
-#define GROUPS 8          /* of images whose weight gradients are summed apart */
-#define NARROW 32         /* windows with shorter rows than that are copied together */
-#define MOST_CHANNELS 64  /* from there on oneDNN's kernels are as fast */
-#define LEAST_CHANNELS 32 /* with as many on both sides, too */
+#define GROUPS 8          /* groups of images whose weight gradients are summed separately */
+#define NARROW 32         /* floats: windows with shorter rows are copied together */
+#define MOST_CHANNELS 64  /* from here on oneDNN's kernels are as fast */
+#define LEAST_CHANNELS 32 /* likewise if input and output both have that many */
 
-/* ---- matching ---------------------------------------------------------------------------- */
+/* ---- match -------------------------------------------------------------------------------- */
 
-/* Two axes at most, over three. */
+/* Express a window over one or two axes as one over three. */
 static bool flat(struct pare_window *w)
 {
     if (w->nd > 2)
@@ -59,7 +60,7 @@ static bool is_pool(const struct pare_node *n, struct pare_window *w)
            flat(w);
 }
 
-/* What it takes behind itself: Relu and MaxPool, in any order, which is the same. */
+/* Match Relu and MaxPool after the Conv; their order does not change the result. */
 static int follow(const struct pare_match *v, struct pare_node *n, struct pare_im2col *c,
                   struct pare_node **fused)
 {
@@ -67,7 +68,7 @@ static int follow(const struct pare_match *v, struct pare_node *n, struct pare_i
     int count = 0;
 
     while (count < 2) {
-        struct pare_node *next = pare_only_use(v, y);
+        struct pare_node *next = pare_only_consumer(v, y);
 
         if (!next || !next->op)
             break;
@@ -83,7 +84,7 @@ static int follow(const struct pare_match *v, struct pare_node *n, struct pare_i
     return count;
 }
 
-/* Measured: behind a pool, and where oneDNN has blocks to fill or no Winograd. */
+/* Measured: after a pool, and where oneDNN pads blocks or has no Winograd kernel. */
 static bool pays(const struct pare_im2col *c)
 {
     return c->pooled && 4 * c->results <= c->pixels && c->C <= MOST_CHANNELS &&
@@ -194,27 +195,29 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     out = count ? fused[count - 1]->out[0] : n->out[0];
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
     measure(c, n, out);
-    if ((!v->any && !pays(c)) || !tables(v, c) || !pare_step_lists(s, v, n_in, 1, count))
+    if ((!v->ignore_cost && !pays(c)) || !tables(v, c) || !pare_step_lists(s, v, n_in, 1, count))
         return false;
     for (int i = 0; i < n_in; i++)
         s->in[i] = n->in[i];
     for (int i = 0; i < count; i++)
         s->fused[i] = fused[i];
     s->out[0] = out;
-    if (!pare_step_fits(s))
+    if (!pare_step_layouts_match(s))
         return false;
     s->state = c;
-    s->pays = PARE_ALL_PASSES;
-    s->apart = !c->pooled; /* else back() has to know where the maxima were */
-    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_PASS_BACKWARD_DATA;
-    c->want_w = v->learns[n->in[1]->id] && s->ways & PARE_PASS_BACKWARD_WEIGHTS;
-    c->want_b = n_in > 2 && v->learns[n->in[2]->id] && s->ways & PARE_PASS_BACKWARD_WEIGHTS;
+    s->fast_passes = PARE_ALL_PASSES;
+    s->pass_independent = !c->pooled; /* a pooled step passes the indices of the maxima to
+                                         backward() */
+    c->want_x = v->requires_grad[n->in[0]->id] && s->passes & PARE_PASS_BACKWARD_DATA;
+    c->want_w = v->requires_grad[n->in[1]->id] && s->passes & PARE_PASS_BACKWARD_WEIGHTS;
+    c->want_b = n_in > 2 && v->requires_grad[n->in[2]->id] &&
+                s->passes & PARE_PASS_BACKWARD_WEIGHTS;
     sizes(c);
-    s->drop_in = c->want_w ? 0 : 1;
-    s->drop_out = c->relu && !c->pooled ? 0 : ~0u;
-    if (s->ways & PARE_PASS_FORWARD)
+    s->unsaved_in = c->want_w ? 0 : 1;
+    s->unsaved_out = c->relu && !c->pooled ? 0 : ~0u;
+    if (s->passes & PARE_PASS_FORWARD)
         s->work_bytes[0] = (size_t)v->backend->threads * c->work[0] * sizeof(float);
-    if (s->ways & (PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS))
+    if (s->passes & (PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS))
         s->work_bytes[1] = ((size_t)v->backend->threads * c->work[1] + c->shared) * sizeof(float);
     return true;
 }
@@ -226,8 +229,8 @@ static bool needs_padding(const struct pare_im2col *c)
     return c->H != c->w.in[1] || c->W != c->w.in[2];
 }
 
-/* The columns, packed by panels of two blocks: neighbours in a row of the output, up to 8 of them,
- * for one tap after the other. */
+/* The columns, packed in panels of two blocks: up to 8 neighboring pixels of an output row, tap
+ * after tap. */
 PARE_SIMD static void make_columns(const struct pare_im2col *c, const float *x, float *to)
 {
     const struct pare_window *w = &c->w;
@@ -256,8 +259,8 @@ PARE_SIMD static void make_columns(const struct pare_im2col *c, const float *x, 
         memset(to + k * wide + lane, 0, (size_t)(wide - lane) * sizeof(*to));
 }
 
-/* The largest of each window of a plane, the first of equals; and which it was.  A NaN is larger
- * than anything. */
+/* The maximum of each window of a plane, the first of equals, and its index.  NaN is larger than
+ * anything. */
 static void windows(const struct pare_im2col *c, const float *x, float *y, int32_t *from)
 {
     struct pare_pool p;
@@ -277,7 +280,7 @@ static void windows(const struct pare_im2col *c, const float *x, float *y, int32
     }
 }
 
-/* The larger of each two rows; `below` says whether it is the lower one's. */
+/* The maximum of each pair of rows; `below` records whether it is from the lower row. */
 PARE_SIMD static void larger_rows(const float *x, int32_t width, int32_t rows, float *most,
                                   int32_t *below)
 {
@@ -301,7 +304,7 @@ PARE_SIMD static void larger_rows(const float *x, int32_t width, int32_t rows, f
     }
 }
 
-/* The larger of each two neighbours among them, n of them. */
+/* The maximum of each pair of neighbors among them, n pairs. */
 PARE_SIMD static void larger_pairs(const float *most, const int32_t *below, const int32_t *corner,
                                    int32_t n, float *y, int32_t *from)
 {
@@ -316,7 +319,7 @@ PARE_SIMD static void larger_pairs(const float *most, const int32_t *below, cons
     }
 }
 
-/* windows() for those of 2x2; `beside` is room for as many floats as there are pixels. */
+/* windows() for 2x2 windows; `beside` is scratch memory for one float per pixel. */
 static void pair_windows(const struct pare_im2col *c, const float *x, float *beside, float *y,
                          int32_t *from)
 {
@@ -342,7 +345,7 @@ PARE_SIMD static void plane(const float *x, float bias, bool relu, int64_t n, fl
     }
 }
 
-/* The same in place, and no gradient where Relu stops it. */
+/* Add the bias and apply Relu in place; index -1 where Relu stops the gradient. */
 PARE_SIMD static void settle(float bias, bool relu, int64_t n, float *y, int32_t *from)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -353,7 +356,7 @@ PARE_SIMD static void settle(float bias, bool relu, int64_t n, float *y, int32_t
     }
 }
 
-/* From sums (O, columns) of image i to its results. */
+/* From the sums (O, columns) of image i to its results. */
 static void finish(const struct pare_im2col *c, const float *sums, const float *bias, float *beside,
                    int64_t i, float *y)
 {
@@ -409,8 +412,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_im2col = {
     .name = "conv_im2col",
     .doc = "Convolution of few channels with its gradients, Relu and MaxPool.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .run = run,
-    .back = pare_im2col_grad,
+    .backward = pare_im2col_grad,
 };

@@ -1,10 +1,11 @@
-/* conv_taps.c - Conv with constant filters as products of packed panels, a line of results at a
- * time, with what is fused behind it (conv_fuse.h).
+/* conv_taps.c - Conv with constant filters over few channels by packed GEMM, a line at a time, with
+ * post-ops.
  *
- * A line's pixels are rows of a product whose columns are the output channels; a row's elements are
- * the input's channels at each tap, in runs (gemm_packed.h).  Only channels that are there count, where
- * others multiply the padding of blocks, too: it is for few of them.  Where the filter reaches
- * beyond the input, that is copied into a frame of zeros first.
+ * The pixels of an output line are the rows of a product whose columns are the output channels; the
+ * elements of a row are the input channels at each tap, in runs (gemm_packed.h).  Only existing
+ * channels are multiplied, whereas other kernels also multiply the padding of blocks: this kernel
+ * is for few channels.  If the filter reaches beyond the input, the input is copied into a frame of
+ * zeros first.
  */
 #include "../fuse/conv_fuse.h"
 
@@ -15,14 +16,14 @@
 
 struct conv {
     struct pare_conv_fuse head;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     int n_post;
     bool clamp;
     float low, high;
     int64_t N, C, K, planes, out_blocks;
-    int64_t lane;    /* floats of a pixel in a plane: a block, or 1 row-major */
+    int64_t lane;    /* floats per pixel of a plane: a block, or 1 if row-major */
     int64_t size[2]; /* of the frame, or of the input */
-    bool frame;      /* the input is copied */
+    bool frame;      /* the input is copied into a frame */
     int64_t runs, run, tails, last;
     int64_t *offset;
     float *w, *bias;
@@ -43,7 +44,7 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
     return !point && n->in[0]->t.dim[1] < FEW;
 }
 
-/* Half of a block is empty, or nearly. */
+/* Is about half of a block empty? */
 static bool pays(const struct conv *c, int block)
 {
     return c->lane > 1 && c->C % block && c->C % block <= block / 2 && c->C < 3 * block;
@@ -61,7 +62,7 @@ static void measure(struct conv *c, int block)
         c->frame |= c->size[i] != w->in[i];
     }
     c->K = c->C * w->kernel[0] * w->kernel[1];
-    if (c->lane == 1) { /* a row of the filter is a run, when it is without gaps */
+    if (c->lane == 1) { /* a row of the filter is a run if it has no gaps */
         c->run = w->dilation[1] == 1 ? w->kernel[1] : 1;
         c->runs = c->K / c->run;
         c->planes = c->C;
@@ -92,11 +93,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->lane = in_block;
     c->out_blocks = (out + block - 1) / block;
     measure(c, block);
-    c->n_post = pare_conv_fuse_lanes(&c->head, out % block != 0, c->post);
-    if ((!v->any && !pays(c, block)) || c->n_post < 0 ||
+    c->n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
+    if ((!v->ignore_cost && !pays(c, block)) || c->n_post < 0 ||
         !pare_conv_fuse_step(v, n, &c->head, in_block, block, s))
         return false;
-    c->clamp = pare_lane_bounds(c->post, &c->n_post, &c->low, &c->high);
+    c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
     s->inplace = 0;
     if (c->frame)
         s->work_bytes[0] = (size_t)(c->N * c->planes * c->size[0] * c->size[1] * c->lane) *
@@ -105,7 +106,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* Where run i begins, and which element of a filter (C, taps) its first is. */
+/* Offset of run i, and the index of its first element in a filter (C, taps). */
 static int64_t place(const struct conv *c, int64_t i, int64_t *first)
 {
     const struct pare_window *w = &c->head.win;
@@ -137,10 +138,10 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
     const unsigned char *from = pare_const_raw(s->node->in[1]);
 
-    if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
-        c->offset = ((const struct conv *)s->like->state)->offset;
+    if (s->share_from) {
+        c->w = ((const struct conv *)s->share_from->state)->w;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
+        c->offset = ((const struct conv *)s->share_from->state)->offset;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->K), sizeof(float));
@@ -164,7 +165,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* The input in a frame of zeros. */
+/* Copy the input into a frame of zeros. */
 static void copy_plane(const struct conv *c, const float *x, float *to)
 {
     const struct pare_window *w = &c->head.win;
@@ -184,7 +185,7 @@ static void copy_plane(const struct conv *c, const float *x, float *to)
     }
 }
 
-/* A line of results, of blocks of channels [first, end). */
+/* An output line, blocks of channels [first, end). */
 static void run_line(const struct conv *c, const struct pare_step *s, int block, const float *x,
                      const int64_t at[4])
 {
@@ -220,7 +221,7 @@ static void run_line(const struct conv *c, const struct pare_step *s, int block,
     pare_packed_gemm_run(&p);
 }
 
-/* With as many weights as stay in the cache over all lines of an image. */
+/* As many weights at a time as stay in the cache over all lines of an image. */
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
@@ -253,7 +254,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_taps = {
     .name = "conv_taps",
     .doc = "Convolution with constant filters of few channels, by lines of packed panels.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

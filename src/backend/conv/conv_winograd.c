@@ -1,7 +1,7 @@
-/* conv_winograd.c - Conv with 3x3 filters that never change, by Winograd's algorithm, with what
- * is behind it: the normalisation folded, residual sum and simple activations.
+/* conv_winograd.c - Conv with constant 3x3 filters by Winograd's F(4x4, 3x3).
  *
- * The filters are transformed once, to four times their size.
+ * BatchNormalization is folded; residual sum, Relu and Clip are post-ops.  The filters are
+ * transformed once, to four times their size.
  */
 #include "../fuse/conv_fuse.h"
 #include "winograd.h"
@@ -9,7 +9,7 @@
 struct conv {
     struct pare_conv_fuse head;
     struct pare_winograd geo;
-    struct pare_lane_post post[PARE_MAX_POST];
+    struct pare_post_op post[PARE_MAX_POST];
     float *u, *bias;
 };
 
@@ -18,20 +18,20 @@ static int64_t padded(int64_t channels, int block)
     return (channels + block - 1) / block * block;
 }
 
-/* The transform of a tile's results does only the simple ones. */
+/* The output transform applies sums, Relu and Clip only. */
 static bool know_posts(struct conv *c, bool padded)
 {
-    int n = pare_conv_fuse_lanes(&c->head, padded, c->post);
+    int n = pare_conv_fuse_vector_ops(&c->head, padded, c->post);
 
     for (int i = 0; i < n; i++)
-        if (c->post[i].kind > PARE_LANE_CLIP)
+        if (c->post[i].kind > PARE_POST_CLIP)
             return false;
     return n >= 0;
 }
 
-/* Cycles of this and of the direct kernel, in units of one vector's multiplications: products;
- * transforms of a vector of a tile; filters that no cache holds, which all threads read together.
- * The direct kernel does not pad the few channels of a picture. */
+/* Compare the cycles of this and of the direct kernel, in units of one vector multiplication:
+ * products; transforms of one vector of a tile; filters that do not fit in a cache, which all
+ * threads read.  The direct kernel does not pad the three channels of an image. */
 static bool pays(const struct pare_winograd *g, int64_t real)
 {
     int64_t in = g->from.channels, out = g->to.channels, tiles = pare_winograd_tiles(g);
@@ -78,7 +78,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
-    if ((!v->any && !pays(&c->geo, x->dim[1])) ||
+    if ((!v->ignore_cost && !pays(&c->geo, x->dim[1])) ||
         !pare_conv_fuse_step(v, n, &c->head, block, block, s))
         return false;
     s->state = c;
@@ -105,9 +105,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         .scale = scale,
     };
 
-    if (s->like) {
-        c->u = ((const struct conv *)s->like->state)->u;
-        c->bias = ((const struct conv *)s->like->state)->bias;
+    if (s->share_from) {
+        c->u = ((const struct conv *)s->share_from->state)->u;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
     c->u = pare_alloc_raw(b->arena, size, sizeof(float));
@@ -143,7 +143,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_winograd = {
     .name = "conv_winograd",
     .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with what is fused.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

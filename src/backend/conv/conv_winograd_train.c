@@ -1,20 +1,20 @@
-/* conv_winograd_train.c - Conv with 3x3 filters and its gradients, by Winograd's algorithm.
+/* conv_winograd_train.c - training of Conv with 3x3 filters by Winograd's F(4x4, 3x3).
  *
- * The filters are transformed anew in each direction, so that no layer needs memory for them while
- * others run, and in parts where there are many of them for few pictures.
+ * The filters are transformed again in each pass, so that a layer needs memory for them only while
+ * it runs; if there are many filters for few tiles, they are transformed in parts.
  */
 #include "winograd.h"
 
 #include "../../base/simd.h"
 #include "../../op/nn/conv_family.h"
 
-#define LEAST_CHANNELS 13 /* below this the transforms of tiles cost more than the products save, */
-#define ALL_CHANNELS 17   /* ... and from here on they do not, on the way back either */
-#define FEW_TILES 32      /* whose transforms stay in one thread's cache */
+#define LEAST_CHANNELS 13 /* below this the transforms of tiles cost more than the products save */
+#define ALL_CHANNELS 17   /* from here on they do not, in the backward passes either */
+#define FEW_TILES 32      /* whose transforms fit in one thread's cache */
 
-/* Products go with 36 times the tiles against the direct kernel's 9 times the results, and there
- * are the transforms: measured from 1x1 to 56x56 pixels, with 8 to 512 channels.  The filters'
- * gradient is what oneDNN is slowest at. */
+/* Multiplications: 36 per tile against the direct kernel's 9 per result, plus the transforms;
+ * measured from 1x1 to 56x56 pixels, with 8 to 512 channels.  backward_weights is where oneDNN is
+ * slowest. */
 static unsigned pays(const struct pare_winograd *g, int64_t channels)
 {
     int64_t tiles = pare_winograd_tiles(g), results = g->N * g->to.h * g->to.w;
@@ -30,18 +30,18 @@ static unsigned pays(const struct pare_winograd *g, int64_t channels)
     return ways;
 }
 
-/* Of the ways that it is asked for; who goes forward need not be the best way back. */
+/* Is one of the requested passes fast?  The forward kernel need not be the fastest backward one. */
 static bool is_fast(const struct pare_step *s)
 {
-    return s->ways & PARE_PASS_FORWARD ? s->pays & PARE_PASS_FORWARD
-                                       : (s->pays & s->ways) == s->ways;
+    return s->passes & PARE_PASS_FORWARD ? s->fast_passes & PARE_PASS_FORWARD
+                                         : (s->fast_passes & s->passes) == s->passes;
 }
 
 struct conv {
-    struct pare_winograd there, back; /* from X to Y, from Y's gradient to X's */
+    struct pare_winograd there, back; /* from X to Y, and from Y's gradient to X's */
     struct pare_winograd_filters filters;
-    float *bias; /* padded with zeros; NULL: none */
-    size_t u;    /* floats of the transformed filters, 0: they come in parts */
+    float *bias; /* padded with zeros; NULL: no bias */
+    size_t u;    /* floats of the transformed filters; 0: they are transformed in parts */
     bool want_x, want_w, want_b;
 };
 
@@ -111,9 +111,9 @@ static struct conv *describe(const struct pare_match *v, const struct pare_node 
     if (!c->there.lean || !c->back.lean)
         c->u = (size_t)(PARE_WINOGRAD *
                         pare_winograd_step(c->there.to.channels, c->there.from.channels));
-    c->want_x = v->learns[n->in[0]->id] && ways & PARE_PASS_BACKWARD_DATA;
-    c->want_w = v->learns[n->in[1]->id] && ways & PARE_PASS_BACKWARD_WEIGHTS;
-    c->want_b = n->n_in > 2 && n->in[2] && v->learns[n->in[2]->id] &&
+    c->want_x = v->requires_grad[n->in[0]->id] && ways & PARE_PASS_BACKWARD_DATA;
+    c->want_w = v->requires_grad[n->in[1]->id] && ways & PARE_PASS_BACKWARD_WEIGHTS;
+    c->want_b = n->n_in > 2 && n->in[2] && v->requires_grad[n->in[2]->id] &&
                 ways & PARE_PASS_BACKWARD_WEIGHTS;
     return c;
 }
@@ -127,11 +127,12 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
     if (!usable(v, n, &w))
         return false;
-    c = describe(v, n, &w, s->ways);
+    c = describe(v, n, &w, s->passes);
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
     if (!c)
         return false;
-    s->pays = v->any ? PARE_ALL_PASSES : pays(&c->there, least(c->filters.I, c->filters.O));
+    s->fast_passes = v->ignore_cost ? PARE_ALL_PASSES
+                                    : pays(&c->there, least(c->filters.I, c->filters.O));
     if (!is_fast(s) || !pare_step_lists(s, v, n_in, 1, 0))
         return false;
     if (n_in > 2) {
@@ -143,15 +144,15 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
     s->in_block[0] = s->out_block[0] = v->backend->block;
-    if (!pare_step_fits(s))
+    if (!pare_step_layouts_match(s))
         return false;
     s->state = c;
-    s->apart = true;
-    s->drop_in = c->want_w ? 0 : 1;
-    s->drop_out = 1;
+    s->pass_independent = true;
+    s->unsaved_in = c->want_w ? 0 : 1;
+    s->unsaved_out = 1;
     back = c->want_x ? pare_winograd_work(&c->back) : 0;
     weights = c->want_w ? pare_winograd_weights_work(&c->there) : 0;
-    if (s->ways & PARE_PASS_FORWARD)
+    if (s->passes & PARE_PASS_FORWARD)
         s->work_bytes[0] = (c->u + pare_winograd_work(&c->there)) * sizeof(float);
     if (c->want_x || c->want_w)
         s->work_bytes[1] = (c->u + (back > weights ? back : weights)) * sizeof(float);
@@ -177,14 +178,14 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     if (c->bias)
         memcpy(c->bias, s->in[2]->t.data, (size_t)s->in[2]->t.dim[0] * sizeof(float));
     f.w = pare_f32(&s->in[1]->t);
-    f.laid = s->laid;
+    f.laid = s->blocked_filters;
     if (!c->there.lean)
         pare_winograd_filters(&f, u);
     pare_winograd_run(&c->there, &r);
     return 0;
 }
 
-/* The sum over all positions of one image, by lane. */
+/* The sum over all pixels of one image, by lane. */
 PARE_SIMD static void sums(const float *y, int64_t len, int block, double *sum)
 {
     for (int k = 0; k < block; k += 8) {
@@ -213,7 +214,7 @@ static void bias_grad(const struct conv *c, const float *gy, bool first, float *
     }
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     const float *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -222,15 +223,15 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
     (void)b;
     (void)err;
-    f.laid = s->laid;
+    f.laid = s->blocked_filters;
     if (c->want_b)
-        bias_grad(c, gy, s->first[2], pare_f32(&s->in_buf[2]->grad->t));
+        bias_grad(c, gy, s->grad_assign[2], pare_f32(&s->in_buf[2]->grad->t));
     if (c->want_w) {
         struct pare_winograd_grad r = {
             .x = pare_f32(&s->in_buf[0]->t),
             .gy = gy,
             .f = &f,
-            .add = !s->first[1],
+            .add = !s->grad_assign[1],
             .gw = pare_f32(&s->in_buf[1]->grad->t),
             .u = u,
             .work = u + c->u,
@@ -243,7 +244,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
             .x = gy,
             .u = u,
             .f = &f,
-            .add = !s->first[0],
+            .add = !s->grad_assign[0],
             .y = pare_f32(&s->in_buf[0]->grad->t),
             .work = u + c->u,
         };
@@ -260,9 +261,9 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 const struct pare_kernel pare_kernel_conv_winograd_train = {
     .name = "conv_winograd_train",
     .doc = "Convolution with 3x3 filters and its gradients, by Winograd's F(4x4, 3x3).",
-    .rival = true,
-    .lays = true,
+    .candidate = true,
+    .blocked_filters = true,
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

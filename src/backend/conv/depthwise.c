@@ -9,15 +9,14 @@
 
 #define TILE 8
 #define MOST_TAPS 7
-#define PIECE 1024 /* numbers that posts take at a time */
+#define PIECE 1024 /* floats that post-ops process at a time */
 
-/* A row of the result, and the taps [lo, hi) that read rows of the input. */
+/* An output row, and the taps [lo, hi) that read rows within the input. */
 struct row {
     int64_t at, top, lo, hi;
 };
 
-/* How many results at once; the filter's width, 0: any; how far they are apart; whether their
- * taps may be outside. */
+/* Results per tile; filter width, 0: any; stride; whether taps may be outside the input. */
 struct shape {
     int n, taps, stride;
     bool edge;
@@ -38,7 +37,7 @@ typedef void tiler(const struct pare_depthwise *d, const struct pare_depthwise_p
 #include "../simd/vec_end.h"
 #endif
 
-/* Any machine, any block. */
+/* Plain C, any block. */
 static void tile_plain(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
                        const struct row *r, int64_t from, int n)
 {
@@ -98,14 +97,14 @@ static void finish(const struct pare_depthwise *d, const struct pare_depthwise_p
                    int64_t from, int64_t to)
 {
     const int64_t line = d->out[1] * d->block;
-    struct pare_lane_area a = {
+    struct pare_post_area a = {
         .y = p->y + from * line,
         .sum = p->sum ? p->sum + from * line : p->sum,
         .rows = 1,
         .n = (to - from) * line,
     };
 
-    pare_lanes(d->post, d->n_post, &a);
+    pare_post_ops_run(d->post, d->n_post, &a);
 }
 
 void pare_depthwise_rows(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
@@ -120,7 +119,7 @@ void pare_depthwise_rows(const struct pare_depthwise *d, const struct pare_depth
     for (int64_t at = from; at < to; at++) {
         struct row r = row_at(d, at);
 
-        for (int64_t t = 0; t < tiles; t++) { /* of about the same size */
+        for (int64_t t = 0; t < tiles; t++) { /* tiles of about the same size */
             int64_t first = d->out[1] * t / tiles, end = d->out[1] * (t + 1) / tiles;
             bool edge = first * d->stride[1] < d->pad[1] ||
                         (end - 1) * d->stride[1] - d->pad[1] + reach >= d->in[1];

@@ -1,13 +1,13 @@
-/* depthwise_loops.h - the loops of depthwise.c for one instruction set; included once for each, with the
- * vectors of vec512.h or its like.
+/* depthwise_loops.h - depthwise convolution loops for one instruction set.
  *
- * A tile is up to TILE neighbours of a row of the result, held in registers.
+ * depthwise.c includes it once per instruction set, after vec512.h, vec256.h or vec_plain.h.  A
+ * tile is up to TILE neighboring results of a row, held in registers.
  */
 #ifdef VEC
 
-/* sum += one row of taps.  x is where the tile's first tap would read, column `left` of the input.
- * Every input is loaded once, for all the taps that read it.  n, taps and stride are constants
- * wherever this is inlined; `edge`: some columns may be outside. */
+/* sum += one row of taps.  x points to the first tap's input of the tile, column `left` of the
+ * input.  Every input is loaded once, for all taps that read it.  n, taps and stride are constants
+ * at each inlined call; `edge`: some columns may be outside the input. */
 TARGET static inline __attribute__((always_inline)) void NAME(taps)(const struct pare_depthwise *d,
                                                                     const float *x, int64_t left,
                                                                     const float *w, VEC sum[TILE],
@@ -51,7 +51,7 @@ NAME(any_taps)(const struct pare_depthwise *d, const float *x, int64_t left, con
     }
 }
 
-/* The tile of s.n results from column `from` of a row, whose taps [lo, hi) are in the input. */
+/* The tile of s.n results from column `from` of a row; taps [lo, hi) are within the input. */
 TARGET static inline __attribute__((always_inline)) void
 NAME(tile)(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
            const struct row *r, int64_t from, const struct shape s)
@@ -109,7 +109,7 @@ TILES(edge_7_1, 7, 1, true)
 #undef TILES
 #undef ONE_TILE
 
-/* Which of these, inside and at the edges. */
+/* Choose the functions for inner tiles and for tiles at the edges. */
 static void NAME(pick)(const struct pare_depthwise *d, tiler *run[2])
 {
     static const struct {

@@ -16,20 +16,21 @@ struct pare_im2col {
     struct pare_window w, pool; /* over three axes, the first of size 1 */
     bool relu, pooled, pairs;   /* pairs: 2x2 without overlap or padding */
     int64_t N, C, O, K;
-    int64_t pixels, results; /* of a plane behind the convolution, behind the pool */
-    int64_t H, W, lanes;     /* of an image with its padding; channels, padded */
+    int64_t pixels, results; /* of a plane after the convolution, and after the pool */
+    int64_t H, W, lanes;     /* of a padded image; channels, padded */
     int64_t columns;         /* pixels, padded */
     int block;
     bool narrow, want_x, want_w, want_b;
     struct pare_taps taps, for_w; /* of W and X with channels last; what dW is summed from */
     int64_t groups;
-    int32_t *from;   /* by result: which pixel it was; -1: none, or Relu stops the gradient */
-    int32_t *at;     /* by pixel: where its window begins with channels last */
-    int32_t *row;    /* the same in what dW is summed from */
-    int32_t *tap;    /* by tap, in W's order: where it is in an image with padding */
+    int32_t *from;   /* by result: index of its pixel; -1: none, or Relu stops the gradient */
+    int32_t *at;     /* by pixel: offset of its window with channels last */
+    int32_t *row;    /* by pixel: offset of its window in what dW is summed from */
+    int32_t *tap;    /* by tap, in the order of W: its offset in a padded image */
     int32_t *corner; /* pairs, by result: its first pixel */
-    double *gb;      /* (groups, O): the bias's gradient */
-    size_t work[2], shared; /* floats for each thread in run, in back; for all of them in back */
+    double *gb;      /* (groups, O): the gradient of the bias */
+    size_t work[2], shared; /* floats per thread in run() and in backward(); for all threads in
+                               backward() */
 };
 
 static inline int64_t pare_up(int64_t n, int64_t to)
@@ -37,7 +38,7 @@ static inline int64_t pare_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* An image with its padding, in `to`, whose padding is zero by then; or x, if that is NULL. */
+/* Copy an image into `to`, whose padding is already zero; returns x if `to` is NULL. */
 const float *pare_im2col_pad(const struct pare_im2col *c, const float *x, float *to);
 
 int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_err *err);

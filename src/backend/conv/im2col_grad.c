@@ -1,4 +1,4 @@
-/* im2col_grad.c - the gradients of conv_im2col.c. */
+/* im2col_grad.c - the backward passes of conv_im2col.c. */
 #include "im2col.h"
 
 #include <omp.h>
@@ -22,13 +22,13 @@ const float *pare_im2col_pad(const struct pare_im2col *c, const float *x, float 
     return to;
 }
 
-/* One thread's memory.  Terms are listed by channel, and again by pixel. */
+/* Scratch memory of one thread.  Terms are listed by channel, and again by pixel. */
 struct own {
     float *x, *gx;       /* (H, W, lanes) */
     float *plain, *rows; /* narrow windows: (C, H, W); (pixels, taps) */
     struct pare_term *by_channel, *by_pixel;
     int32_t *pixel; /* of a term by channel */
-    int32_t *first; /* by channel, and by pixel: where its terms begin */
+    int32_t *first; /* by channel, and by pixel: index of its first term */
     int32_t *end;
 };
 
@@ -52,7 +52,7 @@ static struct own divide(const struct pare_im2col *c, float *memory)
     return o;
 }
 
-/* Of n results those whose gradient is not zero; returns how many. */
+/* List those of n results whose gradient is not zero; returns their number. */
 PARE_SIMD static int32_t list(const int32_t *from, const float *gy, const int32_t *at, int64_t n,
                               struct pare_term *term, int32_t *pixel)
 {
@@ -68,7 +68,7 @@ PARE_SIMD static int32_t list(const int32_t *from, const float *gy, const int32_
     return count;
 }
 
-/* All those of image i, channel by channel; `at` is where their windows begin for dW. */
+/* All terms of image i, channel by channel; `at` is the offset of their windows for dW. */
 static void list_by_channel(const struct pare_im2col *c, const float *y, const float *gy, int64_t i,
                             struct own *own)
 {
@@ -87,7 +87,7 @@ static void list_by_channel(const struct pare_im2col *c, const float *y, const f
     own->first[c->O] = n;
 }
 
-/* The same terms pixel by pixel; `at` is where the channel's filter begins. */
+/* The same terms pixel by pixel; `at` is the offset of the channel's filter. */
 static void list_by_pixel(const struct pare_im2col *c, struct own *own)
 {
     int32_t before = 0, *end = own->end;
@@ -107,7 +107,7 @@ static void list_by_pixel(const struct pare_im2col *c, struct own *own)
                                                                       own->by_channel[i].by };
 }
 
-/* Where run r of a window is, from its beginning. */
+/* Offset of run r within a window. */
 static int64_t run_at(const struct pare_im2col *c, const struct pare_taps *t, int64_t r)
 {
     const struct pare_window *w = &c->w;
@@ -118,7 +118,7 @@ static int64_t run_at(const struct pare_im2col *c, const struct pare_taps *t, in
            c->lanes;
 }
 
-/* An image with channels last; its padding is zero already. */
+/* Copy an image to channels last; its padding is already zero. */
 PARE_SIMD static void last(const struct pare_im2col *c, const float *x, float *to)
 {
     const struct pare_window *w = &c->w;
@@ -133,7 +133,7 @@ PARE_SIMD static void last(const struct pare_im2col *c, const float *x, float *t
         }
 }
 
-/* Back: its gradient without the padding. */
+/* Copy its gradient back to row-major, without the padding. */
 PARE_SIMD static void plain(const struct pare_im2col *c, const float *from, bool add, float *gx)
 {
     const struct pare_window *w = &c->w;
@@ -156,7 +156,7 @@ PARE_SIMD static void plain(const struct pare_im2col *c, const float *from, bool
 }
 
 /* The narrow windows of an image, in the order of W.  Short rows are written 8 floats at a time;
- * what is too much is written over by the next. */
+ * the next row overwrites the excess. */
 PARE_SIMD static void make_rows(const struct pare_im2col *c, const float *x, float *rows)
 {
     const struct pare_window *w = &c->w;
@@ -235,7 +235,7 @@ static void turn_filters(const struct pare_im2col *c, const float *w, float *to)
                 to[o * c->taps.size + k * c->lanes + i] = *w++;
 }
 
-/* Filter o's gradient: the sum over all groups, in their order. */
+/* The gradient of filter o: the sum over all groups, in their order. */
 static void gather(const struct pare_im2col *c, const float *from, int64_t o, bool add, float *gw)
 {
     const int64_t taps = c->w.kernel[1] * c->w.kernel[2];
@@ -258,7 +258,7 @@ static void bias(struct pare_step *s, const struct pare_im2col *c)
     float *gb = pare_f32(&s->in_buf[2]->grad->t);
 
     for (int64_t o = 0; o < c->O; o++) {
-        double sum = s->first[2] ? 0 : (double)gb[o];
+        double sum = s->grad_assign[2] ? 0 : (double)gb[o];
 
         for (int64_t g = 0; g < c->groups; g++)
             sum += c->gb[g * c->O + o];
@@ -299,7 +299,7 @@ static void group(struct pare_step *s, int64_t g, struct own *own, const float *
         if (c->want_w)
             image_weights(c, pare_f32(&s->in_buf[0]->t) + i * size, own, gw);
         if (c->want_x)
-            image_data(c, w, own, !s->first[0], pare_f32(&s->in_buf[0]->grad->t) + i * size);
+            image_data(c, w, own, !s->grad_assign[0], pare_f32(&s->in_buf[0]->grad->t) + i * size);
     }
 }
 
@@ -325,7 +325,7 @@ int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_er
 #pragma omp for schedule(static)
         for (int64_t o = 0; o < c->O; o++)
             if (c->want_w)
-                gather(c, gw, o, !s->first[1], pare_f32(&s->in_buf[1]->grad->t));
+                gather(c, gw, o, !s->grad_assign[1], pare_f32(&s->in_buf[1]->grad->t));
     }
     if (c->want_b)
         bias(s, c);

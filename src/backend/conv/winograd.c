@@ -5,13 +5,14 @@
 
 #include "../../base/simd.h"
 
-#define CHUNK 64 /* tiles that one thread has at a time */
+#define CHUNK 64 /* tiles per thread at a time */
 #define LEAST_CHUNK 16
-#define MOST_TOGETHER 64 /* tiles that all threads have at a time */
+#define MOST_TOGETHER 64 /* tiles of all threads at a time */
 #define CACHE_BYTES (640 << 10)
-#define MOST_BYTES (8u << 20) /* of the tiles that wait for the filters' gradient */
+#define MOST_BYTES (8u << 20) /* of the transformed tiles that wait for backward_weights */
 
-/* What a lean run has of the filters: so many rows of two blocks, or of their gradient. */
+/* A lean run transforms this many rows of two blocks of the filters, or of their gradient, at a
+ * time. */
 #define LEAN_K 128
 #define LEAN_ROWS 24
 #define LEAN_BLOCKS 8
@@ -20,7 +21,7 @@
 
 /* ---- the one-dimensional transforms ---------------------------------------- */
 
-/* o = B' d, six from six; sd and so are the distances of their elements. */
+/* o = B' d, six from six; sd and so are the strides of their elements. */
 static inline void input6(const pare_v8 *d, int sd, pare_v8 *o, int so)
 {
     pare_v8 a = d[0], b = d[sd], c = d[2 * sd], e = d[3 * sd], f = d[4 * sd], g = d[5 * sd];
@@ -67,7 +68,7 @@ int64_t pare_winograd_tiles(const struct pare_winograd *g)
     return g->N * ((g->to.h + 3) / 4) * ((g->to.w + 3) / 4);
 }
 
-/* Where a tile is, and where in a plane of blocks its elements are: -1 outside. */
+/* The position of a tile, and the offsets of its elements in a plane of blocks: -1 outside. */
 struct tile {
     int64_t image, row, col; /* of the results */
     int64_t at[PARE_WINOGRAD];
@@ -82,7 +83,7 @@ static void find_tile(const struct pare_winograd *g, int64_t i, struct tile *t)
     t->col = i % across * 4;
 }
 
-/* `size` elements each way from (row, col) of a side. */
+/* `size` x `size` elements from (row, col) of a side. */
 static void find_elements(const struct pare_winograd_side *s, int64_t row, int64_t col, int size,
                           struct tile *t)
 {
@@ -150,27 +151,27 @@ PARE_SIMD static void take_grad(const struct pare_winograd *g, const struct tile
     }
 }
 
-/* What is fused behind the convolution, for the 16 results of one tile; where their sums are. */
+/* Apply the post-ops to the 16 results of one tile; `sum`: the operand of PARE_POST_SUM. */
 static inline void finish(const struct pare_winograd_run *r, const struct tile *t, const float *sum,
                           int64_t block, pare_v8 o[16])
 {
     const pare_v8 zero = { 0 };
 
     for (int i = 0; i < r->n_post; i++) {
-        const struct pare_lane_post *p = &r->post[i];
-        const pare_v8 lo = PARE_ALL8(p->a), hi = PARE_ALL8(p->b);
+        const struct pare_post_op *p = &r->post[i];
+        const pare_v8 lo = PARE_ALL8(p->alpha), hi = PARE_ALL8(p->beta);
 
         for (int k = 0; k < 16; k++) {
             pare_v8 v = o[k];
 
-            if (p->kind == PARE_LANE_SUM && t->at[k] >= 0)
+            if (p->kind == PARE_POST_SUM && t->at[k] >= 0)
                 v += PARE_V8(sum + t->at[k] * block);
-            if (p->kind == PARE_LANE_RELU) {
+            if (p->kind == PARE_POST_RELU) {
                 pare_m8 below = v < zero;
 
                 v = (pare_v8)((~below & (pare_m8)v) | (below & (pare_m8)(v * lo)));
             }
-            if (p->kind == PARE_LANE_CLIP) {
+            if (p->kind == PARE_POST_CLIP) {
                 pare_m8 low = v<lo, high = v> hi;
 
                 v = (pare_v8)((low & (pare_m8)lo) | (high & (pare_m8)hi) |
@@ -217,8 +218,8 @@ PARE_SIMD static void give_output(const struct pare_winograd *g, const struct ti
 
 /* ---- convolutions ---------------------------------------------------------- */
 
-/* Rows and places are no power of two apart, which would put them all into a few lines of the
- * cache. */
+/* Row and position strides are not powers of two, which would map all of them to the same few cache
+ * sets. */
 static int64_t row_of(int64_t channels)
 {
     return channels + 16;
@@ -238,7 +239,7 @@ bool pare_winograd_lean(const struct pare_winograd *g)
            place * pare_winograd_tiles(g) * (row_of(from) + row_of(to)) <= LEAN_MOST;
 }
 
-/* Floats that each thread of a lean run has for filters, and how far their places are apart. */
+/* Floats of filters per thread of a lean run, and the stride of their positions. */
 static int64_t lean_step(const struct pare_winograd *g)
 {
     int64_t there = LEAN_K * 2, back = LEAN_ROWS * LEAN_BLOCKS;
@@ -257,8 +258,8 @@ static float *lean_own(const struct pare_winograd *g, float *work, size_t tiles)
 }
 
 /* Few tiles and many filters: all threads transform, then multiply, each with its part of the
- * filters, so that these are read once.  Else each thread takes tiles of its own, as many at a time
- * as stay in its cache on the way through all 36 places. */
+ * filters, so that filters are read once.  Otherwise each thread processes its own tiles, as many
+ * at a time as stay in its cache through all 36 positions. */
 static bool together(const struct pare_winograd *g)
 {
     int64_t filters = PARE_WINOGRAD * pare_winograd_step(g->from.channels, g->to.channels);
@@ -313,7 +314,7 @@ static void tile_out(const struct pare_winograd *g, const struct pare_winograd_r
     give_output(g, &t, r, m, step_of(g->to.channels, chunk_of(g)));
 }
 
-/* Place k of n tiles. */
+/* Position k of n tiles. */
 static void multiply(const struct pare_winograd *g, const struct pare_winograd_run *r, int k,
                      int64_t n, float *work)
 {
@@ -447,10 +448,10 @@ void pare_winograd_run(const struct pare_winograd *g, const struct pare_winograd
         run_chunk(g, r, i * size, r->work + (size_t)omp_get_thread_num() * chunk_floats(g));
 }
 
-/* ---- the gradient of the filters ------------------------------------------- */
+/* ---- backward_weights ------------------------------------------------------ */
 
-/* All threads work on the same tiles, then on the same sums: the result is the same for any number
- * of them. */
+/* All threads work on the same tiles, then on the same sums: the result does not depend on the
+ * number of threads. */
 static int64_t wait_of(const struct pare_winograd *g)
 {
     int64_t tiles = pare_winograd_tiles(g);
@@ -474,7 +475,7 @@ size_t pare_winograd_weights_work(const struct pare_winograd *g)
     return wait_floats(g) + lean_floats(g);
 }
 
-/* Place k of a part of the sums over n tiles, u += or, first, = z' v. */
+/* Position k of a part of the sums over n tiles: u += z' v or, if first, u = z' v. */
 static void multiply_grad(const struct pare_winograd *g, const struct pare_winograd_grad *r, int k,
                           int64_t n, bool first, const struct pare_winograd_part *part, float *u)
 {
@@ -515,7 +516,7 @@ static void take_both(const struct pare_winograd *g, const struct pare_winograd_
     take_grad(g, &t, r->gy, r->work + PARE_WINOGRAD * sv + i * row_of(to), sz);
 }
 
-/* A few rows and columns at a time, then back to filters. */
+/* A few rows and columns at a time, transformed back to filters. */
 static void lean_weights(const struct pare_winograd *g, const struct pare_winograd_grad *r)
 {
     int64_t n = pare_winograd_tiles(g), blocks = g->from.channels / g->block, to = g->to.channels;

@@ -1,28 +1,29 @@
 /* winograd.h - convolutions with 3x3 filters and stride 1 by Winograd's F(4x4, 3x3).
  *
- * Lavin, Gray, "Fast algorithms for convolutional neural networks", 2015.  A tile of 4x4 results
- * comes from 6x6 inputs d by  A' [ (G w G') . (B' d B) ] A,  where the sum over input channels
- * makes of the product a matrix product for each of the 36 places: a quarter of the work.
- * Gradients have the same form.  Tensors are channel-blocked; channels are counted with padding.
+ * Lavin, Gray, "Fast algorithms for convolutional neural networks", 2015.  A tile of 4x4 results is
+ * computed from 6x6 inputs d by  A' [ (G w G') . (B' d B) ] A.  With the sum over input channels,
+ * the elementwise product becomes a matrix product for each of the 36 positions: a quarter of the
+ * multiplications.  Gradients have the same form.  Tensors are channel-blocked; channel counts
+ * include padding.
  */
 #ifndef PARE_BACKEND_CONV_WINOGRAD_H
 #define PARE_BACKEND_CONV_WINOGRAD_H
 
-#include "../onednn/onednn.h"
+#include "../backend.h"
 
 #include "../rows/post_ops_apply.h"
 #include "../gemm/gemm_packed.h"
 
-#define PARE_WINOGRAD 36 /* places of a tile */
+#define PARE_WINOGRAD 36 /* positions of a tile */
 
-/* Floats from one place's filters to the next's.  No power of two, which would put all places into
- * a few lines of the cache. */
+/* Floats from one position's filters to the next.  Not a power of two, which would map all
+ * positions to the same few cache sets. */
 static inline int64_t pare_winograd_step(int64_t o, int64_t i)
 {
     return o * i + 16;
 }
 
-/* One side of a convolution. */
+/* Input or output of a convolution. */
 struct pare_winograd_side {
     int64_t channels, h, w;
 };
@@ -31,37 +32,38 @@ struct pare_winograd_side {
 struct pare_winograd {
     int64_t N, top, left;
     int block, threads;
-    bool lean; /* the filters are transformed some at a time, see pare_winograd_lean() */
+    bool lean; /* filters are transformed in parts, see pare_winograd_lean() */
     struct pare_winograd_side from, to;
 };
 
 /* The tiles of `to`, all images. */
 int64_t pare_winograd_tiles(const struct pare_winograd *g);
 
-/* Whether there are so many filters and so few tiles that transformed filters would go to memory
- * and back for little work.  A lean run has them in parts that stay in the cache, and needs all
- * tiles at once instead. */
+/* Are there so many filters and so few tiles that writing and reading the transformed filters would
+ * dominate?  A lean run transforms them in parts that stay in the cache; in return it needs all
+ * tiles at once. */
 bool pare_winograd_lean(const struct pare_winograd *g);
 
-/* Filters w (O, I, 3, 3), row-major or laid (blocked_filters.h), to u: 36 packed matrices (gemm_packed.h) from i
- * to o channels, zeros beyond O and I, each pare_winograd_step() from the last; `turned` by half a turn
- * and from o to i, as the gradient of the input needs them. */
+/* Transform filters w (O, I, 3, 3), row-major or blocked (blocked_filters.h), to u: 36 packed
+ * matrices (gemm_packed.h) from i to o channels, zeros beyond O and I, pare_winograd_step() floats
+ * apart.  `turned`: rotated by 180 degrees and from o to i channels, as backward_data needs
+ * them. */
 struct pare_winograd_filters {
     const float *w;
     bool turned, laid;
     int64_t O, I, o, i;
     int block, threads;
-    const float *scale; /* of each of O, or NULL; not for turned or laid ones */
+    const float *scale; /* by output channel, or NULL; not for turned or blocked filters */
 };
 void pare_winograd_filters(const struct pare_winograd_filters *f, float *u);
 
-/* The way back: w = or, `add`, += what the filters' gradient is when that of u (36, o, i) is
- * given. */
+/* The transpose for backward_weights: w = or, with `add`, += the gradient of the filters, from that
+ * of u (36, o, i). */
 void pare_winograd_unfilter(const struct pare_winograd_filters *f, const float *u, bool add,
                             float *w);
 
-/* The same for some rows and blocks of columns of the matrix; `step` is the distance of places.
- * Filters' parts are packed as matrices of their own, gradients' parts are (36, rows, columns). */
+/* The same for some rows and blocks of columns of the matrix; positions are `step` floats apart.
+ * Parts of filters are packed as separate matrices, parts of gradients are (36, rows, columns). */
 struct pare_winograd_part {
     int64_t row, rows, column, blocks, step;
 };
@@ -71,25 +73,25 @@ void pare_winograd_unfilter_part(const struct pare_winograd_filters *f,
                                  const struct pare_winograd_part *p, const float *u, bool add,
                                  float *w);
 
-/* Floats of working memory that the next two need. */
+/* Floats of scratch memory of the next two functions. */
 size_t pare_winograd_work(const struct pare_winograd *g);
 size_t pare_winograd_weights_work(const struct pare_winograd *g);
 
 struct pare_winograd_run {
-    const float *x; /* `from` */
-    const float *u; /* transformed filters; for lean runs: */
+    const float *x; /* the input `from` */
+    const float *u; /* transformed filters; NULL for lean runs, which transform f */
     const struct pare_winograd_filters *f;
-    const float *bias;                 /* by channel of `to`, padded; or NULL */
-    bool add;                          /* add to y instead of assigning */
-    const float *sum;                  /* what PARE_LANE_SUM adds, perhaps y */
-    const struct pare_lane_post *post; /* no kind behind PARE_LANE_CLIP */
+    const float *bias;               /* by channel of `to`, padded; or NULL */
+    bool add;                        /* add to y instead of assigning */
+    const float *sum;                /* operand of PARE_POST_SUM, may be y */
+    const struct pare_post_op *post; /* kinds up to PARE_POST_CLIP only */
     int n_post;
     float *y, *work;
 };
 void pare_winograd_run(const struct pare_winograd *g, const struct pare_winograd_run *r);
 
-/* The gradient of the filters, gw = or, `add`, +=, from the input x and the gradient gy of the
- * result.  u has room for the transformed filters; a lean run needs none. */
+/* backward_weights: gw = or, with `add`, += the gradient of the filters, from the input x and the
+ * gradient gy of the result.  u has room for the transformed filters; lean runs do not use it. */
 struct pare_winograd_grad {
     const float *x, *gy;
     const struct pare_winograd_filters *f;

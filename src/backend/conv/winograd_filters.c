@@ -1,4 +1,5 @@
-/* winograd_filters.c - the filters of Winograd's F(4x4, 3x3), there and back. */
+/* winograd_filters.c - transforms of the filters of Winograd's F(4x4, 3x3) and of their
+ * gradients. */
 #include "winograd.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ static inline void unfilter3(const pare_v8 *u, int su, pare_v8 *o, int so)
     o[2 * so] = f + (q - p) * (1.0f / 6);
 }
 
-/* Rows to columns, eight by eight. */
+/* Transpose 8x8. */
 PARE_SIMD_PART void transpose8(pare_v8 r[8])
 {
     pare_v8 t[8];
@@ -69,8 +70,8 @@ PARE_SIMD_PART void nine(const float *from, int64_t step, pare_v8 d[9])
     transpose8(d);
 }
 
-/* The filters are all over the memory, and the machine does not guess where to go on: what comes
- * some rows later is asked for by hand. */
+/* The filters are scattered in memory, beyond the reach of the hardware prefetcher: prefetch the
+ * filters of later rows. */
 PARE_SIMD_PART void ask_for(const struct pare_winograd_filters *f, const float *from, int64_t step)
 {
     if (f->turned)
@@ -81,8 +82,8 @@ PARE_SIMD_PART void ask_for(const struct pare_winograd_filters *f, const float *
             __builtin_prefetch(from + l * step + 64);
 }
 
-/* The filters from channel k to channels c, c + 1, ... of those that the packed matrix makes; at
- * the edge, where some are padding, by a copy. */
+/* The filters from channel k to channels c, c + 1, ... of the packed matrix's columns; by a copy at
+ * the edge, where some are padding. */
 PARE_SIMD_PART void gather(const struct pare_winograd_filters *f, int64_t k, int64_t c,
                            pare_v8 d[9])
 {
@@ -110,7 +111,7 @@ PARE_SIMD_PART void gather(const struct pare_winograd_filters *f, int64_t k, int
     }
 }
 
-/* Filters d of one row, eight columns from c on of a part. */
+/* Transform filters d of one row: eight columns of a part, from c on. */
 PARE_SIMD_PART void put_eight(const struct pare_winograd_filters *f,
                               const struct pare_winograd_part *p, int64_t k, int64_t c,
                               const pare_v8 d[9], float *u)
@@ -138,9 +139,9 @@ PARE_SIMD_PART void filter_eight(const struct pare_winograd_filters *f,
     put_eight(f, p, k, c, d, u);
 }
 
-/* ---- filters in blocks ---------------------------------------------------------------------- */
+/* ---- blocked filters ------------------------------------------------------------------------- */
 
-/* The first tap of the filter from channel i to o; the next is block * block behind it. */
+/* Offset of the first tap of the filter from channel i to o; taps are block * block apart. */
 static inline int64_t laid_at(const struct pare_winograd_filters *f, int64_t o, int64_t i)
 {
     int64_t b = f->block;
@@ -160,7 +161,7 @@ PARE_SIMD_PART void filter_eight_laid(const struct pare_winograd_filters *f,
     put_eight(f, p, k, c, d, u);
 }
 
-/* Turned, eight rows: vectors are the eight filters' that belong to different rows. */
+/* Turned, eight rows: the vectors belong to eight different rows. */
 PARE_SIMD_PART void filter_square_laid(const struct pare_winograd_filters *f,
                                        const struct pare_winograd_part *p, int64_t k, int64_t c,
                                        float *u)
@@ -181,12 +182,12 @@ PARE_SIMD_PART void filter_square_laid(const struct pare_winograd_filters *f,
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* Rows [k, k_end) and columns [c, c_end), in the order in which the filters lie. */
+/* Rows [k, k_end) and columns [c, c_end), in the order in which the filters are stored. */
 struct range {
     int64_t k, k_end, c, c_end;
 };
 
-/* A block of rows and eight columns: what is in the same lines of the cache. */
+/* A block of rows and eight columns: they share cache lines. */
 PARE_SIMD static void filter_range_laid(const struct pare_winograd_filters *f,
                                         const struct pare_winograd_part *p, const struct range *r,
                                         float *u)
@@ -303,7 +304,7 @@ PARE_SIMD static void unfilter_row(const struct pare_winograd_part *p, const flo
     }
 }
 
-/* Eight rows and columns of a part, to filters in blocks. */
+/* Eight rows and columns of a part, to blocked filters. */
 PARE_SIMD_PART void unfilter_square(const struct pare_winograd_filters *f,
                                     const struct pare_winograd_part *p, const float *u, bool add,
                                     float *to)

@@ -1,4 +1,4 @@
-/* conv_fuse.c - a convolution with constant weights and what may be fused behind it. */
+/* conv_fuse.c - match Conv with constant weights, BatchNormalization and post-ops. */
 #include "conv_fuse.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare
         !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t) ||
         (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) || pare_conv_window(n, &h->win, &err))
         return false;
-    next = pare_only_use(v, h->out);
+    next = pare_only_consumer(v, h->out);
     if (next && foldable(next)) {
         h->bn = next;
         h->out = next->out[0];
@@ -96,42 +96,30 @@ int pare_conv_fuse_fold(struct pare_backend *b, const struct pare_node *n,
     return h->bn ? fold_bn(b, h->bn, O, scale, bias, err) : 0;
 }
 
-int pare_conv_fuse_lanes(const struct pare_conv_fuse *h, bool padded, struct pare_lane_post *post)
+int pare_conv_fuse_vector_ops(const struct pare_conv_fuse *h, bool padded,
+                              struct pare_post_op *post)
 {
     for (int i = 0; i < h->post.n; i++) {
         const struct pare_post_op *o = &h->post.op[i];
-        bool known = true;
 
-        post[i].a = o->alpha;
-        post[i].b = o->beta;
-        if (o->sum)
-            post[i].kind = PARE_LANE_SUM;
-        else if (o->alg == dnnl_eltwise_relu)
-            post[i].kind = PARE_LANE_RELU;
-        else if (o->alg == dnnl_eltwise_clip && (!padded || (o->alpha <= 0 && o->beta >= 0)))
-            post[i].kind = PARE_LANE_CLIP;
-        else if (o->alg == dnnl_eltwise_swish)
-            post[i].kind = PARE_LANE_SWISH;
-        else if (o->alg == dnnl_eltwise_hardswish)
-            post[i].kind = PARE_LANE_HARDSWISH;
-        else if (o->alg == dnnl_eltwise_logistic && !padded)
-            post[i].kind = PARE_LANE_SIGMOID;
-        else
-            known = false;
-        if (!known)
+        post[i] = *o;
+        if (o->kind == PARE_POST_TANH || o->kind == PARE_POST_ELU || o->kind == PARE_POST_ROUND)
+            return -1;
+        if (padded && (o->kind == PARE_POST_SIGMOID ||
+                       (o->kind == PARE_POST_CLIP && !(o->alpha <= 0 && o->beta >= 0))))
             return -1;
     }
     return h->post.n;
 }
 
-bool pare_lane_bounds(struct pare_lane_post *post, int *n_post, float *low, float *high)
+bool pare_post_bounds(struct pare_post_op *post, int *n_post, float *low, float *high)
 {
-    bool clip = *n_post > 0 && post->kind == PARE_LANE_CLIP;
+    bool clip = *n_post > 0 && post->kind == PARE_POST_CLIP;
 
-    if (!clip && (*n_post < 1 || post->kind != PARE_LANE_RELU || post->a != 0))
+    if (!clip && (*n_post < 1 || post->kind != PARE_POST_RELU || post->alpha != 0))
         return false;
-    *low = clip ? post->a : 0;
-    *high = clip ? post->b : INFINITY;
+    *low = clip ? post->alpha : 0;
+    *high = clip ? post->beta : INFINITY;
     --*n_post;
     memmove(post, post + 1, (size_t)*n_post * sizeof(*post));
     return true;

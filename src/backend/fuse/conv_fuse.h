@@ -1,4 +1,4 @@
-/* conv_fuse.h - a convolution with constant weights and what may be fused behind it. */
+/* conv_fuse.h - match Conv with constant weights, BatchNormalization and post-ops. */
 #ifndef PARE_BACKEND_FUSE_CONV_FUSE_H
 #define PARE_BACKEND_FUSE_CONV_FUSE_H
 
@@ -7,10 +7,10 @@
 #include "../../op/nn/window.h"
 #include "../rows/post_ops_apply.h"
 
-/* A BatchNormalization right behind is folded into weights and bias:
+/* A BatchNormalization after the Conv is folded into weights and bias:
  *     s = gamma / sqrt(var + eps),  w' = s w,  b' = s (b - mean) + beta.
- * A residual Add becomes a sum into the result (in place when the other operand dies here),
- * activations become post-operations. */
+ * A residual Add becomes a sum into the result (in place if the other operand is not read later);
+ * activations become post-ops. */
 struct pare_conv_fuse {
     struct pare_window win;
     struct pare_node *bn; /* or NULL */
@@ -18,27 +18,28 @@ struct pare_conv_fuse {
     struct pare_value *out;
 };
 
-/* Is n a Conv of float32 with constant weights?  Then follow what is behind it. */
+/* Match a float32 Conv with constant weights and the nodes to fuse after it. */
 bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare_conv_fuse *h);
 
-/* The step's lists: in[0] is X, in[1] the other operand of a residual Add; false when out of
- * memory. */
+/* Fill in the step's lists: in[0] is X, in[1] the other operand of a residual Add; false when out
+ * of memory. */
 bool pare_conv_fuse_step(const struct pare_match *v, struct pare_node *n,
                          const struct pare_conv_fuse *h, int in_block, int out_block,
                          struct pare_step *s);
 
-/* What each output channel's filter is multiplied by, and its bias. */
+/* By output channel: the factor of its filter, and its bias. */
 int pare_conv_fuse_fold(struct pare_backend *b, const struct pare_node *n,
                         const struct pare_conv_fuse *h, float *scale, float *bias,
                         struct pare_err *err);
 
-/* The posts for post_ops_apply.h, and how many: -1 when one is unknown there or, `padded`, would make
- * something else of a 0 in lanes beyond the channels. */
-int pare_conv_fuse_lanes(const struct pare_conv_fuse *h, bool padded, struct pare_lane_post *post);
+/* The post-ops for pare_post_ops_run(), and their number; -1 if it does not implement one of them
+ * or if one of them, with `padded`, would change the zeros in the lanes beyond the channels. */
+int pare_conv_fuse_vector_ops(const struct pare_conv_fuse *h, bool padded,
+                              struct pare_post_op *post);
 
 extern const struct pare_kernel pare_kernel_conv_sparse;
 
-/* Is the first of these no more than bounds?  Then it is taken away. */
-bool pare_lane_bounds(struct pare_lane_post *post, int *n_post, float *low, float *high);
+/* If the first post-op is a Relu or Clip: remove it from the list and return its bounds. */
+bool pare_post_bounds(struct pare_post_op *post, int *n_post, float *low, float *high);
 
 #endif

@@ -1,4 +1,4 @@
-/* conv_prologue.c - what may be done with the input of a convolution while it is read. */
+/* conv_prologue.c - match and apply BatchNormalization, Relu or gates on the input of a Conv. */
 #include "conv_prologue.h"
 
 #include <math.h>
@@ -21,11 +21,11 @@ static bool is_bn(const struct pare_node *n)
     return true;
 }
 
-/* One number for each channel of an image, or of all. */
+/* Is g one value per channel, of each image or of all? */
 static bool is_gate(const struct pare_match *v, const struct pare_value *g,
                     const struct pare_value *x)
 {
-    if (!g || !pare_is_f32(g) || pare_is_fixed(g) || !pare_is_made(v, g) ||
+    if (!g || !pare_is_f32(g) || pare_is_fixed(g) || !pare_is_computed(v, g) ||
         g->t.rank != x->t.rank || g->t.dim[1] != x->t.dim[1] ||
         (g->t.dim[0] != 1 && g->t.dim[0] != x->t.dim[0]))
         return false;
@@ -55,11 +55,11 @@ bool pare_conv_prologue(const struct pare_match *v, struct pare_node *n,
         f->x = n->in[0];
     else if (!is_mul(v, n, f))
         return false;
-    f->conv = pare_only_use(v, n->out[0]);
+    f->conv = pare_only_consumer(v, n->out[0]);
     if (!f->gate && is(f->conv, "Relu")) {
         f->relu = true;
         f->node[1] = f->conv;
-        f->conv = pare_only_use(v, f->conv->out[0]);
+        f->conv = pare_only_consumer(v, f->conv->out[0]);
     }
     if (!is(f->conv, "Conv") || !pare_is_f32(f->x) || f->x->t.rank < 3 || pare_is_fixed(f->x) ||
         f->conv->in[0] != (f->node[1] ? f->node[1] : n)->out[0])
@@ -95,7 +95,7 @@ int pare_conv_prologue_init(struct pare_conv_prologue *f, struct pare_backend *b
     return 0;
 }
 
-/* y = x s + t, not below 0 with `relu`, for vectors of 8 that are `step` apart. */
+/* y = x s + t, with `relu` max(y, 0); vectors of 8, `step` floats apart. */
 PARE_SIMD static void affine(const float *x, const float *s, const float *t, bool relu, float *y,
                              int64_t n, int64_t step)
 {
@@ -104,7 +104,7 @@ PARE_SIMD static void affine(const float *x, const float *s, const float *t, boo
     for (int64_t i = 0; i < n && relu; i += step) {
         pare_v8 v = PARE_V8(x + i) * scale + shift;
 
-        PARE_PUT8(y + i, PARE_WHERE8(~(v < zero), v)); /* NaN stays */
+        PARE_PUT8(y + i, PARE_WHERE8(~(v < zero), v)); /* NaN is kept */
     }
     for (int64_t i = 0; i < n && !relu; i += step)
         PARE_PUT8(y + i, PARE_V8(x + i) * scale + shift);

@@ -1,4 +1,4 @@
-/* gelu_match.c - Gelu where it is spelled out, as before operator set 20. */
+/* gelu_match.c - match GELU written as Div, Erf, Add, Mul, Mul (before opset 20). */
 #include "gelu_match.h"
 
 #include <math.h>
@@ -10,18 +10,18 @@ static bool is(const struct pare_node *n, const char *type)
     return pare_node_is(n, type) && n->n_in >= 1 && n->n_out == 1;
 }
 
-/* Is this a constant of about that size? */
+/* Is v a constant scalar close to `want`? */
 static bool number(const struct pare_value *v, double want)
 {
     return v && pare_is_const(v) && pare_is_f32(v) && v->t.data && pare_numel(&v->t) == 1 &&
            fabs((double)pare_f32(&v->t)[0] / want - 1) < 1e-6;
 }
 
-/* The node of that type that alone uses x; *other is its second operand. */
+/* The only consumer of x if it has that type; *other is its second operand. */
 static struct pare_node *behind(const struct pare_match *v, const struct pare_value *x,
                                 const char *type, struct pare_value **other)
 {
-    struct pare_node *n = pare_only_use(v, x);
+    struct pare_node *n = pare_only_consumer(v, x);
 
     if (!is(n, type) || n->n_in != 2 || n->in[0] == n->in[1])
         return NULL;
@@ -38,7 +38,7 @@ bool pare_gelu_match(const struct pare_match *v, const struct pare_node *n,
         !((is(n, "Div") && number(n->in[1], sqrt(2))) ||
           (is(n, "Mul") && number(n->in[1], sqrt(0.5)))))
         return false;
-    list[0] = pare_only_use(v, n->out[0]);
+    list[0] = pare_only_consumer(v, n->out[0]);
     if (!is(list[0], "Erf"))
         return false;
     list[1] = behind(v, list[0]->out[0], "Add", &other);

@@ -1,17 +1,15 @@
-/* gelu_match.h - Gelu where it is spelled out, as before operator set 20.
+/* gelu_match.h - match GELU written as Div, Erf, Add, Mul, Mul (before opset 20).
  *
  *     y = x (1 + erf(x / sqrt 2)) / 2
- *
- * Exporters write Div, Erf, Add, Mul and Mul.
  */
 #ifndef PARE_BACKEND_FUSE_GELU_MATCH_H
 #define PARE_BACKEND_FUSE_GELU_MATCH_H
 
 #include "../backend.h"
 
-#define PARE_GELU_NODES 4 /* behind the first */
+#define PARE_GELU_NODES 4 /* after the first */
 
-/* Is n the first of them, with x as its input 0?  Then list those behind it. */
+/* Is n the Div, with x as input 0?  Then list the nodes after it. */
 bool pare_gelu_match(const struct pare_match *v, const struct pare_node *n,
                      struct pare_node *list[PARE_GELU_NODES]);
 

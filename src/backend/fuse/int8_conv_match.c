@@ -1,4 +1,6 @@
-/* int8_conv_match.c - read Conv between integers, QLinearConv and ConvInteger. */
+/* int8_conv_match.c - match Conv between DequantizeLinear and QuantizeLinear, QLinearConv,
+ * ConvInteger.
+ */
 #include "int8_conv_match.h"
 
 #include <math.h>
@@ -47,7 +49,7 @@ static bool read_integer(struct pare_node *n, struct pare_int8_conv *c)
            !pare_conv_window(n, &c->win, &err);
 }
 
-/* Constants, of sizes that have meaning in float32. */
+/* Are scales and bias constants that float32 can represent? */
 static bool good_numbers(const struct pare_int8_conv *c)
 {
     if (c->bias && (!pare_is_const(c->bias) || !c->bias->t.data))

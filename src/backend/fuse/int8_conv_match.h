@@ -1,10 +1,10 @@
-/* int8_conv_match.h - a convolution of 8-bit integers, however the graph spells it.
+/* int8_conv_match.h - match int8 convolutions in QDQ form and in operator form.
  *
  *     y = round(f (conv(x - x_zero, w) + b)) + y_zero,   f = x_scale w_scale / y_scale by channel
  *
- * with Relu or Clip before the rounding: DequantizeLinear, Conv, Relu, QuantizeLinear in one, or
- * QLinearConv.  Without a QuantizeLinear behind it the result is real, and of ConvInteger it is the
- * sum itself.
+ * with Relu or Clip before the rounding: DequantizeLinear, Conv, Relu, QuantizeLinear as one step,
+ * or QLinearConv.  Without a QuantizeLinear the result is float32; the result of ConvInteger is the
+ * int32 sum.
  */
 #ifndef PARE_BACKEND_FUSE_INT8_CONV_MATCH_H
 #define PARE_BACKEND_FUSE_INT8_CONV_MATCH_H
@@ -17,14 +17,14 @@ struct pare_int8_conv {
     struct pare_window win;
     struct pare_int8 x;
     struct pare_int8_weight w;
-    struct pare_value *bias;  /* real, or int32 in units of x_scale w_scale; or NULL */
-    struct pare_int8_end end; /* end.n is 0 where nothing is fused */
-    struct pare_value *out;   /* of whose type the result is */
+    struct pare_value *bias;  /* float32, or int32 in units of x_scale w_scale; or NULL */
+    struct pare_int8_end end; /* end.n is 0 if no node is fused */
+    struct pare_value *out;   /* the result, which determines the output type */
 };
 
 bool pare_int8_conv(const struct pare_match *v, struct pare_node *n, struct pare_int8_conv *c);
 
-/* Does a channel's sum reach no further than this? */
+/* Are the sums of all channels at most this large? */
 bool pare_int8_conv_below(const struct pare_int8_conv *c, double most);
 
 /* The factor of a channel's sum, and its bias in units of the sum. */

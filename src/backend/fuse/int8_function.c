@@ -1,4 +1,4 @@
-/* int8_function.c - real values that are functions of one tensor of 8-bit integers. */
+/* int8_function.c - match float values that are a 256-entry function of one int8 tensor. */
 #include "int8_function.h"
 
 #include <math.h>
@@ -6,20 +6,20 @@
 #include "../../op/shape/movement.h"
 #include "../../op/op.h"
 
-#define MOST 48 /* nodes to evaluate: a value that is used twice counts twice */
+#define MOST 48 /* nodes to evaluate; a value that is used twice counts twice */
 
 static bool is_late(const struct pare_match *v, const struct pare_value *x)
 {
-    return x->maker && !pare_is_fixed(x) && v->late[x->maker->id];
+    return x->maker && !pare_is_fixed(x) && v->lazy[x->maker->id];
 }
 
-/* A constant of one real number. */
+/* A float32 constant of one element. */
 static bool is_scalar(const struct pare_value *x)
 {
     return x && pare_is_const(x) && pare_is_f32(x) && x->t.data && pare_numel(&x->t) == 1;
 }
 
-/* ---- which nodes ----------------------------------------------------------------------- */
+/* ---- match ------------------------------------------------------------------------------ */
 
 static bool is_map(const struct pare_node *n)
 {
@@ -37,7 +37,7 @@ static bool is_map2(const struct pare_node *n)
            (n->version >= 7 || n->op->domain);
 }
 
-/* 1: (N, C, ...) becomes (N, ..., C); -1: the other way; 0: neither. */
+/* 1: (N, C, ...) becomes (N, ..., C); -1: the inverse; 0: neither. */
 static int turn_of(const struct pare_node *n)
 {
     int rank = n->n_in ? n->in[0]->t.rank : 0, perm[PARE_MAX_RANK];
@@ -58,7 +58,7 @@ static bool one_scale(const struct pare_node *n, struct pare_value *q, struct pa
     return pare_attr(n, "block_size") == 0 && pare_int8_operand(read, q, n, 1);
 }
 
-/* Does n read nothing but late functions and single constants? */
+/* Are all inputs of n lazy functions or constant scalars? */
 static bool reads_late(const struct pare_match *v, const struct pare_node *n)
 {
     bool some = false;
@@ -77,7 +77,7 @@ static bool reads_late(const struct pare_match *v, const struct pare_node *n)
     return some;
 }
 
-/* ---- evaluating ------------------------------------------------------------------------ */
+/* ---- evaluate --------------------------------------------------------------------------- */
 
 struct eval {
     const struct pare_match *v;
@@ -106,7 +106,7 @@ static bool eval_quantize(struct eval *e, const struct pare_node *n, struct resu
     return true;
 }
 
-/* From the integers that are the root, or from rounded ones that are a function of it. */
+/* Evaluate DequantizeLinear of the root itself, or of int8 values that are a function of it. */
 static bool eval_real(struct eval *e, const struct pare_node *n, struct result *r)
 {
     const struct pare_node *from = n->in[0]->maker;
@@ -115,7 +115,7 @@ static bool eval_real(struct eval *e, const struct pare_node *n, struct result *
 
     if (!one_scale(n, n->in[0], &q))
         return false;
-    if (from && e->v->late[from->id] && pare_node_is(from, "QuantizeLinear")) {
+    if (from && e->v->lazy[from->id] && pare_node_is(from, "QuantizeLinear")) {
         if (!eval_quantize(e, from, r))
             return false;
         for (int i = 0; i < 256; i++)
@@ -197,19 +197,19 @@ bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
     return true;
 }
 
-/* Is all that reads these integers, through one DequantizeLinear, such a function with what they
- * are made from? */
+/* Do all consumers of these int8 values, each through one DequantizeLinear, combine them only with
+ * the tensor they are computed from? */
 static bool only_for(const struct pare_match *v, const struct pare_node *q,
                      const struct pare_value *root)
 {
-    const struct pare_uses *u = &v->use[q->out[0]->id];
+    const struct pare_consumers *u = &v->consumers[q->out[0]->id];
     const struct pare_value *real;
 
     if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
         !pare_node_is(u->node[0], "DequantizeLinear"))
         return false;
     real = u->node[0]->out[0];
-    u = &v->use[real->id];
+    u = &v->consumers[real->id];
     if (!u->n || real->flags & PARE_V_OUTPUT)
         return false;
     for (int i = 0; i < u->n; i++) {

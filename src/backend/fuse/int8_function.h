@@ -1,9 +1,9 @@
-/* int8_function.h - real values that are functions of one tensor of 8-bit integers.
+/* int8_function.h - match float values that are a 256-entry function of one int8 tensor.
  *
- * x sigmoid(x) of a dequantized x has no more than 256 values, however many nodes it takes,
- * roundings on the way included.  Such nodes are late (backend.h): nobody runs them when who reads
- * the result takes the integers and a table.  A Transpose between (N, C, ...) and (N, ..., C) may
- * be among them: it is another layout of the same bytes.
+ * x sigmoid(x) of a dequantized x has at most 256 distinct values, however many nodes compute it,
+ * including QuantizeLinear and DequantizeLinear pairs in between.  Such nodes are lazy (backend.h):
+ * they never run if all consumers of the result read the int8 tensor and a table.  A Transpose
+ * between (N, C, ...) and (N, ..., C) may be among them: it is another layout of the same bytes.
  */
 #ifndef PARE_BACKEND_FUSE_INT8_FUNCTION_H
 #define PARE_BACKEND_FUSE_INT8_FUNCTION_H
@@ -11,23 +11,24 @@
 #include "int8_operands.h"
 
 struct pare_int8_func {
-    struct pare_int8 x;           /* the integers */
-    struct pare_int8_table table; /* by byte */
+    struct pare_int8 x;           /* the int8 tensor */
+    struct pare_int8_table table; /* by byte of x */
     bool plain;                   /* only DequantizeLinear: (q - zero) * scale */
-    int turn; /* 1: the value is x with channels moved to the end; -1: from there */
+    int turn; /* 1: x with the channels moved to the end; -1: moved from the end; 0: neither */
 };
 
-/* Is this node such a function, to be run only when somebody asks?  Nodes before it are known. */
+/* Is the result of n such a function, so that n is lazy?  The nodes before n have been visited. */
 bool pare_int8_func_late(const struct pare_match *v, const struct pare_node *n);
 
-/* What the real value is a function of. */
+/* Find the int8 tensor and the table of a float value; false: it is not such a function. */
 bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
                     struct pare_int8_func *f);
 
-/* The layout of the integers whose bytes are in the order of the value in this layout; 0: none. */
+/* The layout of the int8 tensor whose byte order equals that of the value in this layout; 0:
+ * none. */
 int pare_int8_func_layout(const struct pare_int8_func *f, int layout);
 
-/* The layout that a step on the value's bytes keeps. */
+/* The layout in which a step that only maps bytes leaves them. */
 int pare_int8_func_keep(const struct pare_match *v, const struct pare_int8_func *f);
 
 #endif

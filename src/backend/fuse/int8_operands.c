@@ -1,4 +1,4 @@
-/* int8_operands.c - integers behind real operands, and what is behind real results. */
+/* int8_operands.c - find the int8 tensors of dequantized operands and of quantized results. */
 #include "int8_operands.h"
 
 #include <math.h>
@@ -65,11 +65,11 @@ bool pare_int8_source(const struct pare_match *v, const struct pare_value *real,
 
     if (pare_is_fixed(real) || !pare_is_f32(real))
         return false;
-    while (x->maker && v->late[x->maker->id] && x->maker->op->flags & PARE_OP_VIEW) {
+    while (x->maker && v->lazy[x->maker->id] && x->maker->op->flags & PARE_OP_VIEW) {
         x = x->maker->in[0];
         viewed |= !pare_same_shape(&x->t, &real->t);
     }
-    if (!pare_node_is(x->maker, "DequantizeLinear") || !v->late[x->maker->id] ||
+    if (!pare_node_is(x->maker, "DequantizeLinear") || !v->lazy[x->maker->id] ||
         pare_attr(x->maker, "block_size") != 0 ||
         !pare_int8_operand(q, x->maker->in[0], x->maker, 1))
         return false;
@@ -77,7 +77,7 @@ bool pare_int8_source(const struct pare_match *v, const struct pare_value *real,
     return true;
 }
 
-/* Relu and Clip with known bounds narrow [lo, hi]. */
+/* Narrow [lo, hi] by a Relu, or by a Clip with constant bounds. */
 static bool bounds(const struct pare_node *n, float *lo, float *hi)
 {
     double l = -INFINITY, h = INFINITY;
@@ -104,12 +104,12 @@ static bool bounds(const struct pare_node *n, float *lo, float *hi)
 
 bool pare_int8_end(const struct pare_match *v, struct pare_value *real, struct pare_int8_end *e)
 {
-    struct pare_node *n = pare_only_use(v, real);
+    struct pare_node *n = pare_only_consumer(v, real);
 
     *e = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY };
     for (; n && e->n < PARE_INT8_NODES - 1 && bounds(n, &e->lo, &e->hi); e->n++) {
         e->node[e->n] = n;
-        n = pare_only_use(v, n->out[0]);
+        n = pare_only_consumer(v, n->out[0]);
     }
     if (!pare_node_is(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
         n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) || pare_attr(n, "block_size") != 0 ||
@@ -150,7 +150,7 @@ float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel)
     return (float)pare_get(&q->scale->t, pare_numel(&q->scale->t) == 1 ? 0 : channel);
 }
 
-/* Lowest and highest of w - zero. */
+/* Smallest and largest w - zero, into q->reach. */
 static bool reach(struct pare_int8_weight *q)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
@@ -331,7 +331,7 @@ void pare_int8_bounds(const struct pare_int8_out *o, float *lo, float *hi)
     if (type != PARE_U8 && type != PARE_I8)
         return;
     *lo = *lo > least ? *lo : least;
-    *lo = *lo < most ? *lo : most; /* they may be outside of the type */
+    *lo = *lo < most ? *lo : most; /* the bounds may be outside the type's range */
     *hi = *hi < most ? *hi : most;
     *hi = *hi > least ? *hi : least;
 }

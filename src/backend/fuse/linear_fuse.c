@@ -1,9 +1,9 @@
-/* linear_fuse.c - Gemm and MatMul with constant weights, and the bias behind them. */
+/* linear_fuse.c - match Gemm and MatMul with constant weights and bias. */
 #include "linear_fuse.h"
 
 #include "../../op/matrix/matrix.h"
 
-/* A constant of N numbers along the last axis. */
+/* A constant of N elements along the last axis. */
 static bool is_row(const struct pare_value *v, int64_t N)
 {
     const struct pare_tensor *t = &v->t;
@@ -49,7 +49,7 @@ bool pare_linear_fuse_read(const struct pare_match *v, struct pare_node *n,
     *l = (struct pare_linear_fuse){ .out = n->out[0] };
     if (!read_node(n, l))
         return false;
-    add = l->b ? NULL : pare_only_use(v, l->out);
+    add = l->b ? NULL : pare_only_consumer(v, l->out);
     if (pare_node_is(add, "Add") && add->in[0] != add->in[1] &&
         is_row(add->in[add->in[0] == l->out], l->N) &&
         pare_same_shape(&add->out[0]->t, &l->out->t)) {

@@ -1,4 +1,4 @@
-/* padded_mean.c - an average over a padded input, as exporters write it. */
+/* padded_mean.c - match Pad followed by AveragePool. */
 #include "padded_mean.h"
 
 #include "../../op/shape/movement.h"
@@ -8,7 +8,7 @@ struct pare_node *pare_padded_mean(const struct pare_match *v, struct pare_node 
                                    struct pare_window *w)
 {
     int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
-    struct pare_node *pool = strcmp(n->type, "Pad") ? NULL : pare_only_use(v, n->out[0]);
+    struct pare_node *pool = strcmp(n->type, "Pad") ? NULL : pare_only_consumer(v, n->out[0]);
     const struct pare_value *value = n->n_in > 2 ? n->in[2] : NULL;
     struct pare_err err;
 

@@ -1,4 +1,4 @@
-/* padded_mean.h - an average over a padded input, as exporters write it. */
+/* padded_mean.h - match Pad followed by AveragePool. */
 #ifndef PARE_BACKEND_FUSE_PADDED_MEAN_H
 #define PARE_BACKEND_FUSE_PADDED_MEAN_H
 
@@ -6,9 +6,9 @@
 
 #include "../../op/nn/window.h"
 
-/* n is a Pad with zeros and behind it, and nothing else, is an AveragePool without padding: that
- * node, and the window over three axes of n's input, in which padding counts like data.  Else
- * NULL. */
+/* If n is a Pad with zeros whose only consumer is an AveragePool without padding: returns the
+ * AveragePool and sets the window over three axes of n's input, in which padding counts like data.
+ * Else NULL. */
 struct pare_node *pare_padded_mean(const struct pare_match *v, struct pare_node *n,
                                    struct pare_window *w);
 

@@ -1,36 +1,30 @@
-/* post_ops.h - what can be fused behind a oneDNN primitive. */
+/* post_ops.h - match activations and residual Adds that a product or convolution can fuse. */
 #ifndef PARE_BACKEND_FUSE_POST_OPS_H
 #define PARE_BACKEND_FUSE_POST_OPS_H
 
-#include "../onednn/onednn.h"
-
+#include "../rows/post_ops_apply.h"
 #include "../sparse/sparse.h"
 
 #define PARE_MAX_POST 6
 
-/* The nodes behind a head that become post-operations of its primitive, in order. */
+/* The nodes after a fusion root that become its post-ops, in order. */
 struct pare_post {
-    struct pare_post_op {
-        bool sum;
-        dnnl_alg_kind_t alg;
-        float alpha, beta;
-    } op[PARE_MAX_POST];
+    struct pare_post_op op[PARE_MAX_POST];
     int n;
-    struct pare_node *node[2 * PARE_MAX_POST]; /* all that are fused */
+    struct pare_node *node[2 * PARE_MAX_POST]; /* all fused nodes; x * sigmoid(x) is two */
     int n_nodes;
     struct pare_value *sum; /* the other operand of a residual Add, or NULL */
 };
 
-/* Follow x as far as it can be fused; returns the last value.  With `sum`, one Add with a value
- * that is there already is taken as well. */
+/* Collect post-ops from x onwards; returns the last value, x itself if nothing can be fused.  With
+ * `sum`, one Add whose other operand is already computed is fused, too. */
 struct pare_value *pare_post_follow(const struct pare_match *v, struct pare_value *x, bool sum,
                                     struct pare_post *p);
 
-/* A primitive attribute with these post-operations; the caller destroys it. */
-bool pare_post_attr(const struct pare_post *p, dnnl_primitive_attr_t *attr);
-
-/* The same by loops of our own: y, n numbers, and those that are added to it. */
+/* Apply all post-ops of a struct pare_post to n floats y; sum: the operand of PARE_POST_SUM. */
 void pare_post_apply(const void *post, float *y, const float *sum, int64_t n);
+
+/* The same as the end of a sparse product. */
 struct pare_end pare_post_end(const struct pare_post *p);
 
 #endif

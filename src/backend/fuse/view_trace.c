@@ -1,10 +1,10 @@
-/* view_trace.c - where the elements of a value lie in another one that only moves on the way to it. */
+/* view_trace.c - trace a value back through Reshape, Transpose, Slice, Split and Gather. */
 #include "view_trace.h"
 
 #include "../../op/shape/movement.h"
 
 /* Index i along axis a of a node's output is index first[a] + i mult[a] along axis to[a] of its
- * input; `more` is a place that all have in addition. */
+ * input; `more` is a constant offset. */
 struct axes {
     int to[PARE_MAX_RANK];
     int64_t first[PARE_MAX_RANK], mult[PARE_MAX_RANK], more;
@@ -49,7 +49,7 @@ static bool slice_axes(const struct pare_node *n, struct axes *a)
     return true;
 }
 
-/* One index: the axis is gone, or of size 1. */
+/* Gather of one index: the axis is removed, or has size 1. */
 static bool gather_axes(const struct pare_node *n, struct axes *a)
 {
     const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
@@ -91,7 +91,7 @@ static bool read_axes(const struct pare_node *n, const struct pare_value *out, s
     return pare_node_is(n, "Gather") && gather_axes(n, a);
 }
 
-/* The axis along which a step of `stride` places moves; -1: it moves along several. */
+/* The axis of t whose stride is `stride`; -1: a step of this size moves along several axes. */
 static int axis_at(const struct pare_tensor *t, const int64_t *strides, int64_t stride)
 {
     for (int a = 0; a < t->rank; a++)
@@ -100,7 +100,7 @@ static int axis_at(const struct pare_tensor *t, const int64_t *strides, int64_t 
     return -1;
 }
 
-/* Cuts part i where it goes from one axis of t to the next; false when it cannot be cut. */
+/* Split part i at the boundary of an axis of t; false when it cannot be split. */
 static bool cut(struct pare_view_trace *p, int i, const struct pare_tensor *t,
                 const int64_t *strides)
 {
@@ -121,10 +121,10 @@ static bool cut(struct pare_view_trace *p, int i, const struct pare_tensor *t,
     p->dim[i].stride *= room;
     p->dim[i].own *= room;
     p->dim[i + 1].size = room;
-    return cut(p, i, t, strides); /* at most once for each axis */
+    return cut(p, i, t, strides); /* at most once per axis */
 }
 
-/* From places in a node's output to places in its input. */
+/* Map positions in a node's output to positions in its input. */
 static bool through(struct pare_view_trace *p, const struct pare_tensor *out,
                     const struct pare_tensor *in, const struct axes *x)
 {
@@ -146,7 +146,7 @@ static bool through(struct pare_view_trace *p, const struct pare_tensor *out,
         int64_t step = p->dim[i].stride / so[a];
 
         last[a] += (p->dim[i].size - 1) * step;
-        if (last[a] >= out->dim[a]) /* its places would run into the next axis */
+        if (last[a] >= out->dim[a]) /* its elements would cross into the next axis */
             return false;
         p->dim[i].stride = step * x->mult[a] * si[x->to[a]];
     }
@@ -154,7 +154,7 @@ static bool through(struct pare_view_trace *p, const struct pare_tensor *out,
     return true;
 }
 
-/* The other operand of a product with, or a division by, one constant number; or NULL. */
+/* The other operand of a Mul with, or a Div by, a constant scalar; or NULL. */
 static struct pare_value *factor(const struct pare_node *n, double *scale)
 {
     bool mul = pare_node_is(n, "Mul"), div = pare_node_is(n, "Div");
@@ -191,7 +191,7 @@ bool pare_trace(const struct pare_match *v, struct pare_value *value, const stru
     int64_t strides[PARE_MAX_RANK];
 
     begin(t, value);
-    while (t->base != stop && (stop || !pare_is_made(v, t->base))) {
+    while (t->base != stop && (stop || !pare_is_computed(v, t->base))) {
         struct pare_node *n = t->base->maker;
         struct pare_value *x = n && scaled ? factor(n, &t->scale) : NULL;
         struct axes axes;

@@ -1,4 +1,4 @@
-/* gemm_packed.c - products with constant matrices that are packed by panels of columns. */
+/* gemm_packed.c - packed GEMM: products with matrices packed in panels of columns. */
 #include "gemm_packed.h"
 
 #include "../simd/unroll_cases.h"
@@ -8,7 +8,7 @@ static inline int64_t run_at(const struct pare_packed_gemm *p, int64_t i)
     return p->offset ? p->offset[i] : i * p->x_run;
 }
 
-/* Where element k of a row is. */
+/* Offset of element k of a row. */
 static int64_t element_at(const struct pare_packed_gemm *p, int64_t k)
 {
     int64_t full = p->runs * p->run;
@@ -20,11 +20,11 @@ static int64_t element_at(const struct pare_packed_gemm *p, int64_t k)
     return run_at(p, p->runs + (k - full) / p->last) + (k - full) % p->last;
 }
 
-/* What is behind n blocks of columns, while they are in the first-level cache. */
+/* Apply the post-ops to n blocks of columns while they are in the L1 cache. */
 static void behind(const struct pare_packed_gemm *p, int64_t first, int64_t n)
 {
-    const bool near = p->y_row == p->block; /* one block's rows are side by side */
-    struct pare_lane_area a = {
+    const bool near = p->y_row == p->block; /* the rows of a block are contiguous */
+    struct pare_post_area a = {
         .rows = near ? 1 : p->rows,
         .step = p->y_row,
         .n = near ? p->rows * p->block : p->block,
@@ -33,7 +33,7 @@ static void behind(const struct pare_packed_gemm *p, int64_t first, int64_t n)
     for (int64_t i = first; i < first + n && p->n_post; i++) {
         a.y = p->y + i * p->y_block;
         a.sum = p->sum ? p->sum + i * p->y_block : p->sum;
-        pare_lanes(p->post, p->n_post, &a);
+        pare_post_ops_run(p->post, p->n_post, &a);
     }
 }
 
@@ -51,7 +51,7 @@ static void behind(const struct pare_packed_gemm *p, int64_t first, int64_t n)
 #include "../simd/vec_end.h"
 #endif
 
-/* Any machine, any block. */
+/* Plain C, any block. */
 static void all_plain(const struct pare_packed_gemm *p)
 {
     const int64_t K = pare_packed_gemm_depth(p);

@@ -1,9 +1,11 @@
-/* gemm_packed_loops.h - the loops of gemm_packed.c for one instruction set; included once for each, with the
- * vectors of vec512.h or its like and ROWS, how many rows the registers hold.
+/* gemm_packed_loops.h - packed GEMM loops for one instruction set.
+ *
+ * gemm_packed.c includes it once per instruction set, after vec512.h, vec256.h or vec_plain.h, with
+ * ROWS set to the number of rows that the registers hold.
  */
 #ifdef VEC
 
-/* How the operands lie. */
+/* Strides of the operands. */
 #ifndef STEPS
 #define STEPS
 struct steps {
@@ -11,7 +13,7 @@ struct steps {
 };
 #endif
 
-/* sum += x w over `count` neighbours in the rows; returns the next of w. */
+/* sum += x w over `count` neighboring elements of the rows; returns the next element of w. */
 TARGET static inline __attribute__((always_inline)) const float *
 NAME(walk)(const float *x, const struct steps s, const float *w, int64_t count, VEC sum[ROWS][2],
            const int n, const int nv)
@@ -33,7 +35,7 @@ NAME(walk)(const float *x, const struct steps s, const float *w, int64_t count, 
     return w;
 }
 
-/* What comes behind the products.  max and min give their second operand where one is NaN. */
+/* Bias, start and clamp.  max and min return their second operand if one is NaN. */
 TARGET static inline __attribute__((always_inline)) void
 NAME(put)(const struct pare_packed_gemm *p, int64_t at, VEC sum[ROWS][2], const int n, const int nv)
 {
@@ -55,8 +57,8 @@ NAME(put)(const struct pare_packed_gemm *p, int64_t at, VEC sum[ROWS][2], const 
             STORE(p->y + at + r * p->y_row + v * p->y_block, sum[r][v]);
 }
 
-/* n rows from `first` on of nv blocks of columns; n <= ROWS and nv <= 2 are constants wherever
- * this is inlined, and so are many of the steps. */
+/* n rows from `first` on, nv blocks of columns; n <= ROWS and nv <= 2 are constants at each inlined
+ * call, and so are most of the strides. */
 TARGET static inline __attribute__((always_inline)) void
 NAME(rows)(const struct pare_packed_gemm *p, int64_t first, int64_t block, const int n,
            const int nv, const struct steps s)
@@ -73,7 +75,7 @@ NAME(rows)(const struct pare_packed_gemm *p, int64_t first, int64_t block, const
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
             sum[r][v] = begin[v];
-            /* y may be far away; it is here when the sums are done. */
+            /* Prefetch y: it arrives while the sums are computed. */
 #pragma GCC unroll 16
     for (int r = 0; r < n; r++)
         for (int v = 0; v < nv; v++)
@@ -107,7 +109,7 @@ NAME(some)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n
 
 #undef SOME
 
-/* Pixels side by side; rows apart; columns of x with rows of w. */
+/* Specializations: pixels contiguous; rows with a stride; columns of x times rows of w. */
 TARGET static void NAME(near)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n)
 {
     NAME(some)(p, first, block, n, (struct steps){ BLOCK, 1, 0, BLOCK });
@@ -125,7 +127,7 @@ TARGET static void NAME(outer)(const struct pare_packed_gemm *p, int64_t first, 
     NAME(some)(p, first, block, n, (struct steps){ 1, p->x_step, p->w_step, p->run });
 }
 
-/* All rows, in parts of about the same size, so that none leaves the registers half empty. */
+/* All rows, in tiles of about the same size, so that no tile leaves registers half empty. */
 TARGET static void NAME(all)(const struct pare_packed_gemm *p)
 {
     void (*run)(const struct pare_packed_gemm *, int64_t, int64_t, int) = NAME(apart);

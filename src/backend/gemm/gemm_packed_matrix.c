@@ -1,4 +1,4 @@
-/* gemm_packed_matrix.c - whole matrices times packed ones, by all threads. */
+/* gemm_packed_matrix.c - packed GEMM of whole matrices, on all threads. */
 #include "gemm_packed_matrix.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #define GROUP 96 /* rows at a time */
 #define CACHE_BYTES (640 << 10)
 
-/* 8 columns of w, turned, from `first` on. */
+/* Pack 8 columns, from `first` on, of a transposed matrix. */
 PARE_SIMD static void pack_turned(const struct pare_packed_gemm_weights *w, int64_t first,
                                   int64_t step, float *to)
 {
@@ -74,13 +74,13 @@ static void multiply(const struct pare_packed_gemm *whole, const struct part *r)
     pare_packed_gemm_run(&p);
 }
 
-/* Few weights: they stay in the cache, rows come one group after the other. */
+/* Few weights: they stay in the cache while groups of rows pass by. */
 static void by_rows(int threads, const struct pare_packed_gemm *p, pare_packed_gemm_then *then,
                     const void *arg)
 {
     int64_t M = p->rows, groups = (M + GROUP - 1) / GROUP;
 
-    groups = (groups + threads - 1) / threads * threads; /* all threads have the same */
+    groups = (groups + threads - 1) / threads * threads; /* the same number for each thread */
     groups = groups < M ? groups : M;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < groups; i++) {
@@ -92,8 +92,8 @@ static void by_rows(int threads, const struct pare_packed_gemm *p, pare_packed_g
     }
 }
 
-/* Many weights: each thread has columns of its own and goes over all rows with as many as stay in
- * its cache, so that weights are read once. */
+/* Many weights: each thread owns columns and multiplies all rows with as many of them as fit in its
+ * cache, so that weights are read from memory once. */
 static void by_columns(int threads, const struct pare_packed_gemm *p, pare_packed_gemm_then *then,
                        const void *arg)
 {

@@ -1,9 +1,9 @@
-/* linear_nbits.c - Gemm, MatMul and MatMulNBits whose constant weights are 4 or 8 bits, packed.
+/* linear_nbits.c - Gemm, MatMul and MatMulNBits with packed constant weights of 4 or 8 bits.
  *
  *     Y (M, N) = X (M, K) W + b,   W[k][n] = scale[n][k / group] * (q[n][k] - zero[n][k / group])
  *
- * Weights stay packed.  Few rows are multiplied as the weights are read; for more, a strip of W at
- * a time becomes real numbers, in memory of the size of a cache.
+ * Weights stay packed.  Few rows are multiplied while the weights are unpacked in registers; for
+ * more rows, a strip of W at a time is dequantized into a cache-sized buffer.
  */
 #include "nbits_rows.h"
 
@@ -14,30 +14,33 @@
 #include "../../op/quant/quant_family.h"
 #include "../backend.h"
 
-#define FEW 12                  /* rows for which reading the weights again for each 4 is faster */
-#define STRIP 32                /* columns that a thread takes at a time */
-#define TILE ((int64_t)1 << 18) /* real numbers of a strip of W */
+#define FEW \
+    12                          /* rows for which unpacking the weights again for every 4 rows is
+                                   faster */
+#define STRIP 32                /* columns per thread and task */
+#define TILE ((int64_t)1 << 18) /* floats of a dequantized strip of W */
 
 struct linear {
     int64_t M;
     struct pare_nbits w;
-    struct pare_value *q, *scale, *zero, *bias; /* the last two may be NULL */
-    int axis;                                   /* of K in q (N, K) or (K, N) */
-    int64_t block;                              /* 0: a scale for each column, or one */
-    bool nbits;       /* of MatMulNBits: all are rows already, zero points are packed */
-    int64_t tile;     /* columns of W that become real numbers at a time; 0: none do */
+    struct pare_value *q, *scale, *zero, *bias; /* zero and bias may be NULL */
+    int axis;                                   /* axis of K in q (N, K) or (K, N) */
+    int64_t block;                              /* group size; 0: one scale per column, or one for
+                                                   all */
+    bool nbits;       /* MatMulNBits: weights are stored by rows, zero points are packed */
+    int64_t tile;     /* columns of W to dequantize at a time; 0: none */
     const float *row; /* the bias */
     int threads;
 };
 
-/* ---- reading nodes ------------------------------------------------------------------------- */
+/* ---- match ---------------------------------------------------------------------------------- */
 
 static bool is_known(const struct pare_value *v, enum pare_dtype d)
 {
     return v && pare_is_const(v) && v->t.dtype == d && pare_const_raw(v);
 }
 
-/* A constant of N real numbers along the last axis. */
+/* A float32 constant of N elements along the last axis. */
 static bool is_row(const struct pare_value *v, int64_t N)
 {
     const struct pare_tensor *t = &v->t;
@@ -72,7 +75,7 @@ static bool read_nbits(const struct pare_node *n, struct linear *l)
            (!l->bias || is_row(l->bias, a.N));
 }
 
-/* The scales of a DequantizeLinear: by group along K, by column, or one. */
+/* Read the scales of a DequantizeLinear: by group along K, by column, or one. */
 static bool read_scales(const struct pare_node *d, struct linear *l)
 {
     const struct pare_tensor *q = &l->q->t, *s = &l->scale->t;
@@ -143,7 +146,7 @@ static bool read_node(const struct pare_node *n, struct linear *l)
     return l->M > 0;
 }
 
-/* Few rows: x in order.  More: for each thread a strip of W. */
+/* Few rows: x in field order.  More rows: a strip of W per thread. */
 static size_t work_bytes(struct linear *l, int threads)
 {
     int64_t each;
@@ -165,7 +168,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
     if (!l || !n->n_in || !n->in[0] || !out || !n->op || !read_node(n, l))
         return false;
-    add = l->bias ? NULL : pare_only_use(v, out);
+    add = l->bias ? NULL : pare_only_consumer(v, out);
     if (add && (!pare_node_is(add, "Add") || add->in[0] == add->in[1] ||
                 !pare_same_shape(&add->out[0]->t, &out->t)))
         add = NULL;
@@ -189,9 +192,9 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* ---- weights ------------------------------------------------------------------------------- */
+/* ---- init ----------------------------------------------------------------------------------- */
 
-/* Element i of a constant of integers, as the file has it or unpacked. */
+/* Element i of an integer constant, packed as in the file or unpacked. */
 static int at(const struct pare_value *v, int64_t i)
 {
     if (v->t.data)
@@ -202,7 +205,7 @@ static int at(const struct pare_value *v, int64_t i)
     return v->t.dtype == PARE_U8 ? ((const uint8_t *)v->raw)[i] : ((const int8_t *)v->raw)[i];
 }
 
-/* Rows of K packed numbers of their own, where the constant has none. */
+/* Repack into rows of K values if the constant is (K, N). */
 static int pack_rows(struct linear *l, struct pare_backend *b, struct pare_err *err)
 {
     struct pare_nbits *w = &l->w;
@@ -215,7 +218,7 @@ static int pack_rows(struct linear *l, struct pare_backend *b, struct pare_err *
         return pare_no_memory(err, "for packed weights");
     w->q = q;
 #pragma omp parallel for num_threads(b->threads)
-    for (int64_t n0 = 0; n0 < w->N; n0 += 64) /* a few columns at a time: their rows are short */
+    for (int64_t n0 = 0; n0 < w->N; n0 += 64) /* 64 columns at a time: their rows are short */
         for (int64_t k = 0; k < w->K; k++)
             for (int64_t n = n0; n < n0 + 64 && n < w->N; n++) {
                 int v = at(l->q, l->axis ? n * w->K + k : k * w->N + n);
@@ -244,7 +247,7 @@ static int init_rows(struct linear *l, struct pare_backend *b, struct pare_err *
     return pack_rows(l, b, err);
 }
 
-/* Where the scale of row n and group g is. */
+/* Index of the scale of row n and group g. */
 static int64_t scale_at(const struct linear *l, int64_t n, int64_t g)
 {
     int64_t count = pare_numel(&l->scale->t);
@@ -254,7 +257,7 @@ static int64_t scale_at(const struct linear *l, int64_t n, int64_t g)
     return l->block ? g * l->w.N + n : count == 1 ? 0 : n;
 }
 
-/* What q + shift is q less the zero point. */
+/* The shift for which q + shift = q - zero point. */
 static int shift_at(const struct linear *l, int64_t n, int64_t g)
 {
     int middle = l->w.flip ? 1 << (l->w.bits - 1) : 0;
@@ -300,9 +303,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct linear *l = s->state;
 
-    if (s->like) {
-        l->w = ((const struct linear *)s->like->state)->w;
-        l->row = ((const struct linear *)s->like->state)->row;
+    if (s->share_from) {
+        l->w = ((const struct linear *)s->share_from->state)->w;
+        l->row = ((const struct linear *)s->share_from->state)->row;
         return 0;
     }
     PARE_TRY(init_rows(l, b, err));
@@ -313,7 +316,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return l->row ? 0 : err->code;
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------ */
 
 static void run_few(const struct linear *l, const float *x, float *y, float *work)
 {
@@ -335,7 +338,7 @@ static void run_few(const struct linear *l, const float *x, float *y, float *wor
     }
 }
 
-/* Columns from `from` on of the result, by a strip of real weights. */
+/* Columns of the result from `from` on, by a dequantized strip of W. */
 static int run_tile(const struct linear *l, const float *x, float *y, float *real, int64_t from)
 {
     const struct pare_nbits *w = &l->w;
@@ -378,7 +381,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_nbits = {
     .name = "linear_nbits",
     .doc = "Gemm, MatMul and MatMulNBits with packed weights of 4 and 8 bits.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

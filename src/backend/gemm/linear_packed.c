@@ -1,5 +1,7 @@
-/* linear_packed.c - Gemm and MatMul of several rows with constant weights, and what is elementwise
- * behind them: each thread makes some rows, and the rest of the chain while they are in its cache.
+/* linear_packed.c - Gemm and MatMul with constant weights by packed GEMM, with the elementwise
+ * chain after them.
+ *
+ * Each thread computes some rows, and the rest of the chain while they are in its cache.
  */
 #include "../fuse/gelu_match.h"
 #include "../rows/chain_ops.h"
@@ -13,16 +15,16 @@
 
 struct linear {
     struct pare_linear_fuse head;
-    struct pare_chain links; /* n_links 0: nothing */
-    bool simple;             /* ... or no more than adding `sum`, if any, and then `post`, if any */
+    struct pare_chain links; /* n_links 0: no chain */
+    bool simple;             /* the chain is at most an Add of `sum` (or NULL) and `post` */
     struct pare_value *sum;
-    struct pare_lane_post post;
+    struct pare_post_op post;
     int n_post;
     float *packed, *bias;
-    const float *added; /* where `sum` is */
+    const float *added; /* the data of `sum` */
 };
 
-/* How many of the links the product can do by itself. */
+/* The number of links that the GEMM applies itself. */
 static int read_simple(const struct pare_match *v, struct linear *l)
 {
     struct pare_node *list[PARE_GELU_NODES];
@@ -38,7 +40,7 @@ static int read_simple(const struct pare_match *v, struct linear *l)
         x = n->out[0];
         n = c->n_links > ++at ? c->link[at].node : NULL;
     }
-    l->post = (struct pare_lane_post){ .kind = PARE_LANE_GELU };
+    l->post = (struct pare_post_op){ .kind = PARE_POST_GELU };
     if (n && n->in[0] == x && pare_gelu_match(v, n, list)) {
         for (int i = 0; i < PARE_GELU_NODES; i++)
             if (c->n_links <= at + 1 + i || c->link[at + 1 + i].node != list[i])
@@ -47,7 +49,7 @@ static int read_simple(const struct pare_match *v, struct linear *l)
         l->n_post = 1;
     } else if (pare_node_is(n, "Relu")) {
         at++;
-        l->post.kind = PARE_LANE_RELU;
+        l->post.kind = PARE_POST_RELU;
         l->n_post = 1;
     }
     return at;
@@ -80,7 +82,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct linear *l;
 
     if (v->backend->block < 8 || !pare_linear_fuse_read(v, n, &head) ||
-        head.N % v->backend->block || head.M < (v->any ? 1 : LEAST_ROWS))
+        head.N % v->backend->block || head.M < (v->ignore_cost ? 1 : LEAST_ROWS))
         return false;
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
     if (!l)
@@ -111,9 +113,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct linear *l = s->state;
 
-    if (s->like) {
-        l->packed = ((const struct linear *)s->like->state)->packed;
-        l->bias = ((const struct linear *)s->like->state)->bias;
+    if (s->share_from) {
+        l->packed = ((const struct linear *)s->share_from->state)->packed;
+        l->bias = ((const struct linear *)s->share_from->state)->bias;
     } else {
         PARE_TRY(pack_weights(l, b, err));
     }
@@ -162,7 +164,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_packed = {
     .name = "linear_packed",
     .doc = "Gemm and MatMul of several rows with constant weights, with elementwise operators.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,

@@ -10,7 +10,7 @@
 
 typedef uint32_t words8 __attribute__((vector_size(32), aligned(1), may_alias));
 
-/* ---- order --------------------------------------------------------------------------------- */
+/* ---- field order ---------------------------------------------------------------------------- */
 
 static const float powers[8] = { 1, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 1 };
 
@@ -52,7 +52,7 @@ void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to, flo
 
 /* ---- scales of a chunk --------------------------------------------------------------------- */
 
-/* The group of each word of a chunk; words behind the last group have 0 for x. */
+/* The group of each word of a chunk; x is 0 for the words after the last group. */
 static void groups_of(const struct pare_nbits *w, int64_t chunk, int64_t *group)
 {
     int64_t fields = 32 / w->bits, first = chunk * WORDS * fields;
@@ -64,8 +64,8 @@ static void groups_of(const struct pare_nbits *w, int64_t chunk, int64_t *group)
     }
 }
 
-/* sv = the scales of the words of chunk c; `per` words of a group, 0: another number.  The chunk
- * `cut` ends amid the words, whose groups are in `of`. */
+/* sv = the scales of the words of chunk c; `per`: words of a group, 0: any number.  The last group
+ * ends within the chunk `cut`, the groups of whose words are in `of`. */
 #define SCALES(sv, w, s, c, per, cut, of)                                                \
     do {                                                                                 \
         const float *g_ = (s) + (c)*WORDS / ((per) ? (per) : 1);                         \
@@ -93,7 +93,7 @@ static void groups_of(const struct pare_nbits *w, int64_t chunk, int64_t *group)
         }                                                                                \
     } while (0)
 
-/* The last chunk has words behind the last group. */
+/* Does the last chunk have words after the last group? */
 static bool is_cut(const struct pare_nbits *w, int64_t per, int64_t chunks)
 {
     return per && per < WORDS && w->groups * per < chunks * WORDS;
@@ -109,7 +109,7 @@ static int64_t words_of(const struct pare_nbits *w)
     return per == 2 || per == 4 || per == 8 || per % WORDS == 0 ? per : 0;
 }
 
-/* The chunk's words as two's complement; what is beyond the row is 0. */
+/* The chunk's words as two's complement; bytes beyond the row are 0. */
 #define LOAD(q, src, left, flip)                           \
     do {                                                   \
         uint8_t tail_[CHUNK] = { 0 };                      \
@@ -124,7 +124,7 @@ static int64_t words_of(const struct pare_nbits *w)
         }                                                  \
     } while (0)
 
-/* Number f of each word, as a real one. */
+/* Field f of each word, as float. */
 #define FIELD(q, BITS, f) \
     __builtin_convertvector((pare_m8)((q) << (32 - (BITS) * ((f) + 1))) >> (32 - (BITS)), pare_v8)
 
@@ -140,14 +140,14 @@ static float lanes(pare_v8 *v)
     return sum;
 }
 
-/* Products of a field of a chunk's words, a and b, with those of each row. */
+/* Add the products of one field of a chunk's words, a and b, with each row. */
 #define ADD_FIELD(p, a, b, x, ROWS)                  \
     for (int r = 0; r < (ROWS); r++) {               \
         p[r][0] += (a)*PARE_V8((x) + r * j->xs);     \
         p[r][1] += (b)*PARE_V8((x) + r * j->xs + 8); \
     }
 
-/* Fields of 4 bits, without sign, times 16^f; the last one is shifted, its place is the sign's. */
+/* Unsigned fields of 4 bits times 16^f; the last one is shifted, since it contains the sign bit. */
 #define REAL8(v) __builtin_convertvector((pare_m8)(v), pare_v8)
 
 #define PRODUCTS4(p, q, x, ROWS)                                                      \
@@ -252,7 +252,7 @@ void pare_nbits_dot(const struct pare_nbits *w, const struct pare_nbits_job *j, 
         add_shifts(w, j->sums + r * w->groups, j->y + r * w->N, from, to);
 }
 
-/* ---- real numbers -------------------------------------------------------------------------- */
+/* ---- dequantize ----------------------------------------------------------------------------- */
 
 PARE_SIMD static void real4(const uint8_t *restrict q, int64_t n, unsigned flip, const float k[2],
                             float *restrict to)

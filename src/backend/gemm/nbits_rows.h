@@ -2,9 +2,9 @@
  *
  *     w[n][k] = scale[n][k / group] * (q[n][k] + shift[n][k / group])
  *
- * q are two's complement after an exclusive or with `flip`.  64 bytes are a chunk: 16 words of 32
- * bits, 8 or 4 numbers each, its fields.  Rows of x are put in the order in which whole words bring
- * their fields forth: field f of word l of chunk c is at (c * fields + f) * 16 + l.
+ * q are two's complement after an exclusive or with `flip`.  A chunk is 64 bytes: 16 words of 32
+ * bits with 8 or 4 fields each.  Rows of x are reordered to match the order in which vectors of
+ * words yield their fields: field f of word l of chunk c is at (c * fields + f) * 16 + l.
  */
 #ifndef PARE_BACKEND_GEMM_NBITS_ROWS_H
 #define PARE_BACKEND_GEMM_NBITS_ROWS_H
@@ -17,19 +17,19 @@ struct pare_nbits {
     int64_t N, K, group, groups;
     int bits;
     uint32_t flip;
-    const uint8_t *q; /* rows of row_bytes; not aligned */
+    const uint8_t *q; /* rows of row_bytes bytes, perhaps unaligned */
     int64_t row_bytes;
     const float *scale;   /* (N, groups) */
     const int16_t *shift; /* (N, groups), or NULL: all 0 */
 };
 
-/* Can groups of this size be told apart word by word? */
+/* Do group boundaries coincide with words? */
 static inline bool pare_nbits_fits(int bits, int64_t group, int64_t groups)
 {
     return groups == 1 || group % (32 / bits) == 0;
 }
 
-/* Numbers of a row in chunks; at least K, those beyond it are 0. */
+/* Values of a row in whole chunks; at least K, values beyond K are 0. */
 static inline int64_t pare_nbits_padded(const struct pare_nbits *w)
 {
     int64_t chunk = 512 / w->bits;
@@ -37,15 +37,15 @@ static inline int64_t pare_nbits_padded(const struct pare_nbits *w)
     return (w->K + chunk - 1) / chunk * chunk;
 }
 
-/* Put a row of x in order for pare_nbits_dot().  With 4 bits fields are masked, not shifted, so
- * field f of x is divided by 16^f, and fields have no sign, so there are 16 numbers more in front
- * of each chunk, -8 times the sum of a word's x.  sums (groups numbers) is for weights with shifts:
- * sums of x by group. */
-int64_t pare_nbits_ordered(const struct pare_nbits *w); /* numbers of such a row */
+/* Reorder a row of x for pare_nbits_dot().  With 4 bits, fields are masked but not shifted, so
+ * field f of x is divided by 16^f; fields have no sign, so each chunk begins with 16 more floats,
+ * -8 times the sum of a word's x.  sums (`groups` floats) is for weights with shifts: the sums of x
+ * by group. */
+int64_t pare_nbits_ordered(const struct pare_nbits *w); /* floats of a reordered row */
 void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to, float *sums);
 
-/* y[r][n] = sum of x[r][k] w[n][k], for n from `from` up to `to` and rows of x in order,
- * `xs` apart; sums are theirs, `groups` apart; rows of y are N apart. */
+/* y[r][n] = sum of x[r][k] w[n][k], for n from `from` up to `to`.  Reordered rows of x are `xs`
+ * floats apart, their sums `groups` floats, rows of y N floats. */
 struct pare_nbits_job {
     const float *x, *sums;
     int64_t xs;
@@ -55,7 +55,7 @@ struct pare_nbits_job {
 void pare_nbits_dot(const struct pare_nbits *w, const struct pare_nbits_job *j, int64_t from,
                     int64_t to);
 
-/* Row n of w as K real numbers. */
+/* Dequantize row n of w: K floats. */
 void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to);
 
 #endif

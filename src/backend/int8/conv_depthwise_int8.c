@@ -1,9 +1,9 @@
-/* conv_depthwise_int8.c - convolutions of 8-bit integers with one filter for each channel (depthwise_int8.h). */
+/* conv_depthwise_int8.c - int8 depthwise Conv with requantization (depthwise_int8.h). */
 #include "depthwise_int8.h"
 
 #include "../fuse/int8_conv_match.h"
 
-#define MOST 8 /* rows and columns of a filter */
+#define MOST 8 /* rows and columns of a filter, at most */
 
 struct depth {
     struct pare_depthwise_int8 k;
@@ -34,7 +34,7 @@ static bool geometry(struct depth *d)
     return true;
 }
 
-/* Vectors that are mostly full, or many products for each. */
+/* Are the vectors mostly full, or are there many products per vector? */
 static bool pays(const struct pare_depthwise_int8 *k)
 {
     return k->C * 4 >= pare_depthwise_int8_blocks(k->C) * PARE_DEPTHWISE_INT8 * 3 ||
@@ -62,7 +62,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct depth *d = pare_alloc(v->backend->scratch, 1, sizeof(*d)), *keep;
 
     if (!d || !pare_depthwise_int8_can(v->backend) || !pare_int8_conv(v, n, &d->c) ||
-        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->any && !pays(&d->k)))
+        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->ignore_cost && !pays(&d->k)))
         return false;
     bounds(d);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
@@ -79,7 +79,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* Channel c's filter, its sum, factor and bias, where the lanes want them. */
+/* Store channel c's filter, its sum, factor and bias in the order of the lanes. */
 static void place(const struct depth *d, const int8_t *from, int64_t c, int8_t *w, int32_t *sum)
 {
     const struct pare_depthwise_int8 *k = &d->k;
@@ -127,7 +127,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct depth *d = s->state;
-    const struct depth *like = s->like ? s->like->state : NULL;
+    const struct depth *like = s->share_from ? s->share_from->state : NULL;
 
     if (!like)
         return init_weights(d, b, err);
@@ -165,7 +165,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_depthwise_int8 = {
     .name = "conv_depthwise_int8",
     .doc = "Convolutions of 8-bit integers with one filter for each channel.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

@@ -1,9 +1,9 @@
-/* conv_int8_exact.c - convolutions of 8-bit integers in plain C, exact on every machine.
+/* conv_int8_exact.c - int8 Conv in plain C, with exact sums on every CPU.
  *
- * For those that oneDNN would get wrong (int8_operands.h) or cannot give as exact sums.  The windows of some
- * places, x - x_zero with padding as zeros, become rows of int16 (k..., I), and so do the weights;
- * results are products of these (int8_dot.h).  One window for each channel goes over the channels
- * instead, which are neighbours.
+ * For convolutions whose sums oneDNN would saturate (int8_operands.h) or cannot return exactly.
+ * The windows of some pixels, x - x_zero with zeros as padding, become rows of int16 (k..., I), and
+ * so do the weights; results are products of these (int8_dot.h).  Depthwise convolutions loop over
+ * the channels instead, which are contiguous.
  */
 #include "../fuse/int8_conv_match.h"
 #include "int8_dot.h"
@@ -12,16 +12,16 @@
 
 #include "../../base/simd.h"
 
-#define PLACES 32   /* at a time */
-#define CHANNELS 64 /* of the result, at a time */
-#define CHUNK 256   /* channels of a depthwise convolution, at a time */
+#define PLACES 32   /* pixels at a time */
+#define CHANNELS 64 /* output channels at a time */
+#define CHUNK 256   /* channels of a depthwise convolution at a time */
 #define SHORT 128   /* products in a sum */
 
 struct dot8 {
     struct pare_int8_conv c;
     struct pare_window w; /* over three axes */
     int64_t N, C, I, O;   /* images; channels of x, of a group, of y */
-    int64_t taps, K;      /* of the window; elements of a row */
+    int64_t taps, K;      /* of the window; elements of an int16 row */
     bool depthwise;
     int16_t *weights; /* (O, K), or depthwise (taps, O) */
     struct pare_int8_out out;
@@ -43,7 +43,8 @@ static bool read_node(const struct pare_match *v, struct pare_node *n, struct do
     return d->taps * d->I <= PARE_DOT_LONGEST;
 }
 
-/* Between real numbers, short sums are faster in float32, which holds them without an error. */
+/* Is it faster in float32?  Between float values, short sums are, and float32 holds them
+ * exactly. */
 static bool is_slow(const struct pare_node *n, const struct dot8 *d)
 {
     return !strcmp(n->type, "Conv") && d->taps * d->I < SHORT &&
@@ -93,8 +94,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     struct pare_int8_out *o = &d->out;
     bool held = pare_int8_conv_quantized(&d->c);
 
-    if (s->like) {
-        const struct dot8 *like = s->like->state;
+    if (s->share_from) {
+        const struct dot8 *like = s->share_from->state;
 
         d->weights = like->weights;
         *o = like->out;
@@ -118,7 +119,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* Where the window of a place starts, and its image. */
+/* The image and the first input index of a pixel's window. */
 struct spot {
     int64_t image, at[3];
 };
@@ -135,8 +136,7 @@ static struct spot spot_of(const struct dot8 *d, int64_t place)
     return p;
 }
 
-/* The element of x where a row of the window lies (tap 0 of the last axis may be outside of it);
- * -1: in the padding. */
+/* Offset in x of a row of the window (tap 0 of the last axis may be outside); -1: padding. */
 static int64_t line(const struct dot8 *d, const struct spot *p, int64_t z, int64_t h)
 {
     const struct pare_window *w = &d->w;
@@ -158,12 +158,12 @@ static void inside(const struct pare_window *w, const struct spot *p, int64_t *l
         --*hi;
 }
 
-/* The window of a place in a group, as a row. */
+/* The window of a pixel in a group, as an int16 row. */
 static void lay_out(const struct dot8 *d, const void *x, int64_t place, int64_t group, int16_t *row)
 {
     const struct pare_window *w = &d->w;
     struct spot p = spot_of(d, place);
-    bool joined = w->dilation[2] == 1 && d->I == d->C; /* taps of a line are neighbours */
+    bool joined = w->dilation[2] == 1 && d->I == d->C; /* the taps of a line are contiguous */
     int64_t lo, hi;
 
     inside(w, &p, &lo, &hi);
@@ -269,7 +269,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_int8_exact = {
     .name = "conv_int8_exact",
     .doc = "Convolution of 8-bit integers in plain C, exact on every machine.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

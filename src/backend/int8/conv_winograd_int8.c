@@ -1,7 +1,7 @@
-/* conv_winograd_int8.c - 3x3 convolutions of 8-bit integers with requantization (winograd_int8.h).
+/* conv_winograd_int8.c - int8 3x3 Conv with requantization by F(4x4, 3x3) (winograd_int8.h).
  *
  * Some tiles at a time are transformed, multiplied with one panel of weights after the other and
- * transformed back, all in the second-level cache.
+ * transformed back, all in the L2 cache.
  */
 #include "winograd_int8.h"
 
@@ -15,10 +15,10 @@
 struct wino {
     struct pare_winograd_int8 k;
     struct pare_int8_conv c;
-    int64_t images, tiles, some; /* tiles in all, and at a time */
+    int64_t images, tiles, some; /* tiles in total, and at a time */
 };
 
-/* How far the sums of a channel over inputs [from, to) can reach. */
+/* Bound of the sums of a channel over inputs [from, to). */
 static double reach(const struct pare_int8_conv *c, const int8_t *w, int64_t from, int64_t to)
 {
     double up = 0, down = 0;
@@ -32,7 +32,8 @@ static double reach(const struct pare_int8_conv *c, const int8_t *w, int64_t fro
     return up > -down ? up : -down;
 }
 
-/* In how many parts of the channels all sums are in the arithmetic's reach; 0: not even in four. */
+/* The number of parts into which the channels must be divided to keep all sums in range; 0: more
+ * than four. */
 static int parts(const struct pare_match *v, const struct pare_int8_conv *c,
                  struct pare_winograd_int8 *k)
 {
@@ -54,8 +55,8 @@ static int parts(const struct pare_match *v, const struct pare_int8_conv *c,
     return 0;
 }
 
-/* In cycles: the definition's products of 8 bits against 36 of 16 bits, the transforms and the
- * reading of weights, all by what was measured. */
+/* Compare measured cycles: direct int8 products against 36 int16 products, the transforms and
+ * reading the weights. */
 static bool pays(const struct wino *s, int threads)
 {
     const struct pare_winograd_int8 *k = &s->k;
@@ -93,13 +94,13 @@ static bool geometry(const struct pare_int8_conv *c, struct wino *s)
     return true;
 }
 
-/* As many tiles as the cache holds, in whole dozens, and work for all threads. */
+/* As many tiles as fit in the cache, in dozens, with work for all threads. */
 static int64_t some_tiles(const struct wino *s, int threads)
 {
     int64_t n = CACHE / (72 * s->k.C) / 12 * 12, each = (s->tiles + threads - 1) / threads, blocks;
 
     n = n < 12 ? 12 : n > MOST_TILES ? MOST_TILES : n;
-    if (s->tiles <= n) /* panels are shared out instead */
+    if (s->tiles <= n) /* panels are divided among the threads instead */
         return s->tiles;
     blocks = (each + n - 1) / n;
     return (each + blocks - 1) / blocks;
@@ -114,7 +115,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         !pare_int8_conv_quantized(&w->c) || !geometry(&w->c, w))
         return false;
     w->some = some_tiles(w, threads);
-    if ((!v->any && !pays(w, threads)) || !parts(v, &w->c, &w->k))
+    if ((!v->ignore_cost && !pays(w, threads)) || !parts(v, &w->c, &w->k))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, w->c.end.n))
@@ -160,7 +161,7 @@ static int init_weights(struct wino *w, struct pare_backend *b, struct pare_err 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct wino *w = s->state;
-    const struct wino *like = s->like ? s->like->state : NULL;
+    const struct wino *like = s->share_from ? s->share_from->state : NULL;
 
     if (!like)
         return init_weights(w, b, err);
@@ -170,7 +171,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* Each thread has tiles of its own. */
+/* Each thread processes its own tiles. */
 static void run_tiles(const struct wino *w, int threads, const uint8_t *x, char *work, size_t bytes,
                       uint8_t *y)
 {
@@ -194,7 +195,7 @@ static void run_tiles(const struct wino *w, int threads, const uint8_t *x, char 
         }
 }
 
-/* All tiles are there at once, and each thread has panels of its own. */
+/* All tiles at once; each thread processes its own panels. */
 static void run_panels(const struct wino *w, int threads, const uint8_t *x, char *work,
                        size_t bytes, uint8_t *y)
 {
@@ -244,7 +245,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_winograd_int8 = {
     .name = "conv_winograd_int8",
     .doc = "3x3 convolutions of 8-bit integers by Winograd's algorithm, exact.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

@@ -1,4 +1,4 @@
-/* depthwise_int8.c - one filter for each channel, of 8-bit integers with channels last, by VNNI. */
+/* depthwise_int8.c - int8 depthwise convolution with channels last, by VNNI. */
 #include "depthwise_int8.h"
 
 #if defined(__x86_64__)
@@ -14,7 +14,7 @@ bool pare_depthwise_int8_can(const struct pare_backend *b)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
-/* Four neighbours below each other, by channel. */
+/* Interleave four rows by channel. */
 PART void interleave(const __m512i x[4], uint8_t *to)
 {
     __m512i ab = _mm512_unpacklo_epi8(x[0], x[1]), cd = _mm512_unpacklo_epi8(x[2], x[3]);
@@ -27,7 +27,7 @@ PART void interleave(const __m512i x[4], uint8_t *to)
     _mm512_storeu_si512(to + 192, _mm512_unpackhi_epi16(ab, cd));
 }
 
-/* All places of the row; those outside are x's zero point. */
+/* Interleave all pixels of a row; those outside the input are x's zero point. */
 TARGET static void gather(const struct pare_depthwise_int8 *k, const uint8_t *x, int64_t row,
                           int64_t c, uint8_t *room)
 {
@@ -80,7 +80,7 @@ PART __m512i finish(const struct ending *e, const __m512i acc[4], bool is_signed
     return is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
 }
 
-/* Windows along the row.  fours and columns are constants wherever this is inlined, or 0. */
+/* Windows along the row.  fours and columns are constants at each inlined call, or 0. */
 PART void windows(const struct pare_depthwise_int8 *k, const uint8_t *room, int64_t block,
                   uint8_t *y, const int fours_, const int columns_)
 {

@@ -1,9 +1,9 @@
-/* depthwise_int8.h - one filter for each channel, of 8-bit integers with channels last, by VNNI.
+/* depthwise_int8.h - int8 depthwise convolution with channels last, by VNNI.
  *
- * 64 channels at a time.  For every place of a row, four places below each other are interleaved by
- * channel, once for all windows that meet them; then the sum of four products is one instruction.
- * Channel 16 l + 4 j + i of the 64 is lane 4 l + i of vector j, because so bytes are interleaved
- * and packed again.
+ * 64 channels at a time.  For every pixel of a row, four vertical neighbors are interleaved by
+ * channel, once for all windows that read them; then one instruction sums four products.  Channel
+ * 16 l + 4 j + i of the 64 is lane 4 l + i of vector j, which is the order of the byte interleave
+ * and pack instructions.
  */
 #ifndef PARE_BACKEND_INT8_DEPTHWISE_INT8_H
 #define PARE_BACKEND_INT8_DEPTHWISE_INT8_H
@@ -14,13 +14,13 @@
 
 struct pare_depthwise_int8 {
     int64_t C, in[2], out[2], pad[2], stride[2], dilation[2], kernel[2];
-    int zero;       /* of x as uint8 */
-    uint8_t flip;   /* what makes uint8 of x */
+    int zero;       /* zero point of x as uint8 */
+    uint8_t flip;   /* exclusive or that turns x into uint8 */
     bool is_signed; /* y is int8 */
     int y_zero;
-    float lo, hi;       /* bounds of y less its zero point */
-    const int8_t *w;    /* (blocks, fours of rows, columns, 4, 64) */
-    const int32_t *sum; /* (blocks, 4, 16): what x's zero point adds */
+    float lo, hi;       /* bounds of y minus its zero point */
+    const int8_t *w;    /* (blocks, groups of four rows, columns, 4, 64) */
+    const int32_t *sum; /* (blocks, 4, 16): the contribution of x's zero point */
     const float *f, *b;
 };
 
@@ -36,7 +36,7 @@ static inline int64_t pare_depthwise_int8_fours(const struct pare_depthwise_int8
     return (k->kernel[0] + 3) / 4;
 }
 
-/* Places of a row that windows meet, padding included; and bytes of working memory. */
+/* Pixels of a row that windows read, padding included; and bytes of scratch memory. */
 static inline int64_t pare_depthwise_int8_places(const struct pare_depthwise_int8 *k)
 {
     return (k->out[1] - 1) * k->stride[1] + (k->kernel[1] - 1) * k->dilation[1] + 1;
@@ -48,13 +48,13 @@ static inline size_t pare_depthwise_int8_room(const struct pare_depthwise_int8 *
                     PARE_DEPTHWISE_INT8);
 }
 
-/* Lane 4 l + i of vector j holds this one of 64 channels. */
+/* The channel, of 64, in this lane of vector j. */
 static inline int64_t pare_depthwise_int8_channel(int64_t j, int64_t lane)
 {
     return lane / 4 * 16 + 4 * j + lane % 4;
 }
 
-/* One row of the output of 64 channels: x and y are the image's. */
+/* One output row of 64 channels; x and y point to the image. */
 void pare_depthwise_int8_row(const struct pare_depthwise_int8 *k, const uint8_t *x, int64_t row,
                              int64_t block, uint8_t *room, uint8_t *y);
 

@@ -1,4 +1,4 @@
-/* gemm_int8.c - products of 8-bit integers with constant matrices, requantized, by VNNI. */
+/* gemm_int8.c - int8 GEMM with packed constant matrices and requantization, by VNNI. */
 #include "gemm_int8.h"
 
 #include <math.h>
@@ -45,8 +45,8 @@ bool pare_gemm_int8_can(const struct pare_backend *b)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
-/* As pare_int8_finish(), for 16 columns from c on; `live` are those that there are.  The bounds are
- * those of the type, too. */
+/* As pare_int8_finish(), for 16 columns from c on; `live` masks existing columns.  The bounds
+ * include the range of the type. */
 TARGET static inline __attribute__((always_inline)) void
 put(const struct pare_gemm_int8 *p, int64_t row, int64_t c, __m512i acc, __mmask16 live)
 {
@@ -77,7 +77,7 @@ static inline __mmask16 mask(int64_t n)
     return (__mmask16)(n >= 16 ? 0xffffu : n > 0 ? (1u << n) - 1 : 0u);
 }
 
-/* n rows from `first` on of a panel; n is a constant wherever this is inlined. */
+/* n rows from `first` on of a panel; n is a constant at each inlined call. */
 TARGET static inline __attribute__((always_inline)) void rows(const struct pare_gemm_int8 *p,
                                                               int64_t first, int64_t c, const int n)
 {

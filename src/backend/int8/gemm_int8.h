@@ -1,10 +1,11 @@
-/* gemm_int8.h - products of 8-bit integers with constant matrices, requantized, by VNNI.
+/* gemm_int8.h - int8 GEMM with packed constant matrices and requantization, by VNNI.
  *
- *     y (rows, N) = held(f (x w + sum + b)),   x (rows, K) uint8, w (K, N) int8,
+ *     y (rows, N) = clamp(f (x w + sum + b)),   x (rows, K) uint8, w (K, N) int8,
  *
- * w in panels of 32 columns, four of k side by side: element (k, c) at
+ * w in panels of 32 columns with four consecutive k interleaved: element (k, c) is at
  *     ((c / 32 * ceil(K / 4) + k / 4) * 32 + c % 32) * 4 + k % 4,
- * zeros beyond K and N.  The registers hold two vectors of columns beside a dozen rows.
+ * with zeros beyond K and N.  The registers hold the sums of two vectors of columns for a dozen
+ * rows.
  */
 #ifndef PARE_BACKEND_INT8_GEMM_INT8_H
 #define PARE_BACKEND_INT8_GEMM_INT8_H
@@ -13,7 +14,7 @@
 
 #define PARE_GEMM_INT8 32 /* columns */
 
-/* Has the machine the instructions, and may they be used? */
+/* Does the CPU have VNNI, and may it be used? */
 bool pare_gemm_int8_can(const struct pare_backend *b);
 
 static inline int64_t pare_gemm_int8_fours(int64_t K)
@@ -32,18 +33,19 @@ static inline size_t pare_gemm_int8_bytes(int64_t K, int64_t N)
 }
 
 struct pare_gemm_int8 {
-    const uint8_t *x;         /* rows may be read up to a multiple of 4 */
+    const uint8_t *x;         /* rows are readable up to a multiple of 4 */
     const int8_t *w;          /* packed */
-    const int32_t *sum;       /* of each column, N of them and zeros to a whole panel: what the zero
-                           point of x adds */
+    const int32_t *sum;       /* by column, N of them and zeros up to a whole panel: the
+                                 contribution of x's zero point */
     struct pare_int8_out out; /* f and b have room for whole panels, too */
     void *y;
     int64_t rows, K, N, x_row, y_row; /* x_row bytes, y_row elements */
     int64_t from, to;                 /* columns; from is a multiple of 32 */
-    float lo, hi;                     /* by pare_gemm_int8_run(): bounds, the type's included */
+    float lo, hi;                     /* set by pare_gemm_int8_run(): bounds, within the range of
+                                         the type */
 };
 
-/* w (K, N), or (N, K) when turned, into the memory of pare_gemm_int8_bytes(), and sum: of x - zero. */
+/* Pack w (K, N), or (N, K) if `turned`, into pare_gemm_int8_bytes() bytes; sum: for x - zero. */
 void pare_gemm_int8_pack(const int8_t *w, bool turned, int64_t K, int64_t N, int8_t *packed);
 void pare_gemm_int8_sums(const int8_t *packed, int64_t K, int64_t N, int zero, int32_t *sum);
 

@@ -1,10 +1,10 @@
-/* int8_add.c - the sum of two quantized tensors, quantized: a residual's Add, Relu, QuantizeLinear.
+/* int8_add.c - int8 residual Add, Relu, QuantizeLinear.
  *
  *     y = round(a f + (b g + c)),   f = a_scale / y_scale,   g = b_scale / y_scale,
  *     c = y_zero - (f a_zero + g b_zero),
  *
- * each sum rounded once: the arithmetic of ONNX Runtime, and so the same integers where a sum is
- * about halfway between two.
+ * each sum rounded once: the arithmetic of ONNX Runtime, so that sums about halfway between two
+ * integers give the same result.
  */
 #include "../fuse/int8_operands.h"
 
@@ -19,7 +19,7 @@ struct add8 {
     float f, g, c, lo, hi; /* bounds of y */
 };
 
-/* The integers that bounds of the real sum are. */
+/* Convert the bounds of the float sum to int8 values. */
 static void prepare(struct add8 *c)
 {
     const struct pare_int8 *q = &c->end.q;
@@ -105,7 +105,7 @@ PARE_SIMD static void sum(const struct add8 *c, const void *x, const void *z, vo
             v = PARE_FMA(xs ? (float)xi[i] : (float)xu[i], f, v);
             v = v > lo ? v : lo;
             v = v < hi ? v : hi;
-            yu[i] = (uint8_t)(int)(v + magic - magic); /* of int8 the same bits */
+            yu[i] = (uint8_t)(int)(v + magic - magic); /* int8 has the same bits */
         }
     }
 }

@@ -1,7 +1,7 @@
-/* int8_cast.c - QuantizeLinear and DequantizeLinear of one scale, from any layout to another, and
- * real numbers that are a function of integers (int8_function.h).
+/* int8_cast.c - QuantizeLinear and DequantizeLinear with one scale, between any two layouts.
  *
- * Seen as (N, C, space), element (n, c, s) of blocks of b channels is at
+ * Also float values that are a function of an int8 tensor (int8_function.h).  Seen as (N, C, S),
+ * element (n, c, s) in blocks of b channels is at
  *     ((n * ceil(C / b) + c / b) * S + s) * b + c % b       (row-major: b = 1),
  * and with channels last at (n * S + s) * C + c.
  */
@@ -14,12 +14,12 @@
 #define CHUNK 256
 
 struct cast8 {
-    struct pare_int8_end end; /* q is the integers' side */
+    struct pare_int8_end end; /* q is the int8 side */
     struct pare_ncs d;
-    int block;     /* of the real side; PARE_CHANNELS_LAST */
-    bool straight; /* both sides are in the same order */
+    int block;     /* layout of the float side */
+    bool straight; /* both sides have the same order */
     bool to_real;
-    const struct pare_int8_table *table; /* to real, by byte; NULL: (q - zero) * scale */
+    const struct pare_int8_table *table; /* int8 to float, by byte; NULL: (q - zero) * scale */
 };
 
 static bool is_node(const struct pare_node *n, const char *type)
@@ -45,15 +45,15 @@ static bool match_quantize(const struct pare_match *v, struct pare_node *n, stru
     return true;
 }
 
-/* The integers may be those under another order of axes: seen as the value's. */
+/* The int8 tensor may have another order of axes: it is read in the value's order. */
 static bool match_real(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
                        struct cast8 *c)
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
-    int from, to = v->wanted ? v->wanted : 1;
+    int from, to = v->lazy_layout ? v->lazy_layout : 1;
     struct pare_int8_table *table;
 
-    if (!f || !v->late[n->id] || !pare_int8_func(v, n->out[0], f) ||
+    if (!f || !v->lazy[n->id] || !pare_int8_func(v, n->out[0], f) ||
         !pare_step_lists(s, v, 1, 1, 0))
         return false;
     from = pare_int8_func_keep(v, f);
@@ -103,8 +103,8 @@ static void reals(const struct cast8 *c, const uint8_t *x, float *y, int64_t n)
         pare_int8_real(&c->end.q, x, 0, y, n);
 }
 
-/* Some neighbours in space of all channels of an image, between channels last (at p, first of those
- * neighbours) and blocks. */
+/* Convert some neighboring pixels, all channels of an image, between channels last (p points to the
+ * first pixel) and blocks. */
 static void quantize_part(const struct cast8 *c, const float *x, int64_t s0, int64_t m, uint8_t *y)
 {
     int64_t C = c->d.c, S = c->d.s, b = c->block;

@@ -1,12 +1,13 @@
-/* int8_chain.c - elementwise operators of several operands between integers, in one pass.
+/* int8_chain.c - a chain of elementwise operators with several int8 operands, in one pass.
  *
- * Operands are functions of 8-bit integers (int8_function.h) and constants; the result is quantized.
- * Seen as rows of C neighbours, channels where these are last, else the last axis, an operand is
- *     FULL      as many integers as the result
- *     CHANNEL   constants, one for each place of a row
- *     IMAGE     integers, one for each place of a row and image: (N, C, 1, 1)
- *     SINGLE    a constant
- * Some rows at a time become real numbers that stay in the first-level cache.
+ * Operands are functions of int8 tensors (int8_function.h) and constants; the result is quantized.
+ * Rows are C contiguous elements: the channels if these are last, else the last axis.  An operand
+ * is
+ *     FULL      an int8 tensor of the size of the result
+ *     CHANNEL   a constant with one element per index of a row
+ *     IMAGE     an int8 tensor with one element per index of a row and image: (N, C, 1, 1)
+ *     SINGLE    a constant scalar
+ * Some rows at a time are dequantized into a buffer that stays in the L1 cache.
  */
 #include "../fuse/int8_function.h"
 
@@ -26,13 +27,13 @@ struct operand {
     enum kind kind;
     const struct pare_value *real;
     struct pare_int8_func *f; /* of FULL and IMAGE */
-    float *data;              /* of CHANNEL: over and over, as many as a chunk has; of SINGLE */
-    int in;                   /* of FULL and IMAGE: which of the step's inputs */
+    float *data;              /* CHANNEL: repeated to the length of a chunk; SINGLE: the scalar */
+    int in;                   /* FULL and IMAGE: index of the step's input */
 };
 
 struct link {
     struct pare_node *node;
-    int a, b; /* operands; -1: the running value; of BatchNormalization scale and shift */
+    int a, b; /* operands; -1: the running value; BatchNormalization: scale and shift */
     bool norm;
 };
 
@@ -41,10 +42,10 @@ struct chain8 {
     struct operand op[MAX_OPERANDS];
     int n_links, n_ops, layout;
     struct pare_int8_end end;
-    int64_t images, rows, C, per; /* rows of an image; rows in a chunk, or 0 for parts of one */
+    int64_t images, rows, C, per; /* rows of an image; rows of a chunk, or 0 for parts of a row */
 };
 
-/* ---- reading the graph ------------------------------------------------------------------ */
+/* ---- match ------------------------------------------------------------------------------ */
 
 static bool is_norm(const struct pare_node *n)
 {
@@ -57,7 +58,7 @@ static bool is_norm(const struct pare_node *n)
     return true;
 }
 
-/* Dimension i of x seen with ones in front, as y has them. */
+/* Dimension i of x, broadcast to the rank of y. */
 static int64_t dim_of(const struct pare_tensor *x, const struct pare_tensor *y, int i)
 {
     int k = i - (y->rank - x->rank);
@@ -65,7 +66,7 @@ static int64_t dim_of(const struct pare_tensor *x, const struct pare_tensor *y, 
     return k < 0 ? 1 : x->dim[k];
 }
 
-/* Is x as long as y along one axis (and perhaps the first), and one along the others? */
+/* Has x the size of y along one axis (and perhaps the first), and 1 along the others? */
 static bool along(const struct pare_tensor *x, const struct pare_tensor *y, int axis, bool images)
 {
     if (x->rank > y->rank)
@@ -100,7 +101,7 @@ static bool constant(const struct pare_match *v, struct chain8 *c, const struct 
     return o->data;
 }
 
-/* A number for the operand x, -1 when there is none. */
+/* The index of operand x; -1 if it is not supported. */
 static int add_operand(const struct pare_match *v, struct chain8 *c, const struct pare_value *x,
                        const struct pare_tensor *y)
 {
@@ -115,7 +116,7 @@ static int add_operand(const struct pare_match *v, struct chain8 *c, const struc
     if (pare_is_const(x))
         return constant(v, c, x, y, o) ? c->n_ops++ : -1;
     o->f = pare_alloc(v->backend->arena, 1, sizeof(*o->f));
-    if (!o->f || !pare_is_made(v, x) || !pare_int8_func(v, x, o->f))
+    if (!o->f || !pare_is_computed(v, x) || !pare_int8_func(v, x, o->f))
         return -1;
     if (pare_same_shape(&x->t, y))
         o->kind = FULL;
@@ -175,25 +176,25 @@ static bool add_link(const struct pare_match *v, struct chain8 *c, struct pare_n
     return true;
 }
 
-/* The links from n on, up to a QuantizeLinear. */
+/* Collect the links from n on, up to a QuantizeLinear. */
 static bool follow(const struct pare_match *v, struct pare_node *n, struct chain8 *c)
 {
     const struct pare_value *run = NULL;
     int full = 0;
 
-    while (n && n->n_out == 1 && pare_is_f32(n->out[0]) && !v->late[n->id] &&
+    while (n && n->n_out == 1 && pare_is_f32(n->out[0]) && !v->lazy[n->id] &&
            (!run || pare_same_shape(&run->t, &n->out[0]->t)) && add_link(v, c, n, run)) {
         run = n->out[0];
         if (pare_int8_end(v, n->out[0], &c->end))
             break;
-        n = pare_only_use(v, n->out[0]);
+        n = pare_only_consumer(v, n->out[0]);
     }
     for (int i = 0; i < c->n_ops; i++)
         full += c->op[i].kind == FULL;
     return c->n_links && c->end.n && full;
 }
 
-/* The layout in which the first of the integers are that have the result's shape. */
+/* The layout of the first int8 operand that has the shape of the result. */
 static int layout_of(const struct pare_match *v, const struct pare_node *n,
                      struct pare_int8_func *f)
 {
@@ -236,7 +237,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     const struct pare_tensor *y;
     struct chain8 *c;
 
-    if (!f || v->late[n->id] || n->n_in < 1 || n->n_out != 1 || !n->in[0] ||
+    if (!f || v->lazy[n->id] || n->n_in < 1 || n->n_out != 1 || !n->in[0] ||
         (!n->op->map && !n->op->map2 && !is_norm(n)) || !pare_is_f32(n->out[0]) ||
         n->out[0]->t.rank < 1 || !pare_numel(&n->out[0]->t))
         return false;
@@ -254,7 +255,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return fill_step(v, c, s);
 }
 
-/* ---- running ---------------------------------------------------------------------------- */
+/* ---- run -------------------------------------------------------------------------------- */
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
@@ -276,7 +277,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-/* A part of an image: n elements from `at` on, of which the first has place k in its row. */
+/* A part of an image: n elements from `at` on, the first at index k of its row. */
 struct part {
     int64_t image, at, k, n;
 };

@@ -1,7 +1,7 @@
-/* int8_channels.c - some channels of 8-bit integers, or all in another order, where they are last.
+/* int8_channels.c - int8 channel slice and channel shuffle with channels last.
  *
- * Slice along the channels, and what shuffles them: Reshape (N, C, H, W) to (N, a, b, H, W),
- * Transpose of a and b, Reshape back.  Channel c of the result is channel
+ * Slice along the channels, and channel shuffle: Reshape (N, C, H, W) to (N, a, b, H, W), Transpose
+ * of a and b, Reshape back.  Channel c of the result is channel
  *     first + step c             of a slice,
  *     c % a * b + c / a          of a shuffle.
  */
@@ -11,9 +11,9 @@
 #include "../../op/shape/movement.h"
 
 struct channels8 {
-    int64_t rows, from, to; /* pixels of all images; channels before and after */
-    int64_t first;          /* of a slice of neighbours */
-    int *at;                /* else: where each channel comes from */
+    int64_t rows, from, to; /* pixels of all images; input and output channels */
+    int64_t first;          /* slice of contiguous channels: the first */
+    int *at;                /* else, by output channel: its input channel */
     bool halves;            /* a = 2 */
 };
 
@@ -39,15 +39,15 @@ static bool read_slice(const struct pare_match *v, const struct pare_node *n, st
     return c->at;
 }
 
-/* The last of the three nodes, or NULL. */
+/* The last of the three nodes of a shuffle, or NULL. */
 static struct pare_node *read_shuffle(const struct pare_match *v, const struct pare_node *n,
                                       struct channels8 *c, struct pare_node **turn)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    struct pare_node *t = pare_only_use(v, n->out[0]), *back;
+    struct pare_node *t = pare_only_consumer(v, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
-    back = pare_node_is(t, "Transpose") ? pare_only_use(v, t->out[0]) : NULL;
+    back = pare_node_is(t, "Transpose") ? pare_only_consumer(v, t->out[0]) : NULL;
     if (y->rank != 5 || !pare_node_is(back, "Reshape") || back->in[0] != t->out[0] ||
         !pare_same_shape(&back->out[0]->t, x) || y->dim[0] != x->dim[0] || y->dim[3] != x->dim[2] ||
         y->dim[4] != x->dim[3])

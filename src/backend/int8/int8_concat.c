@@ -1,7 +1,7 @@
-/* int8_concat.c - Concat of quantized tensors; operands of another scale go through a table.
+/* int8_concat.c - int8 Concat; operands with another scale are requantized by a table.
  *
- * Seen as `outer` rows, of which each operand gives a part: row-major what is before the axis, and
- * for channels that are last every place of every image.
+ * The result is `outer` rows, each a concatenation of one part per operand: row-major, the axes
+ * before the concatenation axis; with channels last, every pixel of every image.
  */
 #include "../fuse/int8_operands.h"
 
@@ -10,7 +10,7 @@
 #include "../../op/shape/movement.h"
 
 struct part {
-    int64_t at, len; /* in a row */
+    int64_t at, len; /* of a row */
     bool same;
     uint8_t table[256];
 };
@@ -33,7 +33,7 @@ static void fill(struct part *p, const struct pare_int8 *x, const struct pare_in
     p->same = !memcmp(p->table, all, sizeof(all));
 }
 
-/* In QLinearConcat operands are behind the result's scale and zero point, three inputs each. */
+/* Inputs of QLinearConcat: scale and zero point of the result, then three inputs per operand. */
 enum { Y_SCALE, Y_ZERO, FIRST };
 
 static int count(const struct pare_node *n)
@@ -41,7 +41,7 @@ static int count(const struct pare_node *n)
     return n->op->domain ? (n->n_in - FIRST) / 3 : n->n_in;
 }
 
-/* Operand k as integers: behind DequantizeLinear, or by itself. */
+/* The int8 tensor of operand k: the source of its DequantizeLinear, or the operand itself. */
 static bool operand(const struct pare_match *v, const struct pare_node *n, int k, bool real,
                     struct pare_int8 *q)
 {

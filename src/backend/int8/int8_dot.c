@@ -1,4 +1,4 @@
-/* int8_dot.c - sums of products of small integers, exact on every machine. */
+/* int8_dot.c - exact int16 products with int32 sums, in plain C. */
 #include "int8_dot.h"
 
 #include "../../base/simd.h"

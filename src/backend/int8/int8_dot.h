@@ -1,12 +1,11 @@
-/* int8_dot.h - sums of products of small integers, exact on every machine: 16 bits times 16 bits, in
- * pairs that are added up in 32. */
+/* int8_dot.h - exact int16 products with int32 sums, in plain C. */
 #ifndef PARE_BACKEND_INT8_INT8_DOT_H
 #define PARE_BACKEND_INT8_INT8_DOT_H
 
 #include "../fuse/int8_operands.h"
 
-#define PARE_DOT_PAD 32        /* lengths are multiples of this; what is beyond is zero */
-#define PARE_DOT_LONGEST 65536 /* products of 255 * 128 whose sum fits in 32 bits */
+#define PARE_DOT_PAD 32        /* lengths are multiples of this, padded with zeros */
+#define PARE_DOT_LONGEST 65536 /* largest number of products 255 * 128 whose sum fits in 32 bits */
 
 static inline int64_t pare_dot_length(int64_t n)
 {

@@ -1,8 +1,8 @@
-/* int8_map.c - from quantized numbers to quantized numbers by a table of 256.
+/* int8_map.c - int8 elementwise functions by a table of 256 entries.
  *
- * Any run of elementwise operators between DequantizeLinear and QuantizeLinear is such a table, and
- * so is a change of scale.  Where it changes nothing (pools and views between two equal scales),
- * the memory is shared.
+ * Any run of unary elementwise operators between DequantizeLinear and QuantizeLinear is such a
+ * table, and so is a change of scale.  If it changes nothing (pools and views between two equal
+ * scales), the memory is shared.
  */
 #include "../fuse/int8_function.h"
 
@@ -29,7 +29,7 @@ static void fill(struct map8 *m)
     m->same = !memcmp(m->table, x, sizeof(x));
 }
 
-/* Behind a view the integers have another shape, and then only row-major order has meaning. */
+/* After a view the int8 tensor has another shape, and only row-major order has meaning. */
 static bool source(const struct pare_match *v, const struct pare_value *real,
                    struct pare_int8_func *f)
 {

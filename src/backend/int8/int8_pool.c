@@ -1,7 +1,7 @@
-/* int8_pool.c - pools over quantized tensors whose channels are last.
+/* int8_pool.c - int8 MaxPool, AveragePool and global means with channels last.
  *
- * The largest of integers stands for the largest of the numbers, so MaxPool between equal scales
- * needs no real numbers.  Means are sums in 32 bits, and then
+ * The maximum of int8 values is the maximum of their float values, so MaxPool between equal scales
+ * needs no float values.  Means are 32-bit sums, then
  *     y = round((sum - count zero) f) + y_zero,   f = x_scale / (y_scale divisor).
  */
 #include "../fuse/int8_function.h"
@@ -11,22 +11,22 @@
 #include "../fuse/padded_mean.h"
 
 #define CHUNK 256      /* channels at a time */
-#define MOST (1 << 22) /* numbers whose sum fits in 32 bits */
-#define TALLEST 256    /* ... in 16 bits, which is enough for columns */
+#define MOST (1 << 22) /* values whose sum fits in 32 bits */
+#define TALLEST 256    /* values whose sum fits in 16 bits, for columns of a window */
 
 struct pool8 {
     struct pare_window w; /* over three axes */
     bool max, global, count_pad, is_signed;
     struct pare_int8 x;
     struct pare_int8_end end;
-    struct pare_value *out; /* real when nobody quantizes the mean */
+    struct pare_value *out; /* float32 if the mean is not quantized */
     struct pare_ncs d;
     int64_t out_space;
-    struct pare_node *mean;        /* the AveragePool behind a Pad, or NULL */
-    struct pare_int8_table *table; /* of a mean over all: the numbers, by byte; NULL: those of x */
+    struct pare_node *mean;        /* the AveragePool after a Pad, or NULL */
+    struct pare_int8_table *table; /* global mean: float values by byte; NULL: dequantized x */
 };
 
-/* ---- reading nodes ------------------------------------------------------------------- */
+/* ---- match --------------------------------------------------------------------------- */
 
 static bool spatial_mean(const struct pare_node *n)
 {
@@ -57,7 +57,7 @@ static bool read_window(const struct pare_match *v, struct pare_node *n, struct 
     return true;
 }
 
-/* Functions of integers, of which the mean over all is taken. */
+/* Match a global mean of a function of an int8 tensor. */
 static bool read_func(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
@@ -70,7 +70,7 @@ static bool read_func(const struct pare_match *v, struct pare_node *n, struct po
     return true;
 }
 
-/* Of integers themselves, or between DequantizeLinear and QuantizeLinear. */
+/* Match a pool of int8 tensors, or one between DequantizeLinear and QuantizeLinear. */
 static bool read_ends(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
 {
     enum { X, X_SCALE, X_ZERO, Y_SCALE };
@@ -138,7 +138,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* ---- running ------------------------------------------------------------------------- */
+/* ---- run ----------------------------------------------------------------------------- */
 
 /* The taps [lo, hi) of the window that starts at `start`. */
 struct taps {
@@ -163,7 +163,7 @@ static int64_t place(const struct pare_window *w, const struct taps *t, const in
            t->start[2] + k[2] * w->dilation[2];
 }
 
-/* As many as averages divide by: padding counts up to the declared pads. */
+/* The divisor of an average: padding counts up to the declared pads. */
 static double divisor(const struct pool8 *p, const struct taps *t, int64_t met)
 {
     const struct pare_window *w = &p->w;
@@ -178,7 +178,7 @@ static double divisor(const struct pool8 *p, const struct taps *t, int64_t met)
     return p->count_pad ? n : (double)met;
 }
 
-/* int8 and uint8 have the same order once the sign bit is turned. */
+/* int8 and uint8 have the same order once the sign bit is flipped. */
 PARE_SIMD static void max_into(uint8_t *restrict y, const uint8_t *restrict x, int64_t n,
                                bool is_signed)
 {
@@ -220,11 +220,11 @@ PARE_SIMD static void finish(const struct pool8 *p, const int32_t *sum, int64_t 
         }
         v = v > lo ? v : lo;
         v = v < hi ? v : hi;
-        ((uint8_t *)y)[at + i] = (uint8_t)(int)pare_int8_round(q, v); /* of int8 the same bits */
+        ((uint8_t *)y)[at + i] = (uint8_t)(int)pare_int8_round(q, v); /* int8 has the same bits */
     }
 }
 
-/* Channels [c, c + n) of one image. */
+/* Mean of channels [c, c + n) of one image. */
 static void global_mean(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
 {
     int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK;
@@ -249,7 +249,7 @@ PARE_SIMD static void add_rows(const float *restrict real, int64_t rows, int64_t
 
 #define ROOM 2048
 
-/* The same of numbers by a table: some rows at a time become real. */
+/* The same for float values by a table: some rows at a time are dequantized. */
 static void global_func(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
 {
     int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK, at = image * C + c;
@@ -275,7 +275,7 @@ static void global_func(const struct pool8 *p, const uint8_t *x, char *y, int64_
         pare_int8_store(&p->end, real, y, at, n);
 }
 
-/* ---- windows: first down the columns of all places of a row, then along it ------------- */
+/* ---- windows: reduce the columns of all pixels of a row first, then along the row -------- */
 
 PARE_SIMD static void sum_into(uint16_t *restrict y, const uint8_t *restrict x, int64_t n)
 {
@@ -302,7 +302,7 @@ PARE_SIMD static void add_wide(int32_t *restrict sum, const uint16_t *restrict x
         sum[i] += x[i];
 }
 
-/* The largest, or the sums (of int8 + 128), of all places of the input's rows under the window. */
+/* The maxima, or the sums (of int8 + 128), of all columns of the input rows under the window. */
 static void columns(const struct pool8 *p, const struct taps *t, const uint8_t *x, void *row)
 {
     int64_t n = p->w.in[2] * p->d.c, k[3] = { 0, 0, 0 }, met = 0;

@@ -1,7 +1,7 @@
-/* int8_table.c - tables of 256 numbers, looked up by bytes.
+/* int8_table.c - table lookup by bytes: 256 bytes or 256 floats.
  *
- * AVX-512 with VBMI holds a table of 256 bytes in four registers and looks 64 of them up in three
- * instructions; a table of floats is four such tables, one for each byte of a float.
+ * AVX-512 VBMI holds a table of 256 bytes in four registers and looks up 64 of them with three
+ * instructions; a table of floats is four such tables, one per byte of a float.
  */
 #include "../fuse/int8_operands.h"
 
@@ -56,8 +56,8 @@ TARGET static void bytes_vbmi(const uint8_t *table, const uint8_t *x, uint8_t *y
     }
 }
 
-/* Bytes are looked up in an order in which interleaving them in pairs, within quarters of a
- * register, makes 16 neighbours of each result. */
+/* Bytes are looked up in an order such that interleaving them in pairs, within quarters of a
+ * register, yields 16 consecutive floats per result. */
 TARGET static void floats_vbmi(const struct pare_int8_table *table, const uint8_t *x, float *y,
                                int64_t n)
 {

@@ -1,4 +1,4 @@
-/* winograd_int8.c - 3x3 convolutions of 8-bit integers by F(4x4, 3x3), exact. */
+/* winograd_int8.c - int8 3x3 convolutions by Winograd's F(4x4, 3x3), exact. */
 #include "winograd_int8.h"
 
 #include "../simd/unroll_cases.h"
@@ -48,7 +48,7 @@ bool pare_winograd_int8_can(const struct pare_backend *b)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
-/* ---- the input -------------------------------------------------------------------------- */
+/* ---- input transform -------------------------------------------------------------------- */
 
 /* y = B^T x for 32 channels. */
 PART void forward(const __m512i x[6], __m512i y[6])
@@ -67,7 +67,7 @@ PART void forward(const __m512i x[6], __m512i y[6])
                             _mm512_sub_epi16(x[5], x[3]));
 }
 
-/* Where the tile's 36 places are in the image; NULL: outside of it. */
+/* Pointers to the tile's 36 pixels in the image; NULL: outside. */
 static void places(const struct pare_winograd_int8 *k, int64_t tile, const uint8_t *x,
                    const uint8_t *at[36])
 {
@@ -137,11 +137,11 @@ void pare_winograd_int8_input(const struct pare_winograd_int8 *k,
 
 struct product {
     const int16_t *v, *u;
-    int64_t row, pairs; /* of v; to multiply */
+    int64_t row, pairs; /* of v; pairs to multiply */
     int32_t *m;
 };
 
-/* m (n, 32) = v (n, C) u; n is a constant wherever this is inlined. */
+/* m (n, 32) = v (n, C) u; n is a constant at each inlined call. */
 PART void rows(const struct product *p, const int n)
 {
     const int16_t *v = p->v, *u = p->u;
@@ -205,7 +205,7 @@ static void multiply(const struct pare_winograd_int8 *k, const struct pare_winog
         }
 }
 
-/* ---- the output ------------------------------------------------------------------------- */
+/* ---- output transform ------------------------------------------------------------------- */
 
 /* y = A' x for 16 channels. */
 PART void backward(const __m512i x[6], __m512i y[4])
@@ -228,7 +228,7 @@ PART __m512i divide(__m512i z)
     return _mm512_srai_epi32(_mm512_mullo_epi32(z, _mm512_set1_epi32(0x38e38e39)), 6);
 }
 
-/* As pare_int8_finish(). */
+/* Scale, bias and bounds as in pare_int8_finish(). */
 struct ending {
     __m512 f, b, lo, hi;
     __m512i zero;
@@ -254,7 +254,7 @@ PART __m128i finish(const struct ending *e, __m512i y)
     return _mm512_cvtepi32_epi8(_mm512_add_epi32(_mm512_cvtps_epi32(v), e->zero));
 }
 
-/* The sums of one tile, whose 36 places are `step` apart. */
+/* The sums of one tile, whose 36 positions have a stride of `step`. */
 PART void sums(const int32_t *m, int64_t step, __m512i y[4][4])
 {
     __m512i t[4][6], x[6], z[4];

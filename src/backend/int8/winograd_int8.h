@@ -1,13 +1,13 @@
-/* winograd_int8.h - 3x3 convolutions of 8-bit integers by F(4x4, 3x3), exact.
+/* winograd_int8.h - int8 3x3 convolutions by Winograd's F(4x4, 3x3), exact.
  *
- * With Winograd's matrices B (of whole numbers), A, and G = D G', where G' is whole and
- * 24 D = diag(6, -4, -4, 1, 1, 24),
+ * With Winograd's matrices B (integer), A, and G = D G', where G' is integer and 24 D = diag(6, -4,
+ * -4, 1, 1, 24),
  *     576 y = A' (sum over c of (G' g G'^T) * (B^T d B)) A'^T,   A' = A^T 24 D,
- * for 6x6 numbers d of the input, 3x3 weights g and 4x4 outputs y; * by element.  |d| <= 255 makes
- * |B^T d B| <= 25500 and |g| <= 128 makes |G' g G'^T| <= 6272: both fit in 16 bits.  All sums are
- * taken modulo 2^32.  9 has an inverse there, which leaves 64 y, and that is y when |y| < 2^25;
- * where it may be larger, y is the sum of some that are not, each over a part of the channels.
- * There are 36 products of 16 bits where the definition has 144 of 8, at half their speed.
+ * for 6x6 inputs d, 3x3 weights g and 4x4 outputs y; * is elementwise.  |d| <= 255 implies |B^T d
+ * B| <= 25500 and |g| <= 128 implies |G' g G'^T| <= 6272: both fit in 16 bits.  All sums are taken
+ * modulo 2^32.  9 has an inverse there, which leaves 64 y, and that yields y if |y| < 2^25; where
+ * |y| may be larger, y is the sum of several such results, each over a part of the channels.  There
+ * are 36 int16 products where the direct algorithm has 144 int8 products, at half their throughput.
  */
 #ifndef PARE_BACKEND_INT8_WINOGRAD_INT8_H
 #define PARE_BACKEND_INT8_WINOGRAD_INT8_H
@@ -40,7 +40,7 @@ static inline int64_t pare_winograd_int8_panels(int64_t O)
     return (O + PARE_WINOGRAD_INT8_PANEL - 1) / PARE_WINOGRAD_INT8_PANEL;
 }
 
-/* Of u; of v for n tiles; of one panel's sums for them, as elements. */
+/* Sizes: of u; of v for n tiles; of one panel's sums for them, in elements. */
 static inline size_t pare_winograd_int8_u(int64_t C, int64_t O)
 {
     return (size_t)(pare_winograd_int8_panels(O) * 36 * pare_winograd_int8_pairs(C) *
@@ -66,17 +66,17 @@ static inline int64_t pare_winograd_int8_cut(const struct pare_winograd_int8 *k,
 /* From w (O, C, 3, 3). */
 void pare_winograd_int8_weights(const int8_t *w, int64_t C, int64_t O, int16_t *u);
 
-/* Tiles, counted through all images, which lie one behind the other with channels last. */
+/* Tiles, numbered through all images, which are contiguous with channels last. */
 struct pare_winograd_int8_part {
-    int64_t first, n; /* those that v holds */
-    int64_t from, to; /* of these: which ones to transform */
+    int64_t first, n; /* the tiles in v */
+    int64_t from, to; /* the tiles to transform */
     int16_t *v;
     int32_t *m;
 };
 void pare_winograd_int8_input(const struct pare_winograd_int8 *k,
                               const struct pare_winograd_int8_part *p, const uint8_t *x);
 
-/* All n tiles' outputs of one panel of channels. */
+/* The outputs of all n tiles for one panel of channels. */
 void pare_winograd_int8_output(const struct pare_winograd_int8 *k,
                                const struct pare_winograd_int8_part *p, int64_t panel, uint8_t *y);
 

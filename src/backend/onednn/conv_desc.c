@@ -1,7 +1,7 @@
-/* conv_desc.c - a convolution's geometry as oneDNN wants it. */
+/* conv_desc.c - oneDNN descriptors of convolutions: strides, padding, weights. */
 #include "conv_desc.h"
 
-/* end is what the last window reaches, which may be less than what the attributes ask for. */
+/* `end` is the padding that the last window reads, which may be less than the attribute. */
 void pare_conv_sides(const struct pare_window *w, struct pare_conv_sides *g)
 {
     memset(g, 0, sizeof(*g));

@@ -1,4 +1,4 @@
-/* conv_desc.h - a convolution's geometry as oneDNN wants it. */
+/* conv_desc.h - oneDNN descriptors of convolutions: strides, padding, weights. */
 #ifndef PARE_BACKEND_ONEDNN_CONV_DESC_H
 #define PARE_BACKEND_ONEDNN_CONV_DESC_H
 
@@ -11,21 +11,21 @@ struct pare_conv_sides {
 };
 void pare_conv_sides(const struct pare_window *w, struct pare_conv_sides *g);
 
-/* (O, I, k...) with the group as an axis of its own in front, when there are several. */
+/* The shape (O, I, k...), with the group as an additional first axis if there are several. */
 struct pare_tensor pare_conv_weight(const struct pare_tensor *w, int64_t group);
 
-/* Row-major memory of those. */
+/* Row-major memory of such weights. */
 int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_desc_t *md,
                         struct pare_err *err);
 
-/* Memory of (O, I, height, width) in blocks, see blocked_filters.h. */
+/* Blocked memory of (O, I, height, width), see blocked_filters.h. */
 int pare_conv_laid_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
                       struct pare_err *err);
 
-/* A tensor whose layout oneDNN may choose. */
+/* A descriptor whose layout oneDNN chooses (format_tag_any). */
 void pare_dnnl_any(dnnl_memory_desc_t *md, const struct pare_tensor *t);
 
-/* oneDNN's own plain loops, which are far slower than anything else here. */
+/* Is it oneDNN's reference implementation, which is far slower than any other kernel? */
 bool pare_dnnl_slow(const_dnnl_primitive_desc_t pd);
 
 #endif

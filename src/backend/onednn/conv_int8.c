@@ -1,9 +1,9 @@
-/* conv_int8.c - convolutions of 8-bit integers as one primitive (int8_conv_match.h).
+/* conv_int8.c - int8 Conv as one oneDNN primitive (int8_conv_match.h).
  *
  * Sums are exact (int8_operands.h); tensors have their channels last.
  */
 #include "conv_desc.h"
-#include "../fuse/post_ops.h"
+#include "onednn_post.h"
 
 #include <math.h>
 
@@ -11,7 +11,7 @@
 
 struct conv8 {
     struct pare_int8_conv c;
-    struct pare_post post; /* bounds, or what is behind a real result */
+    struct pare_post post; /* bounds, or the post-ops of a float result */
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
     dnnl_memory_t src, dst, weights, b, scratch;
@@ -19,8 +19,8 @@ struct conv8 {
 
 /* ---- descriptors --------------------------------------------------------------------- */
 
-/* Relu or Clip, unless the type's range does it.  oneDNN adds the zero point and rounds then, which
- * costs bits of the fraction and decides halves by another number: round before. */
+/* Relu or Clip, unless the type's range implies it.  oneDNN adds the zero point before rounding,
+ * which costs fraction bits and rounds halves differently: round before. */
 static void add_bounds(struct conv8 *s)
 {
     const struct pare_int8_conv *c = &s->c;
@@ -30,14 +30,14 @@ static void add_bounds(struct conv8 *s)
     if (lo > (float)(q->lo - q->zero) || hi < (float)(q->hi - q->zero)) {
         struct pare_post_op *op = &s->post.op[s->post.n++];
 
-        *op = (struct pare_post_op){ .alg = dnnl_eltwise_relu };
+        *op = (struct pare_post_op){ .kind = PARE_POST_RELU };
         if (lo < 0 || lo > 0 || hi < (float)(q->hi - q->zero))
-            *op = (struct pare_post_op){ .alg = dnnl_eltwise_clip,
+            *op = (struct pare_post_op){ .kind = PARE_POST_CLIP,
                                          .alpha = fmaxf(lo, -1e6f),
                                          .beta = fminf(hi, 1e6f) };
     }
     if (q->zero)
-        s->post.op[s->post.n++] = (struct pare_post_op){ .alg = dnnl_eltwise_round };
+        s->post.op[s->post.n++] = (struct pare_post_op){ .kind = PARE_POST_ROUND };
 }
 
 static bool attributes(const struct pare_match *v, const struct conv8 *s,
@@ -96,8 +96,8 @@ static bool describe(const struct pare_match *v, struct conv8 *s)
     return ok;
 }
 
-/* Sums pass through float32 on the way to the result, which holds 24 bits: a real or quantized
- * one is as good as any, but a sum that is the result itself must fit. */
+/* Sums pass through float32, which holds 24 bits: enough for a float or quantized result, but a sum
+ * that is itself the result must fit. */
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct conv8 *k = pare_alloc(v->backend->scratch, 1, sizeof(*k)), *keep;
@@ -129,7 +129,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* ---- running ------------------------------------------------------------------------- */
+/* ---- run ----------------------------------------------------------------------------- */
 
 static int init_bias(struct conv8 *c, struct pare_backend *b, struct pare_err *err)
 {
@@ -161,7 +161,7 @@ static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err
 
 static int init_constants(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv8 *like = s->like ? s->like->state : NULL;
+    const struct conv8 *like = s->share_from ? s->share_from->state : NULL;
     struct conv8 *c = s->state;
 
     PARE_TRY(like ? pare_dnnl_share(b, like->weights, &c->weights, err) : init_weights(c, b, err));
@@ -198,7 +198,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
                      "convolution");
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct conv8 *c = s->state;
     dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->b, c->scratch };
@@ -209,9 +209,9 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_int8 = {
     .name = "conv_int8",
     .doc = "Convolution of 8-bit integers with requantization fused, by oneDNN.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,
-    .quit = quit,
+    .destroy = destroy,
 };

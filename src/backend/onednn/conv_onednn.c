@@ -1,8 +1,7 @@
-/* conv_onednn.c - Conv, with the normalisation, sum and activations behind it, as one primitive.
- *
- * conv_fuse.h says what is fused.
- */
+/* conv_onednn.c - Conv, BatchNormalization, residual Add and activations as one oneDNN
+ * primitive. */
 #include "conv_desc.h"
+#include "onednn_post.h"
 #include "../fuse/conv_fuse.h"
 
 struct conv {
@@ -51,7 +50,7 @@ static int block_of(const struct conv *c, dnnl_query_t what, const struct pare_t
     return pare_dnnl_block(dnnl_primitive_desc_query_md(c->pd, what, 0), t);
 }
 
-/* Let oneDNN choose; when it takes a layout that plans do not carry, ask for ours. */
+/* Let oneDNN choose the layouts; if it chooses one that plans do not support, specify ours. */
 static bool layouts(const struct pare_match *v, struct pare_node *n, struct conv *c, int *in,
                     int *out)
 {
@@ -121,11 +120,11 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
     return pare_dnnl_bias(b, c->pd, bias, &c->bias, err);
 }
 
-/* ---- running ---------------------------------------------------------------------- */
+/* ---- run -------------------------------------------------------------------------- */
 
 static int share_weights(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv *like = s->like->state;
+    const struct conv *like = s->share_from->state;
     struct conv *c = s->state;
 
     PARE_TRY(pare_dnnl_share(b, like->weights, &c->weights, err));
@@ -136,7 +135,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct conv *c = s->state;
 
-    PARE_TRY(s->like ? share_weights(s, b, err) : init_weights(s, b, err));
+    PARE_TRY(s->share_from ? share_weights(s, b, err) : init_weights(s, b, err));
     PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
     PARE_TRY(pare_dnnl_ends(b, c->pd, s, &c->src, &c->dst, err));
     return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
@@ -157,7 +156,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
                      "convolution");
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct conv *c = s->state;
     dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->bias, c->scratch };
@@ -168,9 +167,9 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_onednn = {
     .name = "conv_onednn",
     .doc = "Convolution with normalisation, residual sum and activations fused, by oneDNN.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,
-    .quit = quit,
+    .destroy = destroy,
 };

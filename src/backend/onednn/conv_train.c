@@ -1,14 +1,14 @@
-/* conv_train.c - Conv with its gradients, by oneDNN.
+/* conv_train.c - training of Conv by oneDNN: forward, backward_data, backward_weights.
  *
- * Parameters are row-major or, while nobody looks at them, in blocks (step.laid).  Where that is
- * not what a primitive wants they are brought into its layout, once a step for each direction, and
- * so is their gradient.  What oneDNN cannot add to, it writes beside, and it is added from there.
+ * Parameters are row-major or blocked (step.blocked_filters).  If a primitive needs another layout,
+ * they are reordered once per step and pass, and so is their gradient.  Where oneDNN cannot add to
+ * a gradient, it writes to scratch memory, and the result is added from there.
  */
 #include "conv_desc.h"
 
 #include "../../base/simd.h"
 
-/* A primitive with what it runs on. */
+/* A primitive with its arguments. */
 struct prim {
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
@@ -18,14 +18,15 @@ struct prim {
 
 struct conv {
     struct pare_window win;
-    struct prim fwd, data, weights;      /* forward; gradients of X and of W */
-    struct prim pack, pack_back, unpack; /* W in; W for the gradient of X; gradient of W out */
-    dnnl_memory_t mem[16];               /* all of them, for quit() */
+    struct prim fwd, data, weights;      /* forward; backward_data; backward_weights */
+    struct prim pack, pack_back, unpack; /* reorder W; W for backward_data; the gradient of W */
+    dnnl_memory_t mem[16];               /* all of them, for destroy() */
     int n_mem;
-    dnnl_memory_t w; /* where it is, as it is */
-    size_t side;     /* of back()'s work memory: packed W or its gradient; then X's gradient */
-    float *gx;       /* X's gradient when it has to be added */
-    float *gb;       /* the bias's */
+    dnnl_memory_t w; /* W in its own layout */
+    size_t side;     /* bytes of backward()'s scratch memory: packed W or its gradient; then X's
+                        gradient */
+    float *gx;       /* X's gradient if it has to be added */
+    float *gb;       /* gradient of the bias */
     bool forward, want_x, want_w;
 };
 
@@ -75,8 +76,8 @@ static bool describe_back(const struct pare_match *v, struct conv *c, struct sid
             make_pd(&c->weights, &d, v, c->fwd.pd) && !pare_dnnl_slow(c->weights.pd));
 }
 
-/* All directions in these layouts of X and Y; 0 leaves the choice to oneDNN.  The gradients'
- * descriptors want the forward one's as a hint. */
+/* Descriptors of all passes for these layouts of X and Y; 0 leaves the choice to oneDNN.  Backward
+ * descriptors take the forward one as a hint. */
 static bool describe(const struct pare_match *v, const struct pare_node *n, struct conv *c, int *in,
                      int *out)
 {
@@ -105,11 +106,11 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
     return *in && *out && describe_back(v, c, &s);
 }
 
-/* The first that oneDNN can do; those of the step beside it, if there is one. */
+/* The first layouts that oneDNN supports; those of s->layout_from if that is set. */
 static bool layouts(const struct pare_match *v, const struct pare_step *s, struct conv *c, int *in,
                     int *out)
 {
-    const struct pare_step *o = s->beside;
+    const struct pare_step *o = s->layout_from;
     int b = v->backend->block;
     const int tries[][2] = { { 0, 0 }, { 1, b }, { b, b }, { 8, 8 }, { 1, 8 }, { 1, 1 } };
 
@@ -133,7 +134,7 @@ static size_t size_of(const struct prim *p, dnnl_query_t what, int i)
     return (dnnl_memory_desc_get_size(md_of(p, what, i)) + 63) & ~(size_t)63;
 }
 
-/* W is packed anew in each direction, so that no layer needs memory for it while others run. */
+/* W is packed again in each pass, so that a layer needs memory for it only while it runs. */
 static void work_sizes(struct pare_step *s, struct conv *c)
 {
     size_t w = c->want_x ? size_of(&c->data, dnnl_query_weights_md, 0) : 0;
@@ -144,7 +145,7 @@ static void work_sizes(struct pare_step *s, struct conv *c)
         s->work_bytes[0] = size_of(&c->fwd, dnnl_query_weights_md, 0);
     s->work_bytes[1] = c->side;
     if (c->want_x)
-        s->add_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
+        s->accumulate_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -161,10 +162,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (!c || pare_conv_window(n, &c->win, &err))
         return false;
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
-    c->forward = s->ways & PARE_PASS_FORWARD;
-    c->want_x = v->learns[n->in[0]->id] && s->ways & PARE_PASS_BACKWARD_DATA;
-    c->want_w = (v->learns[n->in[1]->id] || (n_in > 2 && v->learns[n->in[2]->id])) &&
-                s->ways & PARE_PASS_BACKWARD_WEIGHTS;
+    c->forward = s->passes & PARE_PASS_FORWARD;
+    c->want_x = v->requires_grad[n->in[0]->id] && s->passes & PARE_PASS_BACKWARD_DATA;
+    c->want_w = (v->requires_grad[n->in[1]->id] || (n_in > 2 && v->requires_grad[n->in[2]->id])) &&
+                s->passes & PARE_PASS_BACKWARD_WEIGHTS;
     if (!pare_step_lists(s, v, n_in, 1, 0) || !layouts(v, s, c, &in, &out))
         return false;
     for (int i = 0; i < n_in; i++)
@@ -172,15 +173,15 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->out[0] = n->out[0];
     s->in_block[0] = in;
     s->out_block[0] = out;
-    if (!pare_step_fits(s)) {
+    if (!pare_step_layouts_match(s)) {
         drop_all(c);
         return false;
     }
     s->state = c;
-    s->apart = true;
-    s->pays = PARE_ALL_PASSES;
-    s->drop_in = c->want_w ? 0 : ~0u;
-    s->drop_out = ~0u;
+    s->pass_independent = true;
+    s->fast_passes = PARE_ALL_PASSES;
+    s->unsaved_in = c->want_w ? 0 : ~0u;
+    s->unsaved_out = ~0u;
     work_sizes(s, c);
     return true;
 }
@@ -205,7 +206,7 @@ static int finish(struct prim *p, struct pare_err *err)
     return pare_dnnl(err, dnnl_primitive_create(&p->prim, p->pd), "convolution");
 }
 
-/* From one layout to another, adding to what is there when `add`. */
+/* Reorder, with `add` adding to the destination. */
 static int reorder(struct prim *p, struct pare_backend *b, dnnl_memory_t from, dnnl_memory_t to,
                    bool add, struct pare_err *err)
 {
@@ -246,7 +247,7 @@ static bool is_in(dnnl_memory_t m, const dnnl_memory_desc_t *md)
     return dnnl_memory_get_memory_desc(m, &own) == dnnl_success && dnnl_memory_desc_equal(own, md);
 }
 
-/* W for a primitive: as it is, or packed in working memory. */
+/* W for a primitive: as stored, or packed in scratch memory. */
 static int give_weights(struct pare_step *s, struct pare_backend *b, const struct prim *p,
                         struct prim *pack, dnnl_memory_t *w, struct pare_err *err)
 {
@@ -286,7 +287,7 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
     struct conv *c = s->state;
     dnnl_memory_t gx, w;
 
-    if (!s->first[0])
+    if (!s->grad_assign[0])
         c->gx = (float *)((unsigned char *)s->work[1]->t.data + c->side);
     PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_diff_src_md, 0),
                     c->gx ? (void *)c->gx : s->in_buf[0]->grad->t.data, &gx, err));
@@ -297,7 +298,7 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
     return finish(&c->data, err);
 }
 
-/* Where the gradient of W is written: where it belongs, or in working memory and then there. */
+/* The destination of W's gradient: its buffer, or scratch memory that is then reordered. */
 static int give_gradient(struct pare_step *s, struct pare_backend *b, const dnnl_memory_desc_t *own,
                          dnnl_memory_t *gw, struct pare_err *err)
 {
@@ -307,12 +308,12 @@ static int give_gradient(struct pare_step *s, struct pare_backend *b, const dnnl
 
     if (s->in_buf[1]->grad)
         PARE_TRY(memory(c, b, own, s->in_buf[1]->grad->t.data, &to, err));
-    if (to && s->first[1] && is_in(to, md)) {
+    if (to && s->grad_assign[1] && is_in(to, md)) {
         *gw = to;
         return 0;
     }
     PARE_TRY(memory(c, b, md, s->work[1]->t.data, gw, err));
-    return to ? reorder(&c->unpack, b, *gw, to, !s->first[1], err) : 0;
+    return to ? reorder(&c->unpack, b, *gw, to, !s->grad_assign[1], err) : 0;
 }
 
 static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory_t gy,
@@ -342,7 +343,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     dnnl_memory_desc_t md;
     dnnl_memory_t gy;
 
-    if (s->laid)
+    if (s->blocked_filters)
         PARE_TRY(pare_conv_laid_md(&s->in[1]->t, b->block, &md, err));
     else
         PARE_TRY(pare_conv_weight_md(&s->in[1]->t, c->win.group, &md, err));
@@ -358,7 +359,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return c->want_w ? init_weights(s, b, gy, &md, err) : 0;
 }
 
-/* ---- running --------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------- */
 
 static int execute(const struct prim *p, struct pare_backend *b, struct pare_err *err)
 {
@@ -385,13 +386,13 @@ static void add_bias(struct pare_step *s, const float *gb)
 {
     float *to = pare_f32(&s->in_buf[2]->grad->t);
 
-    if (s->first[2])
+    if (s->grad_assign[2])
         memcpy(to, gb, s->in_buf[2]->bytes);
     else
         add(to, gb, s->in[2]->t.dim[0]);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
 
@@ -413,7 +414,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct conv *c = s->state;
     struct prim *all[] = { &c->fwd, &c->data, &c->weights, &c->pack, &c->pack_back, &c->unpack };
@@ -430,11 +431,11 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_conv_train = {
     .name = "conv_train",
     .doc = "Convolution with its gradients, by oneDNN.",
-    .rival = true,
-    .lays = true,
+    .candidate = true,
+    .blocked_filters = true,
     .match = match,
     .init = init,
     .run = run,
-    .back = back,
-    .quit = quit,
+    .backward = backward,
+    .destroy = destroy,
 };

@@ -1,11 +1,11 @@
-/* linear_int8.c - products of 8-bit integers with constant weights, requantized in one step.
+/* linear_int8.c - int8 Gemm and MatMul with constant weights and requantization.
  *
  *     y (M, N) = round(f ((x - x_zero) w + b)) + y_zero,   x (M, K), w (K, N) or (N, K),
  *
- * of Gemm and MatMul between DequantizeLinear and QuantizeLinear, of QLinearMatMul, QGemm and
- * MatMulInteger.  Few rows are bound by reading w once: a plain loop does that, in products of 16
- * bits, whose pairs fit in 32.  More rows are those of gemm_int8.h where the machine has VNNI, else
- * oneDNN's or, where 8-bit products are not exact, those of int8_dot.h.
+ * for Gemm and MatMul between DequantizeLinear and QuantizeLinear, QLinearMatMul, QGemm and
+ * MatMulInteger.  Few rows are bound by reading w: a plain loop reads it once, with int16
+ * products.  More rows use gemm_int8.h if the CPU has VNNI, else oneDNN or, where its int8 products
+ * are not exact, int8_dot.h.
  */
 #include "onednn.h"
 
@@ -16,24 +16,24 @@
 #include "../int8/gemm_int8.h"
 #include "../int8/int8_dot.h"
 
-#define FEW 4 /* rows for which the plain loop is as good */
+#define FEW 4 /* rows for which the plain loop is as fast */
 
 struct linear8 {
     int64_t M, N, K;
     bool tb;    /* w is (N, K) */
     bool gemm;  /* by oneDNN */
     bool wide;  /* many rows, by int8_dot.h */
-    bool panel; /* many rows, by gemm_int8.h ... */
-    bool copy;  /* ... from a copy of x whose rows are multiples of 4 */
+    bool panel; /* many rows, by gemm_int8.h */
+    bool copy;  /* panel: x is copied into rows that are multiples of 4 */
     struct pare_int8 x;
     struct pare_int8_weight w;
-    struct pare_value *bias; /* a row of real numbers, or int32 in units of the sum; or NULL */
-    struct pare_node *add;   /* that adds it, or NULL */
+    struct pare_value *bias; /* a float row, or int32 in units of the sum; or NULL */
+    struct pare_node *add;   /* the Add of the bias, or NULL */
     struct pare_int8_end end;
     struct pare_value *out;
-    const int8_t *weights; /* less their zero points; for the plain loop as (N, K) */
-    int16_t *wider;        /* the same for int8_dot.h, rows of a length that it likes */
-    int32_t *sum;          /* of gemm_int8.h */
+    const int8_t *weights; /* minus their zero points; for the plain loop as (N, K) */
+    int16_t *wider;        /* the same for int8_dot.h, with padded rows */
+    int32_t *sum;          /* see gemm_int8.h */
     struct pare_int8_out finish;
 };
 
@@ -42,9 +42,9 @@ static bool quantized(const struct linear8 *l)
     return l->out->t.dtype == PARE_U8 || l->out->t.dtype == PARE_I8;
 }
 
-/* ---- reading nodes ------------------------------------------------------------------- */
+/* ---- match --------------------------------------------------------------------------- */
 
-/* A constant of N real numbers along the last axis. */
+/* A float32 constant of N elements along the last axis. */
 static bool is_row(const struct pare_value *v, int64_t N)
 {
     const struct pare_tensor *t = &v->t;
@@ -63,11 +63,11 @@ static bool read_gemm(const struct pare_node *n, struct linear8 *l)
            (!l->bias || (a.beta == 1 && is_row(l->bias, n->out[0]->t.dim[1])));
 }
 
-/* MatMul's bias is an Add behind it. */
+/* The bias of a MatMul is an Add after it. */
 static struct pare_value *follow_bias(const struct pare_match *v, struct linear8 *l,
                                       struct pare_value *y, int64_t N)
 {
-    struct pare_node *add = l->bias ? NULL : pare_only_use(v, y);
+    struct pare_node *add = l->bias ? NULL : pare_only_consumer(v, y);
     struct pare_value *other;
 
     if (!pare_node_is(add, "Add") || add->in[0] == add->in[1])
@@ -184,7 +184,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-/* ---- running ------------------------------------------------------------------------- */
+/* ---- run ----------------------------------------------------------------------------- */
 
 static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
 {
@@ -244,8 +244,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     const int8_t *w;
     int8_t *turned;
 
-    if (s->like) {
-        const struct linear8 *like = s->like->state;
+    if (s->share_from) {
+        const struct linear8 *like = s->share_from->state;
 
         l->weights = like->weights;
         l->wider = like->wider;
@@ -338,7 +338,8 @@ static int run_gemm(const struct linear8 *l, const void *x, int32_t *acc, struct
                      "product");
 }
 
-/* uint8 in rows of a multiple of 4: of int8 the numbers + 128, which the zero point knows. */
+/* Copy to uint8 in rows of a multiple of 4; int8 values become values + 128, for which the zero
+ * point is adjusted. */
 PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_t *y)
 {
     for (int64_t k = 0; k < K; k++)
@@ -347,9 +348,9 @@ PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_
         y[k] = 0;
 }
 
-#define SOME_ROWS 192 /* a multiple of what the registers hold */
+#define SOME_ROWS 192 /* a multiple of the rows that registers hold */
 
-/* Rows are shared out when there are many, else columns. */
+/* Divide the rows among the threads if there are many, else the columns. */
 static void run_panel(const struct linear8 *l, int threads, const uint8_t *x, uint8_t *copy,
                       char *y)
 {
@@ -428,7 +429,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_linear_int8 = {
     .name = "linear_int8",
     .doc = "Products of 8-bit integers with constant weights, requantized.",
-    .integers = true,
+    .reads_int8 = true,
     .match = match,
     .init = init,
     .run = run,

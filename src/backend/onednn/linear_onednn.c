@@ -1,9 +1,9 @@
-/* linear_onednn.c - Gemm and MatMul with constant weights, bias and activations fused.
+/* linear_onednn.c - Gemm and MatMul with constant weights, bias and post-ops by oneDNN.
  *
- * One row is bound by reading W, which therefore stays as it is in the model; more rows get W
- * packed for the inner product.
+ * One row is bound by reading W, which therefore keeps the model's layout; for more rows W is
+ * packed for the inner product primitive.
  */
-#include "../fuse/post_ops.h"
+#include "onednn_post.h"
 
 #include "../fuse/linear_fuse.h"
 
@@ -79,9 +79,9 @@ static int init_weights(const struct pare_step *s, struct pare_backend *b, struc
     dnnl_memory_desc_t have;
     struct pare_pack k = { .have = &have };
 
-    if (s->like)
-        return pare_dnnl_share(b, ((const struct linear *)s->like->state)->weights, &l->weights,
-                               err);
+    if (s->share_from)
+        return pare_dnnl_share(b, ((const struct linear *)s->share_from->state)->weights,
+                               &l->weights, err);
     dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->head.tb ? dnnl_ab : dnnl_ba);
     k.want = dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0);
     k.data = l->plain;
@@ -136,7 +136,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
                      "product");
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct linear *l = s->state;
     dnnl_memory_t mem[] = { l->src, l->weights, l->bias, l->dst, l->scratch };
@@ -147,9 +147,9 @@ static void quit(struct pare_step *s)
 const struct pare_kernel pare_kernel_linear_onednn = {
     .name = "linear_onednn",
     .doc = "Gemm and MatMul with constant weights, by oneDNN.",
-    .rival = true,
+    .candidate = true,
     .match = match,
     .init = init,
     .run = run,
-    .quit = quit,
+    .destroy = destroy,
 };

@@ -1,6 +1,6 @@
-/* matmul_onednn.c - MatMul of two computed tensors: one GEMM for each matrix of the batch.
+/* matmul_onednn.c - MatMul of two computed tensors: one oneDNN GEMM per matrix of the batch.
  *
- * Several products run side by side in one parallel region; a single one uses all threads itself.
+ * Several products run in parallel, each on one thread; a single one uses all threads itself.
  */
 #include "onednn.h"
 
@@ -8,7 +8,7 @@
 
 struct matmul {
     struct pare_matmul m;
-    int64_t *a, *b; /* where each product's matrices start */
+    int64_t *a, *b; /* offsets of each product's matrices */
 };
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)

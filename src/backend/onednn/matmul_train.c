@@ -1,8 +1,8 @@
-/* matmul_train.c - MatMul of stacks of matrices with its gradients, by oneDNN's GEMM.
+/* matmul_train.c - training of batched MatMul by oneDNN's GEMM.
  *
- *     Y (M, N) = A (M, K) B (K, N)      dA = dY B'      dB = A' dY      for each of the stack
+ *     Y (M, N) = A (M, K) B (K, N)      dA = dY B'      dB = A' dY      per matrix of the batch
  *
- * Where there are at least as many products as threads, each is one thread's.
+ * If there are at least as many products as threads, each product runs on one thread.
  */
 #include "onednn.h"
 
@@ -40,11 +40,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in[1] = n->in[1];
     s->out[0] = n->out[0];
     s->state = m;
-    s->drop_out = 1;
+    s->unsaved_out = 1;
     return true;
 }
 
-/* C (rows, cols) = or += op(A) op(B), row-major, for each of the stack. */
+/* C (rows, cols) = or += op(A) op(B), row-major, for each matrix of the batch. */
 struct product {
     char ta, tb;
     int64_t rows, cols, inner;
@@ -83,7 +83,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return multiply(&p, m->stack, b, err);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct matmul *m = s->state;
     const float *gy = pare_f32(&s->out_buf[0]->grad->t), *x = pare_f32(&s->in_buf[0]->t);
@@ -92,14 +92,14 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
     if (gx) {
         struct product p = {
-            'N', 'T', m->M, m->K, m->N, gy, z, pare_f32(&gx->t), s->first[0] ? 0.0f : 1.0f
+            'N', 'T', m->M, m->K, m->N, gy, z, pare_f32(&gx->t), s->grad_assign[0] ? 0.0f : 1.0f
         };
 
         PARE_TRY(multiply(&p, m->stack, b, err));
     }
     if (gz) {
         struct product p = {
-            'T', 'N', m->K, m->N, m->M, x, gy, pare_f32(&gz->t), s->first[1] ? 0.0f : 1.0f
+            'T', 'N', m->K, m->N, m->M, x, gy, pare_f32(&gz->t), s->grad_assign[1] ? 0.0f : 1.0f
         };
 
         PARE_TRY(multiply(&p, m->stack, b, err));
@@ -112,5 +112,5 @@ const struct pare_kernel pare_kernel_matmul_train = {
     .doc = "MatMul of stacks of matrices with its gradients, by oneDNN's GEMM.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,4 +1,4 @@
-/* onednn.c - engine, stream, memory descriptors and packed constants. */
+/* onednn.c - oneDNN engine and stream, memory descriptors, packed constants. */
 #include "onednn.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what)
                      (size_t)s < sizeof(text) / sizeof(*text) ? text[s] : "unknown");
 }
 
-/* Instruction sets are sets of bits. */
+/* A dnnl_cpu_isa_t is a set of bits. */
 static bool has_isa(dnnl_cpu_isa_t isa)
 {
     return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
@@ -55,7 +55,7 @@ static dnnl_data_type_t type_of(enum pare_dtype d)
     case PARE_U8: return dnnl_u8;
     case PARE_I8: return dnnl_s8;
     case PARE_I32: return dnnl_s32;
-    case PARE_NONE: /* shapes made by hand have no type */
+    case PARE_NONE: /* shapes that kernels construct have no type */
     case PARE_F32: return dnnl_f32;
     default: return dnnl_data_type_undef;
     }

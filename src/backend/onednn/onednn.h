@@ -1,4 +1,4 @@
-/* onednn.h - what the oneDNN kernels share.  Only this folder includes dnnl headers. */
+/* onednn.h - helpers of the oneDNN kernels.  Only this folder includes dnnl headers. */
 #ifndef PARE_BACKEND_ONEDNN_ONEDNN_H
 #define PARE_BACKEND_ONEDNN_ONEDNN_H
 
@@ -11,50 +11,51 @@ struct pare_onednn {
     dnnl_stream_t stream;
 };
 
-/* A oneDNN status as an error; 0 stays 0. */
+/* Convert a oneDNN status to an error; dnnl_success is 0. */
 int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what);
 
-/* Memory of a tensor of rank 1 to 5 in one of the plan's layouts: float32, int32 or 8 bits. */
+/* Memory descriptor of a tensor of rank 1 to 5 in one of the plan's layouts: float32, int32 or
+ * int8. */
 bool pare_dnnl_md(dnnl_memory_desc_t *md, const struct pare_tensor *t, int block);
 
-/* Which block a descriptor is: 1, 8 or 16; 0 when it is something else. */
+/* The block of a descriptor: 1, 8 or 16; 0 for any other layout. */
 int pare_dnnl_block(const dnnl_memory_desc_t *md, const struct pare_tensor *t);
 
-/* Constant data that is to be brought into the layout a primitive wants. */
+/* Constant data to be reordered into the layout of a primitive. */
 struct pare_pack {
     const dnnl_memory_desc_t *have, *want;
-    const void *data;   /* need not be aligned */
-    const float *scale; /* a factor for each index of the axes in `mask`; NULL: none */
+    const void *data;   /* perhaps unaligned */
+    const float *scale; /* one factor per index of the axes in `mask`; NULL: none */
     int64_t n_scales;
     int mask;
 };
 
-/* The result is in memory of the backend's arena. */
+/* Reorder into memory of the backend's arena. */
 int pare_dnnl_pack(struct pare_backend *b, const struct pare_pack *k, dnnl_memory_t *packed,
                    struct pare_err *err);
 
-/* The same constant data, for another primitive. */
+/* The same packed data as an argument of another primitive. */
 int pare_dnnl_share(struct pare_backend *b, dnnl_memory_t have, dnnl_memory_t *shared,
                     struct pare_err *err);
 
-/* oneDNN's own scratchpads belong to the thread that made the primitive.  Attributes say that ours
- * come from the step's working memory: the bytes, for match(), and for init() the memory; NULL
- * when it needs none. */
+/* oneDNN's own scratchpads belong to the thread that created the primitive.  These attributes make
+ * primitives use the step's scratch memory instead: its size for match(), its memory object for
+ * init(), NULL if the size is 0. */
 bool pare_dnnl_user_scratch(dnnl_primitive_attr_t attr);
 size_t pare_dnnl_scratch_bytes(const_dnnl_primitive_desc_t pd);
 int pare_dnnl_scratch(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
                       const struct pare_step *s, dnnl_memory_t *scratch, struct pare_err *err);
 
-/* The ends of a primitive: the step's first input and its result. */
+/* Memory objects of the step's first input and of its result. */
 int pare_dnnl_ends(struct pare_backend *b, const_dnnl_primitive_desc_t pd,
                    const struct pare_step *s, dnnl_memory_t *src, dnnl_memory_t *dst,
                    struct pare_err *err);
 
-/* Its bias, which stays where it is. */
+/* Memory object of the bias, which is not copied. */
 int pare_dnnl_bias(struct pare_backend *b, const_dnnl_primitive_desc_t pd, const float *data,
                    dnnl_memory_t *bias, struct pare_err *err);
 
-/* What a step had; any of them may be NULL. */
+/* Destroy the objects of a step; any of them may be NULL. */
 void pare_dnnl_drop(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
                     dnnl_primitive_desc_t pd);
 

@@ -1,4 +1,4 @@
-/* onednn_gemm.c - matrix products for whoever needs one outside of plans, and for strips of one. */
+/* onednn_gemm.c - matrix products outside of plans, and of strips, by oneDNN's GEMM. */
 #include "onednn.h"
 
 int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k, float *c)

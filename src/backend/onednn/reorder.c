@@ -1,4 +1,4 @@
-/* reorder.c - from one layout to another. */
+/* reorder.c - conversion of values and gradients between layouts. */
 #include "onednn.h"
 
 struct way {
@@ -7,7 +7,7 @@ struct way {
 };
 
 struct reorder {
-    struct way there, back; /* the gradient goes back */
+    struct way there, back; /* backward: the gradient in the other direction */
 };
 
 static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
@@ -26,7 +26,7 @@ static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
     return rc;
 }
 
-/* From one buffer to another; w->from and w->to are there. */
+/* Create the primitive from w->from to w->to. */
 static int make_way(struct way *w, bool add, struct pare_backend *b, struct pare_err *err)
 {
     const dnnl_memory_desc_t *from, *to;
@@ -72,7 +72,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
                        "memory"));
     PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.to, &from, e, s->in_buf[0]->grad->t.data),
                        "memory"));
-    return make_way(&r->back, !s->first[0], b, err);
+    return make_way(&r->back, !s->grad_assign[0], b, err);
 }
 
 static int go(const struct way *w, struct pare_backend *b, struct pare_err *err)
@@ -87,7 +87,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return go(&((struct reorder *)s->state)->there, b, err);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     return go(&((struct reorder *)s->state)->back, b, err);
 }
@@ -102,7 +102,7 @@ static void drop(struct way *w)
         dnnl_memory_destroy(w->to);
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct reorder *r = s->state;
 
@@ -115,6 +115,6 @@ const struct pare_kernel pare_kernel_reorder = {
     .doc = "Between row-major and channel-blocked layouts.",
     .init = init,
     .run = run,
-    .back = back,
-    .quit = quit,
+    .backward = backward,
+    .destroy = destroy,
 };

@@ -1,7 +1,7 @@
-/* any_layout.c - operators that look at all of a tensor at once, with their gradients, in any layout.
+/* any_layout.c - operators that accept a tensor in any layout (fake quantization), with gradients.
  *
- * Places that are quantized: row-major, they would cost two reorders each way.  Where lanes beyond
- * the channels would be looked at as if they were numbers, the layout is row-major after all.
+ * Row-major fake quantization would cost two reorders per pass.  If the operator would read the
+ * lanes beyond the channels as values, the layout is row-major nevertheless.
  */
 #include "../backend.h"
 
@@ -33,10 +33,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->out[0] = n->out[0];
     s->in_block[0] = s->out_block[0] = block;
     s->state = c;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     s->inplace = n->op->flags & PARE_OP_LOOKS ? 1 : 0;
     s->grad_inplace = 1;
-    s->add_bytes = (size_t)c->count * sizeof(float);
+    s->accumulate_bytes = (size_t)c->count * sizeof(float);
     return true;
 }
 
@@ -56,10 +56,10 @@ PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
         y[i] += x[i];
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct whole *c = s->state;
-    float *gx = pare_f32(&s->in_buf[0]->grad->t), *to = s->first[0] ? gx : s->work[1]->t.data;
+    float *gx = pare_f32(&s->in_buf[0]->grad->t), *to = s->grad_assign[0] ? gx : s->work[1]->t.data;
     int threads = c->count > 32768 ? b->threads : 1;
 
     PARE_TRY(s->node->op->dwhole(s->node, pare_f32(&s->in_buf[0]->t),
@@ -80,5 +80,5 @@ const struct pare_kernel pare_kernel_any_layout = {
     .doc = "Places that are quantized, in any layout, with their gradients.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

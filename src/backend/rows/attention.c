@@ -1,9 +1,9 @@
-/* attention.c - attention: softmax(scale Q K') V for each image and head, with what only moves
- * numbers in front of it and behind it.
+/* attention.c - fused attention: softmax(scale Q K') V per image and head.
  *
- * Exporters write Slices or a Split, Reshapes and Transposes around both products.  They only say
- * where rows of Q, K and V are, and where those of the result go (view_trace.h): nothing is copied but
- * into the panels that products read.  Each thread has some rows of a head's scores at a time.
+ * Exporters write Slices or a Split, Reshapes and Transposes around both products.  They only
+ * determine where the rows of Q, K, V and of the result are in memory (view_trace.h): nothing is
+ * copied except into packed GEMM panels.  Each thread computes some rows of a head's scores at a
+ * time.
  */
 #include <math.h>
 #include <omp.h>
@@ -22,15 +22,15 @@ enum { Q, K, V, OPERANDS };
 struct attention {
     int64_t B, T, S, D, E; /* matrices, queries, keys; elements of a key, of a value */
     int64_t tokens;        /* S, padded */
-    int64_t parts;         /* of a head's rows, so that all threads have some */
+    int64_t parts;         /* of a head's rows, so that all threads have work */
     int block;             /* for columns that are elements of a value */
     float scale;
-    int in[OPERANDS]; /* which of the step's inputs */
+    int in[OPERANDS]; /* indices of the step's inputs */
     int64_t step[OPERANDS], apart[OPERANDS], *place[OPERANDS];
     int64_t y_step, *y_place;
 };
 
-/* ---- matching ---------------------------------------------------------------------------- */
+/* ---- match ------------------------------------------------------------------------------- */
 
 struct found {
     const struct pare_match *v;
@@ -59,7 +59,7 @@ static bool is_product(const struct pare_node *n)
            pare_numel(&n->out[0]->t) && pare_numel(&n->in[0]->t);
 }
 
-/* From n, which moves or scales an operand, to the product of scores, or of scores and values. */
+/* From n, which moves or scales an operand, to the product Q K', or the one with V. */
 static struct pare_node *next_product(const struct pare_match *v, struct pare_node *n)
 {
     for (int i = 0; i < 8 && n; i++) {
@@ -67,24 +67,24 @@ static struct pare_node *next_product(const struct pare_match *v, struct pare_no
             return n;
         if (!moves(n) && !scales(n))
             return NULL;
-        n = n->out[0] ? pare_only_use(v, n->out[0]) : NULL;
+        n = n->out[0] ? pare_only_consumer(v, n->out[0]) : NULL;
     }
     return NULL;
 }
 
-/* Softmax(scale scores) mixed with values, behind the product of queries and keys. */
+/* Match Softmax(scale scores) and its product with V after Q K'. */
 static bool find_mix(struct found *f)
 {
     struct pare_view_trace t;
     struct pare_node *n = f->scores;
 
     do
-        n = pare_only_use(f->v, n->out[0]);
+        n = pare_only_consumer(f->v, n->out[0]);
     while (n && scales(n));
     f->softmax = n;
     if (!pare_node_is(n, "Softmax"))
         return false;
-    f->mix = pare_only_use(f->v, n->out[0]);
+    f->mix = pare_only_consumer(f->v, n->out[0]);
     if (!f->mix || !is_product(f->mix) || f->mix->in[0] != n->out[0] ||
         !pare_trace(f->v, n->in[0], f->scores->out[0], true, &t, &f->nodes))
         return false;
@@ -92,7 +92,7 @@ static bool find_mix(struct found *f)
     return true;
 }
 
-/* n is on the way of queries or keys to the first product, or of values to the second. */
+/* Is n on the path of Q or K to the first product, or of V to the second? */
 static bool find(struct found *f, struct pare_node *n)
 {
     struct pare_node *m = next_product(f->v, n);
@@ -111,16 +111,16 @@ static bool find(struct found *f, struct pare_node *n)
     return find_mix(f) && pare_softmax_axis(f->softmax, &flatten) == f->softmax->in[0]->t.rank - 1;
 }
 
-/* All that reads a fused node's results is fused, too; and none has run. */
+/* Are all consumers of the fused nodes' results fused, too, and is none in another step? */
 static bool is_closed(const struct found *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         const struct pare_node *n = f->nodes.list[i];
 
-        if (f->v->taken[n->id])
+        if (f->v->claimed[n->id])
             return false;
         for (int k = 0; k < n->n_out; k++) {
-            const struct pare_uses *u = n->out[k] ? &f->v->use[n->out[k]->id] : NULL;
+            const struct pare_consumers *u = n->out[k] ? &f->v->consumers[n->out[k]->id] : NULL;
             int inside = 0;
 
             for (int j = 0; u && n->out[k] != f->out && j < f->nodes.n; j++)
@@ -133,7 +133,7 @@ static bool is_closed(const struct found *f)
     return true;
 }
 
-/* The result's rows and matrices; its elements must lie side by side. */
+/* The result's rows and matrices; its elements must be contiguous. */
 static bool read_out(const struct found *f, struct attention *a)
 {
     const struct pare_view_trace *t = &f->to;
@@ -161,7 +161,7 @@ static bool read_out(const struct found *f, struct attention *a)
     return left == 1 && !t->offset;
 }
 
-/* What is behind, as long as it only moves. */
+/* Follow nodes after the second product as long as they only move elements. */
 static bool find_out(struct found *f, struct attention *a)
 {
     struct pare_value *end[8];
@@ -169,7 +169,7 @@ static bool find_out(struct found *f, struct attention *a)
 
     end[n++] = f->mix->out[0];
     while (n < 8) {
-        const struct pare_node *m = pare_only_use(f->v, end[n - 1]);
+        const struct pare_node *m = pare_only_consumer(f->v, end[n - 1]);
 
         if (!pare_node_is(m, "Transpose") && !(m && m->op && m->op->flags & PARE_OP_VIEW))
             break;
@@ -191,7 +191,7 @@ static bool read_operands(const struct found *f, struct pare_arena *arena, struc
     const int rank = f->scores->in[0]->t.rank;
 
     for (int k = 0; k < OPERANDS; k++) {
-        bool turned = k == K; /* as it is read by the first product: (elements, tokens) */
+        bool turned = k == K; /* as the first product reads it: (elements, tokens) */
 
         a->step[k] = pare_view_trace_stride(&f->from[k], rank - (turned ? 1 : 2));
         a->apart[k] = pare_view_trace_stride(&f->from[k], rank - (turned ? 2 : 1));
@@ -233,7 +233,7 @@ static int64_t up(int64_t n)
     return (n + 15) / 16 * 16;
 }
 
-/* In floats, of each thread: packed keys and values, some rows of queries and of scores. */
+/* In floats, per thread: packed keys and values, some rows of queries and of scores. */
 static size_t own_size(const struct attention *a)
 {
     int64_t panels = a->tokens * up(a->D > a->E ? a->D : a->E);
@@ -296,10 +296,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return isfinite(a->scale) && a->scale != 0 && fill_step(&f, a, s);
 }
 
-/* ---- running ----------------------------------------------------------------------------- */
+/* ---- run --------------------------------------------------------------------------------- */
 
 struct rows {
-    const float *x; /* queries: rows `step` apart, their elements side by side */
+    const float *x; /* queries: rows with a stride of `step`, their elements contiguous */
     int64_t step, n;
 };
 

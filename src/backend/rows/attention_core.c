@@ -1,4 +1,4 @@
-/* attention_core.c - pieces of attention. */
+/* attention_core.c - pack the matrices of attention; softmax of scores. */
 #include "attention_core.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ void pare_attention_pack(const struct pare_attention_head *x, int block, float *
     }
 }
 
-/* Up to 8 tokens from `first` on, their elements side by side. */
+/* Up to 8 tokens from `first` on, their elements contiguous. */
 PARE_SIMD static void turn_near(const struct pare_attention_head *x, int64_t first, int64_t step,
                                 float *to)
 {

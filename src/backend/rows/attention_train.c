@@ -1,10 +1,10 @@
-/* attention_train.c - attention with its gradient, from the joint projection to the heads' results.
+/* attention_train.c - training of attention, from the joint QKV projection to the heads' results.
  *
  *     S = scale Q K'     P = softmax(S)     O = P V          for each image and head, (T, D) each
  *     dV = P' dO     dP = dO V'     dS = scale P (dP - sum of P dP)     dQ = dS K     dK = dS' Q
  *
- * Q, K and V lie side by side in one matrix (N T, 3 H D), O is a part of (N T, H D): the graph's
- * Split, Reshapes and Transposes only say where.  Nothing but P is kept.
+ * Q, K and V are columns of one matrix (N T, 3 H D), O is columns of (N T, H D): the graph's Split,
+ * Reshapes and Transposes only determine which.  Only P is saved for the backward pass.
  */
 #include <math.h>
 #include <omp.h>
@@ -25,13 +25,13 @@ struct attention {
     int64_t N, T, H, D;
     int64_t tokens; /* T, padded to NARROW */
     float scale;
-    int block; /* for columns that are elements of a head */
+    int block; /* of columns that are elements of a head */
     float *p;  /* (N, H, T, tokens) */
 };
 
-/* ---- matching ---------------------------------------------------------------------------- */
+/* ---- match ------------------------------------------------------------------------------- */
 
-/* The pattern's nodes, as far as they are found. */
+/* The matched nodes so far. */
 struct found {
     const struct pare_match *v;
     struct pare_node *list[MOST_NODES];
@@ -39,10 +39,10 @@ struct found {
     double scale;
 };
 
-/* x's only user, if it is of that type. */
+/* The only consumer of x, if it has that type. */
 static struct pare_node *next(struct found *f, const struct pare_value *x, const char *type)
 {
-    struct pare_node *n = pare_only_use(f->v, x);
+    struct pare_node *n = pare_only_consumer(f->v, x);
 
     if (!pare_node_is(n, type) || n->n_out != 1 || f->n == MOST_NODES)
         return NULL;
@@ -50,11 +50,11 @@ static struct pare_node *next(struct found *f, const struct pare_value *x, const
     return n;
 }
 
-/* x times or divided by constant numbers. */
+/* x multiplied or divided by constant scalars. */
 static struct pare_value *scaled(struct found *f, struct pare_value *x)
 {
     for (;;) {
-        const struct pare_node *n = pare_only_use(f->v, x);
+        const struct pare_node *n = pare_only_consumer(f->v, x);
         bool mul = n && !strcmp(n->type, "Mul"), div = n && !strcmp(n->type, "Div");
         const struct pare_value *c;
 
@@ -114,7 +114,7 @@ static bool three_parts(const struct pare_node *n)
     return true;
 }
 
-/* From the parts to the result, or NULL. */
+/* Match from the parts to the result; NULL: no match. */
 static struct pare_value *follow(struct found *f, struct pare_node *n, struct attention *a)
 {
     struct pare_value *q = heads(f, n->out[0], false, a);
@@ -124,14 +124,14 @@ static struct pare_value *follow(struct found *f, struct pare_node *n, struct at
     const struct pare_node *m = z && f->scale == scale ? next(f, q, "MatMul") : NULL;
     bool flatten;
 
-    if (!m || m->in[0] != q || m->in[1] != k || pare_only_use(f->v, k) != m)
+    if (!m || m->in[0] != q || m->in[1] != k || pare_only_consumer(f->v, k) != m)
         return NULL;
     m = next(f, scaled(f, m->out[0]), "Softmax");
     if (!m || pare_softmax_axis(m, &flatten) != 3)
         return NULL;
     q = m->out[0];
     m = next(f, q, "MatMul");
-    if (!m || m->in[0] != q || m->in[1] != z || pare_only_use(f->v, z) != m)
+    if (!m || m->in[0] != q || m->in[1] != z || pare_only_consumer(f->v, z) != m)
         return NULL;
     m = next(f, m->out[0], "Transpose");
     if (!m || !permutes(m, 0, 2, 1, 3))
@@ -145,7 +145,7 @@ static int64_t up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* In floats, of each thread: packed columns, one matrix of scores, one of a head. */
+/* In floats, per thread: packed columns, one matrix of scores, one of a head. */
 static size_t own_size(const struct attention *a)
 {
     return (size_t)(up(a->tokens * up(a->D, 32), 16) + up(a->T * a->tokens, 16) +
@@ -177,7 +177,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in[0] = n->in[0];
     s->out[0] = out;
     s->state = a;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     work = (size_t)v->backend->threads * own_size(a) * sizeof(float);
     s->work_bytes[0] = s->work_bytes[1] = work;
     return true;
@@ -185,7 +185,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 /* ---- pieces ------------------------------------------------------------------------------ */
 
-/* A matrix (T, D) or (T, tokens), rows `step` apart. */
+/* A matrix (T, D) or (T, tokens) with a row stride of `step`. */
 struct rows {
     float *at;
     int64_t step;
@@ -196,7 +196,7 @@ static struct pare_attention_head head(const struct attention *a, const struct r
     return (struct pare_attention_head){ x->at, x->step, 1, a->T, a->D };
 }
 
-/* Rows of D elements as the columns of a product over T. */
+/* Pack rows of D elements as the right operand of a product over T. */
 static void pack(const struct attention *a, const struct rows *x, float *to)
 {
     struct pare_attention_head h = head(a, x);
@@ -204,7 +204,7 @@ static void pack(const struct attention *a, const struct rows *x, float *to)
     pare_attention_pack(&h, a->block, to);
 }
 
-/* Rows of D elements as rows of columns that are tokens: (D, tokens). */
+/* Pack rows of D elements transposed: (D, tokens). */
 static void pack_turned(const struct attention *a, const struct rows *x, float *to)
 {
     struct pare_attention_head h = head(a, x);
@@ -259,7 +259,7 @@ PARE_SIMD static void softmax_back(const float *p, float *g, int64_t n, float sc
         g[i] = scale * p[i] * (g[i] - sum);
 }
 
-/* Add to what is there already; the first has been written there. */
+/* Add to the gradient; with `first` it has been assigned already. */
 static void put(const struct attention *a, bool first, const struct rows *x, const struct rows *to)
 {
     for (int64_t t = 0; t < a->T && !first; t++)
@@ -267,9 +267,9 @@ static void put(const struct attention *a, bool first, const struct rows *x, con
             to->at[t * to->step + d] += x->at[t * x->step + d];
 }
 
-/* ---- running ----------------------------------------------------------------------------- */
+/* ---- run --------------------------------------------------------------------------------- */
 
-/* Where part 0, 1 or 2 of image and head i begins. */
+/* The rows of Q, K or V (part 0, 1 or 2) of image and head i. */
 static struct rows part(const struct attention *a, float *x, int64_t i, int64_t which)
 {
     int64_t step = 3 * a->H * a->D;
@@ -322,21 +322,21 @@ static void head_back(const struct attention *a, struct pare_step *s, int64_t i,
     for (int j = 0; j < 3; j++)
         to[j] = part(a, gx, i, j);
     pack(a, &gy, columns);
-    to_head(a, p, true, columns, s->first[0] ? to[2] : one);
-    put(a, s->first[0], &one, &to[2]);
+    to_head(a, p, true, columns, s->grad_assign[0] ? to[2] : one);
+    put(a, s->grad_assign[0], &one, &to[2]);
     pack_turned(a, &z, columns);
     to_tokens(a, gy, columns, g);
     for (int64_t t = 0; t < a->T; t++)
         softmax_back(p.at + t * p.step, g.at + t * g.step, a->T, a->scale);
     pack(a, &k, columns);
-    to_head(a, g, false, columns, s->first[0] ? to[0] : one);
-    put(a, s->first[0], &one, &to[0]);
+    to_head(a, g, false, columns, s->grad_assign[0] ? to[0] : one);
+    put(a, s->grad_assign[0], &one, &to[0]);
     pack(a, &q, columns);
-    to_head(a, g, true, columns, s->first[0] ? to[1] : one);
-    put(a, s->first[0], &one, &to[1]);
+    to_head(a, g, true, columns, s->grad_assign[0] ? to[1] : one);
+    put(a, s->grad_assign[0], &one, &to[1]);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct attention *a = s->state;
     float *work = pare_f32(&s->work[1]->t);
@@ -353,5 +353,5 @@ const struct pare_kernel pare_kernel_attention_train = {
     .doc = "Attention from one projection to queries, keys and values, with its gradient.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,6 +1,6 @@
-/* bn_loops.c - the passes over memory of a BatchNormalization that trains.
+/* bn_loops.c - loops of BatchNormalization in training mode.
  *
- * Vectors first, then the floats that are left of an odd plane one by one.
+ * Vectors first, then the remaining floats of an odd plane one by one.
  */
 #include "bn_loops.h"
 
@@ -41,7 +41,7 @@ PARE_SIMD void pare_bn_sums(const float *x, int64_t len, const float *about, flo
     }
 }
 
-/* low where v is below, high where it is above; NaN stays. */
+/* Clamp v to [low, high]; NaN is kept. */
 #define CLAMP(v)                                                           \
     ((pare_v8)(((v < low) & (pare_m8)low) | ((v > high) & (pare_m8)high) | \
                (~((v < low) | (v > high)) & (pare_m8)(v))))
@@ -72,7 +72,7 @@ PARE_SIMD void pare_bn_apply(const struct pare_bn_apply *how, const float *x, co
     }
 }
 
-/* The part of gy that the activation lets through, at element i. */
+/* The gradient at element i, 0 where the activation stops it. */
 static float through(const struct pare_bn_back *how, const struct pare_bn_at *a, int64_t i)
 {
     int64_t k = i % PARE_LANES;
@@ -81,7 +81,7 @@ static float through(const struct pare_bn_back *how, const struct pare_bn_at *a,
     return !how->act || (v > how->above && v <= how->high) ? a->gy[i] : 0;
 }
 
-/* The same for a vector; `seen` is what the activation saw or left. */
+/* The same for a vector; `seen` is the activation's input or output. */
 #define ALL_OF PARE_V8(gy + at)
 #define THROUGH(seen) PARE_WHERE8((seen > above) & (seen <= high), PARE_V8(gy + at))
 #define BY_X THROUGH((scale[h] * x + shift[h]))

@@ -1,8 +1,8 @@
-/* bn_loops.h - the passes over memory of a BatchNormalization that trains.
+/* bn_loops.h - loops of BatchNormalization in training mode.
  *
- * One block of channels of one image is `len` floats.  Lane k of all vectors is the same channel:
- * there are 16 in a block, or 8, of which each has two lanes, or one that has them all.  Outputs
- * may be the inputs of the same elements.
+ * One block of channels of one image is `len` floats.  Lane k of all vectors is the same channel: a
+ * block has 16 channels, or 8 with two lanes each, or one with all lanes.  Outputs may be the
+ * inputs of the same elements.
  */
 #ifndef PARE_BACKEND_ROWS_BN_LOOPS_H
 #define PARE_BACKEND_ROWS_BN_LOOPS_H
@@ -32,7 +32,7 @@ struct pare_bn_back {
 
 struct pare_bn_at {
     const float *x, *y, *gy; /* y NULL: it is scale x + shift */
-    float *gx, *gz;          /* gz NULL: not wanted */
+    float *gx, *gz;          /* gz NULL: not needed */
 };
 
 /* With g = gy where above < y <= high (all of it without `act`), by lane: the sums of g and of

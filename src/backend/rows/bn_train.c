@@ -1,16 +1,16 @@
-/* bn_train.c - BatchNormalization over the batch, with its gradient, in either layout; a sum and an
- * activation behind it are done in the same pass.
+/* bn_train.c - training of BatchNormalization, residual Add and activation in one pass, in any
+ * layout.
  *
  *     xh = (x - mean) / sqrt(var + eps)        y = act(gamma xh + beta [+ z])
- *     g = dy where act lets it through         dz = g
+ *     g = dy where act passes it               dz = g
  *     dbeta = sum g      dgamma = sum g xh
  *     dx = gamma / sqrt(var + eps) * (g - dbeta / n - xh dgamma / n)
  *
- * The activation keeps what is in [low, high].  Where g is from follows from x again, or with a sum
- * from y.  The running statistics are PyTorch's: the variance they keep is the unbiased one.
+ * The activation clamps to [low, high].  Where it passes the gradient is recomputed from x or, with
+ * a residual Add, from y.  Running statistics follow PyTorch: the variance is the unbiased one.
  *
- * Where several processes have parts of the batch and statistics are to be of all of it (b->sync),
- * moments and sums are of all parts; dbeta and dgamma stay those of this part.
+ * If the batch is divided among processes and statistics cover all of it (b->sync), moments and
+ * sums are reduced over all parts; dbeta and dgamma remain those of this part.
  */
 #include "bn_loops.h"
 
@@ -23,20 +23,20 @@
 #define Z 5 /* input z */
 
 struct bn {
-    int64_t N, C, space;  /* images, channels, positions of a plane */
-    int64_t blocks, size; /* of channels; floats of one block in one image */
+    int64_t N, C, space;  /* images, channels, pixels of a plane */
+    int64_t blocks, size; /* blocks of channels; floats of one block in one image */
     int block;
     double eps, momentum;
     bool add, act;
-    float low, high, above; /* the gradient passes where above < y <= high */
+    float low, high, above; /* the activation passes the gradient where above < y <= high */
     float *mean, *inv;      /* of this batch, (C) */
-    double n;               /* numbers of a channel in it */
-    double *sums;           /* (2, C) and room for as many and one more: moments, then sums */
+    double n;               /* elements per channel in the batch */
+    double *sums;           /* (2, C), and scratch memory for 2 C + 1: moments, then sums */
 };
 
-/* ---- matching ---------------------------------------------------------------------------- */
+/* ---- match ------------------------------------------------------------------------------- */
 
-/* What a Relu or a Clip with constant bounds leaves as it is. */
+/* The bounds of a Relu, or of a Clip with constant bounds. */
 static bool bounds(const struct pare_node *n, struct bn *c)
 {
     const float ends[2] = { -INFINITY, INFINITY };
@@ -52,10 +52,10 @@ static bool bounds(const struct pare_node *n, struct bn *c)
     c->low = y[0];
     c->high = y[1];
     c->above = relu ? 0 : nextafterf(y[0], -INFINITY);
-    return y[0] <= 0 && y[1] >= 0; /* else padding lanes would not stay zero */
+    return y[0] <= 0 && y[1] >= 0; /* else padding lanes would not remain zero */
 }
 
-/* The other operand of a sum that only follows x; NULL when it cannot be done here. */
+/* The other operand of an Add of x that can be fused; else NULL. */
 static struct pare_value *addend(const struct pare_match *v, const struct pare_node *n,
                                  const struct pare_value *x)
 {
@@ -64,18 +64,18 @@ static struct pare_value *addend(const struct pare_match *v, const struct pare_n
     if (!pare_node_is(n, "Add") || n->version < 7)
         return NULL;
     z = n->in[n->in[0] == x];
-    return z != x && !pare_is_fixed(z) && pare_is_made(v, z) && pare_is_f32(z) &&
+    return z != x && !pare_is_fixed(z) && pare_is_computed(v, z) && pare_is_f32(z) &&
                    pare_same_shape(&z->t, &x->t)
                ? z
                : NULL;
 }
 
-/* Which nodes follow; *z is what is added. */
+/* Match the nodes after the BatchNormalization; *z is the other operand of the Add. */
 static int follow(const struct pare_match *v, struct pare_node *n, struct bn *c,
                   struct pare_node **fused, struct pare_value **z)
 {
     struct pare_value *y = n->out[0];
-    struct pare_node *next = pare_only_use(v, y);
+    struct pare_node *next = pare_only_consumer(v, y);
     int count = 0;
 
     *z = next && next->op ? addend(v, next, y) : NULL;
@@ -83,7 +83,7 @@ static int follow(const struct pare_match *v, struct pare_node *n, struct bn *c,
         c->add = true;
         fused[count++] = next;
         y = next->out[0];
-        next = pare_only_use(v, y);
+        next = pare_only_consumer(v, y);
     }
     if (next && next->op && bounds(next, c)) {
         c->act = true;
@@ -151,8 +151,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         s->out[0] = fused[i]->out[0];
     }
     s->state = c;
-    s->drop_in = z ? 1u << Z : 0;
-    s->drop_out = c->add && c->act ? 0 : 1;
+    s->unsaved_in = z ? 1u << Z : 0;
+    s->unsaved_out = c->add && c->act ? 0 : 1;
     s->inplace = z ? Z + 1 : 0;
     s->grad_inplace = z ? Z + 1 : 1;
     return true;
@@ -163,7 +163,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 /* The channels of one block. */
 struct part {
     const struct bn *c;
-    int64_t first, at; /* channel; float of the block in the first image */
+    int64_t first, at; /* first channel; offset of the block in the first image */
     int used;          /* channels that exist */
 };
 
@@ -181,14 +181,14 @@ static int64_t image(const struct part *p, int64_t i)
     return p->at + i * p->c->blocks * p->c->size;
 }
 
-/* To the lanes of a vector: channels repeat when there are fewer than lanes. */
+/* Distribute channels to the lanes of a vector, repeated if there are fewer channels than lanes. */
 static void lanes(const struct part *p, const float *v, float *lane)
 {
     for (int k = 0; k < PARE_LANES; k++)
         lane[k] = k % p->c->block < p->used ? v[k % p->c->block] : 0;
 }
 
-/* From lanes to channels, adding. */
+/* Sum lanes into channels. */
 static void fold(const struct part *p, const float *lane, double *v)
 {
     for (int k = 0; k < PARE_LANES; k++)
@@ -196,8 +196,8 @@ static void fold(const struct part *p, const float *lane, double *v)
             v[k % p->c->block] += (double)lane[k];
 }
 
-/* Mean and variance of the batch, about the mean of the first image: so near the mean that
- * E (x - a)^2 - (E x - a)^2 loses nothing that counts. */
+/* Mean and variance of the batch, about the mean of the first image: close enough to the mean that
+ * E (x - a)^2 - (E x - a)^2 loses no significant digits. */
 static void moments(const struct part *p, const float *x, double *mean, double *var)
 {
     const struct bn *c = p->c;
@@ -220,7 +220,7 @@ static void moments(const struct part *p, const float *x, double *mean, double *
         double off = sum[k] / n, v = square[k] / n - off * off;
 
         mean[k] = (double)start[k] + off;
-        var[k] = v < 0 ? 0 : v; /* NaN stays */
+        var[k] = v < 0 ? 0 : v; /* NaN is kept */
     }
 }
 
@@ -240,7 +240,7 @@ static void affine(const struct part *p, const struct pare_step *s, float *scale
     lanes(p, b, shift);
 }
 
-/* Moments become what x is normalised with, and go into the running ones. */
+/* From moments to mean and 1 / sqrt(var + eps), and update the running statistics. */
 static void settle(const struct part *p, const struct pare_step *s, const double *mean,
                    const double *var)
 {
@@ -315,7 +315,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* x + BN(x): z's gradient has the memory of x's.  Then z's is written there, and x's is added. */
+/* x + BN(x): z's gradient shares memory with x's.  Then z's is assigned and x's is added. */
 static bool shared(const struct pare_step *s)
 {
     const struct bn *c = s->state;
@@ -324,15 +324,15 @@ static bool shared(const struct pare_step *s)
     return gx && gz && gx->t.data == gz->t.data;
 }
 
-/* Is z's gradient g and nothing else? */
+/* Is z's gradient equal to g? */
 static bool first_of_z(const struct pare_step *s)
 {
     const struct bn *c = s->state;
 
-    return c->add && s->in_buf[Z]->grad && (s->first[Z] || (shared(s) && s->first[0]));
+    return c->add && s->in_buf[Z]->grad && (s->grad_assign[Z] || (shared(s) && s->grad_assign[0]));
 }
 
-/* Sums of g and g (x - mean); z's gradient on the way. */
+/* Sums of g and g (x - mean), and z's gradient. */
 static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
                       double *total, double *dots)
 {
@@ -356,7 +356,7 @@ static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_
     }
 }
 
-/* x's gradient; g is z's gradient where that is nothing else. */
+/* x's gradient; g is read from z's gradient if that equals g. */
 static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn_back *how)
 {
     const struct bn *c = p->c;
@@ -364,7 +364,7 @@ static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn
     bool ready = first_of_z(s);
 
     how->act = c->act && !ready;
-    how->gx_first = s->first[0] && !shared(s);
+    how->gx_first = s->grad_assign[0] && !shared(s);
     for (int64_t i = 0; gx && i < c->N; i++) {
         int64_t at = image(p, i);
         struct pare_bn_at a = {
@@ -393,7 +393,7 @@ static struct pare_bn_back how_back(const struct part *p, const struct pare_step
     return how;
 }
 
-/* dgamma and dbeta, in this order: the first to write comes first when they are one parameter. */
+/* dgamma, then dbeta: the first assigns if both are the same parameter. */
 static void put_sums(const struct part *p, struct pare_step *s, const double *total,
                      const double *dots)
 {
@@ -403,9 +403,9 @@ static void put_sums(const struct part *p, struct pare_step *s, const double *to
         double inv = (double)p->c->inv[p->first + k];
 
         if (gg)
-            put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->first[1]);
+            put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->grad_assign[1]);
         if (gb)
-            put(pare_f32(&gb->t) + p->first + k, total[k], s->first[2]);
+            put(pare_f32(&gb->t) + p->first + k, total[k], s->grad_assign[2]);
     }
 }
 
@@ -444,7 +444,7 @@ static int back_synced(const struct bn *c, struct pare_step *s, struct pare_back
         put_sums(&p, s, total + p.first, dots + p.first);
     }
     PARE_TRY(pare_dist_merge_batch(b->sync, PARE_MERGE_SUM, PARE_F64, c->sums, 2 * c->C, err));
-    if (!(pare_dist_part(b->sync) > 0)) /* what is here is not of the batch: no gradient */
+    if (!(pare_dist_part(b->sync) > 0)) /* this process has none of the batch: no gradient */
         memset(c->sums, 0, 2 * (size_t)c->C * sizeof(*c->sums));
 #pragma omp parallel for num_threads(b->threads)
     for (int64_t i = 0; i < c->blocks; i++) {
@@ -456,7 +456,7 @@ static int back_synced(const struct bn *c, struct pare_step *s, struct pare_back
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct bn *c = s->state;
 
@@ -481,5 +481,5 @@ const struct pare_kernel pare_kernel_bn_train = {
         "BatchNormalization over the batch, with a sum and an activation behind it, and gradients.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

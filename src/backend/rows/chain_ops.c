@@ -1,4 +1,4 @@
-/* chain_ops.c - runs of elementwise operators, applied to a piece of memory at a time. */
+/* chain_ops.c - chains of elementwise operators, applied chunk by chunk. */
 #include "chain_ops.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #define CHUNK 2048
 
-/* ---- which nodes, which operands ---------------------------------------------------- */
+/* ---- match -------------------------------------------------------------------------- */
 
 static bool is_bn(const struct pare_node *n)
 {
@@ -25,7 +25,7 @@ bool pare_is_link(const struct pare_node *n)
 {
     if (n->n_out < 1 || !pare_is_f32(n->out[0]) || !pare_numel(&n->out[0]->t))
         return false;
-    if (n->op->map2) /* before operator set 7, slopes and the like were aligned otherwise */
+    if (n->op->map2) /* before opset 7, slopes and other operands broadcast differently */
         return n->n_in == 2 && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
                (n->version >= 7 || n->op->domain);
     if (n->n_in < 1 || !pare_is_f32(n->in[0]) || !pare_same_shape(&n->in[0]->t, &n->out[0]->t))
@@ -36,8 +36,8 @@ bool pare_is_link(const struct pare_node *n)
     return n->op->map || is_bn(n);
 }
 
-/* Seen from the split after k axes: leading axes are ones, then equal; those behind are all equal
- * or all one. */
+/* Does the operand fit the split after k axes?  Leading axes are 1, then equal; the axes after the
+ * split are all equal or all 1. */
 static bool fits_split(struct pare_operand *o, const struct pare_tensor *y, int k)
 {
     int64_t rows = 1, inner = 1, length = 1;
@@ -64,7 +64,7 @@ static bool fits_split(struct pare_operand *o, const struct pare_tensor *y, int 
 
 static bool fits_block(struct pare_operand *o, const struct pare_tensor *y, int block)
 {
-    o->full = o->value && pare_same_shape(&o->value->t, y); /* the rank, too: see fill_step */
+    o->full = o->value && pare_same_shape(&o->value->t, y); /* same rank, too: see fill_step() */
     o->scalar = pare_numel(&o->shape) == 1;
     o->channel = !o->full && !o->scalar && o->shape.dim[1] == y->dim[1] &&
                  (o->shape.dim[0] == 1 || o->shape.dim[0] == y->dim[0]) &&
@@ -73,7 +73,7 @@ static bool fits_block(struct pare_operand *o, const struct pare_tensor *y, int 
     return block > 1 && (o->full || o->scalar || o->channel);
 }
 
-/* Choose rows and length so that all operands fit. */
+/* Choose the split so that all operands fit. */
 static bool arrange(struct pare_chain *c, const struct pare_tensor *y)
 {
     int k, i;
@@ -118,8 +118,8 @@ static int add_operand(struct pare_chain *c, struct pare_value *v, const struct 
     return c->n_ops++;
 }
 
-/* One more link; `run` is the running value, NULL for the first.  The chain is unchanged when it
- * does not fit. */
+/* Append a link; `run` is the running value, NULL for the first link.  If it does not fit, the
+ * chain is unchanged. */
 static bool add_link(struct pare_chain *c, struct pare_node *n, const struct pare_value *run)
 {
     const struct pare_tensor *y = &n->out[0]->t;
@@ -151,7 +151,7 @@ static bool operands_made(const struct pare_match *v, const struct pare_node *n,
                           const struct pare_value *run, const struct pare_value *made)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && n->in[i] != run && n->in[i] != made && !pare_is_made(v, n->in[i]))
+        if (n->in[i] && n->in[i] != run && n->in[i] != made && !pare_is_computed(v, n->in[i]))
             return false;
     return true;
 }
@@ -163,9 +163,9 @@ static bool follow(const struct pare_match *v, struct pare_node *n, const struct
         return false;
     for (;;) {
         struct pare_value *run = pare_chain_out(c);
-        struct pare_node *next = v->wanted ? NULL : pare_only_use(v, run);
+        struct pare_node *next = v->lazy_layout ? NULL : pare_only_consumer(v, run);
 
-        if (!next || v->late[next->id] || !pare_is_f32(next->out[0]) ||
+        if (!next || v->lazy[next->id] || !pare_is_f32(next->out[0]) ||
             !pare_same_shape(&next->out[0]->t, &run->t) || !operands_made(v, next, run, made) ||
             (next->n_in > 1 && next->in[0] == next->in[1]) || c->n_links == PARE_MAX_CHAIN ||
             !add_link(c, next, run))
@@ -180,7 +180,7 @@ bool pare_chain_from(const struct pare_match *v, struct pare_node *n, struct par
 
 bool pare_chain_behind(const struct pare_match *v, const struct pare_value *x, struct pare_chain *c)
 {
-    const struct pare_uses *use = &v->use[x->id];
+    const struct pare_consumers *use = &v->consumers[x->id];
     struct pare_node *n = use->n && !(x->flags & PARE_V_OUTPUT) ? use->node[0] : NULL;
     int uses = 0;
 
@@ -200,7 +200,7 @@ struct pare_value *pare_chain_out(const struct pare_chain *c)
     return c->link[c->n_links - 1].node->out[0];
 }
 
-/* ---- running ----------------------------------------------------------------------- */
+/* ---- run --------------------------------------------------------------------------- */
 
 static int init_bn(struct pare_chain *c, const struct pare_chain_link *l, struct pare_backend *b,
                    struct pare_err *err)
@@ -257,7 +257,7 @@ PARE_SIMD static void affine(const float *x, const float *s, int ss, const float
             y[i] = x[i] * s[0] + t[0];
 }
 
-/* A channel operand of the blocked layout: its b lanes, over and over. */
+/* A channel operand in the blocked layout: repeat its b lanes. */
 static void repeat(const struct pare_chain *c, const struct pare_operand *o, int64_t row, int64_t n,
                    float *tile)
 {
@@ -271,7 +271,7 @@ static void repeat(const struct pare_chain *c, const struct pare_operand *o, int
         memcpy(tile + i, tile, (size_t)b * sizeof(*tile));
 }
 
-/* Where operand k is for n elements of a row from `at` on. */
+/* The data of operand k for n elements of a row from `at` on. */
 static const float *locate(const struct pare_chain *c, int k, int64_t row, int64_t at, int64_t n,
                            float *tile)
 {

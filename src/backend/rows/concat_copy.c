@@ -1,18 +1,18 @@
-/* concat_copy.c - Concat as a few large copies, in either layout.
+/* concat_copy.c - Concat as a few large copies, row-major or blocked.
  *
- * Channels of the blocked layout can be put behind each other when every operand but the last
- * fills its blocks; then an operand is one run of memory for each image.
+ * Blocked channels can be concatenated if every operand but the last fills its blocks; then an
+ * operand is one contiguous piece per image.
  */
 #include "../backend.h"
 
 #include "../../op/shape/movement.h"
 
 struct concat {
-    int64_t outer; /* images, or whatever is in front of the axis */
-    size_t *bytes; /* of operand k for each of them */
+    int64_t outer; /* images, or the product of the axes before the concatenation axis */
+    size_t *bytes; /* by operand: bytes per outer index */
 };
 
-/* The layout in which most of the data is, if the operands can be joined in it. */
+/* The layout of most of the data, if the operands can be concatenated in it. */
 static int common_block(const struct pare_match *v, const struct pare_node *n, int axis)
 {
     int64_t blocked = 0, total = 0;

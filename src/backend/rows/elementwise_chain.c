@@ -1,9 +1,9 @@
-/* elementwise_chain.c - runs of elementwise operators in one pass over memory (chain_ops.h). */
+/* elementwise_chain.c - chains of elementwise operators in one pass over memory (chain_ops.h). */
 #include "chain_ops.h"
 
-#define PIECE 2048 /* elements; whole blocks */
+#define PIECE 2048 /* elements: whole blocks */
 
-/* The layout in which the most of the chain's memory already is. */
+/* The layout that most of the chain's operands have already. */
 static int prefer_block(const struct pare_match *v, const struct pare_node *n)
 {
     for (int i = 0; i < n->n_in; i++)

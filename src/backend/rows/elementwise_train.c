@@ -1,7 +1,7 @@
-/* elementwise_train.c - elementwise operators with their gradients, in any layout, in threads.
+/* elementwise_train.c - training of elementwise operators, in any layout.
  *
- * One operand, or two of the same shape, or one and a constant number; both directions go through
- * the operator's map and dmap, chunk by chunk.
+ * One operand, two of the same shape, or one and a constant scalar; both passes use the operator's
+ * map and dmap, chunk by chunk.
  */
 #include "../backend.h"
 
@@ -11,8 +11,8 @@ struct map {
     int64_t count; /* elements, padding lanes included */
     int64_t channels, rows, length;
     int block;
-    const float *number; /* the operand of two that is one constant; NULL: none, else ... */
-    int number_at;       /* ... its place */
+    const float *number; /* the constant scalar operand; NULL: none */
+    int number_at;       /* its input index */
 };
 
 static bool small_settings(const struct pare_node *n)
@@ -23,7 +23,7 @@ static bool small_settings(const struct pare_node *n)
     return true;
 }
 
-/* Operands have the shape of the result, but for one constant number. */
+/* Do the operands have the shape of the result, except for one constant scalar? */
 static bool operands(const struct pare_match *v, struct pare_node *n, bool two, struct map *c)
 {
     c->block = 1;
@@ -73,10 +73,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->state = c;
     s->grad_inplace = 1;
     if (n->op->flags & PARE_OP_LINEAR)
-        s->drop_in = s->drop_out = ~0u;
+        s->unsaved_in = s->unsaved_out = ~0u;
     else if (one && n->op->flags & PARE_OP_BY_Y)
-        s->drop_in = ~0u;
-    s->inplace = s->drop_in ? 1 : 0;
+        s->unsaved_in = ~0u;
+    s->inplace = s->unsaved_in ? 1 : 0;
     return true;
 }
 
@@ -136,9 +136,9 @@ static void back_two(struct pare_step *s, int64_t i, int64_t n)
     s->node->op->dmap2(s->node, a, 1, z, 1, pare_f32(&s->out_buf[0]->grad->t) + i, ga ? pa : NULL,
                        gz ? pz : NULL, n);
     if (ga)
-        give(pare_f32(&ga->t) + i, pa, n, s->first[0]);
+        give(pare_f32(&ga->t) + i, pa, n, s->grad_assign[0]);
     if (gz)
-        give(pare_f32(&gz->t) + i, pz, n, s->first[1]);
+        give(pare_f32(&gz->t) + i, pz, n, s->grad_assign[1]);
 }
 
 static void back_number(struct pare_step *s, const struct map *c, int64_t i, int64_t n)
@@ -150,10 +150,10 @@ static void back_number(struct pare_step *s, const struct map *c, int64_t i, int
         s->node->op->dmap2(s->node, x, 1, c->number, 0, gy, part, NULL, n);
     else
         s->node->op->dmap2(s->node, c->number, 0, x, 1, gy, NULL, part, n);
-    give(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->first[0]);
+    give(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->grad_assign[0]);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct map *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
@@ -171,7 +171,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         } else {
             float *gx = pare_f32(&s->in_buf[0]->grad->t) + i, part[CHUNK];
 
-            if (s->first[0]) { /* beside, since gx may be gy */
+            if (s->grad_assign[0]) { /* into a separate chunk, since gx may be gy */
                 memset(part, 0, (size_t)n * sizeof(*part));
                 s->node->op->dmap(s->node, x + i, y + i, gy + i, part, n);
                 memcpy(gx, part, (size_t)n * sizeof(*part));
@@ -191,5 +191,5 @@ const struct pare_kernel pare_kernel_elementwise_train = {
     .doc = "Elementwise operators with their gradients.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,8 +1,8 @@
-/* gelu_train.c - Gelu with its gradient where it is spelled out, as before operator set 20.
+/* gelu_train.c - training of GELU written as Div, Erf, Add, Mul, Mul (before opset 20).
  *
  *     y = x (1 + erf(x / sqrt 2)) / 2
  *
- * Exporters write Div, Erf, Add, Mul and Mul; taken together nothing between x and y is kept.
+ * Fused, so that no value between x and y is saved for the backward pass.
  */
 #include "../fuse/gelu_match.h"
 
@@ -13,7 +13,7 @@
 #define NODES PARE_GELU_NODES
 
 struct gelu {
-    int64_t count; /* elements, padding lanes included: 0 stays 0 */
+    int64_t count; /* elements, padding lanes included: 0 maps to 0 */
 };
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -36,7 +36,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->out[0] = list[NODES - 1]->out[0];
     s->in_block[0] = s->out_block[0] = block;
     s->state = c;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     s->grad_inplace = 1;
     return true;
 }
@@ -75,7 +75,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct gelu *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -84,8 +84,8 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->count > CHUNK)
     for (int64_t i = 0; i < c->count; i += CHUNK)
-        (s->first[0] ? assign : add)(x + i, gy + i, gx + i,
-                                     c->count - i < CHUNK ? c->count - i : CHUNK);
+        (s->grad_assign[0] ? assign : add)(x + i, gy + i, gx + i,
+                                           c->count - i < CHUNK ? c->count - i : CHUNK);
     return 0;
 }
 
@@ -94,5 +94,5 @@ const struct pare_kernel pare_kernel_gelu_train = {
     .doc = "Gelu with its gradient, spelled out with Erf.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,8 +1,8 @@
-/* norm_rows.c - LayerNormalization over the last axis: the operator, or spelled out.
+/* norm_rows.c - LayerNormalization over the last axis, as one operator or decomposed.
  *
- * Before operator set 17 there is no such operator, and exporters spell it out:
+ * Before opset 17 there is no such operator, and exporters write
  *     m = ReduceMean(x)   d = x - m   v = ReduceMean(Pow(d, 2))   Div(d, Sqrt(v + eps))
- * mostly followed by Mul(weight) and Add(bias).  Taken together it is one pass over each row.
+ * usually followed by Mul(weight) and Add(bias).  Fused, it is one pass over each row.
  */
 #include "../backend.h"
 
@@ -16,7 +16,7 @@ struct norm {
     float eps;
     struct pare_value *scale, *shift; /* NULL: 1 and 0 */
     const float *gamma, *beta;
-    struct pare_node *list[9]; /* the nodes behind the first */
+    struct pare_node *list[9]; /* the nodes after the first */
     int n_list;
     struct pare_value *out;
 };
@@ -36,7 +36,7 @@ static bool scalar(const struct pare_value *v, float *out)
     return true;
 }
 
-/* A mean over the last axis that keeps it as 1. */
+/* Is n a ReduceMean over the last axis with keepdims? */
 static bool row_mean(const struct pare_node *n)
 {
     const struct pare_tensor *x, *y;
@@ -53,11 +53,11 @@ static bool row_mean(const struct pare_node *n)
     return true;
 }
 
-/* The node that is b's only use and has a as its other input, in this order. */
+/* The only consumer of the second value, if its inputs are these two in this order. */
 static struct pare_node *uses(const struct pare_match *v, const struct pare_value *first,
                               const struct pare_value *second, const char *type)
 {
-    struct pare_node *n = pare_only_use(v, second);
+    struct pare_node *n = pare_only_consumer(v, second);
 
     return pare_node_is(n, type) && n->n_in == 2 && n->in[0] == first && n->in[1] == second ? n
                                                                                             : NULL;
@@ -66,26 +66,26 @@ static struct pare_node *uses(const struct pare_match *v, const struct pare_valu
 static bool spelled_out(const struct pare_match *v, struct pare_node *mean, struct norm *c)
 {
     struct pare_node *sub, *pow, *mean2, *add, *root, *div, *mul;
-    const struct pare_uses *u;
+    const struct pare_consumers *u;
     float two, eps;
 
     if (!row_mean(mean))
         return false;
     sub = uses(v, mean->in[0], mean->out[0], "Sub");
-    if (!sub || sub->out[0]->flags & PARE_V_OUTPUT || v->use[sub->out[0]->id].n != 2)
+    if (!sub || sub->out[0]->flags & PARE_V_OUTPUT || v->consumers[sub->out[0]->id].n != 2)
         return false;
-    u = &v->use[sub->out[0]->id];
+    u = &v->consumers[sub->out[0]->id];
     pow = pare_node_is(u->node[0], "Pow") ? u->node[0] : u->node[1];
     if (!pare_node_is(pow, "Pow") || pow->in[0] != sub->out[0] || !scalar(pow->in[1], &two) ||
         two != 2)
         return false;
-    mean2 = pare_only_use(v, pow->out[0]);
+    mean2 = pare_only_consumer(v, pow->out[0]);
     if (!mean2 || !row_mean(mean2))
         return false;
-    add = pare_only_use(v, mean2->out[0]);
+    add = pare_only_consumer(v, mean2->out[0]);
     if (!pare_node_is(add, "Add") || !(scalar(add->in[1], &eps) || scalar(add->in[0], &eps)))
         return false;
-    root = pare_only_use(v, add->out[0]);
+    root = pare_only_consumer(v, add->out[0]);
     div = pare_node_is(root, "Sqrt") ? uses(v, sub->out[0], root->out[0], "Div") : NULL;
     if (!div)
         return false;
@@ -94,12 +94,12 @@ static bool spelled_out(const struct pare_match *v, struct pare_node *mean, stru
     memcpy(c->list, (struct pare_node *[]){ sub, pow, mean2, add, root, div },
            6 * sizeof(*c->list));
     c->n_list = 6;
-    mul = pare_only_use(v, c->out);
+    mul = pare_only_consumer(v, c->out);
     if (pare_node_is(mul, "Mul") && is_row(mul->in[mul->in[0] == c->out], c->length)) {
         c->scale = mul->in[mul->in[0] == c->out];
         c->out = mul->out[0];
         c->list[c->n_list++] = mul;
-        add = pare_only_use(v, c->out);
+        add = pare_only_consumer(v, c->out);
         if (pare_node_is(add, "Add") && is_row(add->in[add->in[0] == c->out], c->length)) {
             c->shift = add->in[add->in[0] == c->out];
             c->out = add->out[0];

@@ -1,10 +1,10 @@
-/* norm_train.c - LayerNormalization over the last axis with its gradients.
+/* norm_train.c - training of LayerNormalization over the last axis.
  *
  *     xh = (x - mean) / sqrt(var + eps)     y = gamma xh + beta     g = gamma dy
  *     dx = (g - mean of g - xh * mean of (g xh)) / sqrt(var + eps)
  *     dgamma = sum of dy xh     dbeta = sum of dy     over all rows
  *
- * Rows are summed in groups whose number does not depend on that of the threads.
+ * Rows are summed in groups whose number does not depend on the number of threads.
  */
 #include "../backend.h"
 
@@ -55,7 +55,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
     s->state = c;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     s->grad_inplace = 1;
     s->work_bytes[1] = (size_t)(2 * c->groups * c->length) * sizeof(float);
     return true;
@@ -99,7 +99,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-/* One row's part of the sums, and its gradient; gx may be gy. */
+/* One row's contribution to the sums, and its gradient; gx may be gy. */
 struct way {
     const float *x, *gamma, *gy;
     float *gx; /* or NULL */
@@ -133,7 +133,7 @@ PARE_SIMD static void row_back(const struct norm *c, const struct way *w, int64_
             gx[i] = (gy[i] * gamma[i] - shift - (x[i] - mean) * inv * slope) * inv;
 }
 
-/* The groups' sums (groups, 2, length) in their order. */
+/* Add up the sums (groups, 2, length) in the order of the groups. */
 static void gather(const struct norm *c, const float *sums, bool first, float *to)
 {
     for (int64_t i = 0; i < c->length; i++) {
@@ -145,7 +145,7 @@ static void gather(const struct norm *c, const float *sums, bool first, float *t
     }
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct norm *c = s->state;
     struct pare_buf *gx = s->in_buf[0]->grad, *gw = s->in_buf[1]->grad;
@@ -156,7 +156,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         .gamma = pare_f32(&s->in_buf[1]->t),
         .gy = pare_f32(&s->out_buf[0]->grad->t),
         .gx = gx ? pare_f32(&gx->t) : NULL,
-        .add = gx && !s->first[0],
+        .add = gx && !s->grad_assign[0],
     };
 
     (void)err;
@@ -169,9 +169,9 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
             row_back(c, &w, r, own, own + c->length);
     }
     if (gw)
-        gather(c, sums, s->first[1], pare_f32(&gw->t));
+        gather(c, sums, s->grad_assign[1], pare_f32(&gw->t));
     if (gb)
-        gather(c, sums + c->length, s->first[2], pare_f32(&gb->t));
+        gather(c, sums + c->length, s->grad_assign[2], pare_f32(&gb->t));
     return 0;
 }
 
@@ -180,5 +180,5 @@ const struct pare_kernel pare_kernel_norm_train = {
     .doc = "LayerNormalization over the last axis with its gradients.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,8 +1,8 @@
-/* pool_blocked.c - MaxPool, AveragePool and means over space, in the blocked layout.
+/* pool_blocked.c - MaxPool, AveragePool and global means in the blocked layout.
  *
- * The b channels of a block lie side by side, so every tap of a window is one vector operation.
- * Padding lanes are zero in and zero out, for the maximum starts from the first tap.  A NaN is
- * larger than anything.
+ * The b channels of a block are contiguous, so every tap of a window is one vector operation.
+ * Padding lanes remain zero, since the maximum starts from the first tap.  NaN is larger than
+ * anything.
  */
 #include "../backend.h"
 
@@ -70,7 +70,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     }
     out = pool ? pool->out[0] : n->out[0];
     if (p->global && out->t.rank == 2 && x->dim[1] % block)
-        return false; /* (N, C) cannot be blocked and lanes would be in the way */
+        return false; /* (N, C) cannot be blocked, and row-major lanes are not contiguous */
     if (!pare_step_lists(s, v, 1, 1, pool != NULL))
         return false;
     if (pool)
@@ -179,7 +179,8 @@ static void set_taps(const struct pare_window *w, int axis, int64_t o, struct ta
         t->hi[axis] = t->lo[axis];
 }
 
-/* With count_include_pad, padding counts up to the declared pads, not what ceil_mode adds. */
+/* With count_include_pad, padding counts up to the declared pads, not the part that ceil_mode
+ * adds. */
 static double divisor(const struct pool *p, const struct taps *t)
 {
     const struct pare_window *w = &p->w;
@@ -195,7 +196,7 @@ static double divisor(const struct pool *p, const struct taps *t)
     return n;
 }
 
-/* The outputs [from, to) of a row, whose windows lie inside the input: rows lo to hi of them. */
+/* The outputs [from, to) of a row, whose windows are inside the input: rows lo to hi of them. */
 PARE_SIMD static void inside_row(const struct pool *p, const struct taps *t, int64_t from,
                                  int64_t to, const float *x, float *y)
 {
@@ -226,7 +227,7 @@ PARE_SIMD static void inside_row(const struct pool *p, const struct taps *t, int
         }
 }
 
-/* Which outputs of a row have the whole width of their windows inside: [from, to). */
+/* The outputs [from, to) of a row whose windows are inside the input in their whole width. */
 static void find_inside(const struct pool *p, int64_t *from, int64_t *to)
 {
     const struct pare_window *w = &p->w;

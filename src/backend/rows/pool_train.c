@@ -1,7 +1,7 @@
-/* pool_train.c - MaxPool, AveragePool and GlobalAveragePool with gradients, in the blocked layout.
+/* pool_train.c - training of MaxPool, AveragePool and GlobalAveragePool in the blocked layout.
  *
- * A maximum remembers which element of its plane it was, for each lane; the first of equals, as
- * the plain operator has it.
+ * MaxPool saves the index of each maximum in its plane, by lane; the first of equals, as the
+ * reference operator does.
  */
 #include "../backend.h"
 
@@ -17,11 +17,11 @@ struct pool {
     bool max, global, count_pad;
     int64_t planes, in_space, out_space;
     int block;
-    int32_t *from; /* by output and lane: position in the input plane */
+    int32_t *from; /* by output and lane: index in the input plane */
 };
 
-/* The layout it works in, which a few channels in rows are brought into: the plain operator is
- * slower than that by far.  0: none. */
+/* The layout in which it runs; row-major inputs with few channels are reordered, since the
+ * reference operator is far slower than that.  0: none. */
 static int layout(const struct pare_match *v, const struct pare_node *n)
 {
     int block = pare_block_of(v, n->in[0]);
@@ -70,7 +70,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->in_block[0] = s->out_block[0] = p->block;
-    s->drop_in = s->drop_out = ~0u;
+    s->unsaved_in = s->unsaved_out = ~0u;
     return true;
 }
 
@@ -85,7 +85,7 @@ static void taps(const struct pare_window *w, int axis, int64_t o, int64_t *lo, 
     *hi = *hi < *lo ? *lo : *hi;
 }
 
-/* One window: where it starts and which taps count. */
+/* One window: its start and the taps inside the input. */
 struct window {
     int64_t lo[3], hi[3], o[3];
 };
@@ -99,7 +99,7 @@ static int64_t position(const struct pare_window *w, const struct window *t, int
            t->o[2] * w->stride[2] - w->pad_begin[2] + q * w->dilation[2];
 }
 
-/* Lanes where v is larger take it, or is the first NaN. */
+/* Lanes take v where it is larger or the first NaN. */
 PARE_SIMD static void larger(const float *v, int32_t at, int b, float *best, int32_t *from)
 {
     for (int k = 0; k < b; k++) {
@@ -143,7 +143,7 @@ static float weight(const struct pool *p, const struct window *t)
     return n > 0 ? (float)(1 / n) : 0;
 }
 
-/* y += w x, or the other way round on the way back. */
+/* y += w x or, in the backward pass, x += w y. */
 static void mean_window(const struct pool *p, const struct window *t, float *x, float *y, bool back)
 {
     float w = weight(p, t);
@@ -217,7 +217,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pool *p = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -228,7 +228,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         float *in = gx + i * p->in_space * p->block, *out = gy + i * p->out_space * p->block;
         const int32_t *from = p->max ? p->from + i * p->out_space * p->block : NULL;
 
-        if (s->first[0])
+        if (s->grad_assign[0])
             memset(in, 0, (size_t)(p->in_space * p->block) * sizeof(*in));
         if (p->global)
             spread(in, out, p->in_space, p->block, 1 / (float)p->in_space);
@@ -245,5 +245,5 @@ const struct pare_kernel pare_kernel_pool_train = {
     .doc = "Pools with their gradients on channel-blocked tensors.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

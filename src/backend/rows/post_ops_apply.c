@@ -1,4 +1,4 @@
-/* post_ops_apply.c - what products and convolutions fuse behind themselves, on vectors. */
+/* post_ops_apply.c - vector loops for post-ops, by instruction set. */
 #include "post_ops_apply.h"
 
 #include "../../base/simd.h"
@@ -19,7 +19,7 @@
 #include "post_ops_loops.h"
 #include "../simd/vec_end.h"
 
-static void apply(const struct pare_lane_post *p, const struct pare_lane_area *a)
+static void apply(const struct pare_post_op *p, const struct pare_post_area *a)
 {
 #if defined(__x86_64__)
     if (a->n % 16 == 0 && __builtin_cpu_supports("avx512f")) {
@@ -34,10 +34,10 @@ static void apply(const struct pare_lane_post *p, const struct pare_lane_area *a
     apply_plain(p, a);
 }
 
-void pare_lanes(const struct pare_lane_post *post, int n_post, const struct pare_lane_area *a)
+void pare_post_ops_run(const struct pare_post_op *post, int n_post, const struct pare_post_area *a)
 {
-    enum { PIECE = 1024 }; /* stays in the first-level cache */
-    struct pare_lane_area part = *a;
+    enum { PIECE = 1024 }; /* fits in the L1 cache */
+    struct pare_post_area part = *a;
 
     if (a->rows > 1 || n_post < 2) {
         for (int i = 0; i < n_post; i++)

@@ -1,4 +1,4 @@
-/* post_ops_blocked.c - what is fused behind a head, for kernels of our own. */
+/* post_ops_blocked.c - all kinds of post-ops by plain loops, for the sparse kernels. */
 #include "../fuse/post_ops.h"
 
 #include "../../base/simd.h"
@@ -16,14 +16,17 @@ PARE_SIMD static void eltwise(const struct pare_post_op *o, float *y, int64_t n)
 {
     float a = o->alpha, b = o->beta;
 
-    switch ((int)o->alg) {
-    case dnnl_eltwise_relu: EACH(x < 0 ? a * x : x);
-    case dnnl_eltwise_logistic: EACH(pare_sigmoidf(x));
-    case dnnl_eltwise_tanh: EACH(pare_tanhf(x));
-    case dnnl_eltwise_elu: EACH(x < 0 ? a * pare_expm1f(x) : x);
-    case dnnl_eltwise_swish: EACH(x * pare_sigmoidf(a * x));
-    case dnnl_eltwise_clip: EACH((x < a ? a : x) > b ? b : (x < a ? a : x));
-    case dnnl_eltwise_hardswish: EACH(x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) * (1.0f / 6));
+    switch (o->kind) {
+    case PARE_POST_RELU: EACH(x < 0 ? a * x : x);
+    case PARE_POST_SIGMOID: EACH(pare_sigmoidf(x));
+    case PARE_POST_TANH: EACH(pare_tanhf(x));
+    case PARE_POST_ELU: EACH(x < 0 ? a * pare_expm1f(x) : x);
+    case PARE_POST_SWISH: EACH(x * pare_sigmoidf(a * x));
+    case PARE_POST_CLIP: EACH((x < a ? a : x) > b ? b : (x < a ? a : x));
+    case PARE_POST_HARDSWISH: EACH(x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) * (1.0f / 6));
+    case PARE_POST_SUM:
+    case PARE_POST_GELU:
+    case PARE_POST_ROUND: break; /* never here: pare_post_follow() */
     }
 }
 
@@ -32,7 +35,7 @@ void pare_post_apply(const void *post, float *y, const float *sum, int64_t n)
     const struct pare_post *p = post;
 
     for (int k = 0; k < p->n; k++)
-        if (p->op[k].sum)
+        if (p->op[k].kind == PARE_POST_SUM)
             for (int64_t i = 0; i < n; i++)
                 y[i] += sum[i];
         else
@@ -41,7 +44,7 @@ void pare_post_apply(const void *post, float *y, const float *sum, int64_t n)
 
 static bool is_relu(const struct pare_post_op *o)
 {
-    return !o->sum && o->alg == dnnl_eltwise_relu && o->alpha == 0;
+    return o->kind == PARE_POST_RELU && o->alpha == 0;
 }
 
 struct pare_end pare_post_end(const struct pare_post *p)
@@ -50,11 +53,11 @@ struct pare_end pare_post_end(const struct pare_post *p)
 
     if (!p->n)
         e.kind = PARE_END;
-    else if (p->n == 1 && p->op[0].sum)
+    else if (p->n == 1 && p->op[0].kind == PARE_POST_SUM)
         e.kind = PARE_END_SUM;
     else if (p->n == 1 && is_relu(&p->op[0]))
         e.kind = PARE_END_RELU;
-    else if (p->n == 2 && p->op[0].sum && is_relu(&p->op[1]))
+    else if (p->n == 2 && p->op[0].kind == PARE_POST_SUM && is_relu(&p->op[1]))
         e.kind = PARE_END_SUM_RELU;
     return e;
 }

@@ -1,10 +1,11 @@
-/* post_ops_loops.h - the loops of post_ops_apply.c for one instruction set; included once for each, with the
- * vectors of vec512.h or its like.
+/* post_ops_loops.h - post-op loops for one instruction set.
+ *
+ * post_ops_apply.c includes it once per instruction set, after vec512.h, vec256.h or vec_plain.h.
  */
 #ifdef VEC
 
-/* 1 / (1 + exp(-x)), 3e-7 relative: 2^f for |f| <= 1/2 is a polynomial, 2^k goes into the
- * exponent's bits.  Beyond 87 the result would not be a normal number. */
+/* 1 / (1 + exp(-x)), 3e-7 relative: 2^f for |f| <= 1/2 is a polynomial, 2^k is added to the
+ * exponent bits.  Beyond 87 the result would be denormal. */
 TARGET static inline __attribute__((always_inline)) void NAME(sigmoid)(const VEC *x, VEC *y)
 {
     VEC t = MUL(*x, ALL(-1.44269504f)), k, q;
@@ -56,26 +57,29 @@ TARGET static inline __attribute__((always_inline)) void NAME(gelu)(VEC *v)
             STORE(a->y + i, v);                                              \
         }
 
-TARGET static void NAME(apply)(const struct pare_lane_post *p, const struct pare_lane_area *a)
+TARGET static void NAME(apply)(const struct pare_post_op *p, const struct pare_post_area *a)
 {
-    const VEC low = ALL(p->a), high = ALL(p->b), zero = ZERO();
+    const VEC low = ALL(p->alpha), high = ALL(p->beta), zero = ZERO();
 
     switch (p->kind) {
-    case PARE_LANE_SUM: EACH(v = ADD(v, LOAD(a->sum + i))) break;
-    case PARE_LANE_RELU:
-        if (p->a != 0) /* -0 would be the wrong factor for minus infinity */
+    case PARE_POST_SUM: EACH(v = ADD(v, LOAD(a->sum + i))) break;
+    case PARE_POST_RELU:
+        if (p->alpha != 0) /* -0 would be the wrong factor for minus infinity */
             EACH(t = MIN(zero, v); v = MAX(zero, v); v = FMA(t, low, v))
         else
             EACH(v = MAX(zero, v))
         break;
-    case PARE_LANE_CLIP: EACH(v = MAX(low, v); v = MIN(high, v)) break;
-    case PARE_LANE_SIGMOID: EACH(t = v; NAME(sigmoid)(&t, &v)) break;
-    case PARE_LANE_SWISH: EACH(t = MUL(v, low); NAME(sigmoid)(&t, &t); v = MUL(v, t)) break;
-    case PARE_LANE_HARDSWISH:
+    case PARE_POST_CLIP: EACH(v = MAX(low, v); v = MIN(high, v)) break;
+    case PARE_POST_SIGMOID: EACH(t = v; NAME(sigmoid)(&t, &v)) break;
+    case PARE_POST_SWISH: EACH(t = MUL(v, low); NAME(sigmoid)(&t, &t); v = MUL(v, t)) break;
+    case PARE_POST_HARDSWISH:
         EACH(t = ADD(v, ALL(3.0f)); t = MAX(zero, t); t = MIN(ALL(6.0f), t);
              v = MUL(v, MUL(t, ALL(1.0f / 6))))
         break;
-    case PARE_LANE_GELU: EACH(NAME(gelu)(&v)) break;
+    case PARE_POST_GELU: EACH(NAME(gelu)(&v)) break;
+    case PARE_POST_TANH:
+    case PARE_POST_ELU:
+    case PARE_POST_ROUND: break; /* never here: pare_conv_fuse_vector_ops() */
     }
 }
 

@@ -1,4 +1,4 @@
-/* reshape_view.c - operators that only change the shape: no work at run time, the memory is shared. */
+/* reshape_view.c - Reshape, Flatten, Squeeze, Unsqueeze, Identity: views that share memory. */
 #include "../backend.h"
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -10,11 +10,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
-    /* An unchanged shape may stay in any layout; else only row-major order has meaning. */
+    /* An unchanged shape may have any layout; otherwise only row-major order has meaning. */
     if (pare_same_shape(&n->in[0]->t, &n->out[0]->t))
         s->in_block[0] = s->out_block[0] = pare_layout_of(v, n->in[0]);
     s->inplace = s->grad_inplace = 1;
-    s->drop_in = s->drop_out = ~0u;
+    s->unsaved_in = s->unsaved_out = ~0u;
     return true;
 }
 
@@ -26,8 +26,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-/* Nothing to do where the gradients share memory as well. */
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+/* Nothing to do if the gradients share memory as well. */
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct pare_buf *in = s->in_buf[0];
     const struct pare_buf *out = s->out_buf[0];
@@ -39,7 +39,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         return 0;
     gx = pare_f32(&in->grad->t);
     gy = pare_f32(&out->grad->t);
-    if (s->first[0])
+    if (s->grad_assign[0])
         memcpy(gx, gy, in->bytes);
     else
         for (size_t i = 0; i < in->bytes / sizeof(*gx); i++)
@@ -52,5 +52,5 @@ const struct pare_kernel pare_kernel_reshape_view = {
     .doc = "Reshape and its like: another shape on the same memory.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,4 +1,4 @@
-/* softmax_rows.c - Softmax along the last axis, a row at a time.
+/* softmax_rows.c - Softmax along the last axis, row by row, with its gradient.
  *
  *     dx = y (dy - sum of y dy)
  */
@@ -40,7 +40,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->inplace = s->grad_inplace = 1;
-    s->drop_in = 1;
+    s->unsaved_in = 1;
     return true;
 }
 
@@ -96,7 +96,7 @@ PARE_SIMD static void row_back(const float *y, const float *gy, float *gx, int64
             gx[i] += y[i] * (gy[i] - sum);
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct softmax *c = s->state;
     const float *y = pare_f32(&s->out_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -107,7 +107,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     for (int64_t i = 0; i < c->rows; i++) {
         int64_t at = i * c->length;
 
-        row_back(y + at, gy + at, gx + at, c->length, s->first[0]);
+        row_back(y + at, gy + at, gx + at, c->length, s->grad_assign[0]);
     }
     return 0;
 }
@@ -117,5 +117,5 @@ const struct pare_kernel pare_kernel_softmax_rows = {
     .doc = "Softmax along the last axis.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -1,9 +1,10 @@
-/* transpose_tiles.c - Transpose of float32, by tiles that fit the cache.
+/* transpose_tiles.c - float32 Transpose, by tiles that fit in the cache.
  *
- * Axes that stay neighbours are joined first.  If the last axis stays, rows are copied; else the
- * input's last axis and the output's last axis span a plane that is transposed tile by tile.
+ * Axes that remain neighbors are joined first.  If the last axis remains last, rows are copied;
+ * else the input's last axis and the output's last axis span a plane that is transposed tile by
+ * tile.
  *
- * Between channels-last and the blocked layout the channels of a block are neighbours on both
+ * Between channels-last and the blocked layout the channels of a block are contiguous on both
  * sides, so (N, C, H, W) blocked -> (N, H, W, C) and back need no row-major step in between.
  */
 #include "../backend.h"
@@ -15,14 +16,14 @@
 
 struct transpose {
     int rank;
-    int64_t dim[PARE_MAX_RANK];  /* of the output, joined */
+    int64_t dim[PARE_MAX_RANK];  /* output dimensions, joined */
     int64_t from[PARE_MAX_RANK]; /* the input's stride along each */
-    int from_block, to_block;    /* >1: channels-last from or to the blocked layout */
+    int from_block, to_block;    /* > 1: between channels last and the blocked layout */
     int64_t images, channels, space;
-    struct transpose *back; /* training: the gradient's way */
+    struct transpose *back; /* training: the inverse, for the gradient */
 };
 
-/* Join output axes whose input axes are neighbours in the same order. */
+/* Join output axes whose input axes are neighbors in the same order. */
 static void join(struct transpose *t, const struct pare_tensor *x, const int *perm)
 {
     int64_t stride[PARE_MAX_RANK];
@@ -47,10 +48,10 @@ static void join(struct transpose *t, const struct pare_tensor *x, const int *pe
     }
 }
 
-/* A convolution comes soon, so the blocked layout is worth having. */
+/* Does a convolution follow within `depth` nodes, so that the blocked layout pays off? */
 static bool feeds_conv(const struct pare_match *v, const struct pare_value *x, int depth)
 {
-    const struct pare_uses *u = &v->use[x->id];
+    const struct pare_consumers *u = &v->consumers[x->id];
 
     for (int i = 0; i < u->n; i++) {
         const struct pare_node *n = u->node[i];
@@ -87,7 +88,7 @@ static bool channels_last(const struct pare_match *v, const struct pare_node *n,
     return true;
 }
 
-/* Training stays row-major: the gradient goes by the inverse order of axes. */
+/* Training is row-major: the gradient is transposed by the inverse permutation. */
 static void both_ways(const struct pare_match *v, const struct pare_node *n, const int *perm,
                       struct transpose *t)
 {
@@ -120,8 +121,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (v->train && !t->back)
         return false;
     s->state = t;
-    s->drop_in = s->drop_out = 1;
-    s->add_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
+    s->unsaved_in = s->unsaved_out = 1;
+    s->accumulate_bytes = (size_t)pare_numel(&n->in[0]->t) * sizeof(float);
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
     s->in_block[0] = t->from_block;
@@ -143,7 +144,7 @@ PARE_SIMD static void plane(const float *x, int64_t sc, float *y, int64_t yr, in
         }
 }
 
-/* Offsets into input and output of the `index`-th combination of the outer axes. */
+/* Input and output offsets of the `index`-th combination of the outer axes. */
 static void place(const struct transpose *t, int64_t index, int skip, const int64_t *ystride,
                   int64_t *x, int64_t *y)
 {
@@ -225,11 +226,11 @@ PARE_SIMD static void add(float *y, const float *x, int64_t n)
         y[i] += x[i];
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct transpose *t = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t);
-    float *to = s->first[0] ? gx : pare_f32(&s->work[1]->t);
+    float *to = s->grad_assign[0] ? gx : pare_f32(&s->work[1]->t);
 
     (void)err;
     run_plain(t->back, pare_f32(&s->out_buf[0]->grad->t), to, b->threads);
@@ -243,5 +244,5 @@ const struct pare_kernel pare_kernel_transpose_tiles = {
     .doc = "Transpose by tiles, also from and to the blocked layout.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

@@ -10,7 +10,7 @@
 #define PARE_ZIP8(a, b, ...) __builtin_shuffle(a, b, (pare_m8){ __VA_ARGS__ })
 #endif
 
-/* Halves, then quarters, then eighths of 8 rows change places. */
+/* Exchange halves, then quarters, then eighths of 8 rows. */
 PARE_SIMD_PART void pare_transpose8x8(pare_v8 r[8])
 {
     pare_v8 h[8], q[8];

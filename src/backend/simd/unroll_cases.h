@@ -1,11 +1,11 @@
-/* unroll_cases.h - switches over how many rows or vectors a loop unrolls.
+/* unroll_cases.h - switches that turn a loop count into a compile-time constant.
  *
  *     switch (n) {
  *         PARE_CASES_12(rows, p, first);
  *     default: break;
  *     }
  *
- * is rows(p, first, n) where n is one of 1 to 12, and in each of these calls a constant.
+ * calls rows(p, first, n) for n from 1 to 12, where n is a constant in each call.
  */
 #ifndef PARE_BACKEND_SIMD_UNROLL_CASES_H
 #define PARE_BACKEND_SIMD_UNROLL_CASES_H

@@ -1,4 +1,4 @@
-/* vec256.h - AVX2's vectors; see vec512.h. */
+/* vec256.h - AVX2 vectors; see vec512.h. */
 #define VEC __m256
 #define LOAD(p) _mm256_loadu_ps(p)
 #define STORE(p, v) _mm256_storeu_ps(p, v)
@@ -15,7 +15,7 @@
     _mm256_castsi256_ps( \
         _mm256_add_epi32(_mm256_castps_si256(v), _mm256_slli_epi32(_mm256_cvtps_epi32(k), 23)))
 #define INVERSE(v) _mm256_div_ps(ALL(1.0f), v)
-#define KEEP(v) __asm__("" : "+x"(v)) /* load it once for all its uses */
+#define KEEP(v) __asm__("" : "+x"(v)) /* load it once for all uses */
 #define BLOCK 8
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) x##_avx2

@@ -1,7 +1,7 @@
-/* vec512.h - AVX-512's vectors, for loops that are written once for several instruction sets.
+/* vec512.h - AVX-512 vectors, for loops that are written once for several instruction sets.
  *
- * No guard: each use ends with vec_end.h.  MAX and MIN give their second operand where one is NaN;
- * INVERSE is 1 / v to the last place or two, for v from 1 to 2^125.
+ * No include guard: each use ends with vec_end.h.  MAX and MIN return their second operand if one
+ * is NaN; INVERSE is 1 / v within one or two ulp, for v from 1 to 2^125.
  */
 #define VEC __m512
 #define LOAD(p) _mm512_loadu_ps(p)
@@ -14,12 +14,12 @@
 #define MUL(a, b) _mm512_mul_ps(a, b)
 #define MAX(a, b) _mm512_max_ps(a, b)
 #define MIN(a, b) _mm512_min_ps(a, b)
-#define ROUND(v) _mm512_roundscale_ps(v, 8)     /* to whole numbers, quietly */
-#define TIMES_POW2(v, k) _mm512_scalef_ps(v, k) /* v 2^k for whole k */
+#define ROUND(v) _mm512_roundscale_ps(v, 8)     /* to integers, without exceptions */
+#define TIMES_POW2(v, k) _mm512_scalef_ps(v, k) /* v 2^k for integer k */
 #define INVERSE(v)          \
     MUL(_mm512_rcp14_ps(v), \
-        _mm512_fnmadd_ps(v, _mm512_rcp14_ps(v), ALL(2.0f))) /* a step of Newton's */
-#define KEEP(v) __asm__("" : "+v"(v))                       /* load it once for all its uses */
+        _mm512_fnmadd_ps(v, _mm512_rcp14_ps(v), ALL(2.0f))) /* one Newton step */
+#define KEEP(v) __asm__("" : "+v"(v))                       /* load it once for all uses */
 #define BLOCK 16
 #define TARGET __attribute__((target("avx512f")))
 #define NAME(x) x##_avx512

@@ -1,4 +1,4 @@
-/* vec_end.h - forget one instruction set's vectors (vec512.h). */
+/* vec_end.h - undefine the vectors of one instruction set (vec512.h). */
 #undef VEC
 #undef LOAD
 #undef STORE

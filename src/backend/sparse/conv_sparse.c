@@ -1,14 +1,13 @@
-/* conv_sparse.c - Conv with weights that are mostly zero, by the blocks that are not.
+/* conv_sparse.c - Conv with sparse weights, by blocks of nonzero weights.
  *
- * Blocks are 4x1 or 8x1 (so many output channels that follow each other, at one input channel and
- * tap) or single weights, whatever takes the least time; and it is used where that is less than a
- * dense convolution takes.  BatchNormalization, residual sum and activations behind are fused as
- * in conv_onednn.c.
+ * Blocks are 4x1 or 8x1 (consecutive output channels at one input channel and tap) or single
+ * weights, whichever is estimated to be fastest; the kernel is used if that is faster than a dense
+ * convolution.  BatchNormalization, residual sum and activations are fused as in conv_onednn.c.
  */
 #include "../fuse/conv_fuse.h"
 
 struct conv {
-    struct pare_sparse_conv shape; /* first, see pare_sparse_step_rows */
+    struct pare_sparse_conv shape; /* first member, see pare_sparse_step_rows() */
     struct pare_conv_fuse head;
     struct pare_sparse w;
     float *bias; /* padded with zeros */
@@ -22,7 +21,7 @@ static struct pare_sparse_from weights(const struct pare_node *n)
     return (struct pare_sparse_from){ pare_const_raw(n->in[1]), O, K, K, 1 };
 }
 
-/* Windows over one axis are windows over two, the first of size 1. */
+/* A window over one axis becomes one over two, the first of size 1. */
 static void read_shape(const struct pare_match *v, const struct pare_node *n,
                        const struct pare_window *w, struct pare_sparse_conv *c)
 {
@@ -54,7 +53,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct pare_sparse_from f;
     struct conv *c, *keep;
 
-    if (v->train || v->backend->sparse < 0 || v->backend->block < 8 || strcmp(n->type, "Conv"))
+    if (v->train || v->backend->sparse_rows < 0 || v->backend->block < 8 || strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->scratch, 1, sizeof(*c));
     if (!c || !pare_conv_fuse(v, n, &c->head) || c->head.win.group != 1 || c->head.win.nd > 2 ||
@@ -82,9 +81,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     int32_t *at = pare_alloc(b->scratch, (size_t)f.K, sizeof(*at));
     struct pare_sparse_make m = { c->shape.rows, padded, at, scale };
 
-    if (s->like) {
-        c->w = ((const struct conv *)s->like->state)->w;
-        c->bias = ((const struct conv *)s->like->state)->bias;
+    if (s->share_from) {
+        c->w = ((const struct conv *)s->share_from->state)->w;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*c->bias));
@@ -118,8 +117,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_conv_sparse = {
     .name = "conv_sparse",
     .doc = "Convolution with block-sparse (4x1, 8x1) or sparse weights, by those that are not 0.",
-    .rival = true,
-    .by_zeros = true,
+    .candidate = true,
+    .sparsity_dependent = true,
     .match = match,
     .init = init,
     .run = run,

@@ -1,4 +1,4 @@
-/* linear_sparse.c - Gemm and MatMul with weights that are mostly zero, by the blocks that are not.
+/* linear_sparse.c - Gemm and MatMul with sparse weights, by blocks of nonzero weights.
  *
  * One row is bound by reading the weights.  More rows are the pixels of a convolution with one tap.
  */
@@ -7,7 +7,7 @@
 #include "../fuse/linear_fuse.h"
 
 struct linear {
-    struct pare_sparse_conv shape; /* first, see pare_sparse_step_rows */
+    struct pare_sparse_conv shape; /* first member, see pare_sparse_step_rows() */
     struct pare_linear_fuse is;
     struct pare_post post;
     struct pare_sparse w;
@@ -27,7 +27,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct pare_sparse_from f;
     int at = 0;
 
-    if (v->train || v->backend->sparse < 0 || v->backend->block < 8 || !l ||
+    if (v->train || v->backend->sparse_rows < 0 || v->backend->block < 8 || !l ||
         !pare_linear_fuse_read(v, n, &l->is) || !pare_const_raw(l->is.w))
         return false;
     f = weights(&l->is);
@@ -72,9 +72,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     int32_t *at = pare_alloc(b->scratch, (size_t)f.K, sizeof(*at));
     struct pare_sparse_make m = { l->shape.rows, padded, l->is.M > 1 ? at : NULL, NULL };
 
-    if (s->like) {
-        l->w = ((const struct linear *)s->like->state)->w;
-        l->bias = ((const struct linear *)s->like->state)->bias;
+    if (s->share_from) {
+        l->w = ((const struct linear *)s->share_from->state)->w;
+        l->bias = ((const struct linear *)s->share_from->state)->bias;
         return 0;
     }
     l->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*l->bias));
@@ -92,7 +92,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return pare_sparse_make(&f, &m, b->arena, &l->w, err);
 }
 
-/* Groups with about as many blocks for each thread. */
+/* The first group of a thread's part, such that all parts have about the same number of blocks. */
 static int64_t share(const struct pare_sparse *w, int64_t part, int64_t parts)
 {
     int64_t want = w->first[w->groups] / parts * part, lo = 0, hi = w->groups;
@@ -148,8 +148,8 @@ const struct pare_kernel pare_kernel_linear_sparse = {
     .name = "linear_sparse",
     .doc =
         "Gemm and MatMul with block-sparse (4x1, 8x1) or sparse weights, by those that are not 0.",
-    .rival = true,
-    .by_zeros = true,
+    .candidate = true,
+    .sparsity_dependent = true,
     .match = match,
     .init = init,
     .run = run,

@@ -1,4 +1,4 @@
-/* row_sums.c - sums of rows, each times a number: products with a matrix that is mostly zeros. */
+/* row_sums.c - weighted sums of rows: products with a matrix that is mostly zeros. */
 #include "row_sums.h"
 
 #include "../simd/unroll_cases.h"
@@ -9,8 +9,8 @@
 #define AVX2 __attribute__((target("avx2,fma")))
 #define WIDE __attribute__((target("avx2,fma,avx512f,avx512vl")))
 
-/* Columns [0, 8 nv) of them.  So that additions need not wait for one another, few columns have
- * `ways` sums each; nv is a constant wherever this is inlined. */
+/* Columns [0, 8 nv).  Few columns have `ways` independent sums each, to hide the latency of
+ * additions; nv is a constant at each inlined call. */
 AVX2 static inline __attribute__((always_inline)) void columns(const struct pare_sum_rows *s,
                                                                int64_t first, const int nv)
 {
@@ -65,7 +65,7 @@ AVX2 static void sum_avx2(const struct pare_sum_rows *s)
     }
 }
 
-/* With twice as many registers, and otherwise the same. */
+/* The same with the 32 registers of AVX-512. */
 WIDE static void sum_wide(const struct pare_sum_rows *s)
 {
     int64_t vectors = s->width / 8, parts = (vectors + 15) / 16;
@@ -81,7 +81,7 @@ WIDE static void sum_wide(const struct pare_sum_rows *s)
 }
 #endif
 
-/* Any machine. */
+/* Plain C. */
 static void sum_plain(const struct pare_sum_rows *s)
 {
     for (int64_t i = 0; i < s->n; i++)

@@ -1,14 +1,14 @@
-/* row_sums.h - sums of rows, each times a number: products with a matrix that is mostly zeros.
+/* row_sums.h - weighted sums of rows: products with a matrix that is mostly zeros.
  *
- * A sum's columns stay in registers while its rows come by, so only what is not zero costs time;
- * for a full matrix it is about as fast as a dense product.
+ * The columns of a sum stay in registers while its rows are added, so only nonzero elements cost
+ * time; for a full matrix it is about as fast as a dense product.
  */
 #ifndef PARE_BACKEND_SPARSE_ROW_SUMS_H
 #define PARE_BACKEND_SPARSE_ROW_SUMS_H
 
 #include <stdint.h>
 
-/* A row begins at rows + at. */
+/* by * the row at rows + at. */
 struct pare_term {
     int32_t at;
     float by;

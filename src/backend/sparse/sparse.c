@@ -1,10 +1,10 @@
-/* sparse.c - weights that are mostly zero, as lists of those that are not. */
+/* sparse.c - sparse weights as lists of nonzero blocks. */
 #include "sparse.h"
 
 #include <string.h>
 
 #define SAMPLES 1024
-#define STRIP 64 /* columns at a time, so that rows are read line by line */
+#define STRIP 64 /* columns at a time, so that rows are read by cache lines */
 
 const int pare_sparse_rows[PARE_SPARSE_KINDS] = { 1, 4, 8 };
 
@@ -17,12 +17,12 @@ static inline float weight(const struct pare_sparse_from *f, int64_t o, int64_t 
     return w;
 }
 
-/* A few weights, all over: are they worth a closer look? */
+/* Sample a few weights: are there enough zeros to count all? */
 static bool many_zeros(const struct pare_sparse_from *f)
 {
     int64_t all = f->O * f->K, step = all / SAMPLES + 1, seen = 0, zeros = 0;
 
-    step |= 1; /* or only some of the taps might be seen */
+    step |= 1; /* otherwise only some of the taps might be sampled */
     for (int64_t i = 0; i < all; i += step, seen++)
         zeros += weight(f, i / f->K, i % f->K) == 0;
     return zeros * 3 > seen;
@@ -69,7 +69,7 @@ static bool is_used(const struct pare_sparse_from *f, int64_t o, int rows, int64
     return false;
 }
 
-/* The blocks of the groups, in order of their columns; with s->at NULL only counted. */
+/* List the blocks of the groups, in order of their columns; with s->at NULL only count them. */
 static int64_t list(const struct pare_sparse_from *f, const struct pare_sparse_make *m,
                     struct pare_sparse *s)
 {

@@ -1,22 +1,22 @@
-/* sparse_choose.c - which blocks, and are there so few that they win?
+/* sparse_choose.c - choose the block size of sparse weights by estimated time.
  *
- * Times are in units of what a dense direct convolution takes for a product of a weight and a
- * pixel; the numbers were measured (make bench-sparse).
+ * The unit of time is that of a dense direct convolution for one product of a weight and a pixel;
+ * the constants were measured (make bench-sparse).
  */
 #include "sparse.h"
 
 #include <math.h>
 
-#define PER_FLOAT 20  /* to bring a pixel into a plane, or a result out of a tile */
-#define TRANSFORM 200 /* of Winograd's algorithm: a channel of a tile of 4 x 4 pixels */
+#define PER_FLOAT 20  /* to copy a pixel into a plane, or a result out of a tile */
+#define TRANSFORM 200 /* Winograd transforms of one channel of a tile of 4 x 4 pixels */
 
 static bool is_row(const struct pare_sparse_conv *c)
 {
     return c->flat && c->N * c->out[0] == 1;
 }
 
-/* One row reads every weight once, and that takes its time: what is read for a weight of a block,
- * and for single ones looking up what they are multiplied with, too. */
+/* One row reads every weight once and is bound by that: per block, its weights; for single weights
+ * also the lookup of the input. */
 static double row_time(int rows, int64_t blocks)
 {
     double each = rows == 1 ? 5.5 : rows == 4 ? 1.8 : 1.4;
@@ -29,7 +29,7 @@ static double per_product(const struct pare_sparse_conv *c, int rows)
     int64_t vectors = pare_sparse_pixels(c) / c->bands / c->wide;
 
     if (rows == 1)
-        return 2.2; /* a load for each */
+        return 2.2; /* a load per weight */
     if (rows == 4)
         return c->wide == 16 ? 1.04 : 1.15;
     return c->wide == 16 ? vectors <= 4 ? 1.2 : 1.02 : 1.6;
@@ -43,7 +43,7 @@ static double sparse_time(const struct pare_sparse_conv *c, int rows, int64_t bl
     return (double)c->N * (products + PER_FLOAT * moved);
 }
 
-/* Directly, or by Winograd's algorithm, whose filters may have to come from memory. */
+/* The faster of direct and Winograd convolution, including reading the transformed filters. */
 static double dense_time(const struct pare_sparse_conv *c)
 {
     double pairs = (double)(c->C * c->O), images = (double)c->N, tiles;
@@ -69,13 +69,13 @@ bool pare_sparse_choose(const struct pare_match *v, const struct pare_sparse_fro
 
     if (!pare_sparse_shape(c, v->backend->block))
         return false;
-    if (v->backend->sparse > 0) {
-        c->rows = v->backend->sparse;
+    if (v->backend->sparse_rows > 0) {
+        c->rows = v->backend->sparse_rows;
         return true;
     }
     if (!pare_sparse_count(f, blocks))
         return false;
-    best = v->any ? INFINITY : is_row(c) ? (double)(c->C * c->O) : dense_time(c);
+    best = v->ignore_cost ? INFINITY : is_row(c) ? (double)(c->C * c->O) : dense_time(c);
     for (int i = 0; i < PARE_SPARSE_KINDS; i++) {
         int rows = pare_sparse_rows[i];
         double t = is_row(c) ? row_time(rows, blocks[i]) : sparse_time(c, rows, blocks[i]);

@@ -1,12 +1,12 @@
-/* sparse_conv.c - convolutions with weights that are mostly zero: planes, bands and tiles.
+/* sparse_conv.c - convolutions with sparse weights: planes, bands and tiles.
  *
- * Along an axis, tap k of result o reads input o s + k d - pad.  Inputs with the same remainder by
- * the stride s are a plane of their own, their phase, so that results side by side read inputs side
- * by side: tap k is in phase (k d) mod s, (k d) / s further than the result.
+ * Along an axis, tap k of result o reads input o s + k d - pad.  Inputs with the same remainder
+ * modulo the stride s form a separate plane, their phase, so that contiguous results read
+ * contiguous inputs: tap k is in phase (k d) mod s, at (k d) / s plus the index of the result.
  *
- * A band of rows is one line of pixels, `pitch` apart; what lies between the end of a row's results
- * and the next row is computed and thrown away.  That is little, since the padding behind a row
- * is the padding in front of the next.
+ * A band of rows is one line of pixels with a row stride of `pitch`; the pixels between the end of
+ * a row's results and the next row are computed and discarded.  They are few, since the padding
+ * after a row is also the padding before the next.
  */
 #include "sparse.h"
 
@@ -15,8 +15,8 @@
 
 #include "../../base/simd.h"
 
-#define BAND (160 << 10) /* floats of a band's planes: to stay in the second-level cache */
-#define PART (256 << 10) /* ... and bytes of weights that are used with all of its tiles */
+#define BAND (160 << 10) /* floats of a band's planes: fits in the L2 cache */
+#define PART (256 << 10) /* bytes of weights that are used with all tiles of a band */
 #define LANES 16
 
 /* ---- shapes -------------------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ static void find_phases(struct pare_sparse_conv *c, int axis)
     c->phases[axis] = n;
 }
 
-/* Wide enough that no result meets the next row's pixels: in front of those is padding. */
+/* Wide enough that no result reads the next row's pixels: padding precedes those. */
 static int64_t find_pitch(const struct pare_sparse_conv *c)
 {
     int64_t s = c->stride[1], out = c->out[1];
@@ -64,7 +64,7 @@ static void flatten(struct pare_sparse_conv *c)
     c->in[1] = c->out[1] = 1;
 }
 
-/* Bands that stay in the cache, and something to do for each thread: as many bands, or if these
+/* Bands that fit in the cache, with work for each thread: as many bands as threads, or, if these
  * would be too low, parts of the outputs. */
 static void find_bands(struct pare_sparse_conv *c)
 {
@@ -98,7 +98,7 @@ bool pare_sparse_shape(struct pare_sparse_conv *c, int wide)
     c->planes *= c->phases[0] * c->phases[1];
     find_bands(c);
     c->plane = (c->band + c->more) * c->pitch;
-    c->plane += c->plane % 64 ? 0 : 16; /* or planes would share a few lines of the cache */
+    c->plane += c->plane % 64 ? 0 : 16; /* otherwise planes would share a few cache sets */
     c->floats = (c->planes * c->plane + c->pitch + 2 * PARE_TILE + 15) / 16 * 16;
     most = pixels(c, c->band);
     c->wide = wide == 16 && (most + 7) / 8 * 9 > (most + 15) / 16 * 16 ? 16 : 8;
@@ -125,11 +125,11 @@ int32_t pare_sparse_place(const struct pare_sparse_conv *c, int64_t k)
 
 /* ---- planes -------------------------------------------------------------------------------- */
 
-/* Some channels of a band: up to 8, which lie side by side, or one of a row-major input. */
+/* Some channels of a band: up to 8 contiguous ones, or one of a row-major input. */
 struct fill {
-    const float *x;      /* the first channel's first pixel of the image */
-    int64_t step, n;     /* from a pixel to the next; channels */
-    int64_t apart;       /* from a channel's planes to the next's */
+    const float *x;      /* the image's first pixel of the first channel */
+    int64_t step, n;     /* pixel stride; channels */
+    int64_t apart;       /* stride of the channels' planes */
     int64_t first, rows; /* of the results */
 };
 
@@ -146,7 +146,7 @@ static void copy_pixels(const struct fill *f, const float *x, int64_t step, int6
 
 static void zero_pixels(const struct fill *f, int64_t n, float *to)
 {
-    for (int64_t k = 0; k < f->n && n == 1; k++) /* most often */
+    for (int64_t k = 0; k < f->n && n == 1; k++) /* the common case */
         to[k * f->apart] = 0;
     for (int64_t k = 0; k < f->n && n > 1; k++)
         memset(to + k * f->apart, 0, (size_t)n * sizeof(*to));
@@ -181,7 +181,7 @@ static void fill_phase(const struct pare_sparse_conv *c, const struct fill *f, i
         copy_pixels(f, f->x + at * f->step, s * f->step, hi - lo, to + lo);
         zero_pixels(f, c->pitch - hi, to + hi);
     }
-    zero_pixels(f, left < c->pitch ? left : c->pitch, to); /* padding behind the last row */
+    zero_pixels(f, left < c->pitch ? left : c->pitch, to); /* padding after the last row */
 }
 
 static void fill_channels(const struct pare_sparse_conv *c, const struct fill *f, float *to)
@@ -327,9 +327,9 @@ static void tile(const struct pare_sparse_conv *c, const struct pare_sparse_run 
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- run ----------------------------------------------------------------------------------- */
 
-/* Blocks of outputs [from, to) of a band, some of the weights with all tiles before the next. */
+/* Blocks of outputs [from, to) of a band; some weights with all tiles, then the next weights. */
 static void run_blocks(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
                        const struct band *b, int64_t from, int64_t to)
 {
@@ -348,7 +348,7 @@ static void run_blocks(const struct pare_sparse_conv *c, const struct pare_spars
         }
 }
 
-/* Each thread has planes of its own, so that none waits for another. */
+/* Each thread has its own planes, so that threads do not wait for each other. */
 static void run_jobs(const struct pare_sparse_conv *c, struct pare_sparse_run r)
 {
     int64_t blocks = (c->O + c->lanes - 1) / c->lanes, used = c->planes * c->plane, last = -1;

@@ -1,11 +1,11 @@
-/* sparse_tiles.c - blocks of weights times pixels, in registers. */
+/* sparse_tiles.c - products of blocks of sparse weights with pixels, in registers. */
 #include "sparse.h"
 
 #include <string.h>
 
 #include "../../base/simd.h"
 
-/* Sixteen floats, only to be multiplied and added. */
+/* 16 floats, only to be multiplied and added. */
 typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -17,8 +17,8 @@ struct part {
     int64_t n;
 };
 
-/* Vectors of 16 are for AVX-512 only: it is where blocks of channels are 16.  For other machines
- * they would be code that never runs, and takes the compiler longest. */
+/* Vectors of 16 are for AVX-512 only, where blocks of channels are 16.  On other machines they
+ * would be dead code that takes long to compile. */
 #ifdef PARE_NO_CLONES
 #define TILE_8
 #define TILE_16
@@ -101,9 +101,9 @@ void pare_tile_run(const struct pare_sparse *s, int64_t g, const struct pare_til
 #undef CASE
 }
 
-/* ---- turning ------------------------------------------------------------------------------- */
+/* ---- transpose ----------------------------------------------------------------------------- */
 
-/* Pairs of numbers, of pairs, of fours: three rounds turn eight by eight. */
+/* Exchange single elements, pairs, then fours: three rounds transpose 8x8. */
 #define LOW1(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
 #define HIGH1(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
 #define LOW2(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
@@ -160,7 +160,7 @@ PARE_SIMD void pare_turn(const float *from, int64_t step, int64_t n, float *to, 
     }
     for (; i + 8 <= n; i += 8)
         turn8(from + i * step, step, to + i, apart);
-    if (i < n) /* some of them again */
+    if (i < n) /* the last 8, overlapping the previous ones */
         turn8(from + (n - 8) * step, step, to + n - 8, apart);
 }
 
@@ -173,7 +173,7 @@ PARE_SIMD void pare_transpose_tile(const float *from, int64_t n, float *to, int 
 
 /* ---- one vector ---------------------------------------------------------------------------- */
 
-/* Four sums side by side, or each product would wait for the one before. */
+/* Four independent sums, to hide the latency of FMA. */
 #define TIMES(V, R)                                                                         \
     PARE_SIMD static void times##R(const struct part *b, const float *x, const float *bias, \
                                    float *y)                                                \

@@ -1,9 +1,9 @@
-/* cmd_analyze.c - pare analyze: what layers cost, and what it costs to take from them. */
+/* cmd_analyze.c - pare analyze: per-layer cost, pruning sensitivity and quantization error. */
 #include <string.h>
 
 #include <jansson.h>
 
-#include "../view/analyze_view.h"
+#include "../print/analyze_print.h"
 #include "../job/input.h"
 #include "../output_paths.h"
 #include "../job/train_job.h"
@@ -22,46 +22,46 @@ struct analyze {
 
 static const struct pare_opt analyze_opts[] = {
     PARE_TEXT("data", offsetof(struct analyze, data), "SET",
-              "what to judge by: digits, fashion-mnist, or a file or folder", NULL),
-    PARE_CHOICE("split", offsetof(struct analyze, split), "which part of the set", "test",
+              "evaluate on this set: digits, fashion-mnist, a file or a folder", NULL),
+    PARE_CHOICE("split", offsetof(struct analyze, split), "part of the set to use", "test",
                 "train|val|test"),
     PARE_TEXTS("layers", offsetof(struct analyze, layers), "NAME",
-               "only these: a name, or re: and a pattern"),
+               "analyze only this layer: a name, or re: and a regular expression"),
     PARE_FLOATS("sparsities", offsetof(struct analyze, sparsities),
-                "sensitivity: parts to take away, rising; else 0.1 to 0.9", 0, 1),
+                "sensitivity: increasing fractions of weights to remove (default: 0.1 to 0.9)", 0,
+                1),
     PARE_TEXT("pruner", offsetof(struct analyze, pruner), "NAME",
-              "sensitivity: who chooses what goes, see 'pare list pruners'", "l1"),
+              "sensitivity: pruner that selects the weights, see 'pare list pruners'", "l1"),
     PARE_TEXT("set", offsetof(struct analyze, set), "SETTINGS",
               "settings of that pruner: \"name=value name=value\"", NULL),
     PARE_TEXTS("plugin", offsetof(struct analyze, plugin), "FILE",
-               "a shared object with more pruners"),
-    PARE_CHOICE("metric", offsetof(struct analyze, metric), "sensitivity: what is measured",
+               "load more pruners from this shared object"),
+    PARE_CHOICE("metric", offsetof(struct analyze, metric), "sensitivity: metric to measure",
                 "accuracy", "accuracy|loss"),
-    PARE_CHOICE(
-        "early-stop", offsetof(struct analyze, early_stop),
-        "a layer is done when the metric is below the value, above it, or by so much below or "
-        "above the model's own",
-        "none", "none|minimize|maximize|dropped|raised"),
+    PARE_CHOICE("early-stop", offsetof(struct analyze, early_stop),
+                "stop with a layer when the metric is below (minimize) or above (maximize) "
+                "--early-stop-value, or has dropped or raised by more than it from the model's own",
+                "none", "none|minimize|maximize|dropped|raised"),
     PARE_FLOAT("early-stop-value", offsetof(struct analyze, early_stop_value),
-               "the value of --early-stop", 0, PARE_ANY),
+               "threshold of --early-stop", 0, PARE_ANY),
     PARE_INTS("bits", offsetof(struct analyze, bits),
-              "quantization: bits of rounded numbers; else 8 and 4", 2, 16),
+              "quantization: bit widths to try (default: 8,4)", 2, 16),
     PARE_FLAG("weights-only", offsetof(struct analyze, weights_only),
-              "quantization: inputs of layers are not rounded", 0),
-    PARE_INT("samples", offsetof(struct analyze, samples), "quantization: items to run", 32, 1,
-             1 << 20),
+              "quantization: do not quantize inputs of layers", 0),
+    PARE_INT("samples", offsetof(struct analyze, samples), "quantization: number of items to run",
+             32, 1, 1 << 20),
     PARE_FLAG("full", offsetof(struct analyze, full),
-              "count: biases, normalizations, poolings and resizing, too", 0),
+              "count: include biases, normalizations, pooling and resizing", 0),
     PARE_TEXTS("shape", offsetof(struct analyze, shape), "NAME=N,N,...",
-               "name=1,3,224,224: an input's shape, or a free dimension's size"),
-    PARE_TEXT("csv", offsetof(struct analyze, csv), "FILE", "write the table to this file as well",
+               "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
+    PARE_TEXT("csv", offsetof(struct analyze, csv), "FILE", "also write the table to FILE as CSV",
               NULL),
-    PARE_FLAG("json", offsetof(struct analyze, json), "print JSON", 0),
+    PARE_FLAG("json", offsetof(struct analyze, json), "print the result as JSON", 0),
     PARE_FLAG("quiet", offsetof(struct analyze, quiet), "print no progress", 0),
     PARE_OPT_END
 };
 
-/* Everything of one call. */
+/* State of one call. */
 struct job {
     struct pare_cli *c;
     const struct analyze *o;
@@ -70,7 +70,7 @@ struct job {
     struct pare_data *data;
 };
 
-/* {"file": ...} with what was found. */
+/* Print {"file": ..., "data": ...} merged with the members of `found`. */
 static int print_json(const struct job *j, json_t *found, struct pare_err *err)
 {
     json_t *all = json_pack("{s:o}", "file", pare_json_text(j->c->arg[1]));
@@ -124,27 +124,27 @@ static int measure(void *user, const struct pare_model *m, double *metric, struc
     int rc;
 
     if (!a)
-        return pare_no_memory(err, "to judge the model");
+        return pare_no_memory(err, "to evaluate the model");
     rc = pare_evaluate(m, j->data, &o, a, &e, err);
     if (!rc && !strcmp(j->o->metric, "loss"))
         *metric = e.loss;
     else if (!rc && e.classes && e.n)
         *metric = (double)e.top1 / (double)e.n;
     else if (!rc)
-        rc = pare_fail(err, PARE_ECONFIG, "'%s' has no classes, so measure with --metric loss",
-                       j->data->name);
+        rc = pare_fail(err, PARE_ECONFIG, "'%s' has no classes: use --metric loss", j->data->name);
     pare_arena_free(a);
     return rc;
 }
 
-static void say(void *user, const struct pare_sensitivity *s, int item)
+static void print_progress(void *user, const struct pare_sensitivity *s, int item)
 {
     (void)user;
     fprintf(stderr, "%d/%d  %s at %g: %.4f\n", item + 1, s->n_layers * s->n_sparsities,
             s->name[item / s->n_sparsities], s->sparsity[item % s->n_sparsities], s->metric[item]);
 }
 
-static int show_sense(const struct job *j, const struct pare_sensitivity *s, struct pare_err *err)
+static int print_sensitivity(const struct job *j, const struct pare_sensitivity *s,
+                             struct pare_err *err)
 {
     if (j->o->csv && !pare_dist_rank(j->c->dist))
         PARE_TRY(pare_sensitivity_csv(s, j->o->csv, err));
@@ -167,7 +167,7 @@ static int sensitivity(struct job *j, struct pare_err *err)
         .dist = j->c->dist,
         .threads = j->setup->trainer.threads,
         .measure = measure,
-        .say = o->quiet || pare_dist_rank(j->c->dist) ? NULL : say,
+        .say = o->quiet || pare_dist_rank(j->c->dist) ? NULL : print_progress,
         .user = j,
     };
     struct pare_registry *registry = pare_registry_new(err);
@@ -182,7 +182,7 @@ static int sensitivity(struct job *j, struct pare_err *err)
     if (!rc)
         rc = pare_sensitivity_run(s, err);
     if (!rc)
-        rc = show_sense(j, s, err);
+        rc = print_sensitivity(j, s, err);
     pare_sensitivity_free(s);
     pare_registry_free(registry);
     return rc;
@@ -190,7 +190,7 @@ static int sensitivity(struct job *j, struct pare_err *err)
 
 /* ---- quantization --------------------------------------------------------------------- */
 
-/* The first items of the set, or chance. */
+/* The first items of the set, or random inputs. */
 static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_tensor **in,
                        struct pare_err *err)
 {
@@ -218,7 +218,7 @@ static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_t
     return 0;
 }
 
-static int show_qerror(const struct job *j, const struct pare_qerror *q, struct pare_err *err)
+static int print_qerror(const struct job *j, const struct pare_qerror *q, struct pare_err *err)
 {
     if (j->o->csv && !pare_dist_rank(j->c->dist))
         PARE_TRY(pare_qerror_csv(q, j->o->csv, err));
@@ -248,7 +248,7 @@ static int quantization(struct job *j, struct pare_err *err)
     if (!rc)
         rc = pare_qerror_run(q, err);
     if (!rc)
-        rc = show_qerror(j, q, err);
+        rc = print_qerror(j, q, err);
     pare_qerror_free(q);
     pare_loader_free(loader);
     return rc;
@@ -256,11 +256,11 @@ static int quantization(struct job *j, struct pare_err *err)
 
 /* ---- the command ---------------------------------------------------------------------- */
 
-static const struct what {
+static const struct analysis {
     const char *name;
     bool needs_data, takes_data;
     int (*run)(struct job *j, struct pare_err *err);
-} whats[] = {
+} analyses[] = {
     { "count", false, false, count },
     { "sensitivity", true, true, sensitivity },
     { "quantization", false, true, quantization },
@@ -268,29 +268,29 @@ static const struct what {
 
 static const char *word(int i)
 {
-    return i < (int)(sizeof(whats) / sizeof(*whats)) ? whats[i].name : NULL;
+    return i < (int)(sizeof(analyses) / sizeof(*analyses)) ? analyses[i].name : NULL;
 }
 
-static int find_what(struct pare_cli *c, const struct what **what, struct pare_err *err)
+static int find_analysis(struct pare_cli *c, const struct analysis **what, struct pare_err *err)
 {
     const struct analyze *o = c->opts;
 
     *what = NULL;
-    for (size_t i = 0; i < sizeof(whats) / sizeof(*whats); i++)
-        if (!strcmp(whats[i].name, c->arg[0]))
-            *what = &whats[i];
+    for (size_t i = 0; i < sizeof(analyses) / sizeof(*analyses); i++)
+        if (!strcmp(analyses[i].name, c->arg[0]))
+            *what = &analyses[i];
     if (!*what)
         return pare_misuse(c, err,
-                           "what is '%s'? 'pare analyze' does count, sensitivity and quantization",
+                           "unknown analysis '%s': expected count, sensitivity or quantization",
                            c->arg[0]);
     if ((*what)->needs_data && !o->data)
-        return pare_misuse(c, err, "%s is measured on data: give it some with --data", c->arg[0]);
+        return pare_misuse(c, err, "%s needs --data", c->arg[0]);
     if (!(*what)->takes_data && (o->data || o->csv))
         return pare_misuse(c, err, "%s takes neither --data nor --csv", c->arg[0]);
     return 0;
 }
 
-static int work(struct job *j, const struct what *what, struct pare_err *err)
+static int work(struct job *j, const struct analysis *what, struct pare_err *err)
 {
     const struct analyze *o = j->o;
 
@@ -306,8 +306,8 @@ static int work(struct job *j, const struct what *what, struct pare_err *err)
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j = { .c = c, .o = c->opts };
-    const struct what *what;
-    int rc = find_what(c, &what, err);
+    const struct analysis *what;
+    int rc = find_analysis(c, &what, err);
 
     if (rc)
         return rc;
@@ -326,23 +326,22 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_analyze = {
     .name = "analyze",
-    .doc = "Tell which layers cost most, and which can bear to lose something.",
+    .doc = "Report per-layer cost and sensitivity to pruning or quantization.",
     .usage = "[options] count|sensitivity|quantization MODEL",
-    .more =
-        "count         parameters and multiply-accumulates of each layer for one item, as NNI's\n"
-        "              counter has them; 'pare inspect' counts everything\n"
-        "sensitivity   prunes one layer at a time to each of the sparsities and judges the model\n"
-        "              with --data; the others stay as they are, and so does MODEL\n"
-        "quantization  rounds weights and inputs of one layer at a time to so many bits: signal\n"
-        "              to noise of its weights, its output and the model's, with --data or with\n"
-        "              random inputs",
+    .more = "count         parameters and multiply-accumulates of each layer for one item,\n"
+            "              counted as in NNI; 'pare inspect' counts everything\n"
+            "sensitivity   prune one layer at a time to each sparsity and evaluate the model\n"
+            "              on --data; MODEL itself is not changed\n"
+            "quantization  quantize weights and inputs of one layer at a time:\n"
+            "              signal-to-noise ratio of its weights, its output and the model's\n"
+            "              output, on --data or on random inputs",
     .opts = analyze_opts,
     .size = sizeof(struct analyze),
     .min_args = 2,
     .max_args = 2,
     .writes = (const char *const[]){ "csv", NULL },
     .run = run,
-    .parts = pare_eval_option_groups,
+    .groups = pare_eval_option_groups,
     .word = word,
     .shared = true,
 };

@@ -64,10 +64,10 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
     if (!output)
         output = pare_sprintf(c->arena, "%.*s-masked.onnx",
-                              (int)(pare_ends_in(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
+                              (int)(pare_ends_with(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
     if (!output)
         return pare_no_memory(err, "for a name");
-    PARE_TRY(pare_check_output(c, output, err));
+    PARE_TRY(pare_output_path_check(c, output, err));
     PARE_TRY(pare_model_load(c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);
     if (!rc)

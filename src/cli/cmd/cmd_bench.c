@@ -363,8 +363,8 @@ static int run(struct pare_cli *c, struct pare_err *err)
         return pare_no_memory(err, "for %d models", c->n_args);
     for (b.n = 0; b.n < c->n_args && !rc; b.n++) {
         rc = prepare(&b, &b.e[b.n], c->arg[b.n], err);
-        if (!c->keep)
-            pare_inputs_say(&b.e[b.n].s.in);
+        if (!c->result)
+            pare_inputs_print_notes(&b.e[b.n].s.in);
     }
     if (!rc)
         rc = measure(&b, err);

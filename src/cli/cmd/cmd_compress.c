@@ -1,4 +1,4 @@
-/* cmd_compress.c - pare compress: a recipe's steps one after the other, and what they came to. */
+/* cmd_compress.c - pare compress: run the steps of a recipe in turn and keep a run record. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,11 @@
 
 #include <jansson.h>
 
-#include "../view/compress_view.h"
+#include "../print/compress_print.h"
 #include "../recipe/recipe_mpi.h"
 #include "../recipe/run_record.h"
 #include "../job/train_job.h"
+#include "../output_paths.h"
 #include "../../base/arena.h"
 #include "../../base/clock.h"
 #include "../../io/file.h"
@@ -27,39 +28,39 @@ struct compress {
 #define AT(field) offsetof(struct compress, field)
 
 static const struct pare_opt compress_opts[] = {
-    PARE_CHOICE("preset", AT(preset), "no recipe but a model: a usual recipe for it, with --data",
-                NULL, PARE_RECIPE_PRESETS),
-    PARE_TEXT("data", AT(data), "SET", "instead of the recipe's", NULL),
-    PARE_TEXT("valid", AT(valid), "SET", "instead of the recipe's", NULL),
-    PARE_TEXT("output", AT(output), "FILE", "instead of the recipe's", NULL),
-    PARE_TEXT("run", AT(run), "FILE", "instead of the recipe's: where to write what happened",
-              NULL),
-    PARE_INT("seed", AT(seed), "instead of the recipe's", -1, 0, 9e15),
-    PARE_INT("threads", AT(threads), "instead of the recipe's; 0: all cores", -1, 0, 1024),
-    PARE_FLOAT("seconds", AT(seconds), "instead of the recipe's: how long to measure each model",
-               -1, 0, 86400),
-    PARE_TEXTS("plugin", AT(plugin), "FILE", "a shared object that the recipe's steps may load"),
-    PARE_FLAG("resume", AT(resume), "go on with a run that did not come to its end", 0),
-    PARE_FLAG("dry-run", AT(dry_run), "check all, and print what would be done", 0),
-    PARE_FLAG("keep-steps", AT(keep_steps), "keep the models of all steps", 0),
-    PARE_FLAG("json", AT(json), "print the whole record as JSON", 0),
+    PARE_CHOICE("preset", AT(preset),
+                "use a built-in recipe for MODEL instead of a file; needs --data", NULL,
+                PARE_RECIPE_PRESETS),
+    PARE_TEXT("data", AT(data), "SET", "override the recipe's data set", NULL),
+    PARE_TEXT("valid", AT(valid), "SET", "override the recipe's validation set", NULL),
+    PARE_TEXT("output", AT(output), "FILE", "override the recipe's output file", NULL),
+    PARE_TEXT("run", AT(run), "FILE", "override the file that the run record is written to", NULL),
+    PARE_INT("seed", AT(seed), "override the recipe's random seed", -1, 0, 9e15),
+    PARE_INT("threads", AT(threads), "override the recipe's number of threads; 0: all cores", -1, 0,
+             1024),
+    PARE_FLOAT("seconds", AT(seconds), "override how long each model is measured", -1, 0, 86400),
+    PARE_TEXTS("plugin", AT(plugin), "FILE", "allow the recipe's steps to load this shared object"),
+    PARE_FLAG("resume", AT(resume), "resume an interrupted run", 0),
+    PARE_FLAG("dry-run", AT(dry_run), "check everything and print what would be done", 0),
+    PARE_FLAG("keep-steps", AT(keep_steps), "keep the model written by each step", 0),
+    PARE_FLAG("json", AT(json), "print the run record as JSON", 0),
     PARE_FLAG("quiet", AT(quiet), "print no progress", 0),
     PARE_OPT_END
 };
 
-/* Everything of one call. */
+/* State of one call. */
 struct job {
     struct pare_cli *c;
     const struct compress *o;
     struct pare_recipe r;
-    const char *folder;   /* of the steps' files */
-    json_t *run, *old;    /* the record; that of an earlier run, or NULL */
-    json_t *first, *last; /* what inspect says about the model before and after */
+    const char *folder;   /* for the steps' files */
+    json_t *run, *old;    /* run record; record of the run to resume, or NULL */
+    json_t *first, *last; /* output of inspect for the model before and after */
     const char *at;       /* the model that the next step reads */
     char at_sha[PARE_SHA256_TEXT];
 };
 
-/* ---- before --------------------------------------------------------------------------------- */
+/* ---- setup ---------------------------------------------------------------------------------- */
 
 static int read_recipe(struct job *j, struct pare_err *err)
 {
@@ -70,28 +71,27 @@ static int read_recipe(struct job *j, struct pare_err *err)
 
     if (j->o->preset) {
         if (!j->o->data)
-            return pare_misuse(j->c, err,
-                               "--preset needs --data: what to calibrate and judge with");
+            return pare_misuse(j->c, err, "--preset needs --data, to calibrate and evaluate with");
         text = pare_recipe_preset(a, j->o->preset, path, j->o->data);
         return text ? pare_recipe_parse(a, "preset", text, strlen(text), &j->r, err)
-                    : pare_no_memory(err, "for the run");
+                    : pare_no_memory(err, "for the recipe");
     }
-    if (!pare_ends_in(path, ".json"))
-        return pare_misuse(j->c, err,
-                           "'%s' is no recipe, those end in .json; for a model give --preset",
-                           path);
+    if (!pare_ends_with(path, ".json"))
+        return pare_misuse(
+            j->c, err,
+            "'%s' is not a recipe (*.json); to compress a model without one, give --preset", path);
     PARE_TRY(
         pare_at(err, pare_file_read_most(a, path, PARE_JSON_BYTES, &bytes, &len, err), "%s", path));
     return pare_recipe_parse(a, path, bytes, len, &j->r, err);
 }
 
-static const char *without_ending(struct pare_arena *a, const char *path)
+static const char *without_suffix(struct pare_arena *a, const char *path)
 {
-    return pare_strndup(a, path, strlen(path) - (pare_ends_in(path, ".onnx") ? 5 : 0));
+    return pare_strndup(a, path, strlen(path) - (pare_ends_with(path, ".onnx") ? 5 : 0));
 }
 
-/* The recipe as it is really run: what the command line said is in it. */
-static int write_down(struct job *j, struct pare_err *err)
+/* Put the command line's overrides into the recipe's text, for the run record. */
+static int update_text(struct job *j, struct pare_err *err)
 {
     const struct compress *o = j->o;
     json_t *all = json_loads(j->r.text, 0, NULL);
@@ -108,11 +108,11 @@ static int write_down(struct job *j, struct pare_err *err)
         json_object_set_new(all, "threads", json_integer(o->threads));
     j->r.text = pare_json_dump(j->c->arena, all, false);
     json_decref(all);
-    return j->r.text ? 0 : pare_no_memory(err, "for the run");
+    return j->r.text ? 0 : pare_no_memory(err, "for the recipe");
 }
 
-/* What the command line says counts more than the recipe. */
-static int settle(struct job *j, struct pare_err *err)
+/* Options of the command line override the recipe's. */
+static int apply_options(struct job *j, struct pare_err *err)
 {
     const struct compress *o = j->o;
     struct pare_arena *a = j->c->arena;
@@ -127,17 +127,16 @@ static int settle(struct job *j, struct pare_err *err)
     r->keep_steps |= o->keep_steps;
     r->dist = j->c->dist;
     r->output = o->output ? o->output : r->output;
-    base = without_ending(a, r->model);
-    if (base && !r->output)
-        r->output = pare_sprintf(a, "%s-small.onnx", base);
-    base = r->output ? without_ending(a, r->output) : NULL;
+    if (!r->output)
+        r->output = pare_default_output(a, r->model, "small");
+    base = r->output ? without_suffix(a, r->output) : NULL;
     if (!base)
-        return pare_no_memory(err, "for the run");
+        return pare_no_memory(err, "for the recipe");
     r->run = o->run ? o->run : r->run;
     if (!r->run)
         r->run = pare_sprintf(a, "%s.run.json", base);
     j->folder = pare_sprintf(a, "%s.steps", base);
-    return r->run && j->folder ? write_down(j, err) : pare_no_memory(err, "for the run");
+    return r->run && j->folder ? update_text(j, err) : pare_no_memory(err, "for the recipe");
 }
 
 static const char *step_file(struct job *j, int i, const char *more)
@@ -150,7 +149,7 @@ static int at_step(struct job *j, int i, int rc, struct pare_err *err)
     return pare_at(err, rc, "%s: step %d (%s)", j->r.path, i + 1, j->r.step[i].name);
 }
 
-/* Keys that the recipe itself sees to. */
+/* Reject keys that the recipe sets itself. */
 static int check_keys(const struct pare_recipe_step *s, struct pare_err *err)
 {
     static const char *const own[] = { "json", "quiet", "resume", "checkpoint", NULL };
@@ -158,13 +157,13 @@ static int check_keys(const struct pare_recipe_step *s, struct pare_err *err)
     for (int i = 0; i < s->n_given; i++)
         for (int k = 0; own[k]; k++)
             if (!strcmp(s->given[i].name, own[k]))
-                return pare_fail(err, PARE_ECONFIG,
-                                 "line %d: '%s' is nothing for a recipe, which sees to it itself",
+                return pare_fail(err, PARE_ECONFIG, "line %d: '%s' cannot be set in a recipe",
                                  s->line, own[k]);
     return 0;
 }
 
-/* A plugin is a program.  A recipe may come from anywhere, so it cannot start one by itself. */
+/* A plugin is executable code and a recipe may come from anywhere, so plugins must be allowed on
+ * the command line. */
 static int check_plugins(const struct job *j, const struct pare_recipe_step *s,
                          struct pare_err *err)
 {
@@ -175,14 +174,14 @@ static int check_plugins(const struct job *j, const struct pare_recipe_step *s,
             allowed |= !strcmp(s->given[i].text, j->o->plugin.v[k]);
         if (!allowed)
             return pare_fail(err, PARE_ECONFIG,
-                             "line %d: loads the plugin '%.200s', which is a program; if you trust "
-                             "it, give --plugin %.200s as well",
+                             "line %d: loads the plugin '%.200s', which is executable code; if you "
+                             "trust it, add --plugin %.200s to the command",
                              s->line, s->given[i].text, s->given[i].text);
     }
     return 0;
 }
 
-/* As it will run, but on the model that the recipe starts with. */
+/* Check a step as it will run, but on the model that the recipe starts with. */
 static int check_step(struct job *j, int i, struct pare_err *err)
 {
     const struct pare_recipe_step *s = &j->r.step[i];
@@ -191,7 +190,7 @@ static int check_step(struct job *j, int i, struct pare_err *err)
     int rc;
 
     if (!c.arena || !f.output)
-        return pare_no_memory(err, "for the run");
+        return pare_no_memory(err, "for the recipe");
     rc = check_keys(s, err);
     if (!rc)
         rc = check_plugins(j, s, err);
@@ -216,15 +215,16 @@ static int check_files(struct job *j, const struct pare_model *m, struct pare_er
     const char *out[] = { j->r.output, j->r.run }, *in[] = { j->r.path, j->r.data, j->r.valid };
 
     for (int i = 0; i < 2; i++) {
-        PARE_TRY(pare_check_output(&c, out[i], err));
+        PARE_TRY(pare_output_path_check(&c, out[i], err));
         PARE_TRY(pare_at(err, pare_model_target(m, out[i], err), "%s", out[i]));
         for (int k = 0; k < 3; k++)
-            if (in[k] && pare_same_file(in[k], out[i]))
-                return pare_fail(err, PARE_EIO, "%s: is the %s; choose another name to write to",
+            if (in[k] && pare_same_path(in[k], out[i]))
+                return pare_fail(err, PARE_EIO, "%s: would overwrite the %s; choose another name",
                                  out[i], k ? "data" : "recipe");
     }
-    if (pare_same_file(j->r.run, j->r.output))
-        return pare_fail(err, PARE_EIO, "%s: is to be both the model and the record", j->r.run);
+    if (pare_same_path(j->r.run, j->r.output))
+        return pare_fail(err, PARE_EIO,
+                         "%s: is named both as the output model and as the run record", j->r.run);
     return make_folder(j->folder, err);
 }
 
@@ -243,10 +243,10 @@ static int check(struct job *j, struct pare_err *err)
     return 0;
 }
 
-/* ---- a step --------------------------------------------------------------------------------- */
+/* ---- one step ------------------------------------------------------------------------------- */
 
-/* A hash of all that decides what comes out of a step. */
-static void ask(const struct job *j, int i, char text[PARE_SHA256_TEXT])
+/* Hash everything that determines a step's result. */
+static void hash_step(const struct job *j, int i, char text[PARE_SHA256_TEXT])
 {
     const struct pare_recipe *r = &j->r;
     const struct pare_recipe_step *s = &r->step[i];
@@ -265,7 +265,7 @@ static void ask(const struct job *j, int i, char text[PARE_SHA256_TEXT])
     pare_sha256_text(&h, text);
 }
 
-static const char *said_output(const struct pare_recipe_step *s)
+static const char *given_output(const struct pare_recipe_step *s)
 {
     for (int i = 0; i < s->n_given; i++)
         if (!strcmp(s->given[i].name, "output"))
@@ -273,11 +273,11 @@ static const char *said_output(const struct pare_recipe_step *s)
     return NULL;
 }
 
-/* What an earlier run has about this very step, when its model is still what it was, and where this
- * step puts it: a record cannot name other files. */
-static json_t *done_before(struct job *j, int i, const char *asked)
+/* The earlier run's entry for this step, if its hash is the same and its model is unchanged and
+ * where this step would write it (a record cannot name other files); else NULL. */
+static json_t *finished_step(struct job *j, int i, const char *asked)
 {
-    const char *said = said_output(&j->r.step[i]);
+    const char *output = given_output(&j->r.step[i]);
     json_t *s = json_array_get(json_object_get(j->old, "steps"), (size_t)i);
     const char *then = json_string_value(json_object_get(s, "asked"));
     json_t *m = json_object_get(s, "model");
@@ -290,8 +290,8 @@ static json_t *done_before(struct job *j, int i, const char *asked)
         return NULL;
     if (!pare_step_writes(&j->r.step[i]))
         return m ? NULL : s;
-    said = said ? said : step_file(j, i, ".onnx");
-    if (!said || !path || strcmp(path, said) || !sha ||
+    output = output ? output : step_file(j, i, ".onnx");
+    if (!output || !path || strcmp(path, output) || !sha ||
         pare_model_sha256(j->c->arena, path, now, &ignored) || strcmp(now, sha))
         return NULL;
     return s;
@@ -311,7 +311,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
                        struct pare_err *err)
 {
     const struct pare_recipe_step *s = &j->r.step[i];
-    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .keep = result };
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .result = result };
     const char *tag = pare_sprintf(j->c->arena, "-%.8s.checkpoint.safetensors", asked);
     const char *journal = pare_sprintf(j->c->arena, "-%.8s.history.json", asked);
     struct pare_step_files f = { .model = j->at, .output = output, .quiet = j->o->quiet };
@@ -319,7 +319,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
     int rc;
 
     if (!c.arena || !tag || !journal)
-        return pare_no_memory(err, "for the run");
+        return pare_no_memory(err, "for the recipe");
     f.checkpoint = step_file(j, i, tag);
     c.journal = step_file(j, i, journal);
     f.resume = j->o->resume && f.checkpoint && !access(f.checkpoint, F_OK);
@@ -330,7 +330,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
         rc = pare_recipe_mpi(j->r.dist, &k, &c.dist, err);
     if (!rc)
         rc = s->cmd->run(&c, err);
-    if (rc) { /* a training that was stopped has a result, too */
+    if (rc) { /* interrupted training also has a result */
         json_decref(*result);
         *result = NULL;
     }
@@ -347,28 +347,28 @@ static int save_record(struct job *j, struct pare_err *err)
     struct pare_mark m = pare_mark(j->c->arena);
     const char *text = pare_json_dump(j->c->arena, j->run, true);
     int rc = text ? pare_file_write(j->r.run, text, strlen(text), err)
-                  : pare_no_memory(err, "for the run");
+                  : pare_no_memory(err, "for the recipe");
 
     pare_reset(j->c->arena, m);
     return rc;
 }
 
-/* The step at work, for the record. */
-static int do_step(struct job *j, int i, const char *asked, json_t **step, struct pare_err *err)
+/* Run a step and make its entry of the run record. */
+static int run_step(struct job *j, int i, const char *asked, json_t **step, struct pare_err *err)
 {
     const struct pare_recipe_step *s = &j->r.step[i];
-    const char *said = said_output(s), *output = said ? said : step_file(j, i, ".onnx");
+    const char *given = given_output(s), *output = given ? given : step_file(j, i, ".onnx");
     json_t *result = NULL, *facts = NULL;
     double start = pare_now();
 
     if (!output)
-        return pare_no_memory(err, "for the run");
+        return pare_no_memory(err, "for the recipe");
     PARE_TRY(run_command(j, i, asked, output, &result, err));
     *step = json_pack("{s:s, s:s, s:o, s:s, s:f, s:o}", "step", s->name, "command", s->cmd->name,
                       "options", options_json(s), "asked", asked, "took_seconds",
                       pare_now() - start, "result", result ? result : json_object());
     if (!*step)
-        return pare_no_memory(err, "for the run");
+        return pare_no_memory(err, "for the recipe");
     if (!pare_step_writes(s))
         return 0;
     PARE_TRY(pare_record_model(&j->r, j->c->arena, output, &facts, NULL, err));
@@ -376,20 +376,20 @@ static int do_step(struct job *j, int i, const char *asked, json_t **step, struc
     return 0;
 }
 
-static int take_step(struct job *j, int i, struct pare_err *err)
+static int run_or_skip_step(struct job *j, int i, struct pare_err *err)
 {
     char asked[PARE_SHA256_TEXT];
     json_t *step, *facts;
     bool before;
     int rc = 0;
 
-    ask(j, i, asked);
-    step = json_incref(done_before(j, i, asked));
+    hash_step(j, i, asked);
+    step = json_incref(finished_step(j, i, asked));
     before = step != NULL;
     if (!j->o->json && !j->o->quiet)
         pare_compress_begin(&j->r, i, before);
     if (!before)
-        rc = do_step(j, i, asked, &step, err);
+        rc = run_step(j, i, asked, &step, err);
     if (rc) {
         json_decref(step);
         return at_step(j, i, rc, err);
@@ -406,7 +406,7 @@ static int take_step(struct job *j, int i, struct pare_err *err)
     return save_record(j, err);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the recipe ----------------------------------------------------------------------------- */
 
 static int begin_record(struct job *j, struct pare_err *err)
 {
@@ -418,7 +418,7 @@ static int begin_record(struct job *j, struct pare_err *err)
     if (j->o->resume) {
         j->old = pare_json_read(r->run);
         if (!j->old && !j->o->quiet)
-            fprintf(stderr, "%s: not there yet, so all starts from the beginning\n", r->run);
+            fprintf(stderr, "%s: does not exist, starting from the beginning\n", r->run);
     }
     pare_sha256_init(&h);
     pare_sha256_add(&h, r->text, strlen(r->text));
@@ -433,10 +433,10 @@ static int begin_record(struct job *j, struct pare_err *err)
                        "threads", (json_int_t)r->threads, "processes", pare_dist_size(r->dist),
                        "versions", "pare", pare_version(), "compiler", __VERSION__, "input", facts,
                        "steps");
-    return j->run ? 0 : pare_no_memory(err, "for the run");
+    return j->run ? 0 : pare_no_memory(err, "for the recipe");
 }
 
-/* The last step's model, with where it comes from written into it. */
+/* Write the last step's model, with its provenance in the metadata. */
 static int write_output(struct job *j, struct pare_err *err)
 {
     const char *in = json_string_value(json_object_get(json_object_get(j->run, "input"), "sha256"));
@@ -458,7 +458,7 @@ static int write_output(struct job *j, struct pare_err *err)
     return rc;
 }
 
-/* What nobody asked to keep; run.json still knows the hashes. */
+/* Remove the steps' models; the run record keeps their hashes. */
 static void remove_steps(struct job *j)
 {
     for (int i = 0; i < j->r.n_steps; i++) {
@@ -473,7 +473,7 @@ static void remove_steps(struct job *j)
     rmdir(j->folder);
 }
 
-static int finish(struct job *j, struct pare_err *err)
+static int write_result(struct job *j, struct pare_err *err)
 {
     json_t *facts;
 
@@ -492,8 +492,8 @@ static int finish(struct job *j, struct pare_err *err)
     return pare_compress_print(j->c->arena, &j->r, j->run, err);
 }
 
-/* A run that came to its end has nothing to go on with. */
-static bool all_done(struct job *j)
+/* Is the run to resume already finished, with the same recipe, input and output? */
+static bool is_finished(struct job *j)
 {
     json_t *old = json_object_get(j->old, "output");
     const char *was = json_string_value(json_object_get(old, "sha256"));
@@ -511,22 +511,22 @@ static bool all_done(struct job *j)
 static int work(struct job *j, struct pare_err *err)
 {
     PARE_TRY(read_recipe(j, err));
-    PARE_TRY(settle(j, err));
+    PARE_TRY(apply_options(j, err));
     PARE_TRY(check(j, err));
     if (j->o->dry_run) {
         rmdir(j->folder);
         return pare_compress_plan(j->c, &j->r, err);
     }
     PARE_TRY(begin_record(j, err));
-    if (all_done(j)) {
+    if (is_finished(j)) {
         rmdir(j->folder);
         if (j->o->json)
             return pare_json_result(j->c, json_incref(j->old), err);
         return pare_compress_print(j->c->arena, &j->r, j->old, err);
     }
     for (int i = 0; i < j->r.n_steps; i++)
-        PARE_TRY(take_step(j, i, err));
-    return finish(j, err);
+        PARE_TRY(run_or_skip_step(j, i, err));
+    return write_result(j, err);
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
@@ -540,7 +540,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = pare_recipe_mpi_end(c->dist, err);
     if (rc && j.folder)
-        rmdir(j.folder); /* nothing in it: nothing was done */
+        rmdir(j.folder); /* fails unless empty */
     json_decref(j.run);
     json_decref(j.old);
     json_decref(j.first);
@@ -550,22 +550,22 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_compress = {
     .name = "compress",
-    .doc = "Make a model smaller by a recipe: prune, train, shrink, quantize in one run.",
+    .doc = "Run a recipe: prune, fine-tune, shrink and quantize in one go.",
     .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL",
-    .more =
-        "A recipe is JSON: \"model\", \"data\", \"valid\", \"output\", \"run\", \"seed\",\n"
-        "\"threads\", \"seconds\", and \"steps\", a list of objects with \"step\":\n"
-        "prune, finetune, distil, speedup, quantize, export, evaluate, sensitivity.\n"
-        "A step's other keys are the options of its command: 'pare help prune', train,\n"
-        "speedup, quantize, export, eval, analyze.\n"
-        "  {\"model\": \"net.onnx\", \"data\": \"digits\", \"output\": \"small.onnx\",\n"
-        "   \"steps\": [{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.5},\n"
-        "             {\"step\": \"speedup\"},\n"
-        "             {\"step\": \"distil\", \"epochs\": 5},\n"
-        "             {\"step\": \"quantize\", \"preset\": \"int8\"}]}\n"
-        "All is checked before anything runs.  What happened is written to the run's record, step\n"
-        "by step; after a crash or Ctrl-C, --resume goes on in the step that was at work.\n"
-        "'pare report' makes a page of the record.  Under mpirun, processes share the steps.",
+    .more = "A recipe is a JSON object: \"model\", \"data\", \"valid\", \"output\", \"run\",\n"
+            "\"seed\", \"threads\", \"seconds\", and \"steps\", a list of objects with \"step\":\n"
+            "prune, finetune, distil, speedup, quantize, export, evaluate, sensitivity.\n"
+            "The other keys of a step are the options of its command: prune, train, train,\n"
+            "speedup, quantize, export, eval, analyze; see 'pare help COMMAND'.\n"
+            "  {\"model\": \"net.onnx\", \"data\": \"digits\", \"output\": \"small.onnx\",\n"
+            "   \"steps\": [{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.5},\n"
+            "             {\"step\": \"speedup\"},\n"
+            "             {\"step\": \"distil\", \"epochs\": 5},\n"
+            "             {\"step\": \"quantize\", \"preset\": \"int8\"}]}\n"
+            "Everything is checked before the first step runs.  The run record (run.json) is\n"
+            "written after each step; after a crash or Ctrl-C, --resume continues in the step\n"
+            "that was interrupted.  'pare report' turns the record into an HTML page.  Under\n"
+            "mpirun, all processes execute the steps together.",
     .opts = compress_opts,
     .size = sizeof(struct compress),
     .min_args = 1,

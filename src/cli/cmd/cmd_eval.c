@@ -1,4 +1,4 @@
-/* cmd_eval.c - pare eval: how good is a model? */
+/* cmd_eval.c - pare eval: loss and accuracy of a model on a data set. */
 #include <string.h>
 
 #include <jansson.h>
@@ -15,17 +15,18 @@ struct eval {
 };
 
 static const struct pare_opt eval_opts[] = {
-    { "data", "what to judge by: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
-      offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true, NULL },
-    PARE_CHOICE("split", offsetof(struct eval, split), "which part of the set", "test",
+    { "data", "evaluate on this set: digits, fashion-mnist, a file or a folder", PARE_OPT_STR,
+      offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true, "SET" },
+    PARE_CHOICE("split", offsetof(struct eval, split), "part of the set to use", "test",
                 "train|val|test"),
-    PARE_FLAG("per-class", offsetof(struct eval, per_class), "a line for each class as well", 0),
+    PARE_FLAG("per-class", offsetof(struct eval, per_class),
+              "print the accuracy of each class as well", 0),
     PARE_TUNE_OPTS(struct eval, 0),
-    PARE_FLAG("json", offsetof(struct eval, json), "print JSON", 0),
+    PARE_FLAG("json", offsetof(struct eval, json), "print the result as JSON", 0),
     PARE_OPT_END
 };
 
-static double part(int64_t some, int64_t all)
+static double fraction(int64_t some, int64_t all)
 {
     return all ? (double)some / (double)all : 0;
 }
@@ -61,8 +62,8 @@ static int print_json(struct pare_cli *c, const struct pare_data *d, const struc
                           pare_json_real(e->seconds > 0 ? (double)e->n / e->seconds : 0));
 
     if (j && e->classes) {
-        json_object_set_new(j, "top1", pare_json_real(part(e->top1, e->n)));
-        json_object_set_new(j, "top5", pare_json_real(part(e->top5, e->n)));
+        json_object_set_new(j, "top1", pare_json_real(fraction(e->top1, e->n)));
+        json_object_set_new(j, "top5", pare_json_real(fraction(e->top5, e->n)));
         if (o->per_class)
             json_object_set_new(j, "classes", class_json(c->arena, d, e));
     }
@@ -78,7 +79,7 @@ static void print_classes(struct pare_cli *c, const struct pare_data *d, const s
         pare_table_row(t, class_name(c->arena, d, i),
                        pare_sprintf(c->arena, "%lld", (long long)e->count[i]),
                        pare_sprintf(c->arena, "%lld", (long long)e->right[i]),
-                       pare_sprintf(c->arena, "%.2f%%", 100 * part(e->right[i], e->count[i])));
+                       pare_sprintf(c->arena, "%.2f%%", 100 * fraction(e->right[i], e->count[i])));
     printf("\n");
     pare_table_print(t, stdout);
 }
@@ -91,16 +92,16 @@ static void print_text(struct pare_cli *c, const struct pare_data *d, const stru
     printf("items  %s\n", pare_whole_text(e->n, whole, sizeof(whole)));
     printf("loss   %.4f\n", e->loss);
     if (e->classes)
-        printf("top-1  %.2f%%\ntop-5  %.2f%%\n", 100 * part(e->top1, e->n),
-               100 * part(e->top5, e->n));
+        printf("top-1  %.2f%%\ntop-5  %.2f%%\n", 100 * fraction(e->top1, e->n),
+               100 * fraction(e->top5, e->n));
     printf("time   %s, %s items/s\n", pare_time_text(e->seconds, time, sizeof(time)),
            pare_count_text(e->seconds > 0 ? (double)e->n / e->seconds : -1, speed, sizeof(speed)));
     if (o->per_class && e->classes)
         print_classes(c, d, e);
 }
 
-static int judge(struct pare_cli *c, const struct pare_train_options *s, const struct pare_model *m,
-                 const struct pare_data *d, struct pare_err *err)
+static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
+                    const struct pare_model *m, const struct pare_data *d, struct pare_err *err)
 {
     const struct eval *o = c->opts;
     struct pare_eval_opts opts = {
@@ -122,8 +123,8 @@ static int judge(struct pare_cli *c, const struct pare_train_options *s, const s
     return 0;
 }
 
-/* Settings, model, data; then judge, if `all`. */
-static int work(struct pare_cli *c, bool all, struct pare_err *err)
+/* Open model and data and check that they fit; evaluate the model, if asked to. */
+static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
 {
     const struct eval *o = c->opts;
     struct pare_train_options *s;
@@ -139,8 +140,8 @@ static int work(struct pare_cli *c, bool all, struct pare_err *err)
     if (!rc)
         rc = pare_data_open(o->data, o->split, &s->data, &d, err);
     if (!rc)
-        rc = pare_at(err, all ? judge(c, s, m, d, err) : pare_model_fits(m, d, err), "%s",
-                     c->arg[0]);
+        rc = pare_at(err, evaluate_it ? evaluate(c, s, m, d, err) : pare_model_fits(m, d, err),
+                     "%s", c->arg[0]);
     pare_data_free(d);
     pare_model_free(m);
     return rc;
@@ -160,7 +161,7 @@ const struct pare_command pare_command_eval = {
     .name = "eval",
     .doc = "Measure a model's loss and accuracy on a data set.",
     .usage = "[options] MODEL --data SET",
-    .more = "SET is what 'pare train' takes.  Without --split its test part is used.",
+    .more = "SET is any data set that 'pare train' accepts; --split selects its part.",
     .opts = eval_opts,
     .size = sizeof(struct eval),
     .min_args = 1,
@@ -168,6 +169,6 @@ const struct pare_command pare_command_eval = {
     .writes = (const char *const[]){ "choices", NULL },
     .run = run,
     .check = check,
-    .parts = pare_eval_option_groups,
+    .groups = pare_eval_option_groups,
     .shared = true,
 };

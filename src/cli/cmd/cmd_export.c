@@ -73,9 +73,9 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!output)
         return pare_no_memory(err, "for a name");
     PARE_TRY(pare_export_check(&files, err));
-    PARE_TRY(pare_check_output(c, output, err));
+    PARE_TRY(pare_output_path_check(c, output, err));
     if (o->state)
-        PARE_TRY(pare_check_output(c, o->state, err));
+        PARE_TRY(pare_output_path_check(c, o->state, err));
     PARE_TRY(pare_model_load(c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);
     if (!rc)

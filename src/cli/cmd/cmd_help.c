@@ -1,10 +1,10 @@
-/* cmd_help.c - pare help: everything is printed from the tables that parse it. */
+/* cmd_help.c - pare help: help for commands, operators, pruners and quantizers. */
 #include <string.h>
 
 #include "../cli.h"
 #include "../help/completion.h"
 #include "../help/manual.h"
-#include "../view/option_text.h"
+#include "../print/option_text.h"
 #include "../help/reference.h"
 #include "../../compress/registry.h"
 #include "../../quant/quant_config.h"
@@ -22,42 +22,41 @@ void pare_help_all(FILE *f)
             width = strlen(pare_commands[i]->name);
     for (int i = 0; pare_commands[i]; i++)
         fprintf(f, "  %-*s  %s\n", (int)width, pare_commands[i]->name, pare_commands[i]->doc);
-    fputs("\nRun 'pare help <command>' for its options, 'pare help op <name>' for an operator,\n"
-          "'pare --version' for the version.\n",
+    fputs("\nRun 'pare help <command>' for the options of a command, 'pare help op <name>'\n"
+          "for an operator, 'pare --version' for the version.\n",
           f);
 }
 
-/* "  -o, --output TEXT" in the first column, what it is in the second. */
+/* "  -o, --output FILE" in the first column, its help in the second. */
 static void option_row(struct pare_table *t, struct pare_arena *a, const struct pare_opt *o)
 {
-    char letter = pare_cli_letter(o->name), name[PARE_OPTION_TEXT], brackets[PARE_OPTION_TEXT];
+    char letter = pare_cli_letter(o->name), name[PARE_OPTION_TEXT], help[PARE_OPTION_TEXT];
 
     pare_table_row(t,
                    pare_sprintf(a, "  %c%c%s%s", letter ? '-' : ' ', letter ? letter : ' ',
                                 letter ? ", " : "  ", pare_option_name(o, name, sizeof(name))),
-                   pare_sprintf(a, "%s%s", o->help,
-                                pare_option_brackets(o, brackets, sizeof(brackets))));
+                   pare_option_help(o, help, sizeof(help)));
 }
 
-/* The options of a command's parts, each under its heading. */
-static int part_rows(const struct pare_command *cmd, struct pare_table *t, struct pare_arena *a,
-                     struct pare_err *err)
+/* The options of a command's groups, each group under a heading. */
+static int group_rows(const struct pare_command *cmd, struct pare_table *t, struct pare_arena *a,
+                      struct pare_err *err)
 {
-    struct pare_option_group *part;
+    struct pare_option_group *group;
     int n;
 
-    if (!cmd->parts)
+    if (!cmd->groups)
         return 0;
-    PARE_TRY(cmd->parts(a, &part, &n, err));
+    PARE_TRY(cmd->groups(a, &group, &n, err));
     for (int i = 0; i < n; i++) {
-        if (!part[i].opts || !part[i].opts->name)
+        if (!group[i].opts || !group[i].opts->name)
             continue;
         pare_table_row(t, "", "");
         pare_table_row(t,
-                       pare_sprintf(a, "%s%s%s:", part[i].kind, part[i].name ? " " : "",
-                                    part[i].name ? part[i].name : ""),
+                       pare_sprintf(a, "%s%s%s:", group[i].kind, group[i].name ? " " : "",
+                                    group[i].name ? group[i].name : ""),
                        "");
-        for (const struct pare_opt *o = part[i].opts; o->name; o++)
+        for (const struct pare_opt *o = group[i].opts; o->name; o++)
             option_row(t, a, o);
     }
     return 0;
@@ -78,15 +77,26 @@ int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, stru
         option_row(t, a, o);
     for (const struct pare_opt *o = pare_resource_limits_opts; !cmd->brief && o->name; o++)
         option_row(t, a, o);
-    pare_table_row(t, "  -h, --help", "print this");
-    PARE_TRY(part_rows(cmd, t, a, err));
-    pare_table_print(t, stdout);
+    pare_table_row(t, "  -h, --help", "print this help");
+    PARE_TRY(group_rows(cmd, t, a, err));
+    pare_table_wrap(t, stdout);
     return 0;
 }
 
 /* ---- operators ------------------------------------------------------------- */
 
-/* The letters of an operator's inputs, in words. */
+/* Name, type and help of each row. */
+static void setting_rows(struct pare_table *t, struct pare_arena *a, const struct pare_opt *opts)
+{
+    char help[PARE_OPTION_TEXT];
+
+    for (const struct pare_opt *o = opts; o && o->name; o++)
+        pare_table_row(t, pare_sprintf(a, "  %s", o->name), pare_option_type(o),
+                       o->type == PARE_OPT_STRS ? o->help
+                                                : pare_option_help(o, help, sizeof(help)));
+}
+
+/* Type of an operator's input, from its letter. */
 static const char *letter_text(char c)
 {
     switch (c) {
@@ -143,8 +153,7 @@ static int unknown_op(struct pare_cli *c, const char *name, struct pare_err *err
 static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
 {
     const struct pare_op *op = NULL;
-    struct pare_table *t = pare_table_new(c->arena, "lllll");
-    char def[PARE_OPTION_TEXT], range[PARE_OPTION_TEXT];
+    struct pare_table *t = pare_table_new(c->arena, "lll");
 
     for (int i = 0; pare_ops[i] && !op; i++)
         if (!strcasecmp(pare_ops[i]->type, name))
@@ -166,55 +175,50 @@ static int help_op(struct pare_cli *c, const char *name, struct pare_err *err)
     if (!op->attrs || !op->attrs->name)
         return 0;
     printf("\n");
-    pare_table_row(t, "attribute", "type", "default", "range", "");
-    for (const struct pare_opt *o = op->attrs; o->name; o++)
-        pare_table_row(t, o->name, pare_option_type(o), pare_option_default(o, def, sizeof(def)),
-                       pare_option_range(o, range, sizeof(range)), o->help);
-    pare_table_print(t, stdout);
+    pare_table_row(t, "attributes:", "", "");
+    setting_rows(t, c->arena, op->attrs);
+    pare_table_wrap(t, stdout);
     return 0;
 }
 
 /* ---- pruners ----------------------------------------------------------------- */
 
-static void option_rows(struct pare_table *t, const struct pare_opt *opts)
+/* Print the keys of config_list entries and the settings, the algorithm's own ones first. */
+static int print_settings(struct pare_arena *a, const struct pare_opt *const keys[2],
+                          const struct pare_opt *const settings[2], struct pare_err *err)
 {
-    char def[PARE_OPTION_TEXT], range[PARE_OPTION_TEXT];
+    struct pare_table *t = pare_table_new(a, "lll");
 
-    for (const struct pare_opt *o = opts; o && o->name; o++)
-        pare_table_row(t, o->name, pare_option_type(o), pare_option_default(o, def, sizeof(def)),
-                       pare_option_range(o, range, sizeof(range)), o->help);
+    if (!t)
+        return pare_no_memory(err, "for the help");
+    pare_table_row(t, "config keys:", "", "");
+    for (int i = 0; i < 2; i++)
+        setting_rows(t, a, keys[i]);
+    pare_table_row(t, "", "", "");
+    pare_table_row(t, "settings:", "", "");
+    for (int i = 0; i < 2; i++)
+        setting_rows(t, a, settings[i]);
+    pare_table_wrap(t, stdout);
+    return 0;
 }
 
 static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *err)
 {
     const struct pare_pruner *p;
-    struct pare_table *keys = pare_table_new(c->arena, "lllll");
-    struct pare_table *settings = pare_table_new(c->arena, "lllll");
     int rc = pare_find_pruner(NULL, name, &p, err);
 
     c->usage = rc != 0;
     if (rc)
         return rc;
-    if (!keys || !settings)
-        return pare_no_memory(err, "for the help");
     printf("%s: %s\n\n", p->name, p->doc);
     printf("layers: %s\n", p->types ? p->types : "any with a weight");
     if (!(p->flags & PARE_USES_BASE))
-        printf("granularity: %s, unless the config says another\n",
-               p->granularity ? p->granularity : "element");
+        printf("default granularity: %s\n", p->granularity ? p->granularity : "element");
     if (p->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
         printf("needs --data\n");
     printf("\n");
-    pare_table_row(keys, "config key", "type", "default", "range", "");
-    option_rows(keys, p->keys);
-    option_rows(keys, pare_goal_keys);
-    pare_table_print(keys, stdout);
-    printf("\n");
-    pare_table_row(settings, "setting", "type", "default", "range", "");
-    option_rows(settings, p->opts);
-    option_rows(settings, pare_prune_options);
-    pare_table_print(settings, stdout);
-    return 0;
+    return print_settings(c->arena, (const struct pare_opt *const[]){ p->keys, pare_goal_keys },
+                          (const struct pare_opt *const[]){ p->opts, pare_prune_options }, err);
 }
 
 /* ---- quantizers -------------------------------------------------------------- */
@@ -222,33 +226,23 @@ static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *er
 static int help_quantizer(struct pare_cli *c, const char *name, struct pare_err *err)
 {
     const struct pare_quantizer *q;
-    struct pare_table *keys = pare_table_new(c->arena, "lllll");
-    struct pare_table *settings = pare_table_new(c->arena, "lllll");
     int rc = pare_find_quantizer(NULL, name, &q, err);
 
     c->usage = rc != 0;
     if (rc)
         return rc;
-    if (!keys || !settings)
-        return pare_no_memory(err, "for the help");
     printf("%s: %s\n\n", q->base.name, q->base.doc);
     printf("layers: %s\n", q->base.types ? q->base.types : "any");
-    printf("places:%s%s%s\n", q->weight ? " weight" : "", q->input ? " input" : "",
+    printf("quantizes:%s%s%s\n", q->weight ? " weight" : "", q->input ? " input" : "",
            q->output ? " output" : "");
     printf("bits: %d to %d\n", q->min_bits ? q->min_bits : 1, q->max_bits ? q->max_bits : 16);
     if (q->base.flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
         printf("needs --data\n");
     printf("\n");
-    pare_table_row(keys, "config key", "type", "default", "range", "");
-    option_rows(keys, q->base.keys);
-    option_rows(keys, pare_quant_keys);
-    pare_table_print(keys, stdout);
-    printf("\n");
-    pare_table_row(settings, "setting", "type", "default", "range", "");
-    option_rows(settings, q->base.opts);
-    option_rows(settings, pare_quant_options);
-    pare_table_print(settings, stdout);
-    return 0;
+    return print_settings(c->arena,
+                          (const struct pare_opt *const[]){ q->base.keys, pare_quant_keys },
+                          (const struct pare_opt *const[]){ q->base.opts, pare_quant_options },
+                          err);
 }
 
 /* ---- the command ----------------------------------------------------------- */
@@ -259,12 +253,12 @@ struct help {
 };
 
 static const struct pare_opt help_opts[] = {
-    PARE_FLAG("man", offsetof(struct help, man), "print a manual page: of pare, or of the command",
+    PARE_FLAG("man", offsetof(struct help, man), "print a manual page, for pare or for the command",
               0),
     PARE_CHOICE("completion", offsetof(struct help, completion),
-                "print what a shell needs to complete commands and options", NULL, "bash|zsh"),
+                "print a completion script for this shell", NULL, "bash|zsh"),
     PARE_FLAG("reference", offsetof(struct help, reference),
-              "print all keys and settings as Markdown: docs/config.md", 0),
+              "print all keys, settings and options as Markdown (docs/config.md)", 0),
     PARE_OPT_END
 };
 
@@ -279,7 +273,7 @@ static const struct {
 
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
 
-static int unknown(struct pare_cli *c, struct pare_err *err)
+static int unknown_topic(struct pare_cli *c, struct pare_err *err)
 {
     const char *names[64];
     char hint[PARE_HINT_TEXT];
@@ -287,11 +281,11 @@ static int unknown(struct pare_cli *c, struct pare_err *err)
 
     for (; n < 64 && pare_commands[n]; n++)
         names[n] = pare_commands[n]->name;
-    return pare_misuse(c, err, "there is no help for '%s'%s", c->arg[0],
+    return pare_misuse(c, err, "no help for '%s'%s", c->arg[0],
                        pare_cli_hint(c->arg[0], names, n, "", hint, sizeof(hint)));
 }
 
-static int whole(struct pare_cli *c, struct pare_err *err)
+static int help_general(struct pare_cli *c, struct pare_err *err)
 {
     const struct help *o = c->opts;
 
@@ -312,15 +306,15 @@ static int run(struct pare_cli *c, struct pare_err *err)
     const struct pare_command *cmd;
 
     if (!c->n_args)
-        return whole(c, err);
+        return help_general(c, err);
     if (o->completion || o->reference)
-        return pare_misuse(c, err, "that is printed for all commands at once, not for '%s'",
+        return pare_misuse(c, err, "--completion and --reference cannot be combined with '%s'",
                            c->arg[0]);
     for (size_t i = 0; i < KINDS; i++) {
         if (strcmp(c->arg[0], kinds[i].kind) != 0)
             continue;
         if (c->n_args < 2)
-            return pare_misuse(c, err, "which %s? 'pare list %s' lists them",
+            return pare_misuse(c, err, "specify the %s's name; 'pare list %s' lists them",
                                strcmp(kinds[i].kind, "op") ? kinds[i].kind : "operator",
                                kinds[i].plural);
         return kinds[i].print(c, c->arg[1], err);
@@ -331,7 +325,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
                       : pare_help_command(cmd, c->arena, err);
     if (cmd)
         return pare_misuse(c, err, "unexpected '%s'", c->arg[1]);
-    return unknown(c, err);
+    return unknown_topic(c, err);
 }
 
 static const char *word(int i)

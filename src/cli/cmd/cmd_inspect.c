@@ -9,9 +9,9 @@
 #include <jansson.h>
 
 #include "../cli.h"
-#include "../view/group_view.h"
+#include "../print/group_print.h"
 #include "../job/input.h"
-#include "../view/state_view.h"
+#include "../print/state_print.h"
 #include "../../base/arena.h"
 #include "../../graph/layer.h"
 #include "../../io/tensor_file.h"
@@ -474,11 +474,11 @@ static int print_json(const struct look *l, struct pare_err *err)
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     struct look l = { .c = c, .o = c->opts };
-    struct pare_state_view view = { l.o->weights, l.o->json };
+    struct pare_state_print_opts how = { l.o->weights, l.o->json };
     int rc;
 
     if (pare_tensor_file_looks(c->arg[0]))
-        return pare_state_print(c, c->arg[0], view, err);
+        return pare_state_print(c, c->arg[0], how, err);
     rc = pare_model_load(c->arg[0], &l.m, err);
     if (rc)
         return rc;

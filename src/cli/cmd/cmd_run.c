@@ -141,9 +141,9 @@ static int write_outputs(struct pare_cli *c, const struct pare_session *s, const
 
     if (!list)
         return pare_no_memory(err, "for the outputs");
-    if (pare_ends_in(path, ".npy"))
+    if (pare_ends_with(path, ".npy"))
         return pare_npy_write(path, &s->out[0], err);
-    if (pare_ends_in(path, ".pb"))
+    if (pare_ends_with(path, ".pb"))
         return pare_pb_write(path, &s->out[0], s->io[0].name, err);
     for (int i = 0; i < s->n_out; i++)
         list[i] = (struct pare_named){ s->io[i].name, s->out[i] };
@@ -164,7 +164,7 @@ static int expected(struct pare_cli *c, const struct pare_session *s, const char
         return path ? pare_pb_read(c->arena, path, t, &name, err)
                     : pare_no_memory(err, "for a path");
     }
-    if (pare_ends_in(from, ".npy"))
+    if (pare_ends_with(from, ".npy"))
         return pare_npy_read(c->arena, from, t, err);
     PARE_TRY(pare_npz_read(c->arena, from, &list, &n, err));
     for (int k = 0; k < n; k++)
@@ -214,17 +214,18 @@ static int check_options(struct pare_cli *c, const struct pare_session *s, struc
     const struct run *o = c->opts;
     const char *to = o->output;
 
-    if (to && !pare_ends_in(to, ".npz") && !pare_ends_in(to, ".npy") && !pare_ends_in(to, ".pb"))
+    if (to && !pare_ends_with(to, ".npz") && !pare_ends_with(to, ".npy") &&
+        !pare_ends_with(to, ".pb"))
         return pare_misuse(c, err, "--output '%s': expected a .npz, .npy or .pb file", to);
-    if (to && !pare_ends_in(to, ".npz") && s->n_out != 1)
+    if (to && !pare_ends_with(to, ".npz") && s->n_out != 1)
         return pare_misuse(c, err,
                            "--output '%s': it would hold one tensor, the model has %d "
                            "outputs; use .npz",
                            to, s->n_out);
     if (o->check && access(o->check, F_OK))
         return pare_fail(err, PARE_EIO, "%s: %s", o->check, strerror(errno));
-    if (o->check && !is_dir(o->check) && !pare_ends_in(o->check, ".npz") &&
-        !pare_ends_in(o->check, ".npy"))
+    if (o->check && !is_dir(o->check) && !pare_ends_with(o->check, ".npz") &&
+        !pare_ends_with(o->check, ".npy"))
         return pare_misuse(c, err, "--check '%s': expected a folder, or a .npz or .npy file",
                            o->check);
     return 0;
@@ -245,7 +246,7 @@ static int prepare(struct pare_cli *c, struct pare_session *s, struct pare_err *
     if (o->check && is_dir(o->check))
         PARE_TRY(pare_inputs_read_set(c, s->model, o->check, &s->in, err));
     PARE_TRY(pare_inputs_shape(c, s->model, &args, &s->in, err));
-    pare_inputs_say(&s->in);
+    pare_inputs_print_notes(&s->in);
     return pare_session_plan(c, s, &opts, (uint64_t)o->seed, err);
 }
 

@@ -1,4 +1,4 @@
-/* cmd_speedup.c - pare speedup: masked channels are taken out, and the model is really smaller. */
+/* cmd_speedup.c - pare speedup: remove masked channels, verify and measure the smaller model. */
 #include <string.h>
 
 #include "../job/verify_inputs.h"
@@ -19,36 +19,39 @@ struct speedup {
 #define AT(field) offsetof(struct speedup, field)
 
 static const struct pare_opt speedup_opts[] = {
-    PARE_TEXT("masks", AT(masks), "FILE",
-              "masks of 'pare prune' or NNI: .pth, .safetensors, .npz; none: zeros in the weights",
-              NULL),
+    PARE_TEXT(
+        "masks", AT(masks), "FILE",
+        "masks written by 'pare prune' or NNI: .pth, .safetensors or .npz (default: the zeros in "
+        "the weights)",
+        NULL),
     PARE_TEXT("output", AT(output), "FILE",
-              "where to write the smaller model; default NAME-small.onnx", NULL),
-    PARE_INT("round-to", AT(round_to), "keep channels as multiples of this, by keeping more", 1, 1,
+              "write the smaller model to FILE (default: MODEL-small.onnx)", NULL),
+    PARE_INT("round-to", AT(round_to), "keep a multiple of N channels, by removing fewer", 1, 1,
              4096),
     PARE_TEXTS("input", AT(input), "FILE",
-               "verify with this input: name=x.npy, x.npz, x.pb; else random ones"),
+               "verify with this input: name=x.npy, x.npz or x.pb (default: random inputs)"),
     PARE_TEXT("data", AT(data), "SET",
-              "verify with this set: digits, fashion-mnist, or a file or folder", NULL),
-    PARE_CHOICE("split", AT(split), "which part of the set", "test", "train|val|test"),
-    PARE_INT("items", AT(items), "how many items of the set", 64, 1, 1 << 30),
+              "verify with this set: digits, fashion-mnist, a file or a folder", NULL),
+    PARE_CHOICE("split", AT(split), "part of the set to use", "test", "train|val|test"),
+    PARE_INT("items", AT(items), "number of items of the set to verify with", 64, 1, 1 << 30),
     PARE_TEXTS("shape", AT(shape), "NAME=N,N,...",
-               "name=1,3,224,224: an input's shape, or a free dimension's size"),
-    PARE_INT("batch", AT(batch), "the batch to verify and measure with, where it is free", 0, 0,
+               "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
+    PARE_INT("batch", AT(batch),
+             "batch size to verify and measure with, if the model leaves it free; 0: 1", 0, 0,
              1 << 20),
-    PARE_INT("seed", AT(seed), "of the random inputs", 0, 0, 9e15),
-    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024),
-    PARE_FLOAT("seconds", AT(seconds), "how long to measure each model", 1, 0, 86400),
-    PARE_FLAG("no-bench", AT(no_bench), "do not measure the latency", 0),
-    PARE_FLAG("no-verify", AT(no_verify), "do not run both models to compare them", 0),
+    PARE_INT("seed", AT(seed), "seed of the random inputs", 0, 0, 9e15),
+    PARE_INT("threads", AT(threads), "number of threads; 0: all cores", 0, 0, 1024),
+    PARE_FLOAT("seconds", AT(seconds), "measure each model for this long", 1, 0, 86400),
+    PARE_FLAG("no-bench", AT(no_bench), "do not measure latency", 0),
+    PARE_FLAG("no-verify", AT(no_verify), "do not run both models to compare their outputs", 0),
     PARE_FLAG("json", AT(json), "print the result as JSON", 0),
-    PARE_FLAG("quiet", AT(quiet), "print only the sums", 0),
+    PARE_FLAG("quiet", AT(quiet), "print only the totals", 0),
     PARE_OPT_END
 };
 
-/* Options of pictures, for --data. */
-static int data_parts(struct pare_arena *a, struct pare_option_group **part, int *n,
-                      struct pare_err *err)
+/* Image options, for --data. */
+static int data_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
+                       struct pare_err *err)
 {
     *part = pare_alloc(a, 1, sizeof(**part));
     *n = 1;
@@ -65,18 +68,18 @@ static int open_data(struct pare_cli *c, struct pare_data **data, struct pare_er
     struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
 
     if (!o->data && c->n_given)
-        return pare_misuse(c, err, "--%s is for --data", c->given[0].name);
+        return pare_misuse(c, err, "--%s needs --data", c->given[0].name);
     if (!o->data)
         return 0;
     if (o->input.n || o->no_verify)
-        return pare_misuse(c, err, "--data is to verify with, so it does not go with --%s",
+        return pare_misuse(c, err, "--data cannot be combined with --%s",
                            o->no_verify ? "no-verify" : "input");
     PARE_TRY(pare_option_group_fill(&part, c->given, c->n_given, c->arena, err));
     return pare_data_open(o->data, o->split, &opts, data, err);
 }
 
-static int verified_run(struct pare_cli *c, struct pare_speedup_job *s, struct pare_model *m,
-                        struct pare_data *data, struct pare_err *err)
+static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, struct pare_model *m,
+                             struct pare_data *data, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
     struct pare_verify_inputs f = { .data = data };
@@ -105,10 +108,10 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
         PARE_TRY(pare_inputs_read(c, m, o->input, &in, err));
     PARE_TRY(pare_inputs_shape(c, m, &args, &in, err));
     if (!o->json)
-        pare_inputs_say(&in);
+        pare_inputs_print_notes(&in);
     s->masked = m;
     s->opts.in = in.t;
-    PARE_TRY(verified_run(c, s, m, data, err));
+    PARE_TRY(shrink_and_verify(c, s, m, data, err));
     return o->json ? pare_json_result(c, pare_speedup_job_json(s), err)
                    : pare_speedup_job_print(c, s, o->quiet, err);
 }
@@ -116,7 +119,6 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
-    size_t n = strlen(c->arg[0]);
     struct pare_speedup_job s = { .output = o->output,
                                   .seconds = o->no_bench ? 0 : o->seconds,
                                   .opts = { .round_to = o->round_to,
@@ -128,11 +130,10 @@ static int run(struct pare_cli *c, struct pare_err *err)
     int rc;
 
     if (!s.output)
-        s.output = pare_sprintf(c->arena, "%.*s-small.onnx",
-                                (int)(pare_ends_in(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
+        s.output = pare_default_output(c->arena, c->arg[0], "small");
     if (!s.output)
-        return pare_no_memory(err, "for a name");
-    PARE_TRY(pare_check_output(c, s.output, err));
+        return pare_no_memory(err, "for a file name");
+    PARE_TRY(pare_output_path_check(c, s.output, err));
     rc = open_data(c, &data, err);
     if (!rc)
         rc = pare_model_load(c->arg[0], &m, err);
@@ -145,7 +146,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
-static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
+static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
     struct pare_speedup_opts so = { .round_to = o->round_to, .unverified = true };
@@ -170,20 +171,19 @@ static int guess(struct pare_cli *c, struct pare_guess *g, struct pare_err *err)
 
 const struct pare_command pare_command_speedup = {
     .name = "speedup",
-    .doc = "Take masked channels out of a model, so that it is smaller and faster.",
-    .usage = "[options] MODEL [--masks FILE] [-o OUTPUT]",
-    .more =
-        "Channels whose weights are all 0 go, in all layers that they belong to; what is left\n"
-        "of them, such as a bias behind an activation, moves into the next layers.  Both models\n"
-        "are then run on the same inputs: when they differ by more than 1e-4 of the largest\n"
-        "output, nothing is written.  The table says which layers keep channels that are 0, and\n"
-        "why.",
+    .doc = "Remove masked channels to make a model smaller and faster.",
+    .usage = "[options] MODEL [--masks FILE] [-o FILE]",
+    .more = "Channels whose weights are all 0 are removed from every layer that shares them;\n"
+            "their constant contribution, such as a bias after an activation, is folded into\n"
+            "the following layers.  Both models are then run on the same inputs: if the\n"
+            "outputs differ by more than 1e-4 of the largest output, nothing is written.\n"
+            "The table lists the layers that keep zero channels, and why.",
     .opts = speedup_opts,
     .size = sizeof(struct speedup),
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", NULL },
     .run = run,
-    .guess = guess,
-    .parts = data_parts,
+    .estimate = estimate,
+    .groups = data_groups,
 };

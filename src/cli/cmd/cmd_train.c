@@ -1,9 +1,10 @@
-/* cmd_train.c - pare train: teach a model. */
+/* cmd_train.c - pare train: train or fine-tune a model. */
 #include <string.h>
 
 #include <jansson.h>
 
 #include "../job/train_job.h"
+#include "../output_paths.h"
 #include "../../base/arena.h"
 
 struct train {
@@ -12,28 +13,20 @@ struct train {
 };
 
 static const struct pare_opt train_opts[] = {
-    { "data", "what to learn: digits, fashion-mnist, or a file or folder", PARE_OPT_STR,
-      offsetof(struct train, data), 0, PARE_ANY, NULL, NULL, true, NULL },
+    { "data", "train on this set: digits, fashion-mnist, a file or a folder", PARE_OPT_STR,
+      offsetof(struct train, data), 0, PARE_ANY, NULL, NULL, true, "SET" },
     PARE_TEXT("valid", offsetof(struct train, valid), "SET",
-              "validate with this set; none: not at all", NULL),
+              "validate on this set; none: do not validate (default: the test part of --data)",
+              NULL),
     PARE_TEXT("output", offsetof(struct train, output), "FILE",
-              "where to write the trained model; default NAME-trained.onnx", NULL),
+              "write the trained model to FILE (default: MODEL-trained.onnx)", NULL),
     PARE_FLAG("keep-zeros", offsetof(struct train, keep_zeros),
-              "weights that are 0, as pruned ones are, stay so", 0),
-    PARE_FLAG("json", offsetof(struct train, json), "print the whole history as JSON at the end",
+              "keep zero weights zero, so that a pruned model stays pruned", 0),
+    PARE_FLAG("json", offsetof(struct train, json), "print the training history as JSON at the end",
               0),
     PARE_FLAG("quiet", offsetof(struct train, quiet), "print no progress", 0),
     PARE_OPT_END
 };
-
-static const char *default_output(struct pare_arena *a, const char *model)
-{
-    size_t n = strlen(model);
-
-    if (pare_ends_in(model, ".onnx"))
-        n -= 5;
-    return pare_sprintf(a, "%.*s-trained.onnx", (int)n, model);
-}
 
 static int print_json(struct pare_cli *c, const struct pare_train_job *j, struct pare_err *err)
 {
@@ -42,14 +35,14 @@ static int print_json(struct pare_cli *c, const struct pare_train_job *j, struct
                             r->stopped ? NULL : pare_json_text(j->output), "epochs",
                             (json_int_t)r->epochs, "steps", (json_int_t)r->steps, "stopped",
                             r->stopped, "best", r->best < 0 ? json_null() : pare_json_real(r->best),
-                            "history", json_incref(j->view.history));
+                            "history", json_incref(j->progress.history));
 
     if (all && r->best_epoch >= 0)
         json_object_set_new(all, "best_epoch", json_integer(r->best_epoch + 1));
     return pare_json_result(c, all, err);
 }
 
-static int finish(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
+static int save_and_print(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
 {
     const struct train *o = c->opts;
     const struct pare_train_result *r = &j->result;
@@ -70,7 +63,7 @@ static int open_job(struct pare_cli *c, struct pare_train_job *j, struct pare_er
     const struct train *o = c->opts;
 
     *j = (struct pare_train_job){
-        .output = o->output ? o->output : default_output(c->arena, c->arg[0]),
+        .output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "trained"),
         .data_name = o->data,
         .valid_name = o->valid,
         .given = c->given,
@@ -79,7 +72,7 @@ static int open_job(struct pare_cli *c, struct pare_train_job *j, struct pare_er
         .quiet = o->quiet,
         .keep_zeros = o->keep_zeros,
     };
-    return j->output ? pare_train_job_open(c, j, err) : pare_no_memory(err, "for a name");
+    return j->output ? pare_train_job_open(c, j, err) : pare_no_memory(err, "for a file name");
 }
 
 static int check(struct pare_cli *c, struct pare_err *err)
@@ -98,24 +91,24 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
     if (!rc)
         rc = pare_train_job_train(c, &j, err);
-    pare_view_end(&j.view);
+    pare_train_progress_end(&j.progress);
     if (!rc)
-        rc = finish(c, &j, err);
+        rc = save_and_print(c, &j, err);
     pare_train_job_close(&j);
     return rc;
 }
 
 const struct pare_command pare_command_train = {
     .name = "train",
-    .doc = "Train a model.",
-    .usage = "[options] MODEL --data SET [-o OUTPUT]",
-    .more =
-        "SET is digits, fashion-mnist, or a path: IDX files as MNIST's, CIFAR-10's binary\n"
-        "files, .npy or .npz, a folder of pictures by class, an ONNX test data set.  Validation\n"
-        "is after each epoch, with what --holdout keeps back, else with the set's test part.\n"
-        "Ctrl-C writes a checkpoint, from which --resume goes on as if nothing had happened.\n"
-        "Optimizer, schedule, loss and data have options of their own; where two have one of\n"
-        "the same name, say whose is meant: --optimizer-alpha, --teacher-alpha.",
+    .doc = "Train or fine-tune a model.",
+    .usage = "[options] MODEL --data SET [-o FILE]",
+    .more = "SET is digits, fashion-mnist, or a path: IDX files (MNIST), CIFAR-10's binary\n"
+            "files, .npy or .npz files, a folder of images by class, or an ONNX test data\n"
+            "set.  The model is validated after each epoch, on the items set aside by\n"
+            "--holdout or else on the set's test part.  Ctrl-C writes a checkpoint; --resume\n"
+            "continues from it with the same result as an uninterrupted run.\n"
+            "The optimizer, schedule, loss and data have options of their own; where two\n"
+            "share a name, prefix it: --optimizer-alpha, --teacher-alpha.",
     .opts = train_opts,
     .size = sizeof(struct train),
     .min_args = 1,
@@ -123,6 +116,6 @@ const struct pare_command pare_command_train = {
     .writes = (const char *const[]){ "output", "checkpoint", NULL },
     .run = run,
     .check = check,
-    .parts = pare_train_option_groups,
+    .groups = pare_train_option_groups,
     .shared = true,
 };

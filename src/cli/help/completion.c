@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "../view/option_text.h"
+#include "../print/option_text.h"
 #include "../../compress/registry.h"
 #include "../../data/data.h"
 #include "../../train/train.h"

@@ -1,14 +1,14 @@
-/* manual.c - manual pages from the tables, in the language of man(7). */
+/* manual.c - manual pages in man(7) format, generated from the option tables. */
 #include "manual.h"
 
 #include <ctype.h>
 #include <string.h>
 
-#include "../view/option_text.h"
+#include "../print/option_text.h"
 #include "../../compress/registry.h"
 
-/* Text as it is: no line of it is an instruction, and a minus stays one that can be copied. */
-static void put(FILE *f, const char *s)
+/* Print text literally: no line becomes a request, and a minus can be copied. */
+static void put_roff(FILE *f, const char *s)
 {
     bool start = true;
 
@@ -25,28 +25,27 @@ static void put(FILE *f, const char *s)
     }
 }
 
-static void head(FILE *f, const char *name, const char *doc)
+static void page_head(FILE *f, const char *name, const char *doc)
 {
     fprintf(f, ".TH ");
     for (const char *s = name; *s; s++)
         fputc(toupper((unsigned char)*s), f);
     fprintf(f, " 1 \"\" \"pare %s\" \"Pare\"\n.SH NAME\n", pare_version());
-    put(f, name);
+    put_roff(f, name);
     fputs(" \\- ", f);
-    for (const char *s = doc; *s; s++) /* one sentence, without its full stop */
+    for (const char *s = doc; *s; s++) /* without the full stop */
         if (*s != '.' || s[1]) {
             char one[2] = { s == doc ? (char)tolower((unsigned char)*s) : *s, 0 };
 
-            put(f, one);
+            put_roff(f, one);
         }
     fputc('\n', f);
 }
 
-static void ends(FILE *f)
+static void exit_status(FILE *f)
 {
-    fputs(".SH EXIT STATUS\n0: done; 1: failed, with one sentence on the standard error that says\n"
-          "what was found and what was expected, also when a limit of memory or time was\n"
-          "reached; 2: wrong usage.\n",
+    fputs(".SH EXIT STATUS\n0: success; 1: failure, also when a limit of memory or time was\n"
+          "reached, with a message on standard error; 2: usage error.\n",
           f);
 }
 
@@ -55,19 +54,19 @@ static void ends(FILE *f)
 static void entry(FILE *f, const char *name, const char *doc)
 {
     fputs(".TP\n.B ", f);
-    put(f, name);
+    put_roff(f, name);
     fputc('\n', f);
-    put(f, doc);
+    put_roff(f, doc);
     fputc('\n', f);
 }
 
 void pare_manual_all(FILE *f)
 {
-    head(f, "pare", "make trained neural networks smaller and faster");
+    page_head(f, "pare", "make trained neural networks smaller and faster");
     fputs(".SH SYNOPSIS\n.B pare\n.I command\n.RI [ options ]\n.RI [ files ]\n", f);
-    fputs(".SH DESCRIPTION\nReads ONNX models and writes ONNX models: inspected, run, measured,\n"
-          "trained, pruned, shrunk, quantized.  Results go to the standard output, everything\n"
-          "else to the standard error;\n.B \\-\\-json\nis for scripts.\n",
+    fputs(".SH DESCRIPTION\nInspect, run, measure, train, prune, shrink and quantize ONNX models.\n"
+          "Results are printed on standard output, messages on standard error;\n"
+          ".B \\-\\-json\nprints results for scripts.\n",
           f);
     fputs(".SH COMMANDS\n", f);
     for (int i = 0; pare_commands[i]; i++)
@@ -80,13 +79,13 @@ void pare_manual_all(FILE *f)
         entry(f, pare_quantizers[i]->base.name, pare_quantizers[i]->base.doc);
     fputs(
         ".SH OPTIONS\n.TP\n.B \\-\\-version\nPrint the version.\n.TP\n.BR \\-h \", \" \\-\\-help\n"
-        "Print help; after a command, that of the command.\n",
+        "Print help; after a command, print its help.\n",
         f);
-    ends(f);
+    exit_status(f);
     fputs(".SH SEE ALSO\n", f);
     for (int i = 0; pare_commands[i]; i++) {
         fputs(".BR pare\\-", f);
-        put(f, pare_commands[i]->name);
+        put_roff(f, pare_commands[i]->name);
         fprintf(f, " (1)%s\n", pare_commands[i + 1] ? "," : "");
     }
 }
@@ -95,23 +94,23 @@ void pare_manual_all(FILE *f)
 
 struct page {
     FILE *f;
-    const struct pare_option_group *part; /* whose options are being listed */
+    const struct pare_option_group *group; /* of the option printed last */
 };
 
-static void option(const struct pare_option_at *at, void *user)
+static void print_option(const struct pare_option_at *at, void *user)
 {
     struct page *p = user;
     char letter = pare_cli_letter(at->o->name), text[PARE_OPTION_TEXT], *value;
 
-    if (at->part != p->part) {
+    if (at->group != p->group) {
         fprintf(p->f, ".SS \"");
-        put(p->f, at->part->kind);
-        if (at->part->name) {
+        put_roff(p->f, at->group->kind);
+        if (at->group->name) {
             fputc(' ', p->f);
-            put(p->f, at->part->name);
+            put_roff(p->f, at->group->name);
         }
         fputs("\"\n", p->f);
-        p->part = at->part;
+        p->group = at->group;
     }
     pare_option_name(at->o, text, sizeof(text));
     value = strchr(text, ' ');
@@ -121,16 +120,15 @@ static void option(const struct pare_option_at *at, void *user)
     if (letter)
         fprintf(p->f, "\\fB\\-%c\\fR, ", letter);
     fputs("\\fB", p->f);
-    put(p->f, text);
+    put_roff(p->f, text);
     fputs("\\fR", p->f);
     if (value) {
         fputs(" \\fI", p->f);
-        put(p->f, value);
+        put_roff(p->f, value);
         fputs("\\fR", p->f);
     }
     fputc('\n', p->f);
-    put(p->f, at->o->help);
-    put(p->f, pare_option_brackets(at->o, text, sizeof(text)));
+    put_roff(p->f, pare_option_help(at->o, text, sizeof(text)));
     fputc('\n', p->f);
 }
 
@@ -141,22 +139,22 @@ int pare_manual_command(FILE *f, const struct pare_command *cmd, struct pare_are
     char name[64];
 
     snprintf(name, sizeof(name), "pare-%s", cmd->name);
-    head(f, name, cmd->doc);
+    page_head(f, name, cmd->doc);
     fputs(".SH SYNOPSIS\n.B pare ", f);
-    put(f, cmd->name);
+    put_roff(f, cmd->name);
     fputc('\n', f);
-    put(f, cmd->usage);
+    put_roff(f, cmd->usage);
     fputs("\n.SH DESCRIPTION\n", f);
-    put(f, cmd->doc);
+    put_roff(f, cmd->doc);
     fputc('\n', f);
     if (cmd->more) {
         fputs(".PP\n.nf\n", f);
-        put(f, cmd->more);
+        put_roff(f, cmd->more);
         fputs("\n.fi\n", f);
     }
-    fputs(".SH OPTIONS\n.TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nprint all options\n", f);
-    PARE_TRY(pare_options_each(cmd, a, option, &p, err));
-    ends(f);
+    fputs(".SH OPTIONS\n.TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nprint this help\n", f);
+    PARE_TRY(pare_options_each(cmd, a, print_option, &p, err));
+    exit_status(f);
     fputs(".SH SEE ALSO\n.BR pare (1)\n", f);
     return 0;
 }

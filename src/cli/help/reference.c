@@ -1,16 +1,16 @@
-/* reference.c - docs/config.md: every key and setting, from the tables. */
+/* reference.c - print docs/config.md: all keys, settings and options from the tables. */
 #include "reference.h"
 
 #include <string.h>
 
-#include "../view/option_text.h"
+#include "../print/option_text.h"
 #include "../../compress/registry.h"
 #include "../../quant/quant_config.h"
 #include "../../compress/default_rules.h"
 #include "../../train/train_options.h"
 
-/* What Markdown would take for a mark of its own. */
-static void put(FILE *f, const char *s)
+/* Escape Markdown. */
+static void put_markdown(FILE *f, const char *s)
 {
     for (; *s; s++) {
         if (strchr("|<>*_", *s))
@@ -29,11 +29,11 @@ static void rows(FILE *f, const char *head, const struct pare_opt *opts, bool da
     for (const struct pare_opt *o = opts; o->name; o++) {
         fprintf(f, "| `%s%s` | %s | ", dashed ? "--" : "",
                 dashed ? pare_option_dashed(o, name, sizeof(name)) : o->name, pare_option_type(o));
-        put(f, pare_option_default(o, text, sizeof(text)));
+        put_markdown(f, pare_option_default(o, text, sizeof(text)));
         fputs(" | ", f);
-        put(f, pare_option_range(o, text, sizeof(text)));
+        put_markdown(f, pare_option_range(o, text, sizeof(text)));
         fputs(" | ", f);
-        put(f, o->help);
+        put_markdown(f, o->help);
         fputs(" |\n", f);
     }
     fputc('\n', f);
@@ -42,7 +42,7 @@ static void rows(FILE *f, const char *head, const struct pare_opt *opts, bool da
 static void title(FILE *f, const char *mark, const char *name, const char *doc)
 {
     fprintf(f, "%s %s\n\n", mark, name);
-    put(f, doc);
+    put_markdown(f, doc);
     fputs("\n\n", f);
 }
 
@@ -50,20 +50,19 @@ static void title(FILE *f, const char *mark, const char *name, const char *doc)
 
 static void pruners(FILE *f)
 {
-    fputs("## Pruning\n\nKeys of config\\_list entries that every pruner knows:\n\n", f);
+    fputs("## Pruning\n\nKeys of config\\_list entries for every pruner:\n\n", f);
     rows(f, "key", pare_goal_keys, false);
-    fputs("Settings of every pruner, options of `pare prune`:\n\n", f);
+    fputs("Settings of every pruner (options of `pare prune`):\n\n", f);
     rows(f, "setting", pare_prune_options, false);
     for (int i = 0; pare_pruners[i]; i++) {
         const struct pare_pruner *p = pare_pruners[i];
 
         fprintf(f, "### pruner %s\n\n", p->name);
-        put(f, p->doc);
+        put_markdown(f, p->doc);
         fputs("  Layers: ", f);
-        put(f, p->types ? p->types : "any with a weight");
+        put_markdown(f, p->types ? p->types : "any with a weight");
         if (!(p->flags & PARE_USES_BASE))
-            fprintf(f, ".  Unless the config says another, what goes as a whole is `%s`",
-                    p->granularity ? p->granularity : "element");
+            fprintf(f, ".  Default granularity: `%s`", p->granularity ? p->granularity : "element");
         fputs(p->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS) ? ".  Needs data.\n\n" : ".\n\n", f);
         rows(f, "key", p->keys, false);
         rows(f, "setting", p->opts, false);
@@ -72,14 +71,14 @@ static void pruners(FILE *f)
 
 static void quantizers(FILE *f)
 {
-    fputs("## Quantization\n\nKeys of config\\_list entries that every quantizer knows:\n\n", f);
+    fputs("## Quantization\n\nKeys of config\\_list entries for every quantizer:\n\n", f);
     rows(f, "key", pare_quant_keys, false);
     for (int i = 0; pare_quantizers[i]; i++) {
         const struct pare_quantizer *q = pare_quantizers[i];
 
         fprintf(f, "### quantizer %s\n\n", q->base.name);
-        put(f, q->base.doc);
-        fprintf(f, "  Places:%s%s%s; %d to %d bits.\n\n", q->weight ? " weight" : "",
+        put_markdown(f, q->base.doc);
+        fprintf(f, "  Quantizes:%s%s%s; %d to %d bits.\n\n", q->weight ? " weight" : "",
                 q->input ? " input" : "", q->output ? " output" : "", q->min_bits ? q->min_bits : 1,
                 q->max_bits ? q->max_bits : 16);
         rows(f, "key", q->base.keys, false);
@@ -87,32 +86,33 @@ static void quantizers(FILE *f)
     }
 }
 
-/* ---- the rest --------------------------------------------------------------------------- */
+/* ---- training and commands ---------------------------------------------------------------- */
 
 static int training(FILE *f, struct pare_arena *a, struct pare_err *err)
 {
-    struct pare_option_group *part;
+    struct pare_option_group *group;
     int n;
 
-    PARE_TRY(pare_train_option_groups(a, &part, &n, err));
+    PARE_TRY(pare_train_option_groups(a, &group, &n, err));
     fputs(
-        "## Training and data\n\nOptions of `pare train`, and of `pare prune` and "
-        "`pare quantize` with `--data`; from C, words of\n`pare_training_new()`.  Where two parts "
-        "have one of the same name, `optimizer-alpha` says whose is meant.\n\n",
+        "## Training and data\n\nOptions of `pare train`, and of `pare prune` and `pare quantize` "
+        "with `--data`; in C, settings of\n`pare_training_new()`.  Where two groups have an "
+        "option of the same name, prefix it with the group:\n`optimizer-alpha`.\n\n",
         f);
     for (int i = 0; i < n; i++) {
-        if (!part[i].opts || !part[i].opts->name)
+        if (!group[i].opts || !group[i].opts->name)
             continue;
-        fprintf(f, "### %s%s%s\n\n", part[i].kind, part[i].name ? " " : "",
-                part[i].name ? part[i].name : "");
-        rows(f, "setting", part[i].opts, false);
+        fprintf(f, "### %s%s%s\n\n", group[i].kind, group[i].name ? " " : "",
+                group[i].name ? group[i].name : "");
+        rows(f, "setting", group[i].opts, false);
     }
     return 0;
 }
 
 static void commands(FILE *f)
 {
-    fputs("## Commands\n\nTheir own options; those of parts, such as optimizers, are above.\n\n",
+    fputs("## Commands\n\nOptions of the commands; those of pruners, optimizers and data are "
+          "above.\n\n",
           f);
     for (int i = 0; pare_commands[i]; i++) {
         char name[64];
@@ -128,19 +128,20 @@ int pare_reference_print(FILE *f, struct pare_arena *a, struct pare_err *err)
 {
     fputs(
         "# Keys, settings and options\n\n"
-        "Made by `pare help --reference` from the tables that parse them; `make docs` writes it "
-        "anew.\n\n"
+        "Generated by `pare help --reference` from the option tables; `make docs` updates it.\n\n"
         "## config\\_list\n\n"
-        "A JSON list of objects, in a file or as text (`--config`).  For each layer the last entry "
-        "that\nmatches counts, as a whole.  `pare inspect` prints names and types of layers.\n\n"
+        "A JSON list of objects, in a file or as text (`--config`).  For each layer, the last "
+        "entry that\nmatches applies; entries are not merged.  `pare inspect` prints the names and "
+        "types of layers.\n\n"
         "| key | type | |\n|---|---|---|\n"
-        "| `op_types` | list of texts | types that PyTorch or ONNX has: `Conv2d`, `Conv`, "
-        "`Linear`; `default`: those that NNI's algorithms take by default |\n"
+        "| `op_types` | list of texts | PyTorch or ONNX types: `Conv2d`, `Conv`, `Linear`; "
+        "`default`: the types that NNI's algorithms select by default |\n"
         "| `op_names` | list of texts | names of layers, or `re:` and a regular expression for the "
         "whole name |\n"
-        "| `exclude` | bool | leave these layers alone |\n\n"
-        "One of `op_types` and `op_names` must be there; a layer must match all that are.  The "
-        "other keys are the\nalgorithm's, below; an unknown one is an error.\n\n",
+        "| `exclude` | bool | do not compress these layers |\n\n"
+        "At least one of `op_types` and `op_names` is required; if both are present, a layer must "
+        "match both.\nThe other keys belong to the algorithm, see below; an unknown key is an "
+        "error.\n\n",
         f);
     pruners(f);
     quantizers(f);

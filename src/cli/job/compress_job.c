@@ -1,4 +1,4 @@
-/* compress_job.c - what commands that compress share: whose options, judging, training. */
+/* compress_job.c - shared by prune and quantize: option groups, evaluation, training. */
 #include "compress_job.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "../../base/arena.h"
 
-/* ---- judging -------------------------------------------------------------------------------- */
+/* ---- evaluation ----------------------------------------------------------------------------- */
 
 int pare_evaluate_job(const struct pare_train_job *t, const struct pare_model *m,
                       struct pare_evaluation *to, struct pare_err *err)
@@ -26,7 +26,7 @@ int pare_evaluate_job(const struct pare_train_job *t, const struct pare_model *m
     o.loss_conf = s->trainer.loss_conf;
     a = pare_arena_new(1 << 16);
     if (!a)
-        return pare_no_memory(err, "to judge the model");
+        return pare_no_memory(err, "to evaluate the model");
     rc = pare_evaluate(m, t->data[1], &o, a, &e, err);
     if (!rc)
         *to = (struct pare_evaluation){ true, e.loss, e.n ? (double)e.top1 / (double)e.n : 0 };
@@ -47,10 +47,10 @@ json_t *pare_evaluation_json(const struct pare_evaluation *j)
                    : json_null();
 }
 
-/* ---- whose options? ------------------------------------------------------------------------- */
+/* ---- option groups -------------------------------------------------------------------------- */
 
-int pare_own_option_groups(struct pare_arena *a, const struct pare_own *own,
-                           struct pare_option_group **part, int *n, struct pare_err *err)
+int pare_compress_option_groups(struct pare_arena *a, const struct pare_algorithm_options *own,
+                                struct pare_option_group **part, int *n, struct pare_err *err)
 {
     struct pare_option_group *train;
     int n_train;
@@ -65,8 +65,8 @@ int pare_own_option_groups(struct pare_arena *a, const struct pare_own *own,
     return 0;
 }
 
-/* With `plain`, only under its own name: "training-epochs" is not epochs of the training. */
-static bool has(const struct pare_option_group *p, int n, const char *name, bool plain)
+/* With `plain`, names with a group prefix such as "training-epochs" do not count. */
+static bool groups_have(const struct pare_option_group *p, int n, const char *name, bool plain)
 {
     for (int i = 0; i < n; i++) {
         const struct pare_opt *o = pare_option_group_find(&p[i], name);
@@ -77,8 +77,8 @@ static bool has(const struct pare_option_group *p, int n, const char *name, bool
     return false;
 }
 
-int pare_divide(struct pare_cli *c, const struct pare_own *own, struct pare_train_job *t,
-                const char **settings, struct pare_err *err)
+int pare_split_options(struct pare_cli *c, const struct pare_algorithm_options *own,
+                       struct pare_train_job *t, const char **settings, struct pare_err *err)
 {
     struct pare_given *train = pare_alloc(c->arena, (size_t)c->n_given + 1, sizeof(*train));
     struct pare_option_group *other;
@@ -91,19 +91,19 @@ int pare_divide(struct pare_cli *c, const struct pare_own *own, struct pare_trai
     for (int i = 0; i < c->n_given; i++) {
         const struct pare_given *g = &c->given[i];
 
-        if (!has(own->part, own->n, g->name, false))
+        if (!groups_have(own->part, own->n, g->name, false))
             train[t->n_given++] = *g;
-        else if (has(own->part, own->n, g->name, true) && has(other, n_other, g->name, true))
+        else if (groups_have(own->part, own->n, g->name, true) &&
+                 groups_have(other, n_other, g->name, true))
             return pare_misuse(c, err,
-                               "option '%s' is the %s's and somebody else's; say "
-                               "'%s-%s', or for example 'data-%s'",
-                               g->name, own->kind, own->kind, g->name, g->name);
+                               "option '%s' is ambiguous: use '%s-%s' or for example 'data-%s'",
+                               g->name, own->kind, g->name, g->name);
         else if (!(*settings = pare_sprintf(c->arena, "%s %s=%s", *settings, g->name, g->text)))
             return pare_no_memory(err, "for the options");
     }
     t->given = train;
     if (t->n_given && !t->data_name)
-        return pare_misuse(c, err, "option '%s' is for training, which needs --data",
+        return pare_misuse(c, err, "option '%s' is a training option, which needs --data",
                            train[0].name);
     return 0;
 }
@@ -118,19 +118,10 @@ const char *pare_given_text(const struct pare_cli *c, const char *name)
     return text;
 }
 
-const char *pare_default_output(struct pare_arena *a, const char *model, const char *ending)
-{
-    size_t n = strlen(model);
-
-    if (pare_ends_in(model, ".onnx"))
-        n -= 5;
-    return pare_sprintf(a, "%.*s-%s.onnx", (int)n, model, ending);
-}
-
 /* ---- training ------------------------------------------------------------------------------- */
 
-/* Steps of an epoch. */
-static int64_t epoch_steps(const struct pare_train_job *t)
+/* Number of steps in an epoch. */
+static int64_t steps_per_epoch(const struct pare_train_job *t)
 {
     const struct pare_train_options *s = t->setup;
     int64_t batch = s->train.batch ? s->train.batch : s->data.batch;
@@ -143,21 +134,21 @@ int pare_compress_train(struct pare_cli *c, struct pare_train_job *t, struct par
                         bool *trained, struct pare_err *err)
 {
     struct pare_train_conf *k = &t->setup->train;
-    int64_t each = epoch_steps(t), epochs, steps;
+    int64_t each = steps_per_epoch(t), epochs, steps;
 
     PARE_TRY(pare_compression_length(r, &epochs, &steps, err));
     k->epochs = epochs + (pare_given_text(c, "epochs") ? k->epochs : 0);
-    if (steps > epochs * each) { /* the algorithm's steps, then whole epochs' worth of them */
+    if (steps > epochs * each) { /* the algorithm's steps, then whole epochs */
         k->max_steps = steps + (k->epochs - epochs) * each;
         k->epochs = (k->max_steps + each - 1) / each;
     }
     if (!k->epochs)
         return 0;
-    /* Not the best before the masks are what they will be. */
+    /* The best epoch is chosen among those with final masks. */
     k->best_from = k->max_steps ? steps / each : epochs;
     k->best_from = k->best_from < k->epochs ? k->best_from : k->epochs - 1;
     PARE_TRY(pare_train_job_train(c, t, err));
-    pare_view_end(&t->view);
+    pare_train_progress_end(&t->progress);
     *trained = true;
     return pare_train_job_stopped(t, err);
 }

@@ -1,14 +1,14 @@
-/* compress_job.h - what commands that compress share: whose options, judging, training. */
+/* compress_job.h - shared by prune and quantize: option groups, evaluation, training. */
 #ifndef PARE_CLI_JOB_COMPRESS_JOB_H
 #define PARE_CLI_JOB_COMPRESS_JOB_H
 
 #include "train_job.h"
 #include "../../compress/compression.h"
 
-/* A model judged on the validation set. */
+/* Result of evaluating a model on the validation set. */
 struct pare_evaluation {
-    bool done;
-    double loss, top1;
+    bool done;         /* false: there is no validation set */
+    double loss, top1; /* top1: fraction of items */
 };
 
 /* Does nothing without a validation set. */
@@ -17,27 +17,27 @@ int pare_evaluate_job(const struct pare_train_job *t, const struct pare_model *m
 void pare_evaluation_print(const char *when, const struct pare_evaluation *j);
 struct json_t *pare_evaluation_json(const struct pare_evaluation *j);
 
-/* The options of an algorithm and those of training: `own`, then the others. */
-struct pare_own {
+/* Option groups of a pruner or quantizer. */
+struct pare_algorithm_options {
     const char *kind; /* "pruner" */
     struct pare_option_group *part;
     int n;
-    const char *set; /* more settings, as text; or NULL */
+    const char *set; /* more settings as "name=value name=value", or NULL */
 };
-int pare_own_option_groups(struct pare_arena *a, const struct pare_own *own,
-                           struct pare_option_group **part, int *n, struct pare_err *err);
 
-/* What the algorithm knows goes to the run as text, the rest to training. */
-int pare_divide(struct pare_cli *c, const struct pare_own *own, struct pare_train_job *t,
-                const char **settings, struct pare_err *err);
+/* The groups of `own`, then those of training. */
+int pare_compress_option_groups(struct pare_arena *a, const struct pare_algorithm_options *own,
+                                struct pare_option_group **part, int *n, struct pare_err *err);
 
-/* What was given under a name, the last time; NULL: nothing. */
+/* Split the given options: the algorithm's become *settings, the others go to t->given. */
+int pare_split_options(struct pare_cli *c, const struct pare_algorithm_options *own,
+                       struct pare_train_job *t, const char **settings, struct pare_err *err);
+
+/* The value of an option of a group; of several, the last one; NULL: not given. */
 const char *pare_given_text(const struct pare_cli *c, const char *name);
 
-/* NAME-ending.onnx; NULL: no memory. */
-const char *pare_default_output(struct pare_arena *a, const char *model, const char *ending);
-
-/* The algorithm's own training and fine-tuning are one run through the loop. */
+/* Train for as long as the algorithm needs, plus --epochs of fine-tuning.  *trained is set if there
+ * was anything to train. */
 int pare_compress_train(struct pare_cli *c, struct pare_train_job *t, struct pare_compression *r,
                         bool *trained, struct pare_err *err);
 

@@ -1,4 +1,4 @@
-/* input.c - the shapes and contents of a model's inputs, from options, files or chance. */
+/* input.c - shapes and data of a model's inputs, from options, files or random numbers. */
 #include "input.h"
 
 #include <inttypes.h>
@@ -14,8 +14,8 @@
 #include "../../io/tensor_pb.h"
 #include "../../tensor/tensor.h"
 
-static int start(struct pare_cli *c, const struct pare_model *m, struct pare_inputs *in,
-                 struct pare_err *err)
+static int init_inputs(struct pare_cli *c, const struct pare_model *m, struct pare_inputs *in,
+                       struct pare_err *err)
 {
     if (in->io)
         return 0;
@@ -32,7 +32,7 @@ static int start(struct pare_cli *c, const struct pare_model *m, struct pare_inp
     return 0;
 }
 
-static int find(const struct pare_inputs *in, const char *name)
+static int find_input(const struct pare_inputs *in, const char *name)
 {
     for (int i = 0; i < in->n; i++)
         if (!strcmp(in->io[i].name, name))
@@ -50,7 +50,7 @@ static int unknown_input(struct pare_cli *c, const struct pare_inputs *in, const
     for (; n < in->n && n < 64; n++)
         names[n] = in->io[n].name;
     if (n)
-        snprintf(otherwise, sizeof(otherwise), "; %s '%s'", n > 1 ? "the first is" : "it has",
+        snprintf(otherwise, sizeof(otherwise), "; %s '%s'", n > 1 ? "the first is" : "its input is",
                  names[0]);
     return pare_misuse(c, err, "the model has no input '%s'%s", name,
                        pare_cli_hint(name, names, n, otherwise, hint, sizeof(hint)));
@@ -77,7 +77,7 @@ static bool parse_dims(const char *s, struct pare_tensor *t)
     return true;
 }
 
-/* Give every free dimension that the file calls `sym` this size; false when there is none. */
+/* Set every free dimension named `sym` to this size; false if there is none. */
 static bool bind_symbol(struct pare_inputs *in, const char *sym, int64_t size)
 {
     bool any = false;
@@ -91,22 +91,22 @@ static bool bind_symbol(struct pare_inputs *in, const char *sym, int64_t size)
     return any;
 }
 
-/* Dimensions with the same name have the same size. */
-static void spread(struct pare_inputs *in, int i)
+/* Set dimensions of other inputs that have the same names. */
+static void bind_same_symbols(struct pare_inputs *in, int i)
 {
     for (int k = 0; k < in->io[i].rank; k++)
         if (in->io[i].dim[k] < 0 && in->io[i].sym[k] && k < in->t[i].rank)
             bind_symbol(in, in->io[i].sym[k], in->t[i].dim[k]);
 }
 
-/* One --shape. */
+/* Apply one --shape. */
 static int apply_shape(struct pare_cli *c, struct pare_inputs *in, const char *arg,
                        struct pare_err *err)
 {
     const char *eq = strrchr(arg, '=');
     const char *name = eq ? pare_strndup(c->arena, arg, (size_t)(eq - arg)) : NULL;
     struct pare_tensor s = { .rank = 0 };
-    int i = name ? find(in, name) : 0;
+    int i = name ? find_input(in, name) : 0;
 
     if (eq && !name)
         return pare_no_memory(err, "for the inputs");
@@ -118,18 +118,18 @@ static int apply_shape(struct pare_cli *c, struct pare_inputs *in, const char *a
         return unknown_input(c, in, name, err);
     }
     if (!name && in->n != 1)
-        return pare_misuse(c, err, "--shape '%s': the model has %d inputs, say which: name=%s", arg,
-                           in->n, arg);
+        return pare_misuse(c, err, "--shape '%s': the model has %d inputs, specify which: name=%s",
+                           arg, in->n, arg);
     if (in->given[i])
-        return pare_misuse(c, err, "--shape '%s': the input's file already has a shape", arg);
+        return pare_misuse(c, err, "--shape '%s': the shape of this input is set by its file", arg);
     s.dtype = in->t[i].dtype;
     in->t[i] = s;
-    spread(in, i);
+    bind_same_symbols(in, i);
     return 0;
 }
 
-/* The shape as the file has it, free dimensions by name: "(batch, 3, ?, ?)". */
-static const char *declared(const struct pare_io *io, char *buf, size_t size)
+/* The declared shape, with names of free dimensions: "(batch, 3, ?, ?)". */
+static const char *declared_shape(const struct pare_io *io, char *buf, size_t size)
 {
     size_t at = 1;
 
@@ -148,7 +148,7 @@ static const char *declared(const struct pare_io *io, char *buf, size_t size)
     return buf;
 }
 
-/* The shape asked for must fit what the file fixes. */
+/* The shape must match the dimensions that the model fixes. */
 static int check_shape(struct pare_cli *c, const struct pare_inputs *in, int i,
                        struct pare_err *err)
 {
@@ -160,35 +160,37 @@ static int check_shape(struct pare_cli *c, const struct pare_inputs *in, int i,
         fits = io->dim[k] < 0 || io->dim[k] == in->t[i].dim[k];
     if (fits)
         return 0;
-    return pare_misuse(c, err, "input '%s' is %s, the model takes %s", io->name,
-                       pare_shape_text(&in->t[i], a, sizeof(a)), declared(io, b, sizeof(b)));
+    return pare_misuse(c, err, "input '%s' has shape %s, but the model expects %s", io->name,
+                       pare_shape_text(&in->t[i], a, sizeof(a)), declared_shape(io, b, sizeof(b)));
 }
 
-static int note(struct pare_inputs *in, const char *text, struct pare_err *err)
+static int add_note(struct pare_inputs *in, const char *text, struct pare_err *err)
 {
     in->note[in->n_notes++] = text;
     return text ? 0 : pare_no_memory(err, "for the inputs");
 }
 
-/* An input of which nothing is known. */
-static int bind_nothing(struct pare_cli *c, struct pare_inputs *in, int i, bool lenient,
+/* An input without a declared type or rank. */
+static int bind_unknown(struct pare_cli *c, struct pare_inputs *in, int i, bool lenient,
                         struct pare_err *err)
 {
     const char *name = in->io[i].name;
 
     if (lenient) {
         in->t[i] = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
-        return note(in, pare_sprintf(c->arena, "input '%s' is no tensor of a known shape", name),
-                    err);
+        return add_note(in,
+                        pare_sprintf(c->arena, "input '%s' is not a tensor of known shape", name),
+                        err);
     }
     if (in->t[i].dtype == PARE_NONE)
-        return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is no tensor", name);
-    return pare_misuse(c, err, "the file does not say the shape of input '%s': give --shape %s=...",
+        return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is not a tensor", name);
+    return pare_misuse(c, err,
+                       "the file does not declare the shape of input '%s': give --shape %s=...",
                        name, name);
 }
 
-/* What is still free becomes 1, the first dimension the batch; what was not asked for is
- * noted. */
+/* Set dimensions that are still free: the first one to the batch size if given, others to 1, with a
+ * note. */
 static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
                      const struct pare_shape_args *args, struct pare_err *err)
 {
@@ -196,7 +198,7 @@ static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
     struct pare_tensor *t = &in->t[i];
 
     if (t->dtype == PARE_NONE || t->rank < 0)
-        return bind_nothing(c, in, i, args->lenient, err);
+        return bind_unknown(c, in, i, args->lenient, err);
     for (int k = 0; k < t->rank; k++) {
         bool batch = !k && args->batch;
         const char *sym = k < io->rank && io->sym[k] && *io->sym[k] ? io->sym[k] : NULL;
@@ -206,12 +208,10 @@ static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
         t->dim[k] = batch ? args->batch : 1;
         if (!batch)
             PARE_TRY(
-                note(in,
-                     pare_sprintf(c->arena,
-                                  "input '%s': dimension %d%s%s%s is free, "
-                                  "taken as 1",
-                                  io->name, k, sym ? " '" : "", sym ? sym : "", sym ? "'" : ""),
-                     err));
+                add_note(in,
+                         pare_sprintf(c->arena, "input '%s': dimension %d%s%s%s is free, using 1",
+                                      io->name, k, sym ? " '" : "", sym ? sym : "", sym ? "'" : ""),
+                         err));
     }
     return check_shape(c, in, i, err);
 }
@@ -222,10 +222,10 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
 {
     bool batched = false;
 
-    PARE_TRY(start(c, m, in, err));
+    PARE_TRY(init_inputs(c, m, in, err));
     for (int i = 0; i < in->n; i++)
         if (in->given[i])
-            spread(in, i);
+            bind_same_symbols(in, i);
     for (int i = 0; i < args->shape.n; i++)
         PARE_TRY(apply_shape(c, in, args->shape.v[i], err));
     for (int i = 0; i < in->n; i++) {
@@ -242,8 +242,8 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
 
 /* ---- files ----------------------------------------------------------------- */
 
-/* oneDNN may lose them on the way: its Relu makes 0 of NaN.  docs/security.md says the rest. */
-static int warn_of_nan(struct pare_cli *c, struct pare_inputs *in, int i, struct pare_err *err)
+/* oneDNN's Relu turns NaN into 0; see docs/security.md. */
+static int note_nan(struct pare_cli *c, struct pare_inputs *in, int i, struct pare_err *err)
 {
     const struct pare_tensor *t = &in->t[i];
     int64_t bad = 0;
@@ -252,26 +252,26 @@ static int warn_of_nan(struct pare_cli *c, struct pare_inputs *in, int i, struct
         bad += !isfinite(pare_get(t, k));
     if (!bad)
         return 0;
-    return note(in,
-                pare_sprintf(c->arena,
-                             "input '%s': %" PRId64 " of %" PRId64 " values are not finite; "
-                             "oneDNN's Relu makes 0 of NaN",
-                             in->io[i].name, bad, pare_numel(t)),
-                err);
+    return add_note(in,
+                    pare_sprintf(c->arena,
+                                 "input '%s': %" PRId64 " of %" PRId64 " values are not finite; "
+                                 "oneDNN's Relu turns NaN into 0",
+                                 in->io[i].name, bad, pare_numel(t)),
+                    err);
 }
 
-static int take(struct pare_cli *c, struct pare_inputs *in, int i, const struct pare_tensor *t,
-                const char *from, struct pare_err *err)
+static int set_input(struct pare_cli *c, struct pare_inputs *in, int i, const struct pare_tensor *t,
+                     const char *from, struct pare_err *err)
 {
     if (in->t[i].dtype != t->dtype)
-        return pare_fail(err, PARE_ESHAPE, "%s: is %s, but input '%s' takes %s", from,
+        return pare_fail(err, PARE_ESHAPE, "%s: has type %s, but input '%s' has type %s", from,
                          pare_dtype_name(t->dtype), in->io[i].name,
                          pare_dtype_name(in->t[i].dtype));
     if (in->given[i])
         return pare_misuse(c, err, "%s: input '%s' is given twice", from, in->io[i].name);
     in->t[i] = *t;
     in->given[i] = true;
-    return warn_of_nan(c, in, i, err);
+    return note_nan(c, in, i, err);
 }
 
 static int read_npz(struct pare_cli *c, struct pare_inputs *in, const char *path,
@@ -282,22 +282,22 @@ static int read_npz(struct pare_cli *c, struct pare_inputs *in, const char *path
 
     PARE_TRY(pare_npz_read(c->arena, path, &list, &n, err));
     if (n == 1 && in->n == 1)
-        return take(c, in, 0, &list[0].t, path, err);
+        return set_input(c, in, 0, &list[0].t, path, err);
     for (int k = 0; k < n; k++) {
-        int i = find(in, list[k].name);
+        int i = find_input(in, list[k].name);
 
         if (i < 0)
             return pare_at(err, unknown_input(c, in, list[k].name, err), "%s", path);
-        PARE_TRY(take(c, in, i, &list[k].t, path, err));
+        PARE_TRY(set_input(c, in, i, &list[k].t, path, err));
     }
     return 0;
 }
 
-/* The input that a nameless file is for: the one it names itself, the only one, or the first
- * that has nothing yet. */
-static int place_for(const struct pare_inputs *in, const char *own_name)
+/* The input that a file given without a name sets: the one named inside the file, or the first that
+ * is not set yet. */
+static int input_for(const struct pare_inputs *in, const char *own_name)
 {
-    int i = own_name && *own_name ? find(in, own_name) : -1;
+    int i = own_name && *own_name ? find_input(in, own_name) : -1;
 
     for (int k = 0; k < in->n && i < 0; k++)
         if (!in->given[k])
@@ -317,27 +317,27 @@ static int read_one(struct pare_cli *c, struct pare_inputs *in, const char *arg,
         if (!name)
             return pare_no_memory(err, "for the inputs");
         path = eq + 1;
-        i = find(in, name);
+        i = find_input(in, name);
         if (i < 0)
             return unknown_input(c, in, name, err);
     }
-    if (pare_ends_in(path, ".npz") && !name)
+    if (pare_ends_with(path, ".npz") && !name)
         return read_npz(c, in, path, err);
-    if (pare_ends_in(path, ".npy"))
+    if (pare_ends_with(path, ".npy"))
         PARE_TRY(pare_npy_read(c->arena, path, &t, err));
-    else if (pare_ends_in(path, ".pb"))
+    else if (pare_ends_with(path, ".pb"))
         PARE_TRY(pare_pb_read(c->arena, path, &t, &own, err));
     else
         return pare_misuse(c, err, "--input '%s': expected a .npy, .npz or .pb file", arg);
     if (!in->n)
         return pare_misuse(c, err, "--input '%s': the model has no inputs", arg);
-    return take(c, in, name ? i : place_for(in, own), &t, path, err);
+    return set_input(c, in, name ? i : input_for(in, own), &t, path, err);
 }
 
 int pare_inputs_read(struct pare_cli *c, const struct pare_model *m, struct pare_strs files,
                      struct pare_inputs *in, struct pare_err *err)
 {
-    PARE_TRY(start(c, m, in, err));
+    PARE_TRY(init_inputs(c, m, in, err));
     for (int i = 0; i < files.n; i++)
         PARE_TRY(read_one(c, in, files.v[i], err));
     return 0;
@@ -346,7 +346,7 @@ int pare_inputs_read(struct pare_cli *c, const struct pare_model *m, struct pare
 int pare_inputs_read_set(struct pare_cli *c, const struct pare_model *m, const char *dir,
                          struct pare_inputs *in, struct pare_err *err)
 {
-    PARE_TRY(start(c, m, in, err));
+    PARE_TRY(init_inputs(c, m, in, err));
     for (int i = 0; i < in->n; i++) {
         const char *path = pare_sprintf(c->arena, "%s/input_%d.pb", dir, i), *name;
         struct pare_tensor t;
@@ -356,14 +356,14 @@ int pare_inputs_read_set(struct pare_cli *c, const struct pare_model *m, const c
         if (in->given[i])
             continue;
         PARE_TRY(pare_pb_read(c->arena, path, &t, &name, err));
-        PARE_TRY(take(c, in, i, &t, path, err));
+        PARE_TRY(set_input(c, in, i, &t, path, err));
     }
     return 0;
 }
 
-/* ---- chance ---------------------------------------------------------------- */
+/* ---- random inputs --------------------------------------------------------- */
 
-static void randomise(struct pare_rng *r, float *tmp, int64_t n, enum pare_dtype d)
+static void fill_random(struct pare_rng *r, float *tmp, int64_t n, enum pare_dtype d)
 {
     for (int64_t i = 0; i < n; i++)
         switch (d) {
@@ -393,14 +393,15 @@ int pare_inputs_fill(struct pare_cli *c, struct pare_inputs *in, uint64_t seed,
         if (in->given[i])
             continue;
         if (t->dtype == PARE_STR)
-            return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' is text: give it with --input",
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "input '%s' is a string tensor: specify it with --input",
                              in->io[i].name);
         PARE_TRY(pare_tensor_alloc(c->arena, t, err));
         PARE_TRY(pare_tensor_size(t, &n, NULL, err));
         for (int64_t at = 0; at < n; at += CHUNK) {
             int64_t len = n - at < CHUNK ? n - at : CHUNK;
 
-            randomise(&r, tmp, len, t->dtype);
+            fill_random(&r, tmp, len, t->dtype);
             PARE_TRY(pare_convert(t->dtype, (char *)t->data + (size_t)at * size, PARE_F32, tmp, len,
                                   err));
         }
@@ -408,7 +409,7 @@ int pare_inputs_fill(struct pare_cli *c, struct pare_inputs *in, uint64_t seed,
     return 0;
 }
 
-void pare_inputs_say(const struct pare_inputs *in)
+void pare_inputs_print_notes(const struct pare_inputs *in)
 {
     for (int i = 0; i < in->n_notes; i++) {
         pare_put_clean(stderr, in->note[i]);

@@ -1,4 +1,4 @@
-/* session.c - a model that is ready to run: loaded, with inputs, compiled. */
+/* session.c - a loaded model with inputs and a plan, ready to run. */
 #include "session.h"
 
 #include "../output_paths.h"

@@ -1,18 +1,18 @@
-/* session.h - a model that is ready to run: loaded, with inputs, compiled. */
+/* session.h - a loaded model with inputs and a plan, ready to run. */
 #ifndef PARE_CLI_JOB_SESSION_H
 #define PARE_CLI_JOB_SESSION_H
 
 #include "../../base/clock.h"
 #include "input.h"
 
-/* Options of commands that make plans, for struct S with these fields; `on` is what they do when
- * nothing is said. */
+/* Tuning options of commands that make plans; struct S has the fields `tune` and `choices`, `on` is
+ * the default of --tune. */
 /* clang-format off */
 #define PARE_TUNE_OPTS(S, on)                                                                     \
     PARE_FLAG("tune", offsetof(S, tune), \
-              "time the kernels that can run a layer, and use the fastest", on), \
+              "measure the kernels that can run a layer and use the fastest", on), \
     PARE_TEXT("choices", offsetof(S, choices), "FILE", \
-              "file of kernels to use for layers, which gets those found by tuning", NULL)
+              "read kernel choices from FILE and add those found by tuning", NULL)
 /* clang-format on */
 
 struct pare_session {
@@ -20,17 +20,17 @@ struct pare_session {
     struct pare_model *model;
     struct pare_inputs in;
     struct pare_plan *plan;
-    double plan_seconds; /* what compiling took */
+    double plan_seconds; /* time spent in pare_plan_new() */
     int n_out;
-    const struct pare_io *io; /* the outputs as the file declares them */
-    struct pare_tensor *out;  /* ... and as they are, after a run */
+    const struct pare_io *io; /* outputs as declared in the file */
+    struct pare_tensor *out;  /* outputs of the last run */
 };
 
-/* Load the model.  Close it in any case. */
+/* Load the model.  Close the session even if this fails. */
 int pare_session_open(struct pare_cli *c, const char *path, struct pare_session *s,
                       struct pare_err *err);
 
-/* Random contents for inputs that have none, and a plan for their shapes. */
+/* Fill inputs without data at random and make a plan for the shapes. */
 int pare_session_plan(struct pare_cli *c, struct pare_session *s, const struct pare_plan_opts *opts,
                       uint64_t seed, struct pare_err *err);
 

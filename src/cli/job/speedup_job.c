@@ -1,4 +1,4 @@
-/* speedup_job.c - a model with masked channels becomes a smaller one: made, written, measured, shown. */
+/* speedup_job.c - shrink a masked model, write it, measure and print the difference. */
 #include "speedup_job.h"
 
 #include <stdlib.h>
@@ -39,8 +39,8 @@ static int run_one(struct race *r, int i, double *t, struct pare_err *err)
     return 0;
 }
 
-/* The two take turns, so that what slows the machine slows both. */
-static int take_turns(struct pare_speedup_job *s, struct race *r, struct pare_err *err)
+/* Run both models alternately, so that other load on the machine affects both. */
+static int run_alternately(struct pare_speedup_job *s, struct race *r, struct pare_err *err)
 {
     double start, ignored;
 
@@ -84,25 +84,26 @@ static int measure(struct pare_cli *c, struct pare_speedup_job *s, const struct 
     if (!rc)
         rc = pare_plan_new(smaller, &po, &r->plan[1], err);
     if (!rc)
-        rc = take_turns(s, r, err);
+        rc = run_alternately(s, r, err);
     pare_plan_free(r->plan[0]);
     pare_plan_free(r->plan[1]);
     return rc;
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- shrinking and writing ----------------------------------------------------------------- */
 
+/* Size of a model's file, with external data. */
 static double file_size(struct pare_arena *a, const char *path)
 {
-    const char *beside = pare_sprintf(a, "%s.data", path);
+    const char *external = pare_sprintf(a, "%s.data", path);
     struct stat st;
     double sum = stat(path, &st) ? 0 : (double)st.st_size;
 
-    return sum + (!beside || stat(beside, &st) ? 0 : (double)st.st_size);
+    return sum + (!external || stat(external, &st) ? 0 : (double)st.st_size);
 }
 
-static int finish(struct pare_cli *c, struct pare_speedup_job *s, const struct pare_model *smaller,
-                  struct pare_err *err)
+static int save_and_measure(struct pare_cli *c, struct pare_speedup_job *s,
+                            const struct pare_model *smaller, struct pare_err *err)
 {
     struct pare_metadata f;
 
@@ -121,12 +122,12 @@ int pare_speedup_job_run(struct pare_cli *c, struct pare_speedup_job *s, struct 
 
     s->took = pare_now() - start;
     if (!rc)
-        rc = finish(c, s, smaller, err);
+        rc = save_and_measure(c, s, smaller, err);
     pare_model_free(smaller);
     return rc;
 }
 
-/* ---- showing ------------------------------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------------------------ */
 
 static const char *channels(struct pare_arena *a, int64_t was, int64_t left, bool gone)
 {
@@ -146,7 +147,7 @@ static int print_layers(struct pare_cli *c, const struct pare_speedup_job *s, st
 
     if (!t)
         return pare_no_memory(err, "for a table");
-    pare_table_row(t, "layer", "type", "inputs", "outputs", "parameters", "left", "stays because");
+    pare_table_row(t, "layer", "type", "inputs", "outputs", "parameters", "left", "why kept");
     for (int i = 0; i < s->r.n_layers; i++) {
         const struct pare_speedup_layer *l = &s->r.layer[i];
 
@@ -157,7 +158,7 @@ static int print_layers(struct pare_cli *c, const struct pare_speedup_job *s, st
                        pare_count_text((double)l->params, was, sizeof(was)),
                        pare_percent_text((double)l->params_left, (double)l->params, left,
                                          sizeof(left)),
-                       l->gone ? "gone: nothing depends on it" : l->why);
+                       l->gone ? "removed: its output is unused" : l->why);
     }
     pare_table_print(t, stdout);
     printf("\n");
@@ -198,14 +199,14 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
         PARE_TRY(print_layers(c, s, err));
     PARE_TRY(print_sums(c, s, err));
     if (s->r.verified)
-        printf("\nlargest difference of the outputs: %.2g, relative %.2g\n", s->r.max_abs,
+        printf("\nlargest difference of outputs: %.2g, relative: %.2g\n", s->r.max_abs,
                s->r.max_rel);
     if (s->r.verified && s->data)
         printf("verified with %lld items of %s\n", (long long)s->items, s->data);
     if (!s->r.verified)
         printf("\nnot verified\n");
     if (s->runs)
-        printf("latency: median of %d runs each, in turn\n", s->runs);
+        printf("latency: median of %d alternating runs of each model\n", s->runs);
     pare_put_clean(stdout, s->output);
     printf(": smaller model\n");
     return 0;

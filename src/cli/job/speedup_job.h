@@ -1,4 +1,4 @@
-/* speedup_job.h - a model with masked channels becomes a smaller one: made, written, measured, shown. */
+/* speedup_job.h - shrink a masked model, write it, measure and print the difference. */
 #ifndef PARE_CLI_JOB_SPEEDUP_JOB_H
 #define PARE_CLI_JOB_SPEEDUP_JOB_H
 
@@ -10,19 +10,19 @@ struct pare_speedup_job {
     const struct pare_model *masked;
     const char *output;
     struct pare_speedup_opts opts;
-    double seconds;   /* to measure each model; 0: not at all */
-    const char *data; /* verified with items of this set; NULL: with others */
-    int64_t items;
+    double seconds;   /* for measuring each model; 0: do not measure */
+    const char *data; /* name of the set to verify with; NULL: not a set */
+    int64_t items;    /* number of items verified with */
 
-    /* What came of it. */
+    /* Results. */
     struct pare_speedup_report r;
-    double bytes, bytes_left; /* of the files */
-    double took;              /* seconds, without verifying */
-    int runs;
-    double median, median_left; /* seconds */
+    double bytes, bytes_left;   /* of the files, before and after */
+    double took;                /* seconds to shrink and verify */
+    int runs;                   /* measured, of each model */
+    double median, median_left; /* latency in seconds, before and after */
 };
 
-/* Make the model, write it, measure both in turn. */
+/* Shrink the model, write it, measure both. */
 int pare_speedup_job_run(struct pare_cli *c, struct pare_speedup_job *s, struct pare_err *err);
 
 int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s, bool quiet,

@@ -1,4 +1,4 @@
-/* train_job.c - what commands that train share: data, checks, the loop with its view, Ctrl-C. */
+/* train_job.c - shared by commands that train: data, file checks, training loop, Ctrl-C. */
 #include "train_job.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "../../base/clock.h"
 #include "../../onnx/model.h"
 
-/* The one thing that a signal handler may touch. */
+/* Set by the signal handler, read by the training loop. */
 static volatile sig_atomic_t stop;
 
 static void on_signal(int signal)
@@ -25,10 +25,10 @@ static void on_signal(int signal)
     stop = 1;
 }
 
-/* The second signal of a kind ends the process as usual.
+/* A second signal of the same kind ends the process (SA_RESETHAND).
  *
- * The handler needs a stack of its own: oneDNN's matrix products make the stack pointer point into
- * a buffer, and what the system puts below it there when a signal comes is somebody's memory. */
+ * The handler needs its own stack: oneDNN's GEMM kernels use the stack pointer as a data pointer,
+ * so a signal frame pushed there would overwrite a buffer. */
 static void catch_signals(void)
 {
     static char memory[1 << 16];
@@ -44,53 +44,28 @@ static void catch_signals(void)
     sigaction(SIGTERM, &a, NULL);
 }
 
-/* ---- before ------------------------------------------------------------------------------ */
+/* ---- setup ------------------------------------------------------------------------------- */
 
-bool pare_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return !strcmp(a, b) ||
-           (!stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
-}
-
-/* Better now than after hours of training. */
-int pare_check_output(struct pare_cli *c, const char *path, struct pare_err *err)
-{
-    struct stat out;
-    char *copy = pare_strdup(c->arena, path);
-    const char *dir = copy ? dirname(copy) : ".";
-
-    if (pare_same_file(path, c->arg[0]))
-        return pare_fail(err, PARE_EIO, "%s: is the model that is read; choose another name", path);
-    if (!stat(path, &out) && !S_ISREG(out.st_mode))
-        return pare_fail(err, PARE_EIO, "%s: is there already and is not a regular file", path);
-    if (access(dir, W_OK | X_OK))
-        return pare_fail(err, PARE_EIO, "%s: folder '%s' cannot be written to: %s", path, dir,
-                         strerror(errno));
-    return 0;
-}
-
-/* What is written must not be what is read, or written twice. */
+/* Output and checkpoint must differ from each other and from all inputs. */
 static int check_files(struct pare_cli *c, const struct pare_train_job *j, struct pare_err *err)
 {
     const struct pare_train_options_conf *s = &j->setup->c;
 
-    PARE_TRY(pare_check_output(c, j->output, err));
+    PARE_TRY(pare_output_path_check(c, j->output, err));
     if (s->checkpoint)
-        PARE_TRY(pare_check_output(c, s->checkpoint, err));
-    if (s->checkpoint && pare_same_file(s->checkpoint, j->output))
-        return pare_fail(err, PARE_EIO, "%s: is to be both the checkpoint and the trained model",
-                         j->output);
-    if (s->teacher && (pare_same_file(s->teacher, j->output) ||
-                       (s->checkpoint && pare_same_file(s->teacher, s->checkpoint))))
-        return pare_fail(err, PARE_EIO, "%s: is the teacher; choose another name to write to",
+        PARE_TRY(pare_output_path_check(c, s->checkpoint, err));
+    if (s->checkpoint && pare_same_path(s->checkpoint, j->output))
+        return pare_fail(err, PARE_EIO,
+                         "%s: is named both as the checkpoint and as the output model", j->output);
+    if (s->teacher && (pare_same_path(s->teacher, j->output) ||
+                       (s->checkpoint && pare_same_path(s->teacher, s->checkpoint))))
+        return pare_fail(err, PARE_EIO, "%s: would overwrite the teacher; choose another name",
                          s->teacher);
     return 0;
 }
 
-/* What is 0 in weights of layers is a mask; biases and the like may start at 0. */
-static int hold_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_err *err)
+/* Mask the zeros of weights (rank > 1); biases and other vectors may start at 0. */
+static int mask_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_err *err)
 {
     for (int i = 0; i < t->n_params; i++) {
         const struct pare_value *v = pare_graph_find(t->model->graph, t->name[i]);
@@ -110,8 +85,8 @@ static int hold_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_er
     return 0;
 }
 
-/* Only the first of several processes shows anything. */
-static void share(const struct pare_cli *c, struct pare_train_job *j)
+/* Only the first process prints. */
+static void use_dist(const struct pare_cli *c, struct pare_train_job *j)
 {
     j->quiet |= pare_dist_rank(c->dist) > 0;
     j->setup->trainer.dist = c->dist;
@@ -124,11 +99,11 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
     int rc = pare_train_options_make(j->given, j->n_given, c->arena, &j->setup, err);
 
     if (!rc && j->setup->c.resume && !j->setup->c.checkpoint)
-        rc = pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to go on from");
+        rc = pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to resume from");
     c->usage = rc && rc != PARE_ENOMEM;
     if (rc)
         return rc;
-    share(c, j);
+    use_dist(c, j);
     if (!pare_dist_rank(c->dist))
         PARE_TRY(check_files(c, j, err));
     if (!j->model)
@@ -147,14 +122,14 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
         return 0;
     PARE_TRY(pare_at(err, pare_trainer_new(j->model, &j->setup->trainer, &j->trainer, err), "%s",
                      c->arg[0]));
-    return j->keep_zeros ? hold_zeros(c, j->trainer, err) : 0;
+    return j->keep_zeros ? mask_zeros(c, j->trainer, err) : 0;
 }
 
-/* A mistyped name would start anew, and hours later somebody would wonder. */
-static void warn_of_start(const char *checkpoint)
+/* With --resume, a mistyped file name would silently start over. */
+static void warn_if_missing(const char *checkpoint)
 {
     if (access(checkpoint, F_OK))
-        fprintf(stderr, "%s: not there yet, so training starts from the beginning\n", checkpoint);
+        fprintf(stderr, "%s: does not exist, training starts from the beginning\n", checkpoint);
 }
 
 int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
@@ -163,7 +138,7 @@ int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pa
     const char *term = getenv("TERM");
     int rc;
 
-    j->view = (struct pare_view_train){
+    j->progress = (struct pare_train_progress){
         .lines = j->quiet  ? NULL
                  : j->json ? stderr
                            : stdout,
@@ -177,19 +152,19 @@ int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pa
         t->checkpoint = pare_sprintf(c->arena, "%s.checkpoint.safetensors", j->output);
         t->only_stopped = true;
     }
-    t->user = &j->view;
-    t->on_batch = pare_view_batch;
-    t->on_epoch = pare_view_epoch;
+    t->user = &j->progress;
+    t->on_batch = pare_train_progress_batch;
+    t->on_epoch = pare_train_progress_epoch;
     t->stop = &stop;
     j->in_recipe = c->journal != NULL;
     if (t->resume && !j->quiet)
-        warn_of_start(t->checkpoint);
+        warn_if_missing(t->checkpoint);
     catch_signals();
     pare_resource_limits_training(&stop);
     rc = pare_train(j->trainer, j->data[0], j->data[1], t, &j->result, err);
     pare_resource_limits_training(NULL);
-    if (!rc && j->view.failed.code) {
-        *err = j->view.failed;
+    if (!rc && j->progress.failed.code) {
+        *err = j->progress.failed;
         rc = err->code;
     }
     return rc;
@@ -201,19 +176,19 @@ int pare_train_job_stopped(const struct pare_train_job *j, struct pare_err *err)
         return 0;
     if (j->in_recipe)
         return pare_fail(err, PARE_EIO,
-                         "stopped in epoch %lld, after %lld steps; to go on, give the same command "
+                         "stopped in epoch %lld, after %lld steps; to resume, repeat the command "
                          "with --resume",
                          (long long)j->result.epochs + 1, (long long)j->result.steps);
     return pare_fail(err, PARE_EIO,
-                     "stopped in epoch %lld, after %lld steps; to go on, give "
-                     "the same options and --checkpoint %s --resume",
+                     "stopped in epoch %lld, after %lld steps; to resume, repeat the command "
+                     "with --checkpoint %s --resume",
                      (long long)j->result.epochs + 1, (long long)j->result.steps,
                      j->setup->train.checkpoint);
 }
 
 void pare_train_job_close(struct pare_train_job *j)
 {
-    json_decref(j->view.history);
+    json_decref(j->progress.history);
     pare_trainer_free(j->trainer);
     pare_data_free(j->data[0]);
     pare_data_free(j->data[1]);

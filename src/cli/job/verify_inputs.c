@@ -1,4 +1,4 @@
-/* verify_inputs.c - items of a data set as inputs to verify with. */
+/* verify_inputs.c - inputs from a data set for verifying a smaller model. */
 #include "verify_inputs.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "../../tensor/tensor.h"
 #include "../../train/train_options.h"
 
-static int feed(void *user, int run, struct pare_tensor *in, struct pare_err *err)
+static int next_input(void *user, int run, struct pare_tensor *in, struct pare_err *err)
 {
     struct pare_verify_inputs *f = user;
     const struct pare_batch *b;
@@ -35,11 +35,12 @@ int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_mode
     lo.input = &io[0];
     runs = lo.batch > 0 ? (items < f->data->n ? items : f->data->n) / lo.batch : 0;
     if (runs < 1)
-        return pare_fail(err, PARE_ECONFIG, "'%s' has %lld items, a batch of the model is %lld",
-                         f->data->name, (long long)f->data->n, (long long)lo.batch);
+        return pare_fail(err, PARE_ECONFIG,
+                         "'%s' has %lld items, fewer than the model's batch of %lld", f->data->name,
+                         (long long)f->data->n, (long long)lo.batch);
     PARE_TRY(pare_loader_new(f->data, &lo, &f->loader, err));
     f->items = runs * lo.batch;
-    o->feed = feed;
+    o->feed = next_input;
     o->user = f;
     o->runs = (int)runs;
     return 0;

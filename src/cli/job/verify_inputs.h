@@ -1,4 +1,4 @@
-/* verify_inputs.h - items of a data set as inputs to verify with. */
+/* verify_inputs.h - inputs from a data set for verifying a smaller model. */
 #ifndef PARE_CLI_JOB_VERIFY_INPUTS_H
 #define PARE_CLI_JOB_VERIFY_INPUTS_H
 
@@ -8,12 +8,12 @@
 
 struct pare_verify_inputs {
     struct pare_data *data;     /* the caller opens and frees it */
-    struct pare_loader *loader; /* free it in any case */
-    int64_t items;
+    struct pare_loader *loader; /* free it even if opening failed */
+    int64_t items;              /* number of items that are used */
 };
 
-/* Let the options verify with up to `items` items in batches as large as `in`, the shape of the
- * model's only input. */
+/* Make `o` verify with up to `items` items, in batches of the size of `in`, the model's only
+ * input. */
 int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_model *m,
                             const struct pare_tensor *in, int64_t items,
                             struct pare_speedup_opts *o, struct pare_err *err);

@@ -1,7 +1,7 @@
 /* recipe_dry_run.c - pare compress --dry-run: the steps, and what the model would come to. */
 #include <string.h>
 
-#include "../view/compress_view.h"
+#include "../print/compress_print.h"
 #include "../../base/arena.h"
 #include "../../graph/layer.h"
 #include "../../onnx/metadata.h"
@@ -45,7 +45,7 @@ static const char *keys(struct pare_arena *a, const struct pare_recipe_step *s)
 struct plan {
     struct pare_arena *arena;
     struct pare_table *table;
-    struct pare_guess g;
+    struct pare_estimate g;
     bool unknown; /* a step could not be foreseen: from here on nothing is known */
 };
 
@@ -71,9 +71,9 @@ static void foresee(struct plan *p, const struct pare_recipe *r, int i)
     struct pare_cli c = { .arena = p->arena };
     struct pare_err err = { 0 };
 
-    if (p->unknown || !r->step[i].cmd->guess)
+    if (p->unknown || !r->step[i].cmd->estimate)
         return;
-    p->unknown = pare_recipe_bind(r, i, &f, &c, &err) || r->step[i].cmd->guess(&c, &p->g, &err);
+    p->unknown = pare_recipe_bind(r, i, &f, &c, &err) || r->step[i].cmd->estimate(&c, &p->g, &err);
     if (p->unknown)
         fprintf(stderr, "step %d (%s) cannot be foreseen: %s\n", i + 1, r->step[i].name, err.msg);
 }

@@ -113,7 +113,7 @@ static int call(struct pare_cli *c, const struct head *h, char *text, struct par
 static int receive(struct pare_dist *d, struct pare_arena *a, struct head *h, struct pare_err *err)
 {
     json_t *result = NULL;
-    struct pare_cli c = { .arena = a, .keep = &result, .dist = d };
+    struct pare_cli c = { .arena = a, .result = &result, .dist = d };
     char *text;
     int rc;
 

@@ -44,27 +44,27 @@ bool pare_passes_match(struct pare_plan *p, const struct pare_ask *a, struct par
 {
     struct pare_mark m = pare_mark(p->scratch);
     struct pare_arena *own = p->backend.arena;
-    bool any = p->view.any, yes;
+    bool any = p->view.ignore_cost, yes;
 
     *s = (struct pare_step){ .node = a->node,
-                             .ways = a->ways & pare_passes_of(p, a->node),
-                             .beside = a->beside };
+                             .passes = a->ways & pare_passes_of(p, a->node),
+                             .layout_from = a->beside };
     p->backend.arena = a->arena;
-    p->view.any = true;
+    p->view.ignore_cost = true;
     yes = a->k->match(&p->view, a->node, s);
-    p->view.any = any;
+    p->view.ignore_cost = any;
     p->backend.arena = own;
     pare_rewind(p->scratch, m);
     s->kernel = yes ? a->k : NULL;
-    s->beside = NULL;
-    s->any = yes;
+    s->layout_from = NULL;
+    s->ignore_cost = yes;
     return yes;
 }
 
 void pare_passes_drop(struct pare_step *s)
 {
-    if (s->kernel && s->kernel->quit && s->state)
-        s->kernel->quit(s);
+    if (s->kernel && s->kernel->destroy && s->state)
+        s->kernel->destroy(s);
     s->state = NULL;
 }
 
@@ -75,7 +75,7 @@ static bool expects(struct pare_plan *p, const struct pare_kernel *k, const stru
                     unsigned way)
 {
     struct pare_mark m = pare_mark(p->scratch);
-    struct pare_step t = { .node = s->node, .ways = way, .beside = s };
+    struct pare_step t = { .node = s->node, .passes = way, .layout_from = s };
     bool yes = k->match(&p->view, s->node, &t);
 
     pare_rewind(p->scratch, m);
@@ -91,14 +91,14 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
 
     for (int i = 0; i < PARE_PASSES; i++)
         w->k[i] = wanted >> i & 1 ? s->kernel : NULL;
-    for (int i = 1; i < PARE_PASSES && p->train && s->apart; i++)
+    for (int i = 1; i < PARE_PASSES && p->train && s->pass_independent; i++)
         for (int k = 0; w->k[i] && pare_kernels[k]; k++) {
             const struct pare_kernel *other = pare_kernels[k];
             bool own = other == s->kernel;
 
-            if (!other->rival || !pare_plan_uses(p, other))
+            if (!other->candidate || !pare_plan_uses(p, other))
                 continue;
-            if (own ? s->pays >> i & 1 : expects(p, other, s, 1u << i)) {
+            if (own ? s->fast_passes >> i & 1 : expects(p, other, s, 1u << i)) {
                 w->k[i] = other;
                 break;
             }
@@ -126,8 +126,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
             continue;
         q->in_buf = s->in_buf;
         q->out_buf = s->out_buf;
-        q->first = s->first;
-        q->laid = s->laid;
+        q->grad_assign = s->grad_assign;
+        q->blocked_filters = s->blocked_filters;
         q->work[0] = s->work[0];
         q->work[1] = s->work[1];
         if (q->kernel->init)
@@ -144,17 +144,17 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 }
 
 /* The weights' gradient first, as kernels do it that make both. */
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct mixed *x = s->state;
 
     for (int w = PARE_PASSES - 1; w > 0; w--)
         if (x->part[w].kernel)
-            PARE_TRY(x->part[w].kernel->back(&x->part[w], b, err));
+            PARE_TRY(x->part[w].kernel->backward(&x->part[w], b, err));
     return 0;
 }
 
-static void quit(struct pare_step *s)
+static void destroy(struct pare_step *s)
 {
     struct mixed *x = s->state;
 
@@ -172,17 +172,17 @@ static size_t larger(size_t a, size_t b)
 /* What the whole needs: memory that only one way has is shared. */
 static void sum_up(struct mixed *x, struct pare_step *s)
 {
-    s->drop_in = s->drop_out = ~0u;
+    s->unsaved_in = s->unsaved_out = ~0u;
     for (int w = 0; w < PARE_PASSES; w++) {
         const struct pare_step *q = &x->part[w];
 
         if (!q->kernel)
             continue;
-        s->drop_in &= q->drop_in;
-        s->drop_out &= q->drop_out;
+        s->unsaved_in &= q->unsaved_in;
+        s->unsaved_out &= q->unsaved_out;
         for (int i = 0; i < 2; i++)
             s->work_bytes[i] = larger(s->work_bytes[i], q->work_bytes[i]);
-        s->add_bytes = larger(s->add_bytes, q->add_bytes);
+        s->accumulate_bytes = larger(s->accumulate_bytes, q->accumulate_bytes);
     }
 }
 
@@ -190,15 +190,15 @@ static bool add_name(struct pare_plan *p, const struct pare_passes *w, struct mi
 {
     x->kernel = (struct pare_kernel){
         .doc = "Kernels for each way of a step.",
-        .rival = true,
-        .lays = true,
+        .candidate = true,
+        .blocked_filters = true,
         .init = init,
         .run = run,
-        .back = back,
-        .quit = quit,
+        .backward = backward,
+        .destroy = destroy,
     };
     for (int i = 0; i < PARE_PASSES; i++)
-        x->kernel.lays &= !w->k[i] || w->k[i]->lays;
+        x->kernel.blocked_filters &= !w->k[i] || w->k[i]->blocked_filters;
     x->kernel.name = pare_sprintf(p->arena, "%s|%s|%s", w->k[0]->name,
                                   w->k[1] ? w->k[1]->name : "-", w->k[2] ? w->k[2]->name : "-");
     return x->kernel.name;
@@ -223,7 +223,7 @@ static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_ste
     struct mixed *x = pare_alloc(p->arena, 1, sizeof(*x));
     struct pare_step whole = *s;
 
-    *fits = x && whole.apart && add_name(p, w, x) && match_parts(p, w, &whole, x);
+    *fits = x && whole.pass_independent && add_name(p, w, x) && match_parts(p, w, &whole, x);
     if (x && !*fits)
         for (int i = 0; i < PARE_PASSES; i++)
             pare_passes_drop(&x->part[i]);
@@ -233,8 +233,8 @@ static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_ste
         .node = whole.node,
         .fused = whole.fused,
         .n_fused = whole.n_fused,
-        .ways = PARE_ALL_PASSES,
-        .apart = true,
+        .passes = PARE_ALL_PASSES,
+        .pass_independent = true,
         .n_in = whole.n_in,
         .n_out = whole.n_out,
         .in = whole.in,
@@ -244,7 +244,7 @@ static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_ste
         .in_buf = whole.in_buf,
         .out_buf = whole.out_buf,
         .state = *fits ? x : NULL,
-        .any = true,
+        .ignore_cost = true,
     };
     if (*fits)
         sum_up(x, s);

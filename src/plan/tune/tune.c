@@ -178,11 +178,11 @@ int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_passes 
     bool zeros = false;
     int rc;
 
-    if (!p->tuner || !s->kernel->rival)
+    if (!p->tuner || !s->kernel->candidate)
         return 0;
     rc = pare_tune_race_gather(&c, s, err);
     for (int i = 0; i < c.n && !rc; i++)
-        zeros |= c.rival[i].s.kernel->by_zeros;
+        zeros |= c.rival[i].s.kernel->sparsity_dependent;
     s->tuned = !rc && pare_tune_race_open(&c);
     if (s->tuned && pare_tune_race_find(&c, &c.rule) >= 0 &&
         pare_tune_key(p, s, zeros, p->tuner->cold, x.key)) {

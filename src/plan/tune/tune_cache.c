@@ -271,7 +271,7 @@ const char *pare_tune_cache_file(struct pare_arena *a, const char *folder, bool 
     clean(name);
     pare_sha256_add(&h, version, strlen(version) + 1);
     for (int i = 0; pare_kernels[i]; i++)
-        if (pare_kernels[i]->rival)
+        if (pare_kernels[i]->candidate)
             pare_sha256_add(&h, pare_kernels[i]->name, strlen(pare_kernels[i]->name) + 1);
     pare_sha256_text(&h, hash);
     return pare_sprintf(a, "%s/choices-%s-%.8s.txt", folder, name, hash);

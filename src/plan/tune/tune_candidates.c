@@ -73,9 +73,9 @@ static int find_group(struct pare_tune_race *c, struct pare_step *s, struct pare
     int g = 0;
 
     for (bool found = false; g < c->n_groups; g++) {
-        s->beside = &c->group[g].s;
-        found = !c->group[g].whole && pare_step_fits(s);
-        s->beside = NULL;
+        s->layout_from = &c->group[g].s;
+        found = !c->group[g].whole && pare_step_layouts_match(s);
+        s->layout_from = NULL;
         if (found) {
             give_back(s, arena);
             return g;
@@ -105,7 +105,7 @@ static int add_kernel(struct pare_tune_race *c, const struct pare_kernel *k,
         give_back(&s, a.arena);
         return 0;
     }
-    if (c->p->train && s.apart) {
+    if (c->p->train && s.pass_independent) {
         g = find_group(c, &s, a.arena);
         return g < 0 ? 0 : add_way(c, k, g, 0, err);
     }
@@ -121,7 +121,7 @@ static int add_kernel(struct pare_tune_race *c, const struct pare_kernel *k,
 
 static bool takes_part(const struct pare_tune_race *c, const struct pare_kernel *k)
 {
-    return k->rival && pare_plan_uses(c->p, k);
+    return k->candidate && pare_plan_uses(c->p, k);
 }
 
 static bool goes_forward(const struct pare_tune_race *c, const struct pare_kernel *k, int group)

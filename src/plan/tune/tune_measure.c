@@ -80,14 +80,14 @@ static struct pare_buf *find_buf(struct pare_tune_race *c, struct pare_value *v,
 /* Gradients, where they are wanted: all are assigned, as most are. */
 static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
 {
-    s->first = pare_alloc(c->data, (size_t)s->n_in, sizeof(*s->first));
-    if (!s->first)
+    s->grad_assign = pare_alloc(c->data, (size_t)s->n_in, sizeof(*s->grad_assign));
+    if (!s->grad_assign)
         return pare_no_memory(err, "to try kernels");
     for (int k = 0; k < s->n_in + s->n_out; k++) {
         struct pare_buf *b = k < s->n_in ? s->in_buf[k] : s->out_buf[k - s->n_in];
 
         if (k < s->n_in)
-            s->first[k] = true;
+            s->grad_assign[k] = true;
         if (b->grad || !c->p->learns[b->value->id])
             continue;
         b->grad = new_buf(c, b->value, b->bytes);
@@ -104,7 +104,7 @@ static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct 
 static bool last_reader(const struct pare_tune_race *c, const struct pare_step *s,
                         const struct pare_value *v)
 {
-    const struct pare_uses *u = &c->p->view.use[v->id];
+    const struct pare_consumers *u = &c->p->view.consumers[v->id];
     bool last = !(v->flags & (PARE_V_OUTPUT | PARE_V_INPUT)) && !pare_is_fixed(v);
 
     for (int i = 0; i < u->n && last; i++) {
@@ -112,7 +112,7 @@ static bool last_reader(const struct pare_tune_race *c, const struct pare_step *
 
         for (int k = 0; k < s->n_fused; k++)
             own |= u->node[i] == s->fused[k];
-        last = own || c->p->view.taken[u->node[i]->id];
+        last = own || c->p->view.claimed[u->node[i]->id];
     }
     return last;
 }
@@ -195,9 +195,9 @@ static int run_ways(struct pare_tune_race *c, struct pare_step *s, struct pare_e
 
     for (int k = 0; k < s->n_in && c->p->train; k++)
         back |= s->in_buf[k]->grad != NULL;
-    if (s->ways & PARE_PASS_FORWARD)
+    if (s->passes & PARE_PASS_FORWARD)
         PARE_TRY(s->kernel->run(s, &c->p->backend, err));
-    return back && s->ways & ~PARE_PASS_FORWARD ? s->kernel->back(s, &c->p->backend, err) : 0;
+    return back && s->passes & ~PARE_PASS_FORWARD ? s->kernel->backward(s, &c->p->backend, err) : 0;
 }
 
 /* Seconds that the busiest thread ran, so that what other programs take of the machine does not
@@ -255,7 +255,7 @@ void pare_tune_candidate_run(struct pare_tune_race *c, struct pare_tune_candidat
 int pare_tune_candidate_reorder(struct pare_tune_race *c, struct pare_value *v, const int block[2],
                                 double *seconds, struct pare_err *err)
 {
-    struct pare_step s = { .kernel = &pare_kernel_reorder, .ways = PARE_ALL_PASSES };
+    struct pare_step s = { .kernel = &pare_kernel_reorder, .passes = PARE_ALL_PASSES };
     struct pare_arena *own = c->p->backend.arena;
     double t = 0;
     bool ok;

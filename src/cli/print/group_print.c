@@ -1,10 +1,10 @@
-/* group_view.c - which channels of a model belong together. */
-#include "group_view.h"
+/* group_print.c - print dependency groups: layers whose channels must be removed together. */
+#include "group_print.h"
 
 #include "../../base/arena.h"
 #include "../../graph/keep_sets.h"
 
-/* The sets of a layer's output and input channels; -1: it has none. */
+/* The keep sets of a layer's output and input channels; -1: none. */
 static void sets_of(const struct pare_keep_sets *k, const struct pare_layer_info *l, int *out,
                     int *in)
 {
@@ -17,8 +17,8 @@ static void sets_of(const struct pare_keep_sets *k, const struct pare_layer_info
         *in = pare_keep_sets_set(k, l->weight, *in);
 }
 
-/* Layers that neither mix nor make channels, such as normalisations, say nothing of interest. */
-static bool counts(const struct pare_layer_info *l)
+/* Leave out layers that only pass channels on, such as normalizations. */
+static bool makes_channels(const struct pare_layer_info *l)
 {
     int out = -1, in = -1;
 
@@ -27,17 +27,17 @@ static bool counts(const struct pare_layer_info *l)
     return out >= 0 && (in >= 0 || l->weight->t.rank > 1);
 }
 
-/* The sets of all layers that count, and which group each set is. */
+/* The keep sets of the layers, and the group of each set. */
 struct finding {
     const struct pare_layer_info *layer;
     int n_layers;
     struct {
         int out, in;
     } * set;    /* (n_layers) */
-    int *group; /* of a set, -1: none */
+    int *group; /* index of the group by set; -1: none */
 };
 
-/* A group for each set in which a layer has its output channels. */
+/* Start a group for each set that holds output channels of a layer. */
 static void begin_groups(const struct pare_keep_sets *k, const struct finding *f,
                          struct pare_group *list, int *n)
 {
@@ -61,12 +61,12 @@ static struct pare_group *group_of(const struct finding *f, struct pare_group *l
     return set < 0 || f->group[set] < 0 ? NULL : &list[f->group[set]];
 }
 
-/* Counted first, so that each group takes only the memory that it needs. */
+/* The first pass counts, the second fills. */
 static int fill_groups(struct pare_arena *a, const struct finding *f, struct pare_group *list,
                        int n)
 {
-    for (int turn = 0; turn < 2; turn++) {
-        for (int i = 0; i < n && turn; i++) {
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < n && pass; i++) {
             list[i].maker = pare_alloc(a, (size_t)list[i].n_makers, sizeof(*list[i].maker));
             list[i].user = pare_alloc(a, (size_t)list[i].n_users, sizeof(*list[i].user));
             if (!list[i].maker || !list[i].user)
@@ -77,9 +77,9 @@ static int fill_groups(struct pare_arena *a, const struct finding *f, struct par
             struct pare_group *out = group_of(f, list, f->set[i].out);
             struct pare_group *in = group_of(f, list, f->set[i].in);
 
-            if (out && turn)
+            if (out && pass)
                 out->maker[out->n_makers] = &f->layer[i];
-            if (in && turn)
+            if (in && pass)
                 in->user[in->n_users] = &f->layer[i];
             if (out)
                 out->n_makers++;
@@ -104,16 +104,16 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
     PARE_TRY(pare_keep_sets_new(a, g, &k, err));
     f.group = pare_alloc(a, (size_t)pare_keep_sets_sets(k), sizeof(*f.group));
     if (!*list || !f.set || !f.group)
-        return pare_no_memory(err, "to look at the channels");
+        return pare_no_memory(err, "to find dependency groups");
     for (int i = 0; i < pare_keep_sets_sets(k); i++)
         f.group[i] = -1;
     for (int i = 0; i < n_layers; i++) {
         f.set[i].out = f.set[i].in = -1;
-        if (counts(&layer[i]))
+        if (makes_channels(&layer[i]))
             sets_of(k, &layer[i], &f.set[i].out, &f.set[i].in);
     }
     begin_groups(k, &f, *list, n);
-    return fill_groups(a, &f, *list, *n) ? pare_no_memory(err, "to look at the channels") : 0;
+    return fill_groups(a, &f, *list, *n) ? pare_no_memory(err, "to find dependency groups") : 0;
 }
 
 /* ---- text and JSON ---------------------------------------------------------------- */
@@ -145,7 +145,7 @@ void pare_groups_print(struct pare_arena *a, const struct pare_group *list, int 
     struct pare_table *t = pare_table_new(a, "rlll");
     char buf[PARE_NUM_TEXT];
 
-    pare_table_row(t, "channels", "made by", "used by", "all stay because of");
+    pare_table_row(t, "channels", "made by", "used by", "cannot be removed because of");
     for (int i = 0; i < n; i++)
         pare_table_row(t, pare_whole_text(list[i].channels, buf, sizeof(buf)),
                        names(a, list[i].maker, list[i].n_makers),

@@ -1,5 +1,5 @@
-/* compress_view.c - what people see of a recipe at work. */
-#include "compress_view.h"
+/* compress_print.c - print the steps of a recipe and its result. */
+#include "compress_print.h"
 
 #include <jansson.h>
 
@@ -14,7 +14,7 @@ static double number(const json_t *facts, const char *key)
 
 void pare_compress_begin(const struct pare_recipe *r, int i, bool before)
 {
-    printf("%d/%d %s%s\n", i + 1, r->n_steps, r->step[i].name, before ? ": done before" : "");
+    printf("%d/%d %s%s\n", i + 1, r->n_steps, r->step[i].name, before ? ": already done" : "");
     fflush(stdout);
 }
 
@@ -38,7 +38,7 @@ void pare_compress_end(const json_t *step, const json_t *input)
     fflush(stdout);
 }
 
-/* ---- the end -------------------------------------------------------------------------------- */
+/* ---- result --------------------------------------------------------------------------------- */
 
 typedef const char *text_fn(double v, char *buf, size_t size);
 
@@ -48,9 +48,9 @@ static const char *percent(double v, char *buf, size_t size)
     return buf;
 }
 
-/* Before, after, and how many times less. */
-static void row(struct pare_table *t, const json_t *run, const char *name, const char *key,
-                text_fn *text)
+/* Before, after, and the ratio; for an accuracy the difference in percentage points. */
+static void result_row(struct pare_table *t, const json_t *run, const char *name, const char *key,
+                       text_fn *text)
 {
     double was = number(json_object_get(run, "input"), key);
     double is = number(json_object_get(run, "output"), key);
@@ -75,19 +75,19 @@ int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const
         return pare_no_memory(err, "for a table");
     printf("\n");
     pare_table_row(t, "", "before", "after", "");
-    row(t, run, "accuracy", "accuracy", percent);
-    row(t, run, "parameters", "parameters", pare_count_text);
-    row(t, run, "MACs", "macs", pare_count_text);
-    row(t, run, "file", "bytes", pare_bytes_text);
-    row(t, run, "latency", "seconds", pare_time_text);
+    result_row(t, run, "accuracy", "accuracy", percent);
+    result_row(t, run, "parameters", "parameters", pare_count_text);
+    result_row(t, run, "MACs", "macs", pare_count_text);
+    result_row(t, run, "file", "bytes", pare_bytes_text);
+    result_row(t, run, "latency", "seconds", pare_time_text);
     pare_table_print(t, stdout);
     if (latency)
-        printf("\nlatency: median of %lld runs each, in turn, %lld thread%s\n",
+        printf("\nlatency: median of %lld alternating runs of each model, %lld thread%s\n",
                (long long)json_integer_value(json_object_get(latency, "runs")),
                (long long)json_integer_value(json_object_get(latency, "threads")),
                json_integer_value(json_object_get(latency, "threads")) == 1 ? "" : "s");
     else
         printf("\n");
-    printf("%s: the model\n%s: what happened\n", r->output, r->run);
+    printf("%s: compressed model\n%s: run record\n", r->output, r->run);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* json_out.c - results as JSON, for scripts. */
+/* json_out.c - print results as JSON; convert values to JSON. */
 #include <math.h>
 
 #include <jansson.h>
@@ -28,9 +28,9 @@ const char *pare_json_dump(struct pare_arena *a, const json_t *j, bool lines)
 
 int pare_json_result(struct pare_cli *c, json_t *j, struct pare_err *err)
 {
-    if (!c->keep || !j)
+    if (!c->result || !j)
         return pare_json_print(j, err);
-    *c->keep = j;
+    *c->result = j;
     return 0;
 }
 

@@ -1,10 +1,10 @@
-/* quantize_view.h - what people see of a quantization. */
-#ifndef PARE_CLI_VIEW_QUANTIZE_VIEW_H
-#define PARE_CLI_VIEW_QUANTIZE_VIEW_H
+/* quantize_print.h - what people see of a quantization. */
+#ifndef PARE_CLI_PRINT_QUANTIZE_PRINT_H
+#define PARE_CLI_PRINT_QUANTIZE_PRINT_H
 
 #include "../job/compress_job.h"
 
-struct pare_quantize_view {
+struct pare_quantize_summary {
     struct pare_compression *run;
     const struct pare_export *files;
     struct pare_evaluation before, rounded, after; /* float, rounded floats, the file of integers */
@@ -16,11 +16,12 @@ struct pare_quantize_view {
 };
 
 /* A line for what was tried. */
-void pare_budget_say(const struct pare_quantize_view *v, const struct pare_budget_step *s, FILE *f);
+void pare_budget_print(const struct pare_quantize_summary *v, const struct pare_budget_step *s,
+                       FILE *f);
 
-int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a, bool quiet,
+int pare_quantize_print(const struct pare_quantize_summary *v, struct pare_arena *a, bool quiet,
                         struct pare_err *err);
-int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_view *v,
+int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v,
                        struct pare_err *err);
 
 #endif

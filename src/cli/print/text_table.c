@@ -1,4 +1,4 @@
-/* text_table.c - numbers and tables as people like to read them. */
+/* text_table.c - numbers with units, and tables with aligned columns. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -8,6 +8,10 @@
 
 #include "../cli.h"
 #include "../../base/arena.h"
+
+#define LINE 80       /* columns of a wrapped table */
+#define LEAST_WRAP 24 /* columns that the last column has at least */
+#define MOST_NAME 26  /* columns of the first column; a longer name has a line to itself */
 
 /* Three significant digits: 9.41, 94.1, 941. */
 static void three_digits(double v, const char *unit, char *buf, size_t size)
@@ -85,15 +89,8 @@ const char *pare_time_text(double s, char *buf, size_t size)
     return buf;
 }
 
-bool pare_ends_in(const char *s, const char *ending)
-{
-    size_t n = strlen(s), e = strlen(ending);
-
-    return n >= e && !strcmp(s + n - e, ending);
-}
-
-/* How many bytes the UTF-8 character at s has; 0: it is none. */
-static int symbol(const unsigned char *s, uint32_t *code)
+/* Length of the UTF-8 character at s in bytes; 0: not valid UTF-8. */
+static int utf8_length(const unsigned char *s, uint32_t *code)
 {
     int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 4;
 
@@ -111,8 +108,8 @@ static int symbol(const unsigned char *s, uint32_t *code)
     return n;
 }
 
-/* Controls, and marks that turn the direction of what follows. */
-static bool is_unfit(uint32_t code)
+/* Control characters, and marks that change the direction of text. */
+static bool is_control(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200e && code <= 0x200f) ||
            (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
@@ -124,8 +121,8 @@ void pare_put_clean(FILE *f, const char *s)
     uint32_t code = 0;
 
     for (int n; *p; p += n ? n : 1) {
-        n = symbol(p, &code);
-        if (!n || is_unfit(code))
+        n = utf8_length(p, &code);
+        if (!n || is_control(code))
             fputc('?', f);
         else
             fwrite(p, 1, (size_t)n, f);
@@ -147,7 +144,7 @@ struct pare_table {
     bool broken; /* out of memory: nothing is printed */
 };
 
-/* Columns on a screen: bytes that continue a UTF-8 character take none. */
+/* Columns on a screen: continuation bytes of UTF-8 take none. */
 static int width_of(const char *s)
 {
     int n = 0;
@@ -218,36 +215,67 @@ void pare_table_cells(struct pare_table *t, const char *const *cell)
     add_row(t, all);
 }
 
-static bool wants_colour(FILE *f)
+static bool use_color(FILE *f)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
     return isatty(fileno(f)) && (!no || !*no) && term && strcmp(term, "dumb") != 0;
 }
 
-static void print_row(const struct pare_table *t, const struct row *r, FILE *f)
+/* Print text in a column that starts at `start`, broken into lines at blanks. */
+static void print_wrapped(const char *s, int start, FILE *f)
 {
-    int last = t->cols - 1, pad = 0;
+    int room = LINE - start, at = 0;
+
+    room = room < LEAST_WRAP ? LEAST_WRAP : room;
+    while (*s) {
+        size_t len = strcspn(s, " ");
+        char word[512];
+
+        snprintf(word, sizeof(word), "%.*s", (int)len, s);
+        if (at && at + 1 + width_of(word) > room) {
+            fprintf(f, "\n%*s", start, "");
+            at = 0;
+        }
+        if (at)
+            fputc(' ', f);
+        pare_put_clean(f, word);
+        at += width_of(word) + (at > 0);
+        s += len;
+        s += *s == ' ';
+    }
+}
+
+static void print_row(const struct pare_table *t, const struct row *r, bool wrap, FILE *f)
+{
+    int last = t->cols - 1, pad = 0, start = 0;
 
     while (last > 0 && !*r->cell[last])
         last--;
     for (int i = 0; i <= last; i++) {
-        int room = t->width[i] - width_of(r->cell[i]);
+        int width = wrap && !i && t->width[0] > MOST_NAME ? MOST_NAME : t->width[i];
+        int room = width - width_of(r->cell[i]);
 
         fprintf(f, "%*s", pad + (t->align[i] == 'r' ? room : 0), "");
-        pare_put_clean(f, r->cell[i]);
-        pad = 2 + (t->align[i] == 'r' ? 0 : room);
+        if (wrap && i > 0 && i == t->cols - 1)
+            print_wrapped(r->cell[i], start, f);
+        else
+            pare_put_clean(f, r->cell[i]);
+        start += width + 2;
+        if (room < 0 && i < last)
+            fprintf(f, "\n%*s", start - 2, "");
+        pad = 2 + (t->align[i] == 'r' || room < 0 ? 0 : room);
     }
 }
 
-static void print_table(const struct pare_table *t, FILE *f, bool bold)
+static void print_table(const struct pare_table *t, FILE *f, bool bold, bool wrap)
 {
     if (!t || t->broken)
         return;
     for (const struct row *r = t->first; r; r = r->next) {
         if (r == t->first && bold)
             fputs("\033[1m", f);
-        print_row(t, r, f);
+        print_row(t, r, wrap, f);
         if (r == t->first && bold)
             fputs("\033[0m", f);
         fputc('\n', f);
@@ -256,10 +284,15 @@ static void print_table(const struct pare_table *t, FILE *f, bool bold)
 
 void pare_table_print(const struct pare_table *t, FILE *f)
 {
-    print_table(t, f, wants_colour(f));
+    print_table(t, f, use_color(f), false);
 }
 
 void pare_table_plain(const struct pare_table *t, FILE *f)
 {
-    print_table(t, f, false);
+    print_table(t, f, false, false);
+}
+
+void pare_table_wrap(const struct pare_table *t, FILE *f)
+{
+    print_table(t, f, use_color(f), true);
 }

@@ -1,5 +1,5 @@
-/* quantize_view.c - what people see of a quantization: places, ranges, noise, sizes, accuracy. */
-#include "quantize_view.h"
+/* quantize_print.c - print the result of quantization: scales, ranges, noise, sizes, accuracy. */
+#include "quantize_print.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,22 +10,22 @@
 #include "../../quant/qscale.h"
 #include "../../tensor/tensor.h"
 
-/* What is shown of a place. */
-struct place {
+/* A quantized tensor of a layer: weight, input or output. */
+struct site {
     int bits;
     char type[PARE_NUM_TEXT]; /* "int8", "int4" */
     int64_t scales;           /* 0: the quantizer has none */
-    double lo, hi;            /* what the scales hold */
-    double db;                /* signal to noise; NaN: not known */
+    double lo, hi;            /* smallest and largest value the scales can represent */
+    double db;                /* signal-to-noise ratio; NaN: unknown */
 };
 
-/* 10 log10(sum of x^2 / sum of (x - rounded x)^2); exact is infinite. */
+/* 10 log10(sum of x^2 / sum of (x - quantized x)^2); infinite if there is no error. */
 static double decibels(const struct pare_noise *n)
 {
     return n->signal > 0 ? 10 * log10(n->signal / n->noise) : NAN;
 }
 
-static void range(const struct pare_qscale *g, struct place *p)
+static void find_range(const struct pare_qscale *g, struct site *p)
 {
     p->scales = g->n;
     for (int64_t i = 0; i < g->n; i++) {
@@ -37,7 +37,7 @@ static void range(const struct pare_qscale *g, struct place *p)
     }
 }
 
-static void look_weight(const struct pare_layer *l, struct place *p)
+static void describe_weight(const struct pare_layer *l, struct site *p)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_noise n = { 0, 0 };
@@ -53,7 +53,7 @@ static void look_weight(const struct pare_layer *l, struct place *p)
     }
     p->db = decibels(&n);
     if (a && !pare_qweight(l, a, &g, &q, &err)) {
-        range(&g, p);
+        find_range(&g, p);
         snprintf(p->type, sizeof(p->type), "%s%d",
                  g.dtype == PARE_I8 || g.dtype == PARE_I16 || g.dtype == PARE_I4 ? "int" : "uint",
                  p->bits);
@@ -62,48 +62,50 @@ static void look_weight(const struct pare_layer *l, struct place *p)
     pare_layer_release(l);
 }
 
-static void look(struct pare_layer *l, enum pare_quant_site site, struct pare_arena *a,
-                 struct place *p)
+static void describe_site(struct pare_layer *l, enum pare_quant_site site, struct pare_arena *a,
+                          struct site *p)
 {
     const struct pare_quant *q = &l->quant[site];
     struct pare_qscale g;
     struct pare_err err;
 
-    *p = (struct place){ .bits = q->bits, .db = decibels(&l->noise[site]) };
+    *p = (struct site){ .bits = q->bits, .db = decibels(&l->noise[site]) };
     snprintf(p->type, sizeof(p->type), "%s%d", q->has_sign ? "int" : "uint", q->bits);
     if (site == PARE_WEIGHT)
-        look_weight(l, p);
+        describe_weight(l, p);
     else if (!pare_qscale_of(l, site, a, &g, &err))
-        range(&g, p);
+        find_range(&g, p);
 }
 
-/* ---- a budget ------------------------------------------------------------------------------ */
+/* ---- accuracy budget ----------------------------------------------------------------------- */
 
-void pare_budget_say(const struct pare_quantize_view *v, const struct pare_budget_step *s, FILE *f)
+void pare_budget_print(const struct pare_quantize_summary *v, const struct pare_budget_step *s,
+                       FILE *f)
 {
     if (!s->changes)
-        fprintf(f, "may lose %g points of %.2f%%; as asked", v->drop, 100 * v->before.top1);
+        fprintf(f, "accuracy may drop %g points from %.2f%%; as configured", v->drop,
+                100 * v->before.top1);
     else
         fprintf(f, "%d change%s", s->changes, s->changes == 1 ? "" : "s");
-    fprintf(f, ": accuracy %.2f%%, %s\n", 100 * s->accuracy, s->holds ? "enough" : "not enough");
+    fprintf(f, ": accuracy %.2f%%, %s\n", 100 * s->accuracy, s->holds ? "high enough" : "too low");
     fflush(f);
 }
 
-/* "weight 4 to 8 bits, input 4 to 8 bits", or "float instead of weight 8, input 8 bits". */
+/* "weight 8 instead of 4, input 8 instead of 4 bits", "float instead of weight 8, input 8 bits". */
 static void change_text(const struct pare_budget_layer *l, char *to, size_t size)
 {
-    bool first = true, gone = true;
+    bool first = true, is_float = true;
 
     for (int k = 0; k < PARE_QUANT_SITES; k++)
-        gone &= !l->bits[k];
+        is_float &= !l->bits[k];
     to[0] = 0;
     for (int k = 0; k < PARE_QUANT_SITES; k++) {
         size_t at = strlen(to);
-        const char *lead = !first ? ", " : gone ? "float instead of " : "";
+        const char *lead = !first ? ", " : is_float ? "float instead of " : "";
 
         if (!l->asked[k])
             continue;
-        if (gone)
+        if (is_float)
             snprintf(to + at, size - at, "%s%s %d", lead,
                      pare_quant_site_name((enum pare_quant_site)k), l->asked[k]);
         else
@@ -114,7 +116,7 @@ static void change_text(const struct pare_budget_layer *l, char *to, size_t size
     snprintf(to + strlen(to), size - strlen(to), " bits");
 }
 
-static int print_changes(const struct pare_quantize_view *v, struct pare_arena *a,
+static int print_changes(const struct pare_quantize_summary *v, struct pare_arena *a,
                          struct pare_err *err)
 {
     struct pare_table *t = v->budget.n_layers ? pare_table_new(a, "lrl") : NULL;
@@ -124,7 +126,7 @@ static int print_changes(const struct pare_quantize_view *v, struct pare_arena *
     if (!t)
         return pare_no_memory(err, "for a table");
     printf("\n");
-    pare_table_row(t, "changed layer", "signal/noise at the output, alone", "now");
+    pare_table_row(t, "changed layer", "SNR at the output", "change");
     for (int i = 0; i < v->budget.n_layers; i++) {
         const struct pare_budget_layer *l = &v->budget.layer[i];
         char text[160], db[PARE_NUM_TEXT];
@@ -148,7 +150,7 @@ static json_t *sites_json(const int bits[PARE_QUANT_SITES])
     return o;
 }
 
-static json_t *budget_json(const struct pare_quantize_view *v)
+static json_t *budget_json(const struct pare_quantize_summary *v)
 {
     json_t *steps = json_array(), *changed = json_array();
 
@@ -172,13 +174,13 @@ static json_t *budget_json(const struct pare_quantize_view *v)
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-static void place_row(struct pare_table *t, struct pare_layer *l, enum pare_quant_site site,
-                      bool first, struct pare_arena *a)
+static void site_row(struct pare_table *t, struct pare_layer *l, enum pare_quant_site site,
+                     bool first, struct pare_arena *a)
 {
     char range[64] = "-", scales[PARE_NUM_TEXT] = "-", db[PARE_NUM_TEXT] = "-";
-    struct place p;
+    struct site p;
 
-    look(l, site, a, &p);
+    describe_site(l, site, a, &p);
     if (p.scales) {
         snprintf(range, sizeof(range), "%.4g to %.4g", p.lo, p.hi);
         pare_whole_text(p.scales, scales, sizeof(scales));
@@ -191,7 +193,7 @@ static void place_row(struct pare_table *t, struct pare_layer *l, enum pare_quan
                    pare_quant_site_name(site), p.type, scales, range, db);
 }
 
-static void print_end(const struct pare_quantize_view *v)
+static void print_totals(const struct pare_quantize_summary *v)
 {
     const struct pare_export *f = v->files;
     char before[PARE_NUM_TEXT], after[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
@@ -202,23 +204,23 @@ static void print_end(const struct pare_quantize_view *v)
 
         layers += q[PARE_WEIGHT] || q[PARE_INPUT] || q[PARE_OUTPUT];
     }
-    printf("\n%d layers; %s instead of %s (%s)\n", layers,
+    printf("\n%d layers quantized; %s instead of %s (%s)\n", layers,
            pare_bytes_text(v->bytes_after, after, sizeof(after)),
            pare_bytes_text(v->bytes_before, before, sizeof(before)),
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
     if (v->run->quant.equalize)
         printf("%d pairs of layers equalized\n", v->run->equalized);
     pare_evaluation_print("float:", &v->before);
-    pare_evaluation_print("rounded:", &v->rounded);
-    pare_evaluation_print("integers:", &v->after);
+    pare_evaluation_print("fake-quantized:", &v->rounded);
+    pare_evaluation_print("quantized file:", &v->after);
     printf("%s: quantized model\n", f->onnx);
     if (f->model)
-        printf("%s: its state\n", f->model);
+        printf("%s: parameters\n", f->model);
     if (f->calibration)
         printf("%s: scales and ranges\n", f->calibration);
 }
 
-int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a, bool quiet,
+int pare_quantize_print(const struct pare_quantize_summary *v, struct pare_arena *a, bool quiet,
                         struct pare_err *err)
 {
     struct pare_table *t = pare_table_new(a, "llllrlr");
@@ -227,19 +229,19 @@ int pare_quantize_print(const struct pare_quantize_view *v, struct pare_arena *a
         return pare_no_memory(err, "for a table");
     if (quiet)
         return 0;
-    pare_table_row(t, "layer", "type", "place", "integers", "scales", "range", "signal/noise");
+    pare_table_row(t, "layer", "type", "tensor", "dtype", "scales", "range", "SNR");
     for (int i = 0; i < v->run->n_layers; i++) {
         bool first = true;
 
         for (int k = 0; k < PARE_QUANT_SITES; k++)
             if (v->run->layer[i].quantized[k]) {
-                place_row(t, &v->run->layer[i], (enum pare_quant_site)k, first, a);
+                site_row(t, &v->run->layer[i], (enum pare_quant_site)k, first, a);
                 first = false;
             }
     }
     pare_table_print(t, stdout);
     PARE_TRY(print_changes(v, a, err));
-    print_end(v);
+    print_totals(v);
     return 0;
 }
 
@@ -251,11 +253,11 @@ static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
                           l->info.torch);
 
     for (int k = 0; k < PARE_QUANT_SITES && o; k++) {
-        struct place p;
+        struct site p;
 
         if (!l->quantized[k])
             continue;
-        look(l, (enum pare_quant_site)k, a, &p);
+        describe_site(l, (enum pare_quant_site)k, a, &p);
         json_object_set_new(o, pare_quant_site_name((enum pare_quant_site)k),
                             json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p.bits, "integers",
                                       p.type, "scales", (json_int_t)p.scales, "min",
@@ -266,7 +268,8 @@ static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
     return o;
 }
 
-int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_view *v, struct pare_err *err)
+int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v,
+                       struct pare_err *err)
 {
     json_t *layers = json_array(), *all;
 

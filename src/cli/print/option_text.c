@@ -1,4 +1,4 @@
-/* option_text.c - lines of option tables in words, for help, manual, completion and reference. */
+/* option_text.c - option rows as text, for help, manual pages, completion and reference. */
 #include "option_text.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ static const char *const value_text[] = {
     [PARE_OPT_STRS] = "TEXT",
 };
 
-/* What stands for the option's value in help texts: "FILE", "N"; "" for a switch. */
+/* Placeholder for the option's value: "FILE", "N"; "" for a flag. */
 static const char *metavar(const struct pare_opt *o)
 {
     if (o->metavar)
@@ -46,10 +46,10 @@ const char *pare_option_name(const struct pare_opt *o, char *buf, size_t size)
     return buf;
 }
 
-/* Limits that only keep numbers in an int are none to a reader. */
+/* Limits that only keep a number within an int are not mentioned. */
 const char *pare_option_range(const struct pare_opt *o, char *buf, size_t size)
 {
-    bool low = o->min > -2147483647.0, high = o->max < 2147483647.0;
+    bool low = o->min > -1e9, high = o->max < 1e9;
     bool number = o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT ||
                   o->type == PARE_OPT_INTS || o->type == PARE_OPT_FLOATS;
 
@@ -65,7 +65,7 @@ const char *pare_option_range(const struct pare_opt *o, char *buf, size_t size)
     return buf;
 }
 
-/* A number outside of its own range stands for "not given". */
+/* A default outside the range stands for "not given". */
 const char *pare_option_default(const struct pare_opt *o, char *buf, size_t size)
 {
     bool number = o->type == PARE_OPT_INT || o->type == PARE_OPT_FLOAT;
@@ -82,25 +82,52 @@ const char *pare_option_default(const struct pare_opt *o, char *buf, size_t size
     return buf;
 }
 
-const char *pare_option_brackets(const struct pare_opt *o, char *buf, size_t size)
+/* "a|b|c" as "a, b, c", which can be wrapped. */
+static void list_choices(const char *choices, char *buf, size_t size)
 {
-    char def[128], range[128];
-    const char *d = pare_option_default(o, def, sizeof(def));
-    const char *r = pare_option_range(o, range, sizeof(range));
+    size_t at = 0;
 
+    for (const char *s = choices; *s && at + 3 < size; s++)
+        if (*s == '|') {
+            buf[at++] = ',';
+            buf[at++] = ' ';
+        } else {
+            buf[at++] = *s;
+        }
+    buf[at] = '\0';
+}
+
+/* Append "(range; default: x)" to the help.  If the help ends with its own "(default: x)", the
+ * range goes into the same parentheses. */
+const char *pare_option_help(const struct pare_opt *o, char *buf, size_t size)
+{
+    char def[PARE_OPTION_TEXT], range[PARE_OPTION_TEXT];
+    const char *d = pare_option_default(o, def, sizeof(def));
+    const char *r = pare_option_range(o, range, sizeof(range)), *own = strrchr(o->help, '(');
+    size_t n = strlen(o->help);
+
+    if (!strcmp(r, "at least 0"))
+        range[0] = '\0';
+    if (o->choices)
+        list_choices(o->choices, range, sizeof(range));
     if (o->type == PARE_OPT_STRS)
         d = "may be repeated";
     if (o->type == PARE_OPT_BOOL && o->def == 0)
         d = "";
-    buf[0] = '\0';
-    if (*d || *r)
-        snprintf(buf, size, " (%s%s%s)", d, *d && *r ? "; " : "", r);
+    if (!*d && !*r)
+        snprintf(buf, size, "%s", o->help);
+    else if (own && !strncmp(own, "(default: ", 10) && o->help[n - 1] == ')')
+        snprintf(buf, size, "%.*s(%s%s%s", (int)(own - o->help), o->help, *r ? r : d, "; ",
+                 own + 1);
+    else
+        snprintf(buf, size, "%s (%s%s%s%s)", o->help, r, *d && *r ? "; " : "",
+                 *d && !o->required && o->type != PARE_OPT_STRS ? "default: " : "", d);
     return buf;
 }
 
 /* ---- all options of a command -------------------------------------------------------- */
 
-static bool has(const struct pare_opt *opts, const struct pare_opt *end, const char *name)
+static bool has_option(const struct pare_opt *opts, const struct pare_opt *end, const char *name)
 {
     for (const struct pare_opt *o = opts; o && o->name && o != end; o++)
         if (!strcmp(o->name, name))
@@ -111,22 +138,23 @@ static bool has(const struct pare_opt *opts, const struct pare_opt *end, const c
 int pare_options_each(const struct pare_command *cmd, struct pare_arena *a, pare_option_fn *fn,
                       void *user, struct pare_err *err)
 {
-    struct pare_option_group *part = NULL;
+    struct pare_option_group *group = NULL;
     int n = 0;
 
-    if (cmd->parts)
-        PARE_TRY(cmd->parts(a, &part, &n, err));
+    if (cmd->groups)
+        PARE_TRY(cmd->groups(a, &group, &n, err));
     for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
-        fn(&(struct pare_option_at){ NULL, o, has(cmd->opts, o, o->name) }, user);
+        fn(&(struct pare_option_at){ NULL, o, has_option(cmd->opts, o, o->name) }, user);
     for (const struct pare_opt *o = pare_resource_limits_opts; !cmd->brief && o->name; o++)
         fn(&(struct pare_option_at){ NULL, o, false }, user);
     for (int i = 0; i < n; i++)
-        for (const struct pare_opt *o = part[i].opts; o && o->name; o++) {
-            bool same = has(cmd->opts, NULL, o->name) || has(part[i].opts, o, o->name);
+        for (const struct pare_opt *o = group[i].opts; o && o->name; o++) {
+            bool same = has_option(cmd->opts, NULL, o->name) ||
+                        has_option(group[i].opts, o, o->name);
 
             for (int k = 0; k < i && !same; k++)
-                same = has(part[k].opts, NULL, o->name);
-            fn(&(struct pare_option_at){ &part[i], o, same }, user);
+                same = has_option(group[k].opts, NULL, o->name);
+            fn(&(struct pare_option_at){ &group[i], o, same }, user);
         }
     return 0;
 }

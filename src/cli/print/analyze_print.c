@@ -1,11 +1,11 @@
-/* analyze_view.c - what people see of an analysis: tables, CSV, JSON.
+/* analyze_print.c - print the results of pare analyze as tables, CSV or JSON.
  *
- * The JSON is what charts are drawn from:
+ * JSON:
  *     "count": {"flops": N, "params": N, "layers": [{"name", "type", "flops", "params", ...}]}
- *     "sensitivity": {LAYER: {SPARSITY: METRIC}}          beside "base" and "metric"
+ *     "sensitivity": {LAYER: {SPARSITY: METRIC}}  next to "base" and "metric"
  *     "quantization": {LAYER: {BITS: {"output_snr_db", "output_cosine", ...}}}
  */
-#include "analyze_view.h"
+#include "analyze_print.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,15 +18,15 @@
 
 /* ---- CSV -------------------------------------------------------------------------- */
 
-/* A text that grows; NULL once there was no memory. */
-struct sheet {
+/* CSV text that grows. */
+struct csv {
     struct pare_arena *arena;
     struct pare_bytes *part;
     int n, cap;
-    bool broken;
+    bool broken; /* out of memory */
 };
 
-static void put(struct sheet *s, const char *text)
+static void csv_put(struct csv *s, const char *text)
 {
     struct pare_bytes *list = text && !s->broken
                                   ? pare_grow(s->arena, s->part, s->n, &s->cap, sizeof(*list))
@@ -39,8 +39,8 @@ static void put(struct sheet *s, const char *text)
     s->part[s->n++] = (struct pare_bytes){ text, strlen(text) };
 }
 
-/* Quoted where a reader would else see two cells or lines. */
-static void put_name(struct sheet *s, const char *name)
+/* Quote a name that contains commas, quotes or line breaks. */
+static void csv_put_name(struct csv *s, const char *name)
 {
     char *out = pare_alloc(s->arena, 2 * strlen(name) + 3, 1), *at = out;
 
@@ -54,10 +54,10 @@ static void put_name(struct sheet *s, const char *name)
         *at = '"';
         name = out;
     }
-    put(s, out ? name : NULL);
+    csv_put(s, out ? name : NULL);
 }
 
-static int save(struct sheet *s, const char *path, struct pare_err *err)
+static int csv_save(struct csv *s, const char *path, struct pare_err *err)
 {
     int rc = s->broken ? pare_no_memory(err, "for a table")
                        : pare_file_write_parts(path, s->part, s->n, err);
@@ -66,9 +66,9 @@ static int save(struct sheet *s, const char *path, struct pare_err *err)
     return rc;
 }
 
-static int sheet_new(struct sheet *s, struct pare_err *err)
+static int csv_new(struct csv *s, struct pare_err *err)
 {
-    *s = (struct sheet){ .arena = pare_arena_new(1 << 12) };
+    *s = (struct csv){ .arena = pare_arena_new(1 << 12) };
     return s->arena ? 0 : pare_no_memory(err, "for a table");
 }
 
@@ -95,7 +95,7 @@ void pare_count_print(const struct pare_count *n, struct pare_arena *a)
     printf("\nFLOPs   %s\nparams  %s\n", pare_whole_text((int64_t)n->flops, f, sizeof(f)),
            pare_whole_text(n->params, p, sizeof(p)));
     if (n->unknown)
-        printf("not counted, for their shapes are not known: %d\n", n->unknown);
+        printf("layers of unknown shape, not counted: %d\n", n->unknown);
 }
 
 json_t *pare_count_json(const struct pare_count *n, bool full)
@@ -152,7 +152,7 @@ void pare_sensitivity_print(const struct pare_sensitivity *s, struct pare_arena 
         pare_table_cells(t, cell);
     }
     pare_table_print(t, stdout);
-    printf("\nas it is: %s\n", metric_text(a, s->base, loss));
+    printf("\nunpruned: %s\n", metric_text(a, s->base, loss));
 }
 
 static const char *number_text(double v, char *buf, size_t size)
@@ -186,24 +186,24 @@ json_t *pare_sensitivity_json(const struct pare_sensitivity *s, const char *metr
 
 int pare_sensitivity_csv(const struct pare_sensitivity *s, const char *path, struct pare_err *err)
 {
-    struct sheet out;
+    struct csv out;
 
-    PARE_TRY(sheet_new(&out, err));
-    put(&out, "layername");
+    PARE_TRY(csv_new(&out, err));
+    csv_put(&out, "layername");
     for (int k = 0; k < s->n_sparsities; k++)
-        put(&out, pare_sprintf(out.arena, ",%.12g", s->sparsity[k]));
-    put(&out, "\n");
+        csv_put(&out, pare_sprintf(out.arena, ",%.12g", s->sparsity[k]));
+    csv_put(&out, "\n");
     for (int i = 0; i < s->n_layers; i++) {
-        put_name(&out, s->name[i]);
+        csv_put_name(&out, s->name[i]);
         for (int k = 0; k < s->n_sparsities; k++) {
             double v = s->metric[i * s->n_sparsities + k];
 
-            if (!isnan(v)) /* a row ends where it was stopped */
-                put(&out, pare_sprintf(out.arena, ",%.9g", v));
+            if (!isnan(v)) /* a row ends where --early-stop ended it */
+                csv_put(&out, pare_sprintf(out.arena, ",%.9g", v));
         }
-        put(&out, "\n");
+        csv_put(&out, "\n");
     }
-    return save(&out, path, err);
+    return csv_save(&out, path, err);
 }
 
 /* ---- quantization ---------------------------------------------------------------------- */
@@ -259,18 +259,18 @@ json_t *pare_qerror_json(const struct pare_qerror *q)
 
 int pare_qerror_csv(const struct pare_qerror *q, const char *path, struct pare_err *err)
 {
-    struct sheet out;
+    struct csv out;
 
-    PARE_TRY(sheet_new(&out, err));
-    put(&out, "layername,bits,weight_snr_db,output_snr_db,output_cosine,model_snr_db,"
-              "model_cosine\n");
+    PARE_TRY(csv_new(&out, err));
+    csv_put(&out, "layername,bits,weight_snr_db,output_snr_db,output_cosine,model_snr_db,"
+                  "model_cosine\n");
     for (int i = 0; i < q->n_layers * q->n_bits; i++) {
         const struct pare_qerror_item *e = &q->item[i];
 
-        put_name(&out, q->name[i / q->n_bits]);
-        put(&out, pare_sprintf(out.arena, ",%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n",
-                               (long long)q->bits[i % q->n_bits], e->weight_db, e->out_db,
-                               e->out_cos, e->end_db, e->end_cos));
+        csv_put_name(&out, q->name[i / q->n_bits]);
+        csv_put(&out, pare_sprintf(out.arena, ",%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n",
+                                   (long long)q->bits[i % q->n_bits], e->weight_db, e->out_db,
+                                   e->out_cos, e->end_db, e->end_cos));
     }
-    return save(&out, path, err);
+    return csv_save(&out, path, err);
 }

@@ -1,5 +1,5 @@
-/* train_view.c - what people see while a model is trained. */
-#include "train_view.h"
+/* train_progress.c - progress bar, one line per epoch, and training history. */
+#include "train_progress.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
@@ -27,7 +27,7 @@ static const char *duration(double seconds, char *buf, size_t size)
     return buf;
 }
 
-/* The columns of the terminal; the last is left free, or some would begin a new line. */
+/* Usable columns of the terminal: one less than its width, because some wrap after the last. */
 static int columns(void)
 {
     struct winsize w = { 0 };
@@ -37,9 +37,9 @@ static int columns(void)
     return w.ws_col - 1;
 }
 
-/* Where rates are counted from: the first batch is slow, since plans are made then, and after
- * --resume an epoch may begin in its middle. */
-static void begin(struct pare_view_train *v, const struct pare_progress *p, double now)
+/* Rates are measured from the end of the first batch, which is slow because plans are made in it;
+ * after --resume an epoch may start in its middle. */
+static void start_rates(struct pare_train_progress *v, const struct pare_progress *p, double now)
 {
     if (v->first < 0) {
         v->first = p->epoch;
@@ -53,8 +53,9 @@ static void begin(struct pare_view_train *v, const struct pare_progress *p, doub
     }
 }
 
-/* Seconds until the end, judged by the batches of this run; below 0 when it is too early. */
-static double time_left(const struct pare_view_train *v, const struct pare_progress *p, double now)
+/* Seconds left, estimated from the batches of this run; below 0: too early to tell. */
+static double time_left(const struct pare_train_progress *v, const struct pare_progress *p,
+                        double now)
 {
     double done = (double)((p->epoch - v->first) * p->batches + p->batch - v->first_batch);
     double all = (double)((p->epochs - v->first) * p->batches - v->first_batch);
@@ -62,9 +63,9 @@ static double time_left(const struct pare_view_train *v, const struct pare_progr
     return done > 0 ? (now - v->start) * (all - done) / done : -1;
 }
 
-/* "  2.35K items/s  0:42 left", as far as it is known. */
-static void speed_text(const struct pare_view_train *v, const struct pare_progress *p, double now,
-                       char *buf, size_t size)
+/* "  2.35K items/s  0:42 left", as far as known. */
+static void speed_text(const struct pare_train_progress *v, const struct pare_progress *p,
+                       double now, char *buf, size_t size)
 {
     double left = time_left(v, p, now);
     char rate[PARE_NUM_TEXT], time[PARE_NUM_TEXT];
@@ -79,7 +80,7 @@ static void speed_text(const struct pare_view_train *v, const struct pare_progre
         snprintf(buf + n, size - (size_t)n, "  %s left", duration(left, time, sizeof(time)));
 }
 
-/* Whole items only; two blanks are between them. */
+/* Drop items from the end, which are separated by two blanks, until the text fits. */
 static void shorten(char *text, size_t width)
 {
     while (strlen(text) > width) {
@@ -91,8 +92,8 @@ static void shorten(char *text, size_t width)
     }
 }
 
-/* The bar gets what the text leaves; a terminal too narrow for both has only the text. */
-static void draw(const struct pare_view_train *v, const struct pare_progress *p, double now)
+/* The bar takes the columns that the text leaves; in a narrow terminal there is only the text. */
+static void draw_bar(const struct pare_train_progress *v, const struct pare_progress *p, double now)
 {
     char head[64], tail[192], speed[96], bar[BAR + 4] = "";
     int width = columns(), room, filled;
@@ -116,19 +117,19 @@ static void draw(const struct pare_view_train *v, const struct pare_progress *p,
     fflush(stderr);
 }
 
-void pare_view_batch(void *user, const struct pare_progress *p)
+void pare_train_progress_batch(void *user, const struct pare_progress *p)
 {
-    struct pare_view_train *v = user;
+    struct pare_train_progress *v = user;
     double now = pare_now();
 
-    begin(v, p, now);
+    start_rates(v, p, now);
     if (!v->bar || (now - v->drawn < REDRAW && p->batch < p->batches))
         return;
     v->drawn = now;
-    draw(v, p, now);
+    draw_bar(v, p, now);
 }
 
-void pare_view_end(struct pare_view_train *v)
+void pare_train_progress_end(struct pare_train_progress *v)
 {
     if (v->bar && v->drawn > 0)
         fputs("\r\033[K", stderr);
@@ -151,9 +152,9 @@ static json_t *epoch_json(const struct pare_epoch *e)
     return j;
 }
 
-/* Epochs that an earlier run of the same training had, when this one goes on from it: one after the
- * other from the first, or the file is not what that run wrote. */
-static void read_journal(struct pare_view_train *v, int64_t epoch)
+/* After --resume: read the epochs of the interrupted run.  They must be numbered in order, or the
+ * file is not what that run wrote. */
+static void read_journal(struct pare_train_progress *v, int64_t epoch)
 {
     json_t *old = epoch ? pare_json_read(v->journal) : NULL, *e;
     json_int_t last = 0;
@@ -171,9 +172,8 @@ static void read_journal(struct pare_view_train *v, int64_t epoch)
     json_decref(old);
 }
 
-/* Curves are worth less than the training: when this cannot be written, it goes on, and fails at
- * its end. */
-static void keep_journal(struct pare_view_train *v, const struct pare_epoch *e)
+/* If the history cannot be written, training continues and the error is reported at its end. */
+static void write_journal(struct pare_train_progress *v, const struct pare_epoch *e)
 {
     struct pare_arena *a = v->journal ? pare_arena_new(1 << 12) : NULL;
     const char *text;
@@ -187,14 +187,14 @@ static void keep_journal(struct pare_view_train *v, const struct pare_epoch *e)
     pare_arena_free(a);
 }
 
-void pare_view_epoch(void *user, const struct pare_epoch *e)
+void pare_train_progress_epoch(void *user, const struct pare_epoch *e)
 {
-    struct pare_view_train *v = user;
+    struct pare_train_progress *v = user;
     char time[PARE_NUM_TEXT];
 
-    pare_view_end(v);
+    pare_train_progress_end(v);
     if (v->history)
-        keep_journal(v, e);
+        write_journal(v, e);
     if (!v->lines)
         return;
     fprintf(v->lines, "epoch %lld/%lld  loss %.4f  acc %.2f%%", (long long)e->train.epoch + 1,

@@ -1,29 +1,29 @@
-/* linear_train.c - Gemm and MatMul with a 2-D weight, and their gradients, by own panels
- * forward, where the bias costs nothing, and oneDNN's GEMM.
+/* linear_train.c - training of Gemm and MatMul with a 2-D weight by packed GEMM and oneDNN's GEMM.
  *
  *     Y (M, N) = X (M, K) W + b      dX = dY W'      dW = X' dY      db = sum of dY's rows
  *
- * Where most of dY's rows are zero (behind a network's last attention only one token in many is
- * used) the gradients are made of the others only.
+ * Forward by packed GEMM, which adds the bias for free; backward by oneDNN.  If most rows of dY are
+ * zero (after a network's last attention only one token in many is used), only the other rows are
+ * multiplied.
  */
-#include "../onednn/onednn.h"
+#include "onednn.h"
 
-#include "gemm_packed_matrix.h"
+#include "../gemm/gemm_packed_matrix.h"
 
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
 
-#define FEW 8         /* one row of so many is few */
-#define LEAST_ROWS 64 /* for which that matters */
+#define FEW 8         /* at most one row in this many is few */
+#define LEAST_ROWS 64 /* fewer rows are not checked for zeros */
 
 struct linear {
     int64_t M, N, K;
     bool tb;       /* W is (N, K) */
-    bool panels;   /* Y by own products */
-    int64_t *rows; /* of dY, that are not zero; NULL: nobody looks */
+    bool panels;   /* Y by packed GEMM */
+    int64_t *rows; /* indices of the nonzero rows of dY; NULL: not checked */
 };
 
-/* N numbers along the last axis; not one for each row. */
+/* N elements along the last axis, not one per row. */
 static bool is_row(const struct pare_tensor *t, int64_t N)
 {
     return t->rank && t->dim[t->rank - 1] == N && pare_numel(t) == N;
@@ -62,7 +62,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         s->in[i] = n->in[i];
     s->out[0] = n->out[0];
     s->state = l;
-    s->drop_out = ~0u;
+    s->unsaved_out = ~0u;
     if (l->M < LEAST_ROWS)
         return true;
     l->panels = v->backend->block >= 8 && l->N % v->backend->block == 0;
@@ -112,12 +112,12 @@ PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
             gb[j] += gy[i * N + j];
 }
 
-/* What the gradients are made from: all rows, or those that count. */
+/* The operands of the gradients: all rows, or the nonzero ones. */
 struct way {
     int64_t M;
     const float *gy, *x;
     float *gx;
-    bool add; /* to gx */
+    bool add; /* add to gx */
 };
 
 static int multiply_back(struct pare_step *s, const struct way *w, struct pare_err *err)
@@ -134,12 +134,12 @@ static int multiply_back(struct pare_step *s, const struct way *w, struct pare_e
     if (gw && l->tb) /* (N, K) = dY' X */
         PARE_TRY(pare_dnnl(err,
                            dnnl_sgemm('T', 'N', l->N, l->K, w->M, 1, gy, l->N, x, l->K,
-                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->K),
+                                      s->grad_assign[1] ? 0 : 1, pare_f32(&gw->t), l->K),
                            "product"));
     if (gw && !l->tb) /* (K, N) = X' dY */
         PARE_TRY(pare_dnnl(err,
                            dnnl_sgemm('T', 'N', l->K, l->N, w->M, 1, x, l->K, gy, l->N,
-                                      s->first[1] ? 0 : 1, pare_f32(&gw->t), l->N),
+                                      s->grad_assign[1] ? 0 : 1, pare_f32(&gw->t), l->N),
                            "product"));
     return 0;
 }
@@ -152,7 +152,7 @@ static bool is_zero(const float *x, int64_t n)
     return true;
 }
 
-/* How many rows of dY are not zero, listed; -1: more than a few. */
+/* List the nonzero rows of dY; returns their number, -1: more than a few. */
 static int64_t find_rows(const struct linear *l, const float *gy)
 {
     int64_t n = 0;
@@ -167,7 +167,7 @@ static int64_t find_rows(const struct linear *l, const float *gy)
     return l->rows && n ? n : -1;
 }
 
-/* Brings n rows together, computes, and puts X's gradient where it belongs. */
+/* Gather n rows, multiply, and scatter X's gradient. */
 static int back_few(struct pare_step *s, const struct way *all, int64_t n, struct way *few,
                     struct pare_err *err)
 {
@@ -180,7 +180,7 @@ static int back_few(struct pare_step *s, const struct way *all, int64_t n, struc
         memcpy(x + i * l->K, all->x + l->rows[i] * l->K, row);
     }
     *few = (struct way){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
-    if (all->gx && !all->add) /* before W's gradient, which may be added to the same memory */
+    if (all->gx && !all->add) /* before W's gradient, which may use the same memory */
         memset(all->gx, 0, (size_t)l->M * row);
     PARE_TRY(multiply_back(s, few, err));
     for (int64_t i = 0; i < n && all->gx; i++)
@@ -189,7 +189,7 @@ static int back_few(struct pare_step *s, const struct way *all, int64_t n, struc
     return 0;
 }
 
-static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     struct pare_buf *gx = s->in_buf[0]->grad, *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
@@ -198,7 +198,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         .gy = pare_f32(&s->out_buf[0]->grad->t),
         .x = pare_f32(&s->in_buf[0]->t),
         .gx = gx ? pare_f32(&gx->t) : NULL,
-        .add = gx && !s->first[0],
+        .add = gx && !s->grad_assign[0],
     };
     struct way few = all;
     int64_t n = find_rows(l, all.gy);
@@ -208,7 +208,7 @@ static int back(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         PARE_TRY(multiply_back(s, &all, err));
     else
         PARE_TRY(back_few(s, &all, n, &few, err));
-    if (gb && s->first[2])
+    if (gb && s->grad_assign[2])
         memset(gb->t.data, 0, gb->bytes);
     if (gb)
         add_rows(few.gy, few.M, l->N, pare_f32(&gb->t));
@@ -220,5 +220,5 @@ const struct pare_kernel pare_kernel_linear_train = {
     .doc = "Gemm and MatMul with their gradients, by own products and oneDNN's GEMM.",
     .match = match,
     .run = run,
-    .back = back,
+    .backward = backward,
 };

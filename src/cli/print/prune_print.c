@@ -1,5 +1,5 @@
-/* prune_view.c - what people see of a pruning: layers before and after, accuracy. */
-#include "prune_view.h"
+/* prune_print.c - print the result of pruning: sparsity of layers, accuracy, files. */
+#include "prune_print.h"
 
 #include <jansson.h>
 
@@ -7,14 +7,14 @@
 #include "../../compress/default_rules.h"
 #include "../../tensor/tensor.h"
 
-/* Weight and bias together. */
-static void count(const struct pare_layer *l, int64_t *all, int64_t *left)
+/* Number of parameters of a layer, weight and bias, before and after. */
+static void count_params(const struct pare_layer *l, int64_t *all, int64_t *left)
 {
     *all = pare_numel(&l->w) + (l->bias ? pare_numel(&l->b) : 0);
     *left = *all - pare_mask_zeros(&l->mask) - (l->bias ? pare_mask_zeros(&l->bias_mask) : 0);
 }
 
-static double reached(const struct pare_layer *l)
+static double sparsity_of(const struct pare_layer *l)
 {
     return (double)pare_mask_zeros(&l->mask) / (double)pare_numel(&l->w);
 }
@@ -24,19 +24,19 @@ static double reached(const struct pare_layer *l)
 static void layer_row(struct pare_table *t, const struct pare_layer *l)
 {
     char shape[PARE_SHAPE_TEXT], before[PARE_NUM_TEXT], after[PARE_NUM_TEXT];
-    char asked[PARE_NUM_TEXT] = "-", got[PARE_NUM_TEXT];
+    char target[PARE_NUM_TEXT] = "-", got[PARE_NUM_TEXT];
     int64_t all, left;
 
-    count(l, &all, &left);
+    count_params(l, &all, &left);
     if (l->asked >= 0)
-        pare_percent_text(l->asked, 1, asked, sizeof(asked));
+        pare_percent_text(l->asked, 1, target, sizeof(target));
     pare_table_row(t, l->info.name, l->info.torch, pare_shape_text(&l->w, shape, sizeof(shape)),
-                   asked, pare_percent_text(reached(l), 1, got, sizeof(got)),
+                   target, pare_percent_text(sparsity_of(l), 1, got, sizeof(got)),
                    pare_whole_text(all, before, sizeof(before)),
                    pare_whole_text(left, after, sizeof(after)));
 }
 
-int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool quiet,
+int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, bool quiet,
                      struct pare_err *err)
 {
     struct pare_table *t = pare_table_new(a, "lllrrrr");
@@ -45,28 +45,28 @@ int pare_prune_print(const struct pare_prune_view *v, struct pare_arena *a, bool
 
     if (!t)
         return pare_no_memory(err, "for a table");
-    pare_table_row(t, "layer", "type", "weight", "asked", "sparsity", "params", "left");
+    pare_table_row(t, "layer", "type", "weight", "target", "sparsity", "params", "left");
     for (int i = 0; i < v->run->n_layers; i++) {
         int64_t n, k;
 
         layer_row(t, &v->run->layer[i]);
-        count(&v->run->layer[i], &n, &k);
+        count_params(&v->run->layer[i], &n, &k);
         all += n;
         left += k;
     }
     if (!quiet) {
         pare_table_print(t, stdout);
-        printf("\n%d layers, %s of %s parameters are left (%s)\n", v->run->n_layers,
+        printf("\n%d layers, %s of %s parameters left (%s)\n", v->run->n_layers,
                pare_whole_text(left, after, sizeof(after)),
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
         pare_evaluation_print("before:", &v->before);
-        pare_evaluation_print(v->trained ? "with first masks:" : "with masks:", &v->masked);
+        pare_evaluation_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
         pare_evaluation_print("after training:", &v->after);
     }
     for (int i = 0; i < 3 && !quiet; i++) {
         const char *path = i == 0 ? v->files->onnx : i == 1 ? v->files->model : v->files->masks;
-        static const char *const what[] = { "pruned model", "its state", "masks" };
+        static const char *const what[] = { "pruned model", "parameters", "masks" };
 
         if (path)
             printf("%s: %s\n", path, what[i]);
@@ -80,15 +80,15 @@ static json_t *layer_json(const struct pare_layer *l)
 {
     int64_t all, left;
 
-    count(l, &all, &left);
+    count_params(l, &all, &left);
     return json_pack("{s:o, s:s, s:o, s:o, s:o, s:I, s:I}", "name", pare_json_text(l->info.name),
                      "type", l->info.torch, "shape", pare_json_dims(&l->w), "asked",
                      l->asked >= 0 ? pare_json_real(l->asked) : json_null(), "sparsity",
-                     pare_json_real(reached(l)), "params", (json_int_t)all, "left",
+                     pare_json_real(sparsity_of(l)), "params", (json_int_t)all, "left",
                      (json_int_t)left);
 }
 
-int pare_prune_json(struct pare_cli *c, const struct pare_prune_view *v, struct pare_err *err)
+int pare_prune_json(struct pare_cli *c, const struct pare_prune_summary *v, struct pare_err *err)
 {
     json_t *layers = json_array(), *all;
 
@@ -98,10 +98,10 @@ int pare_prune_json(struct pare_cli *c, const struct pare_prune_view *v, struct 
                     v->run->pruner[0]->name, "layers", layers, "before",
                     pare_evaluation_json(&v->before), "masked", pare_evaluation_json(&v->masked),
                     "after", pare_evaluation_json(&v->after), "output",
-                    pare_json_text(v->slim ? v->slim->output : v->files->onnx), "model_out",
+                    pare_json_text(v->speedup ? v->speedup->output : v->files->onnx), "model_out",
                     v->files->model, "masks", v->files->masks);
-    if (all && v->slim)
-        json_object_set_new(all, "speedup", pare_speedup_job_json(v->slim));
+    if (all && v->speedup)
+        json_object_set_new(all, "speedup", pare_speedup_job_json(v->speedup));
     if (all && v->history)
         json_object_set(all, "history", v->history);
     return pare_json_result(c, all, err);

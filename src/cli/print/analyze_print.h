@@ -1,6 +1,6 @@
-/* analyze_view.h - what people see of an analysis: tables, CSV, JSON. */
-#ifndef PARE_CLI_VIEW_ANALYZE_VIEW_H
-#define PARE_CLI_VIEW_ANALYZE_VIEW_H
+/* analyze_print.h - print the results of pare analyze as tables, CSV or JSON. */
+#ifndef PARE_CLI_PRINT_ANALYZE_PRINT_H
+#define PARE_CLI_PRINT_ANALYZE_PRINT_H
 
 #include "../cli.h"
 #include "../../analyze/quant_error.h"
@@ -10,7 +10,7 @@
 void pare_count_print(const struct pare_count *n, struct pare_arena *a);
 struct json_t *pare_count_json(const struct pare_count *n, bool full);
 
-/* `loss`: the metric is a loss, else a part of 1. */
+/* `loss`: the metric is a loss; else an accuracy between 0 and 1. */
 void pare_sensitivity_print(const struct pare_sensitivity *s, struct pare_arena *a, bool loss);
 struct json_t *pare_sensitivity_json(const struct pare_sensitivity *s, const char *metric);
 int pare_sensitivity_csv(const struct pare_sensitivity *s, const char *path, struct pare_err *err);

@@ -1,12 +1,12 @@
-/* state_view.c - what is in a file of named tensors, for people and for scripts. */
-#include "state_view.h"
+/* state_print.c - list the tensors of a .pth, .safetensors or .npz file. */
+#include "state_print.h"
 
 #include <jansson.h>
 
 #include "../../io/tensor_file.h"
 #include "../../tensor/tensor.h"
 
-/* Share of elements that are zero; -1 when there are none. */
+/* Fraction of elements that are 0; -1: the tensor is empty. */
 static double zeros(const struct pare_tensor *t)
 {
     int64_t n = pare_numel(t), found = 0;
@@ -38,7 +38,7 @@ static int print_json(const char *path, const struct pare_named *list, int n, bo
                            err);
 }
 
-int pare_state_print(struct pare_cli *c, const char *path, struct pare_state_view how,
+int pare_state_print(struct pare_cli *c, const char *path, struct pare_state_print_opts how,
                      struct pare_err *err)
 {
     char shape[PARE_SHAPE_TEXT], num[PARE_NUM_TEXT], share[PARE_NUM_TEXT];

@@ -1,0 +1,21 @@
+/* prune_print.h - print the result of pruning. */
+#ifndef PARE_CLI_PRINT_PRUNE_PRINT_H
+#define PARE_CLI_PRINT_PRUNE_PRINT_H
+
+#include "../job/compress_job.h"
+#include "../job/speedup_job.h"
+
+struct pare_prune_summary {
+    struct pare_compression *run;
+    const struct pare_export *files;
+    struct pare_evaluation before, masked, after; /* masked: before fine-tuning */
+    bool trained;
+    struct json_t *history;                 /* training history, or NULL */
+    const struct pare_speedup_job *speedup; /* with --speedup, or NULL */
+};
+
+int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, bool quiet,
+                     struct pare_err *err);
+int pare_prune_json(struct pare_cli *c, const struct pare_prune_summary *v, struct pare_err *err);
+
+#endif
