@@ -1,5 +1,5 @@
-/* compress_digits.c - take channels out of a network, then make integers of it: a whole program on
- * <pare/compress.h>.
+/* compress_digits.c - remove channels from a network, then quantize it to int8: a complete program
+ * on <pare/compress.h>.
  *
  * usage: compress_digits MODEL.onnx DATA
  *
@@ -7,8 +7,8 @@
  *     pare train lenet.onnx --data digits -o trained.onnx
  *     compress_digits trained.onnx digits
  *
- * Writes small.onnx, with half of the channels of conv2 and fc1, and int8.onnx, the same in
- * integers, with its scales in scales.json.
+ * Writes small.onnx, with half of the channels of conv2 and fc1, and int8.onnx, the same model
+ * quantized to int8, with its scales in scales.json.
  */
 #include <stdio.h>
 
@@ -21,8 +21,8 @@ static const struct pare_rule half = { .op_names = names, .keys = "sparsity=0.5"
     "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8," \
     "  \"op_types\": [\"Conv2d\", \"Linear\"]}]"
 
-/* Mask channels: the model is as large as before, with zeros in it. */
-static int mask(struct pare_model *model, struct pare_err *err)
+/* Masks channels: the model keeps its size, with zeros in it. */
+static int mask_channels(struct pare_model *model, struct pare_err *err)
 {
     struct pare_compression_opts opts = { .pruner = "l1",
                                           .rule = &half,
@@ -41,8 +41,8 @@ static int mask(struct pare_model *model, struct pare_err *err)
     return rc;
 }
 
-/* Take them out.  Both models are run and compared before there is a smaller one. */
-static int shrink(struct pare_model *model, struct pare_arena *arena, struct pare_err *err)
+/* Removes the masked channels.  pare_speedup() compares the outputs of both models first. */
+static int remove_channels(struct pare_model *model, struct pare_arena *arena, struct pare_err *err)
 {
     struct pare_speedup_opts opts = { .round_to = 2 };
     struct pare_speedup_report report;
@@ -53,11 +53,11 @@ static int shrink(struct pare_model *model, struct pare_arena *arena, struct par
     printf("%lld of %lld parameters are left, outputs differ by %.1e\n",
            (long long)report.params_left, (long long)report.params, report.max_rel);
     rc = pare_model_save(smaller, "small.onnx", NULL, err);
-    pare_model_free(smaller); /* before the model that it came from */
+    pare_model_free(smaller); /* before the model it was made from */
     return rc;
 }
 
-static int to_integers(struct pare_model *model, const char *data, struct pare_err *err)
+static int quantize_int8(struct pare_model *model, const char *data, struct pare_err *err)
 {
     struct pare_compression_opts opts = { .quantizer = "ptq", .config = INT8 };
     struct pare_export files = { .onnx = "int8.onnx", .calibration = "scales.json" };
@@ -68,7 +68,7 @@ static int to_integers(struct pare_model *model, const char *data, struct pare_e
     if (!rc)
         rc = pare_compression_new(model, &opts, &run, err);
     if (!rc)
-        rc = pare_compression_follow(run, learn, err); /* ptq looks at its data */
+        rc = pare_compression_follow(run, learn, err); /* ptq calibrates on the training's data */
     if (!rc)
         rc = pare_compression_compress(run, err);
     if (!rc)
@@ -92,13 +92,13 @@ int main(int argc, char **argv)
     }
     rc = pare_model_load(argv[1], &model, &err);
     if (!rc)
-        rc = mask(model, &err);
+        rc = mask_channels(model, &err);
     if (!rc)
-        rc = shrink(model, arena, &err);
+        rc = remove_channels(model, arena, &err);
     if (!rc)
         rc = pare_model_load("small.onnx", &small, &err);
     if (!rc)
-        rc = to_integers(small, argv[2], &err);
+        rc = quantize_int8(small, argv[2], &err);
     if (rc)
         fprintf(stderr, "compress_digits: %s\n", err.msg);
     pare_model_free(small);

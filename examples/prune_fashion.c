@@ -1,4 +1,4 @@
-/* prune_fashion.c - prune a network and fine-tune it: a whole program on <pare/compress.h>.
+/* prune_fashion.c - prune a network and fine-tune it: a complete program on <pare/compress.h>.
  *
  * usage: prune_fashion MODEL.onnx DATA [SETTINGS]
  *
@@ -6,8 +6,8 @@
  *     pare train lenet.onnx --data fashion-mnist -o trained.onnx
  *     prune_fashion trained.onnx fashion-mnist
  *
- * SETTINGS are more of what `pare train` takes, such as "limit=2000 epochs=1".  Writes model.pth
- * and mask.pth, which PyTorch reads, and model.onnx with an input of one item.
+ * SETTINGS are further options of `pare train`, for example "limit=2000 epochs=1".  Writes
+ * model.pth and mask.pth, which PyTorch reads, and model.onnx with a fixed batch of one item.
  */
 #include <stdio.h>
 
@@ -15,7 +15,7 @@
 
 #define OPTIMIZER "optimizer=sgd lr=0.001 momentum=0.9 weight_decay=1e-4 epochs=2 "
 
-/* All convolutions and linear layers lose 70 % of their weights, but the first only half. */
+/* Remove 70 % of the weights of all convolutions and linear layers, but 50 % of the first one's. */
 static const char *const types[] = { "Conv2d", "Linear", NULL };
 static const char *const first[] = { "conv1", NULL };
 static const struct pare_rule rules[] = {
@@ -23,7 +23,7 @@ static const struct pare_rule rules[] = {
     { .op_names = first, .keys = "sparsity=0.5" },
 };
 
-static bool say(void *user, const struct pare_epoch_result *r)
+static bool print_epoch(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     printf("epoch %d  loss %.4f  validated %.2f %%\n", (int)r->epoch + 1, r->loss,
@@ -45,7 +45,7 @@ static void print_layers(struct pare_compression *run)
     }
 }
 
-/* The model as it is run, with a batch of one, whatever its input is. */
+/* Exports the model with a fixed batch of one. */
 static int export(struct pare_model *model, struct pare_compression *run, struct pare_err *err)
 {
     struct pare_export files = { .model = "model.pth", .onnx = "model.onnx", .masks = "mask.pth" };
@@ -69,7 +69,7 @@ static int prune(struct pare_model *model, struct pare_training *learn,
     PARE_TRY(pare_compression_compress(run, err));
     PARE_TRY(pare_training_validate(learn, &r, err));
     printf("pruned   validated %.2f %%\n", 100 * r.valid_accuracy);
-    PARE_TRY(pare_training_run(learn, say, NULL, err)); /* masked weights stay 0 */
+    PARE_TRY(pare_training_run(learn, print_epoch, NULL, err)); /* masked weights stay 0 */
     print_layers(run);
     return export(model, run, err);
 }
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
         rc = prune(model, learn, run, &err);
     if (rc)
         fprintf(stderr, "prune_fashion: %s\n", err.msg);
-    pare_training_free(learn); /* before the run that follows it */
+    pare_training_free(learn); /* before the compression that follows it */
     pare_compression_free(run);
     pare_model_free(model);
     return rc ? 1 : 0;

@@ -1,8 +1,10 @@
-/* read_digits.c - read handwritten digits with a trained network: a whole program on <pare/pare.h>.
+/* read_digits.c - classify handwritten digits with a trained network: a complete program on
+ * <pare/pare.h>.
  *
  * usage: digits MODEL.onnx IMAGES LABELS
- * IMAGES and LABELS are IDX files as MNIST's, not compressed.  Shows a few pictures, then says how
- * many the network reads right.
+ *
+ * IMAGES and LABELS are uncompressed IDX files in MNIST's format.  Prints a few images, then the
+ * accuracy.
  */
 #include <stdio.h>
 
@@ -10,7 +12,8 @@
 
 #define SHOWN 6
 
-/* An IDX file: 0, 0, type 8 for bytes, rank, the dimensions in big-endian order, the bytes. */
+/* Reads an IDX file: 0, 0, type 8 for bytes, rank, the dimensions in big-endian order, the
+ * bytes. */
 static int read_idx(struct pare_arena *a, const char *path, struct pare_tensor *t,
                     struct pare_err *err)
 {
@@ -30,7 +33,7 @@ static int read_idx(struct pare_arena *a, const char *path, struct pare_tensor *
     else
         rc = pare_fail(err, PARE_EFORMAT, "%s: not an IDX file of bytes", path);
     if (!rc && fread(t->data, 1, (size_t)pare_numel(t), f) != (size_t)pare_numel(t))
-        rc = pare_fail(err, PARE_EFORMAT, "%s: ends too soon", path);
+        rc = pare_fail(err, PARE_EFORMAT, "%s: file is truncated", path);
     fclose(f);
     return rc;
 }
@@ -57,8 +60,8 @@ static int argmax(const float *v, int64_t n)
     return best;
 }
 
-/* The first pictures side by side, and what the network says under each. */
-static void show(const struct pare_tensor *x, const struct pare_tensor *y)
+/* Prints the first images in a row, with the predicted digit below each. */
+static void print_images(const struct pare_tensor *x, const struct pare_tensor *y)
 {
     int64_t h = x->dim[2], w = x->dim[3], n = x->dim[0] < SHOWN ? x->dim[0] : SHOWN;
 
@@ -78,8 +81,8 @@ static void show(const struct pare_tensor *x, const struct pare_tensor *y)
     putchar('\n');
 }
 
-static int run(struct pare_arena *a, char **argv, struct pare_model **model,
-               struct pare_plan **plan, struct pare_err *err)
+static int classify(struct pare_arena *a, char **argv, struct pare_model **model,
+                    struct pare_plan **plan, struct pare_err *err)
 {
     struct pare_tensor image, label, x, y;
     struct pare_plan_opts opts = { .in = &x };
@@ -88,18 +91,20 @@ static int run(struct pare_arena *a, char **argv, struct pare_model **model,
     PARE_TRY(read_idx(a, argv[2], &image, err));
     PARE_TRY(read_idx(a, argv[3], &label, err));
     if (image.rank != 3 || label.rank != 1 || image.dim[0] != label.dim[0])
-        return pare_fail(err, PARE_ESHAPE, "pictures and labels do not belong together");
+        return pare_fail(err, PARE_ESHAPE,
+                         "images and labels do not have the same number of items");
     PARE_TRY(to_input(a, &image, &x, err));
     PARE_TRY(pare_model_load(argv[1], model, err));
     PARE_TRY(pare_plan_new(*model, &opts, plan, err));
     PARE_TRY(pare_plan_run(*plan, &x, &y, err));
-    show(&x, &y);
+    print_images(&x, &y);
     for (int64_t i = 0; i < y.dim[0]; i++)
         right += argmax(pare_f32(&y) + i * y.dim[1], y.dim[1]) ==
                  ((const unsigned char *)label.data)[i];
-    printf("\n%d of %d digits read right (%.1f %%)\n", (int)right, (int)y.dim[0],
+    printf("\n%d of %d digits classified correctly (%.1f %%)\n", (int)right, (int)y.dim[0],
            100.0 * (double)right / (double)y.dim[0]);
-    return right * 100 < y.dim[0] * 97 ? pare_fail(err, PARE_EFORMAT, "too many errors") : 0;
+    return right * 100 < y.dim[0] * 97 ? pare_fail(err, PARE_EFORMAT, "accuracy is below 97 %%")
+                                       : 0;
 }
 
 int main(int argc, char **argv)
@@ -111,7 +116,7 @@ int main(int argc, char **argv)
     int rc = 2;
 
     if (argc == 4 && arena)
-        rc = run(arena, argv, &model, &plan, &err) ? 1 : 0;
+        rc = classify(arena, argv, &model, &plan, &err) ? 1 : 0;
     else
         fputs("usage: digits MODEL.onnx IMAGES LABELS\n", stderr);
     if (rc == 1)

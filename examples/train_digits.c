@@ -1,7 +1,7 @@
-/* train_digits.c - teach a network handwritten digits: a whole program on <pare/pare.h>.
+/* train_digits.c - train a network on handwritten digits: a complete program on <pare/pare.h>.
  *
- * usage: train_digits OUTPUT.onnx          the library's loop
- *        train_digits OUTPUT.onnx own      a loop of one's own, which does the same
+ * usage: train_digits OUTPUT.onnx          with pare_training_run()
+ *        train_digits OUTPUT.onnx own      with an explicit loop that does the same
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +11,16 @@
 #define EPOCHS 15
 #define SETTINGS "optimizer=adam lr=2e-3 epochs=15 batch=32 seed=1 threads=1"
 
-static bool say(void *user, const struct pare_epoch_result *r)
+static bool print_epoch(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     printf("epoch %2d  loss %.4f  validated %.2f %%\n", (int)r->epoch + 1, r->loss,
            100 * r->valid_accuracy);
-    return true; /* go on */
+    return true; /* continue training */
 }
 
-/* What pare_training_run() does, in the open. */
-static int own_loop(struct pare_training *l, struct pare_err *err)
+/* What pare_training_run() does, as an explicit loop. */
+static int explicit_loop(struct pare_training *l, struct pare_err *err)
 {
     struct pare_tensor x, y, out;
     double loss = 0;
@@ -30,7 +30,7 @@ static int own_loop(struct pare_training *l, struct pare_err *err)
         for (;;) {
             PARE_TRY(pare_training_next(l, &x, &y, err));
             if (!x.data)
-                break; /* the epoch's end */
+                break; /* end of the epoch */
             PARE_TRY(pare_training_forward(l, &x, &out, err));
             PARE_TRY(pare_training_loss(l, &y, &loss, err));
             PARE_TRY(pare_training_backward(l, err));
@@ -42,18 +42,18 @@ static int own_loop(struct pare_training *l, struct pare_err *err)
     return 0;
 }
 
-static int run(const char *output, bool own, struct pare_model **model, struct pare_training **l,
-               struct pare_err *err)
+static int train(const char *output, bool own, struct pare_model **model, struct pare_training **l,
+                 struct pare_err *err)
 {
     struct pare_epoch_result r;
 
     PARE_TRY(pare_model_new("lenet", (int64_t[]){ 1, 8, 8 }, 10, 1, model, err));
     PARE_TRY(pare_training_new(*model, "digits", SETTINGS, l, err));
-    PARE_TRY(own ? own_loop(*l, err) : pare_training_run(*l, say, NULL, err));
+    PARE_TRY(own ? explicit_loop(*l, err) : pare_training_run(*l, print_epoch, NULL, err));
     PARE_TRY(pare_training_validate(*l, &r, err));
-    printf("%.2f %% of the test digits are read right\n", 100 * r.valid_accuracy);
+    printf("%.2f %% of the test digits are classified correctly\n", 100 * r.valid_accuracy);
     PARE_TRY(pare_model_save(*model, output, NULL, err));
-    return r.valid_accuracy < 0.97 ? pare_fail(err, PARE_EFORMAT, "that is too few") : 0;
+    return r.valid_accuracy < 0.97 ? pare_fail(err, PARE_EFORMAT, "accuracy is below 97 %%") : 0;
 }
 
 int main(int argc, char **argv)
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     int rc = 2;
 
     if (argc == 2 || (argc == 3 && !strcmp(argv[2], "own")))
-        rc = run(argv[1], argc == 3, &model, &l, &err) ? 1 : 0;
+        rc = train(argv[1], argc == 3, &model, &l, &err) ? 1 : 0;
     else
         fputs("usage: train_digits OUTPUT.onnx [own]\n", stderr);
     if (rc == 1)

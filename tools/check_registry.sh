@@ -1,6 +1,6 @@
 #!/bin/sh
 # check_registry.sh - every operator, kernel, loss, ... is one file, one descriptor and one line
-# in its .def list, all three under the same name.
+# in its .def list, all three under the same name; and no other list of operator types exists.
 set -eu
 cd "$(dirname "$0")/.."
 bad=0
@@ -44,4 +44,35 @@ registry src/prune/pruners.def PRUNER src/prune pare_pruner prune_
 registry src/quant/quantizers.def QUANTIZER src/quant pare_quantizer quantize_
 registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/cmd/commands.def COMMAND src/cli pare_command cmd_
+
+# Properties of operators are in their descriptors: no tables of operator types in the folders that
+# compress models.  Tables of src/onnx (versions of the format) and of src/backend and src/plan
+# (which kernel runs) are fine.
+types=$(grep -rhoE '(\.type = |_OP\()"[A-Za-z0-9]+"' src/op | sed 's/.*"\(.*\)"/\1/' | sort -u)
+for dir in graph compress prune quant analyze speedup train report cli; do
+    find "src/$dir" -name '*.c'
+done | xargs awk -v types="$types" '
+BEGIN {
+    n = split(types, list, "\n")
+    for (i = 1; i <= n; i++)
+        is_type["\"" list[i] "\""] = 1
+}
+FNR == 1 || /^[ ]*};?$/ { inside = 0 }
+/\[\]? *= *{/ || /\[\]\[[0-9]*\] = {/ { inside = 1; found = 0 }
+inside {
+    line = $0
+    while (match(line, /"[^"]*"/)) {
+        found += substr(line, RSTART, RLENGTH) in is_type
+        line = substr(line, RSTART + RLENGTH)
+    }
+    if (found > 1) {
+        printf "%s:%d: a table of operator types: use their descriptors\n", FILENAME, FNR
+        bad = 1
+        inside = 0
+    }
+    if (/};$/)
+        inside = 0
+}
+END { exit bad }
+' >&2 || bad=1
 exit $bad

@@ -1,4 +1,5 @@
-/* quant_error.c - what rounding each layer alone does to its output and to the model's. */
+/* quant_error.c - quantization error of each layer alone, at its output and at the model's
+ * output. */
 #include "quant_error.h"
 
 #include <math.h>
@@ -15,10 +16,10 @@
 #include "../compress/compression.h"
 #include "../compress/wrap.h"
 
-/* ---- a quantizer that takes ranges as they are ------------------------------------------- */
+/* ---- a quantizer with min-max ranges --------------------------------------------------------- */
 
-static int probe(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
-                 struct pare_tensor *y, struct pare_err *err)
+static int quantize_minmax(struct pare_layer *l, enum pare_quant_site site,
+                           const struct pare_tensor *x, struct pare_tensor *y, struct pare_err *err)
 {
     struct pare_quant_point p;
 
@@ -31,24 +32,26 @@ static int probe(struct pare_layer *l, enum pare_quant_site site, const struct p
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
-    return probe(l, PARE_WEIGHT, x, y, err);
+    return quantize_minmax(l, PARE_WEIGHT, x, y, err);
 }
 
 static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                  struct pare_err *err)
 {
-    return probe(l, PARE_INPUT, x, y, err);
+    return quantize_minmax(l, PARE_INPUT, x, y, err);
 }
 
 static const struct pare_quantizer probing = {
-    .base = { .abi = PARE_ABI, .name = "analysis", .doc = "Ranges as they are." },
+    .base = { .abi = PARE_ABI,
+              .name = "analysis",
+              .doc = "Quantize with the min-max range of each tensor." },
     .weight = weight,
     .input = input,
 };
 
-/* ---- comparing --------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
-/* x before, y after. */
+/* x is the reference, y the quantized tensor. */
 static void compare(const struct pare_tensor *x, const struct pare_tensor *y, double *db,
                     double *cosine)
 {
@@ -67,9 +70,9 @@ static void compare(const struct pare_tensor *x, const struct pare_tensor *y, do
     *cosine = aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : aa == bb ? 1 : 0;
 }
 
-/* ---- beginning --------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
-static bool can_round(const struct pare_layer_info *l)
+static bool is_quantizable(const struct pare_layer_info *l)
 {
     const struct pare_value *root = l->weight ? pare_value_root(l->weight) : NULL;
 
@@ -77,7 +80,7 @@ static bool can_round(const struct pare_layer_info *l)
            (!strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear"));
 }
 
-static int find_layers(struct pare_qerror *q, struct pare_err *err)
+static int list_layers(struct pare_qerror *q, struct pare_err *err)
 {
     struct pare_layer_info *list;
     struct pare_graph *g;
@@ -90,12 +93,12 @@ static int find_layers(struct pare_qerror *q, struct pare_err *err)
     if (!q->name || !q->type || !q->value)
         return pare_no_memory(err, "for a quantization analysis");
     for (int i = 0; i < n; i++)
-        if (can_round(&list[i]))
+        if (is_quantizable(&list[i]))
             q->name[found++] = list[i].name;
     PARE_TRY(pare_layer_filter_check(&q->o.layers, q->name, found,
                                      "is a convolution or linear with float32 weights", err));
     for (int i = 0; i < n; i++)
-        if (can_round(&list[i]) && pare_layer_filter(&q->o.layers, list[i].name)) {
+        if (is_quantizable(&list[i]) && pare_layer_filter(&q->o.layers, list[i].name)) {
             q->name[q->n_layers] = list[i].name;
             q->type[q->n_layers] = list[i].torch;
             q->value[q->n_layers++] = list[i].out->name;
@@ -118,12 +121,12 @@ static int set_bits(struct pare_qerror *q, struct pare_err *err)
     q->n_bits = n;
     for (int i = 0; i < n; i++)
         if (q->bits[i] < 2 || q->bits[i] > 16)
-            return pare_fail(err, PARE_ECONFIG, "a number has 2 to 16 bits, not %lld",
+            return pare_fail(err, PARE_ECONFIG, "the number of bits is %lld, expected 2 to 16",
                              (long long)q->bits[i]);
     return 0;
 }
 
-/* One run, with `n` values kept; the plan is the caller's. */
+/* Runs the model once and keeps `n` values; the caller frees the plan. */
 static int run_once(struct pare_qerror *q, const char *const *keep, int n, struct pare_plan **plan,
                     struct pare_tensor *out, struct pare_err *err)
 {
@@ -131,12 +134,13 @@ static int run_once(struct pare_qerror *q, const char *const *keep, int n, struc
     struct pare_tensor all[64];
 
     if (q->copy->n_out > 64)
-        return pare_fail(err, PARE_ELIMIT, "models with more than 64 outputs are not analysed");
+        return pare_fail(err, PARE_ELIMIT,
+                         "the model has more than 64 outputs, which an analysis does not support");
     PARE_TRY(pare_plan_new_observed(q->copy, &o, (struct pare_strs){ keep, n }, plan, err));
     PARE_TRY(pare_plan_run(*plan, q->o.in, all, err));
     *out = all[0];
     if (out->dtype != PARE_F32)
-        return pare_fail(err, PARE_EUNSUPPORTED, "the model's first output is %s, not float32",
+        return pare_fail(err, PARE_EUNSUPPORTED, "the model's first output is %s, expected float32",
                          pare_dtype_name(out->dtype));
     return 0;
 }
@@ -149,8 +153,8 @@ static int copy_of(struct pare_qerror *q, const struct pare_tensor *from, struct
     return 0;
 }
 
-/* What comes out when nothing is rounded. */
-static int run_float(struct pare_qerror *q, struct pare_err *err)
+/* Records the reference outputs of the float model. */
+static int run_reference(struct pare_qerror *q, struct pare_err *err)
 {
     struct pare_plan *plan = NULL;
     struct pare_tensor end;
@@ -169,7 +173,7 @@ static int run_float(struct pare_qerror *q, struct pare_err *err)
     return rc;
 }
 
-static int make(struct pare_qerror *q, const struct pare_model *m, struct pare_err *err)
+static int init_qerror(struct pare_qerror *q, const struct pare_model *m, struct pare_err *err)
 {
     void *bytes;
     size_t len;
@@ -181,8 +185,8 @@ static int make(struct pare_qerror *q, const struct pare_model *m, struct pare_e
     PARE_TRY(pare_add_quantizer(q->registry, &probing, err));
     PARE_TRY(pare_model_pack(m, q->arena, &bytes, &len, err));
     PARE_TRY(pare_model_parse(bytes, len, NULL, &q->copy, err));
-    PARE_TRY(find_layers(q, err));
-    return run_float(q, err);
+    PARE_TRY(list_layers(q, err));
+    return run_reference(q, err);
 }
 
 int pare_qerror_new(const struct pare_model *m, const struct pare_qerror_opts *o,
@@ -199,7 +203,7 @@ int pare_qerror_new(const struct pare_model *m, const struct pare_qerror_opts *o
     }
     q->arena = a;
     q->o = *o;
-    rc = make(q, m, err);
+    rc = init_qerror(q, m, err);
     if (rc)
         pare_qerror_free(q);
     else
@@ -216,10 +220,10 @@ void pare_qerror_free(struct pare_qerror *q)
     pare_arena_free(q->arena);
 }
 
-/* ---- the work ---------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
-static int measure(struct pare_qerror *q, struct pare_compression *r, int item,
-                   struct pare_err *err)
+static int measure_item(struct pare_qerror *q, struct pare_compression *r, int item,
+                        struct pare_err *err)
 {
     int layer = item / q->n_bits, rc;
     struct pare_qerror_item *to = &q->item[item];
@@ -258,14 +262,14 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
              q->o.weights ? ""
                           : ",input quant_dtype.input=uint quant_scheme.input=per_tensor_affine");
     PARE_TRY(pare_compression_new(q->copy, &ro, &r, err));
-    rc = measure(q, r, item, err);
+    rc = measure_item(q, r, item, err);
     pare_compression_restore(r);
     pare_compression_free(r);
     return pare_at(err, rc, "layer '%s' with %lld bits", names[0],
                    (long long)q->bits[item % q->n_bits]);
 }
 
-static int one_item(void *user, int64_t i, void *result, struct pare_err *err)
+static int measure_work_item(void *user, int64_t i, void *result, struct pare_err *err)
 {
     struct pare_qerror *q = user;
 
@@ -278,12 +282,12 @@ int pare_qerror_run(struct pare_qerror *q, struct pare_err *err)
 {
     struct pare_work w = { .n = (int64_t)q->n_layers * q->n_bits,
                            .size = sizeof(*q->item),
-                           .fn = one_item,
+                           .fn = measure_work_item,
                            .user = q };
 
     w.results = pare_alloc(q->arena, (size_t)w.n, w.size);
     if (!w.results)
-        return pare_no_memory(err, "for an analysis");
+        return pare_no_memory(err, "for a quantization analysis");
     PARE_TRY(pare_dist_work(q->o.dist, &w, err));
     memcpy(q->item, w.results, (size_t)w.n * w.size);
     return 0;

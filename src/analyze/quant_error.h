@@ -1,12 +1,12 @@
-/* quant_error.h - what rounding each layer alone does to its output and to the model's.
+/* quant_error.h - quantization error of each layer alone, at its output and at the model's output.
  *
- * One layer at a time gets weights (a scale for each channel, symmetric) and inputs (one scale,
- * affine) of so many bits, with ranges as they are; all else stays float32.  Of two tensors, x
- * before and y after:
- *     signal to noise in dB = 10 log10(sum x^2 / sum (x - y)^2)
+ * One layer at a time gets quantized weights (symmetric, one scale per channel) and inputs (affine,
+ * one scale) with min-max ranges; the rest of the model stays float32.  For a reference tensor x
+ * and a quantized tensor y:
+ *     SNR in dB = 10 log10(sum x^2 / sum (x - y)^2)
  *     cosine = sum x y / sqrt(sum x^2 * sum y^2)
- * All of it is done to a copy.  Items of work are numbers 0 .. n_layers * n_bits - 1, layer by
- * layer, and do not depend on one another.
+ * The analysis works on a copy of the model.  Work items are numbered 0 .. n_layers * n_bits - 1,
+ * layer by layer, and are independent.
  */
 #ifndef PARE_ANALYZE_QUANT_ERROR_H
 #define PARE_ANALYZE_QUANT_ERROR_H
@@ -15,17 +15,17 @@
 #include <pare/plugin.h>
 
 struct pare_qerror_opts {
-    struct pare_ints bits;        /* n 0: 8 and 4 */
-    struct pare_strs layers;      /* names, or "re:" and a pattern; n 0: all */
-    bool weights;                 /* inputs stay as they are */
-    const struct pare_tensor *in; /* what the model is run with, in its order */
-    struct pare_dist *dist;       /* processes that share the items, or NULL */
+    struct pare_ints bits;        /* bit widths to measure; n 0: 8 and 4 */
+    struct pare_strs layers;      /* layer names, or "re:" and a pattern; n 0: all layers */
+    bool weights;                 /* quantize the weights only */
+    const struct pare_tensor *in; /* the model's inputs, in its order */
+    struct pare_dist *dist;       /* processes that share the items; NULL: this one only */
     int threads;
 };
 
 struct pare_qerror_item {
-    double weight_db, out_db, out_cos; /* of the layer; infinite: nothing was lost */
-    double end_db, end_cos;            /* of the model's first output */
+    double weight_db, out_db, out_cos; /* of the layer's weight and output; infinite: no error */
+    double end_db, end_cos;            /* at the model's first output */
 };
 
 struct pare_qerror {
@@ -34,15 +34,16 @@ struct pare_qerror {
     struct pare_model *copy;
     struct pare_registry *registry;
     int n_layers, n_bits;
-    const char **name, **type, **value; /* by layer; value: the name of its output */
+    const char **name, **type, **value; /* per layer; value: the name of its output */
     int64_t *bits;
-    struct pare_tensor *out; /* by layer: its output when nothing is rounded; then the model's */
+    struct pare_tensor *out; /* per layer: its output in the float model; the last one is the
+                              * model's */
     struct pare_qerror_item *item;
 };
 
 int pare_qerror_new(const struct pare_model *m, const struct pare_qerror_opts *o,
                     struct pare_qerror **error, struct pare_err *err);
-void pare_qerror_free(struct pare_qerror *q); /* NULL is fine */
+void pare_qerror_free(struct pare_qerror *q); /* NULL is allowed */
 
 int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err);
 int pare_qerror_run(struct pare_qerror *q, struct pare_err *err);

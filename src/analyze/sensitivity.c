@@ -1,4 +1,4 @@
-/* sensitivity.c - how much accuracy each layer costs when a part of it is removed. */
+/* sensitivity.c - accuracy of the model when one layer at a time is pruned. */
 #include "sensitivity.h"
 
 #include <math.h>
@@ -15,10 +15,11 @@
 
 static const double usual[] = { 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9 };
 
-/* ---- which layers --------------------------------------------------------------------------- */
+/* ---- the layers ------------------------------------------------------------------------------ */
 
-/* The part of the layer's units that is nothing but zeros. */
-static double gone(struct pare_compression *r, const struct pare_layer *l, struct pare_err *err)
+/* The fraction of the layer's units that are all zeros; -1: out of memory. */
+static double zero_fraction(struct pare_compression *r, const struct pare_layer *l,
+                            struct pare_err *err)
 {
     struct pare_mark m = pare_mark(r->scratch);
     float *sum = pare_alloc(r->scratch, (size_t)l->units.n, sizeof(*sum));
@@ -35,7 +36,8 @@ static double gone(struct pare_compression *r, const struct pare_layer *l, struc
     return l->units.n ? (double)zeros / (double)l->units.n : 0;
 }
 
-static int take_layers(struct pare_sensitivity *s, struct pare_compression *r, struct pare_err *err)
+static int select_layers(struct pare_sensitivity *s, struct pare_compression *r,
+                         struct pare_err *err)
 {
     size_t n = (size_t)r->n_layers;
 
@@ -46,8 +48,8 @@ static int take_layers(struct pare_sensitivity *s, struct pare_compression *r, s
         return pare_no_memory(err, "for a sensitivity analysis");
     for (int i = 0; i < r->n_layers; i++)
         s->name[i] = r->layer[i].info.name;
-    PARE_TRY(pare_layer_filter_check(&s->o.layers, s->name, r->n_layers, "this pruner prunes here",
-                                     err));
+    PARE_TRY(
+        pare_layer_filter_check(&s->o.layers, s->name, r->n_layers, "this pruner can prune", err));
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
 
@@ -55,7 +57,7 @@ static int take_layers(struct pare_sensitivity *s, struct pare_compression *r, s
             continue;
         s->name[s->n_layers] = pare_strdup(s->arena, l->info.name);
         s->type[s->n_layers] = pare_strdup(s->arena, l->info.torch);
-        s->already[s->n_layers] = gone(r, l, err);
+        s->already[s->n_layers] = zero_fraction(r, l, err);
         if (!s->name[s->n_layers] || !s->type[s->n_layers])
             return pare_no_memory(err, "for a sensitivity analysis");
         if (s->already[s->n_layers++] < 0)
@@ -64,7 +66,7 @@ static int take_layers(struct pare_sensitivity *s, struct pare_compression *r, s
     return 0;
 }
 
-/* A run over everything that the pruner can prune says which layers there are. */
+/* Lists the layers: all that a compression with this pruner wraps. */
 static int find_layers(struct pare_sensitivity *s, const struct pare_pruner *p,
                        struct pare_err *err)
 {
@@ -80,23 +82,23 @@ static int find_layers(struct pare_sensitivity *s, const struct pare_pruner *p,
     ro.rule = rules.rule;
     ro.n_rules = rules.n;
     PARE_TRY(pare_compression_new(s->copy, &ro, &r, err));
-    rc = take_layers(s, r, err);
+    rc = select_layers(s, r, err);
     pare_compression_free(r);
     return rc;
 }
 
-/* ---- beginning ------------------------------------------------------------------------------ */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static int check_pruner(const struct pare_sensitivity_opts *o, const struct pare_pruner **p,
                         struct pare_err *err)
 {
     PARE_TRY(pare_find_pruner(o->registry, o->pruner, p, err));
     if ((*p)->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS | PARE_USES_BASE))
-        return pare_fail(err, PARE_ECONFIG,
-                         "pruner %s needs training or data to choose weights; sensitivity is "
-                         "measured with one that looks at weights alone, such as l1, l2, fpgm or "
-                         "level",
-                         o->pruner);
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "pruner %s needs training or data to score weights; use a pruner that needs only "
+            "weights: l1, l2, fpgm or level",
+            o->pruner);
     return 0;
 }
 
@@ -112,10 +114,11 @@ static int set_sparsities(struct pare_sensitivity *s, struct pare_err *err)
     s->n_sparsities = n;
     for (int i = 0; i < n; i++) {
         if (!(s->sparsity[i] > 0 && s->sparsity[i] < 1))
-            return pare_fail(err, PARE_ECONFIG, "a sparsity lies between 0 and 1, not at %g",
+            return pare_fail(err, PARE_ECONFIG,
+                             "the sparsity is %g, expected more than 0 and less than 1",
                              s->sparsity[i]);
         if (i && s->sparsity[i] <= s->sparsity[i - 1])
-            return pare_fail(err, PARE_ECONFIG, "sparsities must rise, but %g follows %g",
+            return pare_fail(err, PARE_ECONFIG, "sparsities must be ascending, but %g follows %g",
                              s->sparsity[i], s->sparsity[i - 1]);
     }
     return 0;
@@ -130,12 +133,14 @@ static int check_stop(const struct pare_sensitivity_opts *o, struct pare_err *er
     for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++)
         if (!strcmp(modes[i], o->early_stop))
             return 0;
-    return pare_fail(err, PARE_ECONFIG,
-                     "early stop '%.40s' is none of minimize, maximize, dropped and raised",
-                     o->early_stop);
+    return pare_fail(
+        err, PARE_ECONFIG,
+        "early stop '%.40s' is unknown, expected minimize, maximize, dropped or raised",
+        o->early_stop);
 }
 
-static int make(struct pare_sensitivity *s, const struct pare_model *m, struct pare_err *err)
+static int init_sensitivity(struct pare_sensitivity *s, const struct pare_model *m,
+                            struct pare_err *err)
 {
     const struct pare_pruner *p;
     void *bytes;
@@ -170,7 +175,7 @@ int pare_sensitivity_new(const struct pare_model *m, const struct pare_sensitivi
     }
     s->arena = a;
     s->o = *o;
-    rc = make(s, m, err);
+    rc = init_sensitivity(s, m, err);
     if (rc)
         pare_sensitivity_free(s);
     else
@@ -186,7 +191,7 @@ void pare_sensitivity_free(struct pare_sensitivity *s)
     pare_arena_free(s->arena);
 }
 
-/* ---- the work ------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 int pare_sensitivity_item(struct pare_sensitivity *s, int item, struct pare_err *err)
 {
@@ -244,7 +249,7 @@ int pare_sensitivity_layer(struct pare_sensitivity *s, int layer, struct pare_er
     return 0;
 }
 
-static int one_layer(void *user, int64_t i, void *result, struct pare_err *err)
+static int measure_work_item(void *user, int64_t i, void *result, struct pare_err *err)
 {
     struct pare_sensitivity *s = user;
 
@@ -256,7 +261,7 @@ static int one_layer(void *user, int64_t i, void *result, struct pare_err *err)
 int pare_sensitivity_run(struct pare_sensitivity *s, struct pare_err *err)
 {
     size_t row = (size_t)s->n_sparsities * sizeof(double);
-    struct pare_work w = { .n = s->n_layers, .size = row, .fn = one_layer, .user = s };
+    struct pare_work w = { .n = s->n_layers, .size = row, .fn = measure_work_item, .user = s };
 
     w.results = pare_alloc(s->arena, (size_t)s->n_layers, row);
     if (!w.results)

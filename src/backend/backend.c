@@ -131,7 +131,7 @@ const void *pare_const_raw(const struct pare_value *v)
 const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err)
 {
     if (v->t.dtype != PARE_F32) {
-        pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, float32 is needed", v->name,
+        pare_fail(err, PARE_EUNSUPPORTED, "constant '%s' is %s, expected float32", v->name,
                   pare_dtype_name(v->t.dtype));
         return NULL;
     }

@@ -59,7 +59,7 @@ struct pare_buf {
     bool is_grad, written; /* it is a gradient; while planning: a step writes it */
 };
 
-#define PARE_STEP_IN 8
+#define PARE_STEP_IN 8 /* most inputs of a step that tuning measures */
 
 /* The passes of a step, as bits. */
 #define PARE_PASS_FORWARD 1u
@@ -207,7 +207,7 @@ const void *pare_const_raw(const struct pare_value *v);
  * see err. */
 const float *pare_const_f32(struct pare_backend *b, struct pare_value *v, struct pare_err *err);
 
-/* Y (M, N) = X (M, K) W' or, with add, += that; W is (N, K), rows of Y are `stride` floats apart.
+/* Y (M, N) = X (M, K) W' or, with add, += that; W is (N, K), `stride` is the row stride of Y.
  * Runs on one thread inside a parallel region.  0, or PARE_ENOMEM. */
 struct pare_strip {
     const float *x, *w;

@@ -4,24 +4,18 @@
 
 #include "../base/arena.h"
 #include "../base/regex.h"
+#include "../op/op.h"
 #include "config.h"
 
 #define MAX_SHOWN 8 /* types or names in a message */
 
-/* What "default" stands for, as NNI has it for all its algorithms. */
-static const char *const default_types[] = {
-    "Conv1d", "Conv2d",   "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
-    "Linear", "Bilinear", "PReLU",  "Embedding",       "EmbeddingBag",
-};
-
-#define N_DEFAULT ((int)(sizeof(default_types) / sizeof(*default_types)))
-
+/* NNI's default types: those of operators, and two modules without an ONNX operator. */
 bool pare_is_default_type(const char *type)
 {
-    for (int i = 0; i < N_DEFAULT; i++)
-        if (!strcmp(default_types[i], type))
+    for (const struct pare_op *const *op = pare_ops; *op; op++)
+        if ((*op)->layer.by_default && pare_op_is_torch(*op, type))
             return true;
-    return false;
+    return !strcmp(type, "Bilinear") || !strcmp(type, "EmbeddingBag");
 }
 
 static bool type_matches(const char *wanted, const struct pare_layer_info *l)

@@ -1,40 +1,12 @@
-/* layer.c - the layers of a graph, under the names their author gave them. */
+/* layer.c - layers of a graph (nodes with constant weights), under the names of the author. */
 #include "layer.h"
 
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../base/options.h"
+#include "../op/op.h"
 #include "../tensor/tensor.h"
-
-#define BIT(i) (1u << (i))
-
-/* The operators that have weights, and which of their inputs are trained.  Running statistics of
- * a BatchNormalization are not: PyTorch calls them buffers.  A torch name that ends in a blank
- * gets the number of spatial dimensions: "Conv " is Conv2d. */
-static const struct kind {
-    const char *type, *torch;
-    int weight, bias; /* input indices; -1: none */
-    unsigned params;  /* inputs that are trained, as bits */
-} kinds[] = {
-    { "Conv", "Conv ", 1, 2, BIT(1) | BIT(2) },
-    { "ConvTranspose", "ConvTranspose ", 1, 2, BIT(1) | BIT(2) },
-    { "ConvInteger", "Conv ", 1, -1, BIT(1) },
-    { "QLinearConv", "Conv ", 3, 8, BIT(3) | BIT(8) },
-    { "Gemm", "Linear", 1, 2, BIT(1) | BIT(2) },
-    { "MatMul", "Linear", 1, -1, BIT(1) },
-    { "MatMulInteger", "Linear", 1, -1, BIT(1) },
-    { "QLinearMatMul", "Linear", 3, -1, BIT(3) },
-    { "BatchNormalization", "BatchNorm ", 1, 2, BIT(1) | BIT(2) },
-    { "InstanceNormalization", "InstanceNorm ", 1, 2, BIT(1) | BIT(2) },
-    { "LayerNormalization", "LayerNorm", 1, 2, BIT(1) | BIT(2) },
-    { "GroupNormalization", "GroupNorm", 1, 2, BIT(1) | BIT(2) },
-    { "PRelu", "PReLU", 1, -1, BIT(1) },
-    { "Gather", "Embedding", 0, -1, BIT(0) },
-    { "LSTM", "LSTM", 1, 3, BIT(1) | BIT(2) | BIT(3) | BIT(7) },
-    { "GRU", "GRU", 1, 3, BIT(1) | BIT(2) | BIT(3) },
-    { "RNN", "RNN", 1, 3, BIT(1) | BIT(2) | BIT(3) },
-};
 
 struct scan {
     struct pare_arena *arena;
@@ -45,14 +17,18 @@ struct scan {
     struct pare_map names;
 };
 
-static const struct kind *kind_of(const struct pare_node *n)
+/* The operator, also of a node that cannot run (an opset that is too old); NULL: unknown. */
+static const struct pare_op *op_of(const struct pare_node *n)
 {
-    if (n->domain && *n->domain && strcmp(n->domain, "ai.onnx") != 0)
-        return NULL;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        if (!strcmp(kinds[i].type, n->type))
-            return &kinds[i];
-    return NULL;
+    return n->op ? n->op : pare_find_op(n->domain ? n->domain : "", n->type);
+}
+
+/* NULL: the operator has no weights. */
+static const struct pare_op_weights *weights_of(const struct pare_node *n)
+{
+    const struct pare_op *op = op_of(n);
+
+    return op && op->layer.params ? &op->layer : NULL;
 }
 
 static struct pare_value *input(const struct pare_node *n, int i)
@@ -101,26 +77,13 @@ double pare_node_macs(const struct pare_node *n)
     return n->op->macs ? n->op->macs(n) : 0;
 }
 
-/* An integer attribute by name, for whoever does not know the operator's struct. */
-static int64_t attr_int(const struct pare_node *n, const char *name, int64_t absent)
-{
-    const struct pare_opt *o = n->op ? pare_opt_find(n->op->attrs, name) : NULL;
-    int64_t v = absent;
-
-    if (o && o->type == PARE_OPT_INT && n->attr)
-        memcpy(&v, (const char *)n->attr + o->offset, sizeof(v));
-    return v;
-}
-
-static bool is_layer(const struct pare_node *n, const struct kind *k)
+static bool is_layer(const struct pare_node *n, const struct pare_op_weights *k)
 {
     const struct pare_value *w = input(n, k->weight);
 
     if (!is_const(w) || w->t.rank < 1 || w->t.dtype == PARE_NONE)
         return false;
-    if (!strcmp(k->type, "Gather")) /* a table of vectors, not a list of indices */
-        return is_float(w->t.dtype) && w->t.rank == 2 && attr_int(n, "axis", 0) == 0;
-    return true;
+    return !k->is_layer || k->is_layer(n);
 }
 
 /* ---- names --------------------------------------------------------------------- */
@@ -191,18 +154,19 @@ static int give_name(struct scan *s, struct pare_layer_info *l, int index, struc
 
 /* ---- one layer ----------------------------------------------------------------- */
 
-static const char *torch_name(struct pare_arena *a, const struct kind *k,
-                              const struct pare_layer_info *l)
+/* PyTorch's name of a module with x->rank - 2 spatial axes. */
+static const char *torch_name(struct pare_arena *a, const struct pare_node *n,
+                              const struct pare_value *x)
 {
-    size_t n = strlen(k->torch);
-    const struct pare_value *x;
-    int spatial;
+    const struct pare_op *op = op_of(n);
+    const char *mark = op && op->torch ? strchr(op->torch, '#') : NULL;
+    int spatial = x && x->t.rank > 3 ? x->t.rank - 2 : 1;
 
-    if (k->torch[n - 1] != ' ')
-        return k->torch;
-    x = strncmp(k->torch, "Conv", 4) ? l->node->in[0] : l->weight;
-    spatial = x ? x->t.rank - 2 : 0;
-    return pare_sprintf(a, "%.*s%dd", (int)n - 1, k->torch, spatial < 1 ? 1 : spatial);
+    if (!op || !op->torch)
+        return n->type;
+    if (!mark)
+        return op->torch;
+    return pare_sprintf(a, "%.*s%d%s", (int)(mark - op->torch), op->torch, spatial, mark + 1);
 }
 
 /* The constant operand of an Add that is the bias of `v`: one number for each of the n elements
@@ -220,7 +184,8 @@ static struct pare_value *bias_operand(const struct pare_node *add, const struct
 
 /* What goes in and out, and the bias.  A MatMul whose result only goes into an Add with a constant
  * is one layer with it. */
-static void find_ends(const struct scan *s, const struct kind *k, struct pare_layer_info *l)
+static void find_ends(const struct scan *s, const struct pare_op_weights *k,
+                      struct pare_layer_info *l)
 {
     struct pare_node *next;
     struct pare_value *bias;
@@ -229,8 +194,8 @@ static void find_ends(const struct scan *s, const struct kind *k, struct pare_la
         if (l->node->in[i] && !is_const(l->node->in[i]))
             l->in = l->node->in[i];
     l->out = l->node->n_out ? l->node->out[0] : NULL;
-    l->bias = is_const(input(l->node, k->bias)) ? input(l->node, k->bias) : NULL;
-    if (strcmp(k->type, "MatMul") != 0 || !is_own(s->g, l->out) || s->uses[l->out->id] != 1)
+    l->bias = k->bias && is_const(input(l->node, k->bias)) ? input(l->node, k->bias) : NULL;
+    if (!k->bias_add || !is_own(s->g, l->out) || s->uses[l->out->id] != 1)
         return;
     next = s->user[l->out->id];
     bias = next ? bias_operand(next, l->out, l->weight->t.dim[l->weight->t.rank - 1]) : NULL;
@@ -251,20 +216,20 @@ static int64_t count_once(struct scan *s, const struct pare_value *v)
     return pare_numel(&v->t);
 }
 
-static int describe(struct scan *s, const struct kind *k, struct pare_layer_info *l, int index,
-                    struct pare_err *err)
+static int describe(struct scan *s, const struct pare_op_weights *k, struct pare_layer_info *l,
+                    int index, struct pare_err *err)
 {
     const struct pare_value *root;
 
     l->type = l->node->type;
     l->weight = l->node->in[k->weight];
-    l->torch = torch_name(s->arena, k, l);
+    l->torch = torch_name(s->arena, l->node, l->weight->t.rank > 1 ? l->weight : l->node->in[0]);
     l->macs = pare_node_macs(l->node);
     root = pare_value_root(l->weight);
     l->shared = is_own(s->g, root) && s->counted[root->id];
     find_ends(s, k, l);
     for (int i = 0; i < l->node->n_in && i < 32; i++)
-        if (k->params & BIT(i))
+        if (k->params & PARE_IN(i))
             l->params += count_once(s, l->node->in[i]);
     if (l->add)
         l->params += count_once(s, l->bias);
@@ -274,36 +239,6 @@ static int describe(struct scan *s, const struct kind *k, struct pare_layer_info
 }
 
 /* ---- layers without weights ------------------------------------------------------ */
-
-/* PyTorch's names of nodes that are modules there; the rest answer to ONNX's alone. */
-static const char *plain_torch(struct pare_arena *a, const struct pare_node *n)
-{
-    static const char *const names[][2] = {
-        { "Relu", "ReLU" },
-        { "LeakyRelu", "LeakyReLU" },
-        { "Elu", "ELU" },
-        { "Selu", "SELU" },
-        { "Celu", "CELU" },
-        { "Gelu", "GELU" },
-        { "HardSwish", "Hardswish" },
-        { "HardSigmoid", "Hardsigmoid" },
-        { "Clip", "ReLU6" },
-        { "MaxPool", "MaxPool " },
-        { "AveragePool", "AvgPool " },
-        { "GlobalAveragePool", "AdaptiveAvgPool " },
-    };
-    size_t len;
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        if (strcmp(n->type, names[i][0]) != 0)
-            continue;
-        len = strlen(names[i][1]);
-        if (names[i][1][len - 1] != ' ' || !n->in[0])
-            return names[i][1];
-        return pare_sprintf(a, "%.*s%dd", (int)len - 1, names[i][1], n->in[0]->t.rank - 2);
-    }
-    return n->type;
-}
 
 static const char *plain_name(const struct scan *s, const struct pare_node *n, int index)
 {
@@ -321,7 +256,7 @@ static int describe_plain(struct scan *s, struct pare_layer_info *l, int index,
     const char *base = plain_name(s, l->node, index);
 
     l->type = l->node->type;
-    l->torch = plain_torch(s->arena, l->node);
+    l->torch = l->node->op->layer.params ? l->type : torch_name(s->arena, l->node, l->node->in[0]);
     l->macs = pare_node_macs(l->node);
     l->out = l->node->out[0];
     for (int i = 0; i < l->node->n_in && !l->in; i++)
@@ -404,7 +339,7 @@ static int find_all(struct pare_arena *a, const struct pare_graph *g, bool plain
         return pare_no_memory(err, "for the layers");
     count_uses(&s);
     for (int i = 0; i < g->n_nodes; i++) {
-        const struct kind *k = kind_of(g->node[i]);
+        const struct pare_op_weights *k = weights_of(g->node[i]);
 
         if (!k || !is_layer(g->node[i], k))
             continue;
@@ -450,18 +385,16 @@ int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
     return rc;
 }
 
-/* Everything that a layer's node or an operator's settings take is not loose. */
+/* Mark constants that belong to layers or are settings of operators. */
 static void mark_taken(const struct pare_graph *g, const struct pare_node *n, bool *taken)
 {
-    static const char *const settings[] = { "Resize", "Upsample", "QuantizeLinear",
-                                            "DequantizeLinear", "Constant" };
-    const struct kind *k = kind_of(n);
-    bool all = k && is_layer(n, k);
+    const struct pare_op_weights *k = weights_of(n);
+    bool layer = k && is_layer(n, k);
+    unsigned settings = n->op ? n->op->settings | n->op->sizes : 0;
 
-    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
-        all |= !strcmp(n->type, settings[i]);
-    for (int i = 0; i < n->n_in && all; i++)
-        if (is_const(n->in[i]) && is_own(g, pare_value_root(n->in[i])))
+    for (int i = 0; i < n->n_in; i++)
+        if ((layer || (i < 32 && settings & PARE_IN(i))) && is_const(n->in[i]) &&
+            is_own(g, pare_value_root(n->in[i])))
             taken[pare_value_root(n->in[i])->id] = true;
 }
 

@@ -1,8 +1,13 @@
-/* channels.h - what operators say to whoever takes channels out of a model; see operator.h.
+/* channels.h - axis relations ("ties") and channel removal: what operators declare about channels.
  *
- * ties() says which indices of which axes go together.  The callbacks here say what else there is
- * to know: where an operator sums over channels, what becomes of a channel that is one number all
- * over, and which attributes and constants count channels.
+ * Removing a channel from one tensor removes it from others as well: Add requires the same channels
+ * in both operands, Concat appends them, Flatten multiplies them.  An operator's ties() declares
+ * such relations between axes of its inputs and outputs.  From them the library derives dependency
+ * groups (prune/), the indices to keep on every axis (graph/keep_sets.h) and the smaller model
+ * (speedup/).  An axis that no relation mentions is frozen: all of its indices are kept.
+ *
+ * The remaining callbacks describe sums over channels, channels that are constant (one number at
+ * all positions), and attributes that depend on the number of channels; see struct pare_op.
  */
 #ifndef PARE_OP_CHANNELS_H
 #define PARE_OP_CHANNELS_H
@@ -12,46 +17,98 @@
 struct pare_node;
 struct pare_value;
 
-/* An operator that sums over channels.  With group g of `groups`, output channel o and input
- * channel i of it,
+/* ---- axis relations, for ties() ----------------------------------------------------------
+ *
+ * ties() is called with shapes and constants known.  A relation with a NULL value is ignored. */
+struct pare_ties;
+
+/* Axis ax of a and axis bx of b have the same channels: both keep the same indices. */
+void pare_tie(struct pare_ties *t, const struct pare_value *a, int ax, const struct pare_value *b,
+              int bx);
+
+/* Index i of axis px of `part` is index from + i of axis wx of `whole` (Concat, Split, Slice). */
+void pare_tie_part(struct pare_ties *t, const struct pare_value *whole, int wx, int64_t from,
+                   const struct pare_value *part, int px);
+
+/* Index i of axis bx of b is index index[i] of axis ax of a (Gather, Slice with steps).  The list
+ * is copied. */
+void pare_tie_pick(struct pare_ties *t, const struct pare_value *a, int ax, const int64_t *index,
+                   const struct pare_value *b, int bx);
+
+/* An index of axis wx of `whole` is a mixed-radix number, the most significant digit first, whose
+ * digits are indices of other axes: Flatten combines (C, H, W), Reshape splits an axis, the
+ * channels of a grouped convolution are (group, channel in the group).  An index is kept exactly
+ * when all its digits are kept. */
+struct pare_digit {
+    const struct pare_value *v; /* NULL: the digit is not an axis of a value */
+    int axis;                   /* of v; if v is NULL, the number of a virtual axis of the node,
+                                   or -1: frozen */
+    int64_t size;
+};
+void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx,
+                     const struct pare_digit *digit, int n);
+
+/* Channels in groups: an index of axis wx of `whole` is (group, channel in the group), as in
+ * pare_tie_digits.  Every kept group keeps the same number of channels, that of digit[1], but not
+ * the same ones.  If digit[1] is an axis of a value, axis 0 of that value has the groups one after
+ * the other, and its elements belong to the kept channels. */
+void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx,
+                     const struct pare_digit digit[2]);
+
+/* The node sums over this axis, and none of its other axes has the same indices: an index can be
+ * removed if all elements there are 0. */
+void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
+
+/* All indices of this axis are kept; `why` is a few words for a report, and is not copied. */
+void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis, const char *why);
+
+/* ---- sums over channels ------------------------------------------------------------------- */
+
+/* With group g of `groups`, output channel o and input channel i of the group,
  *     y[g, o] = outer * (bias[g, o] + scale * sum over i of w[g, o, i] * x[g, i])
- * where * may be a convolution.  One of w's two axes counts the channels of all groups, the other
- * those of one; axes of w besides these come last, or have size 1. */
+ * where * may be a convolution.  One of w's two channel axes has the channels of all groups, the
+ * other those of one group; other axes of w come last or have size 1. */
 struct pare_linear {
-    int x, w, bias; /* inputs; bias: -1 when the operator has no input for one */
+    int x, w, bias; /* indices of inputs; bias -1: the operator has no such input */
     int x_axis, w_in, w_out, y_axis;
     int64_t groups;
     float scale, outer;
-    bool borders; /* an x that is one number all over does not give such a y: there is padding */
+    bool borders; /* a constant x does not give a constant y, because of padding */
 };
 
-/* What is known and wanted of a node's inputs and outputs, for made() and needs().
- * even: the number that index i of the axis is all over; NAN: it is not.
- * keep: which indices stay so far, one byte each.
- * add:  this one has to stay. */
+/* ---- constant and needed channels, for constant_output() and needed_channels() -------------- */
+
 struct pare_needed;
-float pare_needed_even(const struct pare_needed *s, const struct pare_value *v, int axis,
-                       int64_t i);
+
+/* The value of index i of an axis if it is constant, else NAN. */
+float pare_needed_constant(const struct pare_needed *s, const struct pare_value *v, int axis,
+                           int64_t i);
+
+/* The indices of an axis that are needed so far, one byte each. */
 const uint8_t *pare_needed_keep(const struct pare_needed *s, const struct pare_value *v, int axis);
+
+/* Mark an index as needed. */
 void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis, int64_t i);
 
-/* A node whose inputs and outputs lose channels, for shrink(). */
+/* ---- smaller nodes, for shrink() ------------------------------------------------------------- */
+
 struct pare_shrunk;
 
-/* How many indices of an axis stay, and which: one byte each. */
+/* The number of indices of an axis that are kept, and which: one byte each. */
 int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
-/* The axis follows the batch, which is not known: no number may be written for it. */
+/* Whether the size of the axis follows the batch size, which is unknown: it must not be written
+ * into the model. */
 bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
-/* New contents: of an attribute, of an attribute that is a list, of an input that is a constant
- * list of integers (a scalar stays one). */
+/* Replace an attribute, an attribute that is a list, or a constant input of integers (a scalar
+ * remains a scalar). */
 void pare_shrunk_int(struct pare_shrunk *s, const char *attr, int64_t v);
 void pare_shrunk_ints(struct pare_shrunk *s, const char *attr, const int64_t *v, int n);
 void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
 
-/* It cannot be said with fewer channels: they stay.  `why` stays where it is. */
+/* The node has no form with fewer channels: all are kept.  `why` is not copied. */
 void pare_shrunk_fail(struct pare_shrunk *s, const char *why);
 
 #endif

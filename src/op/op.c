@@ -22,6 +22,17 @@ const struct pare_op *pare_find_op(const char *domain, const char *type)
     return NULL;
 }
 
+bool pare_op_is_torch(const struct pare_op *op, const char *name)
+{
+    const char *mark = op->torch ? strchr(op->torch, '#') : NULL;
+    size_t n = mark ? (size_t)(mark - op->torch) : 0;
+
+    if (!op->torch || !mark)
+        return op->torch && !strcmp(op->torch, name);
+    return !strncmp(op->torch, name, n) && name[n] >= '1' && name[n] <= '3' &&
+           !strcmp(mark + 1, name + n + 1);
+}
+
 int pare_need(const struct pare_node *n, int i, struct pare_err *err)
 {
     if (i >= n->n_in || !n->in[i] || n->in[i]->t.data)

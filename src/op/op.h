@@ -15,6 +15,9 @@ extern const struct pare_op *const pare_ops[]; /* ends with NULL */
 
 const struct pare_op *pare_find_op(const char *domain, const char *type);
 
+/* Whether PyTorch's module `name` is this operator: "Conv#d" is Conv1d, Conv2d and Conv3d. */
+bool pare_op_is_torch(const struct pare_op *op, const char *name);
+
 /* ---- what infer functions need ---------------------------------------------- */
 
 /* y gets x's type and shape (not its data). */
@@ -79,7 +82,7 @@ int pare_forward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err *
 int pare_backward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 int pare_backward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
-/* even() of operators whose results are elements of their inputs, or means of equal ones. */
+/* constant_channel() of operators whose results are elements of their inputs, or means of equal ones. */
 float pare_constant_channel_same(const struct pare_node *n, int axis, int64_t channel, float x);
 
 /* Copy input 0's bytes to output 0: the forward() of views. */

@@ -85,7 +85,7 @@ static void note_uses(struct pare_plan *p)
 
 static bool is_view(const struct pare_step *s)
 {
-    return s->node->op->flags & (PARE_OP_VIEW | PARE_OP_LOOKS) && !s->n_fused;
+    return s->node->op->flags & (PARE_OP_VIEW | PARE_OP_OBSERVES) && !s->n_fused;
 }
 
 /* Does another input of the step share the memory that the result would overwrite? */

@@ -78,7 +78,7 @@ static bool is_late(const struct pare_match *v, const struct pare_node *n)
         return x->t.dtype == PARE_U8 || x->t.dtype == PARE_I8;
     if (n->op->flags & PARE_OP_VIEW)
         return x->maker && v->lazy[x->maker->id];
-    return pare_int8_func_late(v, n);
+    return pare_int8_func_lazy(v, n);
 }
 
 static void mark_late(struct pare_plan *p)

@@ -1,4 +1,4 @@
-/* activation_stats.c - how active the channels of a layer's output are, see activation_stats.h. */
+/* activation_stats.c - activation statistics per output channel, see activation_stats.h. */
 #include "activation_stats.h"
 
 #include <math.h>
@@ -7,14 +7,18 @@
 
 /* clang-format off */
 const struct pare_opt pare_activation_stats_opts[] = {
-    PARE_INT("training_steps", offsetof(struct pare_activation_stats_opts, training_steps), "batches to look at before the masks are made", 20, 1, 1e9),
-    PARE_INT("statistics_batch_num", offsetof(struct pare_activation_stats_opts, statistics_batch_num), "the same under its older name", 0, 0, 1e9),
-    PARE_CHOICE("activation", offsetof(struct pare_activation_stats_opts, activation), "what outputs are put through first", "relu", "relu|relu6|gelu"),
+    PARE_INT("training_steps", offsetof(struct pare_activation_stats_opts, training_steps),
+             "batches to observe before the masks are computed", 20, 1, 1e9),
+    PARE_INT("statistics_batch_num",
+             offsetof(struct pare_activation_stats_opts, statistics_batch_num),
+             "older name of training_steps (0: use training_steps)", 0, 0, 1e9),
+    PARE_CHOICE("activation", offsetof(struct pare_activation_stats_opts, activation),
+                "activation applied to the layer's outputs first", "relu", "relu|relu6|gelu"),
     PARE_OPT_END
 };
 /* clang-format on */
 
-/* ---- numbers ------------------------------------------------------------------------------ */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 static float relu(float x)
 {
@@ -71,17 +75,17 @@ void pare_activation_stats_add(const struct pare_tensor *x, int axis, pare_activ
             add_row(pare_f32(x) + (o * channels + c) * inner, inner, act, sum + c, zeros + c);
 }
 
-/* ---- collecting ----------------------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
-static int64_t wanted(const struct pare_compression *r)
+static int64_t batches_to_observe(const struct pare_compression *r)
 {
     const struct pare_activation_stats_opts *o = pare_compression_conf(r);
 
     return o->statistics_batch_num ? o->statistics_batch_num : o->training_steps;
 }
 
-/* Sums, zeros, and how many numbers each channel had. */
-static double *numbers(struct pare_layer *l, struct pare_err *err)
+/* The layer's statistic: sums, zeros, and the number of elements per channel. */
+static double *statistic(struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_activation_stats_layer *s = pare_layer_state(l);
     struct pare_tensor *t = pare_layer_statistic(l, "activity", PARE_MERGE_SUM, PARE_F64,
@@ -90,9 +94,9 @@ static double *numbers(struct pare_layer *l, struct pare_err *err)
     return t ? t->data : NULL;
 }
 
-/* Of (N, C, H, W) the channels are axis 1, of (N, ..., C) of a Linear the last. */
-static int collect(struct pare_layer *l, const struct pare_tensor *in,
-                   const struct pare_tensor *out, void *user, struct pare_err *err)
+/* The channels of (N, C, H, W) are axis 1, those of a Linear's (N, ..., C) the last axis. */
+static int add_batch(struct pare_layer *l, const struct pare_tensor *in,
+                     const struct pare_tensor *out, void *user, struct pare_err *err)
 {
     struct pare_compression *r = pare_layer_run(l);
     const struct pare_activation_stats_opts *o = pare_compression_conf(r);
@@ -104,17 +108,17 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     (void)in;
     (void)user;
     all->seen = true;
-    if (s->batches >= wanted(r))
+    if (s->batches >= batches_to_observe(r))
         return 0;
     if (out->dtype != PARE_F32)
         return pare_fail(err, PARE_EUNSUPPORTED, "layer '%s': its output is %s, expected float32",
                          pare_layer_name(l), pare_dtype_name(out->dtype));
     if (axis < 0 || axis >= out->rank || (s->batches && s->channels != out->dim[axis]))
         return pare_fail(err, PARE_ESHAPE,
-                         "layer '%s': its output has %d dimensions, channels are not found in it",
+                         "layer '%s': its output has %d dimensions and no axis of channels",
                          pare_layer_name(l), out->rank);
     s->channels = out->dim[axis];
-    sum = numbers(l, err);
+    sum = statistic(l, err);
     if (!sum)
         return err->code;
     pare_activation_stats_add(out, axis, pare_activation_find(o->activation), sum,
@@ -124,22 +128,22 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     return 0;
 }
 
-static int attach(struct pare_compression *r, struct pare_err *err)
+static int attach_collector(struct pare_compression *r, struct pare_err *err)
 {
     struct pare_activation_stats_run *s = pare_compression_state(r);
 
     s->collecting = true;
-    return pare_add_collector(r, collect, NULL, &s->collector, err);
+    return pare_add_collector(r, add_batch, NULL, &s->collector, err);
 }
 
-static int begin(struct pare_compression *r, struct pare_err *err)
+static int restart_statistics(struct pare_compression *r, struct pare_err *err)
 {
     struct pare_activation_stats_run *s = pare_compression_state(r);
 
     for (int i = 0; i < pare_compression_layers(r); i++) {
         struct pare_layer *l = pare_compression_layer(r, i);
         struct pare_activation_stats_layer *a = pare_layer_state(l);
-        double *sum = a->channels ? numbers(l, err) : NULL;
+        double *sum = a->channels ? statistic(l, err) : NULL;
 
         if (a->channels && !sum)
             return err->code;
@@ -148,10 +152,10 @@ static int begin(struct pare_compression *r, struct pare_err *err)
         a->batches = 0;
     }
     s->answered = 0;
-    return s->collecting ? 0 : attach(r, err);
+    return s->collecting ? 0 : attach_collector(r, err);
 }
 
-static int end(struct pare_compression *r, struct pare_err *err)
+static int stop_collecting(struct pare_compression *r, struct pare_err *err)
 {
     struct pare_activation_stats_run *s = pare_compression_state(r);
 
@@ -161,54 +165,55 @@ static int end(struct pare_compression *r, struct pare_err *err)
     return pare_remove_collector(r, s->collector, err);
 }
 
-/* ---- the pruners ---------------------------------------------------------------------------- */
+/* ---- the pruners' callbacks ------------------------------------------------------------------ */
 
-/* Channels go, not parts of them. */
-static int check(const struct pare_layer *l, struct pare_err *err)
+/* Activations score whole output channels only. */
+static int check_units(const struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_units *u = pare_layer_units(l);
     int axis = pare_layer_out_axis(l);
 
     if (axis >= 0 && u->grid[axis] == u->n)
         return 0;
-    return pare_fail(err, PARE_ECONFIG,
-                     "layer '%s': outputs tell about output channels or heads, use granularity "
-                     "out_channel or head",
-                     pare_layer_name(l));
+    return pare_fail(
+        err, PARE_ECONFIG,
+        "layer '%s': activations score output channels or heads; use granularity out_channel or "
+        "head",
+        pare_layer_name(l));
 }
 
-/* Without data of its own, a run waits for the batches that training brings. */
+/* A compression without data observes the batches of the training instead. */
 int pare_activation_stats_start(struct pare_compression *r, struct pare_err *err)
 {
     int rc;
 
     for (int i = 0; i < pare_compression_layers(r); i++)
-        PARE_TRY(check(pare_compression_layer(r, i), err));
-    PARE_TRY(begin(r, err));
-    rc = pare_compression_forward(r, wanted(r), err);
+        PARE_TRY(check_units(pare_compression_layer(r, i), err));
+    PARE_TRY(restart_statistics(r, err));
+    rc = pare_compression_forward(r, batches_to_observe(r), err);
     return rc == PARE_ECONFIG ? 0 : rc;
 }
 
-/* After going on from a checkpoint the collector is another process's. */
+/* The collector of a resumed compression belonged to another process: attach it again. */
 int pare_activation_stats_before_step(struct pare_compression *r, struct pare_err *err)
 {
     struct pare_activation_stats_run *s = pare_compression_state(r);
     bool lost = s->collecting && !s->seen;
 
     s->seen = false;
-    return lost ? attach(r, err) : 0;
+    return lost ? attach_collector(r, err) : 0;
 }
 
 void pare_activation_stats_stop(struct pare_compression *r)
 {
     struct pare_err err;
 
-    end(r, &err);
+    stop_collecting(r, &err);
 }
 
-/* A ConvTranspose with groups has a weight axis for the channels of one group: its element stands
- * for a channel of each. */
-static void spread(const struct pare_layer *l, const double *x, int64_t channels, float *score)
+/* The weight axis of a grouped ConvTranspose has the channels of one convolution group: each of its
+ * elements stands for one channel of every group, whose values are averaged. */
+static void score_units(const struct pare_layer *l, const double *x, int64_t channels, float *score)
 {
     const struct pare_units *u = pare_layer_units(l);
     int axis = pare_layer_out_axis(l);
@@ -228,19 +233,19 @@ int pare_activation_stats_score(struct pare_compression *r, struct pare_layer *l
     int64_t now = pare_compression_steps(r) + 1;
     double *sum, *x;
 
-    if (a->batches < wanted(r))
+    if (a->batches < batches_to_observe(r))
         return PARE_NOT_YET;
     if (s->answered && s->answered != now) {
-        PARE_TRY(begin(r, err));
+        PARE_TRY(restart_statistics(r, err));
         return PARE_NOT_YET;
     }
-    sum = numbers(l, err);
+    sum = statistic(l, err);
     x = pare_alloc(pare_compression_scratch(r), (size_t)a->channels, sizeof(*x));
     if (!sum || !x)
         return pare_no_memory(err, "for the channels of layer '%s'", pare_layer_name(l));
     for (int64_t c = 0; c < a->channels; c++)
         x[c] = value(sum[c], sum[a->channels + c], sum[2 * a->channels]);
-    spread(l, x, a->channels, score);
+    score_units(l, x, a->channels, score);
     s->answered = now;
-    return end(r, err);
+    return stop_collecting(r, err);
 }

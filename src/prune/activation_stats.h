@@ -1,7 +1,8 @@
-/* activation_stats.h - how active the channels of a layer's output are; for apoz and mean_rank.
+/* activation_stats.h - activation statistics per output channel, for the pruners apoz and
+ * mean_rank.
  *
- * Outputs are looked at through an activation: what follows the layer in the network, as the
- * setting says.
+ * The statistics are taken of activation(output), because the activation that follows the layer in
+ * the network is a separate node.
  */
 #ifndef PARE_PRUNE_ACTIVATION_STATS_H
 #define PARE_PRUNE_ACTIVATION_STATS_H
@@ -10,15 +11,15 @@
 
 typedef float pare_activation(float x);
 
-/* relu, relu6 or gelu; NULL: none of them. */
+/* Returns relu, relu6 or gelu; NULL: unknown name. */
 pare_activation *pare_activation_find(const char *name);
 
-/* sum[c] += act(x), and zeros[c] += 1 where act(x) is 0, for every x of channel c.  Channels are
- * an axis of x; sum and zeros have as many elements. */
+/* sum[c] += act(x), and zeros[c] += 1 where act(x) is 0, for every x of channel c.  `axis` of x
+ * holds the channels; sum and zeros have one element per channel. */
 void pare_activation_stats_add(const struct pare_tensor *x, int axis, pare_activation *act,
                                double *sum, double *zeros);
 
-/* ---- what both pruners consist of ----------------------------------------------------------- */
+/* ---- fields and callbacks of both pruners ---------------------------------------------------- */
 
 struct pare_activation_stats_opts {
     int64_t training_steps, statistics_batch_num;
@@ -26,13 +27,13 @@ struct pare_activation_stats_opts {
 };
 extern const struct pare_opt pare_activation_stats_opts[];
 
-/* Of a layer: batches seen, and their channels. */
+/* Per layer: observed batches, and channels of its output. */
 struct pare_activation_stats_layer {
     int64_t batches, channels;
 };
 
-/* Of the run: the collector while there is one, and whether it saw the last forward; when the last
- * answer was given, in steps and one more. */
+/* Per compression: `collecting`: a collector is attached; `seen`: it ran in the last forward pass;
+ * `answered`: the step + 1 at which scores were last returned, 0: never. */
 struct pare_activation_stats_run {
     int collector;
     bool collecting, seen;
@@ -44,7 +45,7 @@ int pare_activation_stats_before_step(struct pare_compression *r, struct pare_er
 void pare_activation_stats_stop(struct pare_compression *r);
 
 /* score[u] = mean over the channels c of unit u of value(sum[c], zeros[c], count); PARE_NOT_YET
- * until enough was seen. */
+ * until enough batches were observed. */
 typedef double pare_activation_stats_value(double sum, double zeros, double count);
 int pare_activation_stats_score(struct pare_compression *r, struct pare_layer *l,
                                 pare_activation_stats_value *value, float *score,

@@ -1,4 +1,5 @@
-/* dependency_groups.c - which units of which layers go together. */
+/* dependency_groups.c - dependency groups: units of coupled layers that must be removed
+ * together. */
 #include "dependency_groups.h"
 
 #include <stdlib.h>
@@ -8,14 +9,14 @@
 #include "../graph/removal_units.h"
 #include "../graph/layer.h"
 
-/* A unit of a layer, and what it is part of. */
+/* One unit of one layer, and the removal unit of the graph that contains it. */
 struct member {
-    int64_t atom, unit;
+    int64_t removal_unit, unit;
     int layer;
 };
 
-/* The members of an atom: `n` of them in a row. */
-struct bundle {
+/* One dependency group: `n` consecutive members with the same removal unit. */
+struct group {
     const struct member *m;
     int n;
 };
@@ -26,19 +27,19 @@ bool pare_layer_by_channels(const struct pare_layer *l)
            l->units.grid[l->out_axis] == l->units.n;
 }
 
-static int by_atom(const void *a, const void *b)
+static int by_removal_unit(const void *a, const void *b)
 {
     const struct member *x = a, *y = b;
 
-    if (x->atom != y->atom)
-        return x->atom < y->atom ? -1 : 1;
+    if (x->removal_unit != y->removal_unit)
+        return x->removal_unit < y->removal_unit ? -1 : 1;
     if (x->layer != y->layer)
         return x->layer < y->layer ? -1 : 1;
     return x->unit < y->unit ? -1 : x->unit > y->unit;
 }
 
-/* 0 when both are in the same layers. */
-static int compare_layers(const struct bundle *x, const struct bundle *y)
+/* Returns 0 if both groups are in the same layers. */
+static int compare_layers(const struct group *x, const struct group *y)
 {
     for (int i = 0; i < x->n && i < y->n; i++)
         if (x->m[i].layer != y->m[i].layer)
@@ -48,64 +49,64 @@ static int compare_layers(const struct bundle *x, const struct bundle *y)
 
 static int by_layers(const void *a, const void *b)
 {
-    const struct bundle *x = a, *y = b;
+    const struct group *x = a, *y = b;
     int c = compare_layers(x, y);
 
     return c ? c : x->m[0].unit < y->m[0].unit ? -1 : x->m[0].unit > y->m[0].unit;
 }
 
-/* All units of layers by channels, atom by atom. */
-static int list_members(struct pare_compression *r, const struct pare_removal_units *atoms,
+/* Lists the units of all layers pruned by channels, sorted by removal unit. */
+static int list_members(struct pare_compression *r, const struct pare_removal_units *removal_units,
                         struct member **list, int64_t *n, struct pare_err *err)
 {
-    int64_t most = 0, next = pare_removal_units_count(atoms);
+    int64_t most = 0, next = pare_removal_units_count(removal_units);
 
     for (int i = 0; i < r->n_layers; i++)
         most += pare_layer_by_channels(&r->layer[i]) ? r->layer[i].units.n : 0;
     *n = 0;
     *list = pare_alloc(r->scratch, (size_t)most, sizeof(**list));
     if (!*list)
-        return pare_no_memory(err, "to find out which channels go together");
+        return pare_no_memory(err, "for dependency groups");
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
         const struct pare_value *w = pare_value_root(l->info.weight);
 
         for (int64_t u = 0; pare_layer_by_channels(l) && u < l->units.n; u++) {
-            int64_t atom = pare_removal_unit(atoms, w, l->out_axis, u);
+            int64_t removal_unit = pare_removal_unit(removal_units, w, l->out_axis, u);
 
-            /* Of an unknown shape: on its own. */
-            (*list)[(*n)++] = (struct member){ atom < 0 ? next++ : atom, u, i };
+            /* A unit of unknown shape is a dependency group of its own. */
+            (*list)[(*n)++] = (struct member){ removal_unit < 0 ? next++ : removal_unit, u, i };
         }
     }
-    qsort(*list, (size_t)*n, sizeof(**list), by_atom);
+    qsort(*list, (size_t)*n, sizeof(**list), by_removal_unit);
     return 0;
 }
 
-static int list_bundles(struct pare_compression *r, const struct member *m, int64_t n_members,
-                        struct bundle **list, int64_t *n, struct pare_err *err)
+static int list_groups(struct pare_compression *r, const struct member *m, int64_t n_members,
+                       struct group **list, int64_t *n, struct pare_err *err)
 {
     *n = 0;
     *list = pare_alloc(r->scratch, (size_t)n_members, sizeof(**list));
     if (!*list)
-        return pare_no_memory(err, "to find out which channels go together");
+        return pare_no_memory(err, "for dependency groups");
     for (int64_t i = 0; i < n_members; i++) {
-        if (!i || m[i].atom != m[i - 1].atom)
-            (*list)[(*n)++] = (struct bundle){ &m[i], 0 };
+        if (!i || m[i].removal_unit != m[i - 1].removal_unit)
+            (*list)[(*n)++] = (struct group){ &m[i], 0 };
         (*list)[*n - 1].n++;
     }
     qsort(*list, (size_t)*n, sizeof(**list), by_layers);
     return 0;
 }
 
-static int fill(struct pare_arena *a, const struct bundle *b, int64_t n,
-                struct pare_unit_groups *to, struct pare_err *err)
+static int fill_groups(struct pare_arena *a, const struct group *b, int64_t n,
+                       struct pare_unit_groups *to, struct pare_err *err)
 {
     to->n = n;
     to->n_layers = b->n;
     to->layer = pare_alloc(a, (size_t)b->n, sizeof(*to->layer));
     to->unit = pare_alloc(a, (size_t)n * (size_t)b->n, sizeof(*to->unit));
     if (!to->layer || !to->unit)
-        return pare_no_memory(err, "to find out which channels go together");
+        return pare_no_memory(err, "for dependency groups");
     for (int k = 0; k < b->n; k++)
         to->layer[k] = b->m[k].layer;
     for (int64_t i = 0; i < n; i++)
@@ -114,38 +115,39 @@ static int fill(struct pare_arena *a, const struct bundle *b, int64_t n,
     return 0;
 }
 
-/* Constants that are shared by chance couple nothing; those with masks do. */
-static int take_apart(struct pare_compression *r, struct pare_err *err)
+/* Unshares constants that several nodes happen to share, so that they couple nothing; weights with
+ * masks stay shared. */
+static int unshare_constants(struct pare_compression *r, struct pare_err *err)
 {
     const struct pare_value **weight = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*weight));
 
     if (!weight)
-        return pare_no_memory(err, "to find out which channels go together");
+        return pare_no_memory(err, "for dependency groups");
     for (int i = 0; i < r->n_layers; i++)
         weight[i] = pare_value_root(r->layer[i].info.weight);
     return pare_graph_unshare(r->graph, weight, r->n_layers, err);
 }
 
-static int divide(struct pare_compression *r, struct pare_dependency_groups *d,
-                  struct pare_err *err)
+static int find_groups(struct pare_compression *r, struct pare_dependency_groups *d,
+                       struct pare_err *err)
 {
     struct pare_keep_sets *kept;
-    struct pare_removal_units *atoms;
+    struct pare_removal_units *removal_units;
     struct member *m;
-    struct bundle *b;
+    struct group *b;
     int64_t n_members, n, from = 0;
 
-    PARE_TRY(take_apart(r, err));
+    PARE_TRY(unshare_constants(r, err));
     PARE_TRY(pare_keep_sets_new(r->scratch, r->graph, &kept, err));
-    PARE_TRY(pare_removal_units_new(r->scratch, kept, &atoms, err));
-    PARE_TRY(list_members(r, atoms, &m, &n_members, err));
-    PARE_TRY(list_bundles(r, m, n_members, &b, &n, err));
+    PARE_TRY(pare_removal_units_new(r->scratch, kept, &removal_units, err));
+    PARE_TRY(list_members(r, removal_units, &m, &n_members, err));
+    PARE_TRY(list_groups(r, m, n_members, &b, &n, err));
     d->list = pare_alloc(r->arena, (size_t)n, sizeof(*d->list));
     if (!d->list)
-        return pare_no_memory(err, "to find out which channels go together");
+        return pare_no_memory(err, "for dependency groups");
     for (int64_t i = 1; i <= n; i++)
         if (i == n || compare_layers(&b[i], &b[i - 1])) {
-            PARE_TRY(fill(r->arena, b + from, i - from, &d->list[d->n++], err));
+            PARE_TRY(fill_groups(r->arena, b + from, i - from, &d->list[d->n++], err));
             from = i;
         }
     return 0;
@@ -163,8 +165,8 @@ int pare_compression_groups(struct pare_compression *r, const struct pare_depend
         return 0;
     new = pare_alloc(r->arena, 1, sizeof(*new));
     if (!new)
-        return pare_no_memory(err, "to find out which channels go together");
-    rc = divide(r, new, err);
+        return pare_no_memory(err, "for dependency groups");
+    rc = find_groups(r, new, err);
     pare_reset(r->scratch, m);
     if (!rc)
         *d = r->depend = new;

@@ -1,8 +1,8 @@
-/* dependency_groups.h - which units of which layers go together, for dependency-aware pruning.
+/* dependency_groups.h - dependency groups: units of coupled layers that must be removed together.
  *
- * Channels that one addition, depthwise convolution, grouped convolution or reshape ties together
- * can only be taken out of a model together (graph/removal_units.h).  Ranked by themselves, layers would
- * each lose others.
+ * Channels that an addition, depthwise convolution, grouped convolution or reshape couples can only
+ * be removed together (graph/removal_units.h).  If each layer were ranked separately, the layers
+ * would remove different channels.
  */
 #ifndef PARE_PRUNE_DEPENDENCY_GROUPS_H
 #define PARE_PRUNE_DEPENDENCY_GROUPS_H
@@ -10,12 +10,13 @@
 #include "rank.h"
 #include "../compress/compression.h"
 
-/* Units of several layers that go together, and such bundles that are in the same layers: these are
- * ranked among themselves. */
+/* The dependency groups that have members in the same layers.  They are ranked against each
+ * other. */
 struct pare_unit_groups {
-    int n_layers;  /* a layer is there more than once when it has a channel in each group */
-    int *layer;    /* n_layers indices in the run, rising */
-    int64_t *unit; /* (n, n_layers) */
+    int n_layers;  /* members per group; a layer with several channels per group is listed once for
+                    * each */
+    int *layer;    /* n_layers indices of layers, ascending */
+    int64_t *unit; /* (n, n_layers): the member units of each group */
     int64_t n;
 };
 
@@ -24,11 +25,11 @@ struct pare_dependency_groups {
     int n;
 };
 
-/* Of all layers of the run whose units are output channels.  Made once, from r->graph. */
+/* The groups of all layers whose units are output channels.  Computed once, from r->graph. */
 int pare_compression_groups(struct pare_compression *r, const struct pare_dependency_groups **d,
                             struct pare_err *err);
 
-/* Are its units its output channels? */
+/* Are the layer's units its output channels? */
 bool pare_layer_by_channels(const struct pare_layer *l);
 
 #endif

@@ -1,4 +1,5 @@
-/* gradual.c - let sparsity grow while a base pruner makes the masks, see gradual.h. */
+/* gradual.c - gradual pruning: raise the target sparsity while a base pruner computes the masks,
+ * see gradual.h. */
 #include "gradual.h"
 
 #include <stddef.h>
@@ -8,19 +9,27 @@
 
 /* clang-format off */
 const struct pare_opt pare_gradual_keys[] = {
-    PARE_FLOAT("initial_sparsity", KEY(initial_sparsity), "sparsity at start_epoch", 0, 0, 0.999999999),
-    PARE_FLOAT("final_sparsity", KEY(final_sparsity), "sparsity before end_epoch; -1: the entry's sparsity", -1, -1, 0.999999999),
+    PARE_FLOAT("initial_sparsity", KEY(initial_sparsity),
+               "sparsity at start_epoch", 0, 0, 0.999999999),
+    PARE_FLOAT("final_sparsity", KEY(final_sparsity),
+               "sparsity before end_epoch (-1: the entry's sparsity)", -1, -1, 0.999999999),
     PARE_INT("start_epoch", KEY(start_epoch), "first epoch with masks", 0, 0, 1e9),
-    PARE_INT("end_epoch", KEY(end_epoch), "epoch before which the final sparsity is reached; -1: there is " "none, unless final_sparsity is given: then start_epoch + total_iteration", -1, -1, 1e9),
-    PARE_INT("frequency", KEY(frequency), "epochs from one mask to the next", 1, 1, 1e9),
+    PARE_INT("end_epoch", KEY(end_epoch),
+             "epoch before which the final sparsity is reached (-1: start_epoch + total_iteration "
+             "if final_sparsity is set, else unused)", -1, -1, 1e9),
+    PARE_INT("frequency", KEY(frequency), "epochs between masks", 1, 1, 1e9),
     PARE_OPT_END
 };
 
 const struct pare_opt pare_gradual_opts[] = {
-    PARE_INT("total_iteration", OPT(total_iteration), "iterations until the sparsity is reached", 10, 1, 1e6),
-    PARE_INT("epochs_per_iteration", OPT(epochs_per_iteration), "epochs of training in each", 1, 1, 1e6),
-    PARE_INT("interval_steps", OPT(interval_steps), "instead: training steps from one mask to the next; 0: off", 0, 0, 1e9),
-    PARE_INT("total_times", OPT(total_times), "with interval_steps: masks until the sparsity is reached", 10, 1, 1e9),
+    PARE_INT("total_iteration", OPT(total_iteration),
+             "iterations until the sparsity is reached", 10, 1, 1e6),
+    PARE_INT("epochs_per_iteration", OPT(epochs_per_iteration),
+             "training epochs in each iteration", 1, 1, 1e6),
+    PARE_INT("interval_steps", OPT(interval_steps),
+             "instead of iterations: training steps between masks (0: off)", 0, 0, 1e9),
+    PARE_INT("total_times", OPT(total_times),
+             "number of masks until the sparsity is reached, with interval_steps", 10, 1, 1e9),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -32,7 +41,7 @@ static double goal(const struct pare_layer *l)
     return k->final_sparsity >= 0 ? k->final_sparsity : pare_layer_config_sparsity(l);
 }
 
-/* True when the entry gives epochs. */
+/* Returns true if the entry specifies epochs. */
 static bool by_epochs(const struct pare_layer *l, struct pare_epochs *e)
 {
     const struct pare_gradual_keys *k = pare_layer_conf(l);
@@ -51,13 +60,13 @@ static int check(const struct pare_layer *l, struct pare_err *err)
         return 0;
     if (e.from > e.to)
         return pare_fail(err, PARE_ECONFIG,
-                         "layer '%s': initial_sparsity %g is more than the final %g",
+                         "layer '%s': initial_sparsity %g is more than final_sparsity %g",
                          pare_layer_name(l), e.from, e.to);
     if (pare_sparsity_span(&e) <= 0)
         return pare_fail(
             err, PARE_ECONFIG,
-            "layer '%s': from start_epoch %lld to end_epoch %lld, with frequency %lld, "
-            "there is no second mask; end_epoch must be at least %lld",
+            "layer '%s': start_epoch %lld, end_epoch %lld and frequency %lld allow only one mask; "
+            "end_epoch must be at least %lld",
             pare_layer_name(l), (long long)e.start, (long long)e.end, (long long)e.every,
             (long long)e.start + e.every + 1);
     return 0;

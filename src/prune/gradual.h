@@ -1,11 +1,12 @@
-/* gradual.h - let sparsity grow while a base pruner makes the masks; for agp and linear.
+/* gradual.h - gradual pruning for agp and linear: raise sparsity while a base pruner computes the
+ * masks.
  *
- * Three ways to say when, all of them NNI's:
- *   - settings total_iteration and epochs_per_iteration: iterations 0..N, so many epochs each, the
+ * Three ways to specify the schedule, all of them NNI's:
+ *   - options total_iteration and epochs_per_iteration: iterations 0..N of that many epochs, the
  *     first of them with nothing removed;
- *   - settings interval_steps and total_times: a step up every so many training steps;
- *   - keys of an entry final_sparsity, initial_sparsity, start_epoch, end_epoch, frequency: by the
- *     number of the epoch.
+ *   - options interval_steps and total_times: one increase every interval_steps training steps;
+ *   - entry keys final_sparsity, initial_sparsity, start_epoch, end_epoch, frequency: by epoch
+ *     number.
  */
 #ifndef PARE_PRUNE_GRADUAL_H
 #define PARE_PRUNE_GRADUAL_H
@@ -27,7 +28,7 @@ struct pare_gradual_opts {
 extern const struct pare_opt pare_gradual_opts[];
 
 struct pare_gradual_run {
-    int64_t first_epoch; /* and one more; 0: none began yet */
+    int64_t first_epoch; /* first epoch + 1; 0: no epoch has begun */
     int64_t first_step;
 };
 

@@ -1,12 +1,12 @@
-/* nth_element.c - the n-th of a few integers, without sorting them.
+/* nth_element.c - select the n-th smallest of a few integers without sorting.
  *
- * Count by the leading bits of what range there is, then look only at the right bin, and so on.
+ * Count by the leading bits of the value range, then repeat with the keys of the matching bin only.
  */
 #include "nth_element.h"
 
 #include "../base/simd.h"
 
-#define DIGIT 11 /* bits to count by */
+#define DIGIT 11 /* bits of one counting pass */
 
 PARE_SIMD static void range(const int32_t *key, int64_t n, int32_t *lo, int32_t *hi)
 {

@@ -1,10 +1,11 @@
-/* pairwise_distance.c - how far vectors are from all others, see pairwise_distance.h.
+/* pairwise_distance.c - sums of distances between all pairs of vectors, see pairwise_distance.h.
  *
  *     |a - b|^2 = |a|^2 + |b|^2 - 2 ab
  *
- * with all products at once.  Where a and b are nearly equal this loses digits, and just these are
- * what pruners look for: so the mean of all vectors is taken off first, which changes no
- * difference, and pairs that are near for their length are computed again from their elements.
+ * with one matrix product for all ab.  This loses digits where a and b are nearly equal, and
+ * exactly those pairs matter to pruners.  So the mean of all vectors is subtracted first, which
+ * changes no difference, and pairs that are close relative to their norms are recomputed from their
+ * elements.
  */
 #include "pairwise_distance.h"
 
@@ -13,8 +14,10 @@
 
 #include "../base/simd.h"
 
-#define PANEL 256 /* vectors at a time against all others */
-#define NEAR 0.02 /* of |a|^2 + |b|^2: below this the product is not exact enough */
+#define PANEL 256 /* vectors per matrix product */
+#define NEAR \
+    0.02 /* pairs below this fraction of |a|^2 + |b|^2 are recomputed: the product is not
+                   * exact enough */
 
 PARE_SIMD static double dot(const float *a, const float *b, int64_t size)
 {
@@ -26,7 +29,7 @@ PARE_SIMD static double dot(const float *a, const float *b, int64_t size)
     return sum;
 }
 
-PARE_SIMD static double difference(const float *a, const float *b, int64_t size)
+PARE_SIMD static double square_distance(const float *a, const float *b, int64_t size)
 {
     double sum = 0;
 
@@ -39,9 +42,9 @@ PARE_SIMD static double difference(const float *a, const float *b, int64_t size)
     return sum;
 }
 
-/* square[i] = length + norm[i] - 2 product[i]; returns how many are too small to be trusted. */
-PARE_SIMD static int64_t squares(double length, const double *norm, const float *product, int64_t n,
-                                 double *square)
+/* square[i] = length + norm[i] - 2 product[i]; returns the number of pairs to recompute. */
+PARE_SIMD static int64_t square_distances(double length, const double *norm, const float *product,
+                                          int64_t n, double *square)
 {
     int64_t near = 0;
 
@@ -53,8 +56,8 @@ PARE_SIMD static int64_t squares(double length, const double *norm, const float 
     return near;
 }
 
-/* Adds all roots to sum[i], each; returns their total. */
-PARE_SIMD static double roots(const double *square, int64_t n, double *sum)
+/* Adds the root of square[i] to sum[i] for every i; returns the sum of the roots. */
+PARE_SIMD static double add_roots(const double *square, int64_t n, double *sum)
 {
     double all = 0;
 
@@ -68,8 +71,9 @@ PARE_SIMD static double roots(const double *square, int64_t n, double *sum)
     return all;
 }
 
-/* Copies of the vectors without their mean. */
-static int centre(const float *x, int64_t n, int64_t size, float *y, struct pare_arena *scratch)
+/* y = the vectors minus their mean. */
+static int subtract_mean(const float *x, int64_t n, int64_t size, float *y,
+                         struct pare_arena *scratch)
 {
     double *mean = pare_alloc(scratch, (size_t)size, sizeof(*mean));
 
@@ -85,28 +89,30 @@ static int centre(const float *x, int64_t n, int64_t size, float *y, struct pare
 }
 
 struct work {
-    const float *x; /* as given, for pairs that are near */
-    float *y;       /* centred */
+    const float *x; /* as given, for pairs to recompute */
+    float *y;       /* centered */
     int64_t n, size;
     double *norm, *square, *sum;
     float *product;
 };
 
-/* Vector i against those behind it; product has its products with them. */
-static void one(const struct work *w, int64_t i, const float *product)
+/* Adds the distances of vector i to all later vectors; `product` holds its dot products with
+ * them. */
+static void add_distances(const struct work *w, int64_t i, const float *product)
 {
     int64_t n = w->n - i - 1, first = i + 1;
-    int64_t near = squares(w->norm[i], w->norm + first, product, n, w->square);
+    int64_t near = square_distances(w->norm[i], w->norm + first, product, n, w->square);
 
     for (int64_t j = 0; j < n && near; j++)
         if (w->square[j] < NEAR * (w->norm[i] + w->norm[first + j])) {
-            w->square[j] = difference(w->x + i * w->size, w->x + (first + j) * w->size, w->size);
+            w->square[j] = square_distance(w->x + i * w->size, w->x + (first + j) * w->size,
+                                           w->size);
             near--;
         }
-    w->sum[i] += roots(w->square, n, w->sum + first);
+    w->sum[i] += add_roots(w->square, n, w->sum + first);
 }
 
-static int panels(const struct work *w)
+static int add_all_panels(const struct work *w)
 {
     for (int64_t at = 0; at < w->n; at += PANEL) {
         int64_t rows = w->n - at < PANEL ? w->n - at : PANEL, cols = w->n - at;
@@ -114,7 +120,7 @@ static int panels(const struct work *w)
         if (pare_product(w->y + at * w->size, rows, w->y + at * w->size, cols, w->size, w->product))
             return -1;
         for (int64_t i = 0; i < rows; i++)
-            one(w, at + i, w->product + i * cols + i + 1);
+            add_distances(w, at + i, w->product + i * cols + i + 1);
     }
     return 0;
 }
@@ -135,11 +141,11 @@ int pare_pairwise_distances(const float *x, int64_t n, int64_t size, double *sum
     };
 
     memset(sum, 0, (size_t)n * sizeof(*sum));
-    if (!w.y || !w.norm || !w.square || !w.product || centre(x, n, size, w.y, scratch))
+    if (!w.y || !w.norm || !w.square || !w.product || subtract_mean(x, n, size, w.y, scratch))
         return pare_no_memory(err, "for distances of %lld vectors", (long long)n);
     for (int64_t i = 0; i < n; i++)
         w.norm[i] = dot(w.y + i * size, w.y + i * size, size);
-    if (panels(&w))
+    if (add_all_panels(&w))
         return pare_no_memory(err, "for distances of %lld vectors", (long long)n);
     return 0;
 }

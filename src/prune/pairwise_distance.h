@@ -1,4 +1,4 @@
-/* pairwise_distance.h - how far vectors are from all others. */
+/* pairwise_distance.h - sums of distances between all pairs of vectors. */
 #ifndef PARE_PRUNE_PAIRWISE_DISTANCE_H
 #define PARE_PRUNE_PAIRWISE_DISTANCE_H
 

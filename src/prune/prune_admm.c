@@ -1,12 +1,12 @@
-/* prune_admm.c - pull weights toward the nearest sparse ones while the model trains, then cut:
- * Zhang et al., "A systematic DNN weight pruning framework using ADMM", 2018.
+/* prune_admm.c - ADMM pruner: pull weights toward the nearest sparse weights during training, then
+ * prune.  Zhang et al., "A systematic DNN weight pruning framework using ADMM", 2018.
  *
  *     loss += rho / 2 |W - Z + U|^2,  its gradient is rho (W - Z + U)
- *     after each round of training: Z = the nearest to W + U that is sparse, U = U + W - Z
+ *     after each round of training: Z = nearest sparse tensor to W + U, U = U + W - Z
  *
- * at first Z = W, U = 0.  The penalty is the paper's, with the square of the norm; NNI's second
- * version has the square root of the norm in its place, whose pull fades as the distance grows.
- * The nearest that is sparse has the units with the largest sums of magnitudes, and 0 elsewhere.
+ * Initially Z = W, U = 0.  The penalty is the paper's, with the squared norm; NNI's second version
+ * uses the norm itself, whose relative gradient fades as the distance grows.  The nearest sparse
+ * tensor keeps the units with the largest sums of magnitudes and is 0 elsewhere.
  */
 #include <stddef.h>
 #include <string.h>
@@ -24,19 +24,22 @@ struct opts {
 };
 
 struct state {
-    int64_t first; /* epoch, and one more; 0: none began yet */
-    int64_t round; /* rounds done */
+    int64_t first; /* first epoch + 1; 0: no epoch has begun */
+    int64_t round; /* completed rounds */
 };
 
 /* clang-format off */
 static const struct pare_opt keys[] = {
-    PARE_FLOAT("rho", offsetof(struct keys, rho), "how strong weights are pulled", 1e-4, 0, 1e6),
+    PARE_FLOAT("rho", offsetof(struct keys, rho),
+               "strength of the pull toward sparse weights", 1e-4, 0, 1e6),
     PARE_OPT_END
 };
 
 static const struct pare_opt opts[] = {
-    PARE_INT("iterations", offsetof(struct opts, iterations), "rounds of training", 30, 1, 1e6),
-    PARE_INT("training_epochs", offsetof(struct opts, training_epochs), "epochs in each round", 5, 1, 1e6),
+    PARE_INT("iterations", offsetof(struct opts, iterations),
+             "number of training rounds", 30, 1, 1e6),
+    PARE_INT("training_epochs", offsetof(struct opts, training_epochs),
+             "epochs in each round", 5, 1, 1e6),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -49,7 +52,7 @@ static bool done(struct pare_compression *r)
     return s->round >= o->iterations;
 }
 
-/* Z and U of a layer. */
+/* The layer's state buffers Z and U. */
 static int buffers(struct pare_layer *l, float **z, float **u, struct pare_err *err)
 {
     const struct pare_tensor *w = pare_layer_weight(l);
@@ -179,7 +182,7 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
 const struct pare_pruner pare_pruner_admm = {
     .abi = PARE_ABI,
     .name = "admm",
-    .doc = "Pull weights toward the nearest sparse ones while training, then cut.",
+    .doc = "Pull weights toward the nearest sparse weights during training, then prune.",
     .keys = keys,
     .conf_size = sizeof(struct keys),
     .opts = opts,

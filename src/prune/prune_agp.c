@@ -1,7 +1,7 @@
-/* prune_agp.c - automated gradual pruning: sparsity grows fast while much can go, then slower.
- * Zhu and Gupta, "To prune, or not to prune", 2017.
+/* prune_agp.c - automated gradual pruning: sparsity grows along a cubic curve, fast while there are
+ * many redundant weights, then slower.  Zhu and Gupta, "To prune, or not to prune", 2017.
  *
- *     sparsity(t) = goal * (1 - (1 - t)^3),  t from 0 to 1
+ *     sparsity(t) = target * (1 - (1 - t)^3),  t from 0 to 1
  */
 #include <pare/plugin.h>
 
@@ -21,7 +21,7 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
 const struct pare_pruner pare_pruner_agp = {
     .abi = PARE_ABI,
     .name = "agp",
-    .doc = "Let sparsity grow to its goal along a cubic curve while the model trains.",
+    .doc = "Increase sparsity to its target along a cubic curve during training.",
     .keys = pare_gradual_keys,
     .conf_size = sizeof(struct pare_gradual_keys),
     .opts = pare_gradual_opts,

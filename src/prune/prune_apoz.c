@@ -1,13 +1,14 @@
-/* prune_apoz.c - remove the channels that are most often 0: Hu et al., "Network trimming: a
- * data-driven neuron pruning approach towards efficient deep architectures", 2016.
+/* prune_apoz.c - APoZ pruner: remove the channels with the highest average percentage of zeros.  Hu
+ * et al., "Network trimming: a data-driven neuron pruning approach towards efficient deep
+ * architectures", 2016.
  *
- *     score = 1 - zeros of act(output) / all of it, per channel
+ *     score = 1 - (number of zeros in act(output)) / (number of elements), per channel
  */
 #include <pare/plugin.h>
 
 #include "activation_stats.h"
 
-static double active(double sum, double zeros, double count)
+static double nonzero_fraction(double sum, double zeros, double count)
 {
     (void)sum;
     return count > 0 ? 1 - zeros / count : 0;
@@ -15,13 +16,13 @@ static double active(double sum, double zeros, double count)
 
 static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
 {
-    return pare_activation_stats_score(r, l, active, s, err);
+    return pare_activation_stats_score(r, l, nonzero_fraction, s, err);
 }
 
 const struct pare_pruner pare_pruner_apoz = {
     .abi = PARE_ABI,
     .name = "apoz",
-    .doc = "Remove the channels whose outputs are most often 0.",
+    .doc = "Remove the channels whose activations are most often 0.",
     .opts = pare_activation_stats_opts,
     .opts_size = sizeof(struct pare_activation_stats_opts),
     .layer_size = sizeof(struct pare_activation_stats_layer),

@@ -1,5 +1,5 @@
-/* prune_fpgm.c - remove the channels that the others can stand in for: those nearest to the middle
- * of all.  He et al., "Filter pruning via geometric median", 2019.
+/* prune_fpgm.c - FPGM pruner: remove the channels nearest to the geometric median of all channels,
+ * which the others can replace.  He et al., "Filter pruning via geometric median", 2019.
  *
  *     score of channel i = sum over channels j of |W_i - W_j|
  */
@@ -8,7 +8,7 @@
 #include "pairwise_distance.h"
 #include "unit_walk.h"
 
-/* Every unit is compared with every other: more than this would take hours. */
+/* Limit of the number of units: all pairs are compared, more would take hours. */
 #define MOST 65536
 
 static int check(const struct pare_layer *l, int64_t size, struct pare_err *err)
@@ -20,10 +20,10 @@ static int check(const struct pare_layer *l, int64_t size, struct pare_err *err)
                          "layer '%s': fpgm compares channels or blocks, not single weights",
                          pare_layer_name(l));
     if (u->n > MOST)
-        return pare_fail(err, PARE_ELIMIT,
-                         "layer '%s': fpgm compares every unit with every other, and %lld of them "
-                         "are more than %d",
-                         pare_layer_name(l), (long long)u->n, MOST);
+        return pare_fail(
+            err, PARE_ELIMIT,
+            "layer '%s': fpgm compares all pairs of units, and %lld units exceed the limit of %d",
+            pare_layer_name(l), (long long)u->n, MOST);
     return 0;
 }
 
@@ -51,7 +51,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
 const struct pare_pruner pare_pruner_fpgm = {
     .abi = PARE_ABI,
     .name = "fpgm",
-    .doc = "Remove the channels nearest to the geometric median of all.",
+    .doc = "Remove the channels nearest to the geometric median of all channels.",
     .flags = PARE_ONE_SHOT,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
     .granularity = "out_channel",

@@ -1,5 +1,5 @@
-/* prune_l1.c - remove the channels with the smallest sum of magnitudes: Li et al., "Pruning filters
- * for efficient convnets", 2017.
+/* prune_l1.c - L1 pruner: remove the channels with the smallest L1 norm.  Li et al., "Pruning
+ * filters for efficient convnets", 2017.
  *
  *     score = sum |w|
  */
@@ -16,7 +16,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
 const struct pare_pruner pare_pruner_l1 = {
     .abi = PARE_ABI,
     .name = "l1",
-    .doc = "Remove the channels with the smallest sum of magnitudes.",
+    .doc = "Remove the channels with the smallest L1 norm.",
     .flags = PARE_ONE_SHOT,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
     .granularity = "out_channel",

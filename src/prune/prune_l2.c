@@ -1,4 +1,4 @@
-/* prune_l2.c - remove the channels with the smallest norm.
+/* prune_l2.c - L2 pruner: remove the channels with the smallest L2 norm.
  *
  *     score = sqrt(sum w^2)
  */
@@ -21,7 +21,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
 const struct pare_pruner pare_pruner_l2 = {
     .abi = PARE_ABI,
     .name = "l2",
-    .doc = "Remove the channels with the smallest norm.",
+    .doc = "Remove the channels with the smallest L2 norm.",
     .flags = PARE_ONE_SHOT,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
     .granularity = "out_channel",

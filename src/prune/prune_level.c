@@ -1,7 +1,7 @@
-/* prune_level.c - remove the weights with the smallest magnitude, wherever they are. */
+/* prune_level.c - level pruner: remove the weights with the smallest magnitude, in any position. */
 #include <pare/plugin.h>
 
-/* Of larger units: the mean magnitude, so that blocks at ragged ends compare. */
+/* A unit of several weights is scored by the sum of their magnitudes. */
 static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
 {
     (void)r;

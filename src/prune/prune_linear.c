@@ -1,6 +1,6 @@
-/* prune_linear.c - sparsity that grows evenly.
+/* prune_linear.c - linear gradual pruning: sparsity grows at a constant rate.
  *
- *     sparsity(t) = goal * t,  t from 0 to 1
+ *     sparsity(t) = target * t,  t from 0 to 1
  */
 #include <pare/plugin.h>
 
@@ -20,7 +20,7 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
 const struct pare_pruner pare_pruner_linear = {
     .abi = PARE_ABI,
     .name = "linear",
-    .doc = "Let sparsity grow to its goal evenly while the model trains.",
+    .doc = "Increase sparsity to its target at a constant rate during training.",
     .keys = pare_gradual_keys,
     .conf_size = sizeof(struct pare_gradual_keys),
     .opts = pare_gradual_opts,

@@ -1,12 +1,14 @@
-/* prune_lottery_ticket.c - find a small network inside that trains as well as the whole from the
- * same beginning: Frankle and Carbin, "The lottery ticket hypothesis", 2019.
+/* prune_lottery_ticket.c - lottery ticket pruner: find a subnetwork that trains as well as the
+ * whole network from the same initial weights.  Frankle and Carbin, "The lottery ticket
+ * hypothesis", 2019.
  *
- * Train; remove a part of what is left; put what stays back to how it began; again, n times.
+ * Repeat n times: train, remove a fraction of the remaining weights, rewind the others to their
+ * initial values.
  *
- *     sparsity after round i = 1 - (1 - goal)^(i / n)
+ *     sparsity after round i = 1 - (1 - target)^(i / n)
  *
- * The masks come from a base pruner, and should not need training steps of their own: the weights
- * are put back as soon as they were asked for.
+ * The masks come from a base pruner, which should not need training steps of its own: the weights
+ * are rewound as soon as the masks have been requested.
  */
 #include <stddef.h>
 
@@ -24,20 +26,24 @@ struct opts {
 };
 
 struct state {
-    int64_t first; /* epoch, and one more; 0: none began yet */
-    int64_t round; /* rounds done */
+    int64_t first; /* first epoch + 1; 0: no epoch has begun */
+    int64_t round; /* completed rounds */
 };
 
 /* clang-format off */
 static const struct pare_opt keys[] = {
-    PARE_INT("prune_iterations", offsetof(struct keys, prune_iterations), "rounds until the sparsity is reached; 0: as the setting " "says", 0, 0, 1e6),
+    PARE_INT("prune_iterations", offsetof(struct keys, prune_iterations),
+             "rounds until the sparsity is reached (0: the option of the same name)", 0, 0, 1e6),
     PARE_OPT_END
 };
 
 static const struct pare_opt opts[] = {
-    PARE_INT("prune_iterations", offsetof(struct opts, prune_iterations), "rounds until the sparsity is reached", 5, 1, 1e6),
-    PARE_INT("epochs_per_iteration", offsetof(struct opts, epochs_per_iteration), "epochs of training in each", 1, 1, 1e6),
-    PARE_FLAG("reset_weights", offsetof(struct opts, reset_weights), "put weights back to how they began after each round", 1),
+    PARE_INT("prune_iterations", offsetof(struct opts, prune_iterations),
+             "rounds until the sparsity is reached", 5, 1, 1e6),
+    PARE_INT("epochs_per_iteration", offsetof(struct opts, epochs_per_iteration),
+             "training epochs in each round", 1, 1, 1e6),
+    PARE_FLAG("reset_weights", offsetof(struct opts, reset_weights),
+              "rewind weights to their initial values after each round", 1),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -93,7 +99,7 @@ static int on_epoch(struct pare_compression *r, int64_t epoch, struct pare_err *
     return o->reset_weights ? pare_compression_rewind(r, err) : 0;
 }
 
-/* Each round, and at last the ticket itself. */
+/* One training per round, and a final one of the ticket itself. */
 static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(r);
@@ -107,7 +113,7 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
 const struct pare_pruner pare_pruner_lottery_ticket = {
     .abi = PARE_ABI,
     .name = "lottery_ticket",
-    .doc = "Train, remove, put weights back to how they began, several times.",
+    .doc = "Train, prune and rewind weights to their initial values, several times.",
     .keys = keys,
     .conf_size = sizeof(struct keys),
     .opts = opts,

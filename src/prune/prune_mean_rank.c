@@ -1,5 +1,6 @@
-/* prune_mean_rank.c - remove the channels that are least active in the mean: Molchanov et al.,
- * "Pruning convolutional neural networks for resource efficient inference", 2017.
+/* prune_mean_rank.c - mean activation pruner: remove the channels with the smallest mean
+ * activation. Molchanov et al., "Pruning convolutional neural networks for resource efficient
+ * inference", 2017.
  *
  *     score = mean of act(output), per channel
  */
@@ -21,7 +22,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
 const struct pare_pruner pare_pruner_mean_rank = {
     .abi = PARE_ABI,
     .name = "mean_rank",
-    .doc = "Remove the channels whose outputs are smallest in the mean.",
+    .doc = "Remove the channels with the smallest mean activation.",
     .opts = pare_activation_stats_opts,
     .opts_size = sizeof(struct pare_activation_stats_opts),
     .layer_size = sizeof(struct pare_activation_stats_layer),

@@ -1,17 +1,18 @@
-/* prune_movement.c - keep the weights that training moves away from 0: Sanh, Wolf and Rush,
- * "Movement pruning: adaptive sparsity by fine-tuning", 2020.
+/* prune_movement.c - movement pruner: keep the weights that training moves away from 0.  Sanh, Wolf
+ * and Rush, "Movement pruning: adaptive sparsity by fine-tuning", 2020.
  *
- * Every unit has a score S, learned by an Adam of its own.  The gradient goes straight through the
- * mask M(S):
+ * Every unit has a score S, learned with a separate Adam optimizer.  The gradient passes straight
+ * through the mask M(S):
  *
  *     dL/dS = sum over the unit of dL/d(W M) * W
  *
- * Masks are made anew after every step, for a part c(t) of the sparsity that grows from 0 at
- * warm_up_step to 1 at cool_down_beginning_step, on the cubic curve.  What was removed can return.
+ * Masks are recomputed after every step, for a fraction c(t) of the target sparsity that grows from
+ * 0 at warm_up_step to 1 at cool_down_beginning_step, along the cubic curve.  Removed units can
+ * return.
  *
- *   hard: the units with the largest S stay, as many as the sparsity says;
- *   soft: the sparsity is a threshold, units with sigmoid(S) > threshold c(t) stay, and the loss
- *         has regular_scale c(t) * mean over layers of mean sigmoid(S) besides.
+ *     hard: keep the units with the largest S, as many as the sparsity specifies;
+ *     soft: the sparsity is a threshold: keep units with sigmoid(S) > threshold c(t); the loss has
+ *           the additional term regular_scale c(t) * mean over layers of mean sigmoid(S).
  */
 #include <math.h>
 #include <stddef.h>
@@ -29,7 +30,7 @@ struct opts {
 };
 
 struct state {
-    int64_t first_step, first_epoch; /* the epoch and one more; 0: none began yet */
+    int64_t first_step, first_epoch; /* first_epoch: first epoch + 1; 0: no epoch has begun */
     bool done;
 };
 
@@ -37,12 +38,19 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("warm_up_step", OPT(warm_up_step), "training steps before anything is removed", 0, 0, 1e9),
-    PARE_INT("cool_down_beginning_step", OPT(cool_down_beginning_step), "training step at which the sparsity is reached", 1000, 1, 1e9),
-    PARE_INT("training_epochs", OPT(training_epochs), "epochs in which scores are learned; 0: as " "training_steps says", 0, 0, 1e9),
-    PARE_INT("training_steps", OPT(training_steps), "training steps in which scores are learned; 0: " "cool_down_beginning_step", 0, 0, 1e9),
-    PARE_CHOICE("movement_mode", OPT(movement_mode), "hard: an exact sparsity; soft: a threshold", "hard", "hard|soft"),
-    PARE_FLOAT("regular_scale", OPT(regular_scale), "of soft: weight of the scores in the loss", 1, 0, 1e6),
+    PARE_INT("warm_up_step", OPT(warm_up_step),
+             "training steps before the first unit is removed", 0, 0, 1e9),
+    PARE_INT("cool_down_beginning_step", OPT(cool_down_beginning_step),
+             "training step at which the sparsity is reached", 1000, 1, 1e9),
+    PARE_INT("training_epochs", OPT(training_epochs),
+             "epochs during which scores are learned (0: use training_steps)", 0, 0, 1e9),
+    PARE_INT("training_steps", OPT(training_steps),
+             "training steps during which scores are learned (0: cool_down_beginning_step)",
+             0, 0, 1e9),
+    PARE_CHOICE("movement_mode", OPT(movement_mode),
+                "hard: sparsity is exact; soft: sparsity is a threshold", "hard", "hard|soft"),
+    PARE_FLOAT("regular_scale", OPT(regular_scale),
+               "weight of the scores in the loss, for movement_mode soft", 1, 0, 1e6),
     PARE_FLOAT("score_lr", OPT(score_lr), "learning rate of the scores", 1e-2, 0, 1e6),
     PARE_OPT_END
 };
@@ -53,7 +61,7 @@ static float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-static bool soft(const struct pare_compression *r)
+static bool is_soft(const struct pare_compression *r)
 {
     const struct opts *o = pare_compression_conf(r);
 
@@ -67,14 +75,14 @@ static int64_t steps_since_start(struct pare_compression *r)
     return pare_compression_steps(r) - s->first_step;
 }
 
-static double scale(struct pare_compression *r)
+static double reached_fraction(struct pare_compression *r)
 {
     const struct opts *o = pare_compression_conf(r);
 
     return pare_sparsity_window(steps_since_start(r), o->warm_up_step, o->cool_down_beginning_step);
 }
 
-/* How many steps scores are learned; 0: epochs count. */
+/* Number of steps during which scores are learned; 0: training_epochs decides. */
 static int64_t last_step(const struct pare_compression *r)
 {
     const struct opts *o = pare_compression_conf(r);
@@ -96,12 +104,13 @@ static int start(struct pare_compression *r, struct pare_err *err)
 
     if (o->cool_down_beginning_step <= o->warm_up_step)
         return pare_fail(err, PARE_ECONFIG,
-                         "cool_down_beginning_step is %lld, expected more than warm_up_step, %lld",
+                         "cool_down_beginning_step is %lld, expected more than warm_up_step (%lld)",
                          (long long)o->cool_down_beginning_step, (long long)o->warm_up_step);
     if (last_step(r) && last_step(r) < o->cool_down_beginning_step)
-        return pare_fail(err, PARE_ECONFIG,
-                         "training_steps is %lld, expected at least cool_down_beginning_step, %lld",
-                         (long long)last_step(r), (long long)o->cool_down_beginning_step);
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "training_steps is %lld, expected at least cool_down_beginning_step (%lld)",
+            (long long)last_step(r), (long long)o->cool_down_beginning_step);
     s->first_step = pare_compression_steps(r);
     for (int i = 0; i < pare_compression_layers(r); i++)
         pare_layer_aim(pare_compression_layer(r, i), 0);
@@ -126,7 +135,7 @@ static int loss(struct pare_compression *r, double *loss, struct pare_err *err)
     const struct opts *o = pare_compression_conf(r);
     const struct state *s = pare_compression_state(r);
 
-    for (int i = 0; i < pare_compression_layers(r) && soft(r) && !s->done; i++) {
+    for (int i = 0; i < pare_compression_layers(r) && is_soft(r) && !s->done; i++) {
         const struct pare_tensor *t = scores(pare_compression_layer(r, i), err);
         double sum = 0;
 
@@ -134,12 +143,13 @@ static int loss(struct pare_compression *r, double *loss, struct pare_err *err)
             return err->code;
         for (int64_t k = 0; k < t->dim[0]; k++)
             sum += (double)sigmoid(pare_f32(t)[k]);
-        *loss += o->regular_scale * scale(r) * sum / (double)t->dim[0] / pare_compression_layers(r);
+        *loss += o->regular_scale * reached_fraction(r) * sum / (double)t->dim[0] /
+                 pare_compression_layers(r);
     }
     return 0;
 }
 
-static int learn(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
+static int learn_scores(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(r);
     const struct pare_tensor *t = scores(l, err), *g = pare_layer_grad(l);
@@ -151,8 +161,9 @@ static int learn(struct pare_compression *r, struct pare_layer *l, struct pare_e
     if (!grad)
         return pare_no_memory(err, "for the scores of layer '%s'", pare_layer_name(l));
     pare_units_dot(pare_layer_units(l), pare_f32(g), pare_f32(pare_layer_weight(l)), grad);
-    pull = (float)(o->regular_scale * scale(r) / pare_compression_layers(r) / (double)t->dim[0]);
-    for (int64_t k = 0; k < t->dim[0] && soft(r); k++) {
+    pull = (float)(o->regular_scale * reached_fraction(r) / pare_compression_layers(r) /
+                   (double)t->dim[0]);
+    for (int64_t k = 0; k < t->dim[0] && is_soft(r); k++) {
         float y = sigmoid(pare_f32(t)[k]);
 
         grad[k] += pull * y * (1 - y);
@@ -167,12 +178,14 @@ static int before_step(struct pare_compression *r, struct pare_err *err)
     if (last_step(r) && steps_since_start(r) >= last_step(r))
         s->done = true;
     for (int i = 0; i < pare_compression_layers(r) && !s->done; i++)
-        PARE_TRY(learn(r, pare_compression_layer(r, i), err));
+        PARE_TRY(learn_scores(r, pare_compression_layer(r, i), err));
     return 0;
 }
 
-/* The sparsity with which ranking removes just the units below the threshold; one always stays. */
-static int threshold(struct pare_layer *l, double border, double *sparsity, struct pare_err *err)
+/* The sparsity at which ranking removes exactly the units below the threshold; at least one unit is
+ * kept. */
+static int threshold_sparsity(struct pare_layer *l, double border, double *sparsity,
+                              struct pare_err *err)
 {
     const struct pare_tensor *t = scores(l, err);
     int64_t below = 0, n = pare_layer_units(l)->n;
@@ -189,15 +202,15 @@ static int threshold(struct pare_layer *l, double border, double *sparsity, stru
 static int on_step(struct pare_compression *r, int64_t step, struct pare_err *err)
 {
     const struct state *s = pare_compression_state(r);
-    double c = scale(r);
+    double c = reached_fraction(r);
 
     (void)step;
     for (int i = 0; i < pare_compression_layers(r) && !s->done; i++) {
         struct pare_layer *l = pare_compression_layer(r, i);
         double sparsity = c * pare_layer_config_sparsity(l);
 
-        if (soft(r))
-            PARE_TRY(threshold(l, sparsity, &sparsity, err));
+        if (is_soft(r))
+            PARE_TRY(threshold_sparsity(l, sparsity, &sparsity, err));
         pare_layer_aim(l, sparsity);
     }
     return 0;

@@ -1,9 +1,9 @@
-/* prune_nm.c - keep n of every m weights in a row, the largest: the 2:4 pattern that sparse tensor
- * cores run, and any other.  Mishra et al., "Accelerating sparse deep neural networks", 2021.
+/* prune_nm.c - N:M pruner: keep the n largest of every m consecutive weights, for example the 2:4
+ * pattern of sparse tensor cores.  Mishra et al., "Accelerating sparse deep neural networks", 2021.
  *
- * The row goes along the input channels, which is the direction of the product's sum; along the
- * last axis where there are fewer than m of them, as in depthwise convolutions.  At the end of a
- * row, a rest of fewer than m weights keeps at most n.
+ * The m weights are consecutive input channels, the direction in which the product sums; where
+ * there are fewer than m input channels, as in depthwise convolutions, the last axis is used.  A
+ * remainder of fewer than m weights at the end of a row keeps at most n.
  */
 #include <math.h>
 #include <stddef.h>
@@ -18,8 +18,9 @@ struct keys {
 
 /* clang-format off */
 static const struct pare_opt keys[] = {
-    PARE_INT("n", offsetof(struct keys, n), "how many of m weights stay", 2, 1, MOST),
-    PARE_INT("m", offsetof(struct keys, m), "weights in a row of which n stay", 4, 1, MOST),
+    PARE_INT("n", offsetof(struct keys, n), "number of weights to keep out of every m", 2, 1, MOST),
+    PARE_INT("m", offsetof(struct keys, m),
+             "number of consecutive weights of which n are kept", 4, 1, MOST),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -32,7 +33,8 @@ static int axis_of(const struct pare_layer *l, int64_t m)
     return in >= 0 && w->dim[in] >= m ? in : w->rank - 1;
 }
 
-/* Of `len` weights, `stride` apart, all but the n largest go; among equal ones the first go. */
+/* Keep the n largest of `len` weights with distance `stride`; among equal weights remove the
+ * first. */
 static void keep_largest(const float *w, uint8_t *mask, int64_t stride, int64_t len, int64_t n)
 {
     for (int64_t i = 0; i < len; i++) {
@@ -58,7 +60,7 @@ static int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pa
 
     (void)r;
     if (k->n > k->m)
-        return pare_fail(err, PARE_ECONFIG, "layer '%s': n is %lld, but at most m, which is %lld",
+        return pare_fail(err, PARE_ECONFIG, "layer '%s': n is %lld, expected at most m (%lld)",
                          pare_layer_name(l), (long long)k->n, (long long)k->m);
     for (int i = 0; i < w->rank; i++)
         *(i < axis ? &outer : &inner) *= i == axis ? 1 : w->dim[i];

@@ -1,4 +1,4 @@
-/* prune_random.c - remove at random: what every other pruner has to beat. */
+/* prune_random.c - random pruner: the baseline for all other pruners. */
 #include <pare/plugin.h>
 
 static int score(struct pare_compression *r, struct pare_layer *l, float *s, struct pare_err *err)
@@ -12,7 +12,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
 const struct pare_pruner pare_pruner_random = {
     .abi = PARE_ABI,
     .name = "random",
-    .doc = "Remove at random, as a baseline for others.",
+    .doc = "Remove units at random, as a baseline.",
     .flags = PARE_ONE_SHOT,
     .granularity = "element",
     .score = score,

@@ -1,6 +1,6 @@
-/* prune_slim.c - remove the channels that batch normalisation scales down most, after training that
- * pulls the scales toward 0: Liu et al., "Learning efficient convolutional networks through
- * network slimming", 2017.
+/* prune_slim.c - network slimming pruner: remove the channels with the smallest batch normalization
+ * scales, after training with an L1 penalty on the scales.  Liu et al., "Learning efficient
+ * convolutional networks through network slimming", 2017.
  *
  *     loss += scale * sum |gamma|,  d loss / d gamma += scale * sign(gamma)
  *     score = |gamma|
@@ -16,14 +16,16 @@ struct opts {
 };
 
 struct state {
-    int64_t first; /* epoch, and one more; 0: none began yet */
+    int64_t first; /* first epoch + 1; 0: no epoch has begun */
     bool done;
 };
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("training_epochs", offsetof(struct opts, training_epochs), "epochs that pull scales toward 0; 0: as they are", 10, 0, 1e9),
-    PARE_FLOAT("scale", offsetof(struct opts, scale), "weight of the sum of |gamma| in the loss", 1e-4, 0, 1e6),
+    PARE_INT("training_epochs", offsetof(struct opts, training_epochs),
+             "epochs of training with the L1 penalty (0: prune by the current scales)", 10, 0, 1e9),
+    PARE_FLOAT("scale", offsetof(struct opts, scale),
+               "weight of the sum of |gamma| in the loss", 1e-4, 0, 1e6),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -113,7 +115,7 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
 const struct pare_pruner pare_pruner_slim = {
     .abi = PARE_ABI,
     .name = "slim",
-    .doc = "Train batch normalisation's scales toward 0, then remove the smallest.",
+    .doc = "Train batch normalization scales toward 0, then remove the smallest.",
     .opts = opts,
     .opts_size = sizeof(struct opts),
     .run_size = sizeof(struct state),

@@ -1,5 +1,6 @@
-/* prune_taylor.c - remove the channels without which the loss would change least: Molchanov et al.,
- * "Importance estimation for neural network pruning", 2019.
+/* prune_taylor.c - Taylor pruner: remove the channels whose removal changes the loss least, by
+ * first-order expansion.  Molchanov et al., "Importance estimation for neural network pruning",
+ * 2019.
  *
  *     score = sum over steps of sum over the channel of (w * dL/dw)^2
  *
@@ -16,20 +17,23 @@ struct opts {
     int64_t training_steps, statistics_batch_num;
 };
 
-/* `full`: there was enough to answer with, when so many steps were done. */
+/* steps: training steps observed; full: the training step + 1 at which scores were first returned,
+ * 0: not yet. */
 struct state {
     int64_t steps, full;
 };
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("training_steps", offsetof(struct opts, training_steps), "training steps to look at before the masks are made", 20, 1, 1e9),
-    PARE_INT("statistics_batch_num", offsetof(struct opts, statistics_batch_num), "the same under its older name", 0, 0, 1e9),
+    PARE_INT("training_steps", offsetof(struct opts, training_steps),
+             "training steps to observe before the masks are computed", 20, 1, 1e9),
+    PARE_INT("statistics_batch_num", offsetof(struct opts, statistics_batch_num),
+             "older name of training_steps (0: use training_steps)", 0, 0, 1e9),
     PARE_OPT_END
 };
 /* clang-format on */
 
-static int64_t wanted(const struct pare_compression *r)
+static int64_t steps_to_observe(const struct pare_compression *r)
 {
     const struct opts *o = pare_compression_conf(r);
 
@@ -45,7 +49,7 @@ static int before_step(struct pare_compression *r, struct pare_err *err)
 {
     struct state *s = pare_compression_state(r);
 
-    if (s->steps == wanted(r))
+    if (s->steps == steps_to_observe(r))
         return 0;
     for (int i = 0; i < pare_compression_layers(r); i++) {
         struct pare_layer *l = pare_compression_layer(r, i);
@@ -62,8 +66,8 @@ static int before_step(struct pare_compression *r, struct pare_err *err)
     return 0;
 }
 
-/* Whoever asks again later, wants to know how it is then. */
-static int again(struct pare_compression *r, struct pare_err *err)
+/* Restart the statistics: later queries use fresh ones. */
+static int restart_statistics(struct pare_compression *r, struct pare_err *err)
 {
     struct state *s = pare_compression_state(r);
 
@@ -87,10 +91,10 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *score,
 
     if (!b)
         return err->code;
-    if (s->steps < wanted(r))
+    if (s->steps < steps_to_observe(r))
         return PARE_NOT_YET;
     if (s->full && s->full != now)
-        return again(r, err);
+        return restart_statistics(r, err);
     s->full = now;
     memcpy(score, b->data, (size_t)pare_numel(b) * sizeof(*score));
     return 0;
@@ -100,14 +104,14 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
 {
     (void)err;
     *epochs = 0;
-    *steps = wanted(r);
+    *steps = steps_to_observe(r);
     return 0;
 }
 
 const struct pare_pruner pare_pruner_taylor = {
     .abi = PARE_ABI,
     .name = "taylor",
-    .doc = "Remove the channels whose loss matters least, by first-order expansion.",
+    .doc = "Remove the channels that affect the loss least, by first-order Taylor expansion.",
     .opts = opts,
     .opts_size = sizeof(struct opts),
     .run_size = sizeof(struct state),

@@ -1,4 +1,4 @@
-/* sparsity_schedule.c - how fast sparsity grows, see sparsity_schedule.h. */
+/* sparsity_schedule.c - formulas of sparsity schedules, see sparsity_schedule.h. */
 #include "sparsity_schedule.h"
 
 #include <math.h>

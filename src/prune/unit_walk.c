@@ -1,13 +1,13 @@
-/* unit_walk.c - go through a weight's elements unit by unit, see unit_walk.h. */
+/* unit_walk.c - iterator over a weight's elements by unit, see unit_walk.h. */
 #include "unit_walk.h"
 
 #include <string.h>
 
 #include "../base/simd.h"
 
-/* How many of the last axes can be taken as one, all of them whole blocks (grid 1) or all of them
+/* Number of trailing axes that can be merged: all of them whole blocks (grid 1), or all of them
  * single elements (block 1). */
-static int tail(const int64_t *size, int rank)
+static int mergeable_axes(const int64_t *size, int rank)
 {
     int n = 0;
 
@@ -18,7 +18,7 @@ static int tail(const int64_t *size, int rank)
 
 void pare_unit_walk_begin(struct pare_unit_walk *w, const struct pare_units *u)
 {
-    int whole = tail(u->grid, u->rank), single = tail(u->block, u->rank);
+    int whole = mergeable_axes(u->grid, u->rank), single = mergeable_axes(u->block, u->rank);
     int covered = whole > single ? whole : single;
     int64_t stride = 1;
 
@@ -35,7 +35,7 @@ void pare_unit_walk_begin(struct pare_unit_walk *w, const struct pare_units *u)
         w->dim[i] = u->block[i] * u->grid[i];
         w->per_unit[i] = u->block[i];
     }
-    /* Whole blocks of the axis before lie behind one another too. */
+    /* Whole blocks of the preceding axis are contiguous too. */
     if (!w->step && w->outer) {
         w->len *= u->block[w->outer - 1];
         w->dim[w->outer - 1] = u->grid[w->outer - 1];
@@ -58,7 +58,7 @@ void pare_unit_walk_next(struct pare_unit_walk *w)
     w->len = 0;
 }
 
-PARE_SIMD static float dot(const float *restrict x, const float *restrict y, int64_t n)
+PARE_SIMD static float dot_run(const float *restrict x, const float *restrict y, int64_t n)
 {
     float sum = 0;
 
@@ -68,7 +68,7 @@ PARE_SIMD static float dot(const float *restrict x, const float *restrict y, int
     return sum;
 }
 
-PARE_SIMD static float dot_square(const float *restrict x, const float *restrict y, int64_t n)
+PARE_SIMD static float dot_square_run(const float *restrict x, const float *restrict y, int64_t n)
 {
     float sum = 0;
 
@@ -78,15 +78,15 @@ PARE_SIMD static float dot_square(const float *restrict x, const float *restrict
     return sum;
 }
 
-PARE_SIMD static void each(const float *restrict x, const float *restrict y, int64_t n,
-                           float *restrict out)
+PARE_SIMD static void multiply_run(const float *restrict x, const float *restrict y, int64_t n,
+                                   float *restrict out)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] += x[i] * y[i];
 }
 
-PARE_SIMD static void each_square(const float *restrict x, const float *restrict y, int64_t n,
-                                  float *restrict out)
+PARE_SIMD static void multiply_square_run(const float *restrict x, const float *restrict y,
+                                          int64_t n, float *restrict out)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] += (x[i] * y[i]) * (x[i] * y[i]);
@@ -98,9 +98,9 @@ void pare_units_dot(const struct pare_units *u, const float *x, const float *y, 
 
     for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w))
         if (w.step)
-            each(x + w.at, y + w.at, w.len, out + w.unit);
+            multiply_run(x + w.at, y + w.at, w.len, out + w.unit);
         else
-            out[w.unit] += dot(x + w.at, y + w.at, w.len);
+            out[w.unit] += dot_run(x + w.at, y + w.at, w.len);
 }
 
 void pare_units_dot_square(const struct pare_units *u, const float *x, const float *y, float *out)
@@ -109,9 +109,9 @@ void pare_units_dot_square(const struct pare_units *u, const float *x, const flo
 
     for (pare_unit_walk_begin(&w, u); w.len; pare_unit_walk_next(&w))
         if (w.step)
-            each_square(x + w.at, y + w.at, w.len, out + w.unit);
+            multiply_square_run(x + w.at, y + w.at, w.len, out + w.unit);
         else
-            out[w.unit] += dot_square(x + w.at, y + w.at, w.len);
+            out[w.unit] += dot_square_run(x + w.at, y + w.at, w.len);
 }
 
 int pare_units_gather(const struct pare_units *u, const float *x, float *out,

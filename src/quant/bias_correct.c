@@ -1,11 +1,11 @@
-/* bias_correct.c - what rounding weights does to the mean of a layer's output, its bias undoes.
+/* bias_correct.c - empirical bias correction: cancel the mean output error of quantized weights.
  *
- * For each output channel of a layer with rounded weights
- *     b' = b + E[y] - E[y'],    y of the float model, y' of the rounded one
- * over batches of data (Nagel et al. 2019, empirical bias correction).  Behind each such layer a
- * node of our own looks at the mean: first while all is float, then while all is rounded.  The
- * second time it also adds the difference, so what comes after sees corrected layers before it, as
- * if they had been corrected one after the other.  All in two passes.
+ * For each output channel of a layer with quantized weights
+ *     b' = b + E[y] - E[y'],    y of the float model, y' of the quantized model
+ * over batches of data (Nagel et al. 2019).  A temporary node after each such layer records the
+ * means: first in the float model, then in the quantized one.  In the second pass it also adds the
+ * difference, so that later layers see corrected inputs, as if the layers had been corrected one
+ * after the other.  Two passes are enough for all layers.
  */
 #include "bias_correct.h"
 
@@ -15,25 +15,25 @@
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 
-/* A layer at work; the node's attribute. */
-struct spot {
-    struct spot *self; /* attributes are const */
+/* State of one layer's corrector node, which is the node's attribute. */
+struct corrector {
+    struct corrector *self; /* a mutable pointer to itself: node attributes are const */
     struct pare_layer *l;
     int axis;
     int64_t n;      /* channels */
-    double *sum;    /* (n) of a batch; then of all differences */
-    float *mean;    /* (batches, n) of the float model */
-    double *all;    /* (n) differences */
+    double *sum;    /* (n) channel means of a batch, then their differences */
+    float *mean;    /* (batches, n) channel means of the float model */
+    double *all;    /* (n) sum of the differences over batches */
     int64_t at;     /* batches seen in this pass */
-    bool second;    /* pass */
-    int64_t budget; /* batches in all */
+    bool second;    /* second pass: the model is quantized */
+    int64_t budget; /* batches per pass */
 };
 
-/* ---- the node ------------------------------------------------------------------------------ */
+/* ---- the node -------------------------------------------------------------------------------- */
 
-/* x is (outer, n, inner): s->sum = means of channels, in all parts of the batch. */
-static int means(const struct spot *s, const struct pare_tensor *x, int64_t inner,
-                 struct pare_err *err)
+/* x is (outer, n, inner): s->sum = the channel means over all processes' parts of the batch. */
+static int channel_means(const struct corrector *s, const struct pare_tensor *x, int64_t inner,
+                         struct pare_err *err)
 {
     int64_t rows = pare_numel(x) / inner;
     const float *v = pare_f32(x);
@@ -57,7 +57,7 @@ static int means(const struct spot *s, const struct pare_tensor *x, int64_t inne
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
-    struct spot *s = ((const struct spot *)n->attr)->self;
+    struct corrector *s = ((const struct corrector *)n->attr)->self;
     const struct pare_tensor *x = &n->in[0]->t;
     int64_t inner = 1;
     float *y = pare_f32(&n->out[0]->t);
@@ -66,9 +66,10 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     for (int i = s->axis + 1; i < x->rank; i++)
         inner *= x->dim[i];
     if (s->axis >= x->rank || x->dim[s->axis] != s->n || s->at >= s->budget || !pare_numel(x))
-        return pare_fail(err, PARE_ESHAPE, "the output of layer '%s' is not what its bias fits",
+        return pare_fail(err, PARE_ESHAPE,
+                         "the output of layer '%s' does not have the channels of its bias",
                          s->l->info.name);
-    PARE_TRY(means(s, x, inner, err));
+    PARE_TRY(channel_means(s, x, inner, err));
     memcpy(y, x->data, (size_t)pare_numel(x) * sizeof(*y));
     for (int64_t k = 0; k < s->n; k++) {
         float *mean = &s->mean[s->at * s->n + k];
@@ -86,10 +87,10 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* Not in ops.def: no file has it. */
-static const struct pare_op spot_op = {
+/* Not in ops.def: it is never written to a file. */
+static const struct pare_op corrector_op = {
     .type = "BiasCorrector",
-    .doc = "The mean of a layer's output while its bias is corrected.",
+    .doc = "Records the mean of a layer's output during bias correction.",
     .domain = "ai.pare",
     .since = 1,
     .in = "T",
@@ -101,10 +102,10 @@ static const struct pare_op spot_op = {
     .forward = forward,
 };
 
-/* ---- in and out of the graph ----------------------------------------------------------------- */
+/* ---- inserting and removing nodes ------------------------------------------------------------ */
 
-/* The name may be there from an earlier correction. */
-static int insert(struct pare_compression *r, struct spot *s, struct pare_err *err)
+/* The name may exist from an earlier correction. */
+static int insert_corrector(struct pare_compression *r, struct corrector *s, struct pare_err *err)
 {
     struct pare_graph *g = r->model->graph;
     struct pare_value *from = pare_graph_find(g, s->l->info.out->name), *to;
@@ -114,11 +115,11 @@ static int insert(struct pare_compression *r, struct spot *s, struct pare_err *e
     to = from && name ? pare_graph_value(g, name, err) : NULL;
     n = to ? pare_graph_add(g, 1, 1, err) : NULL;
     if (!n)
-        return pare_no_memory(err, "to correct biases");
-    n->op = &spot_op;
+        return pare_no_memory(err, "for bias correction");
+    n->op = &corrector_op;
     n->name = name;
-    n->type = spot_op.type;
-    n->domain = spot_op.domain;
+    n->type = corrector_op.type;
+    n->domain = corrector_op.domain;
     n->version = 1;
     n->attr = s;
     n->in[0] = from;
@@ -128,15 +129,15 @@ static int insert(struct pare_compression *r, struct spot *s, struct pare_err *e
     return 0;
 }
 
-static void remove_all(struct pare_graph *g)
+static void remove_correctors(struct pare_graph *g)
 {
     int kept = 0;
 
     for (int i = g->n_nodes - 1; i >= 0; i--)
-        if (g->node[i]->op == &spot_op)
+        if (g->node[i]->op == &corrector_op)
             pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
     for (int i = 0; i < g->n_nodes; i++)
-        if (g->node[i]->op != &spot_op) {
+        if (g->node[i]->op != &corrector_op) {
             g->node[kept] = g->node[i];
             g->node[kept]->id = kept;
             kept++;
@@ -146,8 +147,8 @@ static void remove_all(struct pare_graph *g)
 
 /* ---- correcting ------------------------------------------------------------------------------ */
 
-/* Channels of the output are those of the bias. */
-static bool fits(const struct pare_layer *l, int *axis)
+/* Does the output have the channels of the bias? */
+static bool is_correctable(const struct pare_layer *l, int *axis)
 {
     const struct pare_tensor *y = &l->info.out->t;
 
@@ -157,15 +158,15 @@ static bool fits(const struct pare_layer *l, int *axis)
     return pare_numel(&l->b) == y->dim[*axis];
 }
 
-static int make(struct pare_compression *r, struct pare_arena *a, int64_t batches,
-                struct spot **spot, int *n, struct pare_err *err)
+static int list_correctors(struct pare_compression *r, struct pare_arena *a, int64_t batches,
+                           struct corrector **list, int *n, struct pare_err *err)
 {
     *n = 0;
-    *spot = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(**spot));
-    for (int i = 0; i < r->n_layers && *spot; i++) {
-        struct spot *s = *spot + *n;
+    *list = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(**list));
+    for (int i = 0; i < r->n_layers && *list; i++) {
+        struct corrector *s = *list + *n;
 
-        if (!fits(&r->layer[i], &s->axis))
+        if (!is_correctable(&r->layer[i], &s->axis))
             continue;
         s->self = s;
         s->l = &r->layer[i];
@@ -175,13 +176,13 @@ static int make(struct pare_compression *r, struct pare_arena *a, int64_t batche
         s->all = pare_alloc(a, (size_t)s->n, sizeof(*s->all));
         s->mean = pare_alloc(a, (size_t)s->n * (size_t)batches, sizeof(*s->mean));
         if (!s->sum || !s->all || !s->mean)
-            return pare_no_memory(err, "to correct biases");
+            return pare_no_memory(err, "for bias correction");
         ++*n;
     }
-    return *spot ? 0 : pare_no_memory(err, "to correct biases");
+    return *list ? 0 : pare_no_memory(err, "for bias correction");
 }
 
-/* The first pass: nothing is rounded. */
+/* The first pass, with all quantization points disabled. */
 static int pass_float(struct pare_compression *r, struct pare_arena *a, int64_t batches,
                       struct pare_err *err)
 {
@@ -189,7 +190,7 @@ static int pass_float(struct pare_compression *r, struct pare_arena *a, int64_t 
     int rc;
 
     if (!was)
-        return pare_no_memory(err, "to correct biases");
+        return pare_no_memory(err, "for bias correction");
     for (int i = 0; i < r->n_layers; i++) {
         memcpy(was[i], r->layer[i].quantized, PARE_QUANT_SITES * sizeof(bool));
         memset(r->layer[i].quantized, 0, PARE_QUANT_SITES * sizeof(bool));
@@ -202,28 +203,28 @@ static int pass_float(struct pare_compression *r, struct pare_arena *a, int64_t 
     return rc;
 }
 
-static int passes(struct pare_compression *r, struct pare_arena *a, struct spot *spot, int n,
-                  struct pare_err *err)
+static int run_passes(struct pare_compression *r, struct pare_arena *a, struct corrector *list,
+                      int n, struct pare_err *err)
 {
-    int64_t batches = spot[0].budget;
+    int64_t batches = list[0].budget;
 
     for (int i = 0; i < n; i++)
-        PARE_TRY(insert(r, &spot[i], err));
+        PARE_TRY(insert_corrector(r, &list[i], err));
     PARE_TRY(pare_graph_order(r->model->graph, err));
     PARE_TRY(pass_float(r, a, batches, err));
     for (int i = 0; i < n; i++) {
-        spot[i].at = 0;
-        spot[i].second = true;
+        list[i].at = 0;
+        list[i].second = true;
     }
     PARE_TRY(pare_compression_write_weights(r, err));
     return pare_compression_forward(r, batches, err);
 }
 
-static int write_biases(struct pare_compression *r, const struct spot *spot, int n,
+static int write_biases(struct pare_compression *r, const struct corrector *list, int n,
                         struct pare_err *err)
 {
     for (int i = 0; i < n; i++) {
-        const struct spot *s = &spot[i];
+        const struct corrector *s = &list[i];
         struct pare_layer *l = s->l;
         double seen = (double)s->at;
 
@@ -252,24 +253,23 @@ void pare_bias_restore(struct pare_compression *r)
 int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_err *err)
 {
     struct pare_arena *a;
-    struct spot *spot;
+    struct corrector *list;
     int n, rc;
 
     if (!r->data)
         return pare_fail(err, PARE_ECONFIG,
-                         "bias_correction looks at data, give it some (--data, or follow a "
-                         "learner)");
+                         "bias_correction needs data; use --data, or follow a learner");
     a = pare_arena_new(1 << 16);
     if (!a)
-        return pare_no_memory(err, "to correct biases");
+        return pare_no_memory(err, "for bias correction");
     pare_bias_restore(r);
-    rc = make(r, a, batches, &spot, &n, err);
+    rc = list_correctors(r, a, batches, &list, &n, err);
     if (!rc && n) {
-        rc = passes(r, a, spot, n, err);
-        remove_all(r->model->graph);
+        rc = run_passes(r, a, list, n, err);
+        remove_correctors(r->model->graph);
     }
     if (!rc)
-        rc = write_biases(r, spot, n, err);
+        rc = write_biases(r, list, n, err);
     pare_arena_free(a);
     return rc ? pare_at(err, rc, "bias_correction") : pare_compression_write_weights(r, err);
 }

@@ -1,14 +1,14 @@
-/* bias_correct.h - what rounding weights does to the mean of a layer's output, its bias undoes. */
+/* bias_correct.h - empirical bias correction: cancel the mean output error of quantized weights. */
 #ifndef PARE_QUANT_BIAS_CORRECT_H
 #define PARE_QUANT_BIAS_CORRECT_H
 
 #include "../compress/compression.h"
 
-/* Looks at `batches` batches of the run's data twice; the model then has the corrected biases.
- * Biases of an earlier correction are put back first. */
+/* Corrects the biases in the model, with two passes over `batches` batches of the compression's
+ * data.  Undoes an earlier correction first. */
 int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_err *err);
 
-/* The biases are again as they were before. */
+/* Restores the biases from before any correction. */
 void pare_bias_restore(struct pare_compression *r);
 
 #endif

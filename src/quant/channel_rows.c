@@ -1,4 +1,4 @@
-/* channel_rows.c - loops over tensors that are quantized, and their ranges. */
+/* channel_rows.c - loops over rows of one channel, and ranges of quantized tensors. */
 #include "channel_rows.h"
 
 #include <float.h>
@@ -8,7 +8,7 @@
 #include "../base/arena.h"
 #include "../base/simd.h"
 
-#define ALONE 32768 /* numbers that are not worth a second thread */
+#define ALONE 32768 /* elements that are not worth a second thread */
 
 int64_t pare_rows_channels(const struct pare_quant *q, const struct pare_tensor *x)
 {
@@ -20,7 +20,7 @@ int pare_rows_threads(const struct pare_quant *q, const struct pare_tensor *x)
     return q->threads > 1 && pare_numel(x) > ALONE ? q->threads : 1;
 }
 
-/* Rows are cut in parts where there are fewer of them than threads. */
+/* If there are fewer rows than threads, rows are split. */
 void pare_rows_each(const struct pare_quant *q, const struct pare_tensor *x, pare_row_fn *fn,
                     void *user)
 {
@@ -42,7 +42,7 @@ void pare_rows_each(const struct pare_quant *q, const struct pare_tensor *x, par
         }
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- quantization points --------------------------------------------------------------------- */
 
 int pare_quant_point_open(struct pare_layer *l, enum pare_quant_site site,
                           const struct pare_tensor *x, struct pare_quant_point *p,
@@ -52,11 +52,11 @@ int pare_quant_point_open(struct pare_layer *l, enum pare_quant_site site,
 
     *p = (struct pare_quant_point){ .layer = l, .site = site, .q = pare_layer_quant(l, site) };
     if (!p->q)
-        return pare_fail(err, PARE_ECONFIG, "nothing says how it is quantized");
+        return pare_fail(err, PARE_ECONFIG, "it has no quantization settings");
     if (p->q->axis >= x->rank)
         return pare_fail(err, PARE_ECONFIG,
-                         "per_channel is along dimension %d, but there are only %d", p->q->axis,
-                         x->rank);
+                         "per_channel is along dimension %d, but the tensor has only %d",
+                         p->q->axis, x->rank);
     p->n = pare_rows_channels(p->q, x);
     scale = pare_layer_scale(l, site, p->n, err);
     zero = scale ? pare_layer_zero_point(l, site, p->n, err) : NULL;
@@ -67,8 +67,8 @@ int pare_quant_point_open(struct pare_layer *l, enum pare_quant_site site,
     return 0;
 }
 
-struct pare_tensor *pare_place_buffer(const struct pare_quant_point *p, const char *what,
-                                      struct pare_err *err)
+struct pare_tensor *pare_quant_point_buffer(const struct pare_quant_point *p, const char *what,
+                                            struct pare_err *err)
 {
     static const char *const names[PARE_QUANT_SITES] = { "weight", "input", "output" };
     char name[64];
@@ -83,7 +83,7 @@ int pare_quant_point_whole(const struct pare_quant_point *p, const char *quantiz
     if (p->q->axis < 0)
         return 0;
     return pare_fail(err, PARE_ECONFIG,
-                     "quantizer %s has one scale for the whole, not one for each channel",
+                     "quantizer %s has one scale per tensor and does not support per_channel",
                      quantizer);
 }
 
@@ -102,7 +102,7 @@ void pare_copy(const struct pare_tensor *x, struct pare_tensor *y)
 
 #define LANES 16
 
-/* Sixteen of each, as vectors have it; comparisons with NaN are false. */
+/* Sixteen independent lanes, as wide as vectors; comparisons with NaN are false. */
 PARE_SIMD static void range_row(const float *x, int64_t n, float *lo, float *hi)
 {
     float a[LANES], b[LANES];
@@ -142,8 +142,8 @@ static void range_fn(const struct pare_row *row, void *user)
     range_row(r->x + row->at, row->n, &r->lo[to], &r->hi[to]);
 }
 
-/* Of the whole batch, where other processes have parts of it; a part without a number says
- * nothing. */
+/* Merges the ranges over all processes that have parts of the batch; a process without values does
+ * not contribute. */
 static int merge_ranges(const struct pare_quant_point *p, float *lo, float *hi,
                         struct pare_err *err)
 {
@@ -199,7 +199,7 @@ int pare_quant_point_fit(const struct pare_quant_point *p, const struct pare_ten
     return 0;
 }
 
-/* ---- rounding -------------------------------------------------------------------------------- */
+/* ---- quantizing ------------------------------------------------------------------------------ */
 
 void pare_quant_point_round(const struct pare_quant_point *p, bool known,
                             const struct pare_tensor *x, struct pare_tensor *y)

@@ -1,28 +1,29 @@
-/* equalize.c - channels of neighbouring layers are scaled so that both reach equally far.
+/* equalize.c - cross-layer equalization: rescale channels so that consecutive layers have equal
+ * weight ranges.
  *
  * Where only f(a x) = a f(x), a > 0, lies between two layers, output channel i of the first may be
  * divided by any s_i > 0 when the second multiplies it back.  With
  *     s_i = sqrt(r1_i r2_i) / r2_i,    r1_i, r2_i the largest weights of channel i in both layers,
- * both have sqrt(r1_i r2_i): no channel wastes the range of a scale that all of the tensor share
- * (Nagel et al. 2019, cross-layer equalization).  A layer may be the first of one pair and the
- * second of another, so this is repeated until nothing moves.
+ * both have the range sqrt(r1_i r2_i): no channel wastes the range of a per-tensor scale (Nagel et
+ * al. 2019).  A layer may be the first of one pair and the second of another, so this is repeated
+ * until it converges.
  */
 #include "equalize.h"
 
 #include <math.h>
 #include <string.h>
-
 #include "../base/arena.h"
 #include "../compress/wrap.h"
 
 #define ROUNDS 50
-#define SETTLED 1e-3 /* a round in which no s is further from 1 is the last */
+#define SETTLED 1e-3 /* converged: no s differs from 1 by more */
 
 struct pair {
-    struct pare_tensor w1, b1, w2; /* the model's own memory; b1.data NULL: there is none */
+    struct pare_tensor w1, b1, w2; /* the model's own memory; b1.data NULL: no bias */
     struct pare_linear l1, l2;
     int64_t n;     /* channels */
-    int64_t inner; /* inputs of the second that are one channel, behind a Flatten */
+    int64_t inner; /* consecutive inputs of the second layer per channel, more than 1 after a
+                    * Flatten */
 };
 
 struct scan {
@@ -45,30 +46,19 @@ static struct pare_node *only_consumer(const struct scan *s, const struct pare_v
     return n && n->n_in && n->in[0] == v ? n : NULL;
 }
 
-static bool is(const struct pare_node *n, const char *const *types)
+/* If the only consumer of v commutes with positive scaling of channels, returns its output, else
+ * NULL.  axis and inner tell where the channels are. */
+static const struct pare_value *
+scale_equivariant_next(const struct scan *s, const struct pare_value *v, int axis, int64_t *inner)
 {
-    while (*types && strcmp(*types, n->type) != 0)
-        types++;
-    return *types != NULL;
-}
-
-/* Behind v there is what multiplies channels as they are multiplied: the value after it, or NULL.
- * axis and inner say where the channels are. */
-static const struct pare_value *behind(const struct scan *s, const struct pare_value *v, int axis,
-                                       int64_t *inner)
-{
-    static const char *const same[] = { "Relu", "LeakyRelu", "PRelu", "Identity", "Dropout", NULL };
-    static const char *const pools[] = { "MaxPool", "AveragePool", "GlobalAveragePool",
-                                         "GlobalMaxPool", NULL };
-    static const char *const views[] = { "Flatten", "Reshape", "Squeeze", NULL };
     const struct pare_node *n = only_consumer(s, v);
     const struct pare_value *to = n && n->n_out ? n->out[0] : NULL;
 
-    if (!to)
+    if (!to || !n->op)
         return NULL;
-    if (is(n, same) || (is(n, pools) && axis == 1))
+    if (n->op->flags & PARE_OP_HOMOGENEOUS && (!(n->op->flags & PARE_OP_POOL) || axis == 1))
         return to;
-    if (!is(n, views) || axis != 1 || v->t.rank < 2 || to->t.rank != 2 ||
+    if (!(n->op->flags & PARE_OP_VIEW) || axis != 1 || v->t.rank < 2 || to->t.rank != 2 ||
         to->t.dim[0] != v->t.dim[0] || *inner != 1 || v->t.dim[1] < 1)
         return NULL;
     *inner = to->t.dim[1] / v->t.dim[1];
@@ -81,7 +71,7 @@ static bool is_weight(const struct scan *s, const struct pare_value *v)
            pare_graph_only_consumer(s->g, v);
 }
 
-/* A layer that sums over channels with a weight of its own.  Groups are those of Conv. */
+/* Is this a layer that sums over channels with an unshared weight?  Only Conv may have groups. */
 static bool is_linear(const struct scan *s, const struct pare_layer_info *i, struct pare_linear *l)
 {
     const struct pare_node *n = i->node;
@@ -91,9 +81,9 @@ static bool is_linear(const struct scan *s, const struct pare_layer_info *i, str
            (l->groups == 1 || (l->w_out == 0 && l->w_in == 1));
 }
 
-/* Output channels of the layer; -1: its bias cannot be scaled with them. */
-static int64_t channels(const struct scan *s, const struct pare_layer_info *i,
-                        const struct pare_linear *l)
+/* Number of output channels; -1: the bias cannot be scaled with them. */
+static int64_t scalable_channels(const struct scan *s, const struct pare_layer_info *i,
+                                 const struct pare_linear *l)
 {
     const struct pare_value *w = i->node->in[l->w];
     int64_t n = w->t.dim[l->w_out];
@@ -105,13 +95,14 @@ static int64_t channels(const struct scan *s, const struct pare_layer_info *i,
     return !i->bias || (is_weight(s, i->bias) && pare_numel(&i->bias->t) == n) ? n : -1;
 }
 
-static int own(struct scan *s, const struct pare_value *of, struct pare_tensor *t,
-               struct pare_err *err)
+static int own_weight(struct scan *s, const struct pare_value *of, struct pare_tensor *t,
+                      struct pare_err *err)
 {
     struct pare_value *v = pare_graph_find(s->m->graph, of->name);
 
     if (!v)
-        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is no initializer of the model", of->name);
+        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is not an initializer of the main graph",
+                         of->name);
     PARE_TRY(pare_model_own_scratch(s->m, v, err));
     *t = v->t;
     return 0;
@@ -123,15 +114,15 @@ static int add_pair(struct scan *s, const struct pare_layer_info *i,
     struct pair *p = &s->pair[s->n_pairs];
 
     *p = *found;
-    PARE_TRY(own(s, i->node->in[p->l1.w], &p->w1, err));
-    PARE_TRY(own(s, k->node->in[p->l2.w], &p->w2, err));
+    PARE_TRY(own_weight(s, i->node->in[p->l1.w], &p->w1, err));
+    PARE_TRY(own_weight(s, k->node->in[p->l2.w], &p->w2, err));
     if (i->bias)
-        PARE_TRY(own(s, i->bias, &p->b1, err));
+        PARE_TRY(own_weight(s, i->bias, &p->b1, err));
     s->n_pairs++;
     return 0;
 }
 
-/* Follow what layer i makes to the one layer that uses it. */
+/* Follows the output of layer i to the one layer that consumes it. */
 static int find_pair(struct scan *s, const struct pare_layer_info *i, struct pare_err *err)
 {
     struct pair p = { .inner = 1 };
@@ -140,7 +131,7 @@ static int find_pair(struct scan *s, const struct pare_layer_info *i, struct par
 
     if (!is_linear(s, i, &p.l1))
         return 0;
-    p.n = channels(s, i, &p.l1);
+    p.n = scalable_channels(s, i, &p.l1);
     axis = p.l1.y_axis;
     while (p.n > 0 && v) {
         const struct pare_node *u = only_consumer(s, v);
@@ -155,14 +146,14 @@ static int find_pair(struct scan *s, const struct pare_layer_info *i, struct par
                 return 0;
             return add_pair(s, i, to, &p, err);
         }
-        v = behind(s, v, axis, &p.inner);
+        v = scale_equivariant_next(s, v, axis, &p.inner);
     }
     return 0;
 }
 
 /* ---- scaling --------------------------------------------------------------------------------- */
 
-/* Which channel row (o, i) of a weight (outer, size of axis, contiguous rest) belongs to. */
+/* Maps row (o, i) of a weight (outer, size of axis, contiguous rest) to its channel. */
 struct side {
     struct pare_tensor *w;
     int64_t outer, size, rest;
@@ -185,16 +176,16 @@ static struct side side_of(struct pair *p, bool second)
     return d;
 }
 
-/* In groups, output o of the second layer sees only the inputs of its group. */
-static int64_t channel(const struct side *d, int64_t o, int64_t i)
+/* With convolution groups, output o of the second layer reads only the inputs of its group. */
+static int64_t channel_of(const struct side *d, int64_t o, int64_t i)
 {
     int64_t group = d->groups > 1 ? o / (d->outer / d->groups) : 0;
 
     return (group * d->size + i) / d->inner;
 }
 
-/* r[c] = the largest magnitude of channel c; what is not finite makes it infinite. */
-static void reach(const struct side *d, float *r, int64_t n)
+/* r[c] = the largest magnitude of channel c; infinite if a weight is not finite. */
+static void largest_weights(const struct side *d, float *r, int64_t n)
 {
     const float *w = pare_f32(d->w);
 
@@ -202,56 +193,56 @@ static void reach(const struct side *d, float *r, int64_t n)
         r[c] = 0;
     for (int64_t o = 0; o < d->outer; o++)
         for (int64_t i = 0; i < d->size; i++, w += d->rest) {
-            int64_t c = channel(d, o, i);
+            int64_t c = channel_of(d, o, i);
 
             for (int64_t k = 0; k < d->rest; k++)
                 r[c] = fabsf(w[k]) > r[c] ? fabsf(w[k]) : w[k] == w[k] ? r[c] : INFINITY;
         }
 }
 
-static void scale(const struct side *d, const double *s)
+static void scale_rows(const struct side *d, const double *s)
 {
     float *w = pare_f32(d->w);
 
     for (int64_t o = 0; o < d->outer; o++)
         for (int64_t i = 0; i < d->size; i++, w += d->rest) {
-            double by = s[channel(d, o, i)];
+            double by = s[channel_of(d, o, i)];
 
             for (int64_t k = 0; k < d->rest; k++)
                 w[k] = (float)(d->second ? (double)w[k] * by : (double)w[k] / by);
         }
 }
 
-/* Channels without weights on a side, or with such as are not finite, stay as they are. */
-static double one_s(double r1, double r2)
+/* Channels whose weights are all 0, or not finite, on either side are not scaled. */
+static double channel_scale(double r1, double r2)
 {
     double s = sqrt(r1 * r2) / r2;
 
     return r1 > 0 && r2 > 0 && isfinite(r1) && isfinite(r2) && s > 1e-6 && s < 1e6 ? s : 1;
 }
 
-/* Returns how far the furthest s is from 1. */
-static double equalize(struct pair *p, float *r, double *s)
+/* Returns the largest distance of an s from 1. */
+static double equalize_pair(struct pair *p, float *r, double *s)
 {
     struct side d1 = side_of(p, false), d2 = side_of(p, true);
     double most = 0;
 
-    reach(&d1, r, p->n);
-    reach(&d2, r + p->n, p->n);
+    largest_weights(&d1, r, p->n);
+    largest_weights(&d2, r + p->n, p->n);
     for (int64_t c = 0; c < p->n; c++) {
-        s[c] = one_s((double)r[c], (double)r[p->n + c]);
+        s[c] = channel_scale((double)r[c], (double)r[p->n + c]);
         most = fabs(s[c] - 1) > most ? fabs(s[c] - 1) : most;
     }
     if (most < SETTLED)
         return most;
-    scale(&d1, s);
-    scale(&d2, s);
+    scale_rows(&d1, s);
+    scale_rows(&d2, s);
     for (int64_t c = 0; p->b1.data && c < p->n; c++)
         pare_f32(&p->b1)[c] = (float)((double)pare_f32(&p->b1)[c] / s[c]);
     return most;
 }
 
-static int all(struct scan *s, struct pare_err *err)
+static int equalize_all(struct scan *s, struct pare_err *err)
 {
     int64_t most = 1;
     double *by, moved = 1;
@@ -260,7 +251,7 @@ static int all(struct scan *s, struct pare_err *err)
     PARE_TRY(pare_model_layers(s->m, s->a, &s->g, &s->layer, &s->n_layers, err));
     s->pair = pare_alloc(s->a, (size_t)s->n_layers + 1, sizeof(*s->pair));
     if (!s->pair)
-        return pare_no_memory(err, "to equalize layers");
+        return pare_no_memory(err, "for equalization");
     for (int i = 0; i < s->n_layers; i++) {
         PARE_TRY(pare_at(err, find_pair(s, &s->layer[i], err), "layer '%s'", s->layer[i].name));
         most = s->n_pairs && s->pair[s->n_pairs - 1].n > most ? s->pair[s->n_pairs - 1].n : most;
@@ -268,11 +259,11 @@ static int all(struct scan *s, struct pare_err *err)
     by = pare_alloc(s->a, (size_t)most, sizeof(*by));
     r = pare_alloc(s->a, 2 * (size_t)most, sizeof(*r));
     if (!by || !r)
-        return pare_no_memory(err, "to equalize layers");
+        return pare_no_memory(err, "for equalization");
     for (int round = 0; round < ROUNDS && moved >= SETTLED; round++) {
         moved = 0;
         for (int i = 0; i < s->n_pairs; i++) {
-            double d = equalize(&s->pair[i], r, by);
+            double d = equalize_pair(&s->pair[i], r, by);
 
             moved = d > moved ? d : moved;
         }
@@ -283,7 +274,7 @@ static int all(struct scan *s, struct pare_err *err)
 int pare_model_equalize(struct pare_model *m, int *pairs, struct pare_err *err)
 {
     struct scan s = { .m = m, .a = pare_arena_new(1 << 16) };
-    int rc = s.a ? all(&s, err) : pare_no_memory(err, "to equalize layers");
+    int rc = s.a ? equalize_all(&s, err) : pare_no_memory(err, "for equalization");
 
     *pairs = s.n_pairs;
     pare_arena_free(s.a);

@@ -1,10 +1,10 @@
-/* export_nbits.c - linear layers as MatMulNBits of com.microsoft:
+/* export_nbits.c - export linear layers as MatMulNBits of com.microsoft.
  *
  *     Y (.., N) = A (.., K) W,   W[k][n] = scale[n][k / block] * (B[n][k] - zero[n][k / block])
  *
- * B is (N, blocks, block * bits / 8) bytes, numbers without sign, of 4 bits two a byte, the first
- * in the low half; scales are (N, blocks); zero points, packed like B in rows of whole bytes, are
- * left out where all are 2^(bits - 1).
+ * B is (N, blocks, block * bits / 8) bytes of unsigned values; 4-bit values are packed two per
+ * byte, the first in the low half.  Scales are (N, blocks).  Zero points are packed like B in rows
+ * of whole bytes, and omitted if all are 2^(bits - 1).
  */
 #include "export_nbits.h"
 
@@ -20,14 +20,14 @@ struct nbits {
     const struct pare_layer *l;
     const struct pare_qscale *g;
     const struct pare_tensor *q;
-    int bits, shift; /* q + shift has no sign */
+    int bits, shift; /* q + shift is unsigned */
     int64_t K, N, blocks;
     bool turned; /* the weight is (K, N) */
 };
 
-/* ---- does it fit? -------------------------------------------------------------------------- */
+/* ---- conditions ------------------------------------------------------------------------------ */
 
-static int uses(const struct pare_graph *g, const char *name)
+static int count_uses(const struct pare_graph *g, const char *name)
 {
     int n = 0;
 
@@ -58,7 +58,7 @@ static bool plain_product(const struct pare_node *n)
     return a.alpha == 1 && !a.ta && (n->n_in < 3 || !n->in[2] || a.beta == 1);
 }
 
-static bool fits(const struct nbits *b)
+static bool is_supported(const struct nbits *b)
 {
     const struct pare_layer *l = b->l;
     const struct pare_node *n = l->info.node;
@@ -67,13 +67,13 @@ static bool fits(const struct nbits *b)
     return size >= 16 && !(size & (size - 1)) && b->g->offset == 0 && !l->quantized[PARE_INPUT] &&
            !l->quantized[PARE_OUTPUT] && plain_product(n) &&
            !strcmp(n->in[1]->name, l->weight->name) &&
-           uses(l->run->model->graph, l->weight->name) == 1;
+           count_uses(l->run->model->graph, l->weight->name) == 1;
 }
 
 /* ---- packing ------------------------------------------------------------------------------- */
 
-/* A row of `n` numbers of `bits`, from a place in bytes on. */
-static void put(uint8_t *row, int bits, int64_t i, int64_t v)
+/* Stores value i of a packed row. */
+static void pack_value(uint8_t *row, int bits, int64_t i, int64_t v)
 {
     if (bits == 8)
         row[i] = (uint8_t)v;
@@ -97,11 +97,11 @@ static int pack_weight(const struct nbits *b, struct pare_tensor *t, struct pare
         uint8_t *row = (uint8_t *)t->data + n * dim[1] * dim[2];
 
         for (int64_t k = 0; k < b->blocks * size; k++) {
-            int64_t zero = b->g->zero[scale_at(b, n, k / size)]; /* padding stands for 0 */
+            int64_t zero = b->g->zero[scale_at(b, n, k / size)]; /* padding dequantizes to 0 */
             int64_t at = b->turned ? k * b->N + n : n * b->K + k;
             int64_t v = k >= b->K ? zero : sign ? (int64_t)(int8_t)q[at] : (int64_t)q[at];
 
-            put(row, b->bits, k, v + b->shift);
+            pack_value(row, b->bits, k, v + b->shift);
         }
     }
     return 0;
@@ -118,7 +118,7 @@ static int pack_scales(const struct nbits *b, struct pare_tensor *t, struct pare
     return 0;
 }
 
-/* t->data stays NULL where all are the usual one. */
+/* t->data stays NULL if all zero points have the default value. */
 static int pack_zeros(const struct nbits *b, struct pare_tensor *t, struct pare_err *err)
 {
     int64_t bytes = b->bits == 8 ? b->blocks : (b->blocks + 1) / 2, dim[2] = { b->N, bytes };
@@ -132,8 +132,8 @@ static int pack_zeros(const struct nbits *b, struct pare_tensor *t, struct pare_
     PARE_TRY(pare_tensor_new(b->a, t, PARE_U8, 2, dim, err));
     for (int64_t n = 0; n < b->N; n++)
         for (int64_t k = 0; k < b->blocks; k++)
-            put((uint8_t *)t->data + n * bytes, b->bits, k,
-                b->g->zero[scale_at(b, n, k)] + b->shift);
+            pack_value((uint8_t *)t->data + n * bytes, b->bits, k,
+                       b->g->zero[scale_at(b, n, k)] + b->shift);
     return 0;
 }
 
@@ -144,7 +144,7 @@ static int add_constant(const struct nbits *b, const char *ending, const struct 
 {
     *name = t->data ? pare_edit_name(b->e, b->l->weight->name, ending) : NULL;
     if (t->data && !*name)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     return t->data ? pare_edit_constant(b->e, *name, t, err) : 0;
 }
 
@@ -175,7 +175,7 @@ static int add_nodes(const struct nbits *b, const Onnx__NodeProto *p, struct par
     n.name = pare_edit_name(b->e, out, "_MatMulNBits");
     add.name = c ? pare_edit_name(b->e, out, "_Add") : NULL;
     if (!n.out || !n.name || (c && !add.name))
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     PARE_TRY(pare_edit_remove(b->e, out, err));
     PARE_TRY(pare_edit_insert(b->e, &n, err));
     return c ? pare_edit_insert(b->e, &add, err) : 0;
@@ -190,7 +190,7 @@ int pare_nbits_export(struct pare_edit *e, struct pare_arena *a, const struct pa
     const struct pare_edit_slot *s;
 
     *done = false;
-    if (!g->by.size || !fits(&b))
+    if (!g->by.size || !is_supported(&b))
         return 0;
     b.shift = sign ? 1 << (b.bits - 1) : 0;
     b.turned = g->by.axis == 0;

@@ -1,7 +1,7 @@
-/* export_qdq.c - a quantized model as a file of integers.
+/* export_qdq.c - export a quantized model with QuantizeLinear and DequantizeLinear nodes.
  *
- * Names stay: what a DequantizeLinear makes has the name of the weight or value whose place it
- * takes, so whoever used that, in subgraphs too, uses the rounded one.
+ * Names are kept: the output of a DequantizeLinear gets the name of the weight or value it
+ * replaces, so that consumers, also in subgraphs, read the quantized value.
  */
 #include "export_qdq.h"
 
@@ -18,12 +18,12 @@
 #include "conv_bn_quant.h"
 #include "qscale.h"
 
-/* Names of the constants of a scale. */
+/* Names of a scale's constants. */
 struct names {
     const char *scale, *zero;
 };
 
-/* A value that is rounded, and the value that holds the result. */
+/* A quantized value, and the value that holds the result. */
 struct pair {
     const char *from, *to;
     struct pare_qscale g;
@@ -35,15 +35,15 @@ struct qdq {
     struct pare_arena *a;
     struct pare_edit *e;
     struct pair *pairs;
-    struct pare_map done; /* names of biases that are integers already */
-    struct pare_map raw;  /* values that are rounded where they are made: the names before that */
-    int n_nbits;          /* layers that became MatMulNBits; -1: none is to */
+    struct pare_map done; /* names of biases that are int32 already */
+    struct pare_map raw;  /* values quantized at their producer: the names before quantization */
+    int n_nbits;          /* layers that became MatMulNBits; -1: none requested */
 };
 
-/* ---- scales -------------------------------------------------------------------------------- */
+/* ---- scales ---------------------------------------------------------------------------------- */
 
-/* A scalar, or (n): along an axis; or those of groups. */
-static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d, void *data)
+/* The shape of scales: a scalar, (n) along an axis, or that of quantization groups. */
+static struct pare_tensor scale_tensor(const struct pare_qscale *g, enum pare_dtype d, void *data)
 {
     struct pare_tensor t = { .dtype = d, .rank = g->axis >= 0, .data = data };
 
@@ -59,14 +59,15 @@ static struct pare_tensor shaped(const struct pare_qscale *g, enum pare_dtype d,
 static int add_scale(struct qdq *x, const char *base, const struct pare_qscale *g, struct names *n,
                      struct pare_err *err)
 {
-    struct pare_tensor zero = shaped(g, g->dtype, NULL), scale = shaped(g, PARE_F32, g->scale);
+    struct pare_tensor zero = scale_tensor(g, g->dtype, NULL),
+                       scale = scale_tensor(g, PARE_F32, g->scale);
 
     PARE_TRY(pare_tensor_alloc(x->a, &zero, err));
     PARE_TRY(pare_convert(g->dtype, zero.data, PARE_I64, g->zero, g->n, err));
     n->scale = pare_edit_name(x->e, base, "_scale");
     n->zero = pare_edit_name(x->e, base, "_zero_point");
     if (!n->scale || !n->zero)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     PARE_TRY(pare_edit_constant(x->e, n->scale, &scale, err));
     return pare_edit_constant(x->e, n->zero, &zero, err);
 }
@@ -86,13 +87,13 @@ static int add_node(struct qdq *x, const char *type, const char *in, const struc
     }
     node.name = ending ? pare_edit_name(x->e, out, ending) : NULL;
     return node.name ? pare_edit_insert(x->e, &node, err)
-                     : pare_no_memory(err, "to write a quantized model");
+                     : pare_no_memory(err, "to export a quantized model");
 }
 
-/* ---- places -------------------------------------------------------------------------------- */
+/* ---- quantization points --------------------------------------------------------------------- */
 
-/* q of QuantizeLinear reaches over its whole type.  Where the range is smaller, x is held within
- *     scale * (qmin - zero) ... scale * (qmax - zero)   before. */
+/* QuantizeLinear saturates to its whole type.  If qmin..qmax is smaller, clips x before to
+ *     scale * (qmin - zero) ... scale * (qmax - zero) */
 static int add_clip(struct qdq *x, const char **value, const struct pare_qscale *g,
                     struct pare_err *err)
 {
@@ -105,10 +106,11 @@ static int add_clip(struct qdq *x, const char **value, const struct pare_qscale 
     if (bound[0] <= type[0] && bound[1] >= type[1])
         return 0;
     if (g->n > 1)
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "it is rounded to less than %s holds, with a scale for each channel; "
-                         "files can have that only with one scale",
-                         pare_dtype_name(g->dtype));
+        return pare_fail(
+            err, PARE_EUNSUPPORTED,
+            "its integers are limited to less than the range of %s and have one scale per channel; "
+            "export this with one scale per tensor",
+            pare_dtype_name(g->dtype));
     for (int i = 0; i < 2; i++) {
         float *v = pare_alloc(x->a, 1, sizeof(*v));
 
@@ -117,14 +119,14 @@ static int add_clip(struct qdq *x, const char **value, const struct pare_qscale 
         t.data = v;
         n.in[1 + i] = pare_edit_name(x->e, *value, i ? "_max" : "_min");
         if (!v || !n.in[1 + i])
-            return pare_no_memory(err, "to write a quantized model");
+            return pare_no_memory(err, "to export a quantized model");
         *v = g->scale[0] * (float)(bound[i] - g->zero[0]);
         PARE_TRY(pare_edit_constant(x->e, n.in[1 + i], &t, err));
     }
     n.out = pare_edit_name(x->e, *value, "_clipped");
     n.name = n.out;
     if (!n.out)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     *value = n.out;
     return pare_edit_insert(x->e, &n, err);
 }
@@ -136,26 +138,26 @@ static int add_pair(struct qdq *x, const char *base, const char *from, const cha
     struct names n;
 
     if (!q)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     PARE_TRY(add_clip(x, &from, g, err));
     PARE_TRY(add_scale(x, base, g, &n, err));
     PARE_TRY(add_node(x, "QuantizeLinear", from, &n, q, g, err));
     return add_node(x, "DequantizeLinear", q, &n, to, g, err);
 }
 
-static int remember(struct qdq *x, const char *from, const char *to, const struct pare_qscale *g,
-                    struct pare_err *err)
+static int remember_pair(struct qdq *x, const char *from, const char *to,
+                         const struct pare_qscale *g, struct pare_err *err)
 {
     struct pair *p = pare_alloc(x->a, 1, sizeof(*p));
 
     if (!p)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     *p = (struct pair){ from, to, *g, x->pairs };
     x->pairs = p;
     return 0;
 }
 
-/* What the file calls a value: ours have the name of what they round. */
+/* The value's name in the file: a quantization node's output has the name of its input there. */
 static const char *file_name(const struct pare_value *v)
 {
     enum pare_quant_site site;
@@ -171,16 +173,17 @@ static int export_output(struct qdq *x, const struct pare_node *n, const struct 
     const char *name = file_name(n->in[0]), *raw = pare_edit_name(x->e, name, "_float");
 
     if (!raw)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     PARE_TRY(pare_edit_rename(x->e, name, raw, err));
     if (!pare_map_get(&x->raw, name))
         PARE_TRY(pare_map_set(&x->raw, x->a, name, pare_strdup(x->a, raw), err));
     PARE_TRY(add_pair(x, name, raw, name, g, err));
-    return remember(x, name, name, g, err); /* rounded twice is rounded once */
+    return remember_pair(x, name, name, g,
+                         err); /* a second, equal quantization of it changes nothing */
 }
 
-/* A value that the node makes, to find it in the file by. */
-static const char *made_by(const struct pare_node *n)
+/* The name of an output of the node, by which the file's node is found. */
+static const char *output_name(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k])
@@ -198,7 +201,7 @@ static const struct pair *find_pair(const struct qdq *x, const char *from,
     return p;
 }
 
-/* Who rounds the same value the same way shares the pair. */
+/* Consumers that quantize the same value in the same way share the pair of nodes. */
 static int export_input(struct qdq *x, const struct pare_node *n, const struct pare_qscale *g,
                         struct pare_err *err)
 {
@@ -208,10 +211,10 @@ static int export_input(struct qdq *x, const struct pare_node *n, const struct p
 
     to = p ? p->to : pare_edit_name(x->e, name, "_rounded");
     if (!to)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     if (!p) {
         PARE_TRY(add_pair(x, name, name, to, g, err));
-        PARE_TRY(remember(x, name, to, g, err));
+        PARE_TRY(remember_pair(x, name, to, g, err));
     }
     for (int i = 0; i < gr->n_nodes; i++) {
         const struct pare_node *u = gr->node[i];
@@ -219,12 +222,12 @@ static int export_input(struct qdq *x, const struct pare_node *n, const struct p
 
         for (int k = 0; k < u->n_in && !pare_quant_site_of(u, &site); k++)
             if (u->in[k] == n->out[0] && strcmp(to, name) != 0)
-                PARE_TRY(pare_edit_rewire(x->e, made_by(u), k, to, err));
+                PARE_TRY(pare_edit_rewire(x->e, output_name(u), k, to, err));
     }
     return 0;
 }
 
-/* 16 bits, 4 bits and groups came late to these operators. */
+/* 16-bit, 4-bit and blocked quantization need recent opsets. */
 static int64_t needed_version(const struct pare_qscale *g)
 {
     int lo, hi;
@@ -252,7 +255,7 @@ static int export_site(struct qdq *x, const struct pare_node *n, struct pare_lay
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-/* A DequantizeLinear and an Add. */
+/* A DequantizeLinear followed by an Add. */
 static int add_shifted(struct qdq *x, const char *stored, const struct names *n, const char *name,
                        const struct pare_qscale *g, struct pare_err *err)
 {
@@ -263,22 +266,22 @@ static int add_shifted(struct qdq *x, const char *stored, const struct names *n,
 
     add.name = pare_edit_name(x->e, name, "_Add");
     if (!part || !offset || !t.data || !add.name)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     *pare_f32(&t) = g->offset;
     PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
     PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g, err));
     return pare_edit_insert(x->e, &add, err);
 }
 
-/* Initializers become integers with a DequantizeLinear of the old name behind. */
-static int replace(struct qdq *x, const char *name, const struct pare_tensor *q,
-                   const struct pare_qscale *g, struct pare_err *err)
+/* Replaces an initializer by integers and a DequantizeLinear whose output has the old name. */
+static int replace_weight(struct qdq *x, const char *name, const struct pare_tensor *q,
+                          const struct pare_qscale *g, struct pare_err *err)
 {
     const char *stored = pare_edit_name(x->e, name, "_quantized");
     struct names n;
 
     if (!stored)
-        return pare_no_memory(err, "to write a quantized model");
+        return pare_no_memory(err, "to export a quantized model");
     PARE_TRY(pare_edit_opset(x->e, needed_version(g), err));
     PARE_TRY(pare_edit_drop_constant(x->e, name, err));
     PARE_TRY(pare_edit_constant(x->e, stored, q, err));
@@ -295,11 +298,11 @@ static bool is_one(const struct pare_node *n, const char *attr)
     return !o || *(const double *)(const void *)((const char *)n->attr + o->offset) == 1;
 }
 
-/* The scale of what enters the layer, when that is integers with one scale; else *scale is NULL. */
+/* The scale of the layer's input if it is quantized with one scale; else *scale is NULL. */
 static int input_scale(struct qdq *x, const struct pare_layer *l, const struct pare_qscale **scale,
                        struct pare_err *err)
 {
-    const struct pare_value *out = pare_graph_find(x->r->model->graph, made_by(l->info.node));
+    const struct pare_value *out = pare_graph_find(x->r->model->graph, output_name(l->info.node));
     const struct pare_value *in = out && out->maker && out->maker->n_in ? out->maker->in[0] : NULL;
     const struct pare_layer *of;
     const struct pair *p = NULL;
@@ -308,7 +311,7 @@ static int input_scale(struct qdq *x, const struct pare_layer *l, const struct p
     int rc = 0;
 
     of = in && in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
-    while (of && !of->quantized[site]) { /* a place that stays float: what is before it? */
+    while (of && !of->quantized[site]) { /* a disabled point: look before it */
         in = in->maker->in[0];
         of = in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
     }
@@ -317,22 +320,20 @@ static int input_scale(struct qdq *x, const struct pare_layer *l, const struct p
     if (of && !rc)
         p = find_pair(x, file_name(in), &g);
     *scale = p && p->g.axis < 0 ? &p->g : NULL;
-    return rc == PARE_ENOMEM ? rc : 0; /* other reasons are those of a place without a scale */
+    return rc == PARE_ENOMEM ? rc : 0; /* other errors mean that the point has no scale */
 }
 
-/* May the bias be integers of scale input * weight?  Runtimes add these to the sum of products, so
- * the layer must be just that, the bias its own and along the weight's channels. */
-static bool fits(struct qdq *x, const struct pare_layer *l, const struct pare_qscale *w)
+/* Can the bias be int32 with scale input * weight?  Runtimes add it to the int32 accumulator, so
+ * the layer must be a plain sum of products, and the bias unshared and along the weight's
+ * channels. */
+static bool bias_is_exportable(struct qdq *x, const struct pare_layer *l,
+                               const struct pare_qscale *w)
 {
-    static const char *const types[] = { "Conv", "Gemm", "ConvTranspose" };
     const struct pare_node *n = l->info.node;
-    bool known = false;
 
-    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-        known |= !strcmp(n->type, types[i]);
-    if (!known || !l->bias || l->info.bias->maker || !is_one(n, "alpha") || !is_one(n, "beta") ||
-        l->bias->t.rank != 1 || (w->n > 1 && l->bias->t.dim[0] != w->n) ||
-        pare_map_get(&x->done, l->bias->name))
+    if (!n->op || !n->op->linear || !n->op->layer.bias || !l->bias || l->info.bias->maker ||
+        !is_one(n, "alpha") || !is_one(n, "beta") || l->bias->t.rank != 1 ||
+        (w->n > 1 && l->bias->t.dim[0] != w->n) || pare_map_get(&x->done, l->bias->name))
         return false;
     for (int i = 0; i < x->r->n_layers; i++)
         if (&x->r->layer[i] != l && x->r->layer[i].bias == l->bias)
@@ -340,7 +341,7 @@ static bool fits(struct qdq *x, const struct pare_layer *l, const struct pare_qs
     return true;
 }
 
-/* Any weight of the channel that is not 0?  The axis is in the middle of (a, channels, b). */
+/* Are all weights of the channel 0?  The axis is in the middle of (a, channels, b). */
 static bool all_zero(const struct pare_tensor *w, int axis, int64_t c)
 {
     int64_t a = 1, b = 1;
@@ -356,13 +357,13 @@ static bool all_zero(const struct pare_tensor *w, int axis, int64_t c)
     return true;
 }
 
-/* q = round(bias / (input scale * weight scale)).  A channel without weights may have any scale:
- * it gets one with which its bias fits.  false: a bias does not fit. */
-static bool make_bias(const struct pare_layer *l, const struct pare_qscale *in,
-                      struct pare_qscale *w, struct pare_qscale *g, struct pare_tensor *q)
+/* q = round(bias / (input scale * weight scale)).  A channel without weights may have any scale: it
+ * gets one that represents its bias.  false: a bias is out of range. */
+static bool quantize_bias(const struct pare_layer *l, const struct pare_qscale *in,
+                          struct pare_qscale *w, struct pare_qscale *g, struct pare_tensor *q)
 {
     const struct pare_tensor *b = &l->bias->t;
-    const double most = 1073741824; /* half of what fits, the sum of products needs room, too */
+    const double most = 1073741824; /* half of int32: the accumulator needs room, too */
 
     for (int64_t c = 0; c < pare_numel(b); c++) {
         int64_t i = w->n > 1 ? c : 0;
@@ -388,7 +389,7 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
     struct pare_tensor q;
 
     PARE_TRY(input_scale(x, l, &in, err));
-    if (!in || w->offset != 0 || !fits(x, l, w))
+    if (!in || w->offset != 0 || !bias_is_exportable(x, l, w))
         return 0;
     q = l->bias->t;
     q.dtype = PARE_I32;
@@ -396,14 +397,14 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
     g.scale = pare_alloc(x->a, (size_t)g.n, sizeof(*g.scale));
     g.zero = pare_alloc(x->a, (size_t)g.n, sizeof(*g.zero));
     if (!g.scale || !g.zero)
-        return pare_no_memory(err, "to write a quantized model");
-    if (!make_bias(l, in, w, &g, &q))
+        return pare_no_memory(err, "to export a quantized model");
+    if (!quantize_bias(l, in, w, &g, &q))
         return 0;
     PARE_TRY(pare_map_set(&x->done, x->a, l->bias->name, l, err));
-    return replace(x, l->bias->name, &q, &g, err);
+    return replace_weight(x, l->bias->name, &q, &g, err);
 }
 
-/* The normalization that the layer was rounded with leaves the file. */
+/* Removes the normalization that was quantized together with the layer from the file. */
 static int fold_norm(struct qdq *x, const struct pare_layer *l, struct pare_layer *view,
                      struct pare_err *err)
 {
@@ -437,11 +438,12 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
     x->n_nbits += done;
     if (done)
         return 0;
-    PARE_TRY(export_bias(x, l, &g, err)); /* which may change scales of channels without weights */
-    return replace(x, l->weight->name, &q, &g, err);
+    PARE_TRY(export_bias(x, l, &g, err)); /* this may change the scales of channels without
+                                           * weights */
+    return replace_weight(x, l->weight->name, &q, &g, err);
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- all layers ------------------------------------------------------------------------------ */
 
 static int export_all(struct qdq *x, const char *path, const struct pare_export *form,
                       struct pare_err *err)
@@ -465,9 +467,10 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
             pare_layer_release(&r->layer[i]);
         }
     if (!x->n_nbits)
-        return pare_fail(err, PARE_ECONFIG,
-                         "no layer can become MatMulNBits: that takes a Gemm or MatMul with a "
-                         "float input and weights in groups of 16, 32, 64 or another power of 2");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "no layer can be exported as MatMulNBits: that needs a Gemm or MatMul with float input "
+            "and weights in quantization groups of 16, 32, 64 or another power of 2");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return pare_edit_save(x->e, path, err);
@@ -478,7 +481,7 @@ int pare_qdq_save(struct pare_compression *r, const char *path, const struct par
 {
     struct qdq x = { .r = r, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
     int rc = x.a ? export_all(&x, path, form, err)
-                 : pare_no_memory(err, "to write a quantized model");
+                 : pare_no_memory(err, "to export a quantized model");
 
     pare_edit_free(x.e);
     pare_arena_free(x.a);

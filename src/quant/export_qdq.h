@@ -1,12 +1,12 @@
-/* export_qdq.h - a quantized model as a file of integers. */
+/* export_qdq.h - export a quantized model with QuantizeLinear and DequantizeLinear nodes. */
 #ifndef PARE_QUANT_EXPORT_QDQ_H
 #define PARE_QUANT_EXPORT_QDQ_H
 
 #include "../compress/compression.h"
 
-/* Weights as integers before a DequantizeLinear, QuantizeLinear and DequantizeLinear at quantized
- * places, biases as int32 where input and weight are integers.  With qoperator, QLinearConv and
- * QLinearMatMul where these fit. */
+/* Writes weights as integers before a DequantizeLinear, a QuantizeLinear and DequantizeLinear pair
+ * at each quantization point, and int32 biases where input and weight are quantized.  With
+ * qoperator, writes QLinearConv and QLinearMatMul where they are equivalent. */
 int pare_qdq_save(struct pare_compression *r, const char *path, const struct pare_export *form,
                   struct pare_err *err);
 

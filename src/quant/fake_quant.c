@@ -127,16 +127,16 @@ static struct pare_tensor seen(const struct pare_node *n, const float *data)
     return t;
 }
 
-static int whole(const struct pare_node *n, const float *x, float *y, bool train,
-                 struct pare_err *err)
+static int map_tensor(const struct pare_node *n, const float *x, float *y, bool train,
+                      struct pare_err *err)
 {
     struct pare_tensor in = seen(n, x), out = seen(n, y);
 
     return round_site(n->attr, &in, &out, train, err);
 }
 
-static int dwhole(const struct pare_node *n, const float *x, const float *gy, float *gx,
-                  struct pare_err *err)
+static int dmap_tensor(const struct pare_node *n, const float *x, const float *gy, float *gx,
+                       struct pare_err *err)
 {
     struct pare_tensor in = seen(n, x), from = seen(n, gy), to = seen(n, gx);
 
@@ -156,12 +156,12 @@ static int dwhole(const struct pare_node *n, const float *x, const float *gy, fl
 /* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing; [4], [5]: such
  * while they only look. */
 static const struct pare_op site_op[] = {
-    SITE(0, .whole = NULL),
-    SITE(PARE_OP_LEARNS, .whole = NULL),
-    SITE(PARE_OP_ANY_LAYOUT, .whole = whole, .dwhole = dwhole),
-    SITE(PARE_OP_LEARNS | PARE_OP_ANY_LAYOUT, .whole = whole, .dwhole = dwhole),
-    SITE(PARE_OP_LOOKS | PARE_OP_ANY_LAYOUT, .whole = whole),
-    SITE(PARE_OP_LEARNS | PARE_OP_LOOKS | PARE_OP_ANY_LAYOUT, .whole = whole),
+    SITE(0, .map_tensor = NULL),
+    SITE(PARE_OP_LEARNS, .map_tensor = NULL),
+    SITE(PARE_OP_ANY_LAYOUT, .map_tensor = map_tensor, .dmap_tensor = dmap_tensor),
+    SITE(PARE_OP_LEARNS | PARE_OP_ANY_LAYOUT, .map_tensor = map_tensor, .dmap_tensor = dmap_tensor),
+    SITE(PARE_OP_OBSERVES | PARE_OP_ANY_LAYOUT, .map_tensor = map_tensor),
+    SITE(PARE_OP_LEARNS | PARE_OP_OBSERVES | PARE_OP_ANY_LAYOUT, .map_tensor = map_tensor),
 };
 
 static const struct pare_op *op_of(const struct pare_layer *l, enum pare_quant_site site)

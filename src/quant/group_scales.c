@@ -1,4 +1,4 @@
-/* group_scales.c - weights with a scale for each group: ranges, the best clip, rounding. */
+/* group_scales.c - group-wise weight quantization: ranges, best clipping, rounding. */
 #include "group_scales.h"
 
 #include <float.h>
@@ -10,11 +10,11 @@
 
 #define ROUNDER 12582912.0f /* see quantize_math.c */
 #define TRIES 26
-#define PART 0.02f /* by which the range shrinks from one to the next */
-#define PIECE 512  /* of a group, so that it fits on the stack */
+#define PART 0.02f /* fraction by which the range shrinks from one candidate to the next */
+#define PIECE 512  /* elements of a group processed at a time, on the stack */
 #define ALONE 32768
 
-/* ---- what a layer keeps -------------------------------------------------------------------- */
+/* ---- the layer's groups ---------------------------------------------------------------------- */
 
 int pare_groups(const struct pare_layer *l, int64_t size, struct pare_groups *g,
                 struct pare_err *err)
@@ -23,7 +23,7 @@ int pare_groups(const struct pare_layer *l, int64_t size, struct pare_groups *g,
 
     if (w->rank != 2 || l->in_axis < 0 || size < 1)
         return pare_fail(err, PARE_ECONFIG,
-                         "groups need a weight of inputs and outputs alone, it is %s",
+                         "quantization groups need a weight matrix, but the weight is %s",
                          l->info.torch);
     *g = (struct pare_groups){ .axis = l->in_axis, .size = size };
     g->dim[0] = w->dim[0];
@@ -65,7 +65,7 @@ void pare_group_range(const struct pare_quant *q, struct pare_group_fit *f)
 
 /* ---- one group ----------------------------------------------------------------------------- */
 
-/* Numbers at, at + step, ... of a weight. */
+/* Elements at, at + step, ... of a weight. */
 struct run {
     int64_t at, step, n;
 };
@@ -167,15 +167,15 @@ static void round_run(const struct pare_group_fit *f, const float *x, struct run
         int64_t at = r.at + i * r.step;
         float v = x[at] / scale;
 
-        v = v >= lo ? v : lo; /* NaN too */
+        v = v >= lo ? v : lo; /* also for NaN */
         v = v < hi ? v : hi;
         y[at] = (v + ROUNDER - ROUNDER) * scale;
     }
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all groups ------------------------------------------------------------------------------ */
 
-/* Where the numbers of scale i are. */
+/* The elements that scale i applies to. */
 static struct run run_of(const struct pare_groups *g, const struct pare_tensor *w, int64_t i)
 {
     int64_t row = i / g->dim[1], column = i % g->dim[1], K = w->dim[g->axis];

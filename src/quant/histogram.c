@@ -1,4 +1,4 @@
-/* histogram.c - how often numbers occur, and which range of them is best rounded. */
+/* histogram.c - histograms of activations, and the best quantization range from a histogram. */
 #include "histogram.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 
 enum { HALF = PARE_BINS / 2 };
 #define BLOCK 512
-#define ZEROS 16 /* bins of zeros */
+#define ZEROS 16 /* bins of exact zeros */
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* Bins 2i and 2i+1, seen from the middle, become one: the middle stays. */
+/* Doubles the reach: bins 2i and 2i+1, counted from the middle, become one. */
 static void widen(struct pare_histogram *h)
 {
     int64_t old[PARE_BINS];
@@ -24,9 +24,9 @@ static void widen(struct pare_histogram *h)
     h->reach *= 2;
 }
 
-/* The bin of each; those that are no numbers have one of the bins from PARE_BINS on, exact zeros
- * too: after a ReLU they are most, and the divergence is not about them.  They take turns, so that
- * none waits for the count of the one before. */
+/* The bin of each value.  Exact zeros, NaN and infinities get one of the bins from PARE_BINS on:
+ * after a ReLU most values are zeros, and the divergence ignores them.  These bins rotate, so that
+ * no increment waits for the one before. */
 PARE_SIMD static void find_bins(const float *x, int64_t n, float per_bin, int32_t *bin)
 {
 #pragma omp simd
@@ -40,9 +40,10 @@ PARE_SIMD static void find_bins(const float *x, int64_t n, float per_bin, int32_
     }
 }
 
-/* Two tables in turn: neighbours are often in the same bin, and its count need not be waited for.
- * A branch would be guessed wrong half of the time behind a ReLU, so all is counted. */
-static void count_some(const float *x, int64_t n, float per_bin, uint32_t *part)
+/* Two alternating tables: neighboring values are often in the same bin, and an increment need not
+ * wait for the last one.  Everything is counted, as a branch would be mispredicted half of the time
+ * after a ReLU. */
+static void count_range(const float *x, int64_t n, float per_bin, uint32_t *part)
 {
     uint32_t *other = part + PARE_HIST_TABLE;
 
@@ -73,14 +74,14 @@ void pare_histogram_add(struct pare_histogram *h, const struct pare_hist_batch *
     while (h->reach < most)
         widen(h);
     per_bin = h->reach > 0 ? (float)(HALF / h->reach) : 0;
-    if (per_bin > 3e38f) /* next to nothing */
+    if (per_bin > 3e38f) /* reach is close to 0 */
         per_bin = 3e38f;
     memset(b->part, 0, (size_t)threads * 2 * PARE_HIST_TABLE * sizeof(*b->part));
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int t = 0; t < threads; t++) {
         int64_t from = b->n * t / threads, to = b->n * (t + 1) / threads;
 
-        count_some(b->x + from, to - from, per_bin, b->part + (int64_t)t * 2 * PARE_HIST_TABLE);
+        count_range(b->x + from, to - from, per_bin, b->part + (int64_t)t * 2 * PARE_HIST_TABLE);
     }
     for (int64_t t = 0; t < 2 * threads; t++) {
         for (int i = 0; i < PARE_BINS; i++)
@@ -90,14 +91,14 @@ void pare_histogram_add(struct pare_histogram *h, const struct pare_hist_batch *
     }
 }
 
-static double edge(const struct pare_histogram *h, int bin)
+static double bin_edge(const struct pare_histogram *h, int bin)
 {
     return h->reach * (double)(bin - HALF) / HALF;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-static void within(const struct pare_histogram *h, double reach, double *lo, double *hi)
+static void clip_to_reach(const struct pare_histogram *h, double reach, double *lo, double *hi)
 {
     *lo = h->lo > -reach ? h->lo : -reach;
     *hi = h->hi < reach ? h->hi : reach;
@@ -115,30 +116,30 @@ void pare_histogram_percentile(const struct pare_histogram *h, double part, doub
         below += h->count[first++];
     while (last >= HALF && above + h->count[last] <= cut)
         above += h->count[last--];
-    *lo = edge(h, first);
-    *hi = edge(h, last + 1);
+    *lo = bin_edge(h, first);
+    *hi = bin_edge(h, last + 1);
     *lo = *lo > h->lo ? *lo : h->lo;
     *hi = *hi < h->hi ? *hi : h->hi;
 }
 
 struct sums;
 
-/* What a range costs that reaches so far; the sums are only of those who need them. */
+/* The cost of a range with this reach; `s` is NULL if the cost does not need it. */
 typedef double cost_fn(const struct pare_histogram *h, const struct pare_quant *q,
                        const struct sums *s, double reach);
 
-/* The squared error of a bin's middle, for each that was seen. */
-static double error_of(const struct pare_histogram *h, const struct pare_quant *q,
-                       const struct sums *sums, double reach)
+/* The squared error of quantizing the bins' centers, weighted by count. */
+static double squared_error(const struct pare_histogram *h, const struct pare_quant *q,
+                            const struct sums *sums, double reach)
 {
     double lo, hi, sum = 0, width = h->reach / HALF;
     float s, z;
 
     (void)sums;
-    within(h, reach, &lo, &hi);
+    clip_to_reach(h, reach, &lo, &hi);
     pare_quant_fit(q, lo, hi, &s, &z);
     for (int i = 0; i < PARE_BINS; i++) {
-        double x = edge(h, i) + width / 2, v = x / (double)s + (double)z;
+        double x = bin_edge(h, i) + width / 2, v = x / (double)s + (double)z;
 
         if (!h->count[i])
             continue;
@@ -149,9 +150,9 @@ static double error_of(const struct pare_histogram *h, const struct pare_quant *
     return sum;
 }
 
-/* The reach with the least cost: by 1/64 of the largest, then by 1/256 around the best. */
-static double search(const struct pare_histogram *h, const struct pare_quant *q,
-                     const struct sums *s, cost_fn *cost)
+/* The reach with the least cost: steps of 1/64 of the largest, then of 1/256 around the best. */
+static double search_reach(const struct pare_histogram *h, const struct pare_quant *q,
+                           const struct sums *s, cost_fn *cost)
 {
     double most = -h->lo > h->hi ? -h->lo : h->hi, best = most, least = cost(h, q, s, most), from;
 
@@ -174,7 +175,7 @@ static double search(const struct pare_histogram *h, const struct pare_quant *q,
 void pare_histogram_mse(const struct pare_histogram *h, const struct pare_quant *q, double *lo,
                         double *hi)
 {
-    within(h, search(h, q, NULL, error_of), lo, hi);
+    clip_to_reach(h, search_reach(h, q, NULL, squared_error), lo, hi);
 }
 
 /* ---- entropy --------------------------------------------------------------------------------- */
@@ -186,7 +187,7 @@ static int bin_at(const struct pare_histogram *h, double x)
     return i < 0 ? 0 : i > PARE_BINS ? PARE_BINS : (int)i;
 }
 
-/* Sums over the bins before each: counts c, c log c, and bins that are not empty. */
+/* Prefix sums over the bins: counts c, c log c, and non-empty bins. */
 struct sums {
     double count[PARE_BINS + 1], log[PARE_BINS + 1];
     int full[PARE_BINS + 1];
@@ -197,7 +198,7 @@ static double log_times(double c)
     return c > 0 ? c * log(c) : 0;
 }
 
-static void add_up(const struct pare_histogram *h, struct sums *s)
+static void prefix_sums(const struct pare_histogram *h, struct sums *s)
 {
     s->count[0] = s->log[0] = 0;
     s->full[0] = 0;
@@ -208,10 +209,10 @@ static void add_up(const struct pare_histogram *h, struct sums *s)
     }
 }
 
-/* KL(P || Q) over the bins first..last-1.  P has what was seen, with all beyond the ends in the
- * outermost bins; Q has, for each of the `levels` groups of bins, the mean over the bins of it that
- * are not empty.  What one group takes from another by rounding is left out.  With n the number of
- * all and m of those inside,
+/* KL(P || Q) over the bins first..last-1.  P is the histogram, with everything outside added to the
+ * outermost bins; Q has, for each of the `levels` groups of bins, the mean over its non-empty bins.
+ * Values that rounding moves between groups are neglected.  With n the number of all values and m
+ * of those inside,
  *     KL = (sum p log p - sum over groups of P log Q) / n + log m - log n. */
 static double divergence(const struct pare_histogram *h, const struct sums *s, int first, int last,
                          double levels)
@@ -223,7 +224,7 @@ static double divergence(const struct pare_histogram *h, const struct sums *s, i
 
     if (!(inside > 0))
         return INFINITY;
-    if (last - first == 1) /* P and Q are the one bin */
+    if (last - first == 1) /* P and Q are the same one bin */
         return 0;
     sum = s->log[last] - s->log[first] - log_times(ends[0]) - log_times(ends[1]) +
           log_times(ends[0] + below) + log_times(ends[1] + above);
@@ -236,27 +237,27 @@ static double divergence(const struct pare_histogram *h, const struct sums *s, i
         full = s->full[to] - s->full[from] + (from == first && ends[0] == 0 && below > 0) +
                (to == last && ends[1] == 0 && above > 0);
         seen = mass + (from == first ? below : 0) + (to == last ? above : 0);
-        if (seen > 0) /* a group without mass has only what lies beyond the end: hardly likely */
+        if (seen > 0) /* a group without mass holds only values from outside: very unlikely */
             sum -= seen * log(mass > 0 ? mass / full : 1e-4);
     }
     return sum / total + log(inside) - log(total);
 }
 
-static double entropy_of(const struct pare_histogram *h, const struct pare_quant *q,
-                         const struct sums *s, double reach)
+static double entropy_cost(const struct pare_histogram *h, const struct pare_quant *q,
+                           const struct sums *s, double reach)
 {
     double levels = (double)(q->qmax - q->qmin) + 1, lo, hi;
     int first, last;
 
-    within(h, reach, &lo, &hi);
-    if (q->symmetric) { /* both halves of the integers, though one may be empty */
+    clip_to_reach(h, reach, &lo, &hi);
+    if (q->symmetric) { /* both halves of the integer range, even if one is empty */
         lo = -reach;
         hi = reach;
     }
     first = bin_at(h, lo < 0 ? lo : 0);
     last = bin_at(h, hi > 0 ? hi : 0) + 1;
     last = last > PARE_BINS ? PARE_BINS : last;
-    if (last - first < levels) /* finer than was counted */
+    if (last - first < levels) /* finer than the histogram */
         return INFINITY;
     return divergence(h, s, first, last, levels);
 }
@@ -266,6 +267,6 @@ void pare_histogram_entropy(const struct pare_histogram *h, const struct pare_qu
 {
     struct sums s;
 
-    add_up(h, &s);
-    within(h, search(h, q, &s, entropy_of), lo, hi);
+    prefix_sums(h, &s);
+    clip_to_reach(h, search_reach(h, q, &s, entropy_cost), lo, hi);
 }

@@ -1,4 +1,4 @@
-/* lsq_grad.c - learned scales: how they begin, their gradients. */
+/* lsq_grad.c - learned scales of lsq and lsq_plus: initialization and gradients. */
 #include "lsq_grad.h"
 
 #include <math.h>
@@ -12,16 +12,16 @@ const struct pare_opt pare_lsq_table[] = { PARE_FOLD_BN(pare_lsq_opts), PARE_OPT
 
 static const char *const names[PARE_QUANT_SITES] = { "weight", "input", "output" };
 
-static int64_t channels(const struct pare_layer *l, enum pare_quant_site site)
+static int64_t n_scales(const struct pare_layer *l, enum pare_quant_site site)
 {
     return site == PARE_WEIGHT ? pare_rows_channels(pare_layer_quant(l, site), pare_layer_weight(l))
                                : 1;
 }
 
-static int learn(struct pare_layer *l, enum pare_quant_site site, const char *what,
-                 struct pare_err *err)
+static int make_learnable(struct pare_layer *l, enum pare_quant_site site, const char *what,
+                          struct pare_err *err)
 {
-    int64_t n = channels(l, site);
+    int64_t n = n_scales(l, site);
     char name[64];
 
     snprintf(name, sizeof(name), "%s_%s", names[site], what);
@@ -40,13 +40,13 @@ int pare_lsq_start(struct pare_compression *r, const char *also, struct pare_err
             if (!q)
                 continue;
             if (site != PARE_WEIGHT && q->axis >= 0)
-                return pare_fail(err, PARE_ECONFIG,
-                                 "the %s of layer '%s' has one learned scale, so it cannot be "
-                                 "per_channel",
-                                 names[site], pare_layer_name(l));
-            PARE_TRY(learn(l, (enum pare_quant_site)site, "scale", err));
+                return pare_fail(
+                    err, PARE_ECONFIG,
+                    "the %s of layer '%s' has one learned scale, so it cannot be per_channel",
+                    names[site], pare_layer_name(l));
+            PARE_TRY(make_learnable(l, (enum pare_quant_site)site, "scale", err));
             if (also && *also)
-                PARE_TRY(learn(l, (enum pare_quant_site)site, also, err));
+                PARE_TRY(make_learnable(l, (enum pare_quant_site)site, also, err));
         }
     return 0;
 }
@@ -60,7 +60,7 @@ bool pare_lsq_begins(struct pare_layer *l, enum pare_quant_site site)
             (pare_compression_is_training(pare_layer_run(l)) && !pare_layer_waits(l)));
 }
 
-/* ---- where they begin ------------------------------------------------------------------------ */
+/* ---- initialization -------------------------------------------------------------------------- */
 
 PARE_SIMD static double sum_abs(const float *x, int64_t n)
 {
@@ -80,7 +80,7 @@ PARE_SIMD static double sum_abs(const float *x, int64_t n)
 
 struct means {
     const float *x;
-    double *sum; /* of each channel */
+    double *sum; /* per channel */
 };
 
 static void mean_fn(const struct pare_row *row, void *user)
@@ -90,7 +90,7 @@ static void mean_fn(const struct pare_row *row, void *user)
     m->sum[row->channel] += sum_abs(m->x + row->at, row->n);
 }
 
-/* Only done once, so without threads. */
+/* Runs once, so without threads. */
 int pare_lsq_init(const struct pare_quant_point *p, const struct pare_tensor *x,
                   struct pare_err *err)
 {
@@ -125,7 +125,7 @@ int pare_lsq_init(const struct pare_quant_point *p, const struct pare_tensor *x,
 #define BLOCK 256
 #define ROUNDER 12582912.0f /* see quantize_math.c */
 
-/* k: scale, zero point, qmin, qmax.  Sums of a block are floats, of blocks doubles. */
+/* k: scale, zero point, qmin, qmax.  Sums within a block are float, sums of blocks double. */
 PARE_SIMD static void lsq_row(const float *x, const float *gy, float *gx, int64_t n,
                               const float k[4], double sum[2])
 {
@@ -205,7 +205,7 @@ int pare_lsq_on_step(struct pare_compression *r, int64_t step, struct pare_err *
             if (!pare_layer_quant(l, (enum pare_quant_site)site) || !s->ready[site])
                 continue;
             scale = pare_layer_scale(l, (enum pare_quant_site)site,
-                                     channels(l, (enum pare_quant_site)site), err);
+                                     n_scales(l, (enum pare_quant_site)site), err);
             if (!scale)
                 return err->code;
             for (int64_t c = 0; c < pare_numel(scale); c++)

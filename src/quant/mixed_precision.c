@@ -1,12 +1,11 @@
-/* mixed_precision.c - a bound for what quantization may cost: the layers that hurt most get more bits, or
- * stay float.
+/* mixed_precision.c - mixed precision within an accuracy bound: give the most sensitive layers more
+ * bits, or leave them float.
  *
- * Who hurts is measured: with only this layer rounded, how far is the noise at the model's outputs
- * below the signal?  A batch is enough to say that, however many items judge() looks at.  Then a
- * climb is put together: the layer with the most noise goes up a rung, to the next of 2, 4 and 8
- * bits and from there to float, is measured again, and so on.  The accuracy is judged after 1, 2,
- * 4, ... rungs until it holds, then halfway between what does and what does not: the shortest
- * beginning of the climb is found by about 2 log2(rungs) judgements.
+ * A layer's sensitivity is the noise-to-signal ratio at the model's outputs with only this layer
+ * quantized; one batch is enough to measure it.  The changes form a list: the layer with the most
+ * noise gets the next of 2, 4 and 8 bits, and after that float; it is measured again, and so on.
+ * The accuracy is evaluated with the first 1, 2, 4, ... changes until it meets the bound, then by
+ * bisection: about 2 log2(changes) evaluations find the shortest sufficient prefix of the list.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,34 +16,36 @@
 #include "bias_correct.h"
 #include "quant_config.h"
 
-#define MOST_BITS 8 /* then float: a file of 16 bits is not run faster, nor by many */
+#define MOST_BITS \
+    8 /* the next step is float: 16-bit models are not faster, and few runtimes run
+                     * them */
 #define MAX_OUT 16
 
-struct rung {
+struct change {
     struct pare_layer *l;
     int before[PARE_QUANT_SITES], after[PARE_QUANT_SITES]; /* bits; 0: float */
 };
 
-/* How a place is rounded as asked; scale NULL: the quantizer has none. */
-struct asked {
+/* A quantization point as requested; scale NULL: the quantizer has none. */
+struct requested {
     struct pare_quant q;
     int64_t n;
     float *scale, *zero;
 };
 
-struct climb {
+struct bit_search {
     struct pare_compression *r;
     const struct pare_budget *b;
     struct pare_budget_report *report;
     struct pare_arena *a;
-    struct pare_tensor x, ref[MAX_OUT]; /* a batch, and what the float model makes of it */
+    struct pare_tensor x, ref[MAX_OUT]; /* a batch, and the float model's outputs for it */
     int n_out;
-    double *noise, *first; /* by layer: relative to the signal; now, and as asked */
-    bool *flags;           /* (layers, PARE_QUANT_SITES): saved while one layer is measured */
-    struct asked *asked;   /* the same */
-    struct rung *rung;
-    int n, cap, at; /* rungs that are known; the most there can be; those in effect */
-    bool ranges;    /* an input or output has other bits than when ranges were found */
+    double *noise, *first;       /* per layer, relative to the signal: current, and as requested */
+    bool *flags;                 /* (layers, PARE_QUANT_SITES): saved while one layer is measured */
+    struct requested *requested; /* (layers, PARE_QUANT_SITES) */
+    struct change *change;
+    int n, cap, at; /* known changes; their maximum number; changes in effect */
+    bool ranges;    /* bits of an input or output changed since the ranges were found */
 };
 
 /* ---- bits ---------------------------------------------------------------------------------- */
@@ -60,7 +61,7 @@ static bool is_float(const int bits[PARE_QUANT_SITES])
     return !bits[PARE_WEIGHT] && !bits[PARE_INPUT] && !bits[PARE_OUTPUT];
 }
 
-/* More bits, or none at all. */
+/* Raises the bits; if they cannot be raised, makes the layer float. */
 static void next_bits(const struct pare_layer *l, int bits[PARE_QUANT_SITES])
 {
     int most = l->run->quantizer->max_bits ? l->run->quantizer->max_bits : 16;
@@ -78,7 +79,7 @@ static void next_bits(const struct pare_layer *l, int bits[PARE_QUANT_SITES])
         bits[i] = 0;
 }
 
-static struct pare_tensor *buffer(const struct pare_layer *l, int site, const char *what)
+static struct pare_tensor *point_buffer(const struct pare_layer *l, int site, const char *what)
 {
     char name[64];
 
@@ -89,10 +90,12 @@ static struct pare_tensor *buffer(const struct pare_layer *l, int site, const ch
     return NULL;
 }
 
-static int remember(struct climb *c, const struct pare_layer *l, int site, struct pare_err *err)
+static int save_requested(struct bit_search *c, const struct pare_layer *l, int site,
+                          struct pare_err *err)
 {
-    const struct pare_tensor *s = buffer(l, site, "scale"), *z = buffer(l, site, "zero_point");
-    struct asked *k = &c->asked[l->index * PARE_QUANT_SITES + site];
+    const struct pare_tensor *s = point_buffer(l, site, "scale"),
+                             *z = point_buffer(l, site, "zero_point");
+    struct requested *k = &c->requested[l->index * PARE_QUANT_SITES + site];
 
     k->q = l->quant[site];
     if (!s || !z || pare_numel(s) != pare_numel(z))
@@ -100,20 +103,21 @@ static int remember(struct climb *c, const struct pare_layer *l, int site, struc
     k->n = pare_numel(s);
     k->scale = pare_alloc(c->a, 2 * (size_t)k->n, sizeof(float));
     if (!k->scale)
-        return pare_no_memory(err, "to look for layers that cost accuracy");
+        return pare_no_memory(err, "for mixed precision");
     k->zero = k->scale + k->n;
     memcpy(k->scale, s->data, (size_t)k->n * sizeof(float));
     memcpy(k->zero, z->data, (size_t)k->n * sizeof(float));
     return 0;
 }
 
-/* Scales for other bits hold the range that was asked for:
+/* Sets scales for other bits that hold the requested range:
  *     scale * (qmin - zero) ... scale * (qmax - zero).
- * Quantizers that make their scales anew do so at the next forward. */
-static void refit(const struct climb *c, struct pare_layer *l, int site, int bits)
+ * Quantizers that recompute their scales do so at the next forward pass. */
+static void rescale(const struct bit_search *c, struct pare_layer *l, int site, int bits)
 {
-    const struct asked *k = &c->asked[l->index * PARE_QUANT_SITES + site];
-    struct pare_tensor *s = buffer(l, site, "scale"), *z = buffer(l, site, "zero_point");
+    const struct requested *k = &c->requested[l->index * PARE_QUANT_SITES + site];
+    struct pare_tensor *s = point_buffer(l, site, "scale"),
+                       *z = point_buffer(l, site, "zero_point");
 
     pare_quant_set_bits(&l->quant[site], bits);
     for (int64_t i = 0; k->scale && s && z && i < k->n; i++) {
@@ -127,21 +131,21 @@ static void refit(const struct climb *c, struct pare_layer *l, int site, int bit
     }
 }
 
-static void set_bits(struct climb *c, struct pare_layer *l, const int bits[PARE_QUANT_SITES])
+static void set_bits(struct bit_search *c, struct pare_layer *l, const int bits[PARE_QUANT_SITES])
 {
     for (int i = 0; i < PARE_QUANT_SITES; i++) {
         l->quantized[i] = bits[i] != 0;
         if (!bits[i] || bits[i] == l->quant[i].bits)
             continue;
-        refit(c, l, i, bits[i]);
+        rescale(c, l, i, bits[i]);
         c->ranges |= i != PARE_WEIGHT;
     }
 }
 
 /* ---- measuring ----------------------------------------------------------------------------- */
 
-/* A batch of its own: the loader's is gone with it. */
-static int load_batch(struct climb *c, struct pare_err *err)
+/* Copies one batch: the loader's own is freed with it. */
+static int load_batch(struct bit_search *c, struct pare_err *err)
 {
     struct pare_compression *r = c->r;
     struct pare_loader_opts o = { .train = true, .batch = r->batch, .seed = 1 };
@@ -151,7 +155,7 @@ static int load_batch(struct climb *c, struct pare_err *err)
     int rc;
 
     if (!r->data)
-        return pare_fail(err, PARE_ECONFIG, "there is no data to measure layers with");
+        return pare_fail(err, PARE_ECONFIG, "mixed precision needs data to measure layers with");
     if (pare_model_inputs(r->model, &io) > 0)
         o.input = &io[0];
     rc = pare_loader_new(r->data, &o, &loader, err);
@@ -162,12 +166,12 @@ static int load_batch(struct climb *c, struct pare_err *err)
     if (!rc && b)
         memcpy(c->x.data, b->x.data, (size_t)pare_numel(&b->x) * pare_dtype_size(b->x.dtype));
     pare_loader_free(loader);
-    return rc || b ? rc : pare_fail(err, PARE_ECONFIG, "the data has no item");
+    return rc || b ? rc : pare_fail(err, PARE_ECONFIG, "the data has no items");
 }
 
-/* sum (y - reference)^2 / sum reference^2 over the outputs that are floats.  Numbers that are not
- * finite count as the worst there can be. */
-static double compare(const struct climb *c, const struct pare_tensor *out)
+/* sum (y - reference)^2 / sum reference^2 over the float outputs; infinite if an output is not
+ * finite. */
+static double compare(const struct bit_search *c, const struct pare_tensor *out)
 {
     double signal = 0, noise = 0;
 
@@ -183,7 +187,7 @@ static double compare(const struct climb *c, const struct pare_tensor *out)
     return signal > 0 ? noise / signal : noise > 0 ? INFINITY : 0;
 }
 
-static int copy_out(struct climb *c, const struct pare_tensor *out, struct pare_err *err)
+static int copy_out(struct bit_search *c, const struct pare_tensor *out, struct pare_err *err)
 {
     for (int k = 0; k < c->n_out; k++) {
         c->ref[k] = out[k];
@@ -195,8 +199,8 @@ static int copy_out(struct climb *c, const struct pare_tensor *out, struct pare_
     return 0;
 }
 
-/* The batch through the model as it is.  noise NULL: this is the reference. */
-static int run_model(struct climb *c, double *noise, struct pare_err *err)
+/* Runs the batch through the current model.  noise NULL: stores the outputs as the reference. */
+static int run_model(struct bit_search *c, double *noise, struct pare_err *err)
 {
     struct pare_plan_opts o = { .threads = c->r->threads, .batch = c->x.dim[0], .in = &c->x };
     struct pare_tensor out[MAX_OUT];
@@ -217,8 +221,9 @@ static int run_model(struct climb *c, double *noise, struct pare_err *err)
     return rc;
 }
 
-/* Only l is rounded; NULL: nothing is. */
-static int measure(struct climb *c, struct pare_layer *l, double *noise, struct pare_err *err)
+/* Measures the noise with only l quantized; NULL: with no layer quantized. */
+static int measure_noise(struct bit_search *c, struct pare_layer *l, double *noise,
+                         struct pare_err *err)
 {
     struct pare_compression *r = c->r;
     int rc;
@@ -237,38 +242,38 @@ static int measure(struct climb *c, struct pare_layer *l, double *noise, struct 
     return pare_at(err, rc, "layer '%s'", l ? l->info.name : "none");
 }
 
-static int measure_all(struct climb *c, struct pare_err *err)
+static int measure_all(struct bit_search *c, struct pare_err *err)
 {
     PARE_TRY(load_batch(c, err));
     if (pare_compression_steps(c->r) == 0)
-        pare_bias_restore(c->r); /* what was made for all layers does not fit one */
-    PARE_TRY(measure(c, NULL, NULL, err));
+        pare_bias_restore(c->r); /* a correction for all layers does not fit one */
+    PARE_TRY(measure_noise(c, NULL, NULL, err));
     for (int i = 0; i < c->r->n_layers; i++) {
-        PARE_TRY(measure(c, &c->r->layer[i], &c->noise[i], err));
+        PARE_TRY(measure_noise(c, &c->r->layer[i], &c->noise[i], err));
         c->first[i] = c->noise[i];
     }
     return 0;
 }
 
-/* ---- climbing ------------------------------------------------------------------------------ */
+/* ---- searching ------------------------------------------------------------------------------- */
 
-/* The first n rungs are in effect. */
-static void move_to(struct climb *c, int n)
+/* Puts the first n changes into effect. */
+static void apply_changes(struct bit_search *c, int n)
 {
     for (; c->at < n; c->at++)
-        set_bits(c, c->rung[c->at].l, c->rung[c->at].after);
+        set_bits(c, c->change[c->at].l, c->change[c->at].after);
     for (; c->at > n; c->at--)
-        set_bits(c, c->rung[c->at - 1].l, c->rung[c->at - 1].before);
+        set_bits(c, c->change[c->at - 1].l, c->change[c->at - 1].before);
 }
 
-/* One more rung, for the layer with the most noise; *more is false when all are float. */
-static int extend(struct climb *c, bool *more, struct pare_err *err)
+/* Appends a change of the layer with the most noise; *more is false if all layers are float. */
+static int append_change(struct bit_search *c, bool *more, struct pare_err *err)
 {
     struct pare_layer *worst = NULL;
-    struct rung *g = &c->rung[c->n];
+    struct change *g = &c->change[c->n];
     int bits[PARE_QUANT_SITES];
 
-    move_to(c, c->n);
+    apply_changes(c, c->n);
     for (int i = 0; i < c->r->n_layers; i++) {
         bits_of(&c->r->layer[i], bits);
         if (!is_float(bits) && (!worst || c->noise[i] > c->noise[worst->index]))
@@ -281,15 +286,15 @@ static int extend(struct climb *c, bool *more, struct pare_err *err)
     bits_of(worst, g->before);
     memcpy(g->after, g->before, sizeof(g->after));
     next_bits(worst, g->after);
-    move_to(c, ++c->n);
+    apply_changes(c, ++c->n);
     if (is_float(g->after))
         return 0;
-    return measure(c, worst, &c->noise[worst->index], err);
+    return measure_noise(c, worst, &c->noise[worst->index], err);
 }
 
-/* The model becomes what the bits say.  Ranges that were found without training, from data, are
- * found again where they may depend on the bits. */
-static int settle(struct climb *c, struct pare_err *err)
+/* Updates the model to the current bits.  Ranges that were calibrated without training are
+ * calibrated again if they may depend on the bits. */
+static int update_model(struct bit_search *c, struct pare_err *err)
 {
     struct pare_compression *r = c->r;
     const struct pare_pruner *p = &r->quantizer->base;
@@ -303,12 +308,12 @@ static int settle(struct climb *c, struct pare_err *err)
     return pare_compression_write_weights(r, err);
 }
 
-static int judge(struct climb *c, bool *holds, struct pare_err *err)
+static int evaluate(struct bit_search *c, bool *holds, struct pare_err *err)
 {
     struct pare_budget_report *p = c->report;
     struct pare_budget_step *s = &p->step[p->n_steps];
 
-    PARE_TRY(settle(c, err));
+    PARE_TRY(update_model(c, err));
     s->changes = c->at;
     PARE_TRY(c->b->judge(c->b->user, &s->accuracy, err));
     *holds = s->holds = s->accuracy >= c->b->least;
@@ -320,15 +325,15 @@ static int judge(struct climb *c, bool *holds, struct pare_err *err)
     return 0;
 }
 
-/* lo rungs are too few, hi are known to do. */
-static int halve(struct climb *c, int lo, int hi, struct pare_err *err)
+/* Bisects: lo changes are too few, hi are enough. */
+static int bisect(struct bit_search *c, int lo, int hi, struct pare_err *err)
 {
     while (hi - lo > 1) {
         int mid = lo + (hi - lo) / 2;
         bool holds;
 
-        move_to(c, mid);
-        PARE_TRY(judge(c, &holds, err));
+        apply_changes(c, mid);
+        PARE_TRY(evaluate(c, &holds, err));
         if (holds)
             hi = mid;
         else
@@ -336,53 +341,53 @@ static int halve(struct climb *c, int lo, int hi, struct pare_err *err)
     }
     if (c->at == hi)
         return 0;
-    move_to(c, hi);
-    return settle(c, err);
+    apply_changes(c, hi);
+    return update_model(c, err);
 }
 
-static int search(struct climb *c, struct pare_err *err)
+static int search_changes(struct bit_search *c, struct pare_err *err)
 {
     bool holds, more = true;
     int lo = 0;
 
-    PARE_TRY(judge(c, &holds, err));
+    PARE_TRY(evaluate(c, &holds, err));
     if (!holds)
         PARE_TRY(measure_all(c, err));
     for (int want = 1; !holds && more; want *= 2) {
         while (c->n < want && more)
-            PARE_TRY(extend(c, &more, err));
+            PARE_TRY(append_change(c, &more, err));
         if (c->n == lo)
-            break; /* all are float already */
-        move_to(c, c->n);
-        PARE_TRY(judge(c, &holds, err));
+            break; /* all layers are float already */
+        apply_changes(c, c->n);
+        PARE_TRY(evaluate(c, &holds, err));
         if (holds)
-            return halve(c, lo, c->at, err);
+            return bisect(c, lo, c->at, err);
         lo = c->at;
     }
     if (holds)
         return 0;
     c->report->met = false;
-    move_to(c, 0);
-    return settle(c, err);
+    apply_changes(c, 0);
+    return update_model(c, err);
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- setup and report ------------------------------------------------------------------------ */
 
 static double decibels(double noise)
 {
     return -10 * log10(noise);
 }
 
-/* The layers that are not as asked, in the order in which they were first changed. */
-static int list_changes(struct climb *c, struct pare_err *err)
+/* Lists the changed layers, in the order of their first change. */
+static int list_changes(struct bit_search *c, struct pare_err *err)
 {
     struct pare_budget_report *p = c->report;
 
     p->layer = pare_alloc(c->r->arena, (size_t)c->r->n_layers, sizeof(*p->layer));
     if (!p->layer)
-        return pare_no_memory(err, "to look for layers that cost accuracy");
+        return pare_no_memory(err, "for mixed precision");
     for (int i = 0; i < c->at; i++) {
-        const struct pare_layer *l = c->rung[i].l;
+        const struct pare_layer *l = c->change[i].l;
         struct pare_budget_layer *to = p->layer;
 
         while (to < p->layer + p->n_layers && to->name != l->info.name)
@@ -391,15 +396,15 @@ static int list_changes(struct climb *c, struct pare_err *err)
             to->name = l->info.name;
             to->type = l->info.torch;
             to->noise_db = decibels(c->first[l->index]);
-            memcpy(to->asked, c->rung[i].before, sizeof(to->asked));
+            memcpy(to->asked, c->change[i].before, sizeof(to->asked));
             p->n_layers++;
         }
-        memcpy(to->bits, c->rung[i].after, sizeof(to->bits));
+        memcpy(to->bits, c->change[i].after, sizeof(to->bits));
     }
     return 0;
 }
 
-static int make(struct climb *c, struct pare_err *err)
+static int init_search(struct bit_search *c, struct pare_err *err)
 {
     size_t n = (size_t)c->r->n_layers;
 
@@ -407,31 +412,30 @@ static int make(struct climb *c, struct pare_err *err)
     c->noise = pare_alloc(c->a, n, sizeof(*c->noise));
     c->first = pare_alloc(c->a, n, sizeof(*c->first));
     c->flags = pare_alloc(c->a, n * PARE_QUANT_SITES, sizeof(*c->flags));
-    c->rung = pare_alloc(c->a, (size_t)c->cap + 1, sizeof(*c->rung));
-    /* 0, the powers of two, and as many halvings */
+    c->change = pare_alloc(c->a, (size_t)c->cap + 1, sizeof(*c->change));
+    /* no change, the powers of two, and as many bisections */
     c->report->step = pare_alloc(c->r->arena, 80, sizeof(*c->report->step));
-    c->asked = pare_alloc(c->a, n * PARE_QUANT_SITES, sizeof(*c->asked));
-    if (!c->noise || !c->first || !c->flags || !c->rung || !c->report->step || !c->asked)
-        return pare_no_memory(err, "to look for layers that cost accuracy");
+    c->requested = pare_alloc(c->a, n * PARE_QUANT_SITES, sizeof(*c->requested));
+    if (!c->noise || !c->first || !c->flags || !c->change || !c->report->step || !c->requested)
+        return pare_no_memory(err, "for mixed precision");
     for (int i = 0; i < c->r->n_layers * PARE_QUANT_SITES; i++)
-        PARE_TRY(remember(c, &c->r->layer[i / PARE_QUANT_SITES], i % PARE_QUANT_SITES, err));
+        PARE_TRY(save_requested(c, &c->r->layer[i / PARE_QUANT_SITES], i % PARE_QUANT_SITES, err));
     return 0;
 }
 
 int pare_compression_mixed_precision(struct pare_compression *r, const struct pare_budget *b,
                                      struct pare_budget_report *report, struct pare_err *err)
 {
-    struct climb c = { .r = r, .b = b, .report = report };
+    struct bit_search c = { .r = r, .b = b, .report = report };
     int rc;
 
     *report = (struct pare_budget_report){ .met = true };
     if (!r->quantizer || !r->started)
-        return pare_fail(err, PARE_ECONFIG,
-                         "a bound for lost accuracy is for quantizers, once they are started");
+        return pare_fail(err, PARE_ECONFIG, "an accuracy bound needs a quantizer that is started");
     c.a = pare_arena_new(1 << 16);
-    rc = c.a ? make(&c, err) : pare_no_memory(err, "to look for layers that cost accuracy");
+    rc = c.a ? init_search(&c, err) : pare_no_memory(err, "for mixed precision");
     if (!rc)
-        rc = search(&c, err);
+        rc = search_changes(&c, err);
     if (!rc)
         rc = list_changes(&c, err);
     pare_arena_free(c.a);

@@ -1,4 +1,4 @@
-/* mse_scales.c - scales of a weight with the least squared error, by trying some. */
+/* mse_scales.c - weight scales with the least squared error, by trying candidate ranges. */
 #include "mse_scales.h"
 
 #include "../base/simd.h"
@@ -6,7 +6,7 @@
 #define BLOCK 256
 #define ROUNDER 12582912.0f /* see quantize_math.c */
 #define TRIES 24
-#define PART 0.03 /* by which the range shrinks from one to the next */
+#define PART 0.03 /* fraction by which the range shrinks from one candidate to the next */
 
 PARE_SIMD static double error_row(const float *x, int64_t n, const float k[4])
 {
@@ -46,8 +46,8 @@ static void error_fn(const struct pare_row *row, void *user)
     w->sum[row->thread * w->p->n + row->channel] += error_row(w->x + row->at, row->n, k);
 }
 
-/* Take what is better than all before. */
-static void take(const struct work *w, int threads, double *least)
+/* Keeps this candidate's scales for the channels where its error is the least so far. */
+static void keep_best(const struct work *w, int threads, double *least)
 {
     for (int64_t c = 0; c < w->p->n; c++) {
         double sum = 0;
@@ -89,7 +89,7 @@ int pare_quant_point_fit_mse(const struct pare_quant_point *p, const struct pare
             pare_quant_fit(p->q, part * (double)lo[c], part * (double)lo[n + c], &scale[c],
                            &zero[c]);
         pare_rows_each(p->q, x, error_fn, &w);
-        take(&w, threads, least);
+        keep_best(&w, threads, least);
     }
     return 0;
 }

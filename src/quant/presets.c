@@ -1,8 +1,8 @@
-/* presets.c - usual ways to quantize, by name.
+/* presets.c - quantization presets: a quantizer and its rules by name.
  *
- * int8 rounds weights and inputs of convolutions and linear layers, and outputs where a runtime
- * that computes with integers ends a step: behind an activation where there is one, behind sums
- * and concatenations, and behind poolings that average.
+ * int8 quantizes weights and inputs of convolutions and linear layers, and outputs where an integer
+ * runtime ends a fused operator: after an activation if there is one, after additions and
+ * concatenations, and after average pooling.
  */
 #include "presets.h"
 
@@ -13,13 +13,13 @@
 
 static const struct preset {
     const char *name, *quantizer, *keys;
-    const char *outputs; /* keys of outputs, or NULL */
-    const char *convs;   /* keys of convolutions, or NULL: as all */
+    const char *outputs; /* keys of output rules; NULL: none */
+    const char *convs;   /* keys of convolutions; NULL: as all layers */
 } presets[] = {
     { "int8", "ptq",
       "quant_bits=8 quant_dtype.weight=int quant_scheme.weight=per_channel_symmetric "
-      "quant_dtype.input=uint quant_scheme.input=per_tensor_affine "
-      "quant_dtype.output=uint quant_scheme.output=per_tensor_affine quant_types=weight,input",
+      "quant_dtype.input=uint quant_scheme.input=per_tensor_affine quant_dtype.output=uint "
+      "quant_scheme.output=per_tensor_affine quant_types=weight,input",
       "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output", NULL },
     { "int8-weights", "group",
       "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
@@ -29,51 +29,42 @@ static const struct preset {
       "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight" },
 };
 
-static bool listed(const char *const *types, const char *type)
-{
-    while (*types && strcmp(*types, type) != 0)
-        types++;
-    return *types != NULL;
-}
-
-static const char *const activations[] = { "Relu", "Clip", "LeakyRelu", NULL };
-static const char *const joints[] = { "Add", "Concat", "GlobalAveragePool", "AveragePool", NULL };
-
 struct scan {
     const struct pare_graph *g;
     const struct pare_layer_info *layer;
     int n;
-    bool *chosen;  /* by layer: weight and input are rounded ... */
-    bool *rounded; /* ... and the output */
+    bool *chosen;  /* per layer: quantize weight and input */
+    bool *rounded; /* per layer: quantize the output */
 };
 
-/* Sums and the like, of pictures: what transformers add up reaches too far for 8 bits. */
-static bool is_joint(const struct pare_layer_info *l)
+/* Additions, concatenations and average pooling of images: the residual sums of transformers have
+ * too large a range for 8 bits. */
+static bool is_join(const struct pare_layer_info *l)
 {
-    return !l->weight && listed(joints, l->type) && l->out && l->out->t.dtype == PARE_F32 &&
-           l->out->t.rank == 4 && l->in;
+    return !l->weight && l->node->op && l->node->op->flags & PARE_OP_INT8_JOIN && l->out &&
+           l->out->t.dtype == PARE_F32 && l->out->t.rank == 4 && l->in;
 }
 
-/* The user of a layer's output, or of the normalization that is folded into the layer. */
-static const struct pare_node *next_of(const struct scan *s, const struct pare_layer_info *l)
+/* The consumer of a layer's output, or of the normalization that is folded into the layer. */
+static const struct pare_node *next_consumer(const struct scan *s, const struct pare_layer_info *l)
 {
     const struct pare_node *u = pare_graph_only_consumer(s->g, l->out);
 
     return u && pare_norm_folds(s->g, u) ? pare_graph_only_consumer(s->g, u->out[0]) : u;
 }
 
-/* Where an activation follows, that one's output is rounded. */
+/* If an activation follows a layer, its output is quantized instead of the layer's. */
 static void mark_outputs(const struct scan *s)
 {
     for (int i = 0; i < s->n; i++) {
         const struct pare_layer_info *l = &s->layer[i];
         const struct pare_node *u;
 
-        if (!s->chosen[i] && !is_joint(l))
+        if (!s->chosen[i] && !is_join(l))
             continue;
-        u = next_of(s, l);
+        u = next_consumer(s, l);
         s->rounded[i] = true;
-        for (int k = 0; k < s->n && u && listed(activations, u->type); k++)
+        for (int k = 0; k < s->n && u && u->op && u->op->flags & PARE_OP_FUSED_ACT; k++)
             if (s->layer[k].node == u) {
                 s->rounded[i] = false;
                 s->rounded[k] = true;
@@ -111,7 +102,8 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
 static int make_rules(const struct preset *p, const struct scan *s, struct pare_arena *a,
                       struct pare_rules *r, struct pare_err *err)
 {
-    /* Weight and input; these and the output; the output alone; convolutions. */
+    /* the four kinds of rules: weight and input; these and the output; output alone;
+     * convolutions */
     const char *keys[KINDS] = { p->keys, pare_sprintf(a, "%s,output", p->keys), p->outputs,
                                 p->convs };
     const char **name[KINDS];
@@ -152,7 +144,8 @@ int pare_preset(const char *name, const struct pare_model *m, struct pare_arena 
         if (!strcmp(presets[i].name, name))
             p = &presets[i];
     if (!p)
-        return pare_fail(err, PARE_ECONFIG, "preset '%.64s' is not one of %s", name, PARE_PRESETS);
+        return pare_fail(err, PARE_ECONFIG, "preset '%.64s' is unknown, expected one of %s", name,
+                         PARE_PRESETS);
     *quantizer = p->quantizer;
     PARE_TRY(find_layers(m, a, &s, err));
     return make_rules(p, &s, a, rules, err);

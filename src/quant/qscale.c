@@ -1,4 +1,5 @@
-/* qscale.c - the integers behind rounded numbers: from scales in buffers, or found in the values. */
+/* qscale.c - the integers of quantized values, from scales in buffers or recovered from the
+ * values. */
 #include "qscale.h"
 
 #include <math.h>
@@ -10,14 +11,14 @@
 #include "../tensor/tensor.h"
 #include "conv_bn_quant.h"
 
-#define EXACT 1e-3   /* of a step: what a float32 product may be away from the true value, ... */
-#define TWICE 2.4e-7 /* ... and for its own size after two roundings */
+#define EXACT 1e-3   /* tolerance in steps: the rounding error of a float32 product */
+#define TWICE 2.4e-7 /* tolerance relative to the value, after two roundings */
 #define PROBES 64
 
 /* ---- buffers ------------------------------------------------------------------------------- */
 
-static const struct pare_tensor *buffer(const struct pare_layer *l, enum pare_quant_site site,
-                                        const char *what)
+static const struct pare_tensor *point_buffer(const struct pare_layer *l, enum pare_quant_site site,
+                                              const char *what)
 {
     char name[64];
 
@@ -41,15 +42,15 @@ static int set_type(const struct pare_layer *l, enum pare_quant_site site, struc
     return 0;
 }
 
-/* Scales of groups are as many as the weight has, and may use all that their bits hold. */
+/* Sets the groups' scales; their integers may use all values of their bits. */
 static int set_groups(const struct pare_layer *l, struct pare_qscale *g, struct pare_err *err)
 {
     struct pare_group_fit f;
 
     PARE_TRY(pare_groups(l, pare_groups_kept(l), &g->by, err));
     if (g->by.n != g->n)
-        return pare_fail(err, PARE_ECONFIG, "it has %lld scales for %lld groups", (long long)g->n,
-                         (long long)g->by.n);
+        return pare_fail(err, PARE_ECONFIG, "it has %lld scales for %lld quantization groups",
+                         (long long)g->n, (long long)g->by.n);
     pare_group_range(&l->quant[PARE_WEIGHT], &f);
     g->qmin = f.qmin;
     g->qmax = f.qmax;
@@ -57,8 +58,8 @@ static int set_groups(const struct pare_layer *l, struct pare_qscale *g, struct 
     return 0;
 }
 
-/* Symmetric numbers around a middle that unsigned integers do not say, such as 127.5: none. */
-static int check_numbers(const struct pare_qscale *g, const float *zero, struct pare_err *err)
+/* Fails for a zero point that is not an integer, for example 127.5 of symmetric unsigned values. */
+static int check_scales(const struct pare_qscale *g, const float *zero, struct pare_err *err)
 {
     int lo, hi;
 
@@ -67,12 +68,12 @@ static int check_numbers(const struct pare_qscale *g, const float *zero, struct 
         double z = zero ? (double)zero[i] : 0;
 
         if (!(g->scale[i] > 0) || isinf(g->scale[i]))
-            return pare_fail(err, PARE_ECONFIG, "its scale is %g, which is no step size",
+            return pare_fail(err, PARE_ECONFIG,
+                             "its scale is %g, expected a positive finite number",
                              (double)g->scale[i]);
         if (!(z >= lo && z <= hi) || z != rint(z))
             return pare_fail(err, PARE_ECONFIG,
-                             "its zero point is %g, a whole number from %d to %d is needed", z, lo,
-                             hi);
+                             "its zero point is %g, expected an integer from %d to %d", z, lo, hi);
         g->zero[i] = (int64_t)z;
     }
     return 0;
@@ -81,16 +82,17 @@ static int check_numbers(const struct pare_qscale *g, const float *zero, struct 
 int pare_qscale_of(const struct pare_layer *l, enum pare_quant_site site, struct pare_arena *a,
                    struct pare_qscale *g, struct pare_err *err)
 {
-    const struct pare_tensor *scale = buffer(l, site, "scale");
-    const struct pare_tensor *zero = buffer(l, site, "zero_point");
+    const struct pare_tensor *scale = point_buffer(l, site, "scale");
+    const struct pare_tensor *zero = point_buffer(l, site, "zero_point");
 
     *g = (struct pare_qscale){ .axis = -1 };
     set_type(l, site, g);
     if (!scale)
-        return pare_fail(err, PARE_ECONFIG,
-                         "quantizer %s gave it no scale, without which a file holds no integers; "
-                         "perhaps it has seen no data yet",
-                         l->run->quantizer->base.name);
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "quantizer %s has not set its scale, so it cannot be exported as integers; calibrate "
+            "or train it first",
+            l->run->quantizer->base.name);
     g->n = pare_numel(scale);
     if (g->n < 1 || (zero && pare_numel(zero) != g->n))
         return pare_fail(err, PARE_ECONFIG, "it has %lld scales and %lld zero points",
@@ -106,7 +108,7 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_quant_site site, struct
     if (!g->scale || !g->zero)
         return pare_no_memory(err, "for the integers of a layer");
     memcpy(g->scale, scale->data, (size_t)g->n * sizeof(float));
-    return check_numbers(g, zero ? pare_f32(zero) : NULL, err);
+    return check_scales(g, zero ? pare_f32(zero) : NULL, err);
 }
 
 bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
@@ -119,7 +121,7 @@ bool pare_qscale_same(const struct pare_qscale *a, const struct pare_qscale *b)
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-static void put(struct pare_tensor *q, int64_t at, int64_t v)
+static void store_integer(struct pare_tensor *q, int64_t at, int64_t v)
 {
     if (pare_dtype_size(q->dtype) == 1)
         ((uint8_t *)q->data)[at] = (uint8_t)v;
@@ -127,10 +129,10 @@ static void put(struct pare_tensor *q, int64_t at, int64_t v)
         ((uint16_t *)q->data)[at] = (uint16_t)v;
 }
 
-/* q = (w - offset) / scale + zero; the index of the first w that is not scale * (q - zero) +
- * offset, or -1. */
-static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64_t n, int64_t at,
-                   struct pare_tensor *q)
+/* q = (w - offset) / scale + zero.  Returns the index of the first w that is not scale * (q - zero)
+ * + offset; -1: none. */
+static int64_t row_integers(const struct pare_qscale *g, int64_t c, const float *w, int64_t n,
+                            int64_t at, struct pare_tensor *q)
 {
     double s = (double)g->scale[c], off = (double)g->offset;
     int lo, hi;
@@ -142,15 +144,15 @@ static int64_t row(const struct pare_qscale *g, int64_t c, const float *w, int64
         if (!(fabs(v - k * s) <= EXACT * s + TWICE * fabs(v)) || k + (double)g->zero[c] < lo ||
             k + (double)g->zero[c] > hi)
             return at + i;
-        put(q, at + i, (int64_t)k + g->zero[c]);
+        store_integer(q, at + i, (int64_t)k + g->zero[c]);
     }
     return -1;
 }
 
-/* The same of groups: scale c and those behind it for one number each, or, along rows, each for
- * by.size of them. */
-static int64_t group_row(const struct pare_qscale *g, int64_t c, const float *w, int64_t n,
-                         int64_t at, struct pare_tensor *q)
+/* The same for quantization groups: the scales from c on apply to one value each, or, along rows,
+ * to by.size values each. */
+static int64_t group_row_integers(const struct pare_qscale *g, int64_t c, const float *w, int64_t n,
+                                  int64_t at, struct pare_tensor *q)
 {
     int64_t step = g->axis ? g->by.size : 1;
     int lo, hi;
@@ -172,7 +174,7 @@ static int64_t group_integers(const struct pare_qscale *g, const struct pare_ten
 {
     for (int64_t r = 0; r < w->dim[0]; r++) {
         int64_t first = (g->axis ? r : r / g->by.size) * g->by.dim[1], at = r * w->dim[1];
-        int64_t bad = group_row(g, first, pare_f32(w) + at, w->dim[1], at, q);
+        int64_t bad = group_row_integers(g, first, pare_f32(w) + at, w->dim[1], at, q);
 
         if (bad >= 0)
             return bad;
@@ -180,8 +182,8 @@ static int64_t group_integers(const struct pare_qscale *g, const struct pare_ten
     return -1;
 }
 
-static int64_t integers(const struct pare_qscale *g, const struct pare_tensor *w,
-                        struct pare_tensor *q)
+static int64_t weight_integers(const struct pare_qscale *g, const struct pare_tensor *w,
+                               struct pare_tensor *q)
 {
     int64_t size[3] = { 1, 1, 1 };
 
@@ -192,7 +194,7 @@ static int64_t integers(const struct pare_qscale *g, const struct pare_tensor *w
     for (int64_t o = 0; o < size[0]; o++)
         for (int64_t c = 0; c < size[1]; c++) {
             int64_t at = (o * size[1] + c) * size[2];
-            int64_t bad = row(g, g->n > 1 ? c : 0, pare_f32(w) + at, size[2], at, q);
+            int64_t bad = row_integers(g, g->n > 1 ? c : 0, pare_f32(w) + at, size[2], at, q);
 
             if (bad >= 0)
                 return bad;
@@ -200,8 +202,8 @@ static int64_t integers(const struct pare_qscale *g, const struct pare_tensor *w
     return -1;
 }
 
-/* Numbers without a scale, such as signs or DoReFa's odd multiples of 1 / (2^bits - 1): the
- * largest is 1, 2, ... or 127 steps. */
+/* Recovers a scale from values of quantizers without one, for example signs, or DoReFa's odd
+ * multiples of 1 / (2^bits - 1): the largest value is 1, 2, ... or 127 steps. */
 static bool find_scale(const struct pare_tensor *w, struct pare_qscale *g, struct pare_tensor *q)
 {
     int64_t n = pare_numel(w);
@@ -216,17 +218,17 @@ static bool find_scale(const struct pare_tensor *w, struct pare_qscale *g, struc
     }
     for (int steps = 1; steps <= 127 && largest > 0; steps++) {
         g->scale[0] = largest / (float)steps;
-        if (integers(g, w, q) < 0)
+        if (weight_integers(g, w, q) < 0)
             return true;
     }
     return false;
 }
 
-/* Around a zero point z that is not whole: scale * (q - ceil(z)) + scale * (ceil(z) - z). */
-static bool halfway(const struct pare_layer *l, struct pare_qscale *g, struct pare_tensor *q)
+/* For a zero point z that is not an integer: scale * (q - ceil(z)) + scale * (ceil(z) - z). */
+static bool with_offset(const struct pare_layer *l, struct pare_qscale *g, struct pare_tensor *q)
 {
-    const struct pare_tensor *scale = buffer(l, PARE_WEIGHT, "scale");
-    const struct pare_tensor *zero = buffer(l, PARE_WEIGHT, "zero_point");
+    const struct pare_tensor *scale = point_buffer(l, PARE_WEIGHT, "scale");
+    const struct pare_tensor *zero = point_buffer(l, PARE_WEIGHT, "zero_point");
     double z;
 
     if (!scale || !zero || pare_numel(scale) != 1 || pare_numel(zero) != 1 ||
@@ -239,11 +241,11 @@ static bool halfway(const struct pare_layer *l, struct pare_qscale *g, struct pa
     g->dtype = q->dtype = PARE_U8;
     g->zero[0] = (int64_t)ceil(z);
     g->offset = (float)((double)g->scale[0] * (ceil(z) - z));
-    return integers(g, &l->weight->t, q) < 0;
+    return weight_integers(g, &l->weight->t, q) < 0;
 }
 
-static int only_values(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
-                       struct pare_tensor *q, struct pare_err *err)
+static int recover_integers(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
+                            struct pare_tensor *q, struct pare_err *err)
 {
     *g = (struct pare_qscale){ .dtype = PARE_I8, .qmin = -128, .qmax = 127, .axis = -1, .n = 1 };
     g->scale = pare_alloc(a, 1, sizeof(*g->scale));
@@ -251,13 +253,13 @@ static int only_values(const struct pare_layer *l, struct pare_arena *a, struct 
     q->dtype = PARE_I8;
     if (!g->scale || !g->zero)
         return pare_no_memory(err, "for the integers of a layer");
-    if (find_scale(&l->weight->t, g, q) || halfway(l, g, q))
+    if (find_scale(&l->weight->t, g, q) || with_offset(l, g, q))
         return 0;
-    return pare_fail(err, PARE_ECONFIG,
-                     "the values that quantizer %s gave its weight in %d bits are not a scale "
-                     "times integers that a file could hold (or it is not rounded yet, see "
-                     "quant_start_step)",
-                     l->run->quantizer->base.name, l->quant[PARE_WEIGHT].bits);
+    return pare_fail(
+        err, PARE_ECONFIG,
+        "quantizer %s with %d bits: its weight is not a scale times integers, so it cannot be "
+        "exported (or it is not quantized yet, see quant_start_step)",
+        l->run->quantizer->base.name, l->quant[PARE_WEIGHT].bits);
 }
 
 int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
@@ -276,12 +278,12 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
     if (known && g->n > 1 && !g->by.size && w->dim[g->axis] != g->n)
         return pare_fail(err, PARE_ECONFIG, "its weight has %lld channels and %lld scales",
                          (long long)w->dim[g->axis], (long long)g->n);
-    if (known && integers(g, w, q) < 0)
+    if (known && weight_integers(g, w, q) < 0)
         return 0;
-    return only_values(&view, a, g, q, err);
+    return recover_integers(&view, a, g, q, err);
 }
 
-/* ---- is it so? ----------------------------------------------------------------------------- */
+/* ---- verifying ------------------------------------------------------------------------------- */
 
 int pare_qscale_probe(struct pare_layer *l, enum pare_quant_site site, const struct pare_qscale *g,
                       struct pare_err *err)
@@ -297,7 +299,7 @@ int pare_qscale_probe(struct pare_layer *l, enum pare_quant_site site, const str
     if (g->n > 1 || g->axis >= 0 || l->run->calibration)
         return 0;
     out.data = y;
-    for (int i = 0; i < PROBES; i++) /* off the ties, a quarter of the range beyond both ends */
+    for (int i = 0; i < PROBES; i++) /* between ties, a quarter of the range beyond both ends */
         x[i] = (float)(s * ((double)(g->qmin - g->zero[0]) - span / 4 + 0.3 +
                             rint(span * 1.5 * i / (PROBES - 1))));
     l->run->training = false;
@@ -309,10 +311,11 @@ int pare_qscale_probe(struct pare_layer *l, enum pare_quant_site site, const str
 
         q = q < (double)g->qmin ? (double)g->qmin : q > (double)g->qmax ? (double)g->qmax : q;
         if (!(fabs((double)y[i] - s * (q - (double)g->zero[0])) <= 0.01 * s))
-            return pare_fail(err, PARE_ECONFIG,
-                             "quantizer %s makes %g of %g, which is not what its scale %g and zero "
-                             "point %lld say; no file could hold it",
-                             z->base.name, (double)y[i], (double)x[i], s, (long long)g->zero[0]);
+            return pare_fail(
+                err, PARE_ECONFIG,
+                "quantizer %s maps %g to %g, which its scale %g and zero point %lld do not give, "
+                "so it cannot be exported as integers",
+                z->base.name, (double)y[i], (double)x[i], s, (long long)g->zero[0]);
     }
     return rc;
 }

@@ -1,9 +1,10 @@
-/* quantize_bnn.c - signs: Courbariaux et al., "Binarized neural networks", 2016.
+/* quantize_bnn.c - BNN quantizer, binarizes to -1 and 1: Courbariaux et al., "Binarized neural
+ * networks", 2016.
  *
  *     y = x >= 0 ? 1 : -1
- *     outputs: d loss / d x = d loss / d y where |x| <= 1, else 0; weights: as it is
+ *     outputs: d loss / d x = d loss / d y where |x| <= 1, else 0; weights: straight through
  *
- * quant_bits may say what it likes.  As integers these are -1 and 1 with scale 1 and zero point 0.
+ * quant_bits is ignored.  The integers are -1 and 1 with scale 1 and zero point 0.
  */
 #include <math.h>
 
@@ -89,7 +90,7 @@ const struct pare_quantizer pare_quantizer_bnn = {
     .base = {
         .abi = PARE_ABI,
         .name = "bnn",
-        .doc = "Weights and outputs become -1 and 1.",
+        .doc = "Binarize weights and outputs to -1 and 1.",
     },
     .weight = weight,
     .output = output,

@@ -1,4 +1,4 @@
-/* quantize_dorefa.c - few bits everywhere: Zhou et al., "DoReFa-Net: training low bitwidth
+/* quantize_dorefa.c - DoReFa quantizer: Zhou et al., "DoReFa-Net: training low bitwidth
  * convolutional neural networks with low bitwidth gradients", 2016.
  *
  *     with n = 2^bits - 1 steps:
@@ -9,7 +9,7 @@
  *                   for each sample, with m = max |g|, k = 2^gradient_bits - 1 and noise within
  *                   half a step
  *
- * Weights have no 0, so their zero point is the middle, n / 2, which is not whole.
+ * Quantized weights are never 0: their zero point is the middle, n / 2, which is not an integer.
  */
 #include <math.h>
 #include <stddef.h>
@@ -24,12 +24,13 @@ struct opts {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("gradient_bits", offsetof(struct opts, gradient_bits), "bits of gradients by quantized activations; 0: not rounded", 0, 0, 16),
+    PARE_INT("gradient_bits", offsetof(struct opts, gradient_bits),
+             "bits of gradients through quantized activations (0: float)", 0, 0, 16),
     PARE_OPT_END
 };
 /* clang-format on */
 
-/* k: 2 max |tanh(w)|, and the steps.  NaN stays. */
+/* k: 2 max |tanh(w)|, and the number of steps.  NaN is kept. */
 PARE_SIMD static void weight_row(const float *x, float *y, int64_t n, const float k[2])
 {
     float twice = k[0], steps = k[1];
@@ -112,9 +113,9 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
 
 PARE_ACTIVATIONS(activation)
 
-/* ---- the way back ---------------------------------------------------------------------------- */
+/* ---- backward pass --------------------------------------------------------------------------- */
 
-/* One sample. */
+/* Quantizes the gradient of one sample. */
 static void round_gradient(float *g, int64_t n, float steps, struct pare_rng *rng)
 {
     float m = 0;
@@ -154,7 +155,7 @@ const struct pare_quantizer pare_quantizer_dorefa = {
     .base = {
         .abi = PARE_ABI,
         .name = "dorefa",
-        .doc = "Weights by their tanh within [-1, 1], activations within [0, 1].",
+        .doc = "Quantize weights by their tanh to [-1, 1], activations to [0, 1].",
         .opts = opts,
         .opts_size = sizeof(struct opts),
     },

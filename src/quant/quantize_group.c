@@ -1,8 +1,7 @@
-/* quantize_group.c - weights alone, in few bits, without data: a scale for each group of inputs.
+/* quantize_group.c - group quantizer: weight-only quantization to few bits, without data.
  *
- * Linear layers get a scale for each `group_size` inputs of each output, all else one for each
- * channel.  With range mse the range of each group shrinks to where its rounded numbers have the
- * least squared error.
+ * Linear layers get one scale per `group_size` inputs of each output, all other layers one per
+ * channel. With range mse the range of each group is clipped to the least squared error.
  */
 #include <stddef.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "mse_scales.h"
 #include "channel_rows.h"
 
-#define USUAL 64 /* inputs of a group of 4 bits */
+#define USUAL 64 /* default group size up to 4 bits */
 
 struct opts {
     int64_t group_size;
@@ -22,22 +21,26 @@ struct conf {
     int64_t group_size;
 };
 
-#define HELP "inputs of a linear layer that share a scale; 0: all; -1: 64 up to 4 bits, else all"
-
+/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("group_size", offsetof(struct opts, group_size), HELP, -1, -1, 1e9),
-    PARE_CHOICE(
-        "range", offsetof(struct opts, range),
-        "of the numbers: all, or the part with the least squared error (auto: up to 4 bits)",
-        "auto", "auto|minmax|mse"),
+    PARE_INT("group_size", offsetof(struct opts, group_size),
+             "inputs of a linear layer per scale (0: all; -1: 64 up to 4 bits, else all)",
+             -1, -1, 1e9),
+    PARE_CHOICE("range", offsetof(struct opts, range),
+                "minmax: the whole range; mse: the range with the least squared error; "
+                "auto: mse up to 4 bits", "auto", "auto|minmax|mse"),
     PARE_OPT_END
 };
 
-static const struct pare_opt keys[] = { PARE_INT("group_size", offsetof(struct conf, group_size),
-                                                 HELP ", or as the setting says", -1, -1, 1e9),
-                                        PARE_OPT_END };
+static const struct pare_opt keys[] = {
+    PARE_INT("group_size", offsetof(struct conf, group_size),
+             "inputs of a linear layer per scale (0: all; -1: the option of the same name)",
+             -1, -1, 1e9),
+    PARE_OPT_END
+};
+/* clang-format on */
 
-static int64_t size_of(const struct pare_layer *l, const struct pare_quant *q)
+static int64_t group_size(const struct pare_layer *l, const struct pare_quant *q)
 {
     const struct opts *o = pare_compression_conf(pare_layer_run(l));
     const struct conf *c = pare_layer_conf(l);
@@ -48,8 +51,8 @@ static int64_t size_of(const struct pare_layer *l, const struct pare_quant *q)
     return size < 0 ? (q->bits <= 4 ? USUAL : 0) : size;
 }
 
-static int by_group(struct pare_layer *l, int64_t size, const struct pare_tensor *x,
-                    struct pare_tensor *y, struct pare_err *err)
+static int quantize_groups(struct pare_layer *l, int64_t size, const struct pare_tensor *x,
+                           struct pare_tensor *y, struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(pare_layer_run(l));
     const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
@@ -77,11 +80,11 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
     bool mse;
 
     if (!pare_layer_quant(l, PARE_WEIGHT))
-        return pare_fail(err, PARE_ECONFIG, "nothing says how it is quantized");
-    size = size_of(l, pare_layer_quant(l, PARE_WEIGHT));
+        return pare_fail(err, PARE_ECONFIG, "it has no quantization settings");
+    size = group_size(l, pare_layer_quant(l, PARE_WEIGHT));
     PARE_TRY(pare_groups_keep(l, size, err));
     if (size > 0)
-        return by_group(l, size, x, y, err);
+        return quantize_groups(l, size, x, y, err);
     PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
     mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse") : p.q->bits <= 4;
     PARE_TRY(mse ? pare_quant_point_fit_mse(&p, x, err) : pare_quant_point_fit(&p, x, err));
@@ -93,7 +96,7 @@ const struct pare_quantizer pare_quantizer_group = {
     .base = {
         .abi = PARE_ABI,
         .name = "group",
-        .doc = "Weights alone, without data: 2 to 8 bits, a scale for each group of inputs.",
+        .doc = "Quantize weights only, without data: 2 to 8 bits, one scale per group of inputs.",
         .keys = keys,
         .conf_size = sizeof(struct conf),
         .opts = opts,

@@ -1,10 +1,11 @@
-/* quantize_lsq.c - learned scales: Esser et al., "Learned step size quantization", 2020.
+/* quantize_lsq.c - LSQ quantizer, learned scales: Esser et al., "Learned step size quantization",
+ * 2020.
  *
  *     y = S * (round(clamp(x / S + z, qmin, qmax)) - z),   S learned
  *
- * The zero point is fixed: 0 with sign.  Without sign it is the middle of the range, so that 8 bits
- * hold -128 to 127; of inputs and outputs whose first batch has nothing below 0 it is 0.  Where S
- * begins and its gradient: lsq_grad.h.
+ * The zero point is fixed: 0 if signed.  If unsigned it is the middle of the range, so that 8 bits
+ * hold -128 to 127; for inputs and outputs whose first batch has no negative values it is 0.  For
+ * the initial S and its gradient see lsq_grad.h.
  */
 #include "lsq_grad.h"
 
@@ -13,7 +14,7 @@ static int start(struct pare_compression *r, struct pare_err *err)
     return pare_lsq_start(r, NULL, err);
 }
 
-static int begin(struct pare_quant_point *p, const struct pare_tensor *x, struct pare_err *err)
+static int init_scale(struct pare_quant_point *p, const struct pare_tensor *x, struct pare_err *err)
 {
     int64_t middle = p->q->has_sign ? 0 : (p->q->qmin + p->q->qmax + 1) / 2;
     float lo = -1, hi;
@@ -32,9 +33,9 @@ static int round_to_scale(struct pare_layer *l, enum pare_quant_site site,
 
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
     if (pare_lsq_begins(l, site))
-        PARE_TRY(begin(&p, x, err));
+        PARE_TRY(init_scale(&p, x, err));
     pare_quant_point_round(&p, p.scale[0] > 0, x,
-                           y); /* where only 0 was seen, it is the smallest */
+                           y); /* the smallest scale if only zeros were seen */
     return 0;
 }
 
@@ -71,7 +72,7 @@ const struct pare_quantizer pare_quantizer_lsq = {
     .base = {
         .abi = PARE_ABI,
         .name = "lsq",
-        .doc = "Scales are learned with the weights; the zero point is fixed.",
+        .doc = "Learn scales with the weights; zero points are fixed.",
         .opts = pare_lsq_table,
         .opts_size = sizeof(struct pare_lsq_opts),
         .flags = PARE_LEARNS | PARE_ANY_ORDER,

@@ -1,10 +1,11 @@
-/* quantize_lsq_plus.c - learned scales and zero points: Bhalgat et al., "LSQ+: improving low-bit
- * quantization through learnable offsets and better initialization", 2020.
+/* quantize_lsq_plus.c - LSQ+ quantizer, learned scales and zero points: Bhalgat et al., "LSQ+:
+ * improving low-bit quantization through learnable offsets and better initialization", 2020.
  *
  *     y = S * (round(clamp(x / S + z, qmin, qmax)) - z),   S and the offset o learned, z = round(o)
  *
- * z is whole, so that what is trained is what integers compute; its gradient goes to o as it is.
- * Weights begin as in lsq, activations with the range of the first batch.
+ * z is an integer, so that training sees what integer kernels compute; its gradient is passed
+ * straight through to o.  Weights are initialized as in lsq, activations with the range of the
+ * first batch.
  */
 #include <math.h>
 
@@ -16,7 +17,7 @@ static int start(struct pare_compression *r, struct pare_err *err)
 }
 
 /* "weight_offset": the zero points before they are rounded. */
-static struct pare_tensor *offset(const struct pare_quant_point *p, struct pare_err *err)
+static struct pare_tensor *offset_buffer(const struct pare_quant_point *p, struct pare_err *err)
 {
     static const char *const names[PARE_QUANT_SITES] = { "weight_offset", "input_offset",
                                                          "output_offset" };
@@ -24,8 +25,8 @@ static struct pare_tensor *offset(const struct pare_quant_point *p, struct pare_
     return pare_layer_buffer(p->layer, names[p->site], PARE_F32, 1, &p->n, err);
 }
 
-static int begin(struct pare_quant_point *p, const struct pare_tensor *x, float *o,
-                 struct pare_err *err)
+static int init_scale(struct pare_quant_point *p, const struct pare_tensor *x, float *o,
+                      struct pare_err *err)
 {
     struct pare_lsq_state *s = pare_layer_state(p->layer);
 
@@ -61,14 +62,14 @@ static int round_to_scale(struct pare_layer *l, enum pare_quant_site site,
     struct pare_quant_point p;
 
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
-    o = offset(&p, err);
+    o = offset_buffer(&p, err);
     if (!o)
         return err->code;
     if (pare_lsq_begins(l, site))
-        PARE_TRY(begin(&p, x, pare_f32(o), err));
+        PARE_TRY(init_scale(&p, x, pare_f32(o), err));
     round_offsets(&p, pare_f32(o));
     pare_quant_point_round(&p, p.scale[0] > 0, x,
-                           y); /* where only 0 was seen, it is the smallest */
+                           y); /* the smallest scale if only zeros were seen */
     return 0;
 }
 
@@ -104,7 +105,8 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return pare_lsq_backward(&p, x, &g, err);
 }
 
-/* The zero points of activations are those of the last step also where no batch comes after it. */
+/* Rounds the offsets of activations, so that zero points are up to date even if no batch follows
+ * the last step. */
 static int on_step(struct pare_compression *r, int64_t step, struct pare_err *err)
 {
     for (int i = 0; i < pare_compression_layers(r); i++)
@@ -117,7 +119,7 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
             if (!pare_layer_quant(l, (enum pare_quant_site)site))
                 continue;
             PARE_TRY(pare_quant_point_open(l, (enum pare_quant_site)site, &none, &p, err));
-            o = offset(&p, err);
+            o = offset_buffer(&p, err);
             if (!o)
                 return err->code;
             round_offsets(&p, pare_f32(o));
@@ -129,7 +131,7 @@ const struct pare_quantizer pare_quantizer_lsq_plus = {
     .base = {
         .abi = PARE_ABI,
         .name = "lsq_plus",
-        .doc = "Scales and zero points are learned with the weights.",
+        .doc = "Learn scales and zero points with the weights.",
         .opts = pare_lsq_table,
         .opts_size = sizeof(struct pare_lsq_opts),
         .flags = PARE_LEARNS | PARE_ANY_ORDER,

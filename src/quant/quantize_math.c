@@ -1,4 +1,4 @@
-/* quantize_math.c - from ranges to scales, rounding, and gradients that stop at the range's ends. */
+/* quantize_math.c - scales from ranges, rounding, and gradients that are 0 outside of the range. */
 #include <math.h>
 
 #include "../base/simd.h"
@@ -6,19 +6,19 @@
 
 float pare_scale_limit(float scale)
 {
-    if (!(scale >= PARE_SCALE_MIN)) /* nothing, or next to it, or NaN */
+    if (!(scale >= PARE_SCALE_MIN)) /* 0, too small, or NaN */
         return PARE_SCALE_MIN;
     return scale < PARE_SCALE_MAX ? scale : PARE_SCALE_MAX;
 }
 
-/* Symmetric: the larger of both ends is the end of half the range; without sign the zero point is
- * the middle, rounded down, as in NNI 2.x. */
+/* Symmetric: the larger magnitude is the end of half the range; if unsigned, the zero point is the
+ * middle, rounded down, as in NNI 2.x. */
 void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *scale,
                     float *zero_point)
 {
     double steps = (double)(q->qmax - q->qmin), s, z;
 
-    lo = lo < 0 ? lo : 0; /* which also turns NaN into 0 */
+    lo = lo < 0 ? lo : 0; /* also turns NaN into 0 */
     hi = hi > 0 ? hi : 0;
     if (q->symmetric) {
         s = (-lo > hi ? -lo : hi) / (steps / 2);
@@ -34,8 +34,8 @@ void pare_quant_fit(const struct pare_quant *q, double lo, double hi, float *sca
 
 /* ---- rounding -------------------------------------------------------------------------------- */
 
-/* What is added to 1.5 * 2^23 becomes whole, half to even, up to 2^22: integers of 16 bits and what
- * is near them.  Unlike rintf() this is a vector on every machine. */
+/* Adding 1.5 * 2^23 rounds to an integer, half to even, up to 2^22: enough for 16-bit integers.
+ * Unlike rintf() this vectorizes on every machine. */
 #define ROUNDER 12582912.0f
 
 struct work {
@@ -44,9 +44,9 @@ struct work {
     float *out;
 };
 
-/* round(clamp(x / S + z)) as NNI has it, where z is not whole.  A whole z is taken out of it: then
- * this is clamp(round(x / S) + z), what QuantizeLinear computes, to the bit.  NaN stays; x and y
- * may be the same. */
+/* round(clamp(x / S + z)) as in NNI if z is not an integer.  An integer z is added after rounding:
+ * clamp(round(x / S) + z), bit-identical to QuantizeLinear.  NaN is kept; x and y may be the
+ * same. */
 PARE_SIMD static void apply_row(const float *x, float *y, int64_t n, const float k[4])
 {
     float scale = k[0], zero = k[1], lo = k[2], hi = k[3];
@@ -61,7 +61,7 @@ PARE_SIMD static void apply_row(const float *x, float *y, int64_t n, const float
     }
 }
 
-/* The same where neighbours have scales of their own. */
+/* The same where neighboring elements have different scales. */
 PARE_SIMD static void apply_columns(const struct work *w, int64_t at, int64_t n)
 {
     const float *x = w->x + at, *scale = w->scale, *zero = w->zero;
@@ -104,7 +104,7 @@ PARE_SIMD static void clip_columns(const struct work *w, int64_t at, int64_t n)
     }
 }
 
-static void one_row(const struct pare_row *row, void *user)
+static void row_task(const struct pare_row *row, void *user)
 {
     const struct work *w = user;
     float z = w->zero[row->channel], part = w->gy || z != rintf(z) ? z : 0;
@@ -117,7 +117,7 @@ static void one_row(const struct pare_row *row, void *user)
         apply_row(w->x + row->at, w->out + row->at, row->n, k);
 }
 
-static void columns(const struct work *w, int64_t rows, int64_t n, int threads)
+static void column_task(const struct work *w, int64_t rows, int64_t n, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t i = 0; i < rows; i++)
@@ -127,15 +127,15 @@ static void columns(const struct work *w, int64_t rows, int64_t n, int threads)
             apply_columns(w, i * n, n);
 }
 
-static void all(struct work *w, const struct pare_tensor *x)
+static void each_row_or_column(struct work *w, const struct pare_tensor *x)
 {
     int64_t n = pare_rows_channels(w->q, x);
 
     w->x = pare_f32(x);
     if (n > 1 && w->q->axis == x->rank - 1)
-        columns(w, pare_numel(x) / n, n, pare_rows_threads(w->q, x));
+        column_task(w, pare_numel(x) / n, n, pare_rows_threads(w->q, x));
     else
-        pare_rows_each(w->q, x, one_row, w);
+        pare_rows_each(w->q, x, row_task, w);
 }
 
 void pare_quant_apply(const struct pare_quant *q, const struct pare_tensor *x, const float *scale,
@@ -143,7 +143,7 @@ void pare_quant_apply(const struct pare_quant *q, const struct pare_tensor *x, c
 {
     struct work w = { .q = q, .scale = scale, .zero = zero_point, .out = pare_f32(y) };
 
-    all(&w, x);
+    each_row_or_column(&w, x);
 }
 
 void pare_quant_clip_grad(const struct pare_quant *q, const struct pare_tensor *x,
@@ -153,5 +153,5 @@ void pare_quant_clip_grad(const struct pare_quant *q, const struct pare_tensor *
     struct work w = { .q = q, .scale = scale, .zero = zero_point, .out = pare_f32(gx) };
 
     w.gy = pare_f32(gy);
-    all(&w, x);
+    each_row_or_column(&w, x);
 }

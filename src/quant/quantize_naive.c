@@ -1,11 +1,12 @@
-/* quantize_naive.c - 8 bits, the largest weight is 127 steps; rounded toward 0. */
+/* quantize_naive.c - naive quantizer: 8 bits, the largest weight is 127 steps, rounding toward
+ * 0. */
 #include <float.h>
 #include <math.h>
 
 #include "channel_rows.h"
 
-/* The scale never shrinks: it is what the largest weight ever seen needs.  Infinities do not count,
- * they are cut to the largest. */
+/* The scale never decreases: it fits the largest weight ever seen.  Infinities are ignored, and
+ * clamped to the largest. */
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
@@ -34,7 +35,7 @@ const struct pare_quantizer pare_quantizer_naive = {
     .base = {
         .abi = PARE_ABI,
         .name = "naive",
-        .doc = "Weights in 8 bits by their largest magnitude.",
+        .doc = "Quantize weights to 8 bits by their largest magnitude.",
     },
     .weight = weight,
     .min_bits = 8,

@@ -1,11 +1,11 @@
-/* quantize_pact.c - learned clipping of activations: Choi et al., "PACT: parameterized clipping
- * activation for quantized neural networks", 2018.
+/* quantize_pact.c - PACT quantizer, learned clipping of activations: Choi et al., "PACT:
+ * parameterized clipping activation for quantized neural networks", 2018.
  *
  *     y = x clamped to [0, alpha], rounded to 2^bits - 1 steps
  *     d loss / d x = d loss / d y where 0 <= x < alpha, else 0
  *     d loss / d alpha = sum of d loss / d y where x >= alpha
  *
- * For what comes out of a ReLU: below 0 nothing is left.  Weights are rounded by their range.
+ * For outputs of a ReLU: negative values become 0.  Weights are quantized by their min-max range.
  */
 #include <stddef.h>
 
@@ -23,7 +23,8 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("alpha", offsetof(struct opts, alpha), "where clipping begins; 0: at the largest number of the first batch", 0, 0, 1e6),
+    PARE_FLOAT("alpha", offsetof(struct opts, alpha),
+               "initial clipping value (0: the maximum of the first batch)", 0, 0, 1e6),
     PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
@@ -60,7 +61,7 @@ static int start(struct pare_compression *r, struct pare_err *err)
     return 0;
 }
 
-/* The steps from qmin to qmax are those from 0 to alpha. */
+/* Maps 0..alpha to qmin..qmax. */
 static void set_scale(const struct pare_quant_point *p, float *alpha)
 {
     float steps = (float)(p->q->qmax - p->q->qmin);
@@ -88,7 +89,7 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
         PARE_TRY(pare_quant_point_range(&p, x, &lo, &hi, err));
         *pare_f32(alpha) = hi;
         s->ready[site] = hi > 0;
-        set_scale(&p, pare_f32(alpha)); /* the smallest, where nothing above 0 was seen */
+        set_scale(&p, pare_f32(alpha)); /* the smallest scale if no positive value was seen */
     }
     if (s->ready[site])
         set_scale(&p, pare_f32(alpha));
@@ -98,7 +99,7 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
 
 PARE_ACTIVATIONS(activation)
 
-/* ---- the way back ---------------------------------------------------------------------------- */
+/* ---- backward pass --------------------------------------------------------------------------- */
 
 #define BLOCK 256
 
@@ -126,7 +127,7 @@ PARE_SIMD static double pact_row(const float *x, const float *gy, float *gx, int
 struct work {
     const float *x, *gy;
     float *gx, alpha;
-    double *sum; /* of each thread */
+    double *sum; /* per thread */
 };
 
 static void pact_fn(const struct pare_row *row, void *user)
@@ -165,7 +166,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-/* Scales are those of the last step also where no batch comes after it. */
+/* Updates the scales, so that they are up to date even if no batch follows the last step. */
 static int on_step(struct pare_compression *r, int64_t step, struct pare_err *err)
 {
     (void)step;
@@ -192,7 +193,7 @@ const struct pare_quantizer pare_quantizer_pact = {
     .base = {
         .abi = PARE_ABI,
         .name = "pact",
-        .doc = "Activations from 0 to an end that is learned.",
+        .doc = "Quantize activations from 0 to a learned clipping value.",
         .opts = opts,
         .opts_size = sizeof(struct opts),
         .flags = PARE_LEARNS | PARE_ANY_ORDER,

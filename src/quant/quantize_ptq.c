@@ -1,12 +1,13 @@
-/* quantize_ptq.c - without training: a few batches are looked at, and then all scales are fixed.
+/* quantize_ptq.c - PTQ quantizer, post-training quantization: calibrate on a few batches, then fix
+ * all scales.
  *
- * Ranges of inputs and outputs, by the setting `observer`:
- *     minmax          all that was seen
+ * Ranges of inputs and outputs, by the option `observer`:
+ *     minmax          minimum and maximum of all batches
  *     moving_average  range = a * range + (1 - a) * range of the batch
- *     percentile      without the outermost numbers
- *     mse             the least squared error of what is rounded
- *     entropy         the least divergence between the numbers and the rounded ones
- * The last three keep a histogram for each place (histogram.h).  Weights: by their range, or mse.
+ *     percentile      without outliers
+ *     mse             least squared error of the quantized values
+ *     entropy         least divergence between the values and the quantized values
+ * The last three keep a histogram per quantization point (histogram.h).  Weights: minmax or mse.
  */
 #include <stddef.h>
 #include <string.h>
@@ -21,42 +22,48 @@ struct opts {
     double percentile, averaging;
 };
 
-/* What start() has on its hands while it looks at batches; NULL at all other times, in checkpoints
- * too. */
+/* State during start(); NULL at all other times, also in checkpoints. */
 struct state {
-    struct place *place; /* (layers, PARE_QUANT_SITES) */
-    uint32_t *part;      /* counts of threads */
+    struct observed *observed; /* (layers, PARE_QUANT_SITES) */
+    uint32_t *part;            /* histogram counts per thread */
 };
 
-struct place {
+struct observed {
     bool seen;
     int64_t n;                /* channels */
-    struct pare_histogram *h; /* or NULL */
+    struct pare_histogram *h; /* NULL: the observer needs none */
     float *lo, *hi;           /* tracked_min_*, tracked_max_* */
 };
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_CHOICE("observer", offsetof(struct opts, observer), "how ranges of inputs and outputs are found", "minmax", "minmax|moving_average|percentile|mse|entropy"),
-    PARE_CHOICE("weight_observer", offsetof(struct opts, weight_observer), "how ranges of weights are found", "minmax", "minmax|mse"),
-    PARE_INT("calibration_steps", offsetof(struct opts, calibration_steps), "batches to look at", 8, 1, 1e9),
-    PARE_FLOAT("percentile", offsetof(struct opts, percentile), "of observer percentile: part of the numbers to keep, in %", 99.99, 50, 100),
-    PARE_FLOAT("averaging", offsetof(struct opts, averaging), "of observer moving_average: what stays at each batch", 0.9, 0, 1),
+    PARE_CHOICE("observer", offsetof(struct opts, observer),
+                "how to find the range of inputs and outputs",
+                "minmax", "minmax|moving_average|percentile|mse|entropy"),
+    PARE_CHOICE("weight_observer", offsetof(struct opts, weight_observer),
+                "how to find the range of weights", "minmax", "minmax|mse"),
+    PARE_INT("calibration_steps", offsetof(struct opts, calibration_steps),
+             "number of batches to calibrate with", 8, 1, 1e9),
+    PARE_FLOAT("percentile", offsetof(struct opts, percentile),
+               "percentage of values to keep, for observer percentile", 99.99, 50, 100),
+    PARE_FLOAT("averaging", offsetof(struct opts, averaging),
+               "weight of the old range at each batch, for observer moving_average", 0.9, 0, 1),
     PARE_OPT_END
 };
 /* clang-format on */
 
-static bool counts(const struct opts *o)
+static bool needs_histogram(const struct opts *o)
 {
     return strcmp(o->observer, "minmax") != 0 && strcmp(o->observer, "moving_average") != 0;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- observing ------------------------------------------------------------------------------- */
 
-static int buffers(const struct pare_quant_point *p, struct place *at, struct pare_err *err)
+static int range_buffers(const struct pare_quant_point *p, struct observed *at,
+                         struct pare_err *err)
 {
-    struct pare_tensor *tmin = pare_place_buffer(p, "tracked_min", err);
-    struct pare_tensor *tmax = tmin ? pare_place_buffer(p, "tracked_max", err) : NULL;
+    struct pare_tensor *tmin = pare_quant_point_buffer(p, "tracked_min", err);
+    struct pare_tensor *tmax = tmin ? pare_quant_point_buffer(p, "tracked_max", err) : NULL;
 
     if (!tmax)
         return err->code;
@@ -65,14 +72,14 @@ static int buffers(const struct pare_quant_point *p, struct place *at, struct pa
     return 0;
 }
 
-/* The range so far. */
-static int track(const struct pare_quant_point *p, struct place *at, const float *lo,
-                 const float *hi, struct pare_err *err)
+/* Updates the range. */
+static int update_range(const struct pare_quant_point *p, struct observed *at, const float *lo,
+                        const float *hi, struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(pare_layer_run(p->layer));
     float keep = (float)o->averaging;
 
-    PARE_TRY(buffers(p, at, err));
+    PARE_TRY(range_buffers(p, at, err));
     for (int64_t c = 0; c < p->n; c++) {
         float *a = at->lo + c, *b = at->hi + c;
 
@@ -90,12 +97,12 @@ static int track(const struct pare_quant_point *p, struct place *at, const float
     return 0;
 }
 
-static int look(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
-                struct pare_err *err)
+static int observe(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
+                   struct pare_err *err)
 {
     struct pare_compression *r = pare_layer_run(l);
     struct state *s = pare_compression_state(r);
-    struct place *at = &s->place[pare_layer_index(l) * PARE_QUANT_SITES + (int)site];
+    struct observed *at = &s->observed[pare_layer_index(l) * PARE_QUANT_SITES + (int)site];
     struct pare_quant_point p;
     float *lo;
 
@@ -104,7 +111,7 @@ static int look(struct pare_layer *l, enum pare_quant_site site, const struct pa
     if (!lo)
         return pare_no_memory(err, "for observers");
     PARE_TRY(pare_quant_point_range(&p, x, lo, lo + p.n, err));
-    PARE_TRY(track(&p, at, lo, lo + p.n, err));
+    PARE_TRY(update_range(&p, at, lo, lo + p.n, err));
     if (at->h)
         pare_histogram_add(at->h, &(struct pare_hist_batch){ .x = pare_f32(x),
                                                              .n = pare_numel(x),
@@ -117,9 +124,9 @@ static int look(struct pare_layer *l, enum pare_quant_site site, const struct pa
     return 0;
 }
 
-/* ---- deciding -------------------------------------------------------------------------------- */
+/* ---- choosing scales ------------------------------------------------------------------------- */
 
-static void narrow(const struct opts *o, const struct pare_quant *q, struct place *at)
+static void clip_range(const struct opts *o, const struct pare_quant *q, struct observed *at)
 {
     struct pare_histogram *h = at->h;
     double lo, hi;
@@ -136,30 +143,31 @@ static void narrow(const struct opts *o, const struct pare_quant *q, struct plac
     at->hi[0] = (float)hi;
 }
 
-static void narrow_all(struct pare_compression *r, struct state *s)
+static void clip_ranges(struct pare_compression *r, struct state *s)
 {
     const struct opts *o = pare_compression_conf(r);
     int n = pare_compression_layers(r) * PARE_QUANT_SITES, threads = pare_compression_threads(r);
 
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(dynamic, 1)
     for (int i = 0; i < n; i++)
-        if (s->place[i].seen && s->place[i].h)
-            narrow(o,
-                   pare_layer_quant(pare_compression_layer(r, i / PARE_QUANT_SITES),
-                                    (enum pare_quant_site)(i % PARE_QUANT_SITES)),
-                   &s->place[i]);
+        if (s->observed[i].seen && s->observed[i].h)
+            clip_range(o,
+                       pare_layer_quant(pare_compression_layer(r, i / PARE_QUANT_SITES),
+                                        (enum pare_quant_site)(i % PARE_QUANT_SITES)),
+                       &s->observed[i]);
 }
 
-/* From ranges to scales; `from` is another place where another was looked at for this one. */
-static int decide(struct pare_layer *l, enum pare_quant_site site, const struct place *from,
-                  struct pare_err *err)
+/* Sets scales from the observed range; `from` may belong to another point that observed the same
+ * value. */
+static int set_scales(struct pare_layer *l, enum pare_quant_site site, const struct observed *from,
+                      struct pare_err *err)
 {
     struct pare_quant_point p = { .layer = l, .site = site, .n = from->n };
     struct pare_tensor *scale, *zero;
-    struct place own = { .n = p.n };
+    struct observed own = { .n = p.n };
 
     p.q = pare_layer_quant(l, site);
-    PARE_TRY(buffers(&p, &own, err));
+    PARE_TRY(range_buffers(&p, &own, err));
     scale = pare_layer_scale(l, site, p.n, err);
     zero = scale ? pare_layer_zero_point(l, site, p.n, err) : NULL;
     if (!zero)
@@ -173,36 +181,37 @@ static int decide(struct pare_layer *l, enum pare_quant_site site, const struct 
     return 0;
 }
 
-static int decide_all(struct pare_compression *r, struct state *s, struct pare_err *err)
+static int set_all_scales(struct pare_compression *r, struct state *s, struct pare_err *err)
 {
     for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
         struct pare_layer *l = pare_compression_layer(r, i / PARE_QUANT_SITES), *of;
         enum pare_quant_site site = (enum pare_quant_site)(i % PARE_QUANT_SITES), of_site;
-        const struct place *from;
+        const struct observed *from;
 
         if (site == PARE_WEIGHT || !pare_layer_quant(l, site))
             continue;
         pare_layer_twin(l, site, &of, &of_site);
-        from = &s->place[pare_layer_index(of) * PARE_QUANT_SITES + (int)of_site];
+        from = &s->observed[pare_layer_index(of) * PARE_QUANT_SITES + (int)of_site];
         if (from->seen)
-            PARE_TRY(decide(l, site, from, err));
+            PARE_TRY(set_scales(l, site, from, err));
     }
     return 0;
 }
 
-/* ---- a run ----------------------------------------------------------------------------------- */
+/* ---- calibration ----------------------------------------------------------------------------- */
 
-/* How many inputs and outputs there are to look at, with what that needs. */
-static int prepare(struct pare_compression *r, struct state *s, int *n, struct pare_err *err)
+/* Allocates the observers; *n is the number of inputs and outputs to observe. */
+static int alloc_observers(struct pare_compression *r, struct state *s, int *n,
+                           struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(r);
     struct pare_arena *a = pare_compression_scratch(r);
     int threads = 1;
 
     *n = 0;
-    s->place = pare_alloc(a, (size_t)pare_compression_layers(r) * PARE_QUANT_SITES,
-                          sizeof(*s->place));
-    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES && s->place; i++) {
+    s->observed = pare_alloc(a, (size_t)pare_compression_layers(r) * PARE_QUANT_SITES,
+                             sizeof(*s->observed));
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES && s->observed; i++) {
         struct pare_layer *l = pare_compression_layer(r, i / PARE_QUANT_SITES);
         const struct pare_quant *q = pare_layer_quant(l,
                                                       (enum pare_quant_site)(i % PARE_QUANT_SITES));
@@ -211,28 +220,29 @@ static int prepare(struct pare_compression *r, struct state *s, int *n, struct p
             continue;
         ++*n;
         threads = q->threads > threads ? q->threads : threads;
-        if (!counts(o))
+        if (!needs_histogram(o))
             continue;
         if (q->axis >= 0)
-            return pare_fail(err, PARE_ECONFIG,
-                             "layer '%s': observer %s looks at all numbers together, so it is not "
-                             "for per_channel; minmax and moving_average are",
-                             pare_layer_name(l), o->observer);
+            return pare_fail(
+                err, PARE_ECONFIG,
+                "layer '%s': observer %s needs one range per tensor; use minmax or moving_average "
+                "with per_channel",
+                pare_layer_name(l), o->observer);
         if (pare_layer_twin(l, (enum pare_quant_site)(i % PARE_QUANT_SITES), NULL, NULL))
             continue;
-        s->place[i].h = pare_alloc(a, 1, sizeof(*s->place[i].h));
-        if (!s->place[i].h)
+        s->observed[i].h = pare_alloc(a, 1, sizeof(*s->observed[i].h));
+        if (!s->observed[i].h)
             return pare_no_memory(err, "for observers");
     }
     s->part = pare_alloc_raw(a, (size_t)threads * 2 * PARE_HIST_TABLE, sizeof(*s->part));
-    return s->place && s->part ? 0 : pare_no_memory(err, "for observers");
+    return s->observed && s->part ? 0 : pare_no_memory(err, "for observers");
 }
 
-/* Ranges were those of whole batches all the time, so bins are the same in all processes. */
+/* Ranges were merged for every batch, so the bins are the same in all processes. */
 static int merge_counts(struct pare_compression *r, struct state *s, struct pare_err *err)
 {
     for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
-        struct pare_histogram *h = s->place[i].seen ? s->place[i].h : NULL;
+        struct pare_histogram *h = s->observed[i].seen ? s->observed[i].h : NULL;
 
         if (!h)
             continue;
@@ -245,17 +255,18 @@ static int merge_counts(struct pare_compression *r, struct state *s, struct pare
 static int calibrate(struct pare_compression *r, struct state *s, struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(r);
-    bool parts = strcmp(o->observer, "moving_average") != 0; /* which looks at whole batches */
+    bool parts = strcmp(o->observer, "moving_average") != 0; /* moving_average needs whole
+                                                              * batches */
     int n;
 
-    PARE_TRY(prepare(r, s, &n, err));
+    PARE_TRY(alloc_observers(r, s, &n, err));
     if (!n)
-        return 0; /* only weights: no data is needed */
+        return 0; /* only weights: no data needed */
     PARE_TRY(
         pare_at(err, pare_compression_observe(r, o->calibration_steps, parts, err), "calibration"));
     PARE_TRY(merge_counts(r, s, err));
-    narrow_all(r, s);
-    return decide_all(r, s, err);
+    clip_ranges(r, s);
+    return set_all_scales(r, s, err);
 }
 
 static int start(struct pare_compression *r, struct pare_err *err)
@@ -286,9 +297,9 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
     const struct state *s = pare_compression_state(pare_layer_run(l));
     struct pare_quant_point p;
 
-    if (s->place) {
+    if (s->observed) {
         pare_copy(x, y);
-        return look(l, site, x, err);
+        return observe(l, site, x, err);
     }
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
     if (p.scale[0] > 0)
@@ -300,7 +311,7 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
 
 PARE_ACTIVATIONS(activation)
 
-/* Who trains after all: gradients stop at the ends of ranges. */
+/* If the model is fine-tuned: gradients are 0 outside of the range. */
 static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
@@ -318,7 +329,7 @@ const struct pare_quantizer pare_quantizer_ptq = {
     .base = {
         .abi = PARE_ABI,
         .name = "ptq",
-        .doc = "Without training: scales from a few batches.",
+        .doc = "Calibrate scales on a few batches, without training.",
         .flags = PARE_ANY_ORDER,
         .opts = opts,
         .opts_size = sizeof(struct opts),

@@ -1,14 +1,14 @@
-/* quantize_qat.c - train with rounded numbers: Jacob et al., "Quantization and training of neural
- * networks for efficient integer-arithmetic-only inference", 2018.
+/* quantize_qat.c - QAT quantizer, quantization-aware training: Jacob et al., "Quantization and
+ * training of neural networks for efficient integer-arithmetic-only inference", 2018.
  *
- *     weights:           range of the weights as they are now
+ *     weights:           current min-max range of the weights
  *     inputs, outputs:   range = decay * range + (1 - decay) * range of this batch,
- *                        while training; at first that of the first batch
+ *                        while training; initially that of the first batch
  *     d loss / d x = d loss / d y where x is within the range, else 0
  *
- * A convolution is rounded together with the BatchNormalization behind it (conv_bn_quant.c).
+ * A convolution is quantized together with the following BatchNormalization (conv_bn_quant.c).
  *
- * Ranges are tracked from the first step on, rounding begins at quant_start_step.
+ * Ranges are tracked from the first step on; quantization begins at quant_start_step.
  */
 #include <stddef.h>
 
@@ -25,19 +25,21 @@ struct state {
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("ema_decay", offsetof(struct opts, ema_decay), "how much of the old range stays at each step", 0.99, 0, 1),
+    PARE_FLOAT("ema_decay", offsetof(struct opts, ema_decay),
+               "weight of the old range at each step", 0.99, 0, 1),
     PARE_FOLD_BN(opts),
     PARE_OPT_END
 };
 /* clang-format on */
 
-static int track(struct pare_quant_point *p, const struct pare_tensor *x, struct pare_err *err)
+static int update_range(struct pare_quant_point *p, const struct pare_tensor *x,
+                        struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(pare_layer_run(p->layer));
     struct state *s = pare_layer_state(p->layer);
     struct pare_arena *a = pare_compression_scratch(pare_layer_run(p->layer));
-    struct pare_tensor *tmin = pare_place_buffer(p, "tracked_min", err);
-    struct pare_tensor *tmax = tmin ? pare_place_buffer(p, "tracked_max", err) : NULL;
+    struct pare_tensor *tmin = pare_quant_point_buffer(p, "tracked_min", err);
+    struct pare_tensor *tmax = tmin ? pare_quant_point_buffer(p, "tracked_max", err) : NULL;
     float keep = s->seen[p->site] ? (float)o->ema_decay : 0, *lo, *hi;
 
     if (!tmax)
@@ -66,7 +68,7 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
 
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
     if (pare_compression_is_training(pare_layer_run(l)))
-        PARE_TRY(track(&p, x, err));
+        PARE_TRY(update_range(&p, x, err));
     pare_quant_point_round(&p, s->seen[site], x, y);
     return 0;
 }
@@ -90,7 +92,7 @@ const struct pare_quantizer pare_quantizer_qat = {
     .base = {
         .abi = PARE_ABI,
         .name = "qat",
-        .doc = "Train with rounded numbers; ranges of activations follow the batches.",
+        .doc = "Train with quantized values; ranges of activations are moving averages.",
         .flags = PARE_ANY_ORDER,
         .opts = opts,
         .opts_size = sizeof(struct opts),

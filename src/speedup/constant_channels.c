@@ -176,7 +176,7 @@ struct target {
 
 static void contribute(const struct pare_node *n, struct target *to, int64_t i, float v)
 {
-    v = isnan(v) ? v : n->op->even(n, to->axis, i, v);
+    v = isnan(v) ? v : n->op->constant_channel(n, to->axis, i, v);
     to->found[i] = to->set[i] && !same(to->found[i], v) ? NAN : v;
     to->set[i] = 1;
 }
@@ -261,7 +261,7 @@ static bool carries(const struct pare_node *n, int k)
     for (int i = 0; i < k; i++)
         if (n->in[i] == n->in[k])
             return false;
-    return is_float(n->in[k]) && (!k || n->op->even == pare_constant_channel_same);
+    return is_float(n->in[k]) && (!k || n->op->constant_channel == pare_constant_channel_same);
 }
 
 static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct target *to,
@@ -412,7 +412,7 @@ static int made_axis(struct pare_speedup *s, const struct pare_node *n, int k, i
     struct pare_needed about = { .s = s };
 
     for (int64_t i = 0; i < y->t.dim[axis]; i++) {
-        float v = n->op->made(n, &about, k, axis, i);
+        float v = n->op->constant_output(n, &about, k, axis, i);
         float *list = isnan(v) ? NULL : list_of(s, y, axis);
 
         if (!isnan(v) && !list)
@@ -445,7 +445,7 @@ static int find_in_node(struct pare_speedup *s, const struct pare_node *n, struc
     const struct pare_op *op = n->op;
     const struct pare_value *y = n->n_out ? n->out[0] : NULL;
 
-    if (op && op->made && pare_keep_sets_asked(s->kept, n))
+    if (op && op->constant_output && pare_keep_sets_asked(s->kept, n))
         return made_all(s, n, err);
     if (!op || !y || !is_float(y) || y->flags & PARE_V_CONST || !n->n_in || !is_float(n->in[0]))
         return 0;
@@ -454,11 +454,11 @@ static int find_in_node(struct pare_speedup *s, const struct pare_node *n, struc
 
         return pare_linear_node_open(n, &m) ? sum_all(s, n, err) : product_zeros(s, n, err);
     }
-    if (op->map && !(op->even))
+    if (op->map && !op->constant_channel)
         return map_one(s, n, err);
     if (op->map2 && n->n_in == 2 && is_float(n->in[1]) && n->version >= 7)
         return map_pair(s, n, err);
-    if (op->even && pare_keep_sets_ties(s->kept)->n)
+    if (op->constant_channel && pare_keep_sets_ties(s->kept)->n)
         return carry_all(s, n, err);
     return 0;
 }

@@ -119,7 +119,8 @@ static bool need_carrier(struct pare_speedup *s, const struct pare_linear_node *
 
 /* ---- callbacks of operators ------------------------------------------------------------------ */
 
-float pare_needed_even(const struct pare_needed *s, const struct pare_value *v, int axis, int64_t i)
+float pare_needed_constant(const struct pare_needed *s, const struct pare_value *v, int axis,
+                           int64_t i)
 {
     return pare_constant_channel(s->s, v, axis, i);
 }
@@ -324,10 +325,10 @@ static bool need(struct pare_speedup *s, const struct pare_node *n)
 
     if (!n->op || !n->op->ties)
         return false; /* all axes are frozen */
-    if (n->op->needs && pare_keep_sets_asked(s->kept, n)) {
+    if (n->op->needed_channels && pare_keep_sets_asked(s->kept, n)) {
         struct pare_needed about = { .s = s };
 
-        n->op->needs(n, &about);
+        n->op->needed_channels(n, &about);
         return about.grown;
     }
     if (!n->op->linear)

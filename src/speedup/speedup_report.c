@@ -76,7 +76,7 @@ static void report_other(const struct pare_speedup *s, const struct pare_node *n
     const struct pare_node *at;
     const char *why;
 
-    if (!n->op || !n->op->needs || !y || !pare_keep_sets_asked(s->kept, n))
+    if (!n->op || !n->op->needed_channels || !y || !pare_keep_sets_asked(s->kept, n))
         return;
     l->in = x->t.dim[x->t.rank - 1];
     l->out = y->t.dim[y->t.rank - 1];
@@ -87,8 +87,8 @@ static void report_other(const struct pare_speedup *s, const struct pare_node *n
     why = pare_keep_sets_why(s->kept, y, y->t.rank - 1, &at);
     if (l->out - l->out_left < l->empty && !l->gone)
         l->why = why && at ? pare_sprintf(a, "%s at %s", why, at->name)
-                 : why      ? why
-                            : "layers that read it, or are added to it, need them";
+                 : why     ? why
+                           : "layers that read it, or are added to it, need them";
 }
 
 static void report_channels(const struct report *t, const struct pare_layer_info *i,

@@ -23,7 +23,7 @@ static void move(struct pare_trainer *t, int i, void *data, size_t size)
         .block = t->laid.block,
         .threads = t->laid.threads,
         .size = size,
-        .back = t->laid.now,
+        .to_row_major = t->laid.now,
     };
 
     if (!data)

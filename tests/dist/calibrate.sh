@@ -1,4 +1,4 @@
-# Ranges and histograms that 3 and 4 processes find are exactly those of one.
+# calibrate.sh - 3 and 4 processes calibrate exactly the same ranges and histograms as one.
 pare new lenet --input 1,8,8 -o m.onnx
 pare train m.onnx --data digits --limit 400 --epochs 2 --optimizer adam --threads 1 --valid none -q -o t.onnx
 for observer in minmax moving_average percentile mse entropy; do

@@ -1,4 +1,4 @@
-/* dist_ops.c - what processes do together, tried by N of them: dist_ops N. */
+/* dist_ops.c - collective operations of N processes: dist_ops N. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "dist/dist.h"
 
-#define BIG 300000 /* more than a bucket */
+#define BIG 300000 /* larger than a bucket */
 #define THINGS 40
 
 static struct pare_dist *d;
@@ -46,8 +46,8 @@ static void merges(void)
     pare_dist_alone(d, false);
 }
 
-/* Several at a time, with others that wait in between, on purpose not at the same place. */
-static void beside(void)
+/* Several asynchronous operations at a time, interleaved with blocking ones. */
+static void asynchronous(void)
 {
     static float x[3][BIG];
     double one = 1;
@@ -75,7 +75,7 @@ static void beside(void)
                 want += (double)((float)(i % 1000 + k) / (float)(r + 3));
             CHECK(fabs((double)x[k][i] - want) <= 1e-6 * want);
         }
-    hash = pare_dist_hash(x, sizeof(x)); /* bit for bit the same everywhere */
+    hash = pare_dist_hash(x, sizeof(x)); /* bit-identical in all processes */
     CHECK(!pare_dist_same(d, &hash, 1, &which, &err) && which == -1);
 }
 
@@ -95,7 +95,7 @@ static void compares(void)
     CHECK(pare_dist_hash("a\0", 2) != pare_dist_hash("a", 1));
 }
 
-/* Process r has numbers r * 100 .. r * 100 + r, one more than the one before; the first has
+/* Process r has the values r * 100 .. r * 100 + r, one more than the one before; the first has
  * none. */
 static void moments(void)
 {
@@ -131,7 +131,7 @@ static int make(void *user, int64_t i, void *result, struct pare_err *e)
 
     (void)e;
     ++*(int *)user;
-    usleep(i == 3 ? 200000 : 2000); /* one takes as long as a hundred others */
+    usleep(i == 3 ? 200000 : 2000); /* one item takes as long as a hundred others */
     m->square = i * i;
     m->by = (int32_t)rank + 1;
     return 0;
@@ -154,7 +154,7 @@ static void work(void)
         }
         all = own;
         CHECK(!pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, &all, 1, &err));
-        CHECK(all == THINGS && seen == own); /* each thing once */
+        CHECK(all == THINGS && seen == own); /* each item once */
         seen = 0;
     }
 }
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     CHECK(!d || pare_dist_env_rank() == rank);
     CHECK(!d || pare_dist_threads(d) >= 1);
     merges();
-    beside();
+    asynchronous();
     compares();
     moments();
     work();

@@ -1,5 +1,5 @@
-# A process is killed: the job ends within 30 seconds, the checkpoint is whole, and two processes go on
-# from it to where four would have come.
+# kill.sh - a killed process ends the job within 30 seconds with a complete checkpoint, from which two
+# processes resume and reach the result of four.
 pare new lenet --input 1,8,8 -o m.onnx
 opts="--data digits --limit 320 --batch 8 --epochs 4 --threads 1 --seed 3 --valid none"
 keep="--checkpoint k.safetensors --checkpoint-steps 5"

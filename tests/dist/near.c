@@ -1,8 +1,8 @@
-/* near.c - are two checkpoints, or two models' states, the same?  near A B TOLERANCE [zeros]
+/* near.c - compare two checkpoints, or two models' states: near A B TOLERANCE [zeros]
  *
- * Masks must be equal bit for bit; a state has none, so there "zeros" says that the zeros of
- * weights are at the same places.  Weights, statistics and buffers (scales, ranges) may differ by
- * TOLERANCE times the largest number of the tensor.
+ * Masks must be bit-identical; a state has none, so "zeros" requires that the zeros of weights are
+ * at the same positions.  Weights, statistics and buffers (scales, ranges) may differ by TOLERANCE
+ * times the largest value of the tensor.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ static double value(const struct pare_tensor *t, int64_t i)
     return t->dtype == PARE_F64 ? ((const double *)t->data)[i] : (double)pare_f32(t)[i];
 }
 
-/* The largest difference, relative to the largest number. */
-static double apart(const struct pare_tensor *a, const struct pare_tensor *b)
+/* The largest difference, relative to the largest value. */
+static double largest_difference(const struct pare_tensor *a, const struct pare_tensor *b)
 {
     double most = 0, size = 0;
 
@@ -61,7 +61,7 @@ static bool same_zeros(const struct pare_tensor *a, const struct pare_tensor *b)
     return true;
 }
 
-/* Names of a checkpoint say what they are. */
+/* The names of a checkpoint tell what its tensors are. */
 static bool is_state(const struct pare_safetensors *s)
 {
     for (int i = 0; i < s->n_tensors; i++)
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
         bool mask = begins(a->name, "mask/") || begins(a->name, "bias_mask/");
         bool number = (a->t.dtype == PARE_F32 || a->t.dtype == PARE_F64) &&
                       (state || begins(a->name, "weight/") || begins(a->name, "buffer/"));
-        double d = number && b ? apart(&a->t, b) : 0;
+        double d = number && b ? largest_difference(&a->t, b) : 0;
 
         if (!b || (mask && !same(&a->t, b)) ||
             (argc == 5 && isfinite(d) && !same_zeros(&a->t, b))) {
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
         where = d > worst ? a->name : where;
         worst = d > worst ? d : worst;
     }
-    printf("%d masks, %d others: apart by %.2g %s\n", masks, weights, worst, where);
+    printf("%d masks, %d others: differ by %.2g %s\n", masks, weights, worst, where);
     pare_arena_free(arena);
     return bad || !weights || worst > tolerance;
 }

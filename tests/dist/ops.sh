@@ -1,4 +1,4 @@
-# What processes do together, by 1, 2, 3 and 5 of them.
+# ops.sh - collective operations of 1, 2, 3 and 5 processes.
 for n in 1 2 3 5; do
     mpi $n dist_ops $n
 done

@@ -1,5 +1,5 @@
-/* own_count.c - a pruner that makes the mistake that processes look for: what it finds in the data
- * it keeps to itself, instead of in a pare_layer_statistic(). */
+/* own_count.c - a faulty pruner, whose processes disagree: it counts data in its own memory instead
+ * of in a pare_layer_statistic(). */
 #include <pare/plugin.h>
 
 static int collect(struct pare_layer *l, const struct pare_tensor *in,
@@ -37,7 +37,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *score,
 static const struct pare_pruner own_count = {
     .abi = PARE_ABI,
     .name = "own_count",
-    .doc = "Keeps what it sees of the data to itself.",
+    .doc = "Counts data without merging the counts of all processes.",
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
     .types = "Linear",
     .granularity = "out_channel",

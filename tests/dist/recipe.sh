@@ -1,5 +1,5 @@
-# A recipe by several processes: the same masks, nearly the same weights; what fails ends all of them
-# with one sentence; what was broken off goes on, on another number of processes.
+# recipe.sh - a recipe on several processes: the same masks, nearly the same weights; an error ends all
+# of them with one message; an interrupted recipe resumes on another number of processes.
 pare new lenet --input 1,8,8 -o n.onnx
 pare train n.onnx --data digits --limit 600 --epochs 4 --batch 32 --optimizer adam --threads 1 -q -o m.onnx
 short='"limit": 320, "batch": 8'
@@ -31,17 +31,17 @@ for n in 1 2 3; do
         near a.safetensors b.safetensors 2e-6 zeros >log || { echo "$n, $step:"; cat log; exit 1; }
         echo "$n, $step: $(cat log)"
     done
-    # Where the last bit of a weight decides, integers are apart by one.
+    # Where the last bit of a weight decides, integers differ by one.
     mv rounded.safetensors q$n.safetensors
     near q1.safetensors q$n.safetensors 0.02
 done
-# Each process has not written files of its own, and nobody has said a thing twice.
+# Only one process wrote files, and no message was printed twice.
 [ "$(ls c1.steps)" = "$(ls c3.steps)" ]
 [ "$(timeout 60 mpi 3 pare compress recipe.json -o c3.onnx --resume | grep -c '^accuracy')" = 1 ]
 [ "$(timeout 60 mpi 2 pare compress recipe.json -o d.onnx --dry-run | grep -c '^m.onnx\|^input\|finetune')" = \
   "$(pare compress recipe.json -o d.onnx --dry-run | grep -c '^m.onnx\|^input\|finetune')" ]
 
-# fails WHAT COMMAND...: within a minute, with one sentence of ours that has this in it
+# fails TEXT COMMAND...: within a minute, with one message of pare that contains TEXT
 fails() {
     what=$1 code=0
     shift
@@ -60,14 +60,14 @@ fails "bad.json: step 6 (prune): .*levle" 3 pare compress bad.json -o bad.onnx
 sed 's/"level", "sparsity": 0.5/"level", "sparsity": 1e-9/' recipe.json >bad.json
 fails "bad.json: step 6 (prune): no weight was removed" 3 pare compress bad.json -o bad.onnx -q
 [ -s bad.run.json ] && [ ! -e bad.onnx ]
-# ... in a step that the first process does alone: the folder of steps is closed meanwhile
+# an error in a step that only the first process runs: its output is its input
 cat >bad.json <<J
 {"model": "m.onnx", "data": "digits", "seconds": 0, "threads": 1, "output": "bad.onnx", "steps": [
   {"step": "prune", "pruner": "level", "sparsity": 0.5},
   {"step": "export", "output": "bad.steps/01-prune.onnx"}]}
 J
 fails "step 2 (export): bad.steps/01-prune.onnx: is what is read" 2 pare compress bad.json -q
-# ... of one process alone: a picture that only one of them reads
+# an error in one process: an image that only one of them reads
 mkdir -p set/a set/b
 png="\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122\000\000\000\001\000"
 png="$png\000\000\001\010\000\000\000\000\072\176\233\125\000\000\000\012\111\104\101\124\170"
@@ -86,7 +86,7 @@ cat >bad.json <<J
 J
 fails "set/b/3.png" 4 pare compress bad.json -o bad.onnx -q
 
-# A process is killed in the middle of a training: the job ends, and two go on where three were.
+# A process is killed in the middle of a training: the job ends, and two processes resume it.
 sed 's/"finetune", "epochs": 1/"finetune", "epochs": 12, "checkpoint-steps": 5/' recipe.json >long.json
 pare compress long.json -o whole.onnx -q >log 2>&1
 mpi 3 pare compress long.json -o k.onnx -q >log 2>&1 &
@@ -106,6 +106,6 @@ timeout 600 mpi 2 pare compress long.json -o k.onnx --resume -q >log 2>&1 || { c
 for step in 01-prune 02-finetune 04-distil; do
     mv $(state whole.steps/$step.onnx) a.safetensors
     mv $(state k.steps/$step.onnx) b.safetensors
-    echo "gone on, $step: $(near a.safetensors b.safetensors 1e-4 zeros)"
+    echo "resumed, $step: $(near a.safetensors b.safetensors 1e-4 zeros)"
     near a.safetensors b.safetensors 1e-4 zeros >log
 done

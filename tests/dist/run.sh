@@ -1,8 +1,8 @@
 #!/bin/sh
-# run.sh - one test of several processes: run.sh SCRIPT PROGRAM...
+# run.sh - run one multi-process test: run.sh SCRIPT PROGRAM...
 #
 # The script runs in an empty folder where the programs can be called by their names, and `mpi N
-# COMMAND...` runs N processes of a command.  It fails when a command does that is not expected to.
+# COMMAND...` runs N processes of a command.  It fails if a command fails unexpectedly.
 set -eu
 script=$(realpath "$1")
 shift
@@ -24,7 +24,7 @@ chmod +x "$tmp/bin/mpi"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=false
-export ASAN_OPTIONS=detect_leaks=0 # MPI never gives back all it took
+export ASAN_OPTIONS=detect_leaks=0 # MPI never frees everything
 export OMP_WAIT_POLICY=passive LC_ALL=C TMPDIR="$tmp"
 cd "$tmp/in"
 PATH="$tmp/bin:$PATH" sh -eu "$script"

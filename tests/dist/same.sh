@@ -1,6 +1,5 @@
-# 1, 2 and 4 processes with the same global batch: the same masks bit for bit and, after 50 steps, the
-# same weights but for the rounding of floats.  The last batch has 2 items, so that of 4 processes two
-# have none.
+# same.sh - 1, 2 and 4 processes with the same global batch: bit-identical masks and, after 50 steps, the
+# same weights up to float rounding.  The last batch has 2 items, so that two of 4 processes have none.
 pare new lenet --input 1,8,8 -o m.onnx
 pare new resnet20 --input 1,8,8 --width 0.25 -o bn.onnx
 opts="--data digits --limit 402 --batch 8 --epochs 1 --threads 1 --seed 3 --valid none -q"

@@ -1,4 +1,4 @@
-/* arena_rig.h - for tests that need no more than an arena and room for an error. */
+/* arena_rig.h - fixture for tests that need only an arena and an error. */
 #ifndef PARE_TESTS_ARENA_RIG_H
 #define PARE_TESTS_ARENA_RIG_H
 

@@ -1,8 +1,8 @@
-/* data_rig.h - a temporary folder with small data files, for tests of data sets.
+/* data_rig.h - fixture for tests of data sets: a temporary folder with small data files.
  *
  *     begin(&r);
- *     put(&r, "train/cat/1.png", bytes, len);      folders are made as needed
- *     open_ok(&r, "train", "", "batch=2 pad=1");   below the folder, with options
+ *     put(&r, "train/cat/1.png", bytes, len);      creates folders as needed
+ *     open_ok(&r, "train", "", "batch=2 pad=1");   path below the folder, with options
  *     open_bad(&r, "x.npz", "a part of the message");
  *     end(&r);
  */
@@ -109,7 +109,7 @@ static inline int apply(struct rig *r, const char *text, struct pare_data_opts *
     return pare_opts_apply(pare_data_options, set, n, o, r->arena, &r->err);
 }
 
-/* `spec` with a ':' before it is a name, else it is below the folder. */
+/* `spec` with a leading ':' is a data set's name, else a path below the folder. */
 static inline int open_set(struct rig *r, const char *spec, const char *split, const char *opts)
 {
     struct pare_data_opts o;
@@ -182,7 +182,7 @@ static inline const float *item(struct rig *r, int64_t i)
 
 /* ---- files --------------------------------------------------------------------------- */
 
-/* IDX of bytes; returns its length. */
+/* Makes an IDX file of bytes; returns its length. */
 static inline size_t make_idx(unsigned char *buf, int rank, const int *dim, const void *data)
 {
     size_t n = 1, head = 4 + 4 * (size_t)rank;

@@ -1,4 +1,5 @@
-/* file_rig.h - for tests that write a file: a folder of its own, that must have no other. */
+/* file_rig.h - fixture for tests that write files: a temporary folder that must be empty at the
+ * end. */
 #ifndef PARE_TESTS_FILE_RIG_H
 #define PARE_TESTS_FILE_RIG_H
 
@@ -34,7 +35,7 @@ static inline int teardown(void **state)
     (void)state;
     pare_arena_free(arena);
     unlink(path);
-    return rmdir(dir); /* fails when a temporary file is left */
+    return rmdir(dir); /* fails if a temporary file is left */
 }
 
 #endif

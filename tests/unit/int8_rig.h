@@ -1,4 +1,4 @@
-/* int8_rig.h - quantized graphs on integer kernels against the plain ones: what tests share. */
+/* int8_rig.h - fixture for tests of int8 kernels: quantized graphs against the plain kernels. */
 #ifndef PARE_TESTS_INT8_RIG_H
 #define PARE_TESTS_INT8_RIG_H
 
@@ -16,9 +16,9 @@ struct rig {
     struct pare_tensor x;
     const char *xs, *xz; /* scale and zero point of the input */
     float x_scale;
-    const char *real; /* what was quantized last, and its scale */
+    const char *real; /* the float value quantized last, and its scale */
     float real_scale;
-    bool long_sums; /* integer kernels are for this on every machine */
+    bool long_sums; /* int8 kernels accept this on every machine */
 };
 
 static inline int64_t between(struct rig *g, int64_t lo, int64_t hi)
@@ -41,7 +41,7 @@ static inline const char *zero_point(struct rig *g, int dtype, int zero)
     return build_const(&g->b, dtype, 0, NULL, &byte);
 }
 
-/* Random bytes as the graph's input, with scale and zero point; the real numbers. */
+/* Random bytes as the graph's input, with scale and zero point; returns the dequantized value. */
 static inline const char *real_input(struct rig *g, int dtype, int zero, int rank,
                                      const int64_t *dim)
 {
@@ -70,8 +70,8 @@ static inline const char *dequantize(struct rig *g, const char *x, float scale, 
                       NAMES(x, build_scalar(&g->b, scale), zero_point(g, dtype, zero)), NOTHING);
 }
 
-/* int8 weights whose output channels are axis `axis`, and a bias of int32 or real numbers; both
- * as real numbers.  Scales are one, or one for each channel. */
+/* int8 weights with output channels on axis `axis`, and a bias of int32 or float; returns both
+ * dequantized.  There is one scale, or one per channel. */
 static inline const char *weights(struct rig *g, int rank, const int64_t *dim, int axis,
                                   const char **bias)
 {
@@ -149,7 +149,7 @@ static inline struct pare_tensor result(const struct pare_model *m, const struct
     return copy;
 }
 
-/* The real numbers behind the last rounding, by the plain kernels. */
+/* The float values before the last quantization, by the plain kernels. */
 static inline struct pare_tensor reals(const struct rig *g)
 {
     struct pare_plan_opts o = { .reference = true, .threads = 1 };
@@ -169,7 +169,7 @@ static inline struct pare_tensor reals(const struct rig *g)
     return copy;
 }
 
-/* So near to a half float32 may round either way. */
+/* So close to a half that float32 may round either way. */
 static inline bool is_half(const struct rig *g, const struct pare_tensor *real, int64_t i)
 {
     double v = pare_get(real, i) / (double)g->real_scale;
@@ -177,8 +177,8 @@ static inline bool is_half(const struct rig *g, const struct pare_tensor *real, 
     return fabs(v - floor(v) - 0.5) < 1e-3;
 }
 
-/* No element further than `step` from the plain kernels' result, and that much only where rounding
- * is undecided; with that kernel, and (threads 0) with what takes its place. */
+/* No element differs by more than `step` from the plain kernels' result, and by that only where
+ * rounding is undecided; with that kernel, and (threads 0) with the one that replaces it. */
 static inline void check(struct rig *g, const char *kernel, uint64_t seed, double step)
 {
     struct pare_model *m = build_model(&g->b);
@@ -213,7 +213,7 @@ static inline void report(const char *what, double least)
     memset(&seen, 0, sizeof(seen));
 }
 
-/* A scale under which most results stay in the type. */
+/* A scale that keeps most results in the type. */
 static inline float y_scale(const struct rig *g, double products)
 {
     return (float)((double)g->x_scale * 0.006 * 74 * 74 * sqrt(products) / 40);

@@ -1,7 +1,7 @@
-/* op_rig.h - one node with its values, for tests of single operators.
+/* op_rig.h - fixture for tests of single operators: one node with its values.
  *
  *     begin(&r, "Slice", 13);
- *     SHAPED(&r, 2, 4);            float32 inputs that count 0, 1, 2, ...
+ *     SHAPED(&r, 2, 4);            float32 inputs with values 0, 1, 2, ...
  *     I64(&r, 1);                  lists of int64
  *     attr(&r, "axis", "1");       attributes as text
  *     run_ok(&r, 1);               with one output
@@ -119,7 +119,7 @@ static inline void run_ok(struct rig *r, int n_out)
         fail_msg("%s: %s", r->node.type, r->err.msg);
 }
 
-/* It fails, with this in its sentence; ends the rig. */
+/* Expects an error that contains `text`; ends the rig. */
 static inline void run_fails(struct rig *r, int n_out, const char *text)
 {
     assert_int_not_equal(run(r, n_out), 0);

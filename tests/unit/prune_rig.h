@@ -1,4 +1,5 @@
-/* prune_rig.h - for tests of pruners: layers made by hand, and small networks with their runs. */
+/* prune_rig.h - fixture for tests of pruners: layers made by hand, and small networks in
+ * training. */
 #ifndef PARE_TESTS_PRUNE_RIG_H
 #define PARE_TESTS_PRUNE_RIG_H
 
@@ -46,7 +47,7 @@ struct lone {
     float *score;
 };
 
-/* The pruner with its settings, both as "name=value ...", and a layer with this weight. */
+/* The pruner with its options, both as "name=value ...", and a layer with this weight. */
 static inline void lone_open(struct lone *f, const char *pruner, const char *settings,
                              const struct pare_tensor *w, const struct pare_grain *g)
 {
@@ -98,7 +99,7 @@ static inline void lone_close(struct lone *f)
     pare_arena_free(f->arena);
 }
 
-/* A step with this gradient; it may be changed. */
+/* One step with this gradient, which may be changed. */
 static inline void lone_step(struct lone *f, const struct pare_tensor *grad)
 {
     f->layer.grad = *grad;
@@ -131,7 +132,7 @@ static inline struct pare_flow t1_build(struct pare_net *n, struct pare_flow x)
     return pare_net_apply(n, pare_net_linear(n, x, "fc2", n->classes), "LogSoftmax", "softmax");
 }
 
-/* For the digits, with batch normalisation. */
+/* For the digits, with batch normalization. */
 static inline struct pare_flow small_build(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 8, .kernel = 3, .pad = 1, .bias = true };
@@ -204,7 +205,7 @@ static inline struct pare_layer *rig_layer(struct pare_compression *r, const cha
     return NULL;
 }
 
-/* Which channels of the first axis stay, as text: "11001"; '?' where a part of a channel does. */
+/* The kept channels of the first axis as text: "11001"; '?' for a channel that is kept in part. */
 static inline const char *rig_kept(const struct pare_tensor *mask, char text[64])
 {
     int64_t n = mask->dim[0], size = pare_numel(mask) / n;
@@ -231,7 +232,7 @@ static inline void rig_expect(struct pare_compression *r, const char *layer, con
         assert_string_equal(rig_kept(pare_layer_bias_mask(l), text), kept);
 }
 
-/* On what the training does not see. */
+/* Accuracy on the validation set. */
 static inline double rig_accuracy(struct pare_training *l)
 {
     struct pare_epoch_result r;
@@ -240,7 +241,7 @@ static inline double rig_accuracy(struct pare_training *l)
     return r.valid_accuracy;
 }
 
-/* How many weights of a layer are gone. */
+/* Number of removed weights of a layer. */
 static inline int64_t rig_gone(struct pare_layer *l)
 {
     const struct pare_tensor *m = pare_layer_mask(l);

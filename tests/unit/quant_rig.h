@@ -1,4 +1,5 @@
-/* quant_rig.h - for tests of quantizers: a layer made by hand, and runs on the digits. */
+/* quant_rig.h - fixture for tests of quantizers: a layer made by hand, and training on the
+ * digits. */
 #ifndef PARE_TESTS_QUANT_RIG_H
 #define PARE_TESTS_QUANT_RIG_H
 
@@ -17,7 +18,7 @@ struct alone {
     struct pare_optim optim;
 };
 
-/* Integers as quant_dtype and quant_scheme give them: "int" or not, symmetric or not. */
+/* A pare_quant as from quant_dtype and quant_scheme: "int" or not, symmetric or not. */
 static inline struct pare_quant make_quant(int bits, bool has_sign, bool symmetric, int axis)
 {
     int64_t half = (int64_t)1 << (bits - 1);
@@ -32,7 +33,7 @@ static inline struct pare_quant make_quant(int bits, bool has_sign, bool symmetr
                                 .threads = 2 };
 }
 
-/* A layer with this weight, each of whose `sites` (a mask) is quantized as q says. */
+/* A layer with this weight; its `sites` (a bit mask) are quantized as q specifies. */
 static inline void alone_open(struct alone *f, const char *quantizer, const char *settings,
                               const struct pare_tensor *w, unsigned sites, struct pare_quant q)
 {
@@ -93,7 +94,7 @@ static inline int alone_round(struct alone *f, enum pare_quant_site site,
     return rc;
 }
 
-/* A buffer as it is, or NULL. */
+/* An existing buffer, or NULL. */
 static inline struct pare_tensor *alone_buffer(struct alone *f, const char *name)
 {
     for (struct pare_buffer *b = f->layer.buffers; b; b = b->next)
@@ -114,7 +115,7 @@ static inline double value(struct alone *f, const char *name, int64_t i)
 
 #define VECTOR(values, n) ((struct pare_tensor){ PARE_F32, 1, { n }, values })
 
-/* ---- runs on the digits ---------------------------------------------------------------------- */
+/* ---- training on the digits ------------------------------------------------------------------ */
 
 struct job {
     struct pare_model *model;

@@ -1,7 +1,8 @@
-/* speedup_rig.h - small networks with zeroed channels, shrunk and compared.
+/* speedup_rig.h - fixture for tests of speedup: small networks with masked channels, shrunk and
+ * compared.
  *
- * Biases and statistics are random and not 0, also those of masked channels, unless a test sets
- * them: the constant that a masked channel outputs must not get lost.
+ * All biases and statistics are random and not 0, also those of masked channels, unless a test
+ * specifies otherwise: the constant contribution of a channel must not be lost.
  */
 #ifndef PARE_TEST_SPEEDUP_RIG_H
 #define PARE_TEST_SPEEDUP_RIG_H
@@ -18,13 +19,13 @@ enum {
     FRONT,
     NONE,
     BACK
-}; /* which output channels have weights: all, the even ones, the
-                                          first half, none, the second half */
+}; /* which output channels have weights: all, the even ones, the first half, none, the second
+    * half */
 
 struct net {
     struct build b;
     struct pare_rng r;
-    bool plain; /* no border: convolutions are not padded */
+    bool plain; /* convolutions are not padded */
     bool bare;  /* masked biases are 0, too */
 };
 
@@ -61,7 +62,7 @@ static inline const char *net_const(struct net *n, float mid, float scale, int r
 }
 #define CONST(n, mid, scale, ...) net_const(n, mid, scale, INTS(__VA_ARGS__))
 
-/* Weights whose axis has only the channels that `which` says. */
+/* Weights with zeros for the channels of `axis` that `which` excludes. */
 static inline const char *net_weight(struct net *n, int which, int axis, int rank,
                                      const int64_t *dim)
 {
@@ -125,7 +126,7 @@ static inline const char *net_add(struct net *n, const char *x, const char *y)
     return build_node(&n->b, "Add", NAMES(x, y), NOTHING);
 }
 
-/* Convolution, normalisation, activation. */
+/* Convolution, normalization, activation. */
 static inline const char *net_block(struct net *n, const char *x, int which, int64_t I, int64_t O)
 {
     return net_relu(n, net_bn(n, net_conv(n, x, which, I, O, 3), O));
@@ -143,7 +144,7 @@ static inline const char *net_image(struct net *n)
     return build_input(&n->b, PARE_F32, INTS(2, 3, 9, 8));
 }
 
-/* ---- what comes of it ---------------------------------------------------------------------- */
+/* ---- shrinking ------------------------------------------------------------------------------- */
 
 struct slim {
     struct pare_model *was, *is;
@@ -162,7 +163,7 @@ static inline struct slim net_slim_with(struct net *n, const struct pare_speedup
     return s;
 }
 
-/* Make it smaller: fails when it does not compute the same. */
+/* Shrinks the model; fails if the result computes something else. */
 static inline struct slim net_slim(struct net *n)
 {
     struct pare_speedup_opts o = { .threads = 1 };
@@ -176,7 +177,7 @@ static inline void slim_drop(struct slim *s)
     pare_model_free(s->was);
 }
 
-/* Channels that are left of layer i: those that sum over channels are counted, in order. */
+/* Remaining channels of layer i, counting the layers that sum over channels, in order. */
 static inline int64_t slim_out(const struct slim *s, int i)
 {
     for (int k = 0; k < s->r.n_layers; k++)
@@ -195,7 +196,7 @@ static inline int64_t slim_in(const struct slim *s, int i)
     return -1;
 }
 
-/* Make it smaller, see what is left of the layers' outputs, and drop it. */
+/* Shrinks the model, checks the remaining channels of the layers' outputs, and frees it. */
 static inline void net_expect(struct net *n, const char *y, int count, const int64_t *out)
 {
     struct slim s;

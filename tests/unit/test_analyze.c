@@ -1,4 +1,5 @@
-/* test_analyze.c - counts as NNI has them; sensitivity and rounding errors of layers. */
+/* test_analyze.c - parameter and FLOP counts as in NNI; sensitivity and quantization error per
+ * layer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +86,8 @@ static void test_count_full(void **state)
     small_model(&b);
     counts_are(&b, 1, true, 610, 240);
     counts_are(&b, 2, true, 610, 240);
-    /* Without biases and the rest: 60 + 200, and no parameters of the normalization. */
+    /* Without biases and the other operators: 60 + 200, and without the normalization's
+     * parameters. */
     counts_are(&b, 1, false, 260, 230);
 }
 
@@ -122,7 +124,7 @@ static void test_count_lstm(void **state)
 
 /* ---- sensitivity -------------------------------------------------------------------------- */
 
-/* A metric that is known: the part of all weights of the convolution that is not 0. */
+/* A known metric: the fraction of the convolution's weights that are not 0. */
 struct probe {
     const char *weight;
     int calls;
@@ -171,7 +173,7 @@ static void test_sensitivity(void **state)
     (void)state;
     bytes_of(m, &before, &n_before);
     OK(pare_sensitivity_new(m, &o, &s, &err));
-    assert_int_equal(s->n_layers, 3); /* fc2 makes the outputs: no channels go there */
+    assert_int_equal(s->n_layers, 3); /* fc2 makes the outputs: its channels cannot be removed */
     assert_true(s->base == 1);
     OK(pare_sensitivity_run(s, &err));
     assert_int_equal(p.calls, 1 + 9);
@@ -181,7 +183,7 @@ static void test_sensitivity(void **state)
 
             assert_true(fabs(s->metric[i * 3 + k] - want) < 1e-12);
         }
-    /* Items do not depend on one another, nor on the order. */
+    /* Items are independent of each other and of the order. */
     OK(pare_sensitivity_new(m, &o, &again, &err));
     for (int i = 8; i >= 0; i--)
         OK(pare_sensitivity_item(again, i, &err));
@@ -194,7 +196,7 @@ static void test_sensitivity(void **state)
     pare_model_free(m);
 }
 
-/* What has lost half of its channels before loses half of the rest. */
+/* A layer with half of its channels removed already loses half of the others. */
 static void test_sensitivity_already(void **state)
 {
     static const double steps[] = { 0.5 };
@@ -222,7 +224,8 @@ static void test_sensitivity_already(void **state)
     pare_model_free(m);
 }
 
-/* How many sparsities of conv2 are measured until this mode stops; kept: 0.9, 0.8, ... 0.1. */
+/* Number of sparsities of conv2 measured until this mode stops; the metrics are 0.9, 0.8, ...
+ * 0.1. */
 static int measured(const char *mode, double value)
 {
     struct pare_model *m = lenet();
@@ -278,27 +281,27 @@ static void test_refused(void **state)
     static const char *const typo[] = { "conv3" }, *const bad[] = { "re:(" };
 
     (void)state;
-    refused((struct pare_sensitivity_opts){ .pruner = "taylor" }, "looks at weights alone");
-    refused((struct pare_sensitivity_opts){ .pruner = "agp" }, "looks at weights alone");
-    refused((struct pare_sensitivity_opts){ .pruner = "nobody" }, "nobody");
+    refused((struct pare_sensitivity_opts){ .pruner = "taylor" }, "needs only weights");
+    refused((struct pare_sensitivity_opts){ .pruner = "agp" }, "needs only weights");
+    refused((struct pare_sensitivity_opts){ .pruner = "missing" }, "missing");
     refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { falling, 2 } },
-            "must rise");
+            "must be ascending");
     refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { whole, 1 } },
-            "between 0 and");
+            "less than 1");
     refused((struct pare_sensitivity_opts){ .pruner = "l1", .layers = { typo, 1 } },
             "did you mean");
     refused((struct pare_sensitivity_opts){ .pruner = "l1", .layers = { bad, 1 } }, "pattern");
     refused((struct pare_sensitivity_opts){ .pruner = "l1", .early_stop = "soon" }, "dropped");
 }
 
-/* ---- rounding ----------------------------------------------------------------------------- */
+/* ---- quantization error ---------------------------------------------------------------------- */
 
 static float value(int64_t i)
 {
     return (float)((i * 7919 % 1000) - 499) / 300;
 }
 
-/* q levels on each side of 0 for the largest number. */
+/* x rounded to q levels on each side of 0 for the largest value. */
 static double rounded(double x, double largest, double q)
 {
     double scale = largest / q;
@@ -306,7 +309,7 @@ static double rounded(double x, double largest, double q)
     return nearbyint(x / scale) * scale;
 }
 
-/* A Linear of 6 to 4, weights alone: all five numbers by hand. */
+/* A Linear of 6 to 4, weights only: all five results by hand. */
 static void test_rounding(void **state)
 {
     enum { N = 3, K = 6, M = 4 };
@@ -364,8 +367,8 @@ static void test_rounding(void **state)
     pare_model_free(m);
 }
 
-/* More bits are better, inputs cost something, the model stays as it is, and a layer is not
- * touched by what was done to another before. */
+/* More bits are better, quantized inputs cost accuracy, the model is not changed, and layers are
+ * independent. */
 static void test_rounding_lenet(void **state)
 {
     struct pare_model *m = lenet();

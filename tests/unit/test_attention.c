@@ -1,5 +1,5 @@
-/* test_attention.c - attention as exporters write it runs as one step where it can, and gives what
- * the plain operators give.
+/* test_attention.c - the attention kernel on patterns of several exporters, against the reference
+ * operators.
  */
 #include "small_net.h"
 
@@ -54,7 +54,7 @@ static const char *merge(struct net *n, const char *x)
     return reshape(n, turn(n, x, INTS(0, 2, 1, 3)), LIST(0, 0, -1));
 }
 
-/* As timm: one Split, keys turned at once, a scale on queries. */
+/* As timm: one Split, keys transposed at once, a scale on queries. */
 MAKES(by_split)
 {
     const char *part[3], *k;
@@ -96,7 +96,7 @@ MAKES(by_gather)
     return merge(n, product(n, softmax(n, times(n, times(n, y, 2), 0.1f)), part[2]));
 }
 
-/* Three projections, values in the end: then scores have been made. */
+/* Three projections, values last: then the scores are already computed. */
 MAKES(three_projections)
 {
     const char *q = heads(n, product(n, n->x, weight(n, INTS(WIDTH, WIDTH))));
@@ -119,7 +119,7 @@ MAKES(values_first)
     return merge(n, product(n, softmax(n, y), v));
 }
 
-/* Fewer keys than queries, values of another width, nothing moves behind. */
+/* Fewer keys than queries, values of another width, no movement after the product. */
 MAKES(other_sizes)
 {
     const char *x = joint(n);
@@ -130,7 +130,7 @@ MAKES(other_sizes)
     return product(n, softmax(n, y), v);
 }
 
-/* Elements of a head are apart, in all three; every second one. */
+/* The elements of a head are not contiguous, in all three; every second one. */
 MAKES(elements_apart)
 {
     const char *x = turn(n, reshape(n, joint(n), LIST(ITEMS, TOKENS, DIM, 3 * HEADS)),
@@ -142,7 +142,7 @@ MAKES(elements_apart)
     return merge(n, product(n, softmax(n, y), part[2]));
 }
 
-/* Behind it elements go apart: that Transpose stays. */
+/* The Transpose after it would make elements non-contiguous: it remains a step. */
 MAKES(turned_result)
 {
     const char *part[3], *y;
@@ -152,7 +152,7 @@ MAKES(turned_result)
     return turn(n, product(n, softmax(n, y), heads(n, part[2])), INTS(0, 1, 3, 2));
 }
 
-/* ---- what is no such step -------------------------------------------------------------------- */
+/* ---- patterns that must not match ----------------------------------------------------------- */
 
 MAKES(with_mask)
 {
@@ -175,7 +175,7 @@ MAKES(weights_are_output)
     return merge(n, product(n, y, heads(n, part[2])));
 }
 
-/* They are made first, and read where they are. */
+/* They are computed first, and read from their buffer. */
 MAKES(keys_are_output)
 {
     const char *part[3], *y, *k;
@@ -197,7 +197,7 @@ MAKES(other_axis)
     return merge(n, product(n, y, heads(n, part[2])));
 }
 
-/* A scale for each head is no number. */
+/* A scale per head is not a scalar. */
 MAKES(scale_by_head)
 {
     const char *part[3], *y;
@@ -229,7 +229,7 @@ static const struct {
     { "three projections", three_projections, false },
     { "values first", values_first, true },
     { "other sizes", other_sizes, true },
-    { "elements apart", elements_apart, true },
+    { "elements element_stride", elements_apart, true },
     { "turned result", turned_result, true },
     { "with a mask", with_mask, false },
     { "weights are an output", weights_are_output, false },
@@ -239,7 +239,7 @@ static const struct {
     { "shared keys", shared_keys, false },
 };
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static struct pare_err err;
 

@@ -1,5 +1,5 @@
-/* test_calibrate.c - batches that a quantizer only looks at: each number once, in the layout that it
- * has, large batches in parts; and memory whose pages come back. */
+/* test_calibrate.c - calibration: each value is observed once, in its kernel's layout, large
+ * batches in micro-batches; and scratch pages are released. */
 #include "quant_rig.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "onnx/model.h"
 
 #define BATCH 16
-#define SIDE 320 /* so large that a batch is shown in parts */
+#define SIDE 320 /* so large that a batch is split into micro-batches */
 #define DATA "observe.tmp.npz"
 
 #define INPUTS                                                                     \
@@ -72,7 +72,7 @@ static float number(const struct side *s, const char *layer, const char *name)
     return 0;
 }
 
-/* What follows a ReLU whose outputs are looked at need not be looked at again. */
+/* The consumer of a ReLU whose output is observed need not observe its input. */
 static void test_twins(void **state)
 {
     static const char *const how[] = { "minmax", "moving_average", "percentile", "mse", "entropy" };
@@ -102,7 +102,7 @@ static void test_twins(void **state)
     }
 }
 
-/* An average that forgets at once has the range of a whole batch. */
+/* A moving average without memory has the range of a whole batch. */
 static void test_parts(void **state)
 {
     struct side a = calibrated("[" INPUTS ", " OUTPUTS "]", "observer=minmax calibration_steps=1");
@@ -135,7 +135,7 @@ static void test_pages(void **state)
         assert_int_equal(((const uint8_t *)p->data)[i], 7);
     pare_pages_free(p);
     assert_null(pare_scratch_pages(a, 100));
-    setenv("TMPDIR", "/nowhere/at/all", 1); /* ordinary memory will do */
+    setenv("TMPDIR", "/nowhere/at/all", 1); /* falls back to ordinary memory */
     assert_null(pare_scratch_pages(a, bytes));
     ok(pare_tensor_scratch(a, &t, &list, &rig_err));
     unsetenv("TMPDIR");

@@ -1,4 +1,5 @@
-/* test_compress.c - a run in training: masks follow steps, nothing is lost, it resumes exactly. */
+/* test_compress.c - a compression during training: masks follow steps, weights are kept, resume is
+ * exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -58,7 +59,7 @@ static double zeros(const struct pare_tensor *t)
     return n / (double)pare_numel(t);
 }
 
-/* The model is masked at once; the weights themselves are not touched. */
+/* The model is masked at once; the weights themselves are unchanged. */
 static void test_not_destructive(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"default\"]}]", NULL,
@@ -76,7 +77,7 @@ static void test_not_destructive(void **state)
     assert_true(fabs(zeros(&l->weight->t) - 0.5) < 1e-3);
     OK(pare_training_run(j.learn, NULL, NULL, &err));
     for (int64_t i = 0; i < n;
-         i++) { /* masked ones have not moved, the others have their product */
+         i++) { /* masked weights are unchanged, the others have their product */
         bool kept = ((uint8_t *)l->mask.data)[i];
         float w = pare_f32(pare_layer_weight(l))[i];
 
@@ -88,7 +89,7 @@ static void test_not_destructive(void **state)
     close_job(&j);
 }
 
-/* A mask that opens again brings the old weight back. */
+/* When a mask is 1 again, the old weight returns. */
 static void test_regrow(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.9, \"op_names\": [\"fc1\"]}]", NULL,
@@ -110,7 +111,7 @@ static void test_regrow(void **state)
 struct seen {
     int calls;
     int64_t in[4], out[4];
-    int remove; /* id of a collector that removes itself after a forward; 0: none */
+    int remove; /* id of a collector that removes itself after a forward pass; 0: none */
 };
 
 static int collect(struct pare_layer *l, const struct pare_tensor *in,
@@ -150,7 +151,7 @@ static void test_collectors(void **state)
 
     (void)state;
     OK(pare_compression_compress(j.run, &err));
-    one_step(&j); /* a plan without anything to see */
+    one_step(&j); /* a plan without collectors */
     OK(pare_add_collector(j.run, collect, &a, &first, &err));
     assert_int_equal(first, 1);
     OK(pare_add_collector(j.run, collect, &b, &second, &err));
@@ -183,7 +184,7 @@ static void test_forward_only(void **state)
 
     (void)state;
     OK(pare_add_collector(j.run, collect, &a, &id, &err));
-    OK(pare_compression_forward(j.run, 5, &err)); /* more than an epoch has */
+    OK(pare_compression_forward(j.run, 5, &err)); /* more batches than an epoch has */
     assert_int_equal(a.calls, 5 * pare_compression_layers(j.run));
     assert_int_equal(pare_compression_steps(j.run), 0);
     close_job(&j);
@@ -204,7 +205,7 @@ static void test_buffers(void **state)
     pare_f32(b)[1] = 7;
     assert_ptr_equal(pare_layer_buffer(l, "seen", PARE_F32, 1, &three, &err), b);
     b = pare_layer_buffer(k, "seen", PARE_F32, 1, &three, &err);
-    assert_true(pare_f32(b)[1] == 0); /* each layer has its own */
+    assert_true(pare_f32(b)[1] == 0); /* each layer has a separate buffer */
     assert_null(pare_layer_buffer(l, "seen", PARE_F32, 1, &four, &err));
     assert_null(pare_compression_layer(j.run, 99));
     close_job(&j);
@@ -230,7 +231,7 @@ static void test_adam(void **state)
     close_job(&j);
 }
 
-/* ---- to the bit -------------------------------------------------------------------- */
+/* ---- bit-identical resume -------------------------------------------------------------------- */
 
 static bool stop_after_two(void *user, const struct pare_epoch_result *r)
 {
@@ -238,7 +239,7 @@ static bool stop_after_two(void *user, const struct pare_epoch_result *r)
     return r->epoch < 1;
 }
 
-/* Movement has scores with moments, masks that change at every step and a loss of its own. */
+/* Movement has scores with moments, masks that change at every step and a loss term. */
 static void resume_with(const char *pruner, const char *settings)
 {
     const char *config = "[{\"sparsity\": 0.6, \"op_types\": [\"Linear\"]}]";
@@ -247,8 +248,8 @@ static void resume_with(const char *pruner, const char *settings)
 
     snprintf(path, sizeof(path), "/tmp/pare-compress-%d.safetensors", (int)getpid());
     snprintf(train, sizeof(train),
-             "epochs=4 limit=256 batch=64 seed=3 threads=1 optimizer=adam valid=none "
-             "checkpoint=%s resume",
+             "epochs=4 limit=256 batch=64 seed=3 threads=1 optimizer=adam valid=none checkpoint=%s "
+             "resume",
              path);
     a = open_job(pruner, config, settings, train);
     OK(pare_compression_compress(a.run, &err));
@@ -284,7 +285,7 @@ static void test_resume(void **state)
     resume_with("lottery_ticket", "prune_iterations=3");
 }
 
-/* ---- what is refused --------------------------------------------------------------- */
+/* ---- rejected uses --------------------------------------------------------------------------- */
 
 static void refuse(const char *pruner, const char *config, const char *settings, const char *says)
 {

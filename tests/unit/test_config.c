@@ -1,4 +1,4 @@
-/* test_config.c - config_list: what it means, and a sentence for whatever it must not be. */
+/* test_config.c - config_list: its meaning, and the error for every mistake. */
 #include "arena_rig.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static void parse(const char *text)
         fail_msg("%s\n%s", text, err.msg);
 }
 
-/* The number of the entry that counts for a layer, from 1; 0: none. */
+/* The number of the entry that applies to a layer, from 1; 0: none. */
 static int match(const char *name)
 {
     const struct pare_entry *e;
@@ -46,7 +46,7 @@ static int match(const char *name)
     return e ? (int)(e - config.entry) + 1 : 0;
 }
 
-/* ---- the examples that NNI's documents have -------------------------------------------------- */
+/* ---- examples of NNI's documents ------------------------------------------------------------- */
 
 struct keys {
     double sparsity;
@@ -133,14 +133,14 @@ static void quantizers(void **state)
     struct keys k;
 
     (void)state;
-    parse("[{\"quant_types\": [\"weight\"], \"quant_bits\": {\"weight\": 8},"
-          "  \"op_types\": [\"Conv2d\", \"Linear\"]}]");
+    parse("[{\"quant_types\": [\"weight\"], \"quant_bits\": {\"weight\": 8},  \"op_types\": "
+          "[\"Conv2d\", \"Linear\"]}]");
     k = keys(0);
     assert_int_equal(k.quant_types.n, 1);
     assert_string_equal(k.quant_types.v[0], "weight");
     assert_int_equal(k.bits_weight, 8);
-    parse("[{\"quant_types\": [\"weight\", \"output\"], \"op_types\": [\"default\"],"
-          "  \"quant_bits\": {\"weight\": 8, \"output\": 4}}]");
+    parse("[{\"quant_types\": [\"weight\", \"output\"], \"op_types\": [\"default\"],  "
+          "\"quant_bits\": {\"weight\": 8, \"output\": 4}}]");
     k = keys(0);
     assert_int_equal(k.bits_weight, 8);
     assert_int_equal(k.bits_output, 4);
@@ -155,40 +155,39 @@ static void quantizers(void **state)
     assert_int_equal(keys(match("fc2") - 1).quant_bits, 2);
 }
 
-/* ---- what it means --------------------------------------------------------------------------- */
+/* ---- meaning --------------------------------------------------------------------------------- */
 
 static void last_match_counts_as_a_whole(void **state)
 {
     (void)state;
-    parse("[{\"sparsity\": 0.5, \"quant_bits\": 8, \"op_types\": [\"Conv\"]},"
-          " {\"sparsity\": 0.9, \"op_names\": [\"conv1\"], \"op_types\": [\"Conv2d\"]},"
-          " {\"quant_bits\": 4, \"op_names\": [\"conv2\"]}]");
+    parse(
+        "[{\"sparsity\": 0.5, \"quant_bits\": 8, \"op_types\": [\"Conv\"]}, {\"sparsity\": 0.9, "
+        "\"op_names\": [\"conv1\"], \"op_types\": [\"Conv2d\"]}, {\"quant_bits\": 4, \"op_names\": "
+        "[\"conv2\"]}]");
     assert_int_equal(match("conv1"), 2);
-    assert_int_equal(keys(1).quant_bits, 0); /* nothing is left of entry 1 */
+    assert_int_equal(keys(1).quant_bits, 0); /* entry 1 is fully overridden */
     assert_int_equal(match("conv2"), 3);
     assert_true(keys(2).sparsity == -1);
-    assert_int_equal(match("layer1.0.conv1"), 1); /* Conv is any of them */
-    assert_int_equal(match("op_name1"), 0);       /* but no ConvTranspose */
+    assert_int_equal(match("layer1.0.conv1"), 1); /* Conv matches all convolutions */
+    assert_int_equal(match("op_name1"), 0);       /* but not ConvTranspose */
 }
 
 static void exclude_counts_by_value(void **state)
 {
     (void)state;
-    parse("[{\"sparsity\": 0.5, \"op_types\": [\"default\"]},"
-          " {\"exclude\": false, \"sparsity\": 0.1, \"op_names\": [\"conv1\"]},"
-          " {\"exclude\": true, \"op_types\": [\"Linear\"]},"
-          " {\"sparsity\": 0.2, \"op_names\": [\"fc2\"]}]");
+    parse("[{\"sparsity\": 0.5, \"op_types\": [\"default\"]}, {\"exclude\": false, \"sparsity\": "
+          "0.1, \"op_names\": [\"conv1\"]}, {\"exclude\": true, \"op_types\": [\"Linear\"]}, "
+          "{\"sparsity\": 0.2, \"op_names\": [\"fc2\"]}]");
     assert_int_equal(match("conv1"), 2);
     assert_int_equal(match("fc1"), 0);
-    assert_int_equal(match("fc2"), 4); /* in again */
+    assert_int_equal(match("fc2"), 4); /* included again */
 }
 
 static void both_vocabularies(void **state)
 {
     (void)state;
-    parse("[{\"op_types\": [\"Gemm\"]}, {\"op_types\": [\"BatchNorm2d\"]},"
-          " {\"op_types\": [\"Conv3d\", \"default\", \"BatchNormalization\"],"
-          "  \"op_names\": [\"bn1\"]}]");
+    parse("[{\"op_types\": [\"Gemm\"]}, {\"op_types\": [\"BatchNorm2d\"]}, {\"op_types\": "
+          "[\"Conv3d\", \"default\", \"BatchNormalization\"],  \"op_names\": [\"bn1\"]}]");
     assert_int_equal(match("fc1"), 1);
     assert_int_equal(match("fc2"), 0);
     assert_int_equal(match("bn1"), 3);
@@ -211,9 +210,8 @@ static void other_values(void **state)
     const struct pare_setting *s;
 
     (void)state;
-    parse("[{\"op_names\": [\"fc1\"], \"a\": [1, 2], \"b\": [1, 2.5], \"c\": [\"x\"],"
-          "  \"d\": \"text\","
-          "  \"e\": true, \"f\": -3, \"g\": 1e-4}]");
+    parse("[{\"op_names\": [\"fc1\"], \"a\": [1, 2], \"b\": [1, 2.5], \"c\": [\"x\"],  \"d\": "
+          "\"text\",  \"e\": true, \"f\": -3, \"g\": 1e-4}]");
     s = config.entry[0].set;
     assert_int_equal(config.entry[0].n_set, 7);
     assert_int_equal(s[0].type, PARE_OPT_INTS);
@@ -269,7 +267,7 @@ static void from_a_file(void **state)
     assert_int_equal(pare_config_read(arena, " [{\"op_types\": [\"Linear\"]}]", &config, &err), 0);
 }
 
-/* ---- what it must not be -------------------------------------------------------------------- */
+/* ---- mistakes -------------------------------------------------------------------------------- */
 
 /* The whole message, after "config: ". */
 static void bad(const char *text, const char *why)
@@ -298,22 +296,24 @@ static void bad_json(void **state)
 
     (void)state;
     bad("", "line 1, column 0: not JSON: unexpected token near end of file");
-    bad("[{'op_types': 1}]", "line 1, column 3: not JSON: string or '}' expected near ''' (texts "
-                             "stand in \"double quotes\")");
+    bad("[{'op_types': 1}]",
+        "line 1, column 3: not JSON: string or '}' expected near ''' (texts stand in \"double "
+        "quotes\")");
     bad("[\n{\"exclude\": True}]",
         "line 2, column 16: not JSON: invalid token near 'True' (write true)");
-    bad("[{\"sparsity\": NaN}]", "line 1, column 17: not JSON: invalid token near 'NaN' (there is "
-                                 "no such number in JSON)");
+    bad("[{\"sparsity\": NaN}]",
+        "line 1, column 17: not JSON: invalid token near 'NaN' (there is no such number in JSON)");
     bad("[{\"a\": 1e999}]", "line 1, column 12: not JSON: real number overflow near '1e999'");
     bad("[{\"a\": 99999999999999999999}]",
         "line 1, column 27: not JSON: too big integer near '99999999999999999999'");
     bad("[{\"a\": 1, \"a\": 2}]", "line 1, column 13: not JSON: duplicate object key near '\"a\"'");
     bad("[{\"a\": \"\xff\"}]", "line 1, column 8: not JSON: unable to decode byte 0xff near '\"'");
     bad("[{\"a\": \"\\u0000\"}]", "line 1, column 15: not JSON: a text with \\u0000 in it");
-    bad("[{\"a\": 1}, # two\n]", "line 1, column 12: not JSON: invalid token near '#' (there are "
-                                 "no comments in JSON)");
-    bad("[{\"a\": 1},]", "line 1, column 11: not JSON: unexpected token near ']' (is there a comma "
-                         "too many before it?)");
+    bad("[{\"a\": 1}, # two\n]",
+        "line 1, column 12: not JSON: invalid token near '#' (there are no comments in JSON)");
+    bad("[{\"a\": 1},]",
+        "line 1, column 11: not JSON: unexpected token near ']' (is there a comma too many before "
+        "it?)");
     bad("[] []", "line 1, column 4: not JSON: end of file expected near '['");
     memset(deep, '[', 300);
     memset(deep + 100, ']', 100);
@@ -336,8 +336,9 @@ static void bad_lists(void **state)
 static void bad_selectors(void **state)
 {
     (void)state;
-    bad("[{}]", "entry 1 (line 1): has neither op_types nor op_names, so nothing says which layers "
-                "the entry is for");
+    bad("[{}]",
+        "entry 1 (line 1): has neither op_types nor op_names, so nothing says which layers the "
+        "entry is for");
     bad("[{\"sparsity\": 0.5, \"optypes\": [\"Conv\"]}]",
         "entry 1 (line 1): has neither op_types nor op_names, so nothing says which layers the "
         "entry is for (is 'optypes' meant to be 'op_types'?)");
@@ -363,8 +364,9 @@ static void bad_values(void **state)
 {
     (void)state;
 #define CONV "[{\"op_types\": [\"Conv\"], "
-    bad(CONV "\"a\": null}]", "entry 1 (line 1): 'a' is null, must be a number, a text, true or "
-                              "false, or a list of them");
+    bad(CONV "\"a\": null}]",
+        "entry 1 (line 1): 'a' is null, must be a number, a text, true or false, or a list of "
+        "them");
     bad(CONV "\"a\": []}]", "entry 1 (line 1): 'a' is an empty list, must have a value");
     bad(CONV "\"a\": [1, \"x\"]}]",
         "entry 1 (line 1): 'a' has a text in it, must be a list of numbers or of texts");
@@ -385,8 +387,8 @@ static void bad_values(void **state)
         "entry 1 (line 1): unknown key 'sparcity' (did you mean 'sparsity'?)");
     bad(CONV "\"quant_bits\": {\"wieght\": 8}}]",
         "entry 1 (line 1): unknown key 'quant_bits.wieght' (did you mean 'quant_bits.weight'?)");
-    bad(CONV "\"quant_types\": [\"weights\"]}]", "entry 1 (line 1): option 'quant_types' is "
-                                                 "'weights', must be one of weight|input|output");
+    bad(CONV "\"quant_types\": [\"weights\"]}]",
+        "entry 1 (line 1): option 'quant_types' is 'weights', must be one of weight|input|output");
     bad(CONV "\"quant_bits\": 2.5}]",
         "entry 1 (line 1): option 'quant_bits' must be a whole number");
 }
@@ -417,11 +419,12 @@ static void bad_patterns(void **state)
 
     (void)state;
 #define NAME(x) "[{\"op_names\": [\"re:" x "\"]}]"
-    bad(NAME("(conv"), "entry 1 (line 1): the pattern '(conv': is no regular expression: "
-                       "( without )");
+    bad(NAME("(conv"),
+        "entry 1 (line 1): the pattern '(conv': is no regular expression: ( without )");
     bad(NAME("(.)\\\\1"), "entry 1 (line 1): the pattern '(.)\\1': refers back with \\1");
-    bad(NAME("(a{200}){200}"), "entry 1 (line 1): the pattern '(a{200}){200}': is too long when "
-                               "its repeats are written out, at most 1000 letters");
+    bad(NAME("(a{200}){200}"),
+        "entry 1 (line 1): the pattern '(a{200}){200}': is too long when its repeats are written "
+        "out, at most 1000 letters");
     snprintf(text, sizeof(text), NAME("%0300d"), 0);
     snprintf(why, sizeof(why),
              "entry 1 (line 1): the pattern '%0200d': is too long, at most 200 letters", 0);
@@ -436,8 +439,8 @@ static void bad_rules(void **state)
         const char *why;
     } list[] = {
         { { .keys = "sparsity=0.5" },
-          "rule 1: has neither op_types nor op_names, so nothing says which layers the "
-          "rule is for" },
+          "rule 1: has neither op_types nor op_names, so nothing says which layers the rule is "
+          "for" },
         { { .op_types = none }, "rule 1: op_types is an empty list, which would match no layer" },
         { { .op_types = types, .keys = "sparsity=0.5 sparsity=0.6" },
           "rule 1: 'sparsity' is there twice" },
@@ -465,11 +468,12 @@ static void bad_rules(void **state)
     assert_int_equal(pare_config_rules(arena, NULL, 0, &config, &err), PARE_ECONFIG);
 }
 
-/* A run out of memory at any request is an answer, and nothing leaks. */
+/* A failed allocation at any point gives an error, and nothing leaks. */
 static void no_memory(void **state)
 {
-    static const char text[] = "[{\"op_types\": [\"default\"], \"a\": {\"b\": 1}, \"c\": [1, 2]},"
-                               " {\"op_names\": [\"re:f.*\"], \"d\": \"text\"}]";
+    static const char text[] =
+        "[{\"op_types\": [\"default\"], \"a\": {\"b\": 1}, \"c\": [1, 2]}, {\"op_names\": "
+        "[\"re:f.*\"], \"d\": \"text\"}]";
     int rc = PARE_ENOMEM;
 
     (void)state;

@@ -1,4 +1,4 @@
-/* test_dependency_groups.c - dependency-aware pruning: layers that share channels lose the same ones.
+/* test_dependency_groups.c - dependency-aware pruning: coupled layers remove the same channels.
  *
  * Channel sets of NNI's tests, and its cases N28, N29 and N31.
  */
@@ -30,15 +30,15 @@ static struct pare_flow concat(struct pare_net *n, struct pare_flow a, struct pa
 }
 
 /* Two convolutions of x, concatenated. */
-static struct pare_flow two(struct pare_net *n, struct pare_flow x, const int64_t out[2], int axis,
-                            const char *const name[3])
+static struct pare_flow two_convs(struct pare_net *n, struct pare_flow x, const int64_t out[2],
+                                  int axis, const char *const name[3])
 {
     struct pare_flow a = conv(n, x, name[0], out[0], 1), b = conv(n, x, name[1], out[1], 1);
 
     return concat(n, a, b, axis, name[2]);
 }
 #define TWO(n, x, out1, out2, axis, ...) \
-    two(n, x, (int64_t[]){ out1, out2 }, axis, (const char *const[]){ __VA_ARGS__ })
+    two_convs(n, x, (int64_t[]){ out1, out2 }, axis, (const char *const[]){ __VA_ARGS__ })
 
 static struct pare_flow end(struct pare_net *n, struct pare_flow x)
 {
@@ -58,8 +58,8 @@ static struct pare_flow simple(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, x, "fc2", n->classes);
 }
 
-/* N29: along the batch the channels are the same, and so they are in the sum (where NNI takes
- * the two concatenations for independent); side by side they are not. */
+/* N29: along the batch axis the channels are the same, and so they are in the sum (where NNI
+ * considers the two concatenations independent); along the channel axis they are not. */
 static struct pare_flow cat_batch(struct pare_net *n, struct pare_flow x)
 {
     struct pare_flow a = TWO(n, x, 8, 8, 0, "conv1", "conv2", "cat1"),
@@ -73,7 +73,7 @@ static struct pare_flow cat_channels(struct pare_net *n, struct pare_flow x)
     return end(n, TWO(n, x, 8, 8, 1, "conv1", "conv2", "cat"));
 }
 
-/* A concatenation that is added to a convolution: each half goes with a half of that. */
+/* A concatenation added to a convolution: each half is coupled with a half of the convolution. */
 static struct pare_flow cat_sum(struct pare_net *n, struct pare_flow x)
 {
     struct pare_flow a;
@@ -130,7 +130,7 @@ static void close_all(struct pare_compression *r, struct pare_model *m)
 
 /* ---- sets ----------------------------------------------------------------------------------- */
 
-/* "a b, c d": the layers that share channels, as far as more than one does. */
+/* "a b, c d": the sets of layers with coupled channels, without those of one layer. */
 static void check_sets(struct pare_compression *r, const char *want)
 {
     const struct pare_dependency_groups *d;
@@ -180,8 +180,8 @@ static void zoo_sets(void **state)
         { "vgg16-cifar", "" },
         { "resnet18-cifar",
           "conv1 layer1.0.conv2 layer1.1.conv2, layer2.0.conv2 layer2.0.downsample.0 "
-          "layer2.1.conv2, layer3.0.conv2 layer3.0.downsample.0 layer3.1.conv2, "
-          "layer4.0.conv2 layer4.0.downsample.0 layer4.1.conv2" },
+          "layer2.1.conv2, layer3.0.conv2 layer3.0.downsample.0 layer3.1.conv2, layer4.0.conv2 "
+          "layer4.0.downsample.0 layer4.1.conv2" },
     };
 
     (void)state;
@@ -207,7 +207,7 @@ static void zoo_sets(void **state)
 
 /* ---- masks ---------------------------------------------------------------------------------- */
 
-/* How many channels would be left of a value, when all that the masks need stays. */
+/* Number of channels of a value that remain if all that the masks keep is kept. */
 static int64_t left(struct pare_compression *r, const char *layer)
 {
     struct pare_layer *l = rig_layer(r, layer);
@@ -245,8 +245,8 @@ static void n28_groups(void **state)
     close_all(r, m);
 }
 
-/* What a mask removes can be taken out of the model, whatever goes through it. */
-static void all_of_it_goes(void **state)
+/* Everything a mask removes can be removed from the model, through any operator. */
+static void all_removable(void **state)
 {
     static struct pare_flow (*const build[])(struct pare_net *,
                                              struct pare_flow) = { cat_batch, cat_channels, cat_sum,
@@ -265,7 +265,7 @@ static void all_of_it_goes(void **state)
     }
 }
 
-/* The least sparsity of a set counts for all of it; the sums of the scores decide. */
+/* The smallest sparsity of a dependency group applies to all its layers; sums of scores decide. */
 static void sums_and_least(void **state)
 {
     struct pare_model *m = make(cat_batch);
@@ -277,15 +277,16 @@ static void sums_and_least(void **state)
     rig_weight(m, "conv1.weight");
     pare_f32(rig_weight(m, "conv2.weight"))[3 * 9] = 0;
     pare_f32(rig_weight(m, "conv2.weight"))[5 * 9] = -1;
-    r = prune(m, "[{\"sparsity\": 0.25, \"op_names\": [\"conv1\"]}, {\"sparsity\": 0.5, "
-                 "\"op_names\": [\"conv2\"]}]");
+    r = prune(m,
+              "[{\"sparsity\": 0.25, \"op_names\": [\"conv1\"]}, {\"sparsity\": 0.5, \"op_names\": "
+              "[\"conv2\"]}]");
     rig_expect(r, "conv1", "11101011");
     rig_expect(r, "conv2", "11101011");
     close_all(r, m);
 }
 
-/* A pruner that makes its masks itself cannot be told. */
-static void not_for_all(void **state)
+/* A pruner that computes its masks itself is rejected. */
+static void rejects_own_masks(void **state)
 {
     struct pare_model *m = make(cat_batch);
     struct pare_compression *r = rig_run(m, "nm",
@@ -301,8 +302,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets),           cmocka_unit_test(zoo_sets),
-        cmocka_unit_test(n28_groups),     cmocka_unit_test(all_of_it_goes),
-        cmocka_unit_test(sums_and_least), cmocka_unit_test(not_for_all),
+        cmocka_unit_test(n28_groups),     cmocka_unit_test(all_removable),
+        cmocka_unit_test(sums_and_least), cmocka_unit_test(rejects_own_masks),
     };
 
     return cmocka_run_group_tests_name("depend", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_depthwise.c - depthwise convolutions of planes, for each instruction set, against plain sums. */
+/* test_depthwise.c - depthwise convolution loops of every instruction set against plain sums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* The file itself, since only one of its versions is chosen on a machine. */
+/* Include the file itself, since each machine chooses only one of its variants. */
 #define pare_depthwise_rows here
 #include "backend/conv/depthwise.c"
 #undef pare_depthwise_rows
@@ -48,7 +48,7 @@ static double one(const struct pare_depthwise *d, int64_t r, int64_t q, int c)
     return d->clamp ? fmin((double)d->high, fmax((double)d->low, s)) : s;
 }
 
-/* Random geometry, often that of the fast loops; pads may cut, or reach beyond the filter. */
+/* Random geometry, often that of the fast loops; pads may be negative, or exceed the filter. */
 static bool draw(struct pare_depthwise *d, int block)
 {
     static const int64_t common[] = { 3, 5, 7 };
@@ -82,7 +82,7 @@ static void check(int block)
     if (!draw(&d, block))
         return;
     d.post = &post;
-    d.n_post = block < 8 ? 0 : (int)between(0, 1); /* these want whole vectors */
+    d.n_post = block < 8 ? 0 : (int)between(0, 1); /* post-ops need whole vectors */
     fill(x, SIDE * SIDE * BLOCK);
     fill(sum, SIDE * SIDE * BLOCK);
     fill(w, TAPS * TAPS * BLOCK);
@@ -111,7 +111,7 @@ static void test_block(int block)
         check(block);
 }
 
-/* Blocks of 16 and 8 take AVX-512 and AVX2 where the machine has them, of 4 plain C. */
+/* Blocks of 16 and 8 use AVX-512 and AVX2 if the machine has them, blocks of 4 plain C. */
 static void test_16(void **state)
 {
     (void)state;

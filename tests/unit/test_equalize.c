@@ -1,4 +1,5 @@
-/* test_equalize.c - equalized channels and corrected biases: the same function, better rounded. */
+/* test_equalize.c - cross-layer equalization and bias correction: same function, smaller
+ * quantization error. */
 #include "quant_rig.h"
 
 #include "quant/equalize.h"
@@ -10,7 +11,7 @@
     "\"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_symmetric\", \"quant_bits\": " bits \
     "}]"
 
-/* Convolutions one behind the other, in groups too, pooling, Flatten, linear layers. */
+/* Consecutive convolutions, also grouped, pooling, Flatten, linear layers. */
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 12, .kernel = 3, .pad = 1, .bias = true };
@@ -68,7 +69,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* (64, 10) logits of numbers drawn at random. */
+/* (64, 10) logits of random inputs. */
 static struct pare_tensor logits(struct pare_model *m)
 {
     const int64_t dim[4] = { 64, 1, 8, 8 };
@@ -112,7 +113,7 @@ static void scale_rows(struct pare_tensor *t, int64_t c, float by)
         pare_f32(t)[i] *= by;
 }
 
-/* Channels of conv1 and deep that differ a thousandfold, for the same function. */
+/* Scales channels of conv1 and deep a thousandfold, for the same function. */
 static void spoil(struct pare_model *m)
 {
     struct pare_tensor *w1 = rig_weight(m, "conv1.weight"), *b1 = rig_weight(m, "conv1.bias");
@@ -156,10 +157,10 @@ static void test_same_function(void **state)
     assert_int_equal(pairs, 5);
     after = logits(m);
     assert_true(difference(&before, &after) < 1e-10);
-    assert_true(difference(&before, &after) > 0); /* something did happen */
+    assert_true(difference(&before, &after) > 0); /* equalization did change the weights */
     w1 = *rig_weight(m, "conv1.weight");
     w2 = *rig_weight(m, "deep.weight");
-    for (int64_t c = 0; c < 12; c++) { /* both sides of a channel reach equally far */
+    for (int64_t c = 0; c < 12; c++) { /* both sides of a channel have the same range */
         double a = (double)largest(&w1, c * 9, 9), b = (double)largest(&w2, c * 9, 9);
 
         near(a / b, 1, 0.01);
@@ -167,7 +168,7 @@ static void test_same_function(void **state)
     pare_model_free(m);
 }
 
-/* Channels of 0, on either side, and numbers that are none stay as they are. */
+/* Channels with only zeros on either side, and values that are not finite, are not scaled. */
 static void test_odd_channels(void **state)
 {
     struct pare_model *m = trained();
@@ -192,15 +193,15 @@ static void test_odd_channels(void **state)
     pare_model_free(m);
 }
 
-/* What is used twice, or bounded above, is left alone. */
+/* Values with two consumers, or with an upper bound, are not equalized. */
 static struct pare_flow alone_build(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 8, .kernel = 3, .pad = 1, .bias = true };
     struct pare_flow y;
 
     x = pare_net_relu6(n, pare_net_conv(n, x, "conv1", c), "relu6");
-    x = pare_net_conv(n, x, "conv2", c); /* used twice */
-    y = pare_net_conv(n, x, "conv3", c); /* goes into a sum */
+    x = pare_net_conv(n, x, "conv2", c); /* two consumers */
+    y = pare_net_conv(n, x, "conv3", c); /* consumed by an Add */
     x = pare_net_sum(n, x, y, "sum");
     x = pare_net_apply(n, pare_net_conv(n, x, "conv4", c), "Sigmoid", "sigmoid");
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
@@ -220,7 +221,7 @@ static void test_not_pairs(void **state)
     pare_model_free(m);
 }
 
-/* 8 bits with one scale for a tensor: nothing is left of spoilt channels, but for equalization. */
+/* 8 bits with one scale per tensor: without equalization, channels with small weights become 0. */
 static void test_rounds_better(void **state)
 {
     static const char *const quantizers[] = { "ptq", "naive", "qat" };
@@ -252,7 +253,7 @@ static void test_rounds_better(void **state)
     }
 }
 
-/* ---- biases ---------------------------------------------------------------------------------- */
+/* ---- bias correction ------------------------------------------------------------------------- */
 
 /* The mean of each logit over training data. */
 static void mean_logits(struct job *j, double mean[10])
@@ -292,7 +293,7 @@ static double mean_error(const char *quantizer, const char *config, const char *
     j = job_open(trained(), quantizer, config, settings, LEARN);
     mean_logits(&j, b);
     *right = rig_accuracy(j.learn);
-    if (strcmp(quantizer, "ptq") != 0) /* which has nodes of its own at inputs */
+    if (strcmp(quantizer, "ptq") != 0) /* ptq has nodes of its own at inputs */
         assert_int_equal(j.model->graph->n_nodes, nodes);
     job_close(&j);
     for (int i = 0; i < 10; i++)
@@ -304,14 +305,16 @@ static void test_bias_correction(void **state)
 {
     static const struct {
         const char *quantizer, *config;
-        double gain; /* of accuracy, where rounding has cost enough of it to be seen */
-    } cases[] = { { "naive", WEIGHTS("8"), -1 },
-                  { "ptq", WEIGHTS("3"), 0.01 },
-                  { "qat", WEIGHTS("3"), 0.01 },
-                  { "ptq",
-                    "[{\"quant_types\": [\"weight\", \"input\"], \"op_types\": "
-                    "[\"Conv2d\", \"Linear\"], \"quant_bits\": 4}]",
-                    -1 } };
+        double gain; /* accuracy gained, where quantization has cost enough to be seen */
+    } cases[] = {
+        { "naive", WEIGHTS("8"), -1 },
+        { "ptq", WEIGHTS("3"), 0.01 },
+        { "qat", WEIGHTS("3"), 0.01 },
+        { "ptq",
+          "[{\"quant_types\": [\"weight\", \"input\"], \"op_types\": [\"Conv2d\", \"Linear\"], "
+          "\"quant_bits\": 4}]",
+          -1 }
+    };
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -328,7 +331,7 @@ static void test_bias_correction(void **state)
     }
 }
 
-/* Undone where a bound for lost accuracy leaves layers float; without data it is refused. */
+/* Undone where an accuracy bound makes layers float; rejected without data. */
 static int float_is_right(void *user, double *value, struct pare_err *err)
 {
     const struct pare_compression *r = ((struct job *)user)->run;
@@ -362,7 +365,7 @@ static void test_undone(void **state)
     o.settings = "bias_correction=true";
     ok(pare_compression_new(m, &o, &r, &rig_err));
     assert_int_equal(pare_compression_compress(r, &rig_err), PARE_ECONFIG);
-    assert_non_null(strstr(rig_err.msg, "bias_correction looks at data"));
+    assert_non_null(strstr(rig_err.msg, "bias_correction needs data"));
     pare_compression_free(r);
     pare_model_free(m);
 }

@@ -1,4 +1,4 @@
-/* test_export_qdq.c - quantized models as files: the integers are the rounded numbers. */
+/* test_export_qdq.c - QDQ export: the file's integers are exactly the quantized values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -23,7 +23,7 @@ static struct pare_err err;
             fail_msg("%s", err.msg); \
     } while (0)
 
-/* ---- a quantizer whose range is that of the first batch ------------------------------------ */
+/* ---- a quantizer with the range of the first batch ------------------------------------------- */
 
 static int by_range(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, bool again, struct pare_err *e)
@@ -107,7 +107,7 @@ static const struct pare_quantizer odd = {
     .weight = cubes,
 };
 
-/* ---- a model, its run, its file ------------------------------------------------------------ */
+/* ---- a model, its compression, its file ------------------------------------------------------ */
 
 struct job {
     struct pare_registry *registry;
@@ -158,13 +158,13 @@ static void forward(const struct job *j, const struct pare_model *m, float *out)
     pare_plan_free(p);
 }
 
-/* The rounded model's outputs in out[0], the file's in out[1]. */
+/* The quantized model's outputs in out[0], the file's in out[1]. */
 static void both(struct job *j, bool qoperator)
 {
     struct pare_export e = { .onnx = j->path, .qoperator = qoperator };
 
     OK(pare_compression_compress(j->run, &err));
-    forward(j, j->model, j->out[0]); /* which finds the ranges */
+    forward(j, j->model, j->out[0]); /* finds the ranges */
     forward(j, j->model, j->out[0]);
     OK(pare_compression_export(j->run, &e, &err));
     pare_model_free(j->file);
@@ -226,9 +226,9 @@ static const int64_t gray[3] = { 1, 28, 28 }, colour[3] = { 3, 32, 32 };
 
 static void weights_alone_are_a_quarter(void **state)
 {
-    struct job *j = open_job("lenet", gray, "naive",
-                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
-                             "\"op_types\": [\"default\"]}]");
+    struct job *j = open_job(
+        "lenet", gray, "naive",
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"default\"]}]");
     const struct pare_value *w;
     struct stat file;
     int64_t params = 0;
@@ -252,19 +252,19 @@ static void weights_alone_are_a_quarter(void **state)
     "\"quant_dtype\": {\"weight\": \"int\", \"input\": \"uint\", \"output\": \"uint\"}, " \
     "\"quant_scheme\": {\"weight\": \"" scheme "\"}, \"op_types\": [\"Conv2d\", \"Linear\"]}]"
 
-/* Without biases, whose rounding is new in the file, all is the same to the bit. */
+/* Without biases, which are quantized only in the file, the outputs are bit-identical. */
 static void all_places_equal_the_rounded_model(void **state)
 {
-    static const char outputs[] = "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, "
-                                  "\"quant_scheme\": \"per_channel_affine\", "
-                                  "\"op_types\": [\"Conv2d\"]}]";
+    static const char outputs[] =
+        "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"quant_scheme\": "
+        "\"per_channel_affine\", \"op_types\": [\"Conv2d\"]}]";
     static const char *const configs[] = {
         ALL("per_channel_symmetric"),
         ALL("per_tensor_symmetric"),
-        "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": {\"weight\": 4, "
-        "\"input\": 5}, \"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_affine\", "
-        "\"op_types\": [\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
-        "\"quant_bits\": 3, \"op_types\": [\"ReLU\"]}]",
+        "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": {\"weight\": 4, \"input\": "
+        "5}, \"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_affine\", \"op_types\": "
+        "[\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], \"quant_bits\": 3, "
+        "\"op_types\": [\"ReLU\"]}]",
         outputs,
     };
 
@@ -319,13 +319,14 @@ static void qoperators_where_they_fit(void **state)
     both(j, true);
     assert_int_equal(count(j->file, "QLinearConv"), 2);
     assert_int_equal(count(j->file, "Conv"), 0);
-    assert_null(pare_graph_find(j->file->graph, "conv1.weight")); /* nobody wants it as floats */
+    assert_null(pare_graph_find(j->file->graph, "conv1.weight")); /* no consumer reads it as
+                                                                   * float */
     assert_true(apart(j) <=
                 1.001 * step_of(j, pare_layer_name(pare_compression_layer(j->run, last))));
     close_job(j);
 }
 
-/* Residual sums share what they round; names of inputs and outputs stay. */
+/* Residual connections share quantized values; names of inputs and outputs are kept. */
 static void residual_networks(void **state)
 {
     static const char *const config =
@@ -340,32 +341,32 @@ static void residual_networks(void **state)
     assert_true(apart(j) < 0.02 * largest(j));
     assert_string_equal(j->file->out[0].name, j->model->out[0].name);
     assert_true(count(j->file, "QuantizeLinear") <
-                pare_compression_layers(j->run)); /* shortcuts share */
+                pare_compression_layers(j->run)); /* shortcuts share nodes */
     close_job(j);
 }
 
 static void values_without_a_scale(void **state)
 {
     static const char *const both_places =
-        "[{\"quant_types\": [\"weight\", \"output\"], \"quant_bits\": 1, "
-        "\"op_types\": [\"default\"]}]";
+        "[{\"quant_types\": [\"weight\", \"output\"], \"quant_bits\": 1, \"op_types\": "
+        "[\"default\"]}]";
     struct pare_export e = { 0 };
-    struct job *j = open_job("lenet", gray, "signs",
-                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, "
-                             "\"op_types\": [\"default\"]}]");
+    struct job *j = open_job(
+        "lenet", gray, "signs",
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_types\": [\"default\"]}]");
 
     (void)state;
     both(j, false); /* 0.7 times -1 and 1 */
     assert_true(apart(j) < 1e-4);
     close_job(j);
 
-    for (int bits = 1; bits <= 8; bits++) { /* around a zero point that is not whole */
+    for (int bits = 1; bits <= 8; bits++) { /* with a zero point that is not an integer */
         char config[128];
 
-        snprintf(config, sizeof(config),
-                 "[{\"quant_types\": [\"weight\"], \"quant_bits\": %d, "
-                 "\"op_types\": [\"default\"]}]",
-                 bits);
+        snprintf(
+            config, sizeof(config),
+            "[{\"quant_types\": [\"weight\"], \"quant_bits\": %d, \"op_types\": [\"default\"]}]",
+            bits);
         j = open_job("lenet", gray, "dorefa", config);
         both(j, false);
         assert_true(apart(j) < 1e-5 * largest(j));
@@ -376,21 +377,21 @@ static void values_without_a_scale(void **state)
     OK(pare_compression_compress(j->run, &err));
     e.onnx = j->path;
     assert_int_equal(pare_compression_export(j->run, &e, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "quantizer signs gave it no scale"));
+    assert_non_null(strstr(err.msg, "quantizer signs has not set its scale"));
     close_job(j);
 
-    j = open_job("lenet", gray, "odd",
-                 "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
-                 "\"op_types\": [\"default\"]}]");
+    j = open_job(
+        "lenet", gray, "odd",
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"default\"]}]");
     OK(pare_compression_compress(j->run, &err));
     e.onnx = j->path;
     assert_int_equal(pare_compression_export(j->run, &e, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "layer 'conv1': the values that quantizer odd gave"));
+    assert_non_null(strstr(err.msg, "layer 'conv1': quantizer odd with"));
     assert_int_not_equal(access(j->path, F_OK), 0);
     close_job(j);
 }
 
-/* Scales of one run give another the same file. */
+/* Scales of one compression give another the same file. */
 static void calibration_comes_back(void **state)
 {
     struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
@@ -419,14 +420,16 @@ static void calibration_comes_back(void **state)
     close_job(j);
 }
 
-/* As NNI writes it: ranges of inputs and outputs. */
+/* As NNI writes them: ranges of inputs and outputs. */
 static void ranges_are_scales(void **state)
 {
-    static const char text[] = "{\"conv1\": {\"weight_bits\": 8, \"input_bits\": 8, "
-                               "\"tracked_min_input\": -1.0, \"tracked_max_input\": 1.55}}";
-    struct job *j = open_job("lenet", gray, "first",
-                             "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, "
-                             "\"op_names\": [\"conv1\"]}]");
+    static const char text[] =
+        "{\"conv1\": {\"weight_bits\": 8, \"input_bits\": 8, \"tracked_min_input\": -1.0, "
+        "\"tracked_max_input\": 1.55}}";
+    struct job *j =
+        open_job("lenet", gray, "first",
+                 "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"op_names\": "
+                 "[\"conv1\"]}]");
     char path[64];
     FILE *f;
 
@@ -446,17 +449,17 @@ static void ranges_are_scales(void **state)
     close_job(j);
 }
 
-/* The same outputs with 20 nodes less, and biases where there were none. */
+/* The same outputs with 20 nodes less, and new biases. */
 static void normalizations_are_folded(void **state)
 {
-    struct job *j = open_job("resnet20", colour, "naive",
-                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
-                             "\"op_types\": [\"Conv2d\"]}]");
+    struct job *j = open_job(
+        "resnet20", colour, "naive",
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\"]}]");
     struct pare_model *folded = NULL;
     int norms = count(j->model, "BatchNormalization"), n;
 
     (void)state;
-    for (int i = 0; i < j->model->graph->n_values; i++) { /* statistics that matter */
+    for (int i = 0; i < j->model->graph->n_values; i++) { /* statistics that have an effect */
         struct pare_value *v = j->model->graph->value[i];
 
         if (strstr(v->name, "running_") && v->t.data && !pare_model_own(j->model, v, &err))
@@ -474,12 +477,12 @@ static void normalizations_are_folded(void **state)
     close_job(j);
 }
 
-/* The config that the preset stands for rounds outputs behind activations, and all fuses. */
+/* The preset's rules quantize outputs after activations, so that all operators fuse. */
 static void preset_ends_steps(void **state)
 {
-    struct job *j = open_job("lenet", gray, "naive",
-                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, "
-                             "\"op_types\": [\"Conv2d\"]}]");
+    struct job *j = open_job(
+        "lenet", gray, "naive",
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\"]}]");
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_rules rules;
     const char *quantizer;
@@ -496,12 +499,12 @@ static void preset_ends_steps(void **state)
     close_job(j);
 }
 
-/* Operator set 21, to which the file is raised. */
+/* The file is upgraded to opset 21. */
 static void sixteen_bits(void **state)
 {
-    struct job *j = open_job("lenet", gray, "first",
-                             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 12, "
-                             "\"op_types\": [\"default\"]}]");
+    struct job *j = open_job(
+        "lenet", gray, "first",
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 12, \"op_types\": [\"default\"]}]");
     struct pare_export e = { .onnx = j->path };
 
     (void)state;

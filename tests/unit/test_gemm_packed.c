@@ -1,4 +1,4 @@
-/* test_gemm_packed.c - products with packed matrices against plain sums. */
+/* test_gemm_packed.c - packed GEMM against plain sums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static int64_t up_to(int64_t n)
     return 1 + (int64_t)pare_rng_below(&rng, (uint64_t)n);
 }
 
-/* Random sizes; runs with a gap between them, rows with one; nothing beyond is written. */
+/* Random sizes, with gaps between runs and between rows; nothing beyond y is written. */
 static void check(int block)
 {
     static float x[ROWS * (2 * DEPTH + GAP)], w[DEPTH * COLUMNS], y[ROWS * (COLUMNS + GAP)];
@@ -74,7 +74,7 @@ static void check(int block)
         }
 }
 
-/* Columns of x with rows of w, added to what is there, between bounds. */
+/* Columns of x times rows of w, added to y, with clamp. */
 static void check_outer(int block)
 {
     static float x[DEPTH * (ROWS + GAP)], w[DEPTH * (COLUMNS + GAP)], y[ROWS * COLUMNS];
@@ -118,7 +118,7 @@ static void check_outer(int block)
         }
 }
 
-/* Runs of two lengths that begin anywhere, as taps of a filter do, and what is behind them. */
+/* Runs of two lengths at arbitrary offsets, like the taps of a filter, with post-ops. */
 static void check_taps(int block)
 {
     enum { RUNS = 6, LONG = 8 };

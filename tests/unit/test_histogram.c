@@ -1,5 +1,5 @@
-/* test_histogram.c - histograms in bounded memory: nothing is lost as they grow, ranges leave out
- * what hardly occurs. */
+/* test_histogram.c - histograms in constant memory: counts are kept as the reach grows, ranges
+ * leave out outliers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static int64_t total(void)
     return sum;
 }
 
-/* Something like a normal distribution: the sum of four uniform ones, by a fixed generator. */
+/* Approximately a normal distribution: the sum of four uniform ones, by a fixed generator. */
 static void bell(float outlier)
 {
     uint32_t s = 12345;
@@ -55,7 +55,7 @@ static void begin(float outlier)
     add(-2, fmaxf(2, outlier));
 }
 
-/* What comes later and is larger by any factor is in it, and what was there is where it was. */
+/* Later values, larger by any factor, are counted, and the earlier ones keep their position. */
 static void test_grows(void **state)
 {
     int64_t below = 0, all;
@@ -79,7 +79,7 @@ static void test_grows(void **state)
     assert_int_equal(total(), 4 * N);
 }
 
-/* One number far away: the whole range is 50 times that of the others, and a good one is not. */
+/* One outlier: the whole range is 50 times that of the others, the best one is not. */
 static void test_outlier(void **state)
 {
     struct pare_quant q = { .bits = 8, .axis = -1, .qmin = 0, .qmax = 255 };
@@ -91,10 +91,10 @@ static void test_outlier(void **state)
     assert_true(lo > -2.1 && lo < -1.5 && hi > 1.5 && hi < 2.1);
     pare_histogram_percentile(&h, 1, &lo, &hi);
     assert_true(lo < -1.8 && fabs(hi - 20) < 1e-6);
-    pare_histogram_mse(&h, &q, &lo, &hi); /* 20 is too far to be cut off for so many steps, ... */
+    pare_histogram_mse(&h, &q, &lo, &hi); /* with many steps, clipping 20 costs too much */
     assert_true(lo < -1.5 && hi > 15 && hi < 20);
     q.qmax = 15;
-    pare_histogram_mse(&h, &q, &lo, &hi); /* ... and not for so few */
+    pare_histogram_mse(&h, &q, &lo, &hi); /* with few steps, 20 is clipped */
     assert_true(lo < -1.2 && hi > 1.2 && hi < 5);
     q.qmax = 255;
     pare_histogram_entropy(&h, &q, &lo, &hi);

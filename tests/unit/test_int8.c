@@ -1,4 +1,4 @@
-/* test_int8.c - quantized graphs on integer kernels against the plain ones. */
+/* test_int8.c - quantized graphs on int8 kernels against the reference operators. */
 #include "int8_rig.h"
 
 enum { TRIALS = 200 };
@@ -178,7 +178,7 @@ static void products(void **state)
     report("Gemm and MatMul", 0.999);
 }
 
-/* ---- what is between them: exact --------------------------------------------------- */
+/* ---- elementwise operators and pools: exact ----------------------------------------- */
 
 static void by_elements(uint64_t seed, int kind)
 {
@@ -197,7 +197,7 @@ static void by_elements(uint64_t seed, int kind)
     x = real_input(&g, t, z, 4,
                    (int64_t[]){ between(&g, 1, 2), between(&g, 1, 300), between(&g, 3, 9),
                                 between(&g, 3, 9) });
-    half = build_node(&g.b, "MaxPool", NAMES(x), same); /* no function of x by element */
+    half = build_node(&g.b, "MaxPool", NAMES(x), same); /* not an elementwise function of x */
     half = build_node(&g.b, "Mul", NAMES(half, build_scalar(&g.b, 0.5f)), NOTHING);
     half = dequantize(&g, quantize(&g, half, 0.02f, PARE_I8, -5), 0.02f, PARE_I8, -5);
     switch (kind) {
@@ -227,10 +227,11 @@ static void elements(void **state)
         by_elements(seed, (int)(seed % 7));
         pare_reset(pool, m);
     }
-    report("between convolutions", 0.99); /* means fall on halves, where rounding is a coin */
+    report("between convolutions", 0.99); /* means can be exactly halfway, where either rounding is
+                                             correct */
 }
 
-/* QuantizeLinear behind a pool and a view rises to the convolution. */
+/* QuantizeLinear after a pool and a view is hoisted to the convolution. */
 static void rounding_rises(void **state)
 {
     struct bin window = CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
@@ -248,7 +249,7 @@ static void rounding_rises(void **state)
     y = build_node(&g.b, "Flatten", NAMES(y), NOTHING);
     build_output(&g.b, quantize(&g, y, y_scale(&g, 45), PARE_I8, -100));
     check(&g, "int8_pool", 3, 1);
-    report("behind a pool", 0.99);
+    report("after a pool", 0.99);
 }
 
 /* ---- a network --------------------------------------------------------------------- */
@@ -266,8 +267,8 @@ static const char *block(struct rig *g, const char *x, int64_t C, float scale, b
     return dequantize(g, y, scale, PARE_U8, relu ? 0 : 128);
 }
 
-/* A residual block, pools, a depthwise convolution and a classifier, from real to real numbers;
- * scales chosen so that a step at the beginning is less than a step at the end. */
+/* A residual block, pools, a depthwise convolution and a classifier, float to float; scales chosen
+ * so that one quantization step at the input is less than one at the output. */
 static void network(void **state)
 {
     const int64_t dim[] = { 1, 3, 12, 12 };
@@ -291,7 +292,7 @@ static void network(void **state)
                    CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
                        at_ints("strides", 2, (int64_t[]){ 2, 2 })));
     z = dequantize(&g, quantize(&g, z, 0.04f, PARE_U8, 0), 0.04f, PARE_U8, 0);
-    z = build_node(&g.b, "Sigmoid", NAMES(z), NOTHING); /* no integers behind it */
+    z = build_node(&g.b, "Sigmoid", NAMES(z), NOTHING); /* no int8 tensor after it */
     z = build_node(&g.b, "Mul", NAMES(z, z), NOTHING);
     z = dequantize(&g, quantize(&g, z, 0.005f, PARE_I8, -128), 0.005f, PARE_I8, -128);
     z = build_node(&g.b, "GlobalAveragePool", NAMES(z), NOTHING);

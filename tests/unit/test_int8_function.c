@@ -1,4 +1,4 @@
-/* test_int8_function.c - functions of 8-bit integers, and exact Winograd, against the plain kernels. */
+/* test_int8_function.c - int8 function tables, chains and exact Winograd against the reference. */
 #include "int8_rig.h"
 
 #include "backend/fuse/int8_operands.h"
@@ -7,8 +7,8 @@ enum { TRIALS = 60 };
 
 static bool has_vnni;
 
-/* A plan without those kernels gives what the plain ones give, up to a step at halves; with
- * `kernel`, where the machine has what it needs. */
+/* Compare with a plan without those kernels, up to one quantization step at halves; `kernel` must
+ * run if the machine supports it. */
 static void compare(struct rig *g, const char *const *without, const char *kernel, uint64_t seed)
 {
     struct pare_model *m = build_model(&g->b);
@@ -70,7 +70,7 @@ static void wino(uint64_t seed)
     compare(&g, without, "conv_winograd_int8", seed);
 }
 
-/* All numbers as large as they can be: with more channels sums are taken in parts. */
+/* The largest values: with more channels the sums are taken in parts. */
 static void largest(int64_t C, int value, int weight)
 {
     static const char *const without[] = { "conv_int8", "conv_int8_exact", NULL };
@@ -102,12 +102,12 @@ static void winograd(void **state)
         wino(seed);
         pare_reset(pool, m);
     }
-    largest(100, 255, 127);  /* 2.9e7 in one */
+    largest(100, 255, 127);  /* 2.9e7 in one part */
     largest(203, 255, -128); /* two parts */
-    largest(450, 255, 127);  /* four */
+    largest(450, 255, 127);  /* four parts */
 }
 
-/* ---- one filter for each channel --------------------------------------------------------- */
+/* ---- depthwise ---------------------------------------------------------------------------- */
 
 static void depth(uint64_t seed)
 {
@@ -168,7 +168,7 @@ static const char *function(struct rig *g, const char *x, int kind)
     case 1:
         y = build_node(&g->b, "Sigmoid", NAMES(x), NOTHING);
         return build_node(&g->b, "Mul", NAMES(x, y), NOTHING);
-    case 2: /* GELU with a rounding inside */
+    case 2: /* GELU with QuantizeLinear and DequantizeLinear inside */
         y = build_node(&g->b, "Div", NAMES(x, build_scalar(&g->b, 1.4142135f)), NOTHING);
         y = build_node(&g->b, "Erf", NAMES(y), NOTHING);
         y = build_node(&g->b, "Add", NAMES(build_scalar(&g->b, 1), y), NOTHING);
@@ -215,7 +215,7 @@ static void functions(void **state)
     }
 }
 
-/* A value that is wanted as it is, too. */
+/* The float value has another consumer, too. */
 static void wanted(void **state)
 {
     static const char *const none[] = { "", NULL }, *const few[] = { "int8_cast", "int8_map",
@@ -250,7 +250,7 @@ static const char *row(struct rig *g, int64_t C, bool channels, float lo)
     return build_floats(&g->b, channels ? 3 : 1, dim, v);
 }
 
-/* A gate by image and channel, a normalisation, a sum of a scaled one and another. */
+/* A gate per image and channel, a BatchNormalization, a sum with a scaled operand. */
 static const char *chain(struct rig *g, int kind, const char *x, int64_t C)
 {
     const char *y;
@@ -277,7 +277,7 @@ static const char *chain(struct rig *g, int kind, const char *x, int64_t C)
     }
 }
 
-/* Behind a pool, so that channels are last. */
+/* After a pool, so that channels are last. */
 static void chained(uint64_t seed)
 {
     static const char *const none[] = { "", NULL };
@@ -309,7 +309,7 @@ static void chains(void **state)
     }
 }
 
-/* ---- what moves bytes -------------------------------------------------------------------- */
+/* ---- channel movement -------------------------------------------------------------------- */
 
 static const char *shuffle(struct rig *g, const char *x, const int64_t *d, int64_t a)
 {
@@ -328,8 +328,8 @@ static const char *slice(struct rig *g, const char *x, int64_t from, int64_t to,
                       NOTHING);
 }
 
-/* Channels in another order, some of them, the largest of neighbours, a mean with padding, of a
- * DequantizeLinear that may have more readers. */
+/* Channel shuffle, slice, MaxPool, padded mean, of a DequantizeLinear that may have more
+ * consumers. */
 static void moved(uint64_t seed)
 {
     static const char *const none[] = { "", NULL };
@@ -395,7 +395,7 @@ static void tables(void **state)
     pare_rng_init(&r, 1);
     for (int i = 0; i < 256; i++) {
         bytes[i] = (uint8_t)pare_rng_next(&r);
-        t->real[i] = (float)pare_rng_normal(&r);
+        t->f32[i] = (float)pare_rng_normal(&r);
     }
     pare_int8_table_set(t);
     for (int n = 0; n <= 700; n += n < 140 ? 1 : 35) {
@@ -406,7 +406,7 @@ static void tables(void **state)
         pare_int8_floats(t, x, real, n);
         for (int i = 0; i < n; i++) {
             assert_int_equal(y[i], bytes[x[i]]);
-            assert_true(real[i] == t->real[x[i]]);
+            assert_true(real[i] == t->f32[x[i]]);
         }
         for (int i = 0; i < 64; i++)
             assert_int_equal(y[n + i], 7);

@@ -1,4 +1,4 @@
-/* test_kth_smallest.c - the smallest of many numbers, against sorting them. */
+/* test_kth_smallest.c - masks of the k smallest values against sorting. */
 #include "arena_rig.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static int before(const void *a, const void *b)
     return x->i < y->i ? -1 : 1;
 }
 
-/* What the mask must be, over all parts one after the other. */
+/* The expected mask over all arrays concatenated. */
 static uint8_t *sorted(const struct pare_kth_smallest *s, int n_parts, int64_t k)
 {
     int64_t n = 0, m = 0;
@@ -63,7 +63,7 @@ static void compare(const uint8_t *got, const uint8_t *want, int64_t n)
                      want[i]);
 }
 
-/* Into other memory, in place, and with more threads. */
+/* To separate memory, in place, and with more threads. */
 static void check(const struct pare_kth_smallest *s, int64_t k)
 {
     struct pare_mark m = pare_mark(arena);
@@ -88,7 +88,7 @@ static void check(const struct pare_kth_smallest *s, int64_t k)
     pare_reset(arena, m);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 enum { NORMAL, FEW, EQUAL, ODD, TINY, ZEROS, CLUSTERS, STEPS, KINDS };
 
@@ -150,7 +150,7 @@ static void small(void **state)
     }
 }
 
-/* Large enough for a sample, with borders at the ends, in the middle and where ties end. */
+/* Large enough for sampling, with thresholds at the ends, in the middle and where ties end. */
 static void large(void **state)
 {
     struct pare_mark m = pare_mark(arena);
@@ -177,7 +177,7 @@ static void large(void **state)
     }
 }
 
-/* Heaps of equal numbers on, beside and inside what the sample points at. */
+/* Many equal values at, next to and inside the sampled bracket. */
 static void heaps(void **state)
 {
     int64_t n = 1 << 17;
@@ -202,8 +202,8 @@ static void heaps(void **state)
     check(&s, n - 6);
 }
 
-/* Equal neighbours make a sample of runs worse than it seems, so that in some of these cases the
- * border is not where it says, and histograms must find it. */
+/* Equal neighbors make the sample less representative than its size, so that in some of these cases
+ * the threshold is outside of the bracket, and histograms must find it. */
 static void misled(void **state)
 {
     int64_t n = 40000;
@@ -264,7 +264,7 @@ static void refused(void **state)
 
     (void)state;
     assert_int_equal(pare_kth_smallest_mask(&s, 4, keep, arena, &err), PARE_ELIMIT);
-    assert_string_equal(err.msg, "4 of 3 numbers cannot be removed");
+    assert_string_equal(err.msg, "cannot remove 4 of 3 values");
     assert_int_equal(pare_kth_smallest_mask(&s, -1, keep, arena, &err), PARE_ELIMIT);
 }
 

@@ -1,4 +1,5 @@
-/* test_mixed_precision.c - a bound for lost accuracy holds, by few changes, and by the right ones. */
+/* test_mixed_precision.c - mixed precision meets the accuracy bound with few changes of the right
+ * layers. */
 #include "quant_rig.h"
 
 #include <unistd.h>
@@ -17,8 +18,8 @@
     "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], " \
     "\"quant_bits\": 8, \"quant_dtype\": \"int\"}]"
 
-/* Trained networks, as files in memory: with normalizations, whose statistics would follow a
- * training with rounded numbers, and without. */
+/* Trained networks, as files in memory: with normalizations, whose statistics would change in a
+ * quantized training, and without. */
 static struct pare_arena *arena;
 static struct net {
     const char *name;
@@ -67,7 +68,7 @@ static int by_accuracy(void *user, double *value, struct pare_err *err)
     return 0;
 }
 
-/* ---- accuracy that is really measured -------------------------------------------------------- */
+/* ---- with measured accuracy ------------------------------------------------------------------ */
 
 static void check_report(struct job *j, const struct pare_budget_report *p, double least)
 {
@@ -93,7 +94,7 @@ static void check_report(struct job *j, const struct pare_budget_report *p, doub
     }
 }
 
-/* The accuracy of the file of integers. */
+/* The accuracy of the exported file. */
 static double of_file(struct job *j)
 {
     char path[64];
@@ -112,7 +113,7 @@ static double of_file(struct job *j)
     return (double)e.top1 / (double)e.n;
 }
 
-/* From bits that are too few, after calibration or, of network 1, some training. */
+/* From too few bits, after calibration or, for network 1, some training. */
 static void honoured(int net, const char *quantizer, const char *config, const char *settings,
                      double drop)
 {
@@ -125,7 +126,7 @@ static void honoured(int net, const char *quantizer, const char *config, const c
         ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     b.user = &j;
     b.least = nets[net].accuracy - drop;
-    assert_true(rig_accuracy(j.learn) < b.least); /* else this test would show nothing */
+    assert_true(rig_accuracy(j.learn) < b.least); /* else this test would prove nothing */
     ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
     assert_true(p.n_layers > 0);
     check_report(&j, &p, b.least);
@@ -152,7 +153,7 @@ static void test_honoured_trained(void **state)
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
-/* A judge that wants a number of changes, or a layer to be float. */
+/* A metric that requires a number of changes, or a layer to be float. */
 struct want {
     struct job *j;
     int changes, judged;
@@ -179,7 +180,7 @@ static int by_want(void *user, double *value, struct pare_err *err)
     return 0;
 }
 
-/* 8 bits have only one rung above them: of four layers any number may be float. */
+/* 8 bits have only one step above them: any number of four layers may be float. */
 static void test_fewest(void **state)
 {
     (void)state;
@@ -196,7 +197,7 @@ static void test_fewest(void **state)
         assert_true(w.judged <= 5);
         for (int i = 1; i < k; i++) /* worst first */
             assert_true(p.layer[i - 1].noise_db <= p.layer[i].noise_db);
-        for (int i = 0; i < 4; i++) { /* and float weights are what they were, to the bit */
+        for (int i = 0; i < 4; i++) { /* and float weights are unchanged, bit for bit */
             struct pare_layer *l = pare_compression_layer(j.run, i);
             size_t n = (size_t)pare_numel(&l->w) * sizeof(float);
             bool same = !memcmp(l->w.data, l->weight->t.data, n);
@@ -207,8 +208,8 @@ static void test_fewest(void **state)
     }
 }
 
-/* A layer that rounding spoils is the first to be left alone: one weight is so large that all
- * others of the tensor become 0, but meets only a pixel that is always 0. */
+/* The most sensitive layer is made float first: one of its weights is so large that all others of
+ * the tensor become 0, but its input is a pixel that is always 0. */
 static void test_worst_layer(void **state)
 {
     static const char *const quantizers[] = { "ptq", "naive" };
@@ -222,7 +223,7 @@ static void test_worst_layer(void **state)
         struct job j;
 
         w = rig_weight(m, "fc2.weight");
-        pare_f32(rig_weight(m, "fc1.bias"))[3] = -1e6f; /* behind the ReLU: always 0 */
+        pare_f32(rig_weight(m, "fc1.bias"))[3] = -1e6f; /* always 0 after the ReLU */
         pare_f32(w)[3] = 1e4f;
         j = job_open(m, quantizers[i], WEIGHTS, NULL, LEARN "epochs=0");
         b.user = &j;
@@ -247,7 +248,7 @@ static int never(void *user, double *value, struct pare_err *err)
     return 0;
 }
 
-/* What cannot be met changes nothing. */
+/* A bound that cannot be met changes nothing. */
 static void test_never(void **state)
 {
     struct job j = job_open(trained_model(0), "ptq", CONFIG("2"), NULL, LEARN);
@@ -284,12 +285,12 @@ static void test_misuse(void **state)
                      PARE_ECONFIG); /* not started */
     ok(pare_compression_compress(r, &rig_err));
     assert_int_equal(pare_compression_mixed_precision(r, &b, &p, &rig_err), PARE_ECONFIG);
-    assert_non_null(strstr(rig_err.msg, "no data"));
+    assert_non_null(strstr(rig_err.msg, "needs data"));
     pare_compression_free(r);
     pare_model_free(m);
 }
 
-/* Scales that were written with other bits than the config's make the same model again. */
+/* Scales that were saved with other bits than the config's give the same model. */
 static void test_reload(void **state)
 {
     struct pare_export files = { .calibration = "budget.json.tmp" };
@@ -325,7 +326,7 @@ static void test_reload(void **state)
     }
     assert_true(raised > 0);
     pare_compression_free(k.run);
-    o.config = CONFIG("3"); /* of another config they are not */
+    o.config = CONFIG("3"); /* those of another config do not */
     ok(pare_compression_new(k.model, &o, &k.run, &rig_err));
     assert_int_equal(pare_compression_calibrate(k.run, files.calibration, &rig_err), PARE_ECONFIG);
     job_close(&k);

@@ -1,5 +1,7 @@
-/* test_nbits.c - products with packed weights of few bits: numpy's numbers (tools/golden_nbits.py),
- * the fast kernel against the plain ones, and files that do not fit together. */
+/* test_nbits.c - products with packed 4-bit and 8-bit weights: against numpy and the reference.
+ *
+ * Expected values of numpy: tools/golden_nbits.py.  Also malformed files.
+ */
 #include "make_model.h"
 
 #include <math.h>
@@ -40,7 +42,7 @@ static bool runs(const struct pare_plan *p, const char *kernel)
     return false;
 }
 
-/* The model's result; `fast`: by the kernel that this file is about. */
+/* The model's result; `fast`: with the kernel linear_nbits. */
 static struct pare_tensor result(const struct pare_model *m, const struct pare_tensor *x, bool fast,
                                  int threads)
 {
@@ -60,7 +62,7 @@ static struct pare_tensor result(const struct pare_model *m, const struct pare_t
     return copy;
 }
 
-/* ---- numpy's numbers ----------------------------------------------------------------------- */
+/* ---- expected values of numpy ---------------------------------------------------------------- */
 
 static struct pare_named *file;
 static int n_file;
@@ -129,7 +131,7 @@ static void as_numpy_computes(void **state)
         numpy_case(names[i]);
 }
 
-/* ---- fast and plain ------------------------------------------------------------------------ */
+/* ---- fast against reference ------------------------------------------------------------------ */
 
 static int64_t between(struct pare_rng *r, int64_t lo, int64_t hi)
 {
@@ -323,7 +325,7 @@ static void weights_stay_packed(void **state)
     pare_model_free(m);
 }
 
-/* ---- what does not fit --------------------------------------------------------------------- */
+/* ---- malformed ----------------------------------------------------------------------------- */
 
 struct odd {
     int64_t K, N, bits, block, b[3], s, z;

@@ -319,7 +319,7 @@ static void order(void **state)
                 assert_true(y[to] == x[from]);
                 assert_int_equal(b[to], a[from]);
             }
-    f.back = true;
+    f.to_row_major = true;
     pare_filters_convert(&f, b, c);
     f.size = sizeof(float);
     pare_filters_convert(&f, y, z);

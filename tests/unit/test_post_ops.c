@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* The file itself, since only one of its versions is chosen on a machine. */
+/* Include the file itself, since each machine chooses only one of its variants. */
 #define pare_post_ops_run here
 #include "backend/rows/post_ops_apply.c"
 #undef pare_post_ops_run
@@ -47,8 +47,8 @@ static float draw(double size)
     return (float)((2 * pare_rng_uniform(&rng) - 1) * size);
 }
 
-/* Rows with a gap, which stays as it is.  Errors are of the operand, as gates are of 1; beyond 80
- * the gates' own tails end. */
+/* Rows with a gap, which must not change.  Errors are relative to the operand, those of sigmoid to
+ * 1; beyond 80 sigmoid is 0 or 1. */
 static void check(applier *f, const struct pare_post_op *p, double size)
 {
     float x[ROWS * STEP], y[ROWS * STEP], sum[ROWS * STEP];
@@ -69,7 +69,7 @@ static void check(applier *f, const struct pare_post_op *p, double size)
     }
 }
 
-/* What is at the ends, and no number. */
+/* Infinities, zeros and NaN. */
 static void check_ends(applier *f, const struct pare_post_op *p)
 {
     float y[8] = { INFINITY, -INFINITY, NAN, 0, 1e30f, -1e30f, 200, -200 }, sum[8] = { 0 };
@@ -123,7 +123,7 @@ static void test_avx512(void **state)
 #endif
 }
 
-/* Several posts, in pieces; the machine's own choice. */
+/* Several post-ops, in pieces; with the machine's own variant. */
 static void test_several(void **state)
 {
     enum { N = 5000 };

@@ -1,6 +1,5 @@
-/* test_pruner_cases.c - the numeric cases of NNI's own tests, under the numbers they have in the
- * list that this project goes by (N1 ...), and schedules with the values that NNI documents.
- */
+/* test_pruner_cases.c - pruners against the numeric cases of NNI's own tests (N1 ... in this
+ * project's list), and schedules against the values that NNI documents. */
 #include "prune_rig.h"
 
 #include "prune/activation_stats.h"
@@ -37,7 +36,7 @@ static void n1_n2_fpgm(void **state)
     }
 }
 
-/* l2 ranks these as l1 does. */
+/* l2 ranks these like l1. */
 static void n3_n4_l1(void **state)
 {
     static const char *const pruner[] = { "l1", "l2" };
@@ -57,7 +56,7 @@ static void n3_n4_l1(void **state)
     }
 }
 
-/* Two normalisations of 5 channels each. */
+/* Two batch normalizations of 5 channels each. */
 static struct pare_flow two_norms(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 5, .kernel = 3 };
@@ -67,7 +66,7 @@ static struct pare_flow two_norms(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
 }
 
-/* Ranked together, which is the default, or each by itself. */
+/* Ranked together, which is the default, or each layer separately. */
 static void n5_n6_slim(void **state)
 {
     static const struct pare_network net = { .name = "two", .build = two_norms };
@@ -93,7 +92,7 @@ static void n5_n6_slim(void **state)
     }
 }
 
-/* Gradients of +1 and -1 in turn; without a learner, steps are done by hand. */
+/* Gradients alternate between +1 and -1; without training, steps are done by hand. */
 static void taylor_step(struct pare_compression *r)
 {
     for (int i = 0; i < pare_compression_layers(r); i++) {
@@ -184,7 +183,7 @@ static void n18_distance(void **state)
     }
 }
 
-/* Two steps that come to 1 for each weight make a buffer of 2. */
+/* Two steps with a sum of 1 for each weight give a buffer of 2. */
 static void n19_sums_of_steps(void **state)
 {
     struct pare_arena *a = pare_arena_new(4096);
@@ -206,7 +205,8 @@ static void n19_sums_of_steps(void **state)
     pare_arena_free(a);
 }
 
-/* Activations of two samples at two places; `zeros` of the samples are 0 at (place, channel). */
+/* Activations of two samples at two positions; `zeros` of the samples are 0 at (position,
+ * channel). */
 static void activity(const char *pruner, const float *x, int64_t channels, const double *want)
 {
     struct pare_tensor out = { PARE_F32, 3, { 2, 2, channels }, (void *)(uintptr_t)x };
@@ -231,7 +231,8 @@ static void activity(const char *pruner, const float *x, int64_t channels, const
 
 static void n20_n21_activity(void **state)
 {
-    /* each of (2, 2) places is 0 in one of two samples; then channel 2 is, at the first place */
+    /* each of (2, 2) positions is 0 in one of two samples; then channel 2 is, at the first
+     * position */
     static const float half[] = { 0, 1, 1, -3, 2, 0, -1, 5 };
     static const float most[] = { 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
     /* sums over samples [[0, 1], [1, 0]]; [[0, 0, 1], [0, 0, 0]] */
@@ -267,7 +268,7 @@ static struct pare_flow ten(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", 10);
 }
 
-/* Of 10 x 10 weights i + 0.1 j the 10 largest stay: those of i = 9. */
+/* Of 10 x 10 weights i + 0.1 j the 10 largest are kept: those of i = 9. */
 static void n27_level(void **state)
 {
     static const struct pare_network net = { .name = "ten", .build = ten };
@@ -368,7 +369,7 @@ static void window(void **state)
     near(pare_sparsity_window(15, 10, 20), 1 - 0.125, 1e-12);
 }
 
-/* N24: iterations 0..5 of agp and linear; lottery_ticket prunes 5 times, after training once. */
+/* N24: iterations 0..5 of agp and linear; lottery_ticket prunes 5 times, after one training. */
 static void n24_counts(void **state)
 {
     static const struct {

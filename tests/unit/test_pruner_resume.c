@@ -1,6 +1,5 @@
-/* test_pruner_resume.c - a training that was stopped goes on with the same masks, aims, scores and
- * statistics, and ends as if it had not been stopped.
- */
+/* test_pruner_resume.c - a stopped training resumes with the same masks, targets, scores and
+ * statistics, and ends as if it had not been stopped. */
 #include "prune_rig.h"
 
 #include <stdlib.h>
@@ -29,7 +28,7 @@ struct job {
     struct pare_model *model;
     struct pare_training *learn;
     struct pare_compression *run;
-    int64_t left; /* epochs until it is stopped */
+    int64_t left; /* epochs until the stop */
 };
 
 struct how {

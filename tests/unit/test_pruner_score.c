@@ -1,4 +1,4 @@
-/* test_pruner_score.c - every pruner's scores of random weights, against tools/golden_prune.py. */
+/* test_pruner_score.c - every pruner's scores of random weights against tools/golden_prune.py. */
 #include "prune_rig.h"
 
 #include "prune/activation_stats.h"
@@ -138,7 +138,7 @@ static void taylor(void **state)
             lone_step(&f, &grad);
         }
         compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
-        f.optim.step++; /* whoever asks later starts it again */
+        f.optim.step++; /* later queries restart the statistics */
         assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
         lone_close(&f);
         seen++;
@@ -146,7 +146,7 @@ static void taylor(void **state)
     assert_int_equal(seen, 3 * 8 + 2);
 }
 
-/* "movement|..." and "soft|...": what is learned in three steps. */
+/* "movement|..." and "soft|...": scores learned in three steps. */
 static void movement(void **state)
 {
     int seen = 0;
@@ -161,11 +161,11 @@ static void movement(void **state)
         if (!soft && strcmp(n.part[0], "movement"))
             continue;
         g = grain(&n);
-        lone_open(&f, "movement",
-                  soft ? "movement_mode=soft regular_scale=2 warm_up_step=1 "
-                         "cool_down_beginning_step=4"
-                       : NULL,
-                  find("w.", n.part[2]), &g);
+        lone_open(
+            &f, "movement",
+            soft ? "movement_mode=soft regular_scale=2 warm_up_step=1 cool_down_beginning_step=4"
+                 : NULL,
+            find("w.", n.part[2]), &g);
         ok(f.p->start(&f.run, &rig_err));
         for (int k = 0; k < 3; k++) {
             struct pare_tensor grad = gradient(n.part[2], k);
@@ -179,7 +179,7 @@ static void movement(void **state)
     assert_int_equal(seen, 2 * (3 * 8 + 2));
 }
 
-/* Two rounds, as golden_prune.py does them. */
+/* Two rounds, as in golden_prune.py. */
 static void admm(void **state)
 {
     int seen = 0;
@@ -249,9 +249,9 @@ static void activity(void **state)
     assert_null(pare_activation_find("tanh"));
 }
 
-/* ---- pieces --------------------------------------------------------------------------------- */
+/* ---- helpers of pruners ---------------------------------------------------------------------- */
 
-/* Every element is met once, in order, with the unit that its place says. */
+/* The walk visits every element once, in order, with the unit of its position. */
 static void walks(void **state)
 {
     static const int64_t block[][4] = { { 1, 1, 1, 1 }, { 1, 6, 2, 3 }, { 4, 1, 2, 3 },
@@ -286,8 +286,8 @@ static void walks(void **state)
     }
 }
 
-/* Few vectors; and 300, of which many are nearly or exactly equal, against differences in double:
- * there the product alone would have no digit left. */
+/* A few vectors; and 300, of which many are nearly or exactly equal, against differences in double:
+ * there the product alone would have no correct digit. */
 static void distances(void **state)
 {
     double few[3], sum[300];
@@ -317,7 +317,7 @@ static void distances(void **state)
     }
 }
 
-/* n of m: by hand, with a rest, on both kinds of axes. */
+/* N:M against values by hand, with a remainder, on both kinds of axes. */
 static void n_of_m(void **state)
 {
     float row[] = { 1, -4, 3, 2, 5, 5, 5, 5, 1, -2, 9 };

@@ -1,6 +1,5 @@
-/* test_pruner_train.c - pruners that need training, on the digits: what was asked for is reached
- * exactly, training goes on, and the model still knows its digits.
- */
+/* test_pruner_train.c - pruners that need training, on the digits: the sparsity is exact, training
+ * continues, and the accuracy is kept. */
 #include "prune_rig.h"
 
 #include "prune/sparsity_schedule.h"
@@ -66,7 +65,7 @@ static void job_open(struct job *j, const char *pruner, const char *config, cons
     job_begin(j, &small, pruner, config, settings);
 }
 
-/* All that the pruner wants, and then what comes when that is over. */
+/* Trains for the pruner's length, and one epoch more. */
 static void job_train(struct job *j)
 {
     int64_t epochs, steps;
@@ -112,7 +111,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Of n units exactly int(n * sparsity) are gone. */
+/* Exactly int(n * sparsity) of n units are removed. */
 static void exactly(struct pare_compression *r, double sparsity)
 {
     for (int i = 0; i < pare_compression_layers(r); i++) {
@@ -126,8 +125,8 @@ static void exactly(struct pare_compression *r, double sparsity)
     }
 }
 
-/* The model has weight * mask, and what stays is still learned. */
-static void goes_on(struct job *j, double least)
+/* The model has weight * mask, and the remaining weights still learn. */
+static void still_learns(struct job *j, double least)
 {
     struct pare_layer *l = pare_compression_layer(j->run, 0);
     int64_t n = pare_numel(pare_layer_weight(l)), gone = rig_gone(l), changed = 0;
@@ -159,7 +158,7 @@ static void taylor(void **state)
     exactly(j.run, 0);
     job_epoch(&j, 1);
     exactly(j.run, 0.5);
-    goes_on(&j, 0.8);
+    still_learns(&j, 0.8);
     job_close(&j);
 }
 
@@ -174,12 +173,12 @@ static void activity(void **state)
         job_open(&j, pruner[i], CONFIG("0.5", "\"Conv2d\""), "training_steps=5");
         exactly(j.run, 0.5);
         assert_null(j.run->collectors);
-        goes_on(&j, 0.85);
+        still_learns(&j, 0.85);
         job_close(&j);
     }
 }
 
-/* Scales that are pulled are smaller in the end than others; half of all channels go. */
+/* Penalized scales end smaller than others; half of all channels are removed. */
 static void slim(void **state)
 {
     static const char *const settings[] = { "training_epochs=2 scale=0",
@@ -203,7 +202,7 @@ static void slim(void **state)
                 sum[i] += (double)fabsf(pare_f32(pare_layer_weight(l))[c]);
         }
         assert_int_equal(gone, 12);
-        goes_on(&j, 0.8);
+        still_learns(&j, 0.8);
         job_close(&j);
     }
     assert_true(sum[1] < 0.97 * sum[0]);
@@ -252,12 +251,12 @@ static void by_iterations(void **state)
             job_epoch(&j, e < 2 ? 3 : 20);
             exactly(j.run, pare_sparsity_times(c[i].curve, 0.8, e / 2, 3));
         }
-        goes_on(&j, 0.85);
+        still_learns(&j, 0.85);
         job_close(&j);
     }
 }
 
-/* NNI's older keys: from epoch 1 on every second one, done before 6. */
+/* NNI's older keys: every second epoch from 1 on, done before 6. */
 static void by_epochs(void **state)
 {
     const struct pare_epochs p = { 0.2, 0.8, 1, 6, 2 };
@@ -265,10 +264,11 @@ static void by_epochs(void **state)
     int64_t epochs, steps;
 
     (void)state;
-    job_open(&j, "agp",
-             "[{\"initial_sparsity\": 0.2, \"final_sparsity\": 0.8, \"start_epoch\": 1, "
-             "\"end_epoch\": 6, \"frequency\": 2, \"op_types\": [\"default\"]}]",
-             NULL);
+    job_open(
+        &j, "agp",
+        "[{\"initial_sparsity\": 0.2, \"final_sparsity\": 0.8, \"start_epoch\": 1, \"end_epoch\": "
+        "6, \"frequency\": 2, \"op_types\": [\"default\"]}]",
+        NULL);
     ok(pare_compression_length(j.run, &epochs, &steps, &rig_err));
     assert_int_equal(epochs, 6);
     for (int64_t e = 0; e < 7; e++) {
@@ -294,11 +294,11 @@ static void by_steps(void **state)
         job_epoch(&j, 1);
         exactly(j.run, pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 4));
     }
-    goes_on(&j, 0.8);
+    still_learns(&j, 0.8);
     job_close(&j);
 }
 
-/* Bases that need steps or batches of their own get them anew for each mask. */
+/* Base pruners that need steps or batches observe new ones for each mask. */
 static void over_others(void **state)
 {
     static const char *const settings[] = { "base=l1", "base=fpgm", "base=taylor training_steps=5",
@@ -330,7 +330,7 @@ static void bad_schedules(void **state)
     } c[] = {
         { "agp",
           "[{\"initial_sparsity\": 0.9, \"final_sparsity\": 0.8, \"op_types\": [\"default\"]}]",
-          NULL, "initial_sparsity 0.9 is more than the final 0.8" },
+          NULL, "initial_sparsity 0.9 is more than final_sparsity 0.8" },
         { "linear",
           "[{\"final_sparsity\": 0.8, \"end_epoch\": 3, \"frequency\": 3, \"op_types\": "
           "[\"default\"]}]",
@@ -365,9 +365,9 @@ static void bad_schedules(void **state)
     }
 }
 
-/* ---- the others ----------------------------------------------------------------------------- */
+/* ---- the other pruners ----------------------------------------------------------------------- */
 
-/* When a round ends, what stays is as it was before the first. */
+/* At the end of a round the remaining weights are as before the first. */
 static void lottery(void **state)
 {
     struct pare_model *first;
@@ -390,12 +390,12 @@ static void lottery(void **state)
         if (e < 4)
             job_epoch(&j, 20);
     }
-    goes_on(&j, 0.85);
+    still_learns(&j, 0.85);
     job_close(&j);
     pare_model_free(first);
 }
 
-/* The more weights are pulled, the less is lost when the rest of them is cut. */
+/* The more weights are pulled, the less accuracy pruning costs. */
 static void admm(void **state)
 {
     double cut[2];
@@ -424,13 +424,13 @@ static void admm(void **state)
             }
         }
         cut[i] = gone / all;
-        goes_on(&j, 0.85);
+        still_learns(&j, 0.85);
         job_close(&j);
     }
     assert_true(cut[1] < 0.8 * cut[0]);
 }
 
-/* Scores are learned until step 60; what was removed may return before. */
+/* Scores are learned until step 60; removed weights may return before. */
 static void movement(void **state)
 {
     static const char *const config[] = {
@@ -459,7 +459,7 @@ static void movement(void **state)
                 back += !old[k] && ((uint8_t *)l->mask.data)[k];
         }
         assert_true(i || back > 0);
-        goes_on(&j, 0.8);
+        still_learns(&j, 0.8);
         job_close(&j);
     }
 }
@@ -481,11 +481,11 @@ static void movement_soft(void **state)
         for (int64_t k = 0; k < pare_numel(&l->w); k++)
             assert_int_equal(((uint8_t *)l->mask.data)[k], s[k] > 0);
     }
-    goes_on(&j, 0.8);
+    still_learns(&j, 0.8);
     job_close(&j);
 }
 
-/* What makes them short. */
+/* Options for a short run. */
 static const char *quick(const char *pruner)
 {
     static const char *const all[][2] = { { "agp", "total_iteration=2" },
@@ -501,7 +501,7 @@ static const char *quick(const char *pruner)
     return NULL;
 }
 
-/* Every pruner there is must come to its end; slim with batch normalisation, which LeNet lacks. */
+/* Every pruner must finish; slim on a model with batch normalization, which LeNet lacks. */
 static void all_of_them(void **state)
 {
     (void)state;

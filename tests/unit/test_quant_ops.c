@@ -1,4 +1,4 @@
-/* test_quant_ops.c - quantization operators against numbers worked by hand. */
+/* test_quant_ops.c - quantization operators against values computed by hand. */
 #include "one_op.h"
 
 static void half_goes_to_even_and_out_of_range_is_held(void **state)
@@ -155,7 +155,7 @@ static void matrices_of_integers(void **state)
     struct one_op f;
 
     (void)state;
-    op_begin(&f, "MatMulInteger", 10); /* a zero point for each row, one for B */
+    op_begin(&f, "MatMulInteger", 10); /* a zero point per row, one for B */
     op_in(&f, PARE_U8, "2,2", LIST(10, 11, 12, 13));
     op_in(&f, PARE_I8, "2,1", LIST(-1, 1));
     op_in(&f, PARE_U8, "2", LIST(10, 12));
@@ -164,7 +164,7 @@ static void matrices_of_integers(void **state)
     assert_true(f.node.op->macs(&f.node) == 4);
     op_end(&f);
 
-    op_begin(&f, "QLinearMatMul", 10); /* a scale for each column of B */
+    op_begin(&f, "QLinearMatMul", 10); /* a scale per column of B */
     op_in(&f, PARE_U8, "1,2", LIST(3, 5));
     op_in(&f, PARE_F32, "", LIST(0.5));
     op_in(&f, PARE_U8, "", LIST(1));
@@ -182,7 +182,7 @@ static void convolutions_of_integers(void **state)
     struct one_op f;
 
     (void)state;
-    op_begin(&f, "ConvInteger", 10); /* padding stands for the zero point */
+    op_begin(&f, "ConvInteger", 10); /* padding is the zero point */
     op_in(&f, PARE_U8, "1,1,2", LIST(7, 8));
     op_in(&f, PARE_U8, "1,1,3", LIST(2, 2, 2));
     op_in(&f, PARE_U8, "", LIST(5));
@@ -205,7 +205,7 @@ static void convolutions_of_integers(void **state)
     assert_true(f.node.op->macs(&f.node) == 4);
     op_end(&f);
 
-    op_begin(&f, "QLinearConv", 10); /* a scale and a zero point for each channel */
+    op_begin(&f, "QLinearConv", 10); /* a scale and a zero point per channel */
     op_in(&f, PARE_I8, "1,2,1", LIST(10, -10));
     op_in(&f, PARE_F32, "", LIST(1));
     op_in(&f, PARE_I8, "", LIST(0));

@@ -1,5 +1,5 @@
-/* test_quantize_degenerate.c - layers of nothing but zeros, constant channels, infinities; and quantized
- * checkpoints that come back. */
+/* test_quantize_degenerate.c - quantizing all-zero layers, constant channels and infinities;
+ * quantized checkpoints are restored. */
 #include "quant_rig.h"
 
 #include <unistd.h>
@@ -11,14 +11,16 @@
 
 static const char signed_weights[] = ALL("\"weight\", \"input\", \"output\"",
                                          ", \"quant_dtype\": {\"weight\": \"int\"}");
-static const char channels[] = ALL("\"weight\", \"input\"",
-                                   ", \"quant_dtype\": {\"weight\": \"int\"}, \"quant_scheme\": "
-                                   "{\"weight\": \"per_channel_symmetric\"}");
+static const char channels[] =
+    ALL("\"weight\", \"input\"",
+        ", \"quant_dtype\": {\"weight\": \"int\"}, \"quant_scheme\": {\"weight\": "
+        "\"per_channel_symmetric\"}");
 static const char weights[] = ALL("\"weight\"", ", \"quant_dtype\": \"int\"");
-static const char eight[] = "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", "
-                            "\"Linear\"], \"quant_bits\": 8, \"quant_dtype\": \"int\"}]";
-static const char one_bit[] = "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", "
-                              "\"Linear\"], \"quant_bits\": 1}]";
+static const char eight[] =
+    "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], \"quant_bits\": 8, "
+    "\"quant_dtype\": \"int\"}]";
+static const char one_bit[] =
+    "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], \"quant_bits\": 1}]";
 
 static const struct odd {
     const char *quantizer, *config, *settings;
@@ -40,8 +42,8 @@ static const struct odd {
     { "bnn", one_bit, NULL },
 };
 
-/* conv1: a channel of zeros and a constant one; conv2: all zeros, so what comes out is the same
- * everywhere; fc1: behind the ReLU nothing is ever above 0. */
+/* conv1: a channel of zeros and a constant one; conv2: all zeros, so its output is constant; fc1:
+ * its output after the ReLU is always 0. */
 static struct pare_model *odd_model(void)
 {
     struct pare_model *m = rig_model("small");
@@ -102,7 +104,7 @@ static void one(const struct odd *o, bool train)
         ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     check_scales(j.run);
     check_run(j.model);
-    /* Without a step, those that learn or track their ranges have none to write. */
+    /* Without a step, quantizers that learn or track ranges have none to write. */
     if (train || !strcmp(o->quantizer, "ptq") || !strcmp(o->quantizer, "naive")) {
         ok(pare_compression_export(j.run, &files, &rig_err));
         ok(pare_model_load(path, &m, &rig_err));
@@ -121,7 +123,7 @@ static void test_nothing_to_round(void **state)
             one(&odd[i], train);
 }
 
-/* Weights that are infinite are cut to the largest that is not; bnn has only their signs. */
+/* Infinite weights are clamped to the largest finite one; bnn uses only signs. */
 static void test_infinite_weights(void **state)
 {
     (void)state;
@@ -160,8 +162,8 @@ static void same(struct pare_layer *a, struct pare_layer *b, const char *name)
     assert_memory_equal(x->t.data, y->t.data, (size_t)pare_numel(&x->t) * sizeof(float));
 }
 
-/* The seeds' example: a quantized model is saved; another, new and compressed in the same way, is
- * given what was saved; then scale, zero_point and weight of conv1 are the first one's. */
+/* NNI's example: a quantized model is saved and loaded into another one, newly compressed in the
+ * same way; then scale, zero_point and weight of conv1 are equal. */
 static void saved(const char *quantizer)
 {
     struct job a, b;
@@ -180,7 +182,8 @@ static void saved(const char *quantizer)
     y = rig_layer(b.run, "conv1");
     n = (size_t)pare_numel(&x->w) * sizeof(float);
     assert_memory_not_equal(x->weight->t.data, y->weight->t.data, n);
-    ok(pare_training_run(b.learn, NULL, NULL, &rig_err)); /* all of it is done: only loads */
+    ok(pare_training_run(b.learn, NULL, NULL, &rig_err)); /* training is complete: this only
+                                                           * loads */
     assert_memory_equal(x->weight->t.data, y->weight->t.data, n);
     assert_memory_equal(x->w.data, y->w.data, n);
     same(x, y, "weight_scale");

@@ -1,12 +1,12 @@
-/* test_quantize_grads.c - rounding and gradients of quantizers against PyTorch's autograd
+/* test_quantize_grads.c - quantizers' rounding and gradients against PyTorch's autograd
  * (tools/golden_quant.py). */
 #include "golden_quant.h"
 
 static const char *const sites[PARE_QUANT_SITES] = { "weight", "input", "output" };
 
-/* The buffer SITE_what gets these numbers. */
-static void give(struct alone *f, enum pare_quant_site site, const char *what,
-                 const struct pare_tensor *from)
+/* Sets the buffer SITE_what to these values. */
+static void set_buffer(struct alone *f, enum pare_quant_site site, const char *what,
+                       const struct pare_tensor *from)
 {
     char name[64];
     int64_t n = pare_numel(from);
@@ -29,7 +29,7 @@ static struct pare_tensor *learned(struct alone *f, enum pare_quant_site site, c
     return t;
 }
 
-/* lsq and qat begin with scales of their own; those of the file take their place. */
+/* Replaces the initial scales of lsq and qat by those of the file. */
 static void set_state(struct golden *g, struct alone *f, const char *name,
                       enum pare_quant_site site)
 {
@@ -38,13 +38,13 @@ static void set_state(struct golden *g, struct alone *f, const char *name,
     ok(pare_tensor_new(g->arena, &y, PARE_F32, x->rank, x->dim, &rig_err));
     ok(alone_round(f, site, x, &y));
     if (find(g, name, "alpha")) {
-        give(f, site, "alpha", find(g, name, "alpha"));
+        set_buffer(f, site, "alpha", find(g, name, "alpha"));
         return;
     }
-    give(f, site, "scale", find(g, name, "scale"));
-    give(f, site, "zero_point", find(g, name, "zero"));
+    set_buffer(f, site, "scale", find(g, name, "scale"));
+    set_buffer(f, site, "zero_point", find(g, name, "zero"));
     if (find(g, name, "dz"))
-        give(f, site, "offset", find(g, name, "zero"));
+        set_buffer(f, site, "offset", find(g, name, "zero"));
 }
 
 static void check(struct golden *g, const char *quantizer, const char *name)
@@ -60,7 +60,7 @@ static void check(struct golden *g, const char *quantizer, const char *name)
     ok(pare_tensor_new(g->arena, &gx, PARE_F32, x->rank, x->dim, &rig_err));
     set_state(g, &f, name, site);
     f.run.training = strcmp(quantizer, "qat") != 0;
-    if (site == PARE_WEIGHT && !strcmp(quantizer, "qat")) /* which would find its own range */
+    if (site == PARE_WEIGHT && !strcmp(quantizer, "qat")) /* qat finds its own range */
         pare_quant_apply(&f.layer.quant[site], x, pare_f32(find(g, name, "scale")),
                          pare_f32(find(g, name, "zero")), &y);
     else
@@ -99,7 +99,7 @@ static void test_golden(void **state)
     pare_arena_free(g.arena);
 }
 
-/* Threads and rows of any length give what one number at a time gives. */
+/* Threads and rows of any length give the results of one element at a time. */
 static void test_large(void **state)
 {
     static float x[70000], gy[70000], gx[70000], y[70000];

@@ -1,5 +1,5 @@
-/* test_quantize_group.c - weights by group: numpy's numbers (tools/golden_nbits.py), files of 4
- * bits in both forms, and operators raised to the set that these need. */
+/* test_quantize_group.c - group quantizer: scales and values against numpy (tools/golden_nbits.py),
+ * 4-bit files in both forms, and the opset upgrade they need. */
 #include "quant_rig.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 
 #define PATH "/tmp/pare-group-%ld.onnx"
 
-/* ---- numpy's numbers ----------------------------------------------------------------------- */
+/* ---- against numpy --------------------------------------------------------------------------- */
 
 static struct pare_named *file;
 static int n_file;
@@ -71,10 +71,8 @@ static void numpy_case(const char *name)
 
 static void as_numpy_rounds(void **state)
 {
-    static const char *const names[] = {
-        "rows",  "columns", "short",        "affine", "middle",
-        "least", "eight",   "least_affine", "two",    "whole"
-    };
+    static const char *const names[] = { "rows",  "columns", "short",        "affine", "middle",
+                                         "least", "eight",   "least_affine", "two",    "whole" };
 
     (void)state;
     ok(pare_npz_read(pool, "golden/nbits.npz", &file, &n_file, &rig_err));
@@ -82,7 +80,7 @@ static void as_numpy_rounds(void **state)
         numpy_case(names[i]);
 }
 
-/* Nothing, infinities and NaN do not spoil the scale of a group. */
+/* All-zero groups, infinities and NaN do not spoil a group's scale. */
 static void odd_numbers(void **state)
 {
     float x[64] = { 0 }, y[64];
@@ -163,7 +161,7 @@ static int count(const struct pare_model *m, const char *type)
     return n;
 }
 
-/* The file computes what the rounded model does. */
+/* The file computes the same as the quantized model. */
 static void same_results(const struct made *m, const int64_t chw[3], bool reference)
 {
     const int64_t dim[4] = { 2, chw[0], chw[1], chw[2] };
@@ -212,7 +210,7 @@ static void files_of_four_bits(void **state)
     }
 }
 
-/* Groups of any size, of matrices both ways round; attention has both. */
+/* Groups of any size, of matrices in both orientations; attention has both. */
 static void files_of_packed_products(void **state)
 {
     const int64_t colour[3] = { 3, 32, 32 };
@@ -239,11 +237,11 @@ static void products_need_groups(void **state)
     (void)state;
     make(&m, "lenet", gray, "group_size=0", false);
     assert_int_equal(pare_compression_export(m.run, &e, &rig_err), PARE_ECONFIG);
-    assert_non_null(strstr(rig_err.msg, "no layer can become MatMulNBits"));
+    assert_non_null(strstr(rig_err.msg, "no layer can be exported as MatMulNBits"));
     drop(&m);
 }
 
-/* ---- raising ------------------------------------------------------------------------------- */
+/* ---- opset upgrade --------------------------------------------------------------------------- */
 
 static void raised(const struct build *b, const char *refusal, struct pare_model **m)
 {

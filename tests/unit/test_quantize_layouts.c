@@ -1,5 +1,5 @@
-/* test_quantize_layouts.c - quantized places in the layout of convolutions: the plain kernels'
- * numbers, and no reorders. */
+/* test_quantize_layouts.c - quantization points in the blocked layout of convolutions: same results
+ * as the plain kernels, without reorders. */
 #include "quant_rig.h"
 
 #include "tensor/tensor.h"
@@ -56,7 +56,7 @@ static void close_side(struct side *s)
     pare_model_free(s->model);
 }
 
-/* The same direction and size: single numbers may be rounded to a neighbour. */
+/* Same direction and size: single values may be rounded to a neighboring step. */
 static void same(const char *what, const struct pare_tensor *a, const struct pare_tensor *b)
 {
     double size = 1e-20, off = 0;
@@ -115,8 +115,8 @@ static void check(struct pare_arena *a, const char *quantizer)
     fast = side[0].trainer->plan[0];
     bare = side[2].trainer->plan[0];
     assert_int_equal(count(fast, "any_layout", false), 4);
-    /* The picture and fc's input are in rows; who learns wants the picture's gradient besides, and
-     * with it the first convolution has its result in rows, too. */
+    /* The image and fc's input are in rows; quantizers that learn need the image's gradient, too,
+     * and with it the first convolution has its result in rows. */
     assert_int_equal(count(fast, "any_layout", true), !strcmp(quantizer, "qat") ? 2 : 1);
     assert_int_equal(count(side[1].trainer->plan[0], "any_layout", false), 0);
     if (!strcmp(quantizer, "qat"))

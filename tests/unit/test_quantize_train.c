@@ -1,4 +1,4 @@
-/* test_quantize_train.c - quantizers on the digits: trained, calibrated, resumed to the bit. */
+/* test_quantize_train.c - quantizers on the digits: training, calibration, bit-identical resume. */
 #include "quant_rig.h"
 
 #include <unistd.h>
@@ -46,16 +46,16 @@ static struct job open_trained(const char *quantizer, const char *config, const 
     return job_open(m, quantizer, config, settings, train);
 }
 
-/* Every quantized place has scales and zero points, and every weight of the model is one of its
+/* Every quantization point has scales and zero points, and every weight of the model is one of its
  * integers. */
-static void check_places(struct job *j)
+static void check_points(struct job *j)
 {
     for (int i = 0; i < pare_compression_layers(j->run); i++)
         for (int site = 0; site < PARE_QUANT_SITES; site++) {
             struct pare_layer *l = pare_compression_layer(j->run, i);
             const struct pare_quant *q = pare_layer_quant(l, (enum pare_quant_site)site);
             int64_t n = site == PARE_WEIGHT && q && q->axis >= 0 ? l->w.dim[q->axis] : 1;
-            struct pare_layer view; /* with the normalization behind a convolution in its weight */
+            struct pare_layer view; /* with the following normalization folded into its weight */
             struct pare_tensor *s, *z;
 
             if (!q)
@@ -87,7 +87,7 @@ static double trained(const char *quantizer, const char *config, const char *set
     if (epochs)
         ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     if (strcmp(quantizer, "bnn") != 0)
-        check_places(&j);
+        check_points(&j);
     a = rig_accuracy(j.learn);
     job_close(&j);
     return a;
@@ -101,17 +101,19 @@ static void test_8_bits(void **state)
                 float_accuracy - 0.01);
     assert_true(trained("lsq", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
     assert_true(trained("lsq_plus", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
-    assert_true(trained("naive",
-                        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": "
-                        "[\"Conv2d\", \"Linear\"], \"quant_dtype\": \"int\"}]",
-                        NULL, 1) > float_accuracy - 0.02);
+    assert_true(
+        trained("naive",
+                "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\", "
+                "\"Linear\"], \"quant_dtype\": \"int\"}]",
+                NULL, 1) > float_accuracy - 0.02);
 }
 
 static void test_few_bits(void **state)
 {
-    const char *relu = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": "
-                       "[\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
-                       "\"quant_bits\": 4, \"op_types\": [\"ReLU\"]}]";
+    const char *relu =
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\", "
+        "\"Linear\"]}, {\"quant_types\": [\"output\"], \"quant_bits\": 4, \"op_types\": "
+        "[\"ReLU\"]}]";
 
     (void)state;
     assert_true(trained("lsq", CONFIG("\"quant_bits\": 4"), NULL, 3) > float_accuracy - 0.03);
@@ -119,14 +121,14 @@ static void test_few_bits(void **state)
     assert_true(trained("pact", relu, NULL, 3) > float_accuracy - 0.03);
 }
 
-/* What these make of weights has little to do with them, so they take longer. */
+/* Quantized weights of these differ much from the float ones, so they train longer. */
 static void test_signs_and_tanh(void **state)
 {
-    const char *w = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 2, \"op_types\": "
-                    "[\"Linear\"]}, {\"quant_types\": [\"output\"], \"quant_bits\": 4, "
-                    "\"op_types\": [\"ReLU\"]}]";
-    const char *b = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": "
-                    "[\"conv2\", \"fc1\"]}]";
+    const char *w =
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 2, \"op_types\": [\"Linear\"]}, "
+        "{\"quant_types\": [\"output\"], \"quant_bits\": 4, \"op_types\": [\"ReLU\"]}]";
+    const char *b =
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": [\"conv2\", \"fc1\"]}]";
 
     (void)state;
     assert_true(trained("dorefa", w, NULL, 6) > 0.85);
@@ -134,17 +136,17 @@ static void test_signs_and_tanh(void **state)
     assert_true(trained("bnn", b, NULL, 6) > 0.85);
 }
 
-/* From weights that know nothing: without gradients that lead somewhere it would stay at one digit
- * in ten.  Signs are not for the last layer, behind which nothing brings sums
- * back to size. */
+/* From random weights: without useful gradients the accuracy would stay at one in ten.  The last
+ * layer is not binarized, because nothing after it would scale its sums down. */
 static void test_from_scratch(void **state)
 {
-    const char *both = CONFIG("\"quant_bits\": 4"),
-               *gates = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": "
-                        "[\"Conv2d\", \"Linear\"]}, {\"quant_types\": [\"output\"], "
-                        "\"quant_bits\": 4, \"op_types\": [\"ReLU\"]}]",
-               *signs = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": "
-                        "[\"conv2\", \"fc1\"]}]";
+    const char
+        *both = CONFIG("\"quant_bits\": 4"),
+        *gates = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": [\"Conv2d\", "
+                 "\"Linear\"]}, {\"quant_types\": [\"output\"], \"quant_bits\": 4, \"op_types\": "
+                 "[\"ReLU\"]}]",
+        *signs = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": [\"conv2\", "
+                 "\"fc1\"]}]";
     const struct {
         const char *quantizer, *config, *settings;
     } all[] = { { "qat", both, NULL },      { "lsq", both, NULL },
@@ -176,14 +178,15 @@ static void test_observers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(how) / sizeof(*how); i++)
         assert_true(trained("ptq", CONFIG("\"quant_bits\": 8"), how[i], 0) > float_accuracy - 0.02);
-    assert_true(trained("ptq",
-                        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": "
-                        "[\"Conv2d\", \"Linear\"], \"quant_scheme\": \"per_channel_symmetric\", "
-                        "\"quant_dtype\": \"int\"}]",
-                        "weight_observer=mse", 0) > float_accuracy - 0.05);
+    assert_true(
+        trained(
+            "ptq",
+            "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": [\"Conv2d\", "
+            "\"Linear\"], \"quant_scheme\": \"per_channel_symmetric\", \"quant_dtype\": \"int\"}]",
+            "weight_observer=mse", 0) > float_accuracy - 0.05);
 }
 
-/* Scales of the model's own input learn too, though nothing before them does. */
+/* Scales of the model's own input learn too, although nothing before them does. */
 static void test_first_input(void **state)
 {
     struct job j = open_trained("lsq", CONFIG("\"quant_bits\": 4"), NULL,
@@ -207,7 +210,7 @@ static void test_first_input(void **state)
     job_close(&j);
 }
 
-/* N15: what calibration leaves of a weight is within half a step of it. */
+/* N15: a calibrated weight is within half a step of the float weight. */
 static void test_half_a_step(void **state)
 {
     struct job j = open_trained("ptq", CONFIG("\"quant_bits\": 8"), NULL, LEARN);
@@ -225,7 +228,7 @@ static void test_half_a_step(void **state)
     job_close(&j);
 }
 
-/* ---- to the bit ------------------------------------------------------------------------------ */
+/* ---- bit-identical resume -------------------------------------------------------------------- */
 
 static bool stop_after_two(void *user, const struct pare_epoch_result *r)
 {
@@ -270,7 +273,7 @@ static void resume_with(const char *quantizer, const char *more)
         assert_memory_equal(x->w.data, y->w.data, n);
         same_buffers(x, y);
     }
-    check_places(&a); /* also after the best weights came back */
+    check_points(&a); /* also after the best weights were restored */
     unlink(path);
     job_close(&a);
     job_close(&b);
@@ -290,8 +293,8 @@ static bool note(void *user, const struct pare_epoch_result *r)
     return true;
 }
 
-/* The last layer's rounded output is the model's: it is still there when the loss has written its
- * gradient, and the answers are counted. */
+/* The last layer's quantized output is the model's output: it still exists when the loss has
+ * written its gradient, and the accuracy is counted. */
 static void test_output(void **state)
 {
     struct job j = open_trained(

@@ -1,5 +1,5 @@
-/* test_quantize_values.c - what quantizers make of numbers that are known: NNI's cases, and ranges
- * that are nothing or too much. */
+/* test_quantize_values.c - quantizers against known values: NNI's cases, and empty or infinite
+ * ranges. */
 #include "quant_rig.h"
 
 #include <float.h>
@@ -41,7 +41,7 @@ static void test_qat_weights(void **state)
     qat_weight(c, 5.9723 / 255, 0, d);
 }
 
-/* N12, N13: ranges of activations while training, and then as they are. */
+/* N12, N13: ranges of activations during training, and in evaluation. */
 static void test_qat_tracks(void **state)
 {
     float first[] = { 0, 0, 0.1f, 0.2f }, next[] = { 0.2f, 0.4f, 0.6f, 0.8f }, y[4];
@@ -58,7 +58,7 @@ static void test_qat_tracks(void **state)
     ok(alone_round(&f, PARE_OUTPUT, &x, &out));
     near(value(&f, "tracked_min_output", 0), 0.002, 1e-7);
     near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
-    f.run.training = false; /* judged: the range stays, and numbers beyond it are clamped */
+    f.run.training = false; /* evaluation: the range is fixed, and values outside are clamped */
     x.data = far;
     ok(alone_round(&f, PARE_OUTPUT, &x, &out));
     near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
@@ -73,8 +73,8 @@ static void test_qat_tracks(void **state)
     alone_close(&f);
 }
 
-/* Until quant_start_step numbers pass, but are tracked; judged before anything was seen they pass
- * too, where NNI divides by 0. */
+/* Until quant_start_step values pass unchanged, but are tracked; in an evaluation before any batch
+ * they pass too, where NNI divides by 0. */
 static void test_qat_waits(void **state)
 {
     float x[] = { 0.111f, 0.222f, -0.333f, 1 }, y[4], g[4] = { 1, 1, 1, 1 }, gx[4];
@@ -136,7 +136,7 @@ static void test_schemes(void **state)
     }
 }
 
-/* ---- N26: rounded, then masked --------------------------------------------------------------- */
+/* ---- N26: quantized, then masked ------------------------------------------------------------- */
 
 static int fixed_weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                         struct pare_err *err)
@@ -165,7 +165,7 @@ static void test_masked(void **state)
     o.config = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"quant_dtype\": \"int\", "
                "\"op_names\": [\"conv1\"]}]";
     ok(pare_add_quantizer(g, &fixed, &rig_err));
-    for (int i = 0; i < 72; i++) /* beyond the range on one side, as 127 - 10 steps of 0.5 */
+    for (int i = 0; i < 72; i++) /* outside the range on one side, as 127 - 10 steps of 0.5 */
         pare_f32(rig_weight(m, "conv1.weight"))[i] = (float)(i - 36) * 2.3f;
     ok(pare_compression_new(m, &o, &r, &rig_err));
     l = pare_compression_layer(r, 0);
@@ -227,7 +227,7 @@ static void test_dorefa(void **state)
     alone_close(&f);
 }
 
-/* Gradients of 2 bits: -m, -m/3, m/3 or m, on average what they were. */
+/* Gradients of 2 bits: -m, -m/3, m/3 or m, with the original mean. */
 static void test_dorefa_gradients(void **state)
 {
     static float x[4000], g[4000], gx[4000];
@@ -277,7 +277,7 @@ static void test_bnn(void **state)
     alone_close(&f);
 }
 
-/* ---- rounding, and hostile numbers ----------------------------------------------------------- */
+/* ---- rounding, and hostile values ------------------------------------------------------------ */
 
 static void test_half_to_even(void **state)
 {
@@ -292,7 +292,8 @@ static void test_half_to_even(void **state)
         assert_true(y[i] == want[i]);
 }
 
-/* Every quantizer, place and range: nothing is divided by 0, and what is finite stays so. */
+/* Every quantizer, quantization point and range: no division by 0, and finite values stay
+ * finite. */
 static void hostile(const char *quantizer, enum pare_quant_site site, const float *values)
 {
     float x[40], y[40], g[40], gx[40];

@@ -1,5 +1,4 @@
-/* test_quantize_zeros.c - a pruned model is quantized and trained: zeros stay zeros, in the file
- * too. */
+/* test_quantize_zeros.c - quantizing and training a pruned model keeps zeros, also in the file. */
 #include "quant_rig.h"
 
 #include <unistd.h>
@@ -13,7 +12,7 @@
 
 static const char *const names[] = { "conv1.weight", "conv2.weight", "fc1.weight", "fc2.weight" };
 
-/* Two weights of three are gone, as after pruning. */
+/* Two of three weights are removed, as after pruning. */
 static bool is_gone(int64_t i)
 {
     return i % 3 != 1;
@@ -38,7 +37,7 @@ static int64_t at(const struct pare_tensor *t, int64_t i)
     return t->dtype == PARE_I8 ? ((const int8_t *)t->data)[i] : ((const uint8_t *)t->data)[i];
 }
 
-/* The integer behind a weight that is gone is the zero point. */
+/* The integer of a removed weight is the zero point. */
 static void check_file(struct pare_compression *r, const char *path)
 {
     struct pare_export e = { .onnx = path };
@@ -63,7 +62,7 @@ static void check_file(struct pare_compression *r, const char *path)
                 assert_int_equal(at(q, i), zero);
             others += at(q, i) != zero;
         }
-        assert_true(others > n / 5); /* of a third, some are rounded to 0 */
+        assert_true(others > n / 5); /* of the remaining third, some are rounded to 0 */
     }
     pare_model_free(m);
     unlink(path);
@@ -106,7 +105,7 @@ static void test_zeros_stay(void **state)
     check("lsq_plus", CONFIG("\"weight\"", "uint", "per_tensor_affine"));
 }
 
-/* Without it they are weights like others. */
+/* Without keep_zeros they learn like other weights. */
 static void test_zeros_learn_otherwise(void **state)
 {
     struct job j = job_open(pruned(), "qat", CONFIG("\"weight\"", "int", "per_channel_symmetric"),

@@ -1,4 +1,4 @@
-/* test_quantizer.c - places that are quantized: forward, on the way back, and gone after. */
+/* test_quantizer.c - quantization points: forward, backward, and removal after training. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -21,8 +21,8 @@ static const int64_t digits[3] = { 1, 8, 8 };
             fail_msg("%s", err.msg); \
     } while (0)
 
-/* Rounds to halves, counts, and lets gradients pass where |x| <= 1 (the seeds' ClipGrad) for
- * outputs, doubled for weights. */
+/* Rounds to halves, counts calls, and passes gradients where |x| <= 1 (NNI's ClipGrad) for outputs,
+ * doubled for weights. */
 static struct {
     int weight, input, output, back[PARE_QUANT_SITES];
     bool training;
@@ -123,10 +123,11 @@ static void forward(struct job *j, struct pare_tensor *x, struct pare_tensor *y,
 
 static void test_places(void **state)
 {
-    struct job j = open_job("clip", "[{\"quant_types\": [\"weight\", \"input\", \"output\"], "
-                                    "\"quant_bits\": 8, \"op_types\": [\"Linear\"]},"
-                                    "{\"quant_types\": [\"output\"], \"quant_bits\": "
-                                    "{\"output\": 4}, \"op_types\": [\"ReLU\"]}]");
+    struct job j = open_job(
+        "clip",
+        "[{\"quant_types\": [\"weight\", \"input\", \"output\"], \"quant_bits\": 8, \"op_types\": "
+        "[\"Linear\"]},{\"quant_types\": [\"output\"], \"quant_bits\": {\"output\": 4}, "
+        "\"op_types\": [\"ReLU\"]}]");
     int nodes = j.model->graph->n_nodes, layers = pare_compression_layers(j.run);
     struct pare_tensor x, y, out;
     double loss;
@@ -149,7 +150,7 @@ static void test_places(void **state)
     OK(pare_training_backward(j.learn, &err));
     assert_int_equal(seen.back[PARE_WEIGHT], 3);
     assert_int_equal(seen.back[PARE_OUTPUT], 5);
-    assert_true(seen.back[PARE_INPUT] >= 2); /* nothing before the first learns */
+    assert_true(seen.back[PARE_INPUT] >= 2); /* nothing before the first layer learns */
     OK(pare_training_optimize(j.learn, &err));
     OK(pare_training_step(j.learn, &err));
     pare_compression_free(j.run);
@@ -161,12 +162,12 @@ static void test_places(void **state)
     close_job(&j);
 }
 
-/* The gradient of a weight is twice that of the same model without a quantizer's backward: rounded
- * weights and all else being equal. */
+/* The gradient of a weight is twice that of the same model without a quantizer's backward, with
+ * equal quantized weights. */
 static void test_backward(void **state)
 {
-    const char *config = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_names\": "
-                         "[\"fc3\"]}]";
+    const char *config =
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_names\": [\"fc3\"]}]";
     struct job a = open_job("clip", config), b;
     struct pare_tensor x, y, out;
     struct pare_layer *l;
@@ -196,12 +197,13 @@ static void test_backward(void **state)
     close_job(&b);
 }
 
-/* NNI's numbers for Naive: toward 0, not to the nearest. */
+/* NNI's values for Naive: rounds toward 0, not to the nearest. */
 static void test_naive(void **state)
 {
     const struct pare_quantizer *q;
-    struct job j = open_job("naive", "[{\"quant_types\": [\"weight\"], \"quant_bits\": {\"weight\":"
-                                     " 8}, \"op_types\": [\"Linear\"]}]");
+    struct job j = open_job(
+        "naive", "[{\"quant_types\": [\"weight\"], \"quant_bits\": {\"weight\": 8}, \"op_types\": "
+                 "[\"Linear\"]}]");
     float w[3] = { 0.3f, -1, 0.996f }, y[3];
     struct pare_tensor x = { PARE_F32, 1, { 3 }, w }, out = { PARE_F32, 1, { 3 }, y };
     struct pare_layer l = { .run = j.run, .info.name = "x" };
@@ -242,7 +244,7 @@ static void test_ranges(void **state)
     fit(8, false, true, 1, 18, 18.0 / 127.5, 127);
     fit(8, true, false, 1, 18, 18.0 / 254, -127);
     fit(8, false, false, 1, 18, 18.0 / 255, 0);
-    fit(8, false, false, 0, 0, 1.1920929e-07, 0); /* nothing */
+    fit(8, false, false, 0, 0, 1.1920929e-07, 0); /* an empty range */
     fit(8, true, true, 0, 0, 1.1920929e-07, 0);
 }
 

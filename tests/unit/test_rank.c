@@ -1,4 +1,5 @@
-/* test_rank.c - which units go: alone, in tiles, n of m, and layers together; against sorting. */
+/* test_rank.c - ranking units for removal: per layer, balanced tiles, N:M, and globally; against
+ * sorting. */
 #include "arena_rig.h"
 
 #include <math.h>
@@ -85,7 +86,7 @@ static struct item item(const struct layer *l, int layer, int64_t i)
     return (struct item){ !l->r.regrow && !l->r.keep[i], isnan(v), layer, v, i };
 }
 
-/* Remove from these units of one layer: k of them, or all that were removed before. */
+/* Removes k of these units of one layer, or all that were removed before. */
 static void remove_sorted(const struct layer *l, const int64_t *at, int64_t n, int64_t k,
                           uint8_t *want)
 {
@@ -115,7 +116,7 @@ static float number(struct pare_rng *r, int kind)
     return kind == 0 ? x : kind == 1 ? rintf(2 * x) : pare_rng_below(r, 5) ? x * 0 : NAN;
 }
 
-/* Numbers with or without ties and NaN; scores or weights; some units gone already. */
+/* Values with or without ties and NaN; scores or weights; some units removed already. */
 static void fill(struct layer *l, struct pare_rng *r, bool scored)
 {
     int kind = (int)pare_rng_below(r, 3);
@@ -161,7 +162,7 @@ static void local(void **state)
     }
 }
 
-/* Tiles of a (6, 8, 5) grid; the sizes are left out from the front as numpy broadcasts. */
+/* Tiles of a (6, 8, 5) grid; missing leading sizes are broadcast as in numpy. */
 static void balance(void **state)
 {
     static const int64_t gran[][3] = { { 1, 1, 5 }, { 1, 8, 1 }, { 3, 2, 5 }, { 6, 8, 5 },
@@ -197,7 +198,7 @@ static void balance(void **state)
     }
 }
 
-/* Groups of m along each axis of a (6, 7, 5), where most m do not divide. */
+/* m units along each axis of a (6, 7, 5), where most m do not divide. */
 static void n_of_m(void **state)
 {
     static const int64_t dim[3] = { 6, 7, 5 }, step[3] = { 35, 5, 1 };
@@ -231,7 +232,7 @@ static void n_of_m(void **state)
     }
 }
 
-/* The rule as rank.h says it, unit by unit. */
+/* The rule of rank.h, unit by unit. */
 static void global_sorted(const struct layer *l, int n_layers, double sparsity, uint8_t **want)
 {
     int64_t n = 0, weights = 0, lost = 0, m = 0, gone[MAX_LAYERS] = { 0 };
@@ -280,7 +281,7 @@ static void global(void **state)
             int64_t dim[2] = { (int64_t)pare_rng_below(&r, 30),
                                1 + (int64_t)pare_rng_below(&r, 9) };
 
-            /* All of elements, all of rows, all of rows of one length, or mixed. */
+            /* All elements, all rows, all rows of one length, or mixed. */
             dim[1] = c % 4 == 2 ? 7 : dim[1];
             make(&l[k], 2, dim, c % 4 == 0 || (c % 4 == 3 && k % 2) ? "element" : "out_channel");
             fill(&l[k], &r, c % 8 < 4);
@@ -294,7 +295,7 @@ static void global(void **state)
     }
 }
 
-/* Enough elements for samples and threads, with layers of different sizes of numbers. */
+/* Enough elements for samples and threads, in layers with values of different magnitude. */
 static void many(void **state)
 {
     struct pare_mark m = pare_mark(arena);
@@ -326,8 +327,8 @@ static void many(void **state)
 
 /* ---- published cases ----------------------------------------------------------------------- */
 
-/* N8: of 1375 weights 550 may go.  In order of score: four filters of conv1 (its last one is
- * protected) and three of conv2; the next of conv2 would make it 600. */
+/* N8: 550 of 1375 weights may be removed.  In order of score: four filters of conv1 (its last one
+ * is protected) and three of conv2; the next of conv2 would make it 600. */
 static void taylor_together(void **state)
 {
     float first[5] = { 0, 25, 100, 225, 400 }, second[10];
@@ -348,7 +349,8 @@ static void taylor_together(void **state)
     compare(&l[1], (uint8_t[]){ 1, 1, 1, 1, 1, 1, 1, 0, 0, 0 });
 }
 
-/* N22: 0.8 of (5, 1, 5, 5) and (10, 5, 5, 5) go: exactly, each by itself and both together. */
+/* N22: 0.8 of (5, 1, 5, 5) and (10, 5, 5, 5) are removed: exactly, each layer separately and both
+ * together. */
 static void exact_counts(void **state)
 {
     struct layer l[2];
@@ -379,7 +381,7 @@ static void exact_counts(void **state)
     }
 }
 
-/* N23: of every 5, int(3.5) go: 0.6 of all, not 0.7. */
+/* N23: int(3.5) of every 5 are removed: 0.6 of all, not 0.7. */
 static void balance_of_five(void **state)
 {
     struct layer l;
@@ -413,7 +415,7 @@ static void cut_toward_zero(void **state)
 
 /* ---- against NumPy ------------------------------------------------------------------------- */
 
-/* The numbers of "nm|2|4|1|w0", after the first word. */
+/* The numbers in "nm|2|4|1|w0", after the first word. */
 static int arguments(const char *name, double *v)
 {
     int n = 0;
@@ -481,7 +483,7 @@ static void golden_one(const struct pare_named *f, int n, const char *name, cons
     compare(&l, find(f, n, name, "keep", 0)->data);
 }
 
-/* tools/golden_prune.py says what the names mean. */
+/* The names are explained in tools/golden_prune.py. */
 static void golden(void **state)
 {
     struct pare_named *f;
@@ -505,7 +507,7 @@ static void golden(void **state)
     assert_int_equal(cases, 22);
 }
 
-/* ---- sentences ----------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 #define SAYS(call, text)                    \
     do {                                    \

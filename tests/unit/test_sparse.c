@@ -1,4 +1,4 @@
-/* test_sparse.c - products with the weights that are not zero against the plain kernels. */
+/* test_sparse.c - kernels for sparse weights against the reference operators. */
 #include "make_model.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ struct rig {
     struct build b;
     struct pare_rng r;
     struct pare_tensor x;
-    double zeros; /* part of the blocks */
+    double zeros; /* fraction of the blocks that are zero */
     int rows;     /* of the weights' blocks */
 };
 
@@ -114,7 +114,7 @@ static int count(const struct pare_plan *p, const char *kernel)
     return n;
 }
 
-/* With blocks of every kind; `kernel` must run so many times. */
+/* With blocks of every kind; `kernel` must run `times` times. */
 static void check(struct rig *g, const char *kernel, int times, uint64_t seed)
 {
     struct pare_model *m = build_model(&g->b);
@@ -146,7 +146,7 @@ struct layer {
     int64_t C, O, size[2], kernel[2], stride[2], dilation[2], pads[4], out[2];
 };
 
-/* One along the axis that still meets the input. */
+/* An axis whose window still overlaps the input. */
 static void random_axis(struct rig *g, struct layer *l, int i)
 {
     int64_t reach;
@@ -212,7 +212,7 @@ static const char *act(struct rig *g, const char *x)
     }
 }
 
-/* Conv, then perhaps a normalisation, a residual sum before or after an activation. */
+/* Conv, then perhaps BatchNormalization, a residual sum before or after an activation. */
 static const char *block(struct rig *g, const char *x, struct layer *l, bool residual, bool one)
 {
     const char *y;
@@ -339,7 +339,7 @@ static void bands(void **state)
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
-/* Blocks of so many rows, and so many zeros: is it taken, and with which blocks? */
+/* With these blocks and this fraction of zeros: is the kernel chosen, and with which blocks? */
 static int chosen(int rows, double zeros)
 {
     struct layer l = {

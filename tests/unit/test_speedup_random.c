@@ -233,7 +233,7 @@ static void check(uint64_t seed)
 
         if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
             mask(&g, m, n, pattern);
-        else if (n->op && n->op->needs && rg_chance(&g, 70))
+        else if (n->op && n->op->needed_channels && rg_chance(&g, 70))
             mask_states(&g, m, n);
     }
     o.round_to = rg_chance(&g, 10) ? 4 : 1;

@@ -1,5 +1,7 @@
-/* test_train_kernels.c - kernels with gradients, each against the plain operators: odd sizes,
- * strides, dilations and pads, gradients that are added to others, one thread and more. */
+/* test_train_kernels.c - training kernels against the reference operators.
+ *
+ * Odd sizes, strides, dilations and pads, gradients that are added to others, one thread and more.
+ */
 #include "train_rig.h"
 
 static const char *const threads[] = { "1", "2", "3" };
@@ -15,7 +17,7 @@ static void close_to(struct trial *fast, struct trial *plain, const char *what, 
     }
 }
 
-/* The same bytes as another trial's. */
+/* Same bytes as another trial's. */
 static void same(struct trial *a, struct trial *b, const char *what)
 {
     for (int i = 0; i < a->trainer->n_params; i++)
@@ -106,8 +108,8 @@ static struct pare_flow convolve(struct pare_net *n, struct pare_flow x)
     return x;
 }
 
-/* A first convolution without anything behind it; its result is used again, behind the case, so
- * that the gradient of the case's input is added to another. */
+/* A first convolution without post-ops; its result is used again, after the case, so that the
+ * gradient of the case's input is added to another. */
 static struct pare_flow conv_net(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv lead = { .out = conv_now->in, .kernel = 3, .pad = 1, .bias = true };
@@ -217,7 +219,7 @@ static void test_attention(void **state)
     }
 }
 
-/* LayerNormalization and a spelled out Gelu, alone and with a way around them; and linear layers
+/* LayerNormalization and a decomposed GELU, alone and with a residual connection; and linear layers
  * of which only the first row of each image is used. */
 static struct pare_flow norm(struct pare_net *n, struct pare_flow x, const char *name, bool bias)
 {

@@ -1,4 +1,4 @@
-/* test_units.c - units of weights: how they are named, summed, and turned into masks. */
+/* test_units.c - units of weights: granularity names, sums per unit, masks. */
 #include "arena_rig.h"
 
 #include <math.h>
@@ -71,8 +71,8 @@ static void names(void **state)
     }
 }
 
-/* Queries, keys and values side by side: head 1 has its channels of all three. */
-static void parts(void **state)
+/* Fused queries, keys and values: head 1 has its channels of all three. */
+static void fused_heads(void **state)
 {
     for (int axis = 0; axis < 2; axis++) {
         struct pare_tensor w = axis ? weight(DIMS(5, 12)) : weight(DIMS(12, 5));
@@ -146,11 +146,11 @@ static void refused(void **state)
           "granularity 'block_2x1' (did you mean 'block_4x1'?); expected element, block, "
           "block_4x1, block_8x1, out_channel, in_channel or head" },
         { { .name = "elment" },
-          "granularity 'elment' (did you mean 'element'?); expected element, "
-          "block, block_4x1, block_8x1, out_channel, in_channel or head" },
+          "granularity 'elment' (did you mean 'element'?); expected element, block, block_4x1, "
+          "block_8x1, out_channel, in_channel or head" },
         { { .name = NULL },
-          "granularity ''; expected element, block, block_4x1, block_8x1, out_channel, "
-          "in_channel or head" },
+          "granularity ''; expected element, block, block_4x1, block_8x1, out_channel, in_channel "
+          "or head" },
     };
     struct pare_tensor w = weight(DIMS(6, 4));
     struct pare_units u;
@@ -258,8 +258,8 @@ static void random_blocks(void **state)
     }
 }
 
-/* More units than a strip, long rows, and what convolutions have. */
-static void usual(void **state)
+/* More units than a strip, long rows, and shapes of convolutions. */
+static void usual_shapes(void **state)
 {
     static const struct {
         int rank;
@@ -352,8 +352,9 @@ static void norms(void **state)
         assert_true(s[i] == 8);
 }
 
-/* N25.  A kernel aligned in front is our block, one aligned at the back is a block whose last sizes
- * are 1, or whole.  What has no counterpart: keepdim (a grid always has the weight's rank). */
+/* N25.  A kernel aligned to the first axes is our block, one aligned to the last axes is a block
+ * whose last sizes are 1, or whole.  keepdim has no counterpart (a grid always has the weight's
+ * rank). */
 static void scaling(void **state)
 {
     struct pare_tensor w = weight(DIMS(10, 10)), wide = weight(DIMS(10, 50));
@@ -396,8 +397,8 @@ static void scaling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),   cmocka_unit_test(blocks),        cmocka_unit_test(parts),
-        cmocka_unit_test(refused), cmocka_unit_test(random_blocks), cmocka_unit_test(usual),
+        cmocka_unit_test(names),   cmocka_unit_test(blocks),        cmocka_unit_test(fused_heads),
+        cmocka_unit_test(refused), cmocka_unit_test(random_blocks), cmocka_unit_test(usual_shapes),
         cmocka_unit_test(nothing), cmocka_unit_test(not_numbers),   cmocka_unit_test(norms),
         cmocka_unit_test(scaling),
     };

@@ -24,7 +24,7 @@ static double gelu(double x)
     return 0.5 * x * erfc(-x / sqrt(2));
 }
 
-/* One loop a function, so that what is tested is what the vectoriser made of it. */
+/* One loop per function, so that the vectorized code is tested. */
 /* clang-format off */
 #define FUNCTIONS(X)                                                                           \
     X(pare_expf, exp, 1e-7)                                                                    \
@@ -60,7 +60,7 @@ static const struct function {
 static void check(const struct function *f, float x, float got)
 {
     double want = f->ref((double)x), size = fabs(want);
-    double slack = size < 1e-36 ? 1e-42 : 0; /* down there floats have fewer digits */
+    double slack = size < 1e-36 ? 1e-42 : 0; /* denormal floats have fewer digits */
 
     if (size < 1e-36 && f->ref == gelu)
         slack = 1e-6 * size + 2e-44;
@@ -72,8 +72,8 @@ static void check(const struct function *f, float x, float got)
     fail();
 }
 
-/* Floats at even distances of their bits (so over all magnitudes), and the range where it matters
- * in even steps. */
+/* Floats at equal distances of their bit patterns (so over all magnitudes), and the interesting
+ * range in equal steps. */
 static void near_libm_everywhere(void **state)
 {
     static float x[4096], y[4096];

@@ -1,5 +1,7 @@
-/* test_winograd.c - Winograd's convolutions and gradients against sums in float64: all filters at
- * once and in parts, odd channels and sizes, one thread and several. */
+/* test_winograd.c - Winograd convolutions and gradients against sums in float64.
+ *
+ * All filters at once and in parts, odd channels and sizes, one thread and several.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +44,7 @@ static int64_t padded(int64_t n, int block)
     return (n + block - 1) / block * block;
 }
 
-/* Element (n, c, i, j) of a tensor in blocks of channels. */
+/* Element (n, c, i, j) of a blocked tensor. */
 static int64_t at(const struct pare_winograd *g, const struct pare_winograd_side *s,
                   const int64_t p[4])
 {
@@ -64,7 +66,7 @@ static void fill_blocks(struct pare_rng *r, const struct pare_winograd *g,
                     to[at(g, s, (int64_t[4]){ n, c, i, j })] = (float)(pare_rng_uniform(r) - 0.5);
 }
 
-/* What each pair of elements of x and y has to do with filter element (o, i, a, b): one visit. */
+/* Called for each pair of elements of x and y that filter element (o, i, a, b) connects. */
 typedef void visit(struct data *d, int64_t x, int64_t y, int64_t w);
 
 static void forward(struct data *d, int64_t x, int64_t y, int64_t w)
@@ -158,7 +160,7 @@ static void check(const struct shape *s, int block, int threads, bool lean)
     pare_arena_free(d.arena);
 }
 
-/* The gradient of the input is a convolution with the filters turned round. */
+/* The gradient of the input is a convolution with rotated filters. */
 static void check_turned(int block, bool lean)
 {
     const int64_t O = 21, I = 35, side = 6;
@@ -172,7 +174,7 @@ static void check_turned(int block, bool lean)
                                        .I = I,
                                        .block = block,
                                        .threads = 2,
-                                       .turned = true };
+                                       .rotated = true };
     struct data d = { .arena = pare_arena_new(1 << 20) };
     struct pare_rng r;
 
@@ -227,7 +229,8 @@ static void test_turned(void **state)
             check_turned(block, lean);
 }
 
-/* Many filters for few pictures come in parts; few filters do not, nor many pictures. */
+/* Many filters for few images are transformed in parts; few filters are not, nor with many
+ * images. */
 static void test_lean(void **state)
 {
     struct pare_winograd g = { .N = 32, .from = { 512, 4, 4 }, .to = { 512, 4, 4 } };

@@ -1,4 +1,4 @@
-/* train_rig.h - one step of training of a network made for a test. */
+/* train_rig.h - fixture for tests of training: one step of a network made for a test. */
 #ifndef TRAIN_RIG_H
 #define TRAIN_RIG_H
 
@@ -18,7 +18,7 @@ static struct pare_err err;
 
 #define BATCH 3
 
-/* A batch and what one step of training makes of it. */
+/* A batch, and the results of one training step. */
 struct trial {
     struct pare_arena *arena;
     struct pare_model *model;
@@ -28,7 +28,7 @@ struct trial {
     struct pare_score score;
 };
 
-/* Instead of a list of kernels: none at all. */
+/* An empty list of kernels. */
 static const char *const plain_only[] = { "", NULL };
 
 typedef struct pare_flow build_fn(struct pare_net *n, struct pare_flow x);
@@ -54,7 +54,7 @@ static inline struct pare_model *make(build_fn *build, const char *name, const i
     return m;
 }
 
-/* Scales and shifts of norms that do something. */
+/* Makes scales and shifts of normalizations differ from the identity. */
 static inline void disturb(struct pare_model *m)
 {
     struct pare_rng r;
@@ -72,7 +72,7 @@ static inline void disturb(struct pare_model *m)
     }
 }
 
-/* All but the trainer, whose options may still be changed. */
+/* Everything but the trainer, whose options may still be changed. */
 static inline void begin(struct trial *t, struct pare_model *m, const int64_t chw[3],
                          const char *threads)
 {
@@ -133,7 +133,7 @@ static inline double distance(const struct pare_tensor *a, const struct pare_ten
     return sqrt(off) / (sqrt(all) + 1e-3);
 }
 
-/* At least so many steps of this kernel. */
+/* Expects at least `least` steps with this kernel. */
 static inline void uses(const struct pare_plan *p, const char *kernel, int least)
 {
     int n = 0;

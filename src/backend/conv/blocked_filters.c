@@ -10,8 +10,8 @@ bool pare_filters_fit(const struct pare_tensor *w, int block)
 }
 
 /* Convert filters [ob * b, ob * b + b). */
-static inline void lay(const struct pare_filters *f, int64_t ob, const char *from, char *to,
-                       size_t size)
+static inline void convert_block(const struct pare_filters *f, int64_t ob, const char *from,
+                                 char *to, size_t size)
 {
     size_t I = (size_t)f->shape->dim[1], taps = (size_t)(f->shape->dim[2] * f->shape->dim[3]);
     size_t b = (size_t)f->block, first = (size_t)ob * b, at = first * I * taps;
@@ -22,7 +22,7 @@ static inline void lay(const struct pare_filters *f, int64_t ob, const char *fro
                 for (size_t o = first; o < first + b; o++, at++) {
                     size_t row = (o * I + i) * taps + t;
 
-                    if (f->back)
+                    if (f->to_row_major)
                         memcpy(to + row * size, from + at * size, size);
                     else
                         memcpy(to + at * size, from + row * size, size);
@@ -36,8 +36,8 @@ void pare_filters_convert(const struct pare_filters *f, const void *from, void *
 #pragma omp parallel for num_threads(f->threads) if (blocks > 1)
     for (int64_t ob = 0; ob < blocks; ob++) {
         if (f->size == sizeof(float))
-            lay(f, ob, from, to, sizeof(float));
+            convert_block(f, ob, from, to, sizeof(float));
         else
-            lay(f, ob, from, to, 1);
+            convert_block(f, ob, from, to, 1);
     }
 }

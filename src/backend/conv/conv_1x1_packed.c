@@ -14,9 +14,9 @@
 
 struct conv {
     struct pare_node *node; /* the Conv itself */
-    struct pare_conv_prologue front;
-    bool led; /* there is a prologue */
-    struct pare_conv_fuse head;
+    struct pare_conv_prologue prologue;
+    bool has_prologue;
+    struct pare_conv_fuse fuse;
     struct pare_post_op post[PARE_MAX_POST];
     int n_post;
     bool sum, clamp; /* applied by the GEMM itself */
@@ -27,7 +27,7 @@ struct conv {
 
 static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
 
     if (v->train || n->in[0]->t.rank < 3 || n->in[0]->t.rank > 5 || w->group != 1 ||
         v->backend->block < 8)
@@ -40,7 +40,7 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
 }
 
 /* The GEMM itself can add the residual first and clamp last. */
-static void take_posts(struct conv *c)
+static void split_post_ops(struct conv *c)
 {
     c->sum = c->n_post > 0 && c->post[0].kind == PARE_POST_SUM;
     if (c->sum)
@@ -51,13 +51,13 @@ static void take_posts(struct conv *c)
 /* Fill in the step's lists, including the prologue. */
 static bool fill_step(const struct pare_match *v, const struct conv *c, struct pare_step *s)
 {
-    const struct pare_conv_prologue *f = &c->front;
+    const struct pare_conv_prologue *f = &c->prologue;
     struct pare_step own = { 0 };
     int at = 0;
 
-    if (!pare_conv_fuse_step(v, c->node, &c->head, f->block, f->block, &own))
+    if (!pare_conv_fuse_step(v, c->node, &c->fuse, f->block, f->block, &own))
         return false;
-    if (!c->led) {
+    if (!c->has_prologue) {
         *s = own;
         s->node = c->node;
     } else {
@@ -106,14 +106,14 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c)
         return false;
-    c->led = pare_conv_prologue(v, n, &c->front);
-    c->node = c->led ? c->front.conv : n;
-    if (strcmp(c->node->type, "Conv") || !pare_conv_fuse(v, c->node, &c->head) ||
-        !usable(v, c->node, c) || (c->led && is_sparse(v, c->node)))
+    c->has_prologue = pare_conv_prologue(v, n, &c->prologue);
+    c->node = c->has_prologue ? c->prologue.conv : n;
+    if (strcmp(c->node->type, "Conv") || !pare_conv_fuse(v, c->node, &c->fuse) ||
+        !usable(v, c->node, c) || (c->has_prologue && is_sparse(v, c->node)))
         return false;
     x = &c->node->in[0]->t;
     out = c->node->in[1]->t.dim[0];
-    c->n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
+    c->n_post = pare_conv_fuse_vector_ops(&c->fuse, out % block != 0, c->post);
     if (c->n_post < 0)
         return false;
     c->N = x->dim[0];
@@ -121,10 +121,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->pixels = pare_numel(x) / (c->N * c->in);
     c->in_blocks = (c->in + block - 1) / block;
     c->out_blocks = (out + block - 1) / block;
-    take_posts(c);
+    split_post_ops(c);
     if (!fill_step(v, c, s))
         return false;
-    if (c->led)
+    if (c->has_prologue)
         s->work_bytes[0] = (size_t)(v->backend->threads * GROUP * c->in_blocks * block) *
                            sizeof(float);
     s->state = c;
@@ -144,17 +144,17 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
         c->w = other->w;
         c->bias = other->bias;
-        c->front.scale = other->front.scale;
-        c->front.shift = other->front.shift;
+        c->prologue.scale = other->prologue.scale;
+        c->prologue.shift = other->prologue.shift;
         return 0;
     }
     c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)
         return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, c->node, &c->head, scale, c->bias, err));
-    if (c->led)
-        PARE_TRY(pare_conv_prologue_init(&c->front, b, err));
+    PARE_TRY(pare_conv_fuse_fold(b, c->node, &c->fuse, scale, c->bias, err));
+    if (c->has_prologue)
+        PARE_TRY(pare_conv_prologue_init(&c->prologue, b, err));
     for (int64_t o = 0; o < O; o++) {
         float *to = c->w + pare_packed_gemm_at(c->in, c->out_blocks, b->block, 0, o);
         int64_t step = pare_packed_gemm_at(c->in, c->out_blocks, b->block, 1, o) - (to - c->w);
@@ -175,10 +175,10 @@ struct part {
 };
 
 /* Apply the prologue to the part's input, in the thread's scratch memory. */
-static const float *lead(const struct conv *c, struct pare_step *s, int block, const struct part *r,
-                         const float *x)
+static const float *apply_prologue(const struct conv *c, struct pare_step *s, int block,
+                                   const struct part *r, const float *x)
 {
-    const struct pare_conv_prologue *f = &c->front;
+    const struct pare_conv_prologue *f = &c->prologue;
     const int64_t plane = c->pixels * block, count = (r->to - r->from) * block;
     float *to = pare_f32(&s->work[0]->t) +
                 omp_get_thread_num() * GROUP * c->in_blocks * (int64_t)block;
@@ -199,7 +199,7 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
 {
     const int64_t plane = c->pixels * block;
     const int64_t at = (r->image * c->out_blocks + r->first) * plane + r->from * block;
-    const float *sum = c->head.post.sum ? pare_f32(&s->in_buf[1]->t) + at : NULL;
+    const float *sum = c->fuse.post.sum ? pare_f32(&s->in_buf[1]->t) + at : NULL;
     struct pare_packed_gemm p = {
         .x = pare_f32(&s->in_buf[0]->t) + r->image * c->in_blocks * plane + r->from * block,
         .w = c->w + r->first * block * c->in,
@@ -224,8 +224,8 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         .block = block,
     };
 
-    if (c->led) {
-        p.x = lead(c, s, block, r, p.x);
+    if (c->has_prologue) {
+        p.x = apply_prologue(c, s, block, r, p.x);
         p.x_run = p.rows * block;
     }
     pare_packed_gemm_run(&p);
@@ -263,8 +263,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_1x1_packed = {
     .name = "conv_1x1_packed",
-    .doc =
-        "Convolution with constant 1x1 filters as products of packed panels, with what is fused.",
+    .doc = "Convolution with constant 1x1 filters by packed GEMM, with post-ops.",
     .candidate = true,
     .match = match,
     .init = init,

@@ -4,7 +4,7 @@
 #include "depthwise.h"
 
 struct conv {
-    struct pare_conv_fuse head;
+    struct pare_conv_fuse fuse;
     struct pare_post_op post[PARE_MAX_POST];
     struct pare_depthwise depth;
     int64_t blocks; /* blocks of channels */
@@ -13,7 +13,7 @@ struct conv {
 
 static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
 
     return !v->train && n->in[0]->t.rank == 4 && v->backend->block >= 8 && w->group > 1 &&
            w->group == n->in[0]->t.dim[1] && w->group == n->in[1]->t.dim[0];
@@ -28,23 +28,23 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->head) || !usable(v, n, c))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !usable(v, n, c))
         return false;
     out = n->in[1]->t.dim[0];
     c->depth.block = block;
     c->depth.post = c->post;
-    c->depth.n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
+    c->depth.n_post = pare_conv_fuse_vector_ops(&c->fuse, out % block != 0, c->post);
     c->depth.clamp = pare_post_bounds(c->post, &c->depth.n_post, &c->depth.low, &c->depth.high);
-    if (c->depth.n_post < 0 || !pare_conv_fuse_step(v, n, &c->head, block, block, s))
+    if (c->depth.n_post < 0 || !pare_conv_fuse_step(v, n, &c->fuse, block, block, s))
         return false;
     s->inplace = 0; /* y is written before the operand of the sum is read */
     for (int i = 0; i < 2; i++) {
-        c->depth.in[i] = c->head.win.in[i];
-        c->depth.out[i] = c->head.win.out[i];
-        c->depth.kernel[i] = c->head.win.kernel[i];
-        c->depth.stride[i] = c->head.win.stride[i];
-        c->depth.dilation[i] = c->head.win.dilation[i];
-        c->depth.pad[i] = c->head.win.pad_begin[i];
+        c->depth.in[i] = c->fuse.win.in[i];
+        c->depth.out[i] = c->fuse.win.out[i];
+        c->depth.kernel[i] = c->fuse.win.kernel[i];
+        c->depth.stride[i] = c->fuse.win.stride[i];
+        c->depth.dilation[i] = c->fuse.win.dilation[i];
+        c->depth.pad[i] = c->fuse.win.pad_begin[i];
     }
     c->blocks = (out + block - 1) / block;
     s->state = c;
@@ -68,7 +68,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)
         return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, c->bias, err));
     for (int64_t o = 0; o < O; o++)
         for (int64_t t = 0; t < taps; t++) {
             float f;
@@ -113,7 +113,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_depthwise = {
     .name = "conv_depthwise",
-    .doc = "Depthwise convolution with constant filters, with what is fused.",
+    .doc = "Depthwise convolution with constant filters, with post-ops.",
     .candidate = true,
     .match = match,
     .init = init,

@@ -29,7 +29,7 @@
 /* ---- match -------------------------------------------------------------------------------- */
 
 /* Express a window over one or two axes as one over three. */
-static bool flat(struct pare_window *w)
+static bool to_three_axes(struct pare_window *w)
 {
     if (w->nd > 2)
         return false;
@@ -48,7 +48,7 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, struct
            pare_is_fixed(n->in[1]) && pare_is_f32(n->in[1]) && pare_numel(&n->out[0]->t) &&
            pare_numel(&n->in[0]->t) &&
            (n->n_in < 3 || !n->in[2] || (pare_is_fixed(n->in[2]) && pare_is_f32(n->in[2]))) &&
-           !pare_conv_window(n, w, &err) && w->group == 1 && flat(w);
+           !pare_conv_window(n, w, &err) && w->group == 1 && to_three_axes(w);
 }
 
 static bool is_pool(const struct pare_node *n, struct pare_window *w)
@@ -57,12 +57,12 @@ static bool is_pool(const struct pare_node *n, struct pare_window *w)
 
     return pare_node_is(n, "MaxPool") && (n->n_out < 2 || !n->out[1]) &&
            pare_numel(&n->out[0]->t) && !pare_pool_window(n, w, &err) && pare_window_meets(w) &&
-           flat(w);
+           to_three_axes(w);
 }
 
 /* Match Relu and MaxPool after the Conv; their order does not change the result. */
-static int follow(const struct pare_match *v, struct pare_node *n, struct pare_im2col *c,
-                  struct pare_node **fused)
+static int match_relu_pool(const struct pare_match *v, struct pare_node *n, struct pare_im2col *c,
+                           struct pare_node **fused)
 {
     struct pare_value *y = n->out[0];
     int count = 0;
@@ -101,7 +101,8 @@ static bool is_pairs(const struct pare_window *w)
     return true;
 }
 
-static void measure(struct pare_im2col *c, const struct pare_node *n, const struct pare_value *out)
+static void set_sizes(struct pare_im2col *c, const struct pare_node *n,
+                      const struct pare_value *out)
 {
     const struct pare_window *w = &c->w;
     bool whole = w->dilation[2] == 1;
@@ -114,8 +115,8 @@ static void measure(struct pare_im2col *c, const struct pare_node *n, const stru
     c->results = pare_numel(&out->t) / (c->N * c->O);
     c->H = (w->out[1] - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilation[1] + 1;
     c->W = (w->out[2] - 1) * w->stride[2] + (w->kernel[2] - 1) * w->dilation[2] + 1;
-    c->lanes = pare_up(c->C, 8);
-    c->columns = pare_up(c->pixels, 2 * c->block);
+    c->lanes = pare_round_up(c->C, 8);
+    c->columns = pare_round_up(c->pixels, 2 * c->block);
     c->pairs = c->pooled && is_pairs(&c->pool);
     c->taps.size = w->kernel[1] * w->kernel[2] * c->lanes;
     c->taps.run = whole ? w->kernel[2] * c->lanes : c->lanes;
@@ -123,25 +124,26 @@ static void measure(struct pare_im2col *c, const struct pare_node *n, const stru
     c->narrow = c->C < 8 && w->kernel[2] * c->C < NARROW;
     c->for_w = c->taps;
     if (c->narrow)
-        c->for_w = (struct pare_taps){ 1, pare_up(c->K, 8), pare_up(c->K, 8) };
+        c->for_w = (struct pare_taps){ 1, pare_round_up(c->K, 8), pare_round_up(c->K, 8) };
     c->groups = c->N < GROUPS ? c->N : GROUPS;
 }
 
 /* In floats; parts begin at multiples of 16. */
-static void sizes(struct pare_im2col *c)
+static void set_work_sizes(struct pare_im2col *c)
 {
-    int64_t plain = pare_up(c->C * c->H * c->W + 8, 16), last = pare_up(c->H * c->W * c->lanes, 16);
-    int64_t lists = pare_up(c->O * c->results, 16);
+    int64_t plain = pare_round_up(c->C * c->H * c->W + 8, 16),
+            last = pare_round_up(c->H * c->W * c->lanes, 16);
+    int64_t lists = pare_round_up(c->O * c->results, 16);
 
     c->work[0] = (size_t)(plain + c->K * c->columns + c->O * c->columns);
-    c->work[1] = (size_t)(2 * last + 5 * lists + pare_up(c->pixels + c->O + 2, 16));
+    c->work[1] = (size_t)(2 * last + 5 * lists + pare_round_up(c->pixels + c->O + 2, 16));
     if (c->narrow)
-        c->work[1] += (size_t)(plain + pare_up(c->pixels * c->for_w.size + 8, 16));
-    c->shared = (size_t)(pare_up(c->O * c->taps.size, 16) +
-                         c->groups * pare_up(c->O * c->for_w.size, 16));
+        c->work[1] += (size_t)(plain + pare_round_up(c->pixels * c->for_w.size + 8, 16));
+    c->shared = (size_t)(pare_round_up(c->O * c->taps.size, 16) +
+                         c->groups * pare_round_up(c->O * c->for_w.size, 16));
 }
 
-static bool tables(const struct pare_match *v, struct pare_im2col *c)
+static bool fill_tables(const struct pare_match *v, struct pare_im2col *c)
 {
     const struct pare_window *w = &c->w;
 
@@ -191,11 +193,12 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     c->w = w;
     c->block = v->backend->block < 8 ? 8 : v->backend->block;
-    count = follow(v, n, c, fused);
+    count = match_relu_pool(v, n, c, fused);
     out = count ? fused[count - 1]->out[0] : n->out[0];
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
-    measure(c, n, out);
-    if ((!v->ignore_cost && !pays(c)) || !tables(v, c) || !pare_step_lists(s, v, n_in, 1, count))
+    set_sizes(c, n, out);
+    if ((!v->ignore_cost && !pays(c)) || !fill_tables(v, c) ||
+        !pare_step_lists(s, v, n_in, 1, count))
         return false;
     for (int i = 0; i < n_in; i++)
         s->in[i] = n->in[i];
@@ -212,7 +215,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->want_w = v->requires_grad[n->in[1]->id] && s->passes & PARE_PASS_BACKWARD_WEIGHTS;
     c->want_b = n_in > 2 && v->requires_grad[n->in[2]->id] &&
                 s->passes & PARE_PASS_BACKWARD_WEIGHTS;
-    sizes(c);
+    set_work_sizes(c);
     s->unsaved_in = c->want_w ? 0 : 1;
     s->unsaved_out = c->relu && !c->pooled ? 0 : ~0u;
     if (s->passes & PARE_PASS_FORWARD)
@@ -261,7 +264,7 @@ PARE_SIMD static void make_columns(const struct pare_im2col *c, const float *x, 
 
 /* The maximum of each window of a plane, the first of equals, and its index.  NaN is larger than
  * anything. */
-static void windows(const struct pare_im2col *c, const float *x, float *y, int32_t *from)
+static void max_windows(const struct pare_im2col *c, const float *x, float *y, int32_t *from)
 {
     struct pare_pool p;
 
@@ -319,24 +322,24 @@ PARE_SIMD static void larger_pairs(const float *most, const int32_t *below, cons
     }
 }
 
-/* windows() for 2x2 windows; `beside` is scratch memory for one float per pixel. */
-static void pair_windows(const struct pare_im2col *c, const float *x, float *beside, float *y,
+/* max_windows() for 2x2 windows; `scratch` has room for one float per pixel. */
+static void pair_windows(const struct pare_im2col *c, const float *x, float *scratch, float *y,
                          int32_t *from)
 {
     int32_t width = (int32_t)c->pool.in[2], n = (int32_t)c->pool.out[2];
-    int32_t rows = (int32_t)c->pool.out[1], *below = (int32_t *)(beside + rows * width);
+    int32_t rows = (int32_t)c->pool.out[1], *below = (int32_t *)(scratch + rows * width);
 
-    larger_rows(x, width, rows, beside, below);
+    larger_rows(x, width, rows, scratch, below);
     if (width == 2 * n) {
         n *= rows;
         rows = 1;
     }
     for (int32_t h = 0; h < rows; h++)
-        larger_pairs(beside + h * width, below + h * width, c->corner + h * n, n, y + h * n,
+        larger_pairs(scratch + h * width, below + h * width, c->corner + h * n, n, y + h * n,
                      from + h * n);
 }
 
-PARE_SIMD static void plane(const float *x, float bias, bool relu, int64_t n, float *y)
+PARE_SIMD static void pool_plane(const float *x, float bias, bool relu, int64_t n, float *y)
 {
     for (int64_t i = 0; i < n; i++) {
         float a = x[i] + bias;
@@ -346,7 +349,7 @@ PARE_SIMD static void plane(const float *x, float bias, bool relu, int64_t n, fl
 }
 
 /* Add the bias and apply Relu in place; index -1 where Relu stops the gradient. */
-PARE_SIMD static void settle(float bias, bool relu, int64_t n, float *y, int32_t *from)
+PARE_SIMD static void add_bias_relu(float bias, bool relu, int64_t n, float *y, int32_t *from)
 {
     for (int64_t i = 0; i < n; i++) {
         float a = y[i] + bias;
@@ -357,8 +360,8 @@ PARE_SIMD static void settle(float bias, bool relu, int64_t n, float *y, int32_t
 }
 
 /* From the sums (O, columns) of image i to its results. */
-static void finish(const struct pare_im2col *c, const float *sums, const float *bias, float *beside,
-                   int64_t i, float *y)
+static void write_results(const struct pare_im2col *c, const float *sums, const float *bias,
+                          float *scratch, int64_t i, float *y)
 {
     y += i * c->O * c->results;
     for (int64_t o = 0; o < c->O; o++, sums += c->columns, y += c->results) {
@@ -366,14 +369,14 @@ static void finish(const struct pare_im2col *c, const float *sums, const float *
         float b = bias ? bias[o] : 0;
 
         if (!from) {
-            plane(sums, b, c->relu, c->pixels, y);
+            pool_plane(sums, b, c->relu, c->pixels, y);
             continue;
         }
         if (c->pairs)
-            pair_windows(c, sums, beside, y, from);
+            pair_windows(c, sums, scratch, y, from);
         else
-            windows(c, sums, y, from);
-        settle(b, c->relu, c->results, y, from);
+            max_windows(c, sums, y, from);
+        add_bias_relu(b, c->relu, c->results, y, from);
     }
 }
 
@@ -388,7 +391,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 #pragma omp parallel num_threads(b->threads)
     {
         float *own = work + (size_t)omp_get_thread_num() * c->work[0];
-        float *columns = own + pare_up(c->C * c->H * c->W + 8, 16),
+        float *columns = own + pare_round_up(c->C * c->H * c->W + 8, 16),
               *sums = columns + c->K * c->columns;
         float *room = needs_padding(c) ? own : NULL;
         struct pare_packed_gemm p = pare_packed_gemm_matrix(c->O, c->K, c->columns, c->block);
@@ -403,7 +406,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
             make_columns(c, pare_im2col_pad(c, x + i * c->C * c->w.in[1] * c->w.in[2], room),
                          columns);
             pare_packed_gemm_run(&p);
-            finish(c, sums, bias, columns, i, y);
+            write_results(c, sums, bias, columns, i, y);
         }
     }
     return 0;
@@ -411,7 +414,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_im2col = {
     .name = "conv_im2col",
-    .doc = "Convolution of few channels with its gradients, Relu and MaxPool.",
+    .doc = "Training of convolutions with few channels, Relu and MaxPool, by im2col.",
     .candidate = true,
     .match = match,
     .run = run,

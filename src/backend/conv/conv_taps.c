@@ -15,7 +15,7 @@
 #define FEW 64 /* channels: with more, padding matters little */
 
 struct conv {
-    struct pare_conv_fuse head;
+    struct pare_conv_fuse fuse;
     struct pare_post_op post[PARE_MAX_POST];
     int n_post;
     bool clamp;
@@ -31,7 +31,7 @@ struct conv {
 
 static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     bool point = true;
 
     if (v->train || n->in[0]->t.rank != 4 || w->group != 1 || v->backend->block < 8)
@@ -50,9 +50,9 @@ static bool pays(const struct conv *c, int block)
     return c->lane > 1 && c->C % block && c->C % block <= block / 2 && c->C < 3 * block;
 }
 
-static void measure(struct conv *c, int block)
+static void set_runs(struct conv *c, int block)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
 
     for (int i = 0; i < 2; i++) {
         int64_t reach = (w->out[i] - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1;
@@ -84,7 +84,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->head) || !usable(v, n, c))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !usable(v, n, c))
         return false;
     out = n->in[1]->t.dim[0];
     c->N = n->in[0]->t.dim[0];
@@ -92,10 +92,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     in_block = c->C < block && pare_layout_of(v, n->in[0]) == 1 ? 1 : block;
     c->lane = in_block;
     c->out_blocks = (out + block - 1) / block;
-    measure(c, block);
-    c->n_post = pare_conv_fuse_vector_ops(&c->head, out % block != 0, c->post);
+    set_runs(c, block);
+    c->n_post = pare_conv_fuse_vector_ops(&c->fuse, out % block != 0, c->post);
     if ((!v->ignore_cost && !pays(c, block)) || c->n_post < 0 ||
-        !pare_conv_fuse_step(v, n, &c->head, in_block, block, s))
+        !pare_conv_fuse_step(v, n, &c->fuse, in_block, block, s))
         return false;
     c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
     s->inplace = 0;
@@ -107,9 +107,9 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 }
 
 /* Offset of run i, and the index of its first element in a filter (C, taps). */
-static int64_t place(const struct conv *c, int64_t i, int64_t *first)
+static int64_t run_offset(const struct conv *c, int64_t i, int64_t *first)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     int64_t taps = w->kernel[0] * w->kernel[1], row, column, plane;
 
     if (c->lane == 1) {
@@ -132,7 +132,7 @@ static int64_t place(const struct conv *c, int64_t i, int64_t *first)
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     int64_t O = s->node->in[1]->t.dim[0], padded = c->out_blocks * b->block;
     int64_t each = c->lane == 1 ? 1 : w->kernel[0] * w->kernel[1], k = 0;
     float *scale = pare_alloc(b->scratch, (size_t)padded, sizeof(*scale));
@@ -149,11 +149,11 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->offset = pare_alloc(b->arena, (size_t)(c->runs + c->tails), sizeof(*c->offset));
     if (!scale || !c->w || !c->bias || !c->offset)
         return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, c->bias, err));
     for (int64_t i = 0; i < c->runs + c->tails; i++) {
         int64_t first = 0, count = i < c->runs ? c->run : c->last;
 
-        c->offset[i] = place(c, i, &first);
+        c->offset[i] = run_offset(c, i, &first);
         for (int64_t e = 0; e < count; e++, k++)
             for (int64_t o = 0; o < O; o++) {
                 float f;
@@ -168,7 +168,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 /* Copy the input into a frame of zeros. */
 static void copy_plane(const struct conv *c, const float *x, float *to)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     const int64_t line = c->size[1] * c->lane, left = w->pad_begin[1] * c->lane;
     const int64_t inside = w->in[1] * c->lane;
 
@@ -189,11 +189,11 @@ static void copy_plane(const struct conv *c, const float *x, float *to)
 static void run_line(const struct conv *c, const struct pare_step *s, int block, const float *x,
                      const int64_t at[4])
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     const int64_t image = at[0], row = at[1], first = at[2], end = at[3];
     const int64_t plane = w->out[0] * w->out[1] * block;
     const int64_t y = (image * c->out_blocks + first) * plane + row * w->out[1] * block;
-    const float *sum = c->head.post.sum ? pare_f32(&s->in_buf[1]->t) + y : NULL;
+    const float *sum = c->fuse.post.sum ? pare_f32(&s->in_buf[1]->t) + y : NULL;
     struct pare_packed_gemm p = {
         .x = x + (image * c->planes * c->size[0] + row * w->stride[0]) * c->size[1] * c->lane,
         .w = c->w + first * block * c->K,
@@ -225,7 +225,7 @@ static void run_line(const struct conv *c, const struct pare_step *s, int block,
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
     const int64_t bytes = 2 * b->block * c->K * (int64_t)sizeof(float), lines = w->out[0];
     const int64_t some = 2 * (CACHE_BYTES / bytes ? CACHE_BYTES / bytes : 1);
     const int64_t parts = (c->out_blocks + some - 1) / some;
@@ -253,7 +253,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_taps = {
     .name = "conv_taps",
-    .doc = "Convolution with constant filters of few channels, by lines of packed panels.",
+    .doc = "Convolution with constant filters over few channels by packed GEMM, line by line.",
     .candidate = true,
     .match = match,
     .init = init,

@@ -7,7 +7,7 @@
 #include "winograd.h"
 
 struct conv {
-    struct pare_conv_fuse head;
+    struct pare_conv_fuse fuse;
     struct pare_winograd geo;
     struct pare_post_op post[PARE_MAX_POST];
     float *u, *bias;
@@ -19,9 +19,9 @@ static int64_t padded(int64_t channels, int block)
 }
 
 /* The output transform applies sums, Relu and Clip only. */
-static bool know_posts(struct conv *c, bool padded)
+static bool read_post_ops(struct conv *c, bool padded)
 {
-    int n = pare_conv_fuse_vector_ops(&c->head, padded, c->post);
+    int n = pare_conv_fuse_vector_ops(&c->fuse, padded, c->post);
 
     for (int i = 0; i < n; i++)
         if (c->post[i].kind > PARE_POST_CLIP)
@@ -32,20 +32,21 @@ static bool know_posts(struct conv *c, bool padded)
 /* Compare the cycles of this and of the direct kernel, in units of one vector multiplication:
  * products; transforms of one vector of a tile; filters that do not fit in a cache, which all
  * threads read.  The direct kernel does not pad the three channels of an image. */
-static bool pays(const struct pare_winograd *g, int64_t real)
+static bool pays(const struct pare_winograd *g, int64_t channels)
 {
     int64_t in = g->from.channels, out = g->to.channels, tiles = pare_winograd_tiles(g);
     int64_t products = tiles * PARE_WINOGRAD * in * out / g->block;
     int64_t transforms = tiles * (in + out) / g->block * 200;
     int64_t filters = PARE_WINOGRAD * in * out * (int64_t)sizeof(float) / 4 * g->threads;
-    int64_t direct = g->N * g->to.h * g->to.w * 9 * (real < g->block ? real : in) * out / g->block;
+    int64_t direct = g->N * g->to.h * g->to.w * 9 * (channels < g->block ? channels : in) * out /
+                     g->block;
 
     return (products > filters ? products : filters) + transforms < direct;
 }
 
 static bool usable(const struct pare_match *v, const struct pare_node *n, struct conv *c)
 {
-    const struct pare_window *w = &c->head.win;
+    const struct pare_window *w = &c->fuse.win;
 
     if (v->train || n->in[0]->t.rank != 4 || w->group != 1 || v->backend->block < 8)
         return false;
@@ -53,7 +54,7 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, struct
         if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0 ||
             w->pad_begin[i] > 2)
             return false;
-    return know_posts(c, n->out[0]->t.dim[1] % v->backend->block != 0);
+    return read_post_ops(c, n->out[0]->t.dim[1] % v->backend->block != 0);
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -67,19 +68,19 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     x = &n->in[0]->t;
     y = &n->out[0]->t;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->head) || !usable(v, n, c))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !usable(v, n, c))
         return false;
     c->geo = (struct pare_winograd){
         .N = x->dim[0],
-        .top = c->head.win.pad_begin[0],
-        .left = c->head.win.pad_begin[1],
+        .top = c->fuse.win.pad_begin[0],
+        .left = c->fuse.win.pad_begin[1],
         .block = block,
         .threads = v->backend->threads,
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
     if ((!v->ignore_cost && !pays(&c->geo, x->dim[1])) ||
-        !pare_conv_fuse_step(v, n, &c->head, block, block, s))
+        !pare_conv_fuse_step(v, n, &c->fuse, block, block, s))
         return false;
     s->state = c;
     s->work_bytes[0] = pare_winograd_work(&c->geo) * sizeof(float);
@@ -115,7 +116,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     if (!scale || !weights || !c->u || !c->bias)
         return pare_no_memory(err, "for the weights");
     memcpy(weights, pare_const_raw(s->node->in[1]), (size_t)pare_numel(w) * sizeof(*weights));
-    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, c->bias, err));
     pare_winograd_filters(&f, c->u);
     return 0;
 }
@@ -129,7 +130,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         .bias = c->bias,
         .sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL,
         .post = c->post,
-        .n_post = c->head.post.n,
+        .n_post = c->fuse.post.n,
         .y = pare_f32(&s->out_buf[0]->t),
         .work = pare_f32(&s->work[0]->t),
     };
@@ -142,7 +143,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_winograd = {
     .name = "conv_winograd",
-    .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with what is fused.",
+    .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with post-ops.",
     .candidate = true,
     .match = match,
     .init = init,

@@ -38,7 +38,7 @@ static bool is_fast(const struct pare_step *s)
 }
 
 struct conv {
-    struct pare_winograd there, back; /* from X to Y, and from Y's gradient to X's */
+    struct pare_winograd forward, backward_data; /* from X to Y, and from Y's gradient to X's */
     struct pare_winograd_filters filters;
     float *bias; /* padded with zeros; NULL: no bias */
     size_t u;    /* floats of the transformed filters; 0: they are transformed in parts */
@@ -65,7 +65,7 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, struct
     return true;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t fewest_channels(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -84,7 +84,7 @@ static struct conv *describe(const struct pare_match *v, const struct pare_node 
 
     if (!c)
         return NULL;
-    c->there = (struct pare_winograd){
+    c->forward = (struct pare_winograd){
         .N = x->dim[0],
         .top = w->pad_begin[0],
         .left = w->pad_begin[1],
@@ -93,24 +93,24 @@ static struct conv *describe(const struct pare_match *v, const struct pare_node 
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
-    c->there.lean = pare_winograd_lean(&c->there);
-    c->back = c->there;
-    c->back.top = 2 - c->there.top;
-    c->back.left = 2 - c->there.left;
-    c->back.from = c->there.to;
-    c->back.to = c->there.from;
+    c->forward.lean = pare_winograd_lean(&c->forward);
+    c->backward_data = c->forward;
+    c->backward_data.top = 2 - c->forward.top;
+    c->backward_data.left = 2 - c->forward.left;
+    c->backward_data.from = c->forward.to;
+    c->backward_data.to = c->forward.from;
     c->filters = (struct pare_winograd_filters){
         .O = y->dim[1],
         .I = x->dim[1],
-        .o = c->there.to.channels,
-        .i = c->there.from.channels,
+        .o = c->forward.to.channels,
+        .i = c->forward.from.channels,
         .block = block,
         .threads = v->backend->threads,
     };
-    c->back.lean = pare_winograd_lean(&c->back);
-    if (!c->there.lean || !c->back.lean)
+    c->backward_data.lean = pare_winograd_lean(&c->backward_data);
+    if (!c->forward.lean || !c->backward_data.lean)
         c->u = (size_t)(PARE_WINOGRAD *
-                        pare_winograd_step(c->there.to.channels, c->there.from.channels));
+                        pare_winograd_step(c->forward.to.channels, c->forward.from.channels));
     c->want_x = v->requires_grad[n->in[0]->id] && ways & PARE_PASS_BACKWARD_DATA;
     c->want_w = v->requires_grad[n->in[1]->id] && ways & PARE_PASS_BACKWARD_WEIGHTS;
     c->want_b = n->n_in > 2 && n->in[2] && v->requires_grad[n->in[2]->id] &&
@@ -131,12 +131,13 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
     if (!c)
         return false;
-    s->fast_passes = v->ignore_cost ? PARE_ALL_PASSES
-                                    : pays(&c->there, least(c->filters.I, c->filters.O));
+    s->fast_passes = v->ignore_cost
+                         ? PARE_ALL_PASSES
+                         : pays(&c->forward, fewest_channels(c->filters.I, c->filters.O));
     if (!is_fast(s) || !pare_step_lists(s, v, n_in, 1, 0))
         return false;
     if (n_in > 2) {
-        c->bias = pare_alloc(v->backend->arena, (size_t)c->there.to.channels, sizeof(float));
+        c->bias = pare_alloc(v->backend->arena, (size_t)c->forward.to.channels, sizeof(float));
         if (!c->bias)
             return false;
     }
@@ -150,10 +151,10 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->pass_independent = true;
     s->unsaved_in = c->want_w ? 0 : 1;
     s->unsaved_out = 1;
-    back = c->want_x ? pare_winograd_work(&c->back) : 0;
-    weights = c->want_w ? pare_winograd_weights_work(&c->there) : 0;
+    back = c->want_x ? pare_winograd_work(&c->backward_data) : 0;
+    weights = c->want_w ? pare_winograd_weights_work(&c->forward) : 0;
     if (s->passes & PARE_PASS_FORWARD)
-        s->work_bytes[0] = (c->u + pare_winograd_work(&c->there)) * sizeof(float);
+        s->work_bytes[0] = (c->u + pare_winograd_work(&c->forward)) * sizeof(float);
     if (c->want_x || c->want_w)
         s->work_bytes[1] = (c->u + (back > weights ? back : weights)) * sizeof(float);
     return true;
@@ -178,15 +179,15 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     if (c->bias)
         memcpy(c->bias, s->in[2]->t.data, (size_t)s->in[2]->t.dim[0] * sizeof(float));
     f.w = pare_f32(&s->in[1]->t);
-    f.laid = s->blocked_filters;
-    if (!c->there.lean)
+    f.blocked = s->blocked_filters;
+    if (!c->forward.lean)
         pare_winograd_filters(&f, u);
-    pare_winograd_run(&c->there, &r);
+    pare_winograd_run(&c->forward, &r);
     return 0;
 }
 
 /* The sum over all pixels of one image, by lane. */
-PARE_SIMD static void sums(const float *y, int64_t len, int block, double *sum)
+PARE_SIMD static void sum_pixels(const float *y, int64_t len, int block, double *sum)
 {
     for (int k = 0; k < block; k += 8) {
         pare_v8 s = { 0 };
@@ -200,7 +201,7 @@ PARE_SIMD static void sums(const float *y, int64_t len, int block, double *sum)
 
 static void bias_grad(const struct conv *c, const float *gy, bool first, float *gb)
 {
-    const struct pare_winograd *g = &c->there;
+    const struct pare_winograd *g = &c->forward;
     int64_t blocks = g->to.channels / g->block, len = g->to.h * g->to.w * g->block;
 
 #pragma omp parallel for num_threads(g->threads)
@@ -208,7 +209,7 @@ static void bias_grad(const struct conv *c, const float *gy, bool first, float *
         double sum[16] = { 0 };
 
         for (int64_t n = 0; n < g->N; n++)
-            sums(gy + (n * blocks + i) * len, len, g->block, sum);
+            sum_pixels(gy + (n * blocks + i) * len, len, g->block, sum);
         for (int k = 0; k < g->block && i * g->block + k < c->filters.O; k++)
             gb[i * g->block + k] = (float)sum[k] + (first ? 0 : gb[i * g->block + k]);
     }
@@ -223,7 +224,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
     (void)b;
     (void)err;
-    f.laid = s->blocked_filters;
+    f.blocked = s->blocked_filters;
     if (c->want_b)
         bias_grad(c, gy, s->grad_assign[2], pare_f32(&s->in_buf[2]->grad->t));
     if (c->want_w) {
@@ -237,7 +238,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
             .work = u + c->u,
         };
 
-        pare_winograd_weights(&c->there, &r);
+        pare_winograd_weights(&c->forward, &r);
     }
     if (c->want_x) {
         struct pare_winograd_run r = {
@@ -250,17 +251,17 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
         };
 
         f.w = pare_f32(&s->in[1]->t);
-        f.turned = true;
-        if (!c->back.lean)
+        f.rotated = true;
+        if (!c->backward_data.lean)
             pare_winograd_filters(&f, u);
-        pare_winograd_run(&c->back, &r);
+        pare_winograd_run(&c->backward_data, &r);
     }
     return 0;
 }
 
 const struct pare_kernel pare_kernel_conv_winograd_train = {
     .name = "conv_winograd_train",
-    .doc = "Convolution with 3x3 filters and its gradients, by Winograd's F(4x4, 3x3).",
+    .doc = "Training of convolutions with 3x3 filters by Winograd's F(4x4, 3x3).",
     .candidate = true,
     .blocked_filters = true,
     .match = match,

@@ -93,8 +93,8 @@ static struct row row_at(const struct pare_depthwise *d, int64_t at)
     return r;
 }
 
-static void finish(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
-                   int64_t from, int64_t to)
+static void apply_post_ops(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+                           int64_t from, int64_t to)
 {
     const int64_t line = d->out[1] * d->block;
     struct pare_post_area a = {
@@ -127,7 +127,7 @@ void pare_depthwise_rows(const struct pare_depthwise *d, const struct pare_depth
             run[edge](d, p, &r, first, (int)(end - first));
         }
         if ((at + 1 - done) * line >= PIECE || at + 1 == to) {
-            finish(d, p, done, at + 1);
+            apply_post_ops(d, p, done, at + 1);
             done = at + 1;
         }
     }

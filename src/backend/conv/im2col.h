@@ -33,7 +33,7 @@ struct pare_im2col {
                                backward() */
 };
 
-static inline int64_t pare_up(int64_t n, int64_t to)
+static inline int64_t pare_round_up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
 }

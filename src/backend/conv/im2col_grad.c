@@ -34,7 +34,8 @@ struct own {
 
 static struct own divide(const struct pare_im2col *c, float *memory)
 {
-    int64_t last = pare_up(c->H * c->W * c->lanes, 16), lists = pare_up(c->O * c->results, 16);
+    int64_t last = pare_round_up(c->H * c->W * c->lanes, 16),
+            lists = pare_round_up(c->O * c->results, 16);
     struct own o = { .x = memory, .gx = memory + last };
 
     memory += 2 * last;
@@ -44,17 +45,17 @@ static struct own divide(const struct pare_im2col *c, float *memory)
     memory += 5 * lists;
     o.first = (int32_t *)memory;
     o.end = o.first + c->O + 1;
-    memory += pare_up(c->pixels + c->O + 2, 16);
+    memory += pare_round_up(c->pixels + c->O + 2, 16);
     if (c->narrow) {
         o.plain = memory;
-        o.rows = memory + pare_up(c->C * c->H * c->W + 8, 16);
+        o.rows = memory + pare_round_up(c->C * c->H * c->W + 8, 16);
     }
     return o;
 }
 
 /* List those of n results whose gradient is not zero; returns their number. */
-PARE_SIMD static int32_t list(const int32_t *from, const float *gy, const int32_t *at, int64_t n,
-                              struct pare_term *term, int32_t *pixel)
+PARE_SIMD static int32_t list_nonzero(const int32_t *from, const float *gy, const int32_t *at,
+                                      int64_t n, struct pare_term *term, int32_t *pixel)
 {
     int32_t count = 0;
 
@@ -81,7 +82,7 @@ static void list_by_channel(const struct pare_im2col *c, const float *y, const f
         for (int64_t k = 0; !c->pooled && k < c->results; k++)
             own->end[k] = c->relu && !(y[k] > 0) ? -1 : (int32_t)k;
         own->first[o] = n;
-        n += list(from, gy, c->row, c->results, own->by_channel + n, own->pixel + n);
+        n += list_nonzero(from, gy, c->row, c->results, own->by_channel + n, own->pixel + n);
         from += c->pooled ? c->results : 0;
     }
     own->first[c->O] = n;
@@ -119,7 +120,7 @@ static int64_t run_at(const struct pare_im2col *c, const struct pare_taps *t, in
 }
 
 /* Copy an image to channels last; its padding is already zero. */
-PARE_SIMD static void last(const struct pare_im2col *c, const float *x, float *to)
+PARE_SIMD static void to_channels_last(const struct pare_im2col *c, const float *x, float *to)
 {
     const struct pare_window *w = &c->w;
 
@@ -134,7 +135,8 @@ PARE_SIMD static void last(const struct pare_im2col *c, const float *x, float *t
 }
 
 /* Copy its gradient back to row-major, without the padding. */
-PARE_SIMD static void plain(const struct pare_im2col *c, const float *from, bool add, float *gx)
+PARE_SIMD static void to_row_major(const struct pare_im2col *c, const float *from, bool add,
+                                   float *gx)
 {
     const struct pare_window *w = &c->w;
     int64_t rows = c->H - w->pad_begin[1], n = c->W - w->pad_begin[2];
@@ -184,7 +186,7 @@ static void image_weights(const struct pare_im2col *c, const float *x, const str
     if (c->narrow)
         make_rows(c, pare_im2col_pad(c, x, own->plain), own->rows);
     else
-        last(c, x, own->x);
+        to_channels_last(c, x, own->x);
     for (int64_t r = 0; r < t->runs; r++)
         for (int64_t o = 0; o < c->O; o++) {
             struct pare_sum_rows sum = {
@@ -220,11 +222,11 @@ static void image_data(const struct pare_im2col *c, const float *w, struct own *
             if (sum.n)
                 pare_sum_rows(&sum);
         }
-    plain(c, own->gx, add, gx);
+    to_row_major(c, own->gx, add, gx);
 }
 
 /* Filters with channels last. */
-static void turn_filters(const struct pare_im2col *c, const float *w, float *to)
+static void filters_to_channels_last(const struct pare_im2col *c, const float *w, float *to)
 {
     const int64_t taps = c->w.kernel[1] * c->w.kernel[2];
 
@@ -236,10 +238,11 @@ static void turn_filters(const struct pare_im2col *c, const float *w, float *to)
 }
 
 /* The gradient of filter o: the sum over all groups, in their order. */
-static void gather(const struct pare_im2col *c, const float *from, int64_t o, bool add, float *gw)
+static void sum_groups(const struct pare_im2col *c, const float *from, int64_t o, bool add,
+                       float *gw)
 {
     const int64_t taps = c->w.kernel[1] * c->w.kernel[2];
-    const int64_t group = pare_up(c->O * c->for_w.size, 16);
+    const int64_t group = pare_round_up(c->O * c->for_w.size, 16);
 
     from += o * c->for_w.size;
     gw += o * c->K;
@@ -253,7 +256,7 @@ static void gather(const struct pare_im2col *c, const float *from, int64_t o, bo
     }
 }
 
-static void bias(struct pare_step *s, const struct pare_im2col *c)
+static void bias_grad(struct pare_step *s, const struct pare_im2col *c)
 {
     float *gb = pare_f32(&s->in_buf[2]->grad->t);
 
@@ -283,7 +286,7 @@ static double sum_terms(const struct pare_term *t, int32_t n)
 }
 
 /* The images of group g. */
-static void group(struct pare_step *s, int64_t g, struct own *own, const float *w, float *gw)
+static void run_group(struct pare_step *s, int64_t g, struct own *own, const float *w, float *gw)
 {
     const struct pare_im2col *c = s->state;
     const int64_t size = c->C * c->w.in[1] * c->w.in[2];
@@ -306,12 +309,12 @@ static void group(struct pare_step *s, int64_t g, struct own *own, const float *
 int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_im2col *c = s->state;
-    float *w = pare_f32(&s->work[1]->t), *gw = w + pare_up(c->O * c->taps.size, 16);
-    const int64_t size = pare_up(c->O * c->for_w.size, 16);
+    float *w = pare_f32(&s->work[1]->t), *gw = w + pare_round_up(c->O * c->taps.size, 16);
+    const int64_t size = pare_round_up(c->O * c->for_w.size, 16);
 
     (void)err;
     if (c->want_x)
-        turn_filters(c, pare_f32(&s->in_buf[1]->t), w);
+        filters_to_channels_last(c, pare_f32(&s->in_buf[1]->t), w);
 #pragma omp parallel num_threads(b->threads)
     {
         size_t me = (size_t)omp_get_thread_num();
@@ -321,13 +324,13 @@ int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_er
         memset(memory, 0, c->work[1] * sizeof(*memory));
 #pragma omp for schedule(static)
         for (int64_t g = 0; g < c->groups; g++)
-            group(s, g, &own, w, gw + g * size);
+            run_group(s, g, &own, w, gw + g * size);
 #pragma omp for schedule(static)
         for (int64_t o = 0; o < c->O; o++)
             if (c->want_w)
-                gather(c, gw, o, !s->grad_assign[1], pare_f32(&s->in_buf[1]->grad->t));
+                sum_groups(c, gw, o, !s->grad_assign[1], pare_f32(&s->in_buf[1]->grad->t));
     }
     if (c->want_b)
-        bias(s, c);
+        bias_grad(s, c);
     return 0;
 }

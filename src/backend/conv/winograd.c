@@ -102,8 +102,8 @@ static int64_t start_of(const struct pare_winograd *g, const struct pare_winogra
 }
 
 /* v[k * step + c] = B' d B, all channels. */
-PARE_SIMD static void take_input(const struct pare_winograd *g, const struct tile *t,
-                                 const float *x, float *v, int64_t step)
+PARE_SIMD static void transform_input(const struct pare_winograd *g, const struct tile *t,
+                                      const float *x, float *v, int64_t step)
 {
     const int64_t block = g->block;
 
@@ -127,8 +127,8 @@ PARE_SIMD static void take_input(const struct pare_winograd *g, const struct til
 }
 
 /* v[k * step + c] = A d A', all channels of `to`. */
-PARE_SIMD static void take_grad(const struct pare_winograd *g, const struct tile *t, const float *y,
-                                float *v, int64_t step)
+PARE_SIMD static void transform_grad(const struct pare_winograd *g, const struct tile *t,
+                                     const float *y, float *v, int64_t step)
 {
     const int64_t block = g->block;
 
@@ -152,8 +152,8 @@ PARE_SIMD static void take_grad(const struct pare_winograd *g, const struct tile
 }
 
 /* Apply the post-ops to the 16 results of one tile; `sum`: the operand of PARE_POST_SUM. */
-static inline void finish(const struct pare_winograd_run *r, const struct tile *t, const float *sum,
-                          int64_t block, pare_v8 o[16])
+static inline void apply_post_ops(const struct pare_winograd_run *r, const struct tile *t,
+                                  const float *sum, int64_t block, pare_v8 o[16])
 {
     const pare_v8 zero = { 0 };
 
@@ -183,8 +183,9 @@ static inline void finish(const struct pare_winograd_run *r, const struct tile *
 }
 
 /* The tile's results from m[k * step + c], all channels. */
-PARE_SIMD static void give_output(const struct pare_winograd *g, const struct tile *t,
-                                  const struct pare_winograd_run *r, const float *m, int64_t step)
+PARE_SIMD static void transform_output(const struct pare_winograd *g, const struct tile *t,
+                                       const struct pare_winograd_run *r, const float *m,
+                                       int64_t step)
 {
     const int64_t block = g->block;
 
@@ -204,7 +205,7 @@ PARE_SIMD static void give_output(const struct pare_winograd *g, const struct ti
         for (int k = 0; k < 16; k++)
             o[k] += b;
         if (r->n_post)
-            finish(r, t, r->sum ? r->sum + start : NULL, block, o);
+            apply_post_ops(r, t, r->sum ? r->sum + start : NULL, block, o);
         for (int k = 0; k < 16; k++) {
             float *to = y + t->at[k] * block;
 
@@ -260,7 +261,7 @@ static float *lean_own(const struct pare_winograd *g, float *work, size_t tiles)
 /* Few tiles and many filters: all threads transform, then multiply, each with its part of the
  * filters, so that filters are read once.  Otherwise each thread processes its own tiles, as many
  * at a time as stay in its cache through all 36 positions. */
-static bool together(const struct pare_winograd *g)
+static bool shares_tiles(const struct pare_winograd *g)
 {
     int64_t filters = PARE_WINOGRAD * pare_winograd_step(g->from.channels, g->to.channels);
 
@@ -275,7 +276,7 @@ static int64_t chunk_of(const struct pare_winograd *g)
                     (int64_t)sizeof(float);
     int64_t n = CACHE_BYTES / bytes;
 
-    if (g->lean || together(g))
+    if (g->lean || shares_tiles(g))
         return tiles;
     n = n < LEAST_CHUNK ? LEAST_CHUNK : n > CHUNK ? CHUNK : n;
     n = (each + n - 1) / n; /* chunks of about the same size */
@@ -291,7 +292,7 @@ static size_t chunk_floats(const struct pare_winograd *g)
 
 size_t pare_winograd_work(const struct pare_winograd *g)
 {
-    return (size_t)(g->lean || together(g) ? 1 : g->threads) * chunk_floats(g) + lean_floats(g);
+    return (size_t)(g->lean || shares_tiles(g) ? 1 : g->threads) * chunk_floats(g) + lean_floats(g);
 }
 
 static void tile_in(const struct pare_winograd *g, const struct pare_winograd_run *r, int64_t i,
@@ -301,7 +302,7 @@ static void tile_in(const struct pare_winograd *g, const struct pare_winograd_ru
 
     find_tile(g, i, &t);
     find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
-    take_input(g, &t, r->x, v, step_of(g->from.channels, chunk_of(g)));
+    transform_input(g, &t, r->x, v, step_of(g->from.channels, chunk_of(g)));
 }
 
 static void tile_out(const struct pare_winograd *g, const struct pare_winograd_run *r, int64_t i,
@@ -311,7 +312,7 @@ static void tile_out(const struct pare_winograd *g, const struct pare_winograd_r
 
     find_tile(g, i, &t);
     find_elements(&g->to, t.row, t.col, 4, &t);
-    give_output(g, &t, r, m, step_of(g->to.channels, chunk_of(g)));
+    transform_output(g, &t, r, m, step_of(g->to.channels, chunk_of(g)));
 }
 
 /* Position k of n tiles. */
@@ -439,7 +440,7 @@ void pare_winograd_run(const struct pare_winograd *g, const struct pare_winograd
         run_lean(g, r);
         return;
     }
-    if (together(g)) {
+    if (shares_tiles(g)) {
         run_together(g, r);
         return;
     }
@@ -452,7 +453,7 @@ void pare_winograd_run(const struct pare_winograd *g, const struct pare_winograd
 
 /* All threads work on the same tiles, then on the same sums: the result does not depend on the
  * number of threads. */
-static int64_t wait_of(const struct pare_winograd *g)
+static int64_t waiting_tiles(const struct pare_winograd *g)
 {
     int64_t tiles = pare_winograd_tiles(g);
     int64_t per = PARE_WINOGRAD * (row_of(g->from.channels) + row_of(g->to.channels)) *
@@ -463,24 +464,24 @@ static int64_t wait_of(const struct pare_winograd *g)
     return tiles < most || g->lean ? tiles : most;
 }
 
-static size_t wait_floats(const struct pare_winograd *g)
+static size_t waiting_floats(const struct pare_winograd *g)
 {
-    int64_t n = wait_of(g);
+    int64_t n = waiting_tiles(g);
 
     return (size_t)(PARE_WINOGRAD * (step_of(g->from.channels, n) + step_of(g->to.channels, n)));
 }
 
 size_t pare_winograd_weights_work(const struct pare_winograd *g)
 {
-    return wait_floats(g) + lean_floats(g);
+    return waiting_floats(g) + lean_floats(g);
 }
 
 /* Position k of a part of the sums over n tiles: u += z' v or, if first, u = z' v. */
 static void multiply_grad(const struct pare_winograd *g, const struct pare_winograd_grad *r, int k,
                           int64_t n, bool first, const struct pare_winograd_part *part, float *u)
 {
-    int64_t from = g->from.channels, to = g->to.channels, sv = step_of(from, wait_of(g));
-    const float *z = r->work + PARE_WINOGRAD * sv + k * step_of(to, wait_of(g));
+    int64_t from = g->from.channels, to = g->to.channels, sv = step_of(from, waiting_tiles(g));
+    const float *z = r->work + PARE_WINOGRAD * sv + k * step_of(to, waiting_tiles(g));
     float *y = u + k * part->step;
     struct pare_packed_gemm p = {
         .x = z + part->row,
@@ -502,18 +503,18 @@ static void multiply_grad(const struct pare_winograd *g, const struct pare_winog
     pare_packed_gemm_run(&p);
 }
 
-static void take_both(const struct pare_winograd *g, const struct pare_winograd_grad *r,
-                      int64_t first, int64_t i)
+static void transform_both(const struct pare_winograd *g, const struct pare_winograd_grad *r,
+                           int64_t first, int64_t i)
 {
-    int64_t from = g->from.channels, to = g->to.channels, size = wait_of(g);
+    int64_t from = g->from.channels, to = g->to.channels, size = waiting_tiles(g);
     int64_t sv = step_of(from, size), sz = step_of(to, size);
     struct tile t;
 
     find_tile(g, first + i, &t);
     find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
-    take_input(g, &t, r->x, r->work + i * row_of(from), sv);
+    transform_input(g, &t, r->x, r->work + i * row_of(from), sv);
     find_elements(&g->to, t.row, t.col, 4, &t);
-    take_grad(g, &t, r->gy, r->work + PARE_WINOGRAD * sv + i * row_of(to), sz);
+    transform_grad(g, &t, r->gy, r->work + PARE_WINOGRAD * sv + i * row_of(to), sz);
 }
 
 /* A few rows and columns at a time, transformed back to filters. */
@@ -523,11 +524,11 @@ static void lean_weights(const struct pare_winograd *g, const struct pare_winogr
 
 #pragma omp parallel num_threads(g->threads)
     {
-        float *u = lean_own(g, r->work, wait_floats(g));
+        float *u = lean_own(g, r->work, waiting_floats(g));
 
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < n; i++)
-            take_both(g, r, 0, i);
+            transform_both(g, r, 0, i);
 #pragma omp for schedule(static) collapse(2)
         for (int64_t b = 0; b < blocks; b += LEAN_BLOCKS)
             for (int64_t o = 0; o < to; o += LEAN_ROWS) {
@@ -548,7 +549,7 @@ static void lean_weights(const struct pare_winograd *g, const struct pare_winogr
 
 void pare_winograd_weights(const struct pare_winograd *g, const struct pare_winograd_grad *r)
 {
-    int64_t tiles = pare_winograd_tiles(g), size = wait_of(g);
+    int64_t tiles = pare_winograd_tiles(g), size = waiting_tiles(g);
     struct pare_winograd_part all = {
         .rows = g->to.channels,
         .blocks = g->from.channels / g->block,
@@ -566,7 +567,7 @@ void pare_winograd_weights(const struct pare_winograd *g, const struct pare_wino
         {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < n; i++)
-                take_both(g, r, first, i);
+                transform_both(g, r, first, i);
 #pragma omp for schedule(static)
             for (int k = 0; k < PARE_WINOGRAD; k++)
                 multiply_grad(g, r, k, n, first == 0, &all, r->u);

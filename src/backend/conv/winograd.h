@@ -39,21 +39,21 @@ struct pare_winograd {
 /* The tiles of `to`, all images. */
 int64_t pare_winograd_tiles(const struct pare_winograd *g);
 
-/* Are there so many filters and so few tiles that writing and reading the transformed filters would
+/* Are filters so large and tiles so few that writing and reading the transformed filters would
  * dominate?  A lean run transforms them in parts that stay in the cache; in return it needs all
  * tiles at once. */
 bool pare_winograd_lean(const struct pare_winograd *g);
 
 /* Transform filters w (O, I, 3, 3), row-major or blocked (blocked_filters.h), to u: 36 packed
- * matrices (gemm_packed.h) from i to o channels, zeros beyond O and I, pare_winograd_step() floats
- * apart.  `turned`: rotated by 180 degrees and from o to i channels, as backward_data needs
- * them. */
+ * matrices (gemm_packed.h) from i to o channels, zeros beyond O and I, with a stride of
+ * pare_winograd_step().  `rotated`: turned by 180 degrees and from o to i channels, as
+ * backward_data needs them. */
 struct pare_winograd_filters {
     const float *w;
-    bool turned, laid;
+    bool rotated, blocked;
     int64_t O, I, o, i;
     int block, threads;
-    const float *scale; /* by output channel, or NULL; not for turned or blocked filters */
+    const float *scale; /* by output channel, or NULL; not for rotated or blocked filters */
 };
 void pare_winograd_filters(const struct pare_winograd_filters *f, float *u);
 
@@ -62,7 +62,7 @@ void pare_winograd_filters(const struct pare_winograd_filters *f, float *u);
 void pare_winograd_unfilter(const struct pare_winograd_filters *f, const float *u, bool add,
                             float *w);
 
-/* The same for some rows and blocks of columns of the matrix; positions are `step` floats apart.
+/* The same for some rows and blocks of columns of the matrix; `step` is the stride of positions.
  * Parts of filters are packed as separate matrices, parts of gradients are (36, rows, columns). */
 struct pare_winograd_part {
     int64_t row, rows, column, blocks, step;

@@ -55,7 +55,7 @@ PARE_SIMD_PART void transpose8(pare_v8 r[8])
 }
 
 /* d[j], lane l = element j of the filter at from + l * step. */
-PARE_SIMD_PART void nine(const float *from, int64_t step, pare_v8 d[9])
+PARE_SIMD_PART void load_nine(const float *from, int64_t step, pare_v8 d[9])
 {
     for (int l = 0; l < 8; l++)
         d[l] = PARE_V8(from + l * step);
@@ -72,9 +72,10 @@ PARE_SIMD_PART void nine(const float *from, int64_t step, pare_v8 d[9])
 
 /* The filters are scattered in memory, beyond the reach of the hardware prefetcher: prefetch the
  * filters of later rows. */
-PARE_SIMD_PART void ask_for(const struct pare_winograd_filters *f, const float *from, int64_t step)
+PARE_SIMD_PART void prefetch_filters(const struct pare_winograd_filters *f, const float *from,
+                                     int64_t step)
 {
-    if (f->turned)
+    if (f->rotated)
         for (int i = 0; i < 5; i++)
             __builtin_prefetch(from + 4 * f->I * 9 + i * 16);
     else
@@ -84,12 +85,12 @@ PARE_SIMD_PART void ask_for(const struct pare_winograd_filters *f, const float *
 
 /* The filters from channel k to channels c, c + 1, ... of the packed matrix's columns; by a copy at
  * the edge, where some are padding. */
-PARE_SIMD_PART void gather(const struct pare_winograd_filters *f, int64_t k, int64_t c,
-                           pare_v8 d[9])
+PARE_SIMD_PART void load_filters(const struct pare_winograd_filters *f, int64_t k, int64_t c,
+                                 pare_v8 d[9])
 {
-    int64_t columns = f->turned ? f->I : f->O, rows = f->turned ? f->O : f->I;
-    int64_t step = f->turned ? 9 : f->I * 9;
-    const float *from = f->w + (f->turned ? (k * f->I + c) : (c * f->I + k)) * 9;
+    int64_t columns = f->rotated ? f->I : f->O, rows = f->rotated ? f->O : f->I;
+    int64_t step = f->rotated ? 9 : f->I * 9;
+    const float *from = f->w + (f->rotated ? (k * f->I + c) : (c * f->I + k)) * 9;
     float edge[8 * 9];
 
     if (k >= rows || c + 8 > columns) {
@@ -99,9 +100,9 @@ PARE_SIMD_PART void gather(const struct pare_winograd_filters *f, int64_t k, int
         from = edge;
         step = 9;
     }
-    ask_for(f, from, step);
-    nine(from, step, d);
-    if (f->scale && !f->turned) {
+    prefetch_filters(f, from, step);
+    load_nine(from, step, d);
+    if (f->scale && !f->rotated) {
         float s[8] = { 0 };
 
         for (int64_t l = 0; l < 8 && c + l < columns; l++)
@@ -112,11 +113,11 @@ PARE_SIMD_PART void gather(const struct pare_winograd_filters *f, int64_t k, int
 }
 
 /* Transform filters d of one row: eight columns of a part, from c on. */
-PARE_SIMD_PART void put_eight(const struct pare_winograd_filters *f,
-                              const struct pare_winograd_part *p, int64_t k, int64_t c,
-                              const pare_v8 d[9], float *u)
+PARE_SIMD_PART void store_eight(const struct pare_winograd_filters *f,
+                                const struct pare_winograd_part *p, int64_t k, int64_t c,
+                                const pare_v8 d[9], float *u)
 {
-    const int turn = f->turned ? 8 : 0, way = f->turned ? -1 : 1;
+    const int turn = f->rotated ? 8 : 0, way = f->rotated ? -1 : 1;
     float *to = u + pare_packed_gemm_at(p->rows, p->blocks, f->block, k, c);
     pare_v8 w[9], e[18], t[PARE_WINOGRAD];
 
@@ -135,38 +136,39 @@ PARE_SIMD_PART void filter_eight(const struct pare_winograd_filters *f,
 {
     pare_v8 d[9];
 
-    gather(f, p->row + k, p->column + c, d);
-    put_eight(f, p, k, c, d, u);
+    load_filters(f, p->row + k, p->column + c, d);
+    store_eight(f, p, k, c, d, u);
 }
 
 /* ---- blocked filters ------------------------------------------------------------------------- */
 
-/* Offset of the first tap of the filter from channel i to o; taps are block * block apart. */
-static inline int64_t laid_at(const struct pare_winograd_filters *f, int64_t o, int64_t i)
+/* Offset of the first tap of the filter from channel i to o; the stride of taps is block *
+ * block. */
+static inline int64_t blocked_offset(const struct pare_winograd_filters *f, int64_t o, int64_t i)
 {
     int64_t b = f->block;
 
     return (o / b * (f->I / b) + i / b) * 9 * b * b + i % b * b + o % b;
 }
 
-PARE_SIMD_PART void filter_eight_laid(const struct pare_winograd_filters *f,
-                                      const struct pare_winograd_part *p, int64_t k, int64_t c,
-                                      float *u)
+PARE_SIMD_PART void filter_eight_blocked(const struct pare_winograd_filters *f,
+                                         const struct pare_winograd_part *p, int64_t k, int64_t c,
+                                         float *u)
 {
-    const float *from = f->w + laid_at(f, p->column + c, p->row + k);
+    const float *from = f->w + blocked_offset(f, p->column + c, p->row + k);
     pare_v8 d[9];
 
     for (int j = 0; j < 9; j++)
         d[j] = PARE_V8(from + j * f->block * f->block);
-    put_eight(f, p, k, c, d, u);
+    store_eight(f, p, k, c, d, u);
 }
 
-/* Turned, eight rows: the vectors belong to eight different rows. */
-PARE_SIMD_PART void filter_square_laid(const struct pare_winograd_filters *f,
-                                       const struct pare_winograd_part *p, int64_t k, int64_t c,
-                                       float *u)
+/* Rotated, eight rows: the vectors belong to eight different rows. */
+PARE_SIMD_PART void filter_square_blocked(const struct pare_winograd_filters *f,
+                                          const struct pare_winograd_part *p, int64_t k, int64_t c,
+                                          float *u)
 {
-    const float *from = f->w + laid_at(f, p->row + k, p->column + c);
+    const float *from = f->w + blocked_offset(f, p->row + k, p->column + c);
     pare_v8 d[8][9], r[8];
 
     for (int j = 0; j < 9; j++) {
@@ -177,7 +179,7 @@ PARE_SIMD_PART void filter_square_laid(const struct pare_winograd_filters *f,
             d[m][j] = r[m];
     }
     for (int m = 0; m < 8; m++)
-        put_eight(f, p, k + m, c, d[m], u);
+        store_eight(f, p, k + m, c, d[m], u);
 }
 
 /* ---- parts ---------------------------------------------------------------------------------- */
@@ -188,27 +190,27 @@ struct range {
 };
 
 /* A block of rows and eight columns: they share cache lines. */
-PARE_SIMD static void filter_range_laid(const struct pare_winograd_filters *f,
-                                        const struct pare_winograd_part *p, const struct range *r,
-                                        float *u)
+PARE_SIMD static void filter_range_blocked(const struct pare_winograd_filters *f,
+                                           const struct pare_winograd_part *p,
+                                           const struct range *r, float *u)
 {
     int64_t b = f->block;
 
-    for (int64_t c = r->c; c < r->c_end && !f->turned; c += b)
+    for (int64_t c = r->c; c < r->c_end && !f->rotated; c += b)
         for (int64_t k = r->k; k < r->k_end; k++)
             for (int64_t l = c; l < c + b; l += 8)
-                filter_eight_laid(f, p, k, l, u);
-    for (int64_t k = r->k; k < r->k_end && f->turned; k += b)
+                filter_eight_blocked(f, p, k, l, u);
+    for (int64_t k = r->k; k < r->k_end && f->rotated; k += b)
         for (int64_t c = r->c; c < r->c_end; c += 8)
             for (int64_t l = k; l < k + b; l += 8)
-                filter_square_laid(f, p, l, c, u);
+                filter_square_blocked(f, p, l, c, u);
 }
 
 PARE_SIMD static void filter_range(const struct pare_winograd_filters *f,
                                    const struct pare_winograd_part *p, const struct range *r,
                                    float *u)
 {
-    if (f->turned) {
+    if (f->rotated) {
         for (int64_t k = r->k; k < r->k_end; k++)
             for (int64_t c = r->c; c < r->c_end; c += 8)
                 filter_eight(f, p, k, c, u);
@@ -224,8 +226,8 @@ void pare_winograd_filter_part(const struct pare_winograd_filters *f,
 {
     struct range all = { .k_end = p->rows, .c_end = p->blocks * f->block };
 
-    if (f->laid)
-        filter_range_laid(f, p, &all, u);
+    if (f->blocked)
+        filter_range_blocked(f, p, &all, u);
     else
         filter_range(f, p, &all, u);
 }
@@ -233,8 +235,8 @@ void pare_winograd_filter_part(const struct pare_winograd_filters *f,
 void pare_winograd_filters(const struct pare_winograd_filters *f, float *u)
 {
     struct pare_winograd_part p = {
-        .rows = f->turned ? f->o : f->i,
-        .blocks = (f->turned ? f->i : f->o) / f->block,
+        .rows = f->rotated ? f->o : f->i,
+        .blocks = (f->rotated ? f->i : f->o) / f->block,
         .step = pare_winograd_step(f->o, f->i),
     };
     int64_t columns = p.blocks * f->block;
@@ -249,15 +251,15 @@ void pare_winograd_filters(const struct pare_winograd_filters *f, float *u)
                 .c_end = c + 32 < columns ? c + 32 : columns,
             };
 
-            if (f->laid)
-                filter_range_laid(f, &p, &r, u);
+            if (f->blocked)
+                filter_range_blocked(f, &p, &r, u);
             else
                 filter_range(f, &p, &r, u);
         }
 }
 
 /* w[l * 9 + j] = or, `add`, += lane l of d[j]. */
-PARE_SIMD_PART void put_nine(pare_v8 d[9], bool add, float *w)
+PARE_SIMD_PART void store_nine(pare_v8 d[9], bool add, float *w)
 {
     transpose8(d);
     for (int l = 0; l < 8; l++) {
@@ -273,7 +275,7 @@ PARE_SIMD_PART void put_nine(pare_v8 d[9], bool add, float *w)
     }
 }
 
-/* Eight filters from 36 places. */
+/* Eight filters from 36 positions. */
 PARE_SIMD_PART void unfilter_eight(const float *u, int64_t step, pare_v8 t[9])
 {
     pare_v8 d[PARE_WINOGRAD], e[18];
@@ -295,10 +297,10 @@ PARE_SIMD static void unfilter_row(const struct pare_winograd_part *p, const flo
 
         unfilter_eight(u + c, p->step, t);
         if (c + 8 <= count) {
-            put_nine(t, add, w + c * 9);
+            store_nine(t, add, w + c * 9);
             continue;
         }
-        put_nine(t, false, edge);
+        store_nine(t, false, edge);
         for (int64_t i = 0; i < (count - c) * 9; i++)
             w[c * 9 + i] = add ? w[c * 9 + i] + edge[i] : edge[i];
     }
@@ -328,9 +330,9 @@ PARE_SIMD_PART void unfilter_square(const struct pare_winograd_filters *f,
     }
 }
 
-PARE_SIMD static void unfilter_laid(const struct pare_winograd_filters *f,
-                                    const struct pare_winograd_part *p, const float *u, bool add,
-                                    float *w)
+PARE_SIMD static void unfilter_blocked(const struct pare_winograd_filters *f,
+                                       const struct pare_winograd_part *p, const float *u, bool add,
+                                       float *w)
 {
     int64_t width = p->blocks * f->block;
 
@@ -338,7 +340,7 @@ PARE_SIMD static void unfilter_laid(const struct pare_winograd_filters *f,
         for (int64_t c = 0; c < width; c += 8)
             for (int64_t l = o; l < o + f->block && l < p->rows; l += 8)
                 unfilter_square(f, p, u + l * width + c, add,
-                                w + laid_at(f, p->row + l, p->column + c));
+                                w + blocked_offset(f, p->row + l, p->column + c));
 }
 
 void pare_winograd_unfilter_part(const struct pare_winograd_filters *f,
@@ -347,8 +349,8 @@ void pare_winograd_unfilter_part(const struct pare_winograd_filters *f,
 {
     int64_t width = p->blocks * f->block, count = f->I - p->column;
 
-    if (f->laid) {
-        unfilter_laid(f, p, u, add, w);
+    if (f->blocked) {
+        unfilter_blocked(f, p, u, add, w);
         return;
     }
     count = count < width ? count : width;

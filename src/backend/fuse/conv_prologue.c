@@ -80,7 +80,7 @@ int pare_conv_prologue_init(struct pare_conv_prologue *f, struct pare_backend *b
     f->scale = pare_alloc(b->arena, padded, sizeof(float));
     f->shift = pare_alloc(b->arena, padded, sizeof(float));
     if (!f->scale || !f->shift)
-        return pare_no_memory(err, "for a normalisation");
+        return pare_no_memory(err, "for BatchNormalization");
     for (int i = 0; i < 4; i++) {
         p[i] = pare_const_f32(b, bn->in[i + 1], err);
         if (!p[i])
@@ -95,7 +95,7 @@ int pare_conv_prologue_init(struct pare_conv_prologue *f, struct pare_backend *b
     return 0;
 }
 
-/* y = x s + t, with `relu` max(y, 0); vectors of 8, `step` floats apart. */
+/* y = x s + t, with `relu` max(y, 0); vectors of 8 with a stride of `step`. */
 PARE_SIMD static void affine(const float *x, const float *s, const float *t, bool relu, float *y,
                              int64_t n, int64_t step)
 {
@@ -110,7 +110,8 @@ PARE_SIMD static void affine(const float *x, const float *s, const float *t, boo
         PARE_PUT8(y + i, PARE_V8(x + i) * scale + shift);
 }
 
-PARE_SIMD static void times(const float *x, const float *s, float *y, int64_t n, int64_t step)
+PARE_SIMD static void multiply_gate(const float *x, const float *s, float *y, int64_t n,
+                                    int64_t step)
 {
     const pare_v8 scale = PARE_V8(s);
 
@@ -128,7 +129,7 @@ void pare_conv_prologue_run(const struct pare_conv_prologue *f, const float *gat
         s[k] = gate[first + k];
     for (int k = 0; k < f->block; k += 8)
         if (gate)
-            times(x + k, s + k, y + k, n, f->block);
+            multiply_gate(x + k, s + k, y + k, n, f->block);
         else
             affine(x + k, f->scale + first + k, f->shift + first + k, f->relu, y + k, n, f->block);
 }

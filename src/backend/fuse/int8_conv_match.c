@@ -50,7 +50,7 @@ static bool read_integer(struct pare_node *n, struct pare_int8_conv *c)
 }
 
 /* Are scales and bias constants that float32 can represent? */
-static bool good_numbers(const struct pare_int8_conv *c)
+static bool has_valid_scales(const struct pare_int8_conv *c)
 {
     if (c->bias && (!pare_is_const(c->bias) || !c->bias->t.data))
         return false;
@@ -73,7 +73,7 @@ bool pare_int8_conv(const struct pare_match *v, struct pare_node *n, struct pare
     else
         yes = !strcmp(n->type, "ConvInteger") && read_integer(n, c);
     return yes && pare_numel(&n->out[0]->t) && pare_numel(&c->x.v->t) && !pare_is_const(c->x.v) &&
-           good_numbers(c);
+           has_valid_scales(c);
 }
 
 bool pare_int8_conv_below(const struct pare_int8_conv *c, double most)

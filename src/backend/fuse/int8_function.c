@@ -8,7 +8,7 @@
 
 #define MOST 48 /* nodes to evaluate; a value that is used twice counts twice */
 
-static bool is_late(const struct pare_match *v, const struct pare_value *x)
+static bool is_lazy(const struct pare_match *v, const struct pare_value *x)
 {
     return x->maker && !pare_is_fixed(x) && v->lazy[x->maker->id];
 }
@@ -38,7 +38,7 @@ static bool is_map2(const struct pare_node *n)
 }
 
 /* 1: (N, C, ...) becomes (N, ..., C); -1: the inverse; 0: neither. */
-static int turn_of(const struct pare_node *n)
+static int transpose_of(const struct pare_node *n)
 {
     int rank = n->n_in ? n->in[0]->t.rank : 0, perm[PARE_MAX_RANK];
     bool out = true, back = true;
@@ -59,16 +59,16 @@ static bool one_scale(const struct pare_node *n, struct pare_value *q, struct pa
 }
 
 /* Are all inputs of n lazy functions or constant scalars? */
-static bool reads_late(const struct pare_match *v, const struct pare_node *n)
+static bool reads_lazy(const struct pare_match *v, const struct pare_node *n)
 {
     bool some = false;
 
     if (is_map(n))
-        return is_late(v, n->in[0]) && pare_same_shape(&n->in[0]->t, &n->out[0]->t);
+        return is_lazy(v, n->in[0]) && pare_same_shape(&n->in[0]->t, &n->out[0]->t);
     if (!is_map2(n))
-        return turn_of(n) && is_late(v, n->in[0]);
+        return transpose_of(n) && is_lazy(v, n->in[0]);
     for (int i = 0; i < 2; i++) {
-        bool late = is_late(v, n->in[i]) && pare_same_shape(&n->in[i]->t, &n->out[0]->t);
+        bool late = is_lazy(v, n->in[i]) && pare_same_shape(&n->in[i]->t, &n->out[0]->t);
 
         if (!late && !is_scalar(n->in[i]))
             return false;
@@ -88,7 +88,7 @@ struct eval {
 
 struct result {
     float y[256];
-    int turn;
+    int transpose;
 };
 
 static bool eval(struct eval *e, const struct pare_value *x, struct result *r);
@@ -100,14 +100,14 @@ static bool eval_quantize(struct eval *e, const struct pare_node *n, struct resu
 
     if (!one_scale(n, n->out[0], &end.q) || !eval(e, n->in[0], r))
         return false;
-    pare_int8_store(&end, r->y, q, 0, 256);
+    pare_int8_quantize(&end, r->y, q, 0, 256);
     for (int i = 0; i < 256; i++)
         r->y[i] = n->out[0]->t.dtype == PARE_U8 ? (float)q[i] : (float)(int8_t)q[i];
     return true;
 }
 
 /* Evaluate DequantizeLinear of the root itself, or of int8 values that are a function of it. */
-static bool eval_real(struct eval *e, const struct pare_node *n, struct result *r)
+static bool eval_dequantize(struct eval *e, const struct pare_node *n, struct result *r)
 {
     const struct pare_node *from = n->in[0]->maker;
     struct pare_int8 q;
@@ -128,14 +128,14 @@ static bool eval_real(struct eval *e, const struct pare_node *n, struct result *
     e->f->x = q;
     for (int i = 0; i < 256; i++)
         all[i] = (uint8_t)i;
-    pare_int8_real(&q, all, 0, r->y, 256);
-    r->turn = 0;
+    pare_int8_dequantize(&q, all, 0, r->y, 256);
+    r->transpose = 0;
     return true;
 }
 
 static bool eval_map2(struct eval *e, const struct pare_node *n, struct result *r)
 {
-    struct result b = { .turn = 0 };
+    struct result b = { .transpose = 0 };
     float one[2] = { 0, 0 };
     bool single[2];
 
@@ -148,25 +148,25 @@ static bool eval_map2(struct eval *e, const struct pare_node *n, struct result *
     }
     if (single[0] && single[1])
         return false;
-    if (!single[0] && !single[1] && r->turn != b.turn)
+    if (!single[0] && !single[1] && r->transpose != b.transpose)
         return false;
     n->op->map2(n, single[0] ? one : r->y, !single[0], single[1] ? one + 1 : b.y, !single[1], r->y,
                 256);
-    r->turn = single[0] ? b.turn : r->turn;
+    r->transpose = single[0] ? b.transpose : r->transpose;
     return true;
 }
 
 static bool eval_node(struct eval *e, const struct pare_node *n, struct result *r)
 {
-    int turn = turn_of(n);
+    int transpose = transpose_of(n);
 
     if (pare_node_is(n, "DequantizeLinear"))
-        return eval_real(e, n, r);
-    e->f->plain &= turn != 0;
-    if (turn) {
-        if (!eval(e, n->in[0], r) || r->turn == turn)
+        return eval_dequantize(e, n, r);
+    e->f->plain &= transpose != 0;
+    if (transpose) {
+        if (!eval(e, n->in[0], r) || r->transpose == transpose)
             return false;
-        r->turn += turn;
+        r->transpose += transpose;
         return true;
     }
     if (is_map2(n))
@@ -179,38 +179,38 @@ static bool eval_node(struct eval *e, const struct pare_node *n, struct result *
 
 static bool eval(struct eval *e, const struct pare_value *x, struct result *r)
 {
-    return is_late(e->v, x) && x->maker->op && --e->left >= 0 && eval_node(e, x->maker, r);
+    return is_lazy(e->v, x) && x->maker->op && --e->left >= 0 && eval_node(e, x->maker, r);
 }
 
-bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
+bool pare_int8_func(const struct pare_match *v, const struct pare_value *f32,
                     struct pare_int8_func *f)
 {
     struct eval e = { .v = v, .f = f, .left = MOST };
     struct result r;
 
     f->plain = true;
-    if (!pare_is_f32(real) || !eval(&e, real, &r))
+    if (!pare_is_f32(f32) || !eval(&e, f32, &r))
         return false;
-    memcpy(f->table.real, r.y, sizeof(r.y));
+    memcpy(f->table.f32, r.y, sizeof(r.y));
     pare_int8_table_set(&f->table);
-    f->turn = r.turn;
+    f->transpose = r.transpose;
     return true;
 }
 
 /* Do all consumers of these int8 values, each through one DequantizeLinear, combine them only with
  * the tensor they are computed from? */
-static bool only_for(const struct pare_match *v, const struct pare_node *q,
-                     const struct pare_value *root)
+static bool only_combined_with(const struct pare_match *v, const struct pare_node *q,
+                               const struct pare_value *root)
 {
     const struct pare_consumers *u = &v->consumers[q->out[0]->id];
-    const struct pare_value *real;
+    const struct pare_value *f32;
 
     if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
         !pare_node_is(u->node[0], "DequantizeLinear"))
         return false;
-    real = u->node[0]->out[0];
-    u = &v->consumers[real->id];
-    if (!u->n || real->flags & PARE_V_OUTPUT)
+    f32 = u->node[0]->out[0];
+    u = &v->consumers[f32->id];
+    if (!u->n || f32->flags & PARE_V_OUTPUT)
         return false;
     for (int i = 0; i < u->n; i++) {
         const struct pare_node *n = u->node[i];
@@ -221,15 +221,15 @@ static bool only_for(const struct pare_match *v, const struct pare_node *q,
             continue;
         if (!is_map2(n))
             return false;
-        other = n->in[n->in[0] == real];
-        if (!is_scalar(other) && (!pare_same_shape(&other->t, &real->t) ||
-                                  !pare_int8_func(v, other, &f) || f.x.v != root || f.turn))
+        other = n->in[n->in[0] == f32];
+        if (!is_scalar(other) && (!pare_same_shape(&other->t, &f32->t) ||
+                                  !pare_int8_func(v, other, &f) || f.x.v != root || f.transpose))
             return false;
     }
     return true;
 }
 
-bool pare_int8_func_late(const struct pare_match *v, const struct pare_node *n)
+bool pare_int8_func_lazy(const struct pare_match *v, const struct pare_node *n)
 {
     struct pare_int8_func f = { .plain = true };
     struct eval e = { .v = v, .f = &f, .left = MOST };
@@ -241,22 +241,22 @@ bool pare_int8_func_late(const struct pare_match *v, const struct pare_node *n)
         return false;
     if (pare_node_is(n, "QuantizeLinear"))
         return pare_is_f32(n->in[0]) && one_scale(n, n->out[0], &q) &&
-               pare_int8_func(v, n->in[0], &f) && !f.turn && only_for(v, n, f.x.v);
-    return pare_is_f32(n->out[0]) && reads_late(v, n) && eval_node(&e, n, &r);
+               pare_int8_func(v, n->in[0], &f) && !f.transpose && only_combined_with(v, n, f.x.v);
+    return pare_is_f32(n->out[0]) && reads_lazy(v, n) && eval_node(&e, n, &r);
 }
 
 int pare_int8_func_layout(const struct pare_int8_func *f, int layout)
 {
-    if (!f->turn)
+    if (!f->transpose)
         return layout == 1 || layout == PARE_CHANNELS_LAST ? layout : 0;
-    if (f->turn > 0)
+    if (f->transpose > 0)
         return layout == 1 ? PARE_CHANNELS_LAST : 0;
     return layout == PARE_CHANNELS_LAST ? 1 : 0;
 }
 
 int pare_int8_func_keep(const struct pare_match *v, const struct pare_int8_func *f)
 {
-    if (f->turn)
-        return f->turn > 0 ? 1 : PARE_CHANNELS_LAST;
+    if (f->transpose)
+        return f->transpose > 0 ? 1 : PARE_CHANNELS_LAST;
     return pare_int8_keep(v, &f->x);
 }

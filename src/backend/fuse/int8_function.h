@@ -14,14 +14,14 @@ struct pare_int8_func {
     struct pare_int8 x;           /* the int8 tensor */
     struct pare_int8_table table; /* by byte of x */
     bool plain;                   /* only DequantizeLinear: (q - zero) * scale */
-    int turn; /* 1: x with the channels moved to the end; -1: moved from the end; 0: neither */
+    int transpose; /* 1: x with the channels moved to the end; -1: moved from the end; 0: neither */
 };
 
 /* Is the result of n such a function, so that n is lazy?  The nodes before n have been visited. */
-bool pare_int8_func_late(const struct pare_match *v, const struct pare_node *n);
+bool pare_int8_func_lazy(const struct pare_match *v, const struct pare_node *n);
 
 /* Find the int8 tensor and the table of a float value; false: it is not such a function. */
-bool pare_int8_func(const struct pare_match *v, const struct pare_value *real,
+bool pare_int8_func(const struct pare_match *v, const struct pare_value *f32,
                     struct pare_int8_func *f);
 
 /* The layout of the int8 tensor whose byte order equals that of the value in this layout; 0:

@@ -57,17 +57,16 @@ static const struct pare_value *zero_of(const struct pare_node *n)
     return n->n_in > 2 ? n->in[2] : NULL;
 }
 
-bool pare_int8_source(const struct pare_match *v, const struct pare_value *real,
-                      struct pare_int8 *q)
+bool pare_int8_source(const struct pare_match *v, const struct pare_value *f32, struct pare_int8 *q)
 {
-    const struct pare_value *x = real;
+    const struct pare_value *x = f32;
     bool viewed = false;
 
-    if (pare_is_fixed(real) || !pare_is_f32(real))
+    if (pare_is_fixed(f32) || !pare_is_f32(f32))
         return false;
     while (x->maker && v->lazy[x->maker->id] && x->maker->op->flags & PARE_OP_VIEW) {
         x = x->maker->in[0];
-        viewed |= !pare_same_shape(&x->t, &real->t);
+        viewed |= !pare_same_shape(&x->t, &f32->t);
     }
     if (!pare_node_is(x->maker, "DequantizeLinear") || !v->lazy[x->maker->id] ||
         pare_attr(x->maker, "block_size") != 0 ||
@@ -102,9 +101,9 @@ static bool bounds(const struct pare_node *n, float *lo, float *hi)
     return *lo <= *hi;
 }
 
-bool pare_int8_end(const struct pare_match *v, struct pare_value *real, struct pare_int8_end *e)
+bool pare_int8_end(const struct pare_match *v, struct pare_value *f32, struct pare_int8_end *e)
 {
-    struct pare_node *n = pare_only_consumer(v, real);
+    struct pare_node *n = pare_only_consumer(v, f32);
 
     *e = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY };
     for (; n && e->n < PARE_INT8_NODES - 1 && bounds(n, &e->lo, &e->hi); e->n++) {
@@ -112,7 +111,7 @@ bool pare_int8_end(const struct pare_match *v, struct pare_value *real, struct p
         n = pare_only_consumer(v, n->out[0]);
     }
     if (!pare_node_is(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
-        n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : real) || pare_attr(n, "block_size") != 0 ||
+        n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : f32) || pare_attr(n, "block_size") != 0 ||
         !pare_int8_operand(&e->q, n->out[0], n, 1))
         return false;
     e->node[e->n++] = n;
@@ -121,7 +120,7 @@ bool pare_int8_end(const struct pare_match *v, struct pare_value *real, struct p
 
 /* ---- weights ---------------------------------------------------------------------- */
 
-static int at(const struct pare_int8_weight *q, const void *raw, int64_t i)
+static int element_at(const struct pare_int8_weight *q, const void *raw, int64_t i)
 {
     return q->v->t.dtype == PARE_U8 ? ((const uint8_t *)raw)[i] : ((const int8_t *)raw)[i];
 }
@@ -151,7 +150,7 @@ float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel)
 }
 
 /* Smallest and largest w - zero, into q->reach. */
-static bool reach(struct pare_int8_weight *q)
+static bool set_reach(struct pare_int8_weight *q)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
     const void *raw = pare_const_raw(q->v);
@@ -161,7 +160,7 @@ static bool reach(struct pare_int8_weight *q)
         int zero = zero_at(q, i / inner % q->channels);
 
         for (int64_t k = i; k < i + inner; k++) {
-            int w = at(q, raw, k) - zero;
+            int w = element_at(q, raw, k) - zero;
 
             lo = w < lo ? w : lo;
             hi = w > hi ? w : hi;
@@ -194,7 +193,7 @@ bool pare_int8_weight_read(struct pare_int8_weight *q, const struct pare_value *
         !pare_numel(&w->t))
         return false;
     q->channels = w->t.dim[axis];
-    if (!fits(scale, q->channels) || !fits(zero, q->channels) || !reach(q))
+    if (!fits(scale, q->channels) || !fits(zero, q->channels) || !set_reach(q))
         return false;
     if (zero && all_zero(&zero->t))
         q->zero = NULL;
@@ -243,7 +242,7 @@ struct pare_value *pare_int8_bias(struct pare_value *bias, const struct pare_int
     return n->in[0];
 }
 
-const int8_t *pare_int8_centred(const struct pare_int8_weight *q, struct pare_arena *a)
+const int8_t *pare_int8_centered(const struct pare_int8_weight *q, struct pare_arena *a)
 {
     int64_t inner = inner_of(q), n = pare_numel(&q->v->t);
     const void *raw = pare_const_raw(q->v);
@@ -256,7 +255,7 @@ const int8_t *pare_int8_centred(const struct pare_int8_weight *q, struct pare_ar
         int zero = zero_at(q, i / inner % q->channels);
 
         for (int64_t k = i; k < i + inner; k++)
-            w[k] = (int8_t)(at(q, raw, k) - zero);
+            w[k] = (int8_t)(element_at(q, raw, k) - zero);
     }
     return w;
 }
@@ -283,8 +282,8 @@ int pare_int8_keep(const struct pare_match *v, const struct pare_int8 *q)
 
 /* ---- loops ------------------------------------------------------------------------ */
 
-PARE_SIMD void pare_int8_real(const struct pare_int8 *q, const void *x, int64_t from, float *real,
-                              int64_t n)
+PARE_SIMD void pare_int8_dequantize(const struct pare_int8 *q, const void *x, int64_t from,
+                                    float *f32, int64_t n)
 {
     const uint8_t *u = (const uint8_t *)x + from;
     const int8_t *i8 = (const int8_t *)x + from;
@@ -293,14 +292,14 @@ PARE_SIMD void pare_int8_real(const struct pare_int8 *q, const void *x, int64_t 
 
     if (q->v->t.dtype == PARE_U8)
         for (int64_t i = 0; i < n; i++)
-            real[i] = (float)(u[i] - zero) * scale;
+            f32[i] = (float)(u[i] - zero) * scale;
     else
         for (int64_t i = 0; i < n; i++)
-            real[i] = (float)(i8[i] - zero) * scale;
+            f32[i] = (float)(i8[i] - zero) * scale;
 }
 
-PARE_SIMD void pare_int8_store(const struct pare_int8_end *e, const float *real, void *y,
-                               int64_t from, int64_t n)
+PARE_SIMD void pare_int8_quantize(const struct pare_int8_end *e, const float *f32, void *y,
+                                  int64_t from, int64_t n)
 {
     const struct pare_int8 q = e->q;
     uint8_t *u = (uint8_t *)y + from;
@@ -309,13 +308,13 @@ PARE_SIMD void pare_int8_store(const struct pare_int8_end *e, const float *real,
 
     if (q.v->t.dtype == PARE_U8)
         for (int64_t i = 0; i < n; i++) {
-            float v = real[i] > lo ? real[i] : lo;
+            float v = f32[i] > lo ? f32[i] : lo;
 
             u[i] = (uint8_t)(int)pare_int8_round(&q, (v < hi ? v : hi) / scale);
         }
     else
         for (int64_t i = 0; i < n; i++) {
-            float v = real[i] > lo ? real[i] : lo;
+            float v = f32[i] > lo ? f32[i] : lo;
 
             i8[i] = (int8_t)(int)pare_int8_round(&q, (v < hi ? v : hi) / scale);
         }

@@ -19,7 +19,7 @@ struct pare_int8 {
 };
 
 /* The int8 tensor of a float value that is the result of a lazy DequantizeLinear with one scale. */
-bool pare_int8_source(const struct pare_match *v, const struct pare_value *real,
+bool pare_int8_source(const struct pare_match *v, const struct pare_value *f32,
                       struct pare_int8 *q);
 
 /* Read scale and zero point (constants of one element; zero may be NULL) of the int8 tensor x. */
@@ -49,15 +49,15 @@ struct pare_int8_end {
 /* The end of an operator whose result is quantized already. */
 bool pare_int8_end_at(struct pare_int8_end *e, const struct pare_node *n, int k);
 
-/* Match the nodes after `real`; false if they do not end in a QuantizeLinear with one scale. */
-bool pare_int8_end(const struct pare_match *v, struct pare_value *real, struct pare_int8_end *e);
+/* Match the nodes after `f32`; false if they do not end in a QuantizeLinear with one scale. */
+bool pare_int8_end(const struct pare_match *v, struct pare_value *f32, struct pare_int8_end *e);
 
 /* Quantize: round half to even, add the zero point, saturate. */
-static inline float pare_int8_round(const struct pare_int8 *q, float real_by_scale)
+static inline float pare_int8_round(const struct pare_int8 *q, float scaled)
 {
     /* float32 values near 1.5 * 2^23 have no fraction bits: adding it rounds. */
     const float magic = 12582912.0f, far = 1 << 20;
-    float r = real_by_scale > -far ? real_by_scale : -far, y;
+    float r = scaled > -far ? scaled : -far, y;
 
     r = r < far ? r : far;
     y = r + magic - magic + (float)q->zero;
@@ -85,7 +85,7 @@ bool pare_int8_weight_read(struct pare_int8_weight *q, const struct pare_value *
 float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel);
 
 /* w - zero, in the shape of w: w itself if zero is 0, else a copy; NULL when out of memory. */
-const int8_t *pare_int8_centred(const struct pare_int8_weight *q, struct pare_arena *a);
+const int8_t *pare_int8_centered(const struct pare_int8_weight *q, struct pare_arena *a);
 
 /* The int32 bias from which a float bias was dequantized, if its scale is x_scale w_scale, so that
  * it can be added to the int32 sums; else the float bias itself. */
@@ -114,17 +114,18 @@ int pare_int8_keep(const struct pare_match *v, const struct pare_int8 *q);
 
 /* ---- loops, for run() --------------------------------------------------------------- */
 
-/* real[i] = (x[i] - zero) * scale for n elements, the first of them at index `from` of x. */
-void pare_int8_real(const struct pare_int8 *q, const void *x, int64_t from, float *real, int64_t n);
+/* f32[i] = (x[i] - zero) * scale for n elements, the first of them at index `from` of x. */
+void pare_int8_dequantize(const struct pare_int8 *q, const void *x, int64_t from, float *f32,
+                          int64_t n);
 
-/* y[from + i] = quantize(clamp(real[i], lo, hi)) for i < n. */
-void pare_int8_store(const struct pare_int8_end *e, const float *real, void *y, int64_t from,
-                     int64_t n);
+/* y[from + i] = quantize(clamp(f32[i], lo, hi)) for i < n. */
+void pare_int8_quantize(const struct pare_int8_end *e, const float *f32, void *y, int64_t from,
+                        int64_t n);
 
 /* y[i] = table[x[i]], 256 entries; x and y may be the same array of bytes. */
 struct pare_int8_table {
-    float real[256];
-    uint8_t part[4][256]; /* the bytes of real[], set by pare_int8_table_set() */
+    float f32[256];
+    uint8_t part[4][256]; /* the bytes of f32[], set by pare_int8_table_set() */
 };
 void pare_int8_table_set(struct pare_int8_table *t);
 void pare_int8_bytes(const uint8_t *table, const uint8_t *x, uint8_t *y, int64_t n);

@@ -101,8 +101,8 @@ static int axis_at(const struct pare_tensor *t, const int64_t *strides, int64_t 
 }
 
 /* Split part i at the boundary of an axis of t; false when it cannot be split. */
-static bool cut(struct pare_view_trace *p, int i, const struct pare_tensor *t,
-                const int64_t *strides)
+static bool split_part(struct pare_view_trace *p, int i, const struct pare_tensor *t,
+                       const int64_t *strides)
 {
     int a = axis_at(t, strides, p->dim[i].stride);
     int64_t step, room;
@@ -121,19 +121,19 @@ static bool cut(struct pare_view_trace *p, int i, const struct pare_tensor *t,
     p->dim[i].stride *= room;
     p->dim[i].own *= room;
     p->dim[i + 1].size = room;
-    return cut(p, i, t, strides); /* at most once per axis */
+    return split_part(p, i, t, strides); /* at most once per axis */
 }
 
 /* Map positions in a node's output to positions in its input. */
-static bool through(struct pare_view_trace *p, const struct pare_tensor *out,
-                    const struct pare_tensor *in, const struct axes *x)
+static bool trace_through(struct pare_view_trace *p, const struct pare_tensor *out,
+                          const struct pare_tensor *in, const struct axes *x)
 {
     int64_t so[PARE_MAX_RANK], si[PARE_MAX_RANK], last[PARE_MAX_RANK], offset = x->more;
 
     pare_strides(out, so);
     pare_strides(in, si);
     for (int i = 0; i < p->n; i++)
-        if (!cut(p, i, out, so))
+        if (!split_part(p, i, out, so))
             return false;
     for (int a = 0; a < out->rank; a++) {
         int64_t at = p->offset / so[a] % out->dim[a];
@@ -155,7 +155,7 @@ static bool through(struct pare_view_trace *p, const struct pare_tensor *out,
 }
 
 /* The other operand of a Mul with, or a Div by, a constant scalar; or NULL. */
-static struct pare_value *factor(const struct pare_node *n, double *scale)
+static struct pare_value *constant_factor(const struct pare_node *n, double *scale)
 {
     bool mul = pare_node_is(n, "Mul"), div = pare_node_is(n, "Div");
 
@@ -171,7 +171,7 @@ static struct pare_value *factor(const struct pare_node *n, double *scale)
     return NULL;
 }
 
-static void begin(struct pare_view_trace *t, struct pare_value *value)
+static void begin_trace(struct pare_view_trace *t, struct pare_value *value)
 {
     int64_t strides[PARE_MAX_RANK];
 
@@ -190,10 +190,10 @@ bool pare_trace(const struct pare_match *v, struct pare_value *value, const stru
 {
     int64_t strides[PARE_MAX_RANK];
 
-    begin(t, value);
+    begin_trace(t, value);
     while (t->base != stop && (stop || !pare_is_computed(v, t->base))) {
         struct pare_node *n = t->base->maker;
-        struct pare_value *x = n && scaled ? factor(n, &t->scale) : NULL;
+        struct pare_value *x = n && scaled ? constant_factor(n, &t->scale) : NULL;
         struct axes axes;
 
         if (!n || !n->op || n->n_cap || !n->n_in || !pare_view_trace_add(nodes, n))
@@ -201,7 +201,7 @@ bool pare_trace(const struct pare_match *v, struct pare_value *value, const stru
         if (!x) {
             x = n->in[0];
             if (!(n->op->flags & PARE_OP_VIEW) &&
-                (!read_axes(n, t->base, &axes) || !through(t, &t->base->t, &x->t, &axes)))
+                (!read_axes(n, t->base, &axes) || !trace_through(t, &t->base->t, &x->t, &axes)))
                 return false;
         }
         if (!pare_is_f32(x) || !pare_numel(&x->t))
@@ -210,7 +210,7 @@ bool pare_trace(const struct pare_match *v, struct pare_value *value, const stru
     }
     pare_strides(&t->base->t, strides);
     for (int i = 0; stop && i < t->n; i++)
-        if (!cut(t, i, &stop->t, strides))
+        if (!split_part(t, i, &stop->t, strides))
             return false;
     return true;
 }
@@ -230,8 +230,8 @@ int64_t pare_view_trace_stride(const struct pare_view_trace *t, int axis)
     return stride;
 }
 
-void pare_view_trace_places(const struct pare_view_trace *t, int axes, int64_t count,
-                            int64_t *place)
+void pare_view_trace_offsets(const struct pare_view_trace *t, int axes, int64_t count,
+                             int64_t *place)
 {
     for (int64_t k = 0; k < count; k++) {
         int64_t rest = k;

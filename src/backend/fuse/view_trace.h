@@ -46,7 +46,7 @@ bool pare_trace(const struct pare_match *v, struct pare_value *value, const stru
 int64_t pare_view_trace_stride(const struct pare_view_trace *t, int axis);
 
 /* Positions in base of all index combinations of the axes before `axes`, in row-major order. */
-void pare_view_trace_places(const struct pare_view_trace *t, int axes, int64_t count,
-                            int64_t *place);
+void pare_view_trace_offsets(const struct pare_view_trace *t, int axes, int64_t count,
+                             int64_t *place);
 
 #endif

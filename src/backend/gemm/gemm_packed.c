@@ -21,7 +21,7 @@ static int64_t element_at(const struct pare_packed_gemm *p, int64_t k)
 }
 
 /* Apply the post-ops to n blocks of columns while they are in the L1 cache. */
-static void behind(const struct pare_packed_gemm *p, int64_t first, int64_t n)
+static void apply_post_ops(const struct pare_packed_gemm *p, int64_t first, int64_t n)
 {
     const bool near = p->y_row == p->block; /* the rows of a block are contiguous */
     struct pare_post_area a = {
@@ -79,7 +79,7 @@ static void all_plain(const struct pare_packed_gemm *p)
                 p->y[at] = p->clamp && v > p->high ? p->high : v;
             }
         }
-    behind(p, 0, p->blocks);
+    apply_post_ops(p, 0, p->blocks);
 }
 
 void pare_packed_gemm_run(const struct pare_packed_gemm *p)

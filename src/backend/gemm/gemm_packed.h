@@ -14,7 +14,7 @@
 
 /* y (rows, columns) = clamp(x (rows, K) w + bias + start), followed by post-ops.  Element k of a
  * row is at x[row * x_row + k / run * x_run + k % run]: run = K is an ordinary matrix, run = block
- * is a tensor in the blocked layout.  Blocks of columns are y_block apart. */
+ * is a tensor in the blocked layout.  The stride of blocks of columns is y_block. */
 struct pare_packed_gemm {
     const float *x, *w;
     const float *bias;  /* by column, or NULL */
@@ -30,8 +30,8 @@ struct pare_packed_gemm {
     int64_t last, tails;
     const int64_t *offset; /* offset of each run; NULL: multiples of x_run */
     int64_t x_row, x_run, y_row, y_block;
-    int64_t x_step, w_step; /* not 0: w is not packed but (K, columns) with rows w_step apart, and
-                               elements of a row of x (x_row must be 1) are x_step apart */
+    int64_t x_step, w_step; /* not 0: w is not packed but (K, columns) with row stride w_step, and x
+                               has element stride x_step (x_row must be 1) */
     int block;              /* 8 or 16 */
 };
 

@@ -109,14 +109,15 @@ NAME(some)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n
 
 #undef SOME
 
-/* Specializations: pixels contiguous; rows with a stride; columns of x times rows of w. */
-TARGET static void NAME(near)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n)
+/* Specializations: contiguous pixels; rows with a stride; columns of x times rows of w. */
+TARGET static void NAME(contiguous)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
+                                    int n)
 {
     NAME(some)(p, first, block, n, (struct steps){ BLOCK, 1, 0, BLOCK });
 }
 
-TARGET static void NAME(apart)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
-                               int n)
+TARGET static void NAME(strided)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
+                                 int n)
 {
     NAME(some)(p, first, block, n, (struct steps){ p->x_row, 1, 0, p->run });
 }
@@ -130,20 +131,20 @@ TARGET static void NAME(outer)(const struct pare_packed_gemm *p, int64_t first, 
 /* All rows, in tiles of about the same size, so that no tile leaves registers half empty. */
 TARGET static void NAME(all)(const struct pare_packed_gemm *p)
 {
-    void (*run)(const struct pare_packed_gemm *, int64_t, int64_t, int) = NAME(apart);
+    void (*run)(const struct pare_packed_gemm *, int64_t, int64_t, int) = NAME(strided);
     int64_t parts = (p->rows + ROWS - 1) / ROWS;
 
     if (p->w_step)
         run = NAME(outer);
     else if (p->x_row == BLOCK && p->run == BLOCK)
-        run = NAME(near);
+        run = NAME(contiguous);
     for (int64_t b = 0; b < p->blocks; b += 2) {
         for (int64_t i = 0; i < parts; i++) {
             int64_t first = p->rows * i / parts, end = p->rows * (i + 1) / parts;
 
             run(p, first, b, (int)(end - first));
         }
-        behind(p, b, b + 1 < p->blocks ? 2 : 1);
+        apply_post_ops(p, b, b + 1 < p->blocks ? 2 : 1);
     }
 }
 

@@ -11,8 +11,8 @@
 #define CACHE_BYTES (640 << 10)
 
 /* Pack 8 columns, from `first` on, of a transposed matrix. */
-PARE_SIMD static void pack_turned(const struct pare_packed_gemm_weights *w, int64_t first,
-                                  int64_t step, float *to)
+PARE_SIMD static void pack_transposed(const struct pare_packed_gemm_weights *w, int64_t first,
+                                      int64_t step, float *to)
 {
     const unsigned char *from = (const unsigned char *)w->w + (size_t)(first * w->K) * 4;
     const size_t row = (size_t)w->K * sizeof(float);
@@ -44,9 +44,9 @@ void pare_packed_gemm_pack(const struct pare_backend *b, const struct pare_packe
         int64_t at = pare_packed_gemm_at(w->K, blocks, b->block, 0, i * block);
         int64_t step = pare_packed_gemm_at(w->K, blocks, b->block, 1, i * block) - at;
 
-        for (int64_t c = 0; c < block && w->turned; c += 8)
-            pack_turned(w, i * block + c, step, to + at + c);
-        for (int64_t k = 0; k < w->K && !w->turned; k++)
+        for (int64_t c = 0; c < block && w->transposed; c += 8)
+            pack_transposed(w, i * block + c, step, to + at + c);
+        for (int64_t k = 0; k < w->K && !w->transposed; k++)
             memcpy(to + at + k * step, from + (size_t)(k * w->N + i * block) * sizeof(float),
                    (size_t)block * sizeof(float));
     }

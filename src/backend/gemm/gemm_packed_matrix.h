@@ -10,7 +10,7 @@ struct pare_backend;
 struct pare_packed_gemm_weights {
     const void *w;
     int64_t K, N; /* N: a multiple of the block */
-    bool turned;
+    bool transposed;
 };
 
 /* Pack into K * N floats. */

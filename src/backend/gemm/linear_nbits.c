@@ -14,9 +14,7 @@
 #include "../../op/quant/quant_family.h"
 #include "../backend.h"
 
-#define FEW \
-    12                          /* rows for which unpacking the weights again for every 4 rows is
-                                   faster */
+#define FEW 12                  /* rows for which unpacking W once per 4 rows is faster */
 #define STRIP 32                /* columns per thread and task */
 #define TILE ((int64_t)1 << 18) /* floats of a dequantized strip of W */
 
@@ -117,7 +115,7 @@ static bool read_weight(const struct pare_node *n, struct linear *l)
     return read_scales(d, l);
 }
 
-static bool read_real(const struct pare_node *n, struct linear *l)
+static bool read_float(const struct pare_node *n, struct linear *l)
 {
     struct pare_gemm_attrs a;
 
@@ -139,7 +137,7 @@ static bool read_real(const struct pare_node *n, struct linear *l)
 static bool read_node(const struct pare_node *n, struct linear *l)
 {
     if (!pare_is_f32(n->in[0]) || pare_is_const(n->in[0]) || !pare_numel(&n->out[0]->t) ||
-        !(read_nbits(n, l) || read_real(n, l)) || l->w.K < 1 ||
+        !(read_nbits(n, l) || read_float(n, l)) || l->w.K < 1 ||
         !pare_nbits_fits(l->w.bits, l->w.group, l->w.groups))
         return false;
     l->M = pare_numel(&n->in[0]->t) / l->w.K;
@@ -195,7 +193,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 /* ---- init ----------------------------------------------------------------------------------- */
 
 /* Element i of an integer constant, packed as in the file or unpacked. */
-static int at(const struct pare_value *v, int64_t i)
+static int element_at(const struct pare_value *v, int64_t i)
 {
     if (v->t.data)
         return v->t.dtype == PARE_U8 || v->t.dtype == PARE_U4 ? ((const uint8_t *)v->t.data)[i]
@@ -221,7 +219,7 @@ static int pack_rows(struct linear *l, struct pare_backend *b, struct pare_err *
     for (int64_t n0 = 0; n0 < w->N; n0 += 64) /* 64 columns at a time: their rows are short */
         for (int64_t k = 0; k < w->K; k++)
             for (int64_t n = n0; n < n0 + 64 && n < w->N; n++) {
-                int v = at(l->q, l->axis ? n * w->K + k : k * w->N + n);
+                int v = element_at(l->q, l->axis ? n * w->K + k : k * w->N + n);
                 uint8_t *to = q + n * w->row_bytes + (four ? k / 2 : k);
 
                 *to = (uint8_t)(four ? *to | (v & 15) << (k & 1 ? 4 : 0) : v);
@@ -268,7 +266,7 @@ static int shift_at(const struct linear *l, int64_t n, int64_t g)
     if (l->nbits)
         return middle -
                pare_nbits_at((const uint8_t *)pare_const_raw(l->zero) + n * row, l->w.bits, g);
-    return middle - at(l->zero, scale_at(l, n, g));
+    return middle - element_at(l->zero, scale_at(l, n, g));
 }
 
 static int init_scales(struct linear *l, struct pare_backend *b, struct pare_err *err)
@@ -339,17 +337,17 @@ static void run_few(const struct linear *l, const float *x, float *y, float *wor
 }
 
 /* Columns of the result from `from` on, by a dequantized strip of W. */
-static int run_tile(const struct linear *l, const float *x, float *y, float *real, int64_t from)
+static int run_tile(const struct linear *l, const float *x, float *y, float *tile, int64_t from)
 {
     const struct pare_nbits *w = &l->w;
     int64_t n = w->N - from < l->tile ? w->N - from : l->tile;
 
     for (int64_t i = 0; i < n; i++)
-        pare_nbits_real(w, from + i, real + i * w->K);
+        pare_nbits_dequantize(w, from + i, tile + i * w->K);
     for (int64_t m = 0; m < l->M && l->row; m++)
         memcpy(y + m * w->N + from, l->row + from, (size_t)n * sizeof(*y));
     return pare_product_strip(&(struct pare_strip){ .x = x,
-                                                    .w = real,
+                                                    .w = tile,
                                                     .y = y + from,
                                                     .M = l->M,
                                                     .N = n,

@@ -14,7 +14,7 @@
 #define LEAST_ROWS 4
 
 struct linear {
-    struct pare_linear_fuse head;
+    struct pare_linear_fuse fuse;
     struct pare_chain links; /* n_links 0: no chain */
     bool simple;             /* the chain is at most an Add of `sum` (or NULL) and `post` */
     struct pare_value *sum;
@@ -29,7 +29,7 @@ static int read_simple(const struct pare_match *v, struct linear *l)
 {
     struct pare_node *list[PARE_GELU_NODES];
     const struct pare_chain *c = &l->links;
-    const struct pare_value *x = l->head.out;
+    const struct pare_value *x = l->fuse.out;
     const struct pare_node *n = c->link[0].node;
     int at = 0;
 
@@ -58,37 +58,37 @@ static int read_simple(const struct pare_match *v, struct linear *l)
 static bool fill_step(const struct pare_match *v, struct pare_node *n, struct linear *l,
                       struct pare_step *s)
 {
-    int first = l->head.add != NULL, at = 1;
+    int first = l->fuse.add != NULL, at = 1;
 
     if (!pare_step_lists(s, v, 1 + l->links.n_ops, 1, first + l->links.n_links))
         return false;
     s->in[0] = n->in[0];
     for (int i = 0; i < l->links.n_ops; i++)
-        if (l->links.op[i].value && l->links.op[i].value != l->head.out)
+        if (l->links.op[i].value && l->links.op[i].value != l->fuse.out)
             s->in[at++] = l->links.op[i].value;
     s->n_in = at;
-    if (l->head.add)
-        s->fused[0] = l->head.add;
+    if (l->fuse.add)
+        s->fused[0] = l->fuse.add;
     for (int i = 0; i < l->links.n_links; i++)
         s->fused[first + i] = l->links.link[i].node;
-    s->out[0] = l->links.n_links ? pare_chain_out(&l->links) : l->head.out;
+    s->out[0] = l->links.n_links ? pare_chain_out(&l->links) : l->fuse.out;
     s->state = l;
     return true;
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct pare_linear_fuse head;
+    struct pare_linear_fuse fuse;
     struct linear *l;
 
-    if (v->backend->block < 8 || !pare_linear_fuse_read(v, n, &head) ||
-        head.N % v->backend->block || head.M < (v->ignore_cost ? 1 : LEAST_ROWS))
+    if (v->backend->block < 8 || !pare_linear_fuse_read(v, n, &fuse) ||
+        fuse.N % v->backend->block || fuse.M < (v->ignore_cost ? 1 : LEAST_ROWS))
         return false;
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
     if (!l)
         return false;
-    l->head = head;
-    if (!pare_chain_behind(v, head.out, &l->links))
+    l->fuse = fuse;
+    if (!pare_chain_after(v, fuse.out, &l->links))
         l->links.n_links = l->links.n_ops = 0;
     l->simple = l->links.n_links && read_simple(v, l) == l->links.n_links;
     return fill_step(v, n, l, s);
@@ -96,7 +96,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_err *err)
 {
-    const struct pare_linear_fuse *h = &l->head;
+    const struct pare_linear_fuse *h = &l->fuse;
     const struct pare_packed_gemm_weights w = { pare_const_raw(h->w), h->K, h->N, h->tb };
 
     l->packed = pare_alloc_raw(b->arena, (size_t)(h->K * h->N), sizeof(float));
@@ -124,7 +124,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     for (int k = 1; k < s->n_in; k++)
         if (s->in[k] == l->sum)
             l->added = pare_f32(&s->in_buf[k]->t);
-    return pare_chain_init(&l->links, b, s->in_buf + 1, l->head.out, pare_f32(&s->out_buf[0]->t),
+    return pare_chain_init(&l->links, b, s->in_buf + 1, l->fuse.out, pare_f32(&s->out_buf[0]->t),
                            err);
 }
 
@@ -143,7 +143,7 @@ static void run_links(const void *arg, int64_t from, int64_t to)
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    const struct pare_linear_fuse *h = &l->head;
+    const struct pare_linear_fuse *h = &l->fuse;
     struct rest rest = { &l->links, pare_f32(&s->out_buf[0]->t) };
     struct pare_packed_gemm p = pare_packed_gemm_matrix(h->M, h->K, h->N, b->block);
 
@@ -163,7 +163,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_linear_packed = {
     .name = "linear_packed",
-    .doc = "Gemm and MatMul of several rows with constant weights, with elementwise operators.",
+    .doc =
+        "Gemm and MatMul with constant weights by packed GEMM, with fused elementwise operators.",
     .candidate = true,
     .match = match,
     .init = init,

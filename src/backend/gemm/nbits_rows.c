@@ -130,7 +130,7 @@ static int64_t words_of(const struct pare_nbits *w)
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-static float lanes(pare_v8 *v)
+static float sum_lanes(pare_v8 *v)
 {
     const float *p = (const float *)v;
     float sum = 0;
@@ -206,7 +206,7 @@ static float lanes(pare_v8 *v)
                 x += (BITS) == 4 ? 144 : 64;                                               \
             }                                                                              \
             for (int r = 0; r < (ROWS); r++)                                               \
-                j->y[r * w->N + n] = lanes(&acc[r]);                                       \
+                j->y[r * w->N + n] = sum_lanes(&acc[r]);                                   \
         }                                                                                  \
     }
 DOT(dot4_1, 4, 1)
@@ -254,8 +254,8 @@ void pare_nbits_dot(const struct pare_nbits *w, const struct pare_nbits_job *j, 
 
 /* ---- dequantize ----------------------------------------------------------------------------- */
 
-PARE_SIMD static void real4(const uint8_t *restrict q, int64_t n, unsigned flip, const float k[2],
-                            float *restrict to)
+PARE_SIMD static void dequantize4(const uint8_t *restrict q, int64_t n, unsigned flip,
+                                  const float k[2], float *restrict to)
 {
     float scale = k[0], shift = k[1];
 
@@ -269,8 +269,8 @@ PARE_SIMD static void real4(const uint8_t *restrict q, int64_t n, unsigned flip,
         to[n - 1] = ((float)((int8_t)((q[n / 2] ^ flip) << 4) >> 4) + shift) * scale;
 }
 
-PARE_SIMD static void real8(const uint8_t *restrict q, int64_t n, unsigned flip, const float k[2],
-                            float *restrict to)
+PARE_SIMD static void dequantize8(const uint8_t *restrict q, int64_t n, unsigned flip,
+                                  const float k[2], float *restrict to)
 {
     float scale = k[0], shift = k[1];
 
@@ -278,7 +278,7 @@ PARE_SIMD static void real8(const uint8_t *restrict q, int64_t n, unsigned flip,
         to[i] = ((float)(int8_t)(q[i] ^ flip) + shift) * scale;
 }
 
-void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to)
+void pare_nbits_dequantize(const struct pare_nbits *w, int64_t n, float *to)
 {
     const uint8_t *q = w->q + n * w->row_bytes;
 
@@ -286,7 +286,8 @@ void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to)
         int64_t from = g * w->group, left = w->K - from, i = n * w->groups + g;
         const float k[2] = { w->scale[i], w->shift ? (float)w->shift[i] : 0 };
 
-        (w->bits == 4 ? real4 : real8)(q + from * w->bits / 8, left < w->group ? left : w->group,
-                                       w->flip & 255, k, to + from);
+        (w->bits == 4 ? dequantize4 : dequantize8)(q + from * w->bits / 8,
+                                                   left < w->group ? left : w->group, w->flip & 255,
+                                                   k, to + from);
     }
 }

@@ -44,8 +44,8 @@ static inline int64_t pare_nbits_padded(const struct pare_nbits *w)
 int64_t pare_nbits_ordered(const struct pare_nbits *w); /* floats of a reordered row */
 void pare_nbits_order(const struct pare_nbits *w, const float *x, float *to, float *sums);
 
-/* y[r][n] = sum of x[r][k] w[n][k], for n from `from` up to `to`.  Reordered rows of x are `xs`
- * floats apart, their sums `groups` floats, rows of y N floats. */
+/* y[r][n] = sum of x[r][k] w[n][k], for n from `from` up to `to`.  Strides in floats: xs of
+ * reordered rows of x, `groups` of their sums, N of rows of y. */
 struct pare_nbits_job {
     const float *x, *sums;
     int64_t xs;
@@ -56,6 +56,6 @@ void pare_nbits_dot(const struct pare_nbits *w, const struct pare_nbits_job *j, 
                     int64_t to);
 
 /* Dequantize row n of w: K floats. */
-void pare_nbits_real(const struct pare_nbits *w, int64_t n, float *to);
+void pare_nbits_dequantize(const struct pare_nbits *w, int64_t n, float *to);
 
 #endif

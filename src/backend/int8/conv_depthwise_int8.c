@@ -80,7 +80,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 }
 
 /* Store channel c's filter, its sum, factor and bias in the order of the lanes. */
-static void place(const struct depth *d, const int8_t *from, int64_t c, int8_t *w, int32_t *sum)
+static void store_channel(const struct depth *d, const int8_t *from, int64_t c, int8_t *w,
+                          int32_t *sum)
 {
     const struct pare_depthwise_int8 *k = &d->k;
     int64_t j = c % 16 / 4, lane = c % 64 / 16 * 4 + c % 4;
@@ -102,7 +103,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
     struct pare_depthwise_int8 *k = &d->k;
     size_t lanes = (size_t)pare_depthwise_int8_blocks(k->C) * 64;
     size_t bytes = lanes * 4 * (size_t)(pare_depthwise_int8_fours(k) * k->kernel[1]);
-    const int8_t *from = pare_int8_centred(&d->c.w, b->scratch);
+    const int8_t *from = pare_int8_centered(&d->c.w, b->scratch);
     int8_t *w = pare_alloc(b->arena, bytes, 1);
     int32_t *sum = pare_alloc(b->arena, lanes, sizeof(*sum));
     float *f = pare_alloc(b->arena, lanes, sizeof(*f));
@@ -113,7 +114,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
     for (int64_t c = 0; c < k->C; c++) {
         int64_t at = c / 64 * 64 + c % 16 / 4 * 16 + c % 64 / 16 * 4 + c % 4;
 
-        place(d, from, c, w, sum);
+        store_channel(d, from, c, w, sum);
         f[at] = pare_int8_conv_factor(&d->c, c);
         bias[at] = (float)pare_int8_conv_bias(&d->c, c);
     }
@@ -164,7 +165,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_depthwise_int8 = {
     .name = "conv_depthwise_int8",
-    .doc = "Convolutions of 8-bit integers with one filter for each channel.",
+    .doc = "Int8 depthwise convolution.",
     .reads_int8 = true,
     .match = match,
     .init = init,

@@ -17,7 +17,7 @@
 #define CHUNK 256   /* channels of a depthwise convolution at a time */
 #define SHORT 128   /* products in a sum */
 
-struct dot8 {
+struct conv_exact {
     struct pare_int8_conv c;
     struct pare_window w; /* over three axes */
     int64_t N, C, I, O;   /* images; channels of x, of a group, of y */
@@ -27,7 +27,7 @@ struct dot8 {
     struct pare_int8_out out;
 };
 
-static bool read_node(const struct pare_match *v, struct pare_node *n, struct dot8 *d)
+static bool read_node(const struct pare_match *v, struct pare_node *n, struct conv_exact *d)
 {
     if (!pare_int8_conv(v, n, &d->c) || d->c.x.v->t.rank < 3 || d->c.x.v->t.rank > 5)
         return false;
@@ -45,7 +45,7 @@ static bool read_node(const struct pare_match *v, struct pare_node *n, struct do
 
 /* Is it faster in float32?  Between float values, short sums are, and float32 holds them
  * exactly. */
-static bool is_slow(const struct pare_node *n, const struct dot8 *d)
+static bool is_slow(const struct pare_node *n, const struct conv_exact *d)
 {
     return !strcmp(n->type, "Conv") && d->taps * d->I < SHORT &&
            pare_int8_conv_below(&d->c, 1 << 24);
@@ -53,7 +53,7 @@ static bool is_slow(const struct pare_node *n, const struct dot8 *d)
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct dot8 d = { 0 }, *keep;
+    struct conv_exact d = { 0 }, *keep;
 
     if (!read_node(v, n, &d) || is_slow(n, &d))
         return false;
@@ -72,9 +72,9 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init_weights(struct dot8 *d, struct pare_backend *b, struct pare_err *err)
+static int init_weights(struct conv_exact *d, struct pare_backend *b, struct pare_err *err)
 {
-    const int8_t *w = pare_int8_centred(&d->c.w, b->scratch);
+    const int8_t *w = pare_int8_centered(&d->c.w, b->scratch);
 
     d->weights = pare_alloc(b->arena, (size_t)(d->O * (d->depthwise ? d->taps : d->K)),
                             sizeof(*d->weights));
@@ -90,12 +90,12 @@ static int init_weights(struct dot8 *d, struct pare_backend *b, struct pare_err 
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct dot8 *d = s->state;
+    struct conv_exact *d = s->state;
     struct pare_int8_out *o = &d->out;
     bool held = pare_int8_conv_quantized(&d->c);
 
     if (s->share_from) {
-        const struct dot8 *like = s->share_from->state;
+        const struct conv_exact *like = s->share_from->state;
 
         d->weights = like->weights;
         *o = like->out;
@@ -124,7 +124,7 @@ struct spot {
     int64_t image, at[3];
 };
 
-static struct spot spot_of(const struct dot8 *d, int64_t place)
+static struct spot window_of(const struct conv_exact *d, int64_t place)
 {
     struct spot p;
 
@@ -137,7 +137,7 @@ static struct spot spot_of(const struct dot8 *d, int64_t place)
 }
 
 /* Offset in x of a row of the window (tap 0 of the last axis may be outside); -1: padding. */
-static int64_t line(const struct dot8 *d, const struct spot *p, int64_t z, int64_t h)
+static int64_t row_offset(const struct conv_exact *d, const struct spot *p, int64_t z, int64_t h)
 {
     const struct pare_window *w = &d->w;
     int64_t iz = p->at[0] + z * w->dilation[0], ih = p->at[1] + h * w->dilation[1];
@@ -148,7 +148,7 @@ static int64_t line(const struct dot8 *d, const struct spot *p, int64_t z, int64
 }
 
 /* Taps [*lo, *hi) of the last axis that are not padding. */
-static void inside(const struct pare_window *w, const struct spot *p, int64_t *lo, int64_t *hi)
+static void valid_taps(const struct pare_window *w, const struct spot *p, int64_t *lo, int64_t *hi)
 {
     *lo = 0;
     *hi = w->kernel[2];
@@ -159,18 +159,19 @@ static void inside(const struct pare_window *w, const struct spot *p, int64_t *l
 }
 
 /* The window of a pixel in a group, as an int16 row. */
-static void lay_out(const struct dot8 *d, const void *x, int64_t place, int64_t group, int16_t *row)
+static void copy_window(const struct conv_exact *d, const void *x, int64_t place, int64_t group,
+                        int16_t *row)
 {
     const struct pare_window *w = &d->w;
-    struct spot p = spot_of(d, place);
+    struct spot p = window_of(d, place);
     bool joined = w->dilation[2] == 1 && d->I == d->C; /* the taps of a line are contiguous */
     int64_t lo, hi;
 
-    inside(w, &p, &lo, &hi);
+    valid_taps(w, &p, &lo, &hi);
     memset(row, 0, (size_t)d->K * sizeof(*row));
     for (int64_t z = 0; z < w->kernel[0]; z++)
         for (int64_t h = 0; h < w->kernel[1]; h++, row += w->kernel[2] * d->I) {
-            int64_t at = line(d, &p, z, h) + group * d->I, step = w->dilation[2] * d->C;
+            int64_t at = row_offset(d, &p, z, h) + group * d->I, step = w->dilation[2] * d->C;
 
             if (at < group * d->I)
                 continue;
@@ -182,8 +183,8 @@ static void lay_out(const struct dot8 *d, const void *x, int64_t place, int64_t 
         }
 }
 
-static void run_places(const struct dot8 *d, const void *x, int64_t first, int64_t n, int16_t *rows,
-                       char *y)
+static void run_pixels(const struct conv_exact *d, const void *x, int64_t first, int64_t n,
+                       int16_t *rows, char *y)
 {
     int64_t per = d->O / d->w.group;
     size_t size = pare_dtype_size(d->c.out->t.dtype);
@@ -191,7 +192,7 @@ static void run_places(const struct dot8 *d, const void *x, int64_t first, int64
 
     for (int64_t g = 0; g < d->w.group; g++) {
         for (int64_t i = 0; i < n; i++)
-            lay_out(d, x, first + i, g, rows + i * d->K);
+            copy_window(d, x, first + i, g, rows + i * d->K);
         for (int64_t o = g * per; o < (g + 1) * per; o += CHANNELS) {
             int64_t m = (g + 1) * per - o < CHANNELS ? (g + 1) * per - o : CHANNELS;
 
@@ -218,14 +219,14 @@ PARE_SIMD static void add_tap(const struct pare_int8 *q, const void *x, int64_t 
             acc[i] += (i8[i] - zero) * w[i];
 }
 
-static void run_depthwise(const struct dot8 *d, const void *x, int64_t place, char *y)
+static void run_depthwise(const struct conv_exact *d, const void *x, int64_t place, char *y)
 {
     const struct pare_window *w = &d->w;
-    struct spot p = spot_of(d, place);
+    struct spot p = window_of(d, place);
     size_t size = pare_dtype_size(d->c.out->t.dtype);
     int64_t lo, hi;
 
-    inside(w, &p, &lo, &hi);
+    valid_taps(w, &p, &lo, &hi);
     for (int64_t c = 0; c < d->C; c += CHUNK) {
         int64_t n = d->C - c < CHUNK ? d->C - c : CHUNK;
         const int16_t *row = d->weights + c;
@@ -233,7 +234,7 @@ static void run_depthwise(const struct dot8 *d, const void *x, int64_t place, ch
 
         for (int64_t z = 0; z < w->kernel[0]; z++)
             for (int64_t h = 0; h < w->kernel[1]; h++, row += w->kernel[2] * d->O) {
-                int64_t at = line(d, &p, z, h);
+                int64_t at = row_offset(d, &p, z, h);
 
                 for (int64_t k = lo; k < hi && at >= 0; k++)
                     add_tap(&d->c.x, x, at + (p.at[2] + k * w->dilation[2]) * d->C + c,
@@ -245,7 +246,7 @@ static void run_depthwise(const struct dot8 *d, const void *x, int64_t place, ch
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct dot8 *d = s->state;
+    const struct conv_exact *d = s->state;
     const void *x = s->in_buf[0]->t.data;
     char *y = s->out_buf[0]->t.data;
     int64_t places = d->N * d->w.out[0] * d->w.out[1] * d->w.out[2];
@@ -261,14 +262,14 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
             if (d->depthwise)
                 run_depthwise(d, x, i, y);
             else
-                run_places(d, x, i, to - i < PLACES ? to - i : PLACES, rows + t * PLACES * d->K, y);
+                run_pixels(d, x, i, to - i < PLACES ? to - i : PLACES, rows + t * PLACES * d->K, y);
     }
     return 0;
 }
 
 const struct pare_kernel pare_kernel_conv_int8_exact = {
     .name = "conv_int8_exact",
-    .doc = "Convolution of 8-bit integers in plain C, exact on every machine.",
+    .doc = "Int8 convolution in plain C, exact on every CPU.",
     .reads_int8 = true,
     .match = match,
     .init = init,

@@ -12,7 +12,7 @@
 #define CACHE (440 << 10) /* bytes of transformed input */
 #define MOST_TILES 72
 
-struct wino {
+struct winograd_conv {
     struct pare_winograd_int8 k;
     struct pare_int8_conv c;
     int64_t images, tiles, some; /* tiles in total, and at a time */
@@ -37,7 +37,7 @@ static double reach(const struct pare_int8_conv *c, const int8_t *w, int64_t fro
 static int parts(const struct pare_match *v, const struct pare_int8_conv *c,
                  struct pare_winograd_int8 *k)
 {
-    const int8_t *w = pare_int8_centred(&c->w, v->backend->scratch);
+    const int8_t *w = pare_int8_centered(&c->w, v->backend->scratch);
 
     for (k->parts = 1; w && k->parts <= PARE_WINOGRAD_INT8_PARTS; k->parts *= 2) {
         bool fits = true;
@@ -57,7 +57,7 @@ static int parts(const struct pare_match *v, const struct pare_int8_conv *c,
 
 /* Compare measured cycles: direct int8 products against 36 int16 products, the transforms and
  * reading the weights. */
-static bool pays(const struct wino *s, int threads)
+static bool pays(const struct winograd_conv *s, int threads)
 {
     const struct pare_winograd_int8 *k = &s->k;
     double tiles = (double)s->tiles, C = (double)k->C, O = (double)k->O;
@@ -70,7 +70,7 @@ static bool pays(const struct wino *s, int threads)
     return k->C >= 16 && (product + sides + reading / threads) * 1.05 < direct;
 }
 
-static bool geometry(const struct pare_int8_conv *c, struct wino *s)
+static bool geometry(const struct pare_int8_conv *c, struct winograd_conv *s)
 {
     const struct pare_window *w = &c->win;
     struct pare_winograd_int8 *k = &s->k;
@@ -95,7 +95,7 @@ static bool geometry(const struct pare_int8_conv *c, struct wino *s)
 }
 
 /* As many tiles as fit in the cache, in dozens, with work for all threads. */
-static int64_t some_tiles(const struct wino *s, int threads)
+static int64_t some_tiles(const struct winograd_conv *s, int threads)
 {
     int64_t n = CACHE / (72 * s->k.C) / 12 * 12, each = (s->tiles + threads - 1) / threads, blocks;
 
@@ -108,7 +108,7 @@ static int64_t some_tiles(const struct wino *s, int threads)
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct wino *w = pare_alloc(v->backend->scratch, 1, sizeof(*w)), *keep;
+    struct winograd_conv *w = pare_alloc(v->backend->scratch, 1, sizeof(*w)), *keep;
     int threads = v->backend->threads;
 
     if (!w || !pare_winograd_int8_can(v->backend) || !pare_int8_conv(v, n, &w->c) ||
@@ -133,12 +133,12 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init_weights(struct wino *w, struct pare_backend *b, struct pare_err *err)
+static int init_weights(struct winograd_conv *w, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_int8_conv *c = &w->c;
     struct pare_int8_out *o = &w->k.finish;
     size_t columns = (size_t)pare_winograd_int8_panels(w->k.O) * PARE_WINOGRAD_INT8_PANEL;
-    const int8_t *weights = pare_int8_centred(&c->w, b->scratch);
+    const int8_t *weights = pare_int8_centered(&c->w, b->scratch);
     int16_t *u = pare_alloc_raw(b->arena, pare_winograd_int8_u(w->k.C, w->k.O), sizeof(*u));
 
     *o = (struct pare_int8_out){ .out = c->out,
@@ -160,8 +160,8 @@ static int init_weights(struct wino *w, struct pare_backend *b, struct pare_err 
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct wino *w = s->state;
-    const struct wino *like = s->share_from ? s->share_from->state : NULL;
+    struct winograd_conv *w = s->state;
+    const struct winograd_conv *like = s->share_from ? s->share_from->state : NULL;
 
     if (!like)
         return init_weights(w, b, err);
@@ -172,8 +172,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 }
 
 /* Each thread processes its own tiles. */
-static void run_tiles(const struct wino *w, int threads, const uint8_t *x, char *work, size_t bytes,
-                      uint8_t *y)
+static void run_tiles(const struct winograd_conv *w, int threads, const uint8_t *x, char *work,
+                      size_t bytes, uint8_t *y)
 {
     int64_t blocks = (w->tiles + w->some - 1) / w->some;
     size_t v = pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t);
@@ -196,7 +196,7 @@ static void run_tiles(const struct wino *w, int threads, const uint8_t *x, char 
 }
 
 /* All tiles at once; each thread processes its own panels. */
-static void run_panels(const struct wino *w, int threads, const uint8_t *x, char *work,
+static void run_panels(const struct winograd_conv *w, int threads, const uint8_t *x, char *work,
                        size_t bytes, uint8_t *y)
 {
     int64_t panels = pare_winograd_int8_panels(w->k.O), n = w->tiles;
@@ -228,7 +228,7 @@ static void run_panels(const struct wino *w, int threads, const uint8_t *x, char
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct wino *w = s->state;
+    const struct winograd_conv *w = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
     uint8_t *y = s->out_buf[0]->t.data;
     char *work = s->work[0]->t.data;
@@ -244,7 +244,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_winograd_int8 = {
     .name = "conv_winograd_int8",
-    .doc = "3x3 convolutions of 8-bit integers by Winograd's algorithm, exact.",
+    .doc = "Int8 3x3 convolution by Winograd's F(4x4, 3x3), exact.",
     .reads_int8 = true,
     .match = match,
     .init = init,

@@ -28,10 +28,10 @@ PART void interleave(const __m512i x[4], uint8_t *to)
 }
 
 /* Interleave all pixels of a row; those outside the input are x's zero point. */
-TARGET static void gather(const struct pare_depthwise_int8 *k, const uint8_t *x, int64_t row,
-                          int64_t c, uint8_t *room)
+TARGET static void interleave_row(const struct pare_depthwise_int8 *k, const uint8_t *x,
+                                  int64_t row, int64_t c, uint8_t *room)
 {
-    int64_t places = pare_depthwise_int8_places(k), fours = pare_depthwise_int8_fours(k);
+    int64_t places = pare_depthwise_int8_pixels(k), fours = pare_depthwise_int8_fours(k);
     __mmask64 live = k->C - c < 64 ? ((__mmask64)1 << (k->C - c)) - 1 : ~(__mmask64)0;
     __m512i zero = _mm512_set1_epi8((char)k->zero), flip = _mm512_set1_epi8((char)k->flip);
 
@@ -65,7 +65,7 @@ struct ending {
 };
 
 /* From sums to 64 bytes. */
-PART __m512i finish(const struct ending *e, const __m512i acc[4], bool is_signed)
+PART __m512i requantize(const struct ending *e, const __m512i acc[4], bool is_signed)
 {
     __m512i q[4], low, high;
 
@@ -113,14 +113,14 @@ PART void windows(const struct pare_depthwise_int8 *k, const uint8_t *room, int6
                                                  _mm512_loadu_si512(w + (g * columns + i) * BYTES +
                                                                     64 * j));
         }
-        _mm512_mask_storeu_epi8(y + q * k->C, live, finish(&e, acc, k->is_signed));
+        _mm512_mask_storeu_epi8(y + q * k->C, live, requantize(&e, acc, k->is_signed));
     }
 }
 
 TARGET void pare_depthwise_int8_row(const struct pare_depthwise_int8 *k, const uint8_t *x,
                                     int64_t row, int64_t block, uint8_t *room, uint8_t *y)
 {
-    gather(k, x, row, block * 64, room);
+    interleave_row(k, x, row, block * 64, room);
     y += row * k->out[1] * k->C + block * 64;
     if (k->kernel[1] == 3 && pare_depthwise_int8_fours(k) == 1)
         windows(k, room, block, y, 1, 3);

@@ -37,14 +37,14 @@ static inline int64_t pare_depthwise_int8_fours(const struct pare_depthwise_int8
 }
 
 /* Pixels of a row that windows read, padding included; and bytes of scratch memory. */
-static inline int64_t pare_depthwise_int8_places(const struct pare_depthwise_int8 *k)
+static inline int64_t pare_depthwise_int8_pixels(const struct pare_depthwise_int8 *k)
 {
     return (k->out[1] - 1) * k->stride[1] + (k->kernel[1] - 1) * k->dilation[1] + 1;
 }
 
 static inline size_t pare_depthwise_int8_room(const struct pare_depthwise_int8 *k)
 {
-    return (size_t)(pare_depthwise_int8_places(k) * pare_depthwise_int8_fours(k) * 4 *
+    return (size_t)(pare_depthwise_int8_pixels(k) * pare_depthwise_int8_fours(k) * 4 *
                     PARE_DEPTHWISE_INT8);
 }
 

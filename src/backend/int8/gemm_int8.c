@@ -8,14 +8,14 @@
 #define ROWS 12
 #define WIDE PARE_GEMM_INT8
 
-void pare_gemm_int8_pack(const int8_t *w, bool turned, int64_t K, int64_t N, int8_t *packed)
+void pare_gemm_int8_pack(const int8_t *w, bool transposed, int64_t K, int64_t N, int8_t *packed)
 {
     int64_t fours = pare_gemm_int8_fours(K);
 
     memset(packed, 0, pare_gemm_int8_bytes(K, N));
     for (int64_t c = 0; c < N; c++)
         for (int64_t k = 0; k < K; k++)
-            packed[((c / WIDE * fours + k / 4) * WIDE + c % WIDE) * 4 + k % 4] = turned
+            packed[((c / WIDE * fours + k / 4) * WIDE + c % WIDE) * 4 + k % 4] = transposed
                                                                                      ? w[c * K + k]
                                                                                      : w[k * N + c];
 }

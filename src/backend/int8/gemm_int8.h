@@ -45,8 +45,8 @@ struct pare_gemm_int8 {
                                          the type */
 };
 
-/* Pack w (K, N), or (N, K) if `turned`, into pare_gemm_int8_bytes() bytes; sum: for x - zero. */
-void pare_gemm_int8_pack(const int8_t *w, bool turned, int64_t K, int64_t N, int8_t *packed);
+/* Pack w (K, N) or, `transposed`, (N, K) into pare_gemm_int8_bytes() bytes; sum: for x - zero. */
+void pare_gemm_int8_pack(const int8_t *w, bool transposed, int64_t K, int64_t N, int8_t *packed);
 void pare_gemm_int8_sums(const int8_t *packed, int64_t K, int64_t N, int zero, int32_t *sum);
 
 void pare_gemm_int8_run(const struct pare_gemm_int8 *given);

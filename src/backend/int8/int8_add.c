@@ -13,14 +13,14 @@
 
 #define CHUNK 4096
 
-struct add8 {
+struct int8_add {
     struct pare_int8 a, b;
     struct pare_int8_end end;
     float f, g, c, lo, hi; /* bounds of y */
 };
 
 /* Convert the bounds of the float sum to int8 values. */
-static void prepare(struct add8 *c)
+static void prepare(struct int8_add *c)
 {
     const struct pare_int8 *q = &c->end.q;
 
@@ -31,14 +31,14 @@ static void prepare(struct add8 *c)
     c->hi = pare_int8_round(q, c->end.hi / q->scale);
 }
 
-static bool read_real(const struct pare_match *v, const struct pare_node *n, struct add8 *c)
+static bool read_qdq(const struct pare_match *v, const struct pare_node *n, struct int8_add *c)
 {
     return pare_node_is(n, "Add") && pare_int8_source(v, n->in[0], &c->a) &&
            pare_int8_source(v, n->in[1], &c->b) && !c->a.viewed && !c->b.viewed &&
            pare_int8_end(v, n->out[0], &c->end);
 }
 
-static bool read_qlinear(const struct pare_node *n, struct add8 *c)
+static bool read_qlinear(const struct pare_node *n, struct int8_add *c)
 {
     enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE };
 
@@ -50,10 +50,10 @@ static bool read_qlinear(const struct pare_node *n, struct add8 *c)
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct add8 c = { 0 }, *keep;
+    struct int8_add c = { 0 }, *keep;
     int layout;
 
-    if ((!read_real(v, n, &c) && !read_qlinear(n, &c)) || !pare_same_shape(&c.a.v->t, &c.b.v->t))
+    if ((!read_qdq(v, n, &c) && !read_qlinear(n, &c)) || !pare_same_shape(&c.a.v->t, &c.b.v->t))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 2, 1, c.end.n))
@@ -83,7 +83,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         (y)[i] = (T)(int)(v + magic - magic);    \
     }
 
-PARE_SIMD static void sum(const struct add8 *c, const void *x, const void *z, void *y, int64_t n)
+PARE_SIMD static void add_rows(const struct int8_add *c, const void *x, const void *z, void *y,
+                               int64_t n)
 {
     const float magic = 12582912.0f; /* as in pare_int8_round() */
     const float f = c->f, g = c->g, k = c->c, lo = c->lo, hi = c->hi;
@@ -112,7 +113,7 @@ PARE_SIMD static void sum(const struct add8 *c, const void *x, const void *z, vo
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct add8 *c = s->state;
+    const struct int8_add *c = s->state;
     const char *x = s->in_buf[0]->t.data, *z = s->in_buf[1]->t.data;
     char *y = s->out_buf[0]->t.data;
     int64_t n = pare_numel(&s->out[0]->t);
@@ -120,13 +121,13 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (n > 32768)
     for (int64_t i = 0; i < n; i += CHUNK)
-        sum(c, x + i, z + i, y + i, n - i < CHUNK ? n - i : CHUNK);
+        add_rows(c, x + i, z + i, y + i, n - i < CHUNK ? n - i : CHUNK);
     return 0;
 }
 
 const struct pare_kernel pare_kernel_int8_add = {
     .name = "int8_add",
-    .doc = "Sum of two quantized tensors, quantized.",
+    .doc = "Int8 residual Add, requantized.",
     .match = match,
     .run = run,
 };

@@ -13,7 +13,7 @@
 
 #define CHUNK 256
 
-struct cast8 {
+struct int8_cast {
     struct pare_int8_end end; /* q is the int8 side */
     struct pare_ncs d;
     int block;     /* layout of the float side */
@@ -28,7 +28,7 @@ static bool is_node(const struct pare_node *n, const char *type)
 }
 
 static bool match_quantize(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
-                           struct cast8 *c)
+                           struct int8_cast *c)
 {
     int from = pare_layout_of(v, n->in[0]), to = pare_int8_layout(&n->in[0]->t);
 
@@ -46,8 +46,8 @@ static bool match_quantize(const struct pare_match *v, struct pare_node *n, stru
 }
 
 /* The int8 tensor may have another order of axes: it is read in the value's order. */
-static bool match_real(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
-                       struct cast8 *c)
+static bool match_dequantize(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
+                             struct int8_cast *c)
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
     int from, to = v->lazy_layout ? v->lazy_layout : 1;
@@ -78,10 +78,10 @@ static bool match_real(const struct pare_match *v, struct pare_node *n, struct p
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct cast8 c = { .end = { .lo = -INFINITY, .hi = INFINITY } }, *keep;
+    struct int8_cast c = { .end = { .lo = -INFINITY, .hi = INFINITY } }, *keep;
     bool to_bytes = is_node(n, "QuantizeLinear");
 
-    if (to_bytes ? !match_quantize(v, n, s, &c) : !match_real(v, n, s, &c))
+    if (to_bytes ? !match_quantize(v, n, s, &c) : !match_dequantize(v, n, s, &c))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep)
@@ -95,24 +95,25 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static void reals(const struct cast8 *c, const uint8_t *x, float *y, int64_t n)
+static void dequantize(const struct int8_cast *c, const uint8_t *x, float *y, int64_t n)
 {
     if (c->table)
         pare_int8_floats(c->table, x, y, n);
     else
-        pare_int8_real(&c->end.q, x, 0, y, n);
+        pare_int8_dequantize(&c->end.q, x, 0, y, n);
 }
 
 /* Convert some neighboring pixels, all channels of an image, between channels last (p points to the
  * first pixel) and blocks. */
-static void quantize_part(const struct cast8 *c, const float *x, int64_t s0, int64_t m, uint8_t *y)
+static void quantize_part(const struct int8_cast *c, const float *x, int64_t s0, int64_t m,
+                          uint8_t *y)
 {
     int64_t C = c->d.c, S = c->d.s, b = c->block;
     uint8_t part[CHUNK];
 
     if (b == 1) {
         for (int64_t k = 0; k < C; k++) {
-            pare_int8_store(&c->end, x + k * S + s0, part, 0, m);
+            pare_int8_quantize(&c->end, x + k * S + s0, part, 0, m);
             for (int64_t i = 0; i < m; i++)
                 y[(s0 + i) * C + k] = part[i];
         }
@@ -125,14 +126,15 @@ static void quantize_part(const struct cast8 *c, const float *x, int64_t s0, int
         for (int64_t i = 0; i < m; i += step) {
             int64_t n = m - i < step ? m - i : step;
 
-            pare_int8_store(&c->end, from + i * b, part, 0, n * b);
+            pare_int8_quantize(&c->end, from + i * b, part, 0, n * b);
             for (int64_t j = 0; j < n; j++)
                 memcpy(y + (s0 + i + j) * C + k, part + j * b, (size_t)lanes);
         }
     }
 }
 
-static void real_part(const struct cast8 *c, const uint8_t *x, int64_t s0, int64_t m, float *y)
+static void dequantize_part(const struct int8_cast *c, const uint8_t *x, int64_t s0, int64_t m,
+                            float *y)
 {
     int64_t C = c->d.c, S = c->d.s, b = c->block;
     uint8_t part[CHUNK];
@@ -141,7 +143,7 @@ static void real_part(const struct cast8 *c, const uint8_t *x, int64_t s0, int64
         for (int64_t k = 0; k < C; k++) {
             for (int64_t i = 0; i < m; i++)
                 part[i] = x[(s0 + i) * C + k];
-            reals(c, part, y + k * S + s0, m);
+            dequantize(c, part, y + k * S + s0, m);
         }
         return;
     }
@@ -155,14 +157,14 @@ static void real_part(const struct cast8 *c, const uint8_t *x, int64_t s0, int64
             memset(part, c->end.q.zero, sizeof(part));
             for (int64_t j = 0; j < n; j++)
                 memcpy(part + j * b, x + (s0 + i + j) * C + k, (size_t)lanes);
-            reals(c, part, to + i * b, n * b);
+            dequantize(c, part, to + i * b, n * b);
             for (int64_t j = 0; j < n && lanes < b; j++) /* padding lanes are zero */
                 memset(to + (i + j) * b + lanes, 0, (size_t)(b - lanes) * sizeof(*to));
         }
     }
 }
 
-static int run_straight(const struct cast8 *c, const void *x, void *y, int threads)
+static int run_straight(const struct int8_cast *c, const void *x, void *y, int threads)
 {
     int64_t n = c->d.n * c->d.c * c->d.s, step = 16384;
 
@@ -171,16 +173,16 @@ static int run_straight(const struct cast8 *c, const void *x, void *y, int threa
         int64_t m = n - i < step ? n - i : step;
 
         if (c->to_real)
-            reals(c, (const uint8_t *)x + i, (float *)y + i, m);
+            dequantize(c, (const uint8_t *)x + i, (float *)y + i, m);
         else
-            pare_int8_store(&c->end, (const float *)x + i, y, i, m);
+            pare_int8_quantize(&c->end, (const float *)x + i, y, i, m);
     }
     return 0;
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct cast8 *c = s->state;
+    const struct int8_cast *c = s->state;
     const void *x = s->in_buf[0]->t.data;
     void *y = s->out_buf[0]->t.data;
     int64_t parts = (c->d.s + CHUNK - 1) / CHUNK, bytes = c->d.c * c->d.s;
@@ -195,7 +197,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
             int64_t s0 = p * CHUNK, m = c->d.s - s0 < CHUNK ? c->d.s - s0 : CHUNK;
 
             if (c->to_real)
-                real_part(c, (const uint8_t *)x + n * bytes, s0, m, (float *)y + n * reals);
+                dequantize_part(c, (const uint8_t *)x + n * bytes, s0, m, (float *)y + n * reals);
             else
                 quantize_part(c, (const float *)x + n * reals, s0, m, (uint8_t *)y + n * bytes);
         }
@@ -204,7 +206,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_cast = {
     .name = "int8_cast",
-    .doc = "QuantizeLinear and DequantizeLinear with a change of layout.",
+    .doc = "QuantizeLinear and DequantizeLinear between any two layouts.",
     .match = match,
     .run = run,
 };

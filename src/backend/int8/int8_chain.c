@@ -25,7 +25,7 @@ enum kind { FULL, CHANNEL, IMAGE, SINGLE };
 
 struct operand {
     enum kind kind;
-    const struct pare_value *real;
+    const struct pare_value *f32;
     struct pare_int8_func *f; /* of FULL and IMAGE */
     float *data;              /* CHANNEL: repeated to the length of a chunk; SINGLE: the scalar */
     int in;                   /* FULL and IMAGE: index of the step's input */
@@ -37,7 +37,7 @@ struct link {
     bool norm;
 };
 
-struct chain8 {
+struct int8_chain {
     struct link link[MAX_LINKS];
     struct operand op[MAX_OPERANDS];
     int n_links, n_ops, layout;
@@ -80,12 +80,12 @@ static bool along(const struct pare_tensor *x, const struct pare_tensor *y, int 
     return true;
 }
 
-static int inner_axis(const struct chain8 *c, const struct pare_tensor *y)
+static int inner_axis(const struct int8_chain *c, const struct pare_tensor *y)
 {
     return c->layout == PARE_CHANNELS_LAST ? 1 : y->rank - 1;
 }
 
-static bool constant(const struct pare_match *v, struct chain8 *c, const struct pare_value *x,
+static bool constant(const struct pare_match *v, struct int8_chain *c, const struct pare_value *x,
                      const struct pare_tensor *y, struct operand *o)
 {
     int64_t n = pare_numel(&x->t);
@@ -102,17 +102,17 @@ static bool constant(const struct pare_match *v, struct chain8 *c, const struct 
 }
 
 /* The index of operand x; -1 if it is not supported. */
-static int add_operand(const struct pare_match *v, struct chain8 *c, const struct pare_value *x,
+static int add_operand(const struct pare_match *v, struct int8_chain *c, const struct pare_value *x,
                        const struct pare_tensor *y)
 {
     struct operand *o = &c->op[c->n_ops];
 
     for (int i = 0; i < c->n_ops; i++)
-        if (c->op[i].real == x)
+        if (c->op[i].f32 == x)
             return i;
     if (c->n_ops == MAX_OPERANDS)
         return -1;
-    *o = (struct operand){ .real = x };
+    *o = (struct operand){ .f32 = x };
     if (pare_is_const(x))
         return constant(v, c, x, y, o) ? c->n_ops++ : -1;
     o->f = pare_alloc(v->backend->arena, 1, sizeof(*o->f));
@@ -121,7 +121,7 @@ static int add_operand(const struct pare_match *v, struct chain8 *c, const struc
     if (pare_same_shape(&x->t, y))
         o->kind = FULL;
     else if (along(&x->t, y, 1, true) && c->layout == PARE_CHANNELS_LAST && x->t.rank == y->rank &&
-             x->t.dim[0] == y->dim[0] && !o->f->turn)
+             x->t.dim[0] == y->dim[0] && !o->f->transpose)
         o->kind = IMAGE;
     else
         return -1;
@@ -129,7 +129,7 @@ static int add_operand(const struct pare_match *v, struct chain8 *c, const struc
 }
 
 /* y = s x + t. */
-static bool add_norm(const struct pare_match *v, struct chain8 *c, struct link *l)
+static bool add_norm(const struct pare_match *v, struct int8_chain *c, struct link *l)
 {
     const struct pare_node *n = l->node;
     int64_t C = n->in[1]->t.dim[0];
@@ -151,7 +151,7 @@ static bool add_norm(const struct pare_match *v, struct chain8 *c, struct link *
     return true;
 }
 
-static bool add_link(const struct pare_match *v, struct chain8 *c, struct pare_node *n,
+static bool add_link(const struct pare_match *v, struct int8_chain *c, struct pare_node *n,
                      const struct pare_value *run)
 {
     const struct pare_tensor *y = &n->out[0]->t;
@@ -177,7 +177,7 @@ static bool add_link(const struct pare_match *v, struct chain8 *c, struct pare_n
 }
 
 /* Collect the links from n on, up to a QuantizeLinear. */
-static bool follow(const struct pare_match *v, struct pare_node *n, struct chain8 *c)
+static bool collect_links(const struct pare_match *v, struct pare_node *n, struct int8_chain *c)
 {
     const struct pare_value *run = NULL;
     int full = 0;
@@ -205,7 +205,7 @@ static int layout_of(const struct pare_match *v, const struct pare_node *n,
     return 0;
 }
 
-static bool fill_step(const struct pare_match *v, struct chain8 *c, struct pare_step *s)
+static bool fill_step(const struct pare_match *v, struct int8_chain *c, struct pare_step *s)
 {
     int at = 0;
 
@@ -235,7 +235,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
     const struct pare_tensor *y;
-    struct chain8 *c;
+    struct int8_chain *c;
 
     if (!f || v->lazy[n->id] || n->n_in < 1 || n->n_out != 1 || !n->in[0] ||
         (!n->op->map && !n->op->map2 && !is_norm(n)) || !pare_is_f32(n->out[0]) ||
@@ -246,7 +246,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     c->layout = layout_of(v, n, f);
     y = &n->out[0]->t;
-    if (!c->layout || (c->layout == PARE_CHANNELS_LAST && y->rank < 3) || !follow(v, n, c))
+    if (!c->layout || (c->layout == PARE_CHANNELS_LAST && y->rank < 3) || !collect_links(v, n, c))
         return false;
     c->C = y->dim[inner_axis(c, y)];
     c->images = y->rank > 1 ? y->dim[0] : 1;
@@ -259,7 +259,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct chain8 *c = s->state;
+    struct int8_chain *c = s->state;
 
     for (int i = 0; i < c->n_ops; i++) {
         struct operand *o = &c->op[i];
@@ -282,15 +282,15 @@ struct part {
     int64_t image, at, k, n;
 };
 
-static void reals(const struct operand *o, const uint8_t *x, float *y, int64_t n)
+static void dequantize(const struct operand *o, const uint8_t *x, float *y, int64_t n)
 {
     if (o->f->plain)
-        pare_int8_real(&o->f->x, x, 0, y, n);
+        pare_int8_dequantize(&o->f->x, x, 0, y, n);
     else
         pare_int8_floats(&o->f->table, x, y, n);
 }
 
-static const float *locate(const struct chain8 *c, const struct operand *o, struct pare_step *s,
+static const float *locate(const struct int8_chain *c, const struct operand *o, struct pare_step *s,
                            const struct part *p, float *room)
 {
     const uint8_t *x;
@@ -302,11 +302,11 @@ static const float *locate(const struct chain8 *c, const struct operand *o, stru
         return o->data + p->k;
     x = s->in_buf[o->in]->t.data;
     if (o->kind == FULL) {
-        reals(o, x + p->image * c->rows * c->C + p->at, room, p->n);
+        dequantize(o, x + p->image * c->rows * c->C + p->at, room, p->n);
         return room;
     }
     n = p->n < c->C ? p->n : c->C;
-    reals(o, x + p->image * c->C + p->k, room, n);
+    dequantize(o, x + p->image * c->C + p->k, room, n);
     for (; n < p->n; n += c->C)
         memcpy(room + n, room, (size_t)c->C * sizeof(*room));
     return room;
@@ -318,7 +318,7 @@ PARE_SIMD static void affine(const float *x, const float *s, const float *t, flo
         y[i] = x[i] * s[i] + t[i];
 }
 
-static void run_part(const struct chain8 *c, struct pare_step *s, const struct part *p)
+static void run_part(const struct int8_chain *c, struct pare_step *s, const struct part *p)
 {
     float run[CHUNK], a[CHUNK], b[CHUNK];
     uint8_t *y = s->out_buf[0]->t.data;
@@ -340,12 +340,12 @@ static void run_part(const struct chain8 *c, struct pare_step *s, const struct p
             l->node->op->map(l->node, x, run, p->n);
         }
     }
-    pare_int8_store(&c->end, run, y, p->image * c->rows * c->C + p->at, p->n);
+    pare_int8_quantize(&c->end, run, y, p->image * c->rows * c->C + p->at, p->n);
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct chain8 *c = s->state;
+    const struct int8_chain *c = s->state;
     int64_t size = c->rows * c->C, cuts = c->per ? 1 : (c->C + CHUNK - 1) / CHUNK;
     int64_t items = c->per ? (c->rows + c->per - 1) / c->per : c->rows * cuts;
 
@@ -368,7 +368,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_chain = {
     .name = "int8_chain",
-    .doc = "Elementwise operators of several operands between quantized tensors.",
+    .doc = "Int8 chains of elementwise operators with several operands.",
     .match = match,
     .init = init,
     .run = run,

@@ -97,7 +97,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-PARE_SIMD static void weave(const uint8_t *restrict x, int64_t half, uint8_t *restrict y)
+PARE_SIMD static void interleave_halves(const uint8_t *restrict x, int64_t half,
+                                        uint8_t *restrict y)
 {
     for (int64_t i = 0; i < half; i++) {
         y[2 * i] = x[i];
@@ -110,7 +111,7 @@ static void run_row(const struct channels8 *c, const uint8_t *x, uint8_t *y)
     if (!c->at)
         memcpy(y, x + c->first, (size_t)c->to);
     else if (c->halves)
-        weave(x, c->to / 2, y);
+        interleave_halves(x, c->to / 2, y);
     else
         for (int64_t i = 0; i < c->to; i++)
             y[i] = x[c->at[i]];
@@ -131,7 +132,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_channels = {
     .name = "int8_channels",
-    .doc = "Some channels of quantized tensors, or all in another order.",
+    .doc = "Int8 channel slice and channel shuffle.",
     .match = match,
     .run = run,
 };

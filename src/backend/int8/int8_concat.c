@@ -15,21 +15,21 @@ struct part {
     uint8_t table[256];
 };
 
-struct concat8 {
+struct int8_concat {
     struct pare_int8_end end;
     int64_t outer, row;
     struct part *part;
 };
 
-static void fill(struct part *p, const struct pare_int8 *x, const struct pare_int8_end *end)
+static void fill_table(struct part *p, const struct pare_int8 *x, const struct pare_int8_end *end)
 {
     uint8_t all[256];
-    float real[256];
+    float f32[256];
 
     for (int i = 0; i < 256; i++)
         all[i] = (uint8_t)i;
-    pare_int8_real(x, all, 0, real, 256);
-    pare_int8_store(end, real, p->table, 0, 256);
+    pare_int8_dequantize(x, all, 0, f32, 256);
+    pare_int8_quantize(end, f32, p->table, 0, 256);
     p->same = !memcmp(p->table, all, sizeof(all));
 }
 
@@ -42,30 +42,30 @@ static int count(const struct pare_node *n)
 }
 
 /* The int8 tensor of operand k: the source of its DequantizeLinear, or the operand itself. */
-static bool operand(const struct pare_match *v, const struct pare_node *n, int k, bool real,
+static bool operand(const struct pare_match *v, const struct pare_node *n, int k, bool f32,
                     struct pare_int8 *q)
 {
     if (n->op->domain)
         return pare_int8_operand(q, n->in[FIRST + 3 * k], n, FIRST + 3 * k + 1);
-    if (real)
+    if (f32)
         return pare_int8_source(v, n->in[k], q) && !q->viewed;
     *q = (struct pare_int8){ .v = n->in[k] };
     return n->in[k]->t.dtype == n->out[0]->t.dtype;
 }
 
 static bool read_parts(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
-                       struct concat8 *c, bool real)
+                       struct int8_concat *c, bool f32)
 {
     int axis = n->op->domain ? (int)pare_attr(n, "axis") : pare_concat_axis(n), layout = 1;
     struct pare_int8 q;
 
     axis += axis < 0 ? n->out[0]->t.rank : 0;
     for (int k = 0; k < count(n); k++) {
-        if (!operand(v, n, k, real, &q))
+        if (!operand(v, n, k, f32, &q))
             return false;
         s->in[k] = q.v;
-        if (real || n->op->domain)
-            fill(&c->part[k], &q, &c->end);
+        if (f32 || n->op->domain)
+            fill_table(&c->part[k], &q, &c->end);
         else
             c->part[k].same = true;
         if (axis == 1 && !pare_is_const(q.v) && pare_layout_of(v, q.v) == PARE_CHANNELS_LAST)
@@ -86,25 +86,25 @@ static bool read_parts(const struct pare_match *v, struct pare_node *n, struct p
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    bool real;
-    struct concat8 *c;
+    bool f32;
+    struct int8_concat *c;
 
     if ((n->op->domain ? !pare_int8_is(n, "QLinearConcat") : strcmp(n->type, "Concat") != 0) ||
         !pare_numel(&n->out[0]->t))
         return false;
-    real = pare_is_f32(n->out[0]);
-    if (!real && n->out[0]->t.dtype != PARE_U8 && n->out[0]->t.dtype != PARE_I8)
+    f32 = pare_is_f32(n->out[0]);
+    if (!f32 && n->out[0]->t.dtype != PARE_U8 && n->out[0]->t.dtype != PARE_I8)
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || (real && !pare_int8_end(v, n->out[0], &c->end)) ||
+    if (!c || (f32 && !pare_int8_end(v, n->out[0], &c->end)) ||
         (n->op->domain && !pare_int8_end_at(&c->end, n, Y_SCALE)))
         return false;
     c->part = pare_alloc(v->backend->arena, (size_t)count(n), sizeof(*c->part));
-    if (!c->part || !pare_step_lists(s, v, count(n), 1, real ? c->end.n : 0) ||
-        !read_parts(v, n, s, c, real))
+    if (!c->part || !pare_step_lists(s, v, count(n), 1, f32 ? c->end.n : 0) ||
+        !read_parts(v, n, s, c, f32))
         return false;
     s->state = c;
-    s->out[0] = real ? c->end.q.v : n->out[0];
+    s->out[0] = f32 ? c->end.q.v : n->out[0];
     for (int i = 0; i < s->n_fused; i++)
         s->fused[i] = c->end.node[i];
     return true;
@@ -112,7 +112,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct concat8 *c = s->state;
+    const struct int8_concat *c = s->state;
     uint8_t *y = s->out_buf[0]->t.data;
 
     (void)err;
@@ -133,7 +133,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_concat = {
     .name = "int8_concat",
-    .doc = "Concat of quantized tensors.",
+    .doc = "Int8 Concat.",
     .match = match,
     .run = run,
 };

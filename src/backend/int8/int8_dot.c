@@ -19,8 +19,8 @@ PARE_SIMD void pare_dot_widen(const struct pare_int8 *q, const void *x, int64_t 
 }
 
 /* Two rows with four columns: six loads for eight products. */
-PARE_SIMD static void eight(const int16_t *restrict x, const int16_t *restrict w, int64_t K,
-                            int32_t *restrict y)
+PARE_SIMD static void dot_2x4(const int16_t *restrict x, const int16_t *restrict w, int64_t K,
+                              int32_t *restrict y)
 {
     const int16_t *x1 = x + K, *w1 = w + K, *w2 = w1 + K, *w3 = w2 + K;
     int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
@@ -45,7 +45,7 @@ PARE_SIMD static void eight(const int16_t *restrict x, const int16_t *restrict w
     y[7] = b3;
 }
 
-PARE_SIMD static int32_t one(const int16_t *restrict x, const int16_t *restrict w, int64_t K)
+PARE_SIMD static int32_t dot_1x1(const int16_t *restrict x, const int16_t *restrict w, int64_t K)
 {
     int32_t sum = 0;
 
@@ -64,13 +64,13 @@ void pare_dot_block(const int16_t *x, int64_t rows, const int16_t *w, int64_t co
             bool whole = r + 2 <= rows && c + 4 <= columns;
 
             if (whole) {
-                eight(x + r * K, w + c * K, K, part);
+                dot_2x4(x + r * K, w + c * K, K, part);
                 memcpy(y + r * columns + c, part, 4 * sizeof(*y));
                 memcpy(y + (r + 1) * columns + c, part + 4, 4 * sizeof(*y));
                 continue;
             }
             for (int64_t i = r; i < r + 2 && i < rows; i++)
                 for (int64_t k = c; k < c + 4 && k < columns; k++)
-                    y[i * columns + k] = one(x + i * K, w + k * K, K);
+                    y[i * columns + k] = dot_1x1(x + i * K, w + k * K, K);
         }
 }

@@ -12,51 +12,51 @@
 
 #define CHUNK 8192
 
-struct map8 {
+struct int8_map {
     struct pare_int8_func f;
     struct pare_int8_end end;
     uint8_t table[256];
     bool same;
 };
 
-static void fill(struct map8 *m)
+static void fill_table(struct int8_map *m)
 {
     uint8_t x[256];
 
     for (int i = 0; i < 256; i++)
         x[i] = (uint8_t)i;
-    pare_int8_store(&m->end, m->f.table.real, m->table, 0, 256);
+    pare_int8_quantize(&m->end, m->f.table.f32, m->table, 0, 256);
     m->same = !memcmp(m->table, x, sizeof(x));
 }
 
 /* After a view the int8 tensor has another shape, and only row-major order has meaning. */
-static bool source(const struct pare_match *v, const struct pare_value *real,
-                   struct pare_int8_func *f)
+static bool int8_source(const struct pare_match *v, const struct pare_value *f32,
+                        struct pare_int8_func *f)
 {
     uint8_t all[256];
 
-    if (pare_int8_func(v, real, f))
+    if (pare_int8_func(v, f32, f))
         return true;
-    if (!pare_int8_source(v, real, &f->x))
+    if (!pare_int8_source(v, f32, &f->x))
         return false;
     for (int i = 0; i < 256; i++)
         all[i] = (uint8_t)i;
-    pare_int8_real(&f->x, all, 0, f->table.real, 256);
-    f->turn = 0;
+    pare_int8_dequantize(&f->x, all, 0, f->table.f32, 256);
+    f->transpose = 0;
     return true;
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct map8 *m = pare_alloc(v->backend->scratch, 1, sizeof(*m)), *keep;
+    struct int8_map *m = pare_alloc(v->backend->scratch, 1, sizeof(*m)), *keep;
 
     if (!m || !pare_node_is(n, "QuantizeLinear") || !pare_numel(&n->in[0]->t) ||
-        pare_attr(n, "block_size") != 0 || !source(v, n->in[0], &m->f) ||
+        pare_attr(n, "block_size") != 0 || !int8_source(v, n->in[0], &m->f) ||
         !pare_int8_read(&m->end.q, n->out[0], n->in[1], n->n_in > 2 ? n->in[2] : NULL))
         return false;
     m->end.lo = -INFINITY;
     m->end.hi = INFINITY;
-    fill(m);
+    fill_table(m);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, 0))
         return false;
@@ -72,7 +72,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct map8 *m = s->state;
+    const struct int8_map *m = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
     uint8_t *y = s->out_buf[0]->t.data;
     int64_t n = pare_numel(&s->out[0]->t);
@@ -91,7 +91,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_map = {
     .name = "int8_map",
-    .doc = "Elementwise operators between quantized tensors, as a table.",
+    .doc = "Int8 elementwise functions as a table of 256 entries.",
     .match = match,
     .run = run,
 };

@@ -14,7 +14,7 @@
 #define MOST (1 << 22) /* values whose sum fits in 32 bits */
 #define TALLEST 256    /* values whose sum fits in 16 bits, for columns of a window */
 
-struct pool8 {
+struct int8_pool {
     struct pare_window w; /* over three axes */
     bool max, global, count_pad, is_signed;
     struct pare_int8 x;
@@ -38,7 +38,7 @@ static bool spatial_mean(const struct pare_node *n)
     return !strcmp(n->type, "ReduceMean") && !pare_reduce_axes(n, &gone, &err) && gone == space;
 }
 
-static bool read_window(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
+static bool read_window(const struct pare_match *v, struct pare_node *n, struct int8_pool *p)
 {
     struct pare_err err;
 
@@ -58,12 +58,12 @@ static bool read_window(const struct pare_match *v, struct pare_node *n, struct 
 }
 
 /* Match a global mean of a function of an int8 tensor. */
-static bool read_func(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
+static bool read_func(const struct pare_match *v, struct pare_node *n, struct int8_pool *p)
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
 
     p->table = pare_alloc(v->backend->arena, 1, sizeof(*p->table));
-    if (!f || !p->table || !p->global || !pare_int8_func(v, n->in[0], f) || f->turn)
+    if (!f || !p->table || !p->global || !pare_int8_func(v, n->in[0], f) || f->transpose)
         return false;
     *p->table = f->table;
     p->x = f->x;
@@ -71,7 +71,7 @@ static bool read_func(const struct pare_match *v, struct pare_node *n, struct po
 }
 
 /* Match a pool of int8 tensors, or one between DequantizeLinear and QuantizeLinear. */
-static bool read_ends(const struct pare_match *v, struct pare_node *n, struct pool8 *p)
+static bool read_ends(const struct pare_match *v, struct pare_node *n, struct int8_pool *p)
 {
     enum { X, X_SCALE, X_ZERO, Y_SCALE };
     struct pare_value *y = p->mean ? p->mean->out[0] : n->out[0];
@@ -99,7 +99,7 @@ static bool read_ends(const struct pare_match *v, struct pare_node *n, struct po
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct pool8 p = { 0 }, *keep;
+    struct int8_pool p = { 0 }, *keep;
     const struct pare_tensor *x;
 
     if ((n->op->domain && !pare_int8_is(n, "QLinearGlobalAveragePool") &&
@@ -155,7 +155,7 @@ static void set_taps(const struct pare_window *w, int axis, int64_t o, struct ta
     t->hi[axis] = hi < w->kernel[axis] ? hi : w->kernel[axis];
 }
 
-static int64_t place(const struct pare_window *w, const struct taps *t, const int64_t *k)
+static int64_t set_start(const struct pare_window *w, const struct taps *t, const int64_t *k)
 {
     return ((t->start[0] + k[0] * w->dilation[0]) * w->in[1] + t->start[1] +
             k[1] * w->dilation[1]) *
@@ -164,7 +164,7 @@ static int64_t place(const struct pare_window *w, const struct taps *t, const in
 }
 
 /* The divisor of an average: padding counts up to the declared pads. */
-static double divisor(const struct pool8 *p, const struct taps *t, int64_t met)
+static double divisor(const struct int8_pool *p, const struct taps *t, int64_t met)
 {
     const struct pare_window *w = &p->w;
     double n = 1;
@@ -202,19 +202,19 @@ PARE_SIMD static void add_into(int32_t *restrict sum, const uint8_t *restrict x,
 }
 
 /* Means of n channels from their sums over `count` taps. */
-PARE_SIMD static void finish(const struct pool8 *p, const int32_t *sum, int64_t count, double by,
-                             char *y, int64_t at, int64_t n)
+PARE_SIMD static void requantize_mean(const struct int8_pool *p, const int32_t *sum, int64_t count,
+                                      double by, char *y, int64_t at, int64_t n)
 {
     const struct pare_int8 *q = &p->end.q;
-    bool real = pare_is_f32(p->out);
-    float unit = real ? 1 : q->scale, f = p->x.scale / (unit * (float)by);
-    float lo = real ? 0 : p->end.lo / unit, hi = real ? 0 : p->end.hi / unit;
+    bool f32 = pare_is_f32(p->out);
+    float unit = f32 ? 1 : q->scale, f = p->x.scale / (unit * (float)by);
+    float lo = f32 ? 0 : p->end.lo / unit, hi = f32 ? 0 : p->end.hi / unit;
     int32_t zeros = (int32_t)(count * p->x.zero);
 
     for (int64_t i = 0; i < n; i++) {
         float v = (float)(sum[i] - zeros) * f;
 
-        if (real) {
+        if (f32) {
             ((float *)y)[at + i] = v;
             continue;
         }
@@ -225,24 +225,25 @@ PARE_SIMD static void finish(const struct pool8 *p, const int32_t *sum, int64_t 
 }
 
 /* Mean of channels [c, c + n) of one image. */
-static void global_mean(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
+static void global_mean(const struct int8_pool *p, const uint8_t *x, char *y, int64_t image,
+                        int64_t c)
 {
     int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK;
     int32_t sum[CHUNK] = { 0 };
 
     for (int64_t s = 0; s < p->d.s; s++)
         add_into(sum, x + s * C + c, n, p->is_signed);
-    finish(p, sum, p->d.s, (double)p->d.s, y, image * C + c, n);
+    requantize_mean(p, sum, p->d.s, (double)p->d.s, y, image * C + c, n);
 }
 
-PARE_SIMD static void add_rows(const float *restrict real, int64_t rows, int64_t n,
+PARE_SIMD static void add_rows(const float *restrict f32, int64_t rows, int64_t n,
                                double *restrict sum)
 {
     float some[CHUNK] = { 0 };
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < n; c++)
-            some[c] += real[r * n + c];
+            some[c] += f32[r * n + c];
     for (int64_t c = 0; c < n; c++)
         sum[c] += (double)some[c];
 }
@@ -250,29 +251,30 @@ PARE_SIMD static void add_rows(const float *restrict real, int64_t rows, int64_t
 #define ROOM 2048
 
 /* The same for float values by a table: some rows at a time are dequantized. */
-static void global_func(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t c)
+static void global_func(const struct int8_pool *p, const uint8_t *x, char *y, int64_t image,
+                        int64_t c)
 {
     int64_t C = p->d.c, n = C - c < CHUNK ? C - c : CHUNK, at = image * C + c;
     int64_t rows = n == C ? ROOM / C : ROOM / CHUNK;
     double sum[CHUNK] = { 0 };
-    float real[ROOM];
+    float f32[ROOM];
 
     for (int64_t s = 0; s < p->d.s; s += rows) {
         int64_t m = p->d.s - s < rows ? p->d.s - s : rows;
 
         if (n == C)
-            pare_int8_floats(p->table, x + s * C, real, m * C);
+            pare_int8_floats(p->table, x + s * C, f32, m * C);
         else
             for (int64_t r = 0; r < m; r++)
-                pare_int8_floats(p->table, x + (s + r) * C + c, real + r * n, n);
-        add_rows(real, m, n, sum);
+                pare_int8_floats(p->table, x + (s + r) * C + c, f32 + r * n, n);
+        add_rows(f32, m, n, sum);
     }
     for (int64_t i = 0; i < n; i++)
-        real[i] = (float)(sum[i] / (double)p->d.s);
+        f32[i] = (float)(sum[i] / (double)p->d.s);
     if (pare_is_f32(p->out))
-        memcpy((float *)y + at, real, (size_t)n * sizeof(*real));
+        memcpy((float *)y + at, f32, (size_t)n * sizeof(*f32));
     else
-        pare_int8_store(&p->end, real, y, at, n);
+        pare_int8_quantize(&p->end, f32, y, at, n);
 }
 
 /* ---- windows: reduce the columns of all pixels of a row first, then along the row -------- */
@@ -303,7 +305,8 @@ PARE_SIMD static void add_wide(int32_t *restrict sum, const uint16_t *restrict x
 }
 
 /* The maxima, or the sums (of int8 + 128), of all columns of the input rows under the window. */
-static void columns(const struct pool8 *p, const struct taps *t, const uint8_t *x, void *row)
+static void reduce_columns(const struct int8_pool *p, const struct taps *t, const uint8_t *x,
+                           void *row)
 {
     int64_t n = p->w.in[2] * p->d.c, k[3] = { 0, 0, 0 }, met = 0;
     struct taps from = *t;
@@ -311,7 +314,7 @@ static void columns(const struct pool8 *p, const struct taps *t, const uint8_t *
     from.start[2] = 0;
     for (k[0] = t->lo[0]; k[0] < t->hi[0]; k[0]++)
         for (k[1] = t->lo[1]; k[1] < t->hi[1]; k[1]++, met++) {
-            const uint8_t *line = x + place(&p->w, &from, k) * p->d.c;
+            const uint8_t *line = x + set_start(&p->w, &from, k) * p->d.c;
 
             if (p->max && !met)
                 memcpy(row, line, (size_t)n);
@@ -327,7 +330,7 @@ static void columns(const struct pool8 *p, const struct taps *t, const uint8_t *
 }
 
 /* One output of the mean, n channels from c on. */
-static void mean_at(const struct pool8 *p, const struct taps *t, const uint16_t *row, char *y,
+static void mean_at(const struct int8_pool *p, const struct taps *t, const uint16_t *row, char *y,
                     int64_t at, int64_t c, int64_t n)
 {
     int64_t rows = (t->hi[0] - t->lo[0]) * (t->hi[1] - t->lo[1]);
@@ -338,10 +341,10 @@ static void mean_at(const struct pool8 *p, const struct taps *t, const uint16_t 
         add_wide(sum, row + (t->start[2] + k * p->w.dilation[2]) * p->d.c + c, n);
     for (int64_t i = 0; i < n && p->is_signed; i++)
         sum[i] -= (int32_t)(met * 128);
-    finish(p, sum, met, divisor(p, t, met), y, at, n);
+    requantize_mean(p, sum, met, divisor(p, t, met), y, at, n);
 }
 
-static void max_at(const struct pool8 *p, const struct taps *t, const uint8_t *row, uint8_t *y)
+static void max_at(const struct int8_pool *p, const struct taps *t, const uint8_t *row, uint8_t *y)
 {
     for (int64_t k = t->lo[2]; k < t->hi[2]; k++) {
         const uint8_t *from = row + (t->start[2] + k * p->w.dilation[2]) * p->d.c;
@@ -353,15 +356,15 @@ static void max_at(const struct pool8 *p, const struct taps *t, const uint8_t *r
     }
 }
 
-static void run_row(const struct pool8 *p, const uint8_t *x, char *y, int64_t image, int64_t row,
-                    void *room)
+static void run_row(const struct int8_pool *p, const uint8_t *x, char *y, int64_t image,
+                    int64_t row, void *room)
 {
     int64_t C = p->d.c, at = (image * p->out_space + row * p->w.out[2]) * C;
     struct taps t;
 
     set_taps(&p->w, 0, row / p->w.out[1], &t);
     set_taps(&p->w, 1, row % p->w.out[1], &t);
-    columns(p, &t, x, room);
+    reduce_columns(p, &t, x, room);
     for (int64_t q = 0; q < p->w.out[2]; q++) {
         set_taps(&p->w, 2, q, &t);
         if (p->max)
@@ -371,7 +374,7 @@ static void run_row(const struct pool8 *p, const uint8_t *x, char *y, int64_t im
     }
 }
 
-static void run_global(const struct pool8 *p, int threads, const uint8_t *x, char *y)
+static void run_global(const struct int8_pool *p, int threads, const uint8_t *x, char *y)
 {
     int64_t image = p->d.c * p->d.s;
 
@@ -387,7 +390,7 @@ static void run_global(const struct pool8 *p, int threads, const uint8_t *x, cha
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct pool8 *p = s->state;
+    const struct int8_pool *p = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
     char *y = s->out_buf[0]->t.data, *room;
     int64_t image = p->d.c * p->d.s, each, rows;
@@ -411,7 +414,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_int8_pool = {
     .name = "int8_pool",
-    .doc = "Pools over quantized tensors.",
+    .doc = "Int8 pools and global means.",
     .match = match,
     .run = run,
 };

@@ -9,7 +9,7 @@ void pare_int8_table_set(struct pare_int8_table *t)
 {
     for (int k = 0; k < 256; k++)
         for (int p = 0; p < 4; p++)
-            t->part[p][k] = ((const uint8_t *)(t->real + k))[p];
+            t->part[p][k] = ((const uint8_t *)(t->f32 + k))[p];
 }
 
 static void bytes_plain(const uint8_t *table, const uint8_t *x, uint8_t *y, int64_t n)
@@ -35,7 +35,8 @@ static bool has_vbmi(void)
            __builtin_cpu_supports("avx512vl");
 }
 
-TARGET static inline __attribute__((always_inline)) __m512i find(const __m512i t[4], __m512i at)
+TARGET static inline __attribute__((always_inline)) __m512i find_lookup(const __m512i t[4],
+                                                                        __m512i at)
 {
     __m512i low = _mm512_permutex2var_epi8(t[0], at, t[1]);
     __m512i high = _mm512_permutex2var_epi8(t[2], at, t[3]);
@@ -52,7 +53,7 @@ TARGET static void bytes_vbmi(const uint8_t *table, const uint8_t *x, uint8_t *y
     for (int64_t i = 0; i < n; i += 64) {
         __mmask64 live = n - i < 64 ? ((__mmask64)1 << (n - i)) - 1 : ~(__mmask64)0;
 
-        _mm512_mask_storeu_epi8(y + i, live, find(t, _mm512_maskz_loadu_epi8(live, x + i)));
+        _mm512_mask_storeu_epi8(y + i, live, find_lookup(t, _mm512_maskz_loadu_epi8(live, x + i)));
     }
 }
 
@@ -72,7 +73,8 @@ TARGET static void floats_vbmi(const struct pare_int8_table *table, const uint8_
     turn = _mm512_loadu_si512(order);
     for (int64_t i = 0; i + 64 <= n; i += 64) {
         __m512i at = _mm512_permutexvar_epi8(turn, _mm512_loadu_si512(x + i));
-        __m512i a = find(t[0], at), b = find(t[1], at), c = find(t[2], at), d = find(t[3], at);
+        __m512i a = find_lookup(t[0], at), b = find_lookup(t[1], at), c = find_lookup(t[2], at),
+                d = find_lookup(t[3], at);
         __m512i ab = _mm512_unpacklo_epi8(a, b), cd = _mm512_unpacklo_epi8(c, d);
 
         _mm512_storeu_si512(y + i, _mm512_unpacklo_epi16(ab, cd));
@@ -82,7 +84,7 @@ TARGET static void floats_vbmi(const struct pare_int8_table *table, const uint8_
         _mm512_storeu_si512(y + i + 32, _mm512_unpacklo_epi16(ab, cd));
         _mm512_storeu_si512(y + i + 48, _mm512_unpackhi_epi16(ab, cd));
     }
-    floats_plain(table->real, x + n / 64 * 64, y + n / 64 * 64, n % 64);
+    floats_plain(table->f32, x + n / 64 * 64, y + n / 64 * 64, n % 64);
 }
 #endif
 
@@ -105,5 +107,5 @@ void pare_int8_floats(const struct pare_int8_table *table, const uint8_t *x, flo
         return;
     }
 #endif
-    floats_plain(table->real, x, y, n);
+    floats_plain(table->f32, x, y, n);
 }

@@ -51,7 +51,7 @@ bool pare_winograd_int8_can(const struct pare_backend *b)
 /* ---- input transform -------------------------------------------------------------------- */
 
 /* y = B^T x for 32 channels. */
-PART void forward(const __m512i x[6], __m512i y[6])
+PART void input_transform6(const __m512i x[6], __m512i y[6])
 {
     __m512i a = _mm512_sub_epi16(x[4], _mm512_slli_epi16(x[2], 2));
     __m512i b = _mm512_sub_epi16(x[3], _mm512_slli_epi16(x[1], 2));
@@ -68,8 +68,8 @@ PART void forward(const __m512i x[6], __m512i y[6])
 }
 
 /* Pointers to the tile's 36 pixels in the image; NULL: outside. */
-static void places(const struct pare_winograd_int8 *k, int64_t tile, const uint8_t *x,
-                   const uint8_t *at[36])
+static void tile_pixels(const struct pare_winograd_int8 *k, int64_t tile, const uint8_t *x,
+                        const uint8_t *at[36])
 {
     int64_t each = k->tiles[0] * k->tiles[1], r = tile % each;
     int64_t top = r / k->tiles[1] * 4 - k->pad[0], left = r % k->tiles[1] * 4 - k->pad[1];
@@ -109,12 +109,12 @@ TARGET static void input_tile(const struct pare_winograd_int8 *k, const uint8_t 
         for (int j = 0; j < 6; j++) {
             for (int i = 0; i < 6; i++)
                 x[i] = load(k, at[i * 6 + j], c, live);
-            forward(x, y);
+            input_transform6(x, y);
             for (int i = 0; i < 6; i++)
                 t[i][j] = y[i];
         }
         for (int i = 0; i < 6; i++) {
-            forward(t[i], y);
+            input_transform6(t[i], y);
             for (int j = 0; j < 6; j++)
                 _mm512_mask_storeu_epi16(v + (i * 6 + j) * step + c, keep, y[j]);
         }
@@ -128,7 +128,7 @@ void pare_winograd_int8_input(const struct pare_winograd_int8 *k,
     const uint8_t *at[36];
 
     for (int64_t i = p->from; i < p->to; i++) {
-        places(k, p->first + i, x, at);
+        tile_pixels(k, p->first + i, x, at);
         input_tile(k, at, p->n * row, p->v + i * row);
     }
 }
@@ -208,7 +208,7 @@ static void multiply(const struct pare_winograd_int8 *k, const struct pare_winog
 /* ---- output transform ------------------------------------------------------------------- */
 
 /* y = A' x for 16 channels. */
-PART void backward(const __m512i x[6], __m512i y[4])
+PART void output_transform4(const __m512i x[6], __m512i y[4])
 {
     __m512i s12 = _mm512_add_epi32(x[1], x[2]), d12 = _mm512_sub_epi32(x[1], x[2]);
     __m512i s34 = _mm512_add_epi32(x[3], x[4]), d34 = _mm512_sub_epi32(x[3], x[4]);
@@ -223,7 +223,7 @@ PART void backward(const __m512i x[6], __m512i y[4])
 }
 
 /* y from 576 y. */
-PART __m512i divide(__m512i z)
+PART __m512i divide_576(__m512i z)
 {
     return _mm512_srai_epi32(_mm512_mullo_epi32(z, _mm512_set1_epi32(0x38e38e39)), 6);
 }
@@ -234,7 +234,7 @@ struct ending {
     __m512i zero;
 };
 
-PART struct ending ending(const struct pare_int8_out *o, int64_t c)
+PART struct ending load_ending(const struct pare_int8_out *o, int64_t c)
 {
     float lo, hi;
 
@@ -246,7 +246,7 @@ PART struct ending ending(const struct pare_int8_out *o, int64_t c)
                             .zero = _mm512_set1_epi32(o->q.zero) };
 }
 
-PART __m128i finish(const struct ending *e, __m512i y)
+PART __m128i requantize(const struct ending *e, __m512i y)
 {
     __m512 v = _mm512_mul_ps(_mm512_add_ps(_mm512_cvtepi32_ps(y), e->b), e->f);
 
@@ -255,21 +255,21 @@ PART __m128i finish(const struct ending *e, __m512i y)
 }
 
 /* The sums of one tile, whose 36 positions have a stride of `step`. */
-PART void sums(const int32_t *m, int64_t step, __m512i y[4][4])
+PART void transform_sums(const int32_t *m, int64_t step, __m512i y[4][4])
 {
     __m512i t[4][6], x[6], z[4];
 
     for (int j = 0; j < 6; j++) {
         for (int i = 0; i < 6; i++)
             x[i] = _mm512_loadu_si512(m + (i * 6 + j) * step);
-        backward(x, z);
+        output_transform4(x, z);
         for (int i = 0; i < 4; i++)
             t[i][j] = z[i];
     }
     for (int i = 0; i < 4; i++) {
-        backward(t[i], z);
+        output_transform4(t[i], z);
         for (int j = 0; j < 4; j++)
-            y[i][j] = divide(z[j]);
+            y[i][j] = divide_576(z[j]);
     }
 }
 
@@ -280,19 +280,19 @@ TARGET static void output_tile(const struct pare_winograd_int8 *k, int64_t tile,
     int64_t each = k->tiles[0] * k->tiles[1], r = tile % each;
     int64_t h = r / k->tiles[1] * 4, w = r % k->tiles[1] * 4;
     __mmask16 live = (__mmask16)(k->O - c < 16 ? (1u << (k->O - c)) - 1 : 0xffffu);
-    struct ending e = ending(&k->finish, c);
+    struct ending e = load_ending(&k->finish, c);
     __m512i sum[4][4], more[4][4];
 
     y += (tile / each * k->out[0] * k->out[1] + h * k->out[1] + w) * k->O + c;
-    sums(m, step, sum);
+    transform_sums(m, step, sum);
     for (int s = 1; s < k->parts; s++) {
-        sums(m + s * 36 * step, step, more);
+        transform_sums(m + s * 36 * step, step, more);
         for (int i = 0; i < 16; i++)
             sum[i / 4][i % 4] = _mm512_add_epi32(sum[i / 4][i % 4], more[i / 4][i % 4]);
     }
     for (int i = 0; i < 4 && h + i < k->out[0]; i++)
         for (int j = 0; j < 4 && w + j < k->out[1]; j++)
-            _mm_mask_storeu_epi8(y + (i * k->out[1] + j) * k->O, live, finish(&e, sum[i][j]));
+            _mm_mask_storeu_epi8(y + (i * k->out[1] + j) * k->O, live, requantize(&e, sum[i][j]));
 }
 
 void pare_winograd_int8_output(const struct pare_winograd_int8 *k,

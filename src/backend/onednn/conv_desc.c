@@ -46,8 +46,8 @@ int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_
                      "weights");
 }
 
-int pare_conv_laid_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
-                      struct pare_err *err)
+int pare_conv_blocked_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
+                         struct pare_err *err)
 {
     dnnl_dims_t dims = { 0 };
 
@@ -68,7 +68,7 @@ void pare_dnnl_any(dnnl_memory_desc_t *md, const struct pare_tensor *t)
     dnnl_memory_desc_init_by_tag(md, t->rank, dims, dnnl_f32, dnnl_format_tag_any);
 }
 
-bool pare_dnnl_slow(const_dnnl_primitive_desc_t pd)
+bool pare_dnnl_is_reference(const_dnnl_primitive_desc_t pd)
 {
     const char *impl = "";
 

@@ -19,13 +19,13 @@ int pare_conv_weight_md(const struct pare_tensor *w, int64_t group, dnnl_memory_
                         struct pare_err *err);
 
 /* Blocked memory of (O, I, height, width), see blocked_filters.h. */
-int pare_conv_laid_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
-                      struct pare_err *err);
+int pare_conv_blocked_md(const struct pare_tensor *w, int block, dnnl_memory_desc_t *md,
+                         struct pare_err *err);
 
 /* A descriptor whose layout oneDNN chooses (format_tag_any). */
 void pare_dnnl_any(dnnl_memory_desc_t *md, const struct pare_tensor *t);
 
 /* Is it oneDNN's reference implementation, which is far slower than any other kernel? */
-bool pare_dnnl_slow(const_dnnl_primitive_desc_t pd);
+bool pare_dnnl_is_reference(const_dnnl_primitive_desc_t pd);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "../fuse/int8_conv_match.h"
 
-struct conv8 {
+struct conv_int8 {
     struct pare_int8_conv c;
     struct pare_post post; /* bounds, or the post-ops of a float result */
     dnnl_primitive_desc_t pd;
@@ -21,7 +21,7 @@ struct conv8 {
 
 /* Relu or Clip, unless the type's range implies it.  oneDNN adds the zero point before rounding,
  * which costs fraction bits and rounds halves differently: round before. */
-static void add_bounds(struct conv8 *s)
+static void add_bounds(struct conv_int8 *s)
 {
     const struct pare_int8_conv *c = &s->c;
     const struct pare_int8 *q = &c->end.q;
@@ -40,7 +40,7 @@ static void add_bounds(struct conv8 *s)
         s->post.op[s->post.n++] = (struct pare_post_op){ .kind = PARE_POST_ROUND };
 }
 
-static bool attributes(const struct pare_match *v, const struct conv8 *s,
+static bool attributes(const struct pare_match *v, const struct conv_int8 *s,
                        dnnl_primitive_attr_t *attr)
 {
     const struct pare_int8_conv *c = &s->c;
@@ -61,7 +61,7 @@ static bool attributes(const struct pare_match *v, const struct conv8 *s,
                            dnnl_success);
 }
 
-static bool describe(const struct pare_match *v, struct conv8 *s)
+static bool describe(const struct pare_match *v, struct conv_int8 *s)
 {
     const struct pare_int8_conv *c = &s->c;
     struct pare_tensor w = pare_conv_weight(&c->w.v->t, c->win.group);
@@ -89,7 +89,7 @@ static bool describe(const struct pare_match *v, struct conv8 *s)
              dnnl_success;
     if (attr)
         dnnl_primitive_attr_destroy(attr);
-    if (ok && pare_dnnl_slow(s->pd)) {
+    if (ok && pare_dnnl_is_reference(s->pd)) {
         dnnl_primitive_desc_destroy(s->pd);
         ok = false;
     }
@@ -100,7 +100,7 @@ static bool describe(const struct pare_match *v, struct conv8 *s)
  * that is itself the result must fit. */
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct conv8 *k = pare_alloc(v->backend->scratch, 1, sizeof(*k)), *keep;
+    struct conv_int8 *k = pare_alloc(v->backend->scratch, 1, sizeof(*k)), *keep;
     int n_fused;
 
     if (!k || !pare_int8_conv(v, n, &k->c) || !pare_int8_exact(v->backend, &k->c.x, &k->c.w) ||
@@ -131,7 +131,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 /* ---- run ----------------------------------------------------------------------------- */
 
-static int init_bias(struct conv8 *c, struct pare_backend *b, struct pare_err *err)
+static int init_bias(struct conv_int8 *c, struct pare_backend *b, struct pare_err *err)
 {
     float *bias = pare_alloc(b->arena, (size_t)c->c.w.channels, sizeof(*bias));
 
@@ -142,14 +142,14 @@ static int init_bias(struct conv8 *c, struct pare_backend *b, struct pare_err *e
     return pare_dnnl_bias(b, c->pd, bias, &c->b, err);
 }
 
-static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err *err)
+static int init_weights(struct conv_int8 *c, struct pare_backend *b, struct pare_err *err)
 {
     struct pare_tensor w = c->c.w.v->t;
     dnnl_memory_desc_t md;
     struct pare_pack k = {
         .have = &md,
         .want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
-        .data = pare_int8_centred(&c->c.w, b->scratch),
+        .data = pare_int8_centered(&c->c.w, b->scratch),
     };
 
     if (!k.data)
@@ -161,8 +161,8 @@ static int init_weights(struct conv8 *c, struct pare_backend *b, struct pare_err
 
 static int init_constants(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv8 *like = s->share_from ? s->share_from->state : NULL;
-    struct conv8 *c = s->state;
+    const struct conv_int8 *like = s->share_from ? s->share_from->state : NULL;
+    struct conv_int8 *c = s->state;
 
     PARE_TRY(like ? pare_dnnl_share(b, like->weights, &c->weights, err) : init_weights(c, b, err));
     if (!c->c.bias)
@@ -172,7 +172,7 @@ static int init_constants(const struct pare_step *s, struct pare_backend *b, str
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct conv8 *c = s->state;
+    struct conv_int8 *c = s->state;
 
     PARE_TRY(init_constants(s, b, err));
     PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
@@ -182,7 +182,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct conv8 *c = s->state;
+    struct conv_int8 *c = s->state;
     dnnl_exec_arg_t args[5] = {
         { DNNL_ARG_SRC, c->src },
         { DNNL_ARG_WEIGHTS, c->weights },
@@ -200,15 +200,15 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 static void destroy(struct pare_step *s)
 {
-    struct conv8 *c = s->state;
+    struct conv_int8 *c = s->state;
     dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->b, c->scratch };
 
-    pare_dnnl_drop(mem, 5, c->prim, c->pd);
+    pare_dnnl_destroy(mem, 5, c->prim, c->pd);
 }
 
 const struct pare_kernel pare_kernel_conv_int8 = {
     .name = "conv_int8",
-    .doc = "Convolution of 8-bit integers with requantization fused, by oneDNN.",
+    .doc = "Int8 convolution with fused requantization, by oneDNN.",
     .reads_int8 = true,
     .match = match,
     .init = init,

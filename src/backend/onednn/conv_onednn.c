@@ -5,7 +5,7 @@
 #include "../fuse/conv_fuse.h"
 
 struct conv {
-    struct pare_conv_fuse head;
+    struct pare_conv_fuse fuse;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
     dnnl_memory_t src, dst, weights, bias, scratch;
@@ -18,7 +18,7 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
                      int in_block, int out_block)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->head.win.group);
+    struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->fuse.win.group);
     dnnl_memory_desc_t src, dst, wei, bias;
     struct pare_conv_sides g;
     dnnl_primitive_attr_t attr = NULL;
@@ -32,12 +32,12 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
     if ((in_block && !pare_dnnl_md(&src, x, in_block)) ||
         (out_block && !pare_dnnl_md(&dst, y, out_block)))
         return false;
-    pare_conv_sides(&c->head.win, &g);
+    pare_conv_sides(&c->fuse.win, &g);
     ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
                                                     dnnl_convolution_direct, &src, &wei, &bias,
                                                     &dst, g.stride, g.dilate, g.begin,
                                                     g.end) == dnnl_success &&
-         pare_post_attr(&c->head.post, &attr) &&
+         pare_post_attr(&c->fuse.post, &attr) &&
          dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
     if (attr)
@@ -62,7 +62,7 @@ static bool layouts(const struct pare_match *v, struct pare_node *n, struct conv
             continue;
         *in = block_of(c, dnnl_query_src_md, &n->in[0]->t);
         *out = block_of(c, dnnl_query_dst_md, &n->out[0]->t);
-        if (*in && *out && !pare_dnnl_slow(c->pd))
+        if (*in && *out && !pare_dnnl_is_reference(c->pd))
             return true;
         dnnl_primitive_desc_destroy(c->pd);
         c->pd = NULL;
@@ -75,9 +75,9 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct conv *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     int in_block, out_block;
 
-    if (!c || !pare_conv_fuse(v, n, &c->head) || !layouts(v, n, c, &in_block, &out_block))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !layouts(v, n, c, &in_block, &out_block))
         return false;
-    if (!pare_conv_fuse_step(v, n, &c->head, in_block, out_block, s)) {
+    if (!pare_conv_fuse_step(v, n, &c->fuse, in_block, out_block, s)) {
         dnnl_primitive_desc_destroy(c->pd);
         return false;
     }
@@ -98,10 +98,10 @@ static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, co
         .data = pare_const_raw(w),
         .scale = scale,
         .n_scales = w->t.dim[0],
-        .mask = c->head.win.group == 1 ? 1 : 3,
+        .mask = c->fuse.win.group == 1 ? 1 : 3,
     };
 
-    PARE_TRY(pare_conv_weight_md(&w->t, c->head.win.group, &md, err));
+    PARE_TRY(pare_conv_weight_md(&w->t, c->fuse.win.group, &md, err));
     return pare_dnnl_pack(b, &k, &c->weights, err);
 }
 
@@ -115,8 +115,8 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
 
     if (!bias || !scale)
         return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, bias, err));
-    PARE_TRY(pack(b, c, w, c->head.bn ? scale : NULL, err));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, bias, err));
+    PARE_TRY(pack(b, c, w, c->fuse.bn ? scale : NULL, err));
     return pare_dnnl_bias(b, c->pd, bias, &c->bias, err);
 }
 
@@ -161,12 +161,12 @@ static void destroy(struct pare_step *s)
     struct conv *c = s->state;
     dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->bias, c->scratch };
 
-    pare_dnnl_drop(mem, 5, c->prim, c->pd);
+    pare_dnnl_destroy(mem, 5, c->prim, c->pd);
 }
 
 const struct pare_kernel pare_kernel_conv_onednn = {
     .name = "conv_onednn",
-    .doc = "Convolution with normalisation, residual sum and activations fused, by oneDNN.",
+    .doc = "Convolution with fused normalization, residual sum and activations, by oneDNN.",
     .candidate = true,
     .match = match,
     .init = init,

@@ -45,18 +45,18 @@ static bool make_pd(struct prim *p, const void *desc, const struct pare_match *v
            dnnl_success;
 }
 
-static void drop_pd(struct prim *p)
+static void destroy_pd(struct prim *p)
 {
     if (p->pd)
         dnnl_primitive_desc_destroy(p->pd);
     p->pd = NULL;
 }
 
-static void drop_all(struct conv *c)
+static void destroy_all(struct conv *c)
 {
-    drop_pd(&c->fwd);
-    drop_pd(&c->data);
-    drop_pd(&c->weights);
+    destroy_pd(&c->fwd);
+    destroy_pd(&c->data);
+    destroy_pd(&c->weights);
 }
 
 static bool describe_back(const struct pare_match *v, struct conv *c, struct sides *s)
@@ -67,13 +67,13 @@ static bool describe_back(const struct pare_match *v, struct conv *c, struct sid
         (dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &s->x, &s->w,
                                                           &s->y, s->g.stride, s->g.dilate,
                                                           s->g.begin, s->g.end) != dnnl_success ||
-         !make_pd(&c->data, &d, v, c->fwd.pd) || pare_dnnl_slow(c->data.pd)))
+         !make_pd(&c->data, &d, v, c->fwd.pd) || pare_dnnl_is_reference(c->data.pd)))
         return false;
     return !c->want_w ||
            (dnnl_dilated_convolution_backward_weights_desc_init(
                 &d, dnnl_convolution_direct, &s->x, &s->w, s->bias ? &s->b : NULL, &s->y,
                 s->g.stride, s->g.dilate, s->g.begin, s->g.end) == dnnl_success &&
-            make_pd(&c->weights, &d, v, c->fwd.pd) && !pare_dnnl_slow(c->weights.pd));
+            make_pd(&c->weights, &d, v, c->fwd.pd) && !pare_dnnl_is_reference(c->weights.pd));
 }
 
 /* Descriptors of all passes for these layouts of X and Y; 0 leaves the choice to oneDNN.  Backward
@@ -97,7 +97,7 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
     if (dnnl_dilated_convolution_forward_desc_init(
             &d, dnnl_forward_training, dnnl_convolution_direct, &s.x, &s.w, s.bias ? &s.b : NULL,
             &s.y, s.g.stride, s.g.dilate, s.g.begin, s.g.end) != dnnl_success ||
-        !make_pd(&c->fwd, &d, v, NULL) || (c->forward && pare_dnnl_slow(c->fwd.pd)))
+        !make_pd(&c->fwd, &d, v, NULL) || (c->forward && pare_dnnl_is_reference(c->fwd.pd)))
         return false;
     s.x = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_src_md, 0);
     s.y = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_dst_md, 0);
@@ -119,7 +119,7 @@ static bool layouts(const struct pare_match *v, const struct pare_step *s, struc
         *out = o ? o->out_block[0] : tries[i][1];
         if (describe(v, s->node, c, in, out))
             return true;
-        drop_all(c);
+        destroy_all(c);
     }
     return false;
 }
@@ -174,7 +174,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in_block[0] = in;
     s->out_block[0] = out;
     if (!pare_step_layouts_match(s)) {
-        drop_all(c);
+        destroy_all(c);
         return false;
     }
     s->state = c;
@@ -201,7 +201,7 @@ static void argument(struct prim *p, int id, dnnl_memory_t m)
     p->arg[p->n++] = (dnnl_exec_arg_t){ id, m };
 }
 
-static int finish(struct prim *p, struct pare_err *err)
+static int create_primitive(struct prim *p, struct pare_err *err)
 {
     return pare_dnnl(err, dnnl_primitive_create(&p->prim, p->pd), "convolution");
 }
@@ -237,10 +237,10 @@ static int reorder(struct prim *p, struct pare_backend *b, dnnl_memory_t from, d
         return rc;
     argument(p, DNNL_ARG_FROM, from);
     argument(p, DNNL_ARG_TO, to);
-    return finish(p, err);
+    return create_primitive(p, err);
 }
 
-static bool is_in(dnnl_memory_t m, const dnnl_memory_desc_t *md)
+static bool is_layout(dnnl_memory_t m, const dnnl_memory_desc_t *md)
 {
     const dnnl_memory_desc_t *own;
 
@@ -248,13 +248,13 @@ static bool is_in(dnnl_memory_t m, const dnnl_memory_desc_t *md)
 }
 
 /* W for a primitive: as stored, or packed in scratch memory. */
-static int give_weights(struct pare_step *s, struct pare_backend *b, const struct prim *p,
-                        struct prim *pack, dnnl_memory_t *w, struct pare_err *err)
+static int set_weights(struct pare_step *s, struct pare_backend *b, const struct prim *p,
+                       struct prim *pack, dnnl_memory_t *w, struct pare_err *err)
 {
     struct conv *c = s->state;
     const dnnl_memory_desc_t *md = md_of(p, dnnl_query_weights_md, 0);
 
-    if (is_in(c->w, md)) {
+    if (is_layout(c->w, md)) {
         *w = c->w;
         return 0;
     }
@@ -269,7 +269,7 @@ static int init_forward(struct pare_step *s, struct pare_backend *b, struct pare
 
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->t.data, &y, err));
-    PARE_TRY(give_weights(s, b, &c->fwd, &c->pack, &w, err));
+    PARE_TRY(set_weights(s, b, &c->fwd, &c->pack, &w, err));
     argument(&c->fwd, DNNL_ARG_SRC, x);
     argument(&c->fwd, DNNL_ARG_WEIGHTS, w);
     argument(&c->fwd, DNNL_ARG_DST, y);
@@ -278,7 +278,7 @@ static int init_forward(struct pare_step *s, struct pare_backend *b, struct pare
             memory(c, b, md_of(&c->fwd, dnnl_query_weights_md, 1), s->in[2]->t.data, &bias, err));
         argument(&c->fwd, DNNL_ARG_BIAS, bias);
     }
-    return finish(&c->fwd, err);
+    return create_primitive(&c->fwd, err);
 }
 
 static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t gy,
@@ -291,16 +291,16 @@ static int init_data(struct pare_step *s, struct pare_backend *b, dnnl_memory_t 
         c->gx = (float *)((unsigned char *)s->work[1]->t.data + c->side);
     PARE_TRY(memory(c, b, md_of(&c->data, dnnl_query_diff_src_md, 0),
                     c->gx ? (void *)c->gx : s->in_buf[0]->grad->t.data, &gx, err));
-    PARE_TRY(give_weights(s, b, &c->data, &c->pack_back, &w, err));
+    PARE_TRY(set_weights(s, b, &c->data, &c->pack_back, &w, err));
     argument(&c->data, DNNL_ARG_DIFF_DST, gy);
     argument(&c->data, DNNL_ARG_WEIGHTS, w);
     argument(&c->data, DNNL_ARG_DIFF_SRC, gx);
-    return finish(&c->data, err);
+    return create_primitive(&c->data, err);
 }
 
 /* The destination of W's gradient: its buffer, or scratch memory that is then reordered. */
-static int give_gradient(struct pare_step *s, struct pare_backend *b, const dnnl_memory_desc_t *own,
-                         dnnl_memory_t *gw, struct pare_err *err)
+static int set_weights_grad(struct pare_step *s, struct pare_backend *b,
+                            const dnnl_memory_desc_t *own, dnnl_memory_t *gw, struct pare_err *err)
 {
     struct conv *c = s->state;
     const dnnl_memory_desc_t *md = md_of(&c->weights, dnnl_query_diff_weights_md, 0);
@@ -308,7 +308,7 @@ static int give_gradient(struct pare_step *s, struct pare_backend *b, const dnnl
 
     if (s->in_buf[1]->grad)
         PARE_TRY(memory(c, b, own, s->in_buf[1]->grad->t.data, &to, err));
-    if (to && s->grad_assign[1] && is_in(to, md)) {
+    if (to && s->grad_assign[1] && is_layout(to, md)) {
         *gw = to;
         return 0;
     }
@@ -323,7 +323,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
     dnnl_memory_t x, gw, gb;
 
     PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
-    PARE_TRY(give_gradient(s, b, own, &gw, err));
+    PARE_TRY(set_weights_grad(s, b, own, &gw, err));
     argument(&c->weights, DNNL_ARG_SRC, x);
     argument(&c->weights, DNNL_ARG_DIFF_DST, gy);
     argument(&c->weights, DNNL_ARG_DIFF_WEIGHTS, gw);
@@ -334,7 +334,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
         PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_diff_weights_md, 1), c->gb, &gb, err));
         argument(&c->weights, DNNL_ARG_DIFF_BIAS, gb);
     }
-    return finish(&c->weights, err);
+    return create_primitive(&c->weights, err);
 }
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -344,7 +344,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     dnnl_memory_t gy;
 
     if (s->blocked_filters)
-        PARE_TRY(pare_conv_laid_md(&s->in[1]->t, b->block, &md, err));
+        PARE_TRY(pare_conv_blocked_md(&s->in[1]->t, b->block, &md, err));
     else
         PARE_TRY(pare_conv_weight_md(&s->in[1]->t, c->win.group, &md, err));
     PARE_TRY(memory(c, b, &md, s->in[1]->t.data, &c->w, err));
@@ -422,7 +422,7 @@ static void destroy(struct pare_step *s)
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         if (all[i]->prim)
             dnnl_primitive_destroy(all[i]->prim);
-        drop_pd(all[i]);
+        destroy_pd(all[i]);
     }
     for (int i = 0; i < c->n_mem; i++)
         dnnl_memory_destroy(c->mem[i]);
@@ -430,7 +430,7 @@ static void destroy(struct pare_step *s)
 
 const struct pare_kernel pare_kernel_conv_train = {
     .name = "conv_train",
-    .doc = "Convolution with its gradients, by oneDNN.",
+    .doc = "Training of convolutions by oneDNN.",
     .candidate = true,
     .blocked_filters = true,
     .match = match,

@@ -18,7 +18,7 @@
 
 #define FEW 4 /* rows for which the plain loop is as fast */
 
-struct linear8 {
+struct linear_int8 {
     int64_t M, N, K;
     bool tb;    /* w is (N, K) */
     bool gemm;  /* by oneDNN */
@@ -37,7 +37,7 @@ struct linear8 {
     struct pare_int8_out finish;
 };
 
-static bool quantized(const struct linear8 *l)
+static bool quantized(const struct linear_int8 *l)
 {
     return l->out->t.dtype == PARE_U8 || l->out->t.dtype == PARE_I8;
 }
@@ -53,7 +53,7 @@ static bool is_row(const struct pare_value *v, int64_t N)
            t->dim[t->rank - 1] == N && pare_numel(t) == N;
 }
 
-static bool read_gemm(const struct pare_node *n, struct linear8 *l)
+static bool read_gemm(const struct pare_node *n, struct linear_int8 *l)
 {
     struct pare_gemm_attrs a = pare_gemm_get(n);
 
@@ -64,7 +64,7 @@ static bool read_gemm(const struct pare_node *n, struct linear8 *l)
 }
 
 /* The bias of a MatMul is an Add after it. */
-static struct pare_value *follow_bias(const struct pare_match *v, struct linear8 *l,
+static struct pare_value *follow_bias(const struct pare_match *v, struct linear_int8 *l,
                                       struct pare_value *y, int64_t N)
 {
     struct pare_node *add = l->bias ? NULL : pare_only_consumer(v, y);
@@ -80,7 +80,7 @@ static struct pare_value *follow_bias(const struct pare_match *v, struct linear8
     return add->out[0];
 }
 
-static bool read_real(const struct pare_match *v, struct pare_node *n, struct linear8 *l)
+static bool read_qdq(const struct pare_match *v, struct pare_node *n, struct linear_int8 *l)
 {
     struct pare_value *y = n->out[0];
 
@@ -97,7 +97,7 @@ static bool read_real(const struct pare_match *v, struct pare_node *n, struct li
     return true;
 }
 
-static bool read_qlinear(struct pare_node *n, struct linear8 *l)
+static bool read_qlinear(struct pare_node *n, struct linear_int8 *l)
 {
     enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO };
 
@@ -109,7 +109,7 @@ static bool read_qlinear(struct pare_node *n, struct linear8 *l)
            pare_int8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], 1);
 }
 
-static bool read_qgemm(struct pare_node *n, struct linear8 *l)
+static bool read_qgemm(struct pare_node *n, struct linear_int8 *l)
 {
     enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, C, Y_SCALE };
     struct pare_value *bias = n->n_in > C ? n->in[C] : NULL;
@@ -128,7 +128,7 @@ static bool read_qgemm(struct pare_node *n, struct linear8 *l)
                       pare_numel(&bias->t) == l->w.channels));
 }
 
-static bool read_integer(struct pare_node *n, struct linear8 *l)
+static bool read_integer(struct pare_node *n, struct linear_int8 *l)
 {
     enum { A, B, A_ZERO, B_ZERO };
     const struct pare_value *zero = n->n_in > A_ZERO ? n->in[A_ZERO] : NULL;
@@ -142,7 +142,7 @@ static bool read_integer(struct pare_node *n, struct linear8 *l)
     return pare_int8_weight_read(&l->w, n->in[B], NULL, n->n_in > B_ZERO ? n->in[B_ZERO] : NULL, 1);
 }
 
-static size_t work_bytes(const struct linear8 *l)
+static size_t work_bytes(const struct linear_int8 *l)
 {
     if (l->panel)
         return l->copy ? (size_t)(l->M * pare_gemm_int8_fours(l->K) * 4) : 0;
@@ -153,12 +153,12 @@ static size_t work_bytes(const struct linear8 *l)
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct linear8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
+    struct linear_int8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     int fused = 0;
 
     if (!l || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2 || !pare_numel(&n->in[0]->t) ||
         !(n->op->domain ? read_qgemm(n, l)
-                        : read_real(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
+                        : read_qdq(v, n, l) || read_qlinear(n, l) || read_integer(n, l)))
         return false;
     l->N = l->w.channels;
     l->K = pare_numel(&l->w.v->t) / l->N;
@@ -186,7 +186,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 /* ---- run ----------------------------------------------------------------------------- */
 
-static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
+static int init_rows(struct linear_int8 *l, struct pare_backend *b, struct pare_err *err)
 {
     double y = quantized(l) ? (double)l->end.q.scale : 1;
     struct pare_int8_out *o = &l->finish;
@@ -209,9 +209,9 @@ static int init_rows(struct linear8 *l, struct pare_backend *b, struct pare_err 
     return 0;
 }
 
-static int init_wide(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
+static int init_wide(struct linear_int8 *l, struct pare_backend *b, struct pare_err *err)
 {
-    const int8_t *w = pare_int8_centred(&l->w, b->scratch);
+    const int8_t *w = pare_int8_centered(&l->w, b->scratch);
     int64_t length = pare_dot_length(l->K);
 
     l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
@@ -223,9 +223,9 @@ static int init_wide(struct linear8 *l, struct pare_backend *b, struct pare_err 
     return 0;
 }
 
-static int init_panel(struct linear8 *l, struct pare_backend *b, struct pare_err *err)
+static int init_panel(struct linear_int8 *l, struct pare_backend *b, struct pare_err *err)
 {
-    const int8_t *w = pare_int8_centred(&l->w, b->scratch);
+    const int8_t *w = pare_int8_centered(&l->w, b->scratch);
     int8_t *packed = pare_alloc_raw(b->arena, pare_gemm_int8_bytes(l->K, l->N), 1);
     int zero = l->x.zero + (l->x.v->t.dtype == PARE_I8 ? 128 : 0);
 
@@ -240,12 +240,12 @@ static int init_panel(struct linear8 *l, struct pare_backend *b, struct pare_err
 
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct linear8 *l = s->state;
+    struct linear_int8 *l = s->state;
     const int8_t *w;
-    int8_t *turned;
+    int8_t *transposed;
 
     if (s->share_from) {
-        const struct linear8 *like = s->share_from->state;
+        const struct linear_int8 *like = s->share_from->state;
 
         l->weights = like->weights;
         l->wider = like->wider;
@@ -259,19 +259,19 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         return init_panel(l, b, err);
     if (l->wide)
         return init_wide(l, b, err);
-    w = pare_int8_centred(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
+    w = pare_int8_centered(&l->w, l->tb || l->gemm ? b->arena : b->scratch);
     if (!w)
         return pare_no_memory(err, "for the weights");
     l->weights = w;
     if (l->tb || l->gemm)
         return 0;
-    turned = pare_alloc_raw(b->arena, (size_t)(l->N * l->K), 1);
-    if (!turned)
+    transposed = pare_alloc_raw(b->arena, (size_t)(l->N * l->K), 1);
+    if (!transposed)
         return pare_no_memory(err, "for the weights");
     for (int64_t i = 0; i < l->N; i++)
         for (int64_t k = 0; k < l->K; k++)
-            turned[i * l->K + k] = w[k * l->N + i];
-    l->weights = turned;
+            transposed[i * l->K + k] = w[k * l->N + i];
+    l->weights = transposed;
     return 0;
 }
 
@@ -286,7 +286,8 @@ PARE_SIMD static int32_t dot(const int16_t *restrict x, const int8_t *restrict w
 
 #define STRIP 32
 
-static void run_strip(const struct linear8 *l, const int16_t *x, int64_t m, int64_t from, char *y)
+static void run_strip(const struct linear_int8 *l, const int16_t *x, int64_t m, int64_t from,
+                      char *y)
 {
     size_t size = pare_dtype_size(l->out->t.dtype);
     int64_t n = l->N - from < STRIP ? l->N - from : STRIP;
@@ -300,7 +301,7 @@ static void run_strip(const struct linear8 *l, const int16_t *x, int64_t m, int6
 #define ROWS 32
 
 /* Rows from m on, all columns. */
-static void run_rows(const struct linear8 *l, const void *x, int64_t m, int16_t *rows, char *y)
+static void run_rows(const struct linear_int8 *l, const void *x, int64_t m, int16_t *rows, char *y)
 {
     size_t size = pare_dtype_size(l->out->t.dtype);
     int64_t n = l->M - m < ROWS ? l->M - m : ROWS, length = pare_dot_length(l->K);
@@ -320,7 +321,7 @@ static void run_rows(const struct linear8 *l, const void *x, int64_t m, int16_t 
     }
 }
 
-static int run_gemm(const struct linear8 *l, const void *x, int32_t *acc, struct pare_err *err)
+static int run_gemm(const struct linear_int8 *l, const void *x, int32_t *acc, struct pare_err *err)
 {
     char tb = l->tb ? 'T' : 'N';
     int64_t ldb = l->tb ? l->K : l->N;
@@ -351,7 +352,7 @@ PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_
 #define SOME_ROWS 192 /* a multiple of the rows that registers hold */
 
 /* Divide the rows among the threads if there are many, else the columns. */
-static void run_panel(const struct linear8 *l, int threads, const uint8_t *x, uint8_t *copy,
+static void run_panel(const struct linear_int8 *l, int threads, const uint8_t *x, uint8_t *copy,
                       char *y)
 {
     int64_t row = l->copy ? pare_gemm_int8_fours(l->K) * 4 : l->K;
@@ -393,7 +394,7 @@ static void run_panel(const struct linear8 *l, int threads, const uint8_t *x, ui
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct linear8 *l = s->state;
+    const struct linear_int8 *l = s->state;
     const void *x = s->in_buf[0]->t.data;
     void *work = s->work[0] ? s->work[0]->t.data : NULL;
     char *y = s->out_buf[0]->t.data;
@@ -428,7 +429,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_linear_int8 = {
     .name = "linear_int8",
-    .doc = "Products of 8-bit integers with constant weights, requantized.",
+    .doc = "Int8 Gemm and MatMul with constant weights and fused requantization.",
     .reads_int8 = true,
     .match = match,
     .init = init,

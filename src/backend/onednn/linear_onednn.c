@@ -8,7 +8,7 @@
 #include "../fuse/linear_fuse.h"
 
 struct linear {
-    struct pare_linear_fuse head;
+    struct pare_linear_fuse fuse;
     struct pare_post post;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t prim;
@@ -18,8 +18,8 @@ struct linear {
 
 static bool describe(const struct pare_match *v, struct linear *l)
 {
-    dnnl_dims_t dx = { l->head.M, l->head.K }, dw = { l->head.N, l->head.K }, db = { l->head.N },
-                dy = { l->head.M, l->head.N };
+    dnnl_dims_t dx = { l->fuse.M, l->fuse.K }, dw = { l->fuse.N, l->fuse.K }, db = { l->fuse.N },
+                dy = { l->fuse.M, l->fuse.N };
     dnnl_memory_desc_t x, w, b, y;
     dnnl_inner_product_desc_t d;
     dnnl_primitive_attr_t attr = NULL;
@@ -30,7 +30,7 @@ static bool describe(const struct pare_match *v, struct linear *l)
     dnnl_memory_desc_init_by_tag(&b, 1, db, dnnl_f32, dnnl_a);
     dnnl_memory_desc_init_by_tag(&y, 2, dy, dnnl_f32, dnnl_ab);
     ok = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_inference, &x, &w,
-                                              l->head.b ? &b : NULL, &y) == dnnl_success &&
+                                              l->fuse.b ? &b : NULL, &y) == dnnl_success &&
          pare_post_attr(&l->post, &attr) &&
          dnnl_primitive_desc_create(&l->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
@@ -45,11 +45,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct pare_value *out;
     int first;
 
-    if (!l || !pare_linear_fuse_read(v, n, &l->head))
+    if (!l || !pare_linear_fuse_read(v, n, &l->fuse))
         return false;
-    out = l->head.out;
-    first = l->head.add != NULL;
-    if (l->head.M > 1) {
+    out = l->fuse.out;
+    first = l->fuse.add != NULL;
+    if (l->fuse.M > 1) {
         out = pare_post_follow(v, out, false, &l->post);
         if (!describe(v, l))
             return false;
@@ -65,8 +65,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->work_bytes[0] = l->pd ? pare_dnnl_scratch_bytes(l->pd) : 0;
     s->in[0] = n->in[0];
     s->out[0] = out;
-    if (l->head.add)
-        s->fused[0] = l->head.add;
+    if (l->fuse.add)
+        s->fused[0] = l->fuse.add;
     for (int i = 0; i < l->post.n_nodes; i++)
         s->fused[first + i] = l->post.node[i];
     return true;
@@ -75,14 +75,14 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 static int init_weights(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
-    dnnl_dims_t dw = { l->head.N, l->head.K };
+    dnnl_dims_t dw = { l->fuse.N, l->fuse.K };
     dnnl_memory_desc_t have;
     struct pare_pack k = { .have = &have };
 
     if (s->share_from)
         return pare_dnnl_share(b, ((const struct linear *)s->share_from->state)->weights,
                                &l->weights, err);
-    dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->head.tb ? dnnl_ab : dnnl_ba);
+    dnnl_memory_desc_init_by_tag(&have, 2, dw, dnnl_f32, l->fuse.tb ? dnnl_ab : dnnl_ba);
     k.want = dnnl_primitive_desc_query_md(l->pd, dnnl_query_weights_md, 0);
     k.data = l->plain;
     return pare_dnnl_pack(b, &k, &l->weights, err);
@@ -92,18 +92,18 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 {
     struct linear *l = s->state;
 
-    if (l->head.b) {
-        l->row = pare_const_f32(b, l->head.b, err);
+    if (l->fuse.b) {
+        l->row = pare_const_f32(b, l->fuse.b, err);
         if (!l->row)
             return err->code;
     }
-    l->plain = pare_const_raw(l->head.w);
-    if (l->head.M == 1)
+    l->plain = pare_const_raw(l->fuse.w);
+    if (l->fuse.M == 1)
         return 0;
     PARE_TRY(init_weights(s, b, err));
     PARE_TRY(pare_dnnl_scratch(b, l->pd, s, &l->scratch, err));
     PARE_TRY(pare_dnnl_ends(b, l->pd, s, &l->src, &l->dst, err));
-    if (l->head.b)
+    if (l->fuse.b)
         PARE_TRY(pare_dnnl_bias(b, l->pd, l->row, &l->bias, err));
     return pare_dnnl(err, dnnl_primitive_create(&l->prim, l->pd), "inner product");
 }
@@ -123,16 +123,16 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_BIAS, l->bias };
     if (l->scratch)
         args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, l->scratch };
-    if (l->head.M > 1)
+    if (l->fuse.M > 1)
         return pare_dnnl(err, dnnl_primitive_execute(l->prim, b->onednn->stream, n, args),
                          "inner product");
-    if (l->head.b)
-        memcpy(y, l->row, (size_t)l->head.N * sizeof(*y));
+    if (l->fuse.b)
+        memcpy(y, l->row, (size_t)l->fuse.N * sizeof(*y));
     return pare_dnnl(err,
-                     dnnl_sgemm('N', l->head.tb ? 'T' : 'N', 1, l->head.N, l->head.K, 1,
-                                pare_f32(&s->in_buf[0]->t), l->head.K, l->plain,
-                                l->head.tb ? l->head.K : l->head.N, l->head.b ? 1 : 0, y,
-                                l->head.N),
+                     dnnl_sgemm('N', l->fuse.tb ? 'T' : 'N', 1, l->fuse.N, l->fuse.K, 1,
+                                pare_f32(&s->in_buf[0]->t), l->fuse.K, l->plain,
+                                l->fuse.tb ? l->fuse.K : l->fuse.N, l->fuse.b ? 1 : 0, y,
+                                l->fuse.N),
                      "product");
 }
 
@@ -141,7 +141,7 @@ static void destroy(struct pare_step *s)
     struct linear *l = s->state;
     dnnl_memory_t mem[] = { l->src, l->weights, l->bias, l->dst, l->scratch };
 
-    pare_dnnl_drop(mem, 5, l->prim, l->pd);
+    pare_dnnl_destroy(mem, 5, l->prim, l->pd);
 }
 
 const struct pare_kernel pare_kernel_linear_onednn = {

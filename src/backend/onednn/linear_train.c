@@ -113,14 +113,14 @@ PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
 }
 
 /* The operands of the gradients: all rows, or the nonzero ones. */
-struct way {
+struct operands {
     int64_t M;
     const float *gy, *x;
     float *gx;
     bool add; /* add to gx */
 };
 
-static int multiply_back(struct pare_step *s, const struct way *w, struct pare_err *err)
+static int multiply_backward(struct pare_step *s, const struct operands *w, struct pare_err *err)
 {
     const struct linear *l = s->state;
     const float *weight = pare_f32(&s->in_buf[1]->t), *gy = w->gy, *x = w->x;
@@ -168,8 +168,8 @@ static int64_t find_rows(const struct linear *l, const float *gy)
 }
 
 /* Gather n rows, multiply, and scatter X's gradient. */
-static int back_few(struct pare_step *s, const struct way *all, int64_t n, struct way *few,
-                    struct pare_err *err)
+static int backward_few(struct pare_step *s, const struct operands *all, int64_t n,
+                        struct operands *few, struct pare_err *err)
 {
     const struct linear *l = s->state;
     float *gy = pare_f32(&s->work[1]->t), *x = gy + n * l->N, *gx = x + n * l->K;
@@ -179,10 +179,10 @@ static int back_few(struct pare_step *s, const struct way *all, int64_t n, struc
         memcpy(gy + i * l->N, all->gy + l->rows[i] * l->N, (size_t)l->N * sizeof(float));
         memcpy(x + i * l->K, all->x + l->rows[i] * l->K, row);
     }
-    *few = (struct way){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
+    *few = (struct operands){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
     if (all->gx && !all->add) /* before W's gradient, which may use the same memory */
         memset(all->gx, 0, (size_t)l->M * row);
-    PARE_TRY(multiply_back(s, few, err));
+    PARE_TRY(multiply_backward(s, few, err));
     for (int64_t i = 0; i < n && all->gx; i++)
         for (int64_t k = 0; k < l->K; k++)
             all->gx[l->rows[i] * l->K + k] += gx[i * l->K + k];
@@ -193,21 +193,21 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 {
     const struct linear *l = s->state;
     struct pare_buf *gx = s->in_buf[0]->grad, *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
-    struct way all = {
+    struct operands all = {
         .M = l->M,
         .gy = pare_f32(&s->out_buf[0]->grad->t),
         .x = pare_f32(&s->in_buf[0]->t),
         .gx = gx ? pare_f32(&gx->t) : NULL,
         .add = gx && !s->grad_assign[0],
     };
-    struct way few = all;
+    struct operands few = all;
     int64_t n = find_rows(l, all.gy);
 
     (void)b;
     if (n < 0)
-        PARE_TRY(multiply_back(s, &all, err));
+        PARE_TRY(multiply_backward(s, &all, err));
     else
-        PARE_TRY(back_few(s, &all, n, &few, err));
+        PARE_TRY(backward_few(s, &all, n, &few, err));
     if (gb && s->grad_assign[2])
         memset(gb->t.data, 0, gb->bytes);
     if (gb)
@@ -217,7 +217,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
 const struct pare_kernel pare_kernel_linear_train = {
     .name = "linear_train",
-    .doc = "Gemm and MatMul with their gradients, by own products and oneDNN's GEMM.",
+    .doc = "Training of Gemm and MatMul by packed GEMM and oneDNN's GEMM.",
     .match = match,
     .run = run,
     .backward = backward,

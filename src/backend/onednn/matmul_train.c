@@ -64,7 +64,7 @@ static int multiply(const struct product *p, int64_t stack, const struct pare_ba
         failed |= dnnl_sgemm(p->ta, p->tb, p->rows, p->cols, p->inner, 1,
                              p->a + i * p->rows * p->inner, lda, p->b + i * p->inner * p->cols, ldb,
                              p->beta, p->c + i * p->rows * p->cols, p->cols) != dnnl_success;
-    return failed ? pare_fail(err, PARE_EUNSUPPORTED, "oneDNN: a product failed") : 0;
+    return failed ? pare_fail(err, PARE_EUNSUPPORTED, "oneDNN: matrix product failed") : 0;
 }
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -109,7 +109,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
 const struct pare_kernel pare_kernel_matmul_train = {
     .name = "matmul_train",
-    .doc = "MatMul of stacks of matrices with its gradients, by oneDNN's GEMM.",
+    .doc = "Training of batched MatMul by oneDNN's GEMM.",
     .match = match,
     .run = run,
     .backward = backward,

@@ -28,7 +28,7 @@ int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
     struct pare_onednn *o = pare_alloc(b->arena, 1, sizeof(*o));
 
     if (!o)
-        return pare_no_memory(err, "for the engine");
+        return pare_no_memory(err, "for the oneDNN engine");
     b->onednn = o;
     b->isa = (unsigned)dnnl_get_effective_cpu_isa();
     b->block = has_isa(dnnl_cpu_isa_avx512_core) ? 16 : 8;
@@ -199,8 +199,8 @@ int pare_dnnl_bias(struct pare_backend *b, const_dnnl_primitive_desc_t pd, const
     return pare_dnnl(err, dnnl_memory_create(bias, md, b->onednn->engine, at), "bias");
 }
 
-void pare_dnnl_drop(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
-                    dnnl_primitive_desc_t pd)
+void pare_dnnl_destroy(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
+                       dnnl_primitive_desc_t pd)
 {
     for (int i = 0; i < n; i++)
         if (mem[i])

@@ -56,7 +56,7 @@ int pare_dnnl_bias(struct pare_backend *b, const_dnnl_primitive_desc_t pd, const
                    dnnl_memory_t *bias, struct pare_err *err);
 
 /* Destroy the objects of a step; any of them may be NULL. */
-void pare_dnnl_drop(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
-                    dnnl_primitive_desc_t pd);
+void pare_dnnl_destroy(const dnnl_memory_t *mem, int n, dnnl_primitive_t prim,
+                       dnnl_primitive_desc_t pd);
 
 #endif

@@ -1,5 +1,9 @@
 /* onednn_gemm.c - matrix products outside of plans, and of strips, by oneDNN's GEMM. */
+#include <pare/plugin.h>
+
 #include "onednn.h"
+
+#include <pare/pruner.h>
 
 int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k, float *c)
 {

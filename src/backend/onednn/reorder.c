@@ -1,13 +1,13 @@
 /* reorder.c - conversion of values and gradients between layouts. */
 #include "onednn.h"
 
-struct way {
+struct reorder_prim {
     dnnl_primitive_t prim;
     dnnl_memory_t from, to;
 };
 
 struct reorder {
-    struct way there, back; /* backward: the gradient in the other direction */
+    struct reorder_prim forward, backward; /* backward: the gradient in the other direction */
 };
 
 static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
@@ -27,7 +27,8 @@ static int sum_attr(dnnl_primitive_attr_t *attr, struct pare_err *err)
 }
 
 /* Create the primitive from w->from to w->to. */
-static int make_way(struct way *w, bool add, struct pare_backend *b, struct pare_err *err)
+static int create_reorder(struct reorder_prim *w, bool add, struct pare_backend *b,
+                          struct pare_err *err)
 {
     const dnnl_memory_desc_t *from, *to;
     dnnl_engine_t e = b->onednn->engine;
@@ -56,26 +57,30 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     dnnl_memory_desc_t from, to;
 
     if (!r)
-        return pare_no_memory(err, "for a conversion");
+        return pare_no_memory(err, "for a reorder");
     s->state = r;
     if (!pare_dnnl_md(&from, &s->in_buf[0]->t, s->in_block[0]) ||
         !pare_dnnl_md(&to, &s->out_buf[0]->t, s->out_block[0]))
-        return pare_fail(err, PARE_EUNSUPPORTED, "no layout for '%s'", s->in[0]->name);
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->there.from, &from, e, s->in_buf[0]->t.data),
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "cannot reorder '%s': oneDNN has no descriptor for its shape and layout",
+                         s->in[0]->name);
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->forward.from, &from, e, s->in_buf[0]->t.data),
                        "memory"));
-    PARE_TRY(
-        pare_dnnl(err, dnnl_memory_create(&r->there.to, &to, e, s->out_buf[0]->t.data), "memory"));
-    PARE_TRY(make_way(&r->there, false, b, err));
+    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->forward.to, &to, e, s->out_buf[0]->t.data),
+                       "memory"));
+    PARE_TRY(create_reorder(&r->forward, false, b, err));
     if (!s->in_buf[0]->grad)
         return 0;
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.from, &to, e, s->out_buf[0]->grad->t.data),
+    PARE_TRY(pare_dnnl(err,
+                       dnnl_memory_create(&r->backward.from, &to, e, s->out_buf[0]->grad->t.data),
                        "memory"));
-    PARE_TRY(pare_dnnl(err, dnnl_memory_create(&r->back.to, &from, e, s->in_buf[0]->grad->t.data),
+    PARE_TRY(pare_dnnl(err,
+                       dnnl_memory_create(&r->backward.to, &from, e, s->in_buf[0]->grad->t.data),
                        "memory"));
-    return make_way(&r->back, !s->grad_assign[0], b, err);
+    return create_reorder(&r->backward, !s->grad_assign[0], b, err);
 }
 
-static int go(const struct way *w, struct pare_backend *b, struct pare_err *err)
+static int execute(const struct reorder_prim *w, struct pare_backend *b, struct pare_err *err)
 {
     dnnl_exec_arg_t args[] = { { DNNL_ARG_FROM, w->from }, { DNNL_ARG_TO, w->to } };
 
@@ -84,15 +89,15 @@ static int go(const struct way *w, struct pare_backend *b, struct pare_err *err)
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    return go(&((struct reorder *)s->state)->there, b, err);
+    return execute(&((struct reorder *)s->state)->forward, b, err);
 }
 
 static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    return go(&((struct reorder *)s->state)->back, b, err);
+    return execute(&((struct reorder *)s->state)->backward, b, err);
 }
 
-static void drop(struct way *w)
+static void destroy_reorder(struct reorder_prim *w)
 {
     if (w->prim)
         dnnl_primitive_destroy(w->prim);
@@ -106,13 +111,13 @@ static void destroy(struct pare_step *s)
 {
     struct reorder *r = s->state;
 
-    drop(&r->there);
-    drop(&r->back);
+    destroy_reorder(&r->forward);
+    destroy_reorder(&r->backward);
 }
 
 const struct pare_kernel pare_kernel_reorder = {
     .name = "reorder",
-    .doc = "Between row-major and channel-blocked layouts.",
+    .doc = "Conversion between layouts.",
     .init = init,
     .run = run,
     .backward = backward,

@@ -7,14 +7,14 @@
 
 #include "../../base/simd.h"
 
-struct whole {
+struct any_layout {
     int64_t count;
     bool train;
 };
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct whole *c;
+    struct any_layout *c;
     int block;
 
     if (!(n->op->flags & PARE_OP_ANY_LAYOUT) || n->n_in != 1 || n->n_out != 1 ||
@@ -34,7 +34,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     s->in_block[0] = s->out_block[0] = block;
     s->state = c;
     s->unsaved_out = ~0u;
-    s->inplace = n->op->flags & PARE_OP_LOOKS ? 1 : 0;
+    s->inplace = n->op->flags & PARE_OP_OBSERVES ? 1 : 0;
     s->grad_inplace = 1;
     s->accumulate_bytes = (size_t)c->count * sizeof(float);
     return true;
@@ -42,11 +42,11 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 
 static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct whole *c = s->state;
+    const struct any_layout *c = s->state;
 
     (void)b;
-    return s->node->op->whole(s->node, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t),
-                              c->train, err);
+    return s->node->op->map_tensor(s->node, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t),
+                                   c->train, err);
 }
 
 PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
@@ -58,12 +58,12 @@ PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
 
 static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct whole *c = s->state;
+    const struct any_layout *c = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t), *to = s->grad_assign[0] ? gx : s->work[1]->t.data;
     int threads = c->count > 32768 ? b->threads : 1;
 
-    PARE_TRY(s->node->op->dwhole(s->node, pare_f32(&s->in_buf[0]->t),
-                                 pare_f32(&s->out_buf[0]->grad->t), to, err));
+    PARE_TRY(s->node->op->dmap_tensor(s->node, pare_f32(&s->in_buf[0]->t),
+                                      pare_f32(&s->out_buf[0]->grad->t), to, err));
     if (to == gx)
         return 0;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
@@ -77,7 +77,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
 const struct pare_kernel pare_kernel_any_layout = {
     .name = "any_layout",
-    .doc = "Places that are quantized, in any layout, with their gradients.",
+    .doc = "Fake quantization in any layout, with its gradients.",
     .match = match,
     .run = run,
     .backward = backward,

@@ -26,7 +26,7 @@ struct attention {
     int block;             /* for columns that are elements of a value */
     float scale;
     int in[OPERANDS]; /* indices of the step's inputs */
-    int64_t step[OPERANDS], apart[OPERANDS], *place[OPERANDS];
+    int64_t step[OPERANDS], element_stride[OPERANDS], *place[OPERANDS];
     int64_t y_step, *y_place;
 };
 
@@ -41,13 +41,13 @@ struct found {
     struct pare_view_trace_nodes nodes;
 };
 
-static bool moves(const struct pare_node *n)
+static bool is_movement(const struct pare_node *n)
 {
     return pare_node_is(n, "Transpose") || pare_node_is(n, "Slice") || pare_node_is(n, "Split") ||
            pare_node_is(n, "Gather") || (n && n->op && n->op->flags & PARE_OP_VIEW);
 }
 
-static bool scales(const struct pare_node *n)
+static bool is_scaling(const struct pare_node *n)
 {
     return pare_node_is(n, "Mul") || pare_node_is(n, "Div");
 }
@@ -65,7 +65,7 @@ static struct pare_node *next_product(const struct pare_match *v, struct pare_no
     for (int i = 0; i < 8 && n; i++) {
         if (is_product(n))
             return n;
-        if (!moves(n) && !scales(n))
+        if (!is_movement(n) && !is_scaling(n))
             return NULL;
         n = n->out[0] ? pare_only_consumer(v, n->out[0]) : NULL;
     }
@@ -80,7 +80,7 @@ static bool find_mix(struct found *f)
 
     do
         n = pare_only_consumer(f->v, n->out[0]);
-    while (n && scales(n));
+    while (n && is_scaling(n));
     f->softmax = n;
     if (!pare_node_is(n, "Softmax"))
         return false;
@@ -93,7 +93,7 @@ static bool find_mix(struct found *f)
 }
 
 /* Is n on the path of Q or K to the first product, or of V to the second? */
-static bool find(struct found *f, struct pare_node *n)
+static bool find_pattern(struct found *f, struct pare_node *n)
 {
     struct pare_node *m = next_product(f->v, n);
     bool flatten;
@@ -102,7 +102,7 @@ static bool find(struct found *f, struct pare_node *n)
         return false;
     if (pare_node_is(m->in[0]->maker, "Softmax")) {
         f->mix = m;
-        for (m = m->in[0]->maker->in[0]->maker; scales(m);)
+        for (m = m->in[0]->maker->in[0]->maker; is_scaling(m);)
             m = m->in[pare_is_const(m->in[0])]->maker;
         if (!m || !is_product(m))
             return false;
@@ -191,14 +191,14 @@ static bool read_operands(const struct found *f, struct pare_arena *arena, struc
     const int rank = f->scores->in[0]->t.rank;
 
     for (int k = 0; k < OPERANDS; k++) {
-        bool turned = k == K; /* as the first product reads it: (elements, tokens) */
+        bool transposed = k == K; /* as the first product reads it: (elements, tokens) */
 
-        a->step[k] = pare_view_trace_stride(&f->from[k], rank - (turned ? 1 : 2));
-        a->apart[k] = pare_view_trace_stride(&f->from[k], rank - (turned ? 2 : 1));
+        a->step[k] = pare_view_trace_stride(&f->from[k], rank - (transposed ? 1 : 2));
+        a->element_stride[k] = pare_view_trace_stride(&f->from[k], rank - (transposed ? 2 : 1));
         a->place[k] = pare_alloc(arena, (size_t)a->B, sizeof(int64_t));
-        if (a->step[k] < 0 || a->apart[k] < 0 || !a->place[k])
+        if (a->step[k] < 0 || a->element_stride[k] < 0 || !a->place[k])
             return false;
-        pare_view_trace_places(&f->from[k], rank - 2, a->B, a->place[k]);
+        pare_view_trace_offsets(&f->from[k], rank - 2, a->B, a->place[k]);
     }
     a->y_place = pare_alloc(arena, (size_t)a->B, sizeof(int64_t));
     return a->y_place != NULL;
@@ -228,7 +228,7 @@ static bool read_sizes(const struct found *f, int threads, struct attention *a)
     return a->D % 8 == 0 && a->E % 8 == 0 && a->T > 1;
 }
 
-static int64_t up(int64_t n)
+static int64_t round_up(int64_t n)
 {
     return (n + 15) / 16 * 16;
 }
@@ -236,9 +236,9 @@ static int64_t up(int64_t n)
 /* In floats, per thread: packed keys and values, some rows of queries and of scores. */
 static size_t own_size(const struct attention *a)
 {
-    int64_t panels = a->tokens * up(a->D > a->E ? a->D : a->E);
+    int64_t panels = a->tokens * round_up(a->D > a->E ? a->D : a->E);
 
-    return (size_t)(2 * panels + GROUP * up(a->D) + GROUP * up(a->tokens));
+    return (size_t)(2 * panels + GROUP * round_up(a->D) + GROUP * round_up(a->tokens));
 }
 
 static bool fill_step(const struct found *f, struct attention *a, struct pare_step *s)
@@ -260,7 +260,7 @@ static bool fill_step(const struct found *f, struct attention *a, struct pare_st
     return true;
 }
 
-static void in_order(struct pare_view_trace_nodes *nodes)
+static void inputs_in_order(struct pare_view_trace_nodes *nodes)
 {
     for (int i = 1; i < nodes->n; i++)
         for (int k = i; k && nodes->list[k]->id < nodes->list[k - 1]->id; k--) {
@@ -277,8 +277,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct pare_arena *arena = v->backend->arena;
     struct attention *a;
 
-    if (v->train || v->backend->block < 8 || (!moves(n) && !scales(n)) || !find(&f, n) ||
-        !pare_trace(v, f.scores->in[0], NULL, true, &f.from[Q], &f.nodes) ||
+    if (v->train || v->backend->block < 8 || (!is_movement(n) && !is_scaling(n)) ||
+        !find_pattern(&f, n) || !pare_trace(v, f.scores->in[0], NULL, true, &f.from[Q], &f.nodes) ||
         !pare_trace(v, f.scores->in[1], NULL, true, &f.from[K], &f.nodes) ||
         !pare_trace(v, f.mix->in[1], NULL, false, &f.from[V], &f.nodes) ||
         !pare_view_trace_add(&f.nodes, f.scores) || !pare_view_trace_add(&f.nodes, f.softmax) ||
@@ -288,7 +288,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (!a || !read_sizes(&f, v->backend->threads, a) || !read_operands(&f, arena, a) ||
         !find_out(&f, a) || !is_closed(&f))
         return false;
-    in_order(&f.nodes);
+    inputs_in_order(&f.nodes);
     if (f.nodes.list[0] != n)
         return false;
     a->scale = (float)(f.scale * f.from[Q].scale * f.from[K].scale);
@@ -304,8 +304,8 @@ struct rows {
 };
 
 /* y = softmax(scale x keys) values */
-static void some_rows(const struct attention *a, const struct rows *r, const float *const panels[2],
-                      float *scores, float *y)
+static void compute_rows(const struct attention *a, const struct rows *r,
+                         const float *const panels[2], float *scores, float *y)
 {
     struct pare_packed_gemm p = pare_packed_gemm_matrix(r->n, a->D, a->tokens, NARROW);
 
@@ -313,27 +313,27 @@ static void some_rows(const struct attention *a, const struct rows *r, const flo
     p.x_row = r->step;
     p.w = panels[0];
     p.y = scores;
-    p.y_row = up(a->tokens);
+    p.y_row = round_up(a->tokens);
     pare_packed_gemm_run(&p);
     for (int64_t t = 0; t < r->n; t++)
-        pare_attention_softmax(scores + t * up(a->tokens), a->S, a->scale);
+        pare_attention_softmax(scores + t * round_up(a->tokens), a->S, a->scale);
     p = pare_packed_gemm_matrix(r->n, a->S, a->E, a->block);
     p.x = scores;
-    p.x_row = up(a->tokens);
+    p.x_row = round_up(a->tokens);
     p.w = panels[1];
     p.y = y;
     p.y_row = a->y_step;
     pare_packed_gemm_run(&p);
 }
 
-static struct pare_attention_head head(const struct pare_step *s, int which, int64_t i)
+static struct pare_attention_head load_head(const struct pare_step *s, int which, int64_t i)
 {
     const struct attention *a = s->state;
 
     return (struct pare_attention_head){
         .at = pare_f32(&s->in_buf[a->in[which]]->t) + a->place[which][i],
         .step = a->step[which],
-        .apart = a->apart[which],
+        .element_stride = a->element_stride[which],
         .T = which == Q ? a->T : a->S,
         .D = which == V ? a->E : a->D,
     };
@@ -343,23 +343,24 @@ static struct pare_attention_head head(const struct pare_step *s, int which, int
 static void run_part(const struct pare_step *s, int64_t i, int64_t from, int64_t to, float *own)
 {
     const struct attention *a = s->state;
-    const int64_t size = a->tokens * up(a->D > a->E ? a->D : a->E);
+    const int64_t size = a->tokens * round_up(a->D > a->E ? a->D : a->E);
     const float *const panels[2] = { own, own + size };
-    float *copy = own + 2 * size, *scores = copy + GROUP * up(a->D);
-    struct pare_attention_head q = head(s, Q, i), k = head(s, K, i), v = head(s, V, i);
+    float *copy = own + 2 * size, *scores = copy + GROUP * round_up(a->D);
+    struct pare_attention_head q = load_head(s, Q, i), k = load_head(s, K, i),
+                               v = load_head(s, V, i);
 
-    pare_attention_pack_turned(&k, own);
+    pare_attention_pack_transposed(&k, own);
     pare_attention_pack(&v, a->block, own + size);
     for (int64_t t = from; t < to; t += GROUP) {
         struct rows r = { q.at + t * q.step, q.step, to - t < GROUP ? to - t : GROUP };
 
-        for (int64_t m = 0; m < r.n && q.apart != 1; m++)
+        for (int64_t m = 0; m < r.n && q.element_stride != 1; m++)
             for (int64_t d = 0; d < a->D; d++)
-                copy[m * a->D + d] = r.x[m * q.step + d * q.apart];
-        if (q.apart != 1)
+                copy[m * a->D + d] = r.x[m * q.step + d * q.element_stride];
+        if (q.element_stride != 1)
             r = (struct rows){ copy, a->D, r.n };
-        some_rows(a, &r, panels, scores,
-                  pare_f32(&s->out_buf[0]->t) + a->y_place[i] + t * a->y_step);
+        compute_rows(a, &r, panels, scores,
+                     pare_f32(&s->out_buf[0]->t) + a->y_place[i] + t * a->y_step);
     }
 }
 
@@ -381,7 +382,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_attention = {
     .name = "attention",
-    .doc = "Attention with what moves numbers around it, in both products and the Softmax.",
+    .doc = "Fused attention: both products, Softmax, and the Reshapes and Transposes around them.",
     .match = match,
     .run = run,
 };

@@ -10,16 +10,16 @@
 
 #define NARROW PARE_ATTENTION_NARROW
 
-static void pack_apart(const struct pare_attention_head *x, int64_t first, int block, int64_t step,
-                       float *to)
+static void pack_strided(const struct pare_attention_head *x, int64_t first, int block,
+                         int64_t step, float *to)
 {
     for (int64_t t = 0; t < x->T; t++)
         for (int c = 0; c < block; c++)
-            to[t * step + c] = x->at[t * x->step + (first + c) * x->apart];
+            to[t * step + c] = x->at[t * x->step + (first + c) * x->element_stride];
 }
 
-PARE_SIMD static void pack_near(const float *from, int64_t T, int64_t from_step, int block,
-                                int64_t step, float *to)
+PARE_SIMD static void pack_contiguous(const float *from, int64_t T, int64_t from_step, int block,
+                                      int64_t step, float *to)
 {
     for (int64_t t = 0; t < T; t++, to += step, from += from_step)
         for (int c = 0; c < block; c += 8)
@@ -34,16 +34,16 @@ void pare_attention_pack(const struct pare_attention_head *x, int block, float *
         float *at = to + pare_packed_gemm_at(x->T, blocks, block, 0, b * block);
         int64_t step = (b / 2 * 2 + 1 < blocks ? 2 : 1) * block;
 
-        if (x->apart == 1)
-            pack_near(x->at + b * block, x->T, x->step, block, step, at);
+        if (x->element_stride == 1)
+            pack_contiguous(x->at + b * block, x->T, x->step, block, step, at);
         else
-            pack_apart(x, b * block, block, step, at);
+            pack_strided(x, b * block, block, step, at);
     }
 }
 
 /* Up to 8 tokens from `first` on, their elements contiguous. */
-PARE_SIMD static void turn_near(const struct pare_attention_head *x, int64_t first, int64_t step,
-                                float *to)
+PARE_SIMD static void transpose_contiguous(const struct pare_attention_head *x, int64_t first,
+                                           int64_t step, float *to)
 {
     const float zeros[8] = { 0 };
     const float *row[8];
@@ -61,14 +61,17 @@ PARE_SIMD static void turn_near(const struct pare_attention_head *x, int64_t fir
     }
 }
 
-static void turn_apart(const struct pare_attention_head *x, int64_t first, int64_t step, float *to)
+static void transpose_strided(const struct pare_attention_head *x, int64_t first, int64_t step,
+                              float *to)
 {
     for (int64_t d = 0; d < x->D; d++)
         for (int64_t i = 0; i < 8; i++)
-            to[d * step + i] = first + i < x->T ? x->at[(first + i) * x->step + d * x->apart] : 0;
+            to[d * step + i] = first + i < x->T
+                                   ? x->at[(first + i) * x->step + d * x->element_stride]
+                                   : 0;
 }
 
-void pare_attention_pack_turned(const struct pare_attention_head *x, float *to)
+void pare_attention_pack_transposed(const struct pare_attention_head *x, float *to)
 {
     const int64_t blocks = (x->T + NARROW - 1) / NARROW;
 
@@ -76,10 +79,10 @@ void pare_attention_pack_turned(const struct pare_attention_head *x, float *to)
         float *at = to + pare_packed_gemm_at(x->D, blocks, NARROW, 0, b * NARROW);
         int64_t step = (b / 2 * 2 + 1 < blocks ? 2 : 1) * NARROW;
 
-        if (x->apart == 1)
-            turn_near(x, b * NARROW, step, at);
+        if (x->element_stride == 1)
+            transpose_contiguous(x, b * NARROW, step, at);
         else
-            turn_apart(x, b * NARROW, step, at);
+            transpose_strided(x, b * NARROW, step, at);
     }
 }
 

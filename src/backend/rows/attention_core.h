@@ -7,10 +7,10 @@
 #define PARE_ATTENTION_NARROW \
     8 /* block of columns that are tokens: the last block has less padding */
 
-/* Element (t, d) is at[t * step + d * apart]. */
+/* Element (t, d) is at[t * step + d * element_stride]. */
 struct pare_attention_head {
     const float *at;
-    int64_t step, apart;
+    int64_t step, element_stride;
     int64_t T, D; /* D: a multiple of 8 */
 };
 
@@ -19,7 +19,7 @@ void pare_attention_pack(const struct pare_attention_head *x, int block, float *
 
 /* Pack transposed, for a product whose columns are tokens: panels (D, T), T padded to NARROW with
  * zeros. */
-void pare_attention_pack_turned(const struct pare_attention_head *x, float *to);
+void pare_attention_pack_transposed(const struct pare_attention_head *x, float *to);
 
 /* Softmax of scale * x, in place. */
 void pare_attention_softmax(float *x, int64_t n, float scale);

@@ -40,7 +40,7 @@ struct found {
 };
 
 /* The only consumer of x, if it has that type. */
-static struct pare_node *next(struct found *f, const struct pare_value *x, const char *type)
+static struct pare_node *next_of_type(struct found *f, const struct pare_value *x, const char *type)
 {
     struct pare_node *n = pare_only_consumer(f->v, x);
 
@@ -51,7 +51,7 @@ static struct pare_node *next(struct found *f, const struct pare_value *x, const
 }
 
 /* x multiplied or divided by constant scalars. */
-static struct pare_value *scaled(struct found *f, struct pare_value *x)
+static struct pare_value *skip_scales(struct found *f, struct pare_value *x)
 {
     for (;;) {
         const struct pare_node *n = pare_only_consumer(f->v, x);
@@ -62,7 +62,7 @@ static struct pare_value *scaled(struct found *f, struct pare_value *x)
             return x;
         c = n->in[n->in[0] == x];
         if (!pare_is_const(c) || !pare_is_f32(c) || !c->t.data || pare_numel(&c->t) != 1 ||
-            !next(f, x, n->type))
+            !next_of_type(f, x, n->type))
             return x;
         f->scale *= mul ? (double)pare_f32(&c->t)[0] : 1 / (double)pare_f32(&c->t)[0];
         x = n->out[0];
@@ -80,10 +80,10 @@ static bool permutes(const struct pare_node *n, int a, int b, int c, int d)
 }
 
 /* A part as (N, H, T, D), or with the last two exchanged. */
-static struct pare_value *heads(struct found *f, struct pare_value *x, bool swapped,
-                                struct attention *a)
+static struct pare_value *match_heads(struct found *f, struct pare_value *x, bool swapped,
+                                      struct attention *a)
 {
-    const struct pare_node *n = next(f, x, "Reshape");
+    const struct pare_node *n = next_of_type(f, x, "Reshape");
     const struct pare_tensor *t = n ? &n->out[0]->t : NULL;
 
     if (!t || t->rank != 4 ||
@@ -94,10 +94,10 @@ static struct pare_value *heads(struct found *f, struct pare_value *x, bool swap
     a->T = t->dim[1];
     a->H = t->dim[2];
     a->D = t->dim[3];
-    n = next(f, n->out[0], "Transpose");
+    n = next_of_type(f, n->out[0], "Transpose");
     if (!n || !permutes(n, 0, 2, swapped ? 3 : 1, swapped ? 1 : 3))
         return NULL;
-    return scaled(f, n->out[0]);
+    return skip_scales(f, n->out[0]);
 }
 
 static bool three_parts(const struct pare_node *n)
@@ -115,32 +115,32 @@ static bool three_parts(const struct pare_node *n)
 }
 
 /* Match from the parts to the result; NULL: no match. */
-static struct pare_value *follow(struct found *f, struct pare_node *n, struct attention *a)
+static struct pare_value *match_pattern(struct found *f, struct pare_node *n, struct attention *a)
 {
-    struct pare_value *q = heads(f, n->out[0], false, a);
-    struct pare_value *k = q ? heads(f, n->out[1], true, a) : NULL;
+    struct pare_value *q = match_heads(f, n->out[0], false, a);
+    struct pare_value *k = q ? match_heads(f, n->out[1], true, a) : NULL;
     double scale = f->scale;
-    struct pare_value *z = k ? heads(f, n->out[2], false, a) : NULL;
-    const struct pare_node *m = z && f->scale == scale ? next(f, q, "MatMul") : NULL;
+    struct pare_value *z = k ? match_heads(f, n->out[2], false, a) : NULL;
+    const struct pare_node *m = z && f->scale == scale ? next_of_type(f, q, "MatMul") : NULL;
     bool flatten;
 
     if (!m || m->in[0] != q || m->in[1] != k || pare_only_consumer(f->v, k) != m)
         return NULL;
-    m = next(f, scaled(f, m->out[0]), "Softmax");
+    m = next_of_type(f, skip_scales(f, m->out[0]), "Softmax");
     if (!m || pare_softmax_axis(m, &flatten) != 3)
         return NULL;
     q = m->out[0];
-    m = next(f, q, "MatMul");
+    m = next_of_type(f, q, "MatMul");
     if (!m || m->in[0] != q || m->in[1] != z || pare_only_consumer(f->v, z) != m)
         return NULL;
-    m = next(f, m->out[0], "Transpose");
+    m = next_of_type(f, m->out[0], "Transpose");
     if (!m || !permutes(m, 0, 2, 1, 3))
         return NULL;
-    m = next(f, m->out[0], "Reshape");
+    m = next_of_type(f, m->out[0], "Reshape");
     return m ? m->out[0] : NULL;
 }
 
-static int64_t up(int64_t n, int64_t to)
+static int64_t round_up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
 }
@@ -148,8 +148,8 @@ static int64_t up(int64_t n, int64_t to)
 /* In floats, per thread: packed columns, one matrix of scores, one of a head. */
 static size_t own_size(const struct attention *a)
 {
-    return (size_t)(up(a->tokens * up(a->D, 32), 16) + up(a->T * a->tokens, 16) +
-                    up(a->T * a->D, 16));
+    return (size_t)(round_up(a->tokens * round_up(a->D, 32), 16) + round_up(a->T * a->tokens, 16) +
+                    round_up(a->T * a->D, 16));
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -162,12 +162,12 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (!v->train || !three_parts(n))
         return false;
     a = pare_alloc(v->backend->arena, 1, sizeof(*a));
-    out = a ? follow(&f, n, a) : NULL;
+    out = a ? match_pattern(&f, n, a) : NULL;
     if (!out || a->D % 8 || out->t.rank < 2 || out->t.dim[out->t.rank - 1] != a->H * a->D ||
         n->in[0]->t.dim[n->in[0]->t.rank - 1] != 3 * a->H * a->D)
         return false;
     a->scale = (float)f.scale;
-    a->tokens = up(a->T, NARROW);
+    a->tokens = round_up(a->T, NARROW);
     a->block = v->backend->block == 16 && a->D % 16 == 0 ? 16 : 8;
     a->p = pare_alloc_raw(v->backend->arena, (size_t)(a->N * a->H * a->T * a->tokens),
                           sizeof(*a->p));
@@ -191,7 +191,7 @@ struct rows {
     int64_t step;
 };
 
-static struct pare_attention_head head(const struct attention *a, const struct rows *x)
+static struct pare_attention_head head_of(const struct attention *a, const struct rows *x)
 {
     return (struct pare_attention_head){ x->at, x->step, 1, a->T, a->D };
 }
@@ -199,17 +199,17 @@ static struct pare_attention_head head(const struct attention *a, const struct r
 /* Pack rows of D elements as the right operand of a product over T. */
 static void pack(const struct attention *a, const struct rows *x, float *to)
 {
-    struct pare_attention_head h = head(a, x);
+    struct pare_attention_head h = head_of(a, x);
 
     pare_attention_pack(&h, a->block, to);
 }
 
 /* Pack rows of D elements transposed: (D, tokens). */
-static void pack_turned(const struct attention *a, const struct rows *x, float *to)
+static void pack_transposed(const struct attention *a, const struct rows *x, float *to)
 {
-    struct pare_attention_head h = head(a, x);
+    struct pare_attention_head h = head_of(a, x);
 
-    pare_attention_pack_turned(&h, to);
+    pare_attention_pack_transposed(&h, to);
 }
 
 /* y (T, tokens) = x (T, D) w. */
@@ -226,7 +226,7 @@ static void to_tokens(const struct attention *a, struct rows x, const float *w, 
 }
 
 /* y (T, D) = x (T, T) w, or x transposed. */
-static void to_head(const struct attention *a, struct rows x, bool turned, const float *w,
+static void to_head(const struct attention *a, struct rows x, bool transposed, const float *w,
                     struct rows y)
 {
     struct pare_packed_gemm p = {
@@ -235,9 +235,9 @@ static void to_head(const struct attention *a, struct rows x, bool turned, const
         .y = y.at,
         .rows = a->T,
         .blocks = a->D / a->block,
-        .runs = turned ? a->T : 1,
-        .run = turned ? 1 : a->T,
-        .x_row = turned ? 1 : x.step,
+        .runs = transposed ? a->T : 1,
+        .run = transposed ? 1 : a->T,
+        .x_row = transposed ? 1 : x.step,
         .x_run = x.step,
         .y_row = y.step,
         .y_block = a->block,
@@ -248,7 +248,7 @@ static void to_head(const struct attention *a, struct rows x, bool turned, const
 }
 
 /* scale p (g - sum of p g), in g. */
-PARE_SIMD static void softmax_back(const float *p, float *g, int64_t n, float scale)
+PARE_SIMD static void softmax_backward(const float *p, float *g, int64_t n, float scale)
 {
     float sum = 0;
 
@@ -260,7 +260,8 @@ PARE_SIMD static void softmax_back(const float *p, float *g, int64_t n, float sc
 }
 
 /* Add to the gradient; with `first` it has been assigned already. */
-static void put(const struct attention *a, bool first, const struct rows *x, const struct rows *to)
+static void add_rows(const struct attention *a, bool first, const struct rows *x,
+                     const struct rows *to)
 {
     for (int64_t t = 0; t < a->T && !first; t++)
         for (int64_t d = 0; d < a->D; d++)
@@ -270,14 +271,14 @@ static void put(const struct attention *a, bool first, const struct rows *x, con
 /* ---- run --------------------------------------------------------------------------------- */
 
 /* The rows of Q, K or V (part 0, 1 or 2) of image and head i. */
-static struct rows part(const struct attention *a, float *x, int64_t i, int64_t which)
+static struct rows part_rows(const struct attention *a, float *x, int64_t i, int64_t which)
 {
     int64_t step = 3 * a->H * a->D;
 
     return (struct rows){ x + i / a->H * a->T * step + (which * a->H + i % a->H) * a->D, step };
 }
 
-static struct rows result(const struct attention *a, float *y, int64_t i)
+static struct rows result_rows(const struct attention *a, float *y, int64_t i)
 {
     int64_t step = a->H * a->D;
 
@@ -299,41 +300,41 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 #pragma omp parallel for num_threads(b->threads) schedule(static)
     for (int64_t i = 0; i < a->N * a->H; i++) {
         float *columns = work + (size_t)omp_get_thread_num() * own_size(a);
-        struct rows k = part(a, x, i, 1), z = part(a, x, i, 2), p = weights(a, i);
+        struct rows k = part_rows(a, x, i, 1), z = part_rows(a, x, i, 2), p = weights(a, i);
 
-        pack_turned(a, &k, columns);
-        to_tokens(a, part(a, x, i, 0), columns, p);
+        pack_transposed(a, &k, columns);
+        to_tokens(a, part_rows(a, x, i, 0), columns, p);
         for (int64_t t = 0; t < a->T; t++)
             pare_attention_softmax(p.at + t * p.step, a->T, a->scale);
         pack(a, &z, columns);
-        to_head(a, p, false, columns, result(a, y, i));
+        to_head(a, p, false, columns, result_rows(a, y, i));
     }
     return 0;
 }
 
-static void head_back(const struct attention *a, struct pare_step *s, int64_t i, float *columns)
+static void head_backward(const struct attention *a, struct pare_step *s, int64_t i, float *columns)
 {
     float *x = pare_f32(&s->in_buf[0]->t), *gx = pare_f32(&s->in_buf[0]->grad->t);
-    struct rows q = part(a, x, i, 0), k = part(a, x, i, 1), z = part(a, x, i, 2);
-    struct rows p = weights(a, i), gy = result(a, pare_f32(&s->out_buf[0]->grad->t), i);
-    struct rows g = { columns + up(a->tokens * up(a->D, 32), 16), a->tokens };
-    struct rows one = { g.at + up(a->T * a->tokens, 16), a->D }, to[3];
+    struct rows q = part_rows(a, x, i, 0), k = part_rows(a, x, i, 1), z = part_rows(a, x, i, 2);
+    struct rows p = weights(a, i), gy = result_rows(a, pare_f32(&s->out_buf[0]->grad->t), i);
+    struct rows g = { columns + round_up(a->tokens * round_up(a->D, 32), 16), a->tokens };
+    struct rows one = { g.at + round_up(a->T * a->tokens, 16), a->D }, to[3];
 
     for (int j = 0; j < 3; j++)
-        to[j] = part(a, gx, i, j);
+        to[j] = part_rows(a, gx, i, j);
     pack(a, &gy, columns);
     to_head(a, p, true, columns, s->grad_assign[0] ? to[2] : one);
-    put(a, s->grad_assign[0], &one, &to[2]);
-    pack_turned(a, &z, columns);
+    add_rows(a, s->grad_assign[0], &one, &to[2]);
+    pack_transposed(a, &z, columns);
     to_tokens(a, gy, columns, g);
     for (int64_t t = 0; t < a->T; t++)
-        softmax_back(p.at + t * p.step, g.at + t * g.step, a->T, a->scale);
+        softmax_backward(p.at + t * p.step, g.at + t * g.step, a->T, a->scale);
     pack(a, &k, columns);
     to_head(a, g, false, columns, s->grad_assign[0] ? to[0] : one);
-    put(a, s->grad_assign[0], &one, &to[0]);
+    add_rows(a, s->grad_assign[0], &one, &to[0]);
     pack(a, &q, columns);
     to_head(a, g, true, columns, s->grad_assign[0] ? to[1] : one);
-    put(a, s->grad_assign[0], &one, &to[1]);
+    add_rows(a, s->grad_assign[0], &one, &to[1]);
 }
 
 static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -344,13 +345,13 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) schedule(static)
     for (int64_t i = 0; i < a->N * a->H; i++)
-        head_back(a, s, i, work + (size_t)omp_get_thread_num() * own_size(a));
+        head_backward(a, s, i, work + (size_t)omp_get_thread_num() * own_size(a));
     return 0;
 }
 
 const struct pare_kernel pare_kernel_attention_train = {
     .name = "attention_train",
-    .doc = "Attention from one projection to queries, keys and values, with its gradient.",
+    .doc = "Training of attention, from the joint QKV projection on.",
     .match = match,
     .run = run,
     .backward = backward,

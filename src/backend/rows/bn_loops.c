@@ -73,7 +73,7 @@ PARE_SIMD void pare_bn_apply(const struct pare_bn_apply *how, const float *x, co
 }
 
 /* The gradient at element i, 0 where the activation stops it. */
-static float through(const struct pare_bn_back *how, const struct pare_bn_at *a, int64_t i)
+static float passed_grad(const struct pare_bn_back *how, const struct pare_bn_at *a, int64_t i)
 {
     int64_t k = i % PARE_LANES;
     float v = !how->act ? how->high : a->y ? a->y[i] : how->scale[k] * a->x[i] + how->shift[k];
@@ -119,7 +119,7 @@ PARE_SIMD void pare_bn_back_sums(const struct pare_bn_back *how, const struct pa
     PUT_BOTH(dot, d);
     REST
     {
-        float g = through(how, a, i);
+        float g = passed_grad(how, a, i);
 
         sum[i % PARE_LANES] += g;
         dot[i % PARE_LANES] += g * (xs[i] - how->mean[i % PARE_LANES]);
@@ -156,7 +156,7 @@ PARE_SIMD void pare_bn_back_apply(const struct pare_bn_back *how, const struct p
     REST
     {
         int64_t k = i % PARE_LANES;
-        float v = how->p[k] * through(how, a, i) + how->q[k] * xs[i] + how->r[k];
+        float v = how->p[k] * passed_grad(how, a, i) + how->q[k] * xs[i] + how->r[k];
 
         gx[i] = how->gx_first ? v : v + gx[i];
     }

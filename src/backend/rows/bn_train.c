@@ -71,8 +71,8 @@ static struct pare_value *addend(const struct pare_match *v, const struct pare_n
 }
 
 /* Match the nodes after the BatchNormalization; *z is the other operand of the Add. */
-static int follow(const struct pare_match *v, struct pare_node *n, struct bn *c,
-                  struct pare_node **fused, struct pare_value **z)
+static int match_post_ops(const struct pare_match *v, struct pare_node *n, struct bn *c,
+                          struct pare_node **fused, struct pare_value **z)
 {
     struct pare_value *y = n->out[0];
     struct pare_node *next = pare_only_consumer(v, y);
@@ -135,7 +135,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (!usable(v, n))
         return false;
     c = describe(v, n);
-    count = c ? follow(v, n, c, fused, &z) : 0;
+    count = c ? match_post_ops(v, n, c, fused, &z) : 0;
     if (!c || !pare_step_lists(s, v, z ? Z + 1 : Z, 1, count))
         return false;
     for (int i = 0; i < 5; i++)
@@ -176,20 +176,20 @@ static struct part part_of(const struct bn *c, int64_t block)
     return p;
 }
 
-static int64_t image(const struct part *p, int64_t i)
+static int64_t image_at(const struct part *p, int64_t i)
 {
     return p->at + i * p->c->blocks * p->c->size;
 }
 
 /* Distribute channels to the lanes of a vector, repeated if there are fewer channels than lanes. */
-static void lanes(const struct part *p, const float *v, float *lane)
+static void to_lanes(const struct part *p, const float *v, float *lane)
 {
     for (int k = 0; k < PARE_LANES; k++)
         lane[k] = k % p->c->block < p->used ? v[k % p->c->block] : 0;
 }
 
 /* Sum lanes into channels. */
-static void fold(const struct part *p, const float *lane, double *v)
+static void from_lanes(const struct part *p, const float *lane, double *v)
 {
     for (int k = 0; k < PARE_LANES; k++)
         if (k % p->c->block < p->used)
@@ -205,16 +205,16 @@ static void moments(const struct part *p, const float *x, double *mean, double *
     float start[PARE_LANES], about[PARE_LANES] = { 0 }, s[PARE_LANES], q[PARE_LANES];
 
     pare_bn_sums(x + p->at, c->size, about, s, q);
-    fold(p, s, sum);
+    from_lanes(p, s, sum);
     for (int k = 0; k < p->used; k++) {
         start[k] = (float)(sum[k] / (double)c->space);
         sum[k] = 0;
     }
-    lanes(p, start, about);
+    to_lanes(p, start, about);
     for (int64_t i = 0; i < c->N; i++) {
-        pare_bn_sums(x + image(p, i), c->size, about, s, q);
-        fold(p, s, sum);
-        fold(p, q, square);
+        pare_bn_sums(x + image_at(p, i), c->size, about, s, q);
+        from_lanes(p, s, sum);
+        from_lanes(p, q, square);
     }
     for (int k = 0; k < p->used; k++) {
         double off = sum[k] / n, v = square[k] / n - off * off;
@@ -236,13 +236,13 @@ static void affine(const struct part *p, const struct pare_step *s, float *scale
         a[k] = gamma[k] * c->inv[p->first + k];
         b[k] = beta[k] - a[k] * c->mean[p->first + k];
     }
-    lanes(p, a, scale);
-    lanes(p, b, shift);
+    to_lanes(p, a, scale);
+    to_lanes(p, b, shift);
 }
 
 /* From moments to mean and 1 / sqrt(var + eps), and update the running statistics. */
-static void settle(const struct part *p, const struct pare_step *s, const double *mean,
-                   const double *var)
+static void update_statistics(const struct part *p, const struct pare_step *s, const double *mean,
+                              const double *var)
 {
     const struct bn *c = p->c;
     float *run_mean = pare_f32(&s->in[3]->t) + p->first,
@@ -258,7 +258,7 @@ static void settle(const struct part *p, const struct pare_step *s, const double
     }
 }
 
-static void apply(const struct part *p, struct pare_step *s)
+static void apply_block(const struct part *p, struct pare_step *s)
 {
     const struct bn *c = p->c;
     const float *x = pare_f32(&s->in_buf[0]->t), *z = c->add ? pare_f32(&s->in_buf[Z]->t) : NULL;
@@ -267,7 +267,8 @@ static void apply(const struct part *p, struct pare_step *s)
 
     affine(p, s, how.scale, how.shift);
     for (int64_t i = 0; i < c->N; i++)
-        pare_bn_apply(&how, x + image(p, i), z ? z + image(p, i) : NULL, y + image(p, i), c->size);
+        pare_bn_apply(&how, x + image_at(p, i), z ? z + image_at(p, i) : NULL, y + image_at(p, i),
+                      c->size);
 }
 
 static int run_synced(struct bn *c, struct pare_step *s, struct pare_backend *b,
@@ -288,8 +289,8 @@ static int run_synced(struct bn *c, struct pare_step *s, struct pare_backend *b,
     for (int64_t i = 0; i < c->blocks; i++) {
         struct part p = part_of(c, i);
 
-        settle(&p, s, mean + p.first, var + p.first);
-        apply(&p, s);
+        update_statistics(&p, s, mean + p.first, var + p.first);
+        apply_block(&p, s);
     }
     return 0;
 }
@@ -307,8 +308,8 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         double mean[PARE_LANES], var[PARE_LANES];
 
         moments(&p, pare_f32(&s->in_buf[0]->t), mean, var);
-        settle(&p, s, mean, var);
-        apply(&p, s);
+        update_statistics(&p, s, mean, var);
+        apply_block(&p, s);
     }
     return 0;
 }
@@ -316,7 +317,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 /* ---- backward ------------------------------------------------------------------------------ */
 
 /* x + BN(x): z's gradient shares memory with x's.  Then z's is assigned and x's is added. */
-static bool shared(const struct pare_step *s)
+static bool shares_grad(const struct pare_step *s)
 {
     const struct bn *c = s->state;
     const struct pare_buf *gx = s->in_buf[0]->grad, *gz = c->add ? s->in_buf[Z]->grad : NULL;
@@ -325,24 +326,25 @@ static bool shared(const struct pare_step *s)
 }
 
 /* Is z's gradient equal to g? */
-static bool first_of_z(const struct pare_step *s)
+static bool assigns_z_grad(const struct pare_step *s)
 {
     const struct bn *c = s->state;
 
-    return c->add && s->in_buf[Z]->grad && (s->grad_assign[Z] || (shared(s) && s->grad_assign[0]));
+    return c->add && s->in_buf[Z]->grad &&
+           (s->grad_assign[Z] || (shares_grad(s) && s->grad_assign[0]));
 }
 
 /* Sums of g and g (x - mean), and z's gradient. */
-static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
-                      double *total, double *dots)
+static void backward_sums(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
+                          double *total, double *dots)
 {
     const struct bn *c = p->c;
     const struct pare_buf *gz = c->add ? s->in_buf[Z]->grad : NULL;
     float sum[PARE_LANES], dot[PARE_LANES];
 
-    how->gz_first = first_of_z(s);
+    how->gz_first = assigns_z_grad(s);
     for (int64_t i = 0; i < c->N; i++) {
-        int64_t at = image(p, i);
+        int64_t at = image_at(p, i);
         struct pare_bn_at a = {
             .x = pare_f32(&s->in_buf[0]->t) + at,
             .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
@@ -351,22 +353,22 @@ static void back_sums(const struct part *p, struct pare_step *s, struct pare_bn_
         };
 
         pare_bn_back_sums(how, &a, c->size, sum, dot);
-        fold(p, sum, total);
-        fold(p, dot, dots);
+        from_lanes(p, sum, total);
+        from_lanes(p, dot, dots);
     }
 }
 
 /* x's gradient; g is read from z's gradient if that equals g. */
-static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn_back *how)
+static void backward_apply(const struct part *p, struct pare_step *s, struct pare_bn_back *how)
 {
     const struct bn *c = p->c;
     struct pare_buf *gx = s->in_buf[0]->grad, *gz = c->add ? s->in_buf[Z]->grad : NULL;
-    bool ready = first_of_z(s);
+    bool ready = assigns_z_grad(s);
 
     how->act = c->act && !ready;
-    how->gx_first = s->grad_assign[0] && !shared(s);
+    how->gx_first = s->grad_assign[0] && !shares_grad(s);
     for (int64_t i = 0; gx && i < c->N; i++) {
-        int64_t at = image(p, i);
+        int64_t at = image_at(p, i);
         struct pare_bn_at a = {
             .x = pare_f32(&s->in_buf[0]->t) + at,
             .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
@@ -378,24 +380,24 @@ static void back_apply(const struct part *p, struct pare_step *s, struct pare_bn
     }
 }
 
-static void put(float *grad, double v, bool first)
+static void store_grad(float *grad, double v, bool first)
 {
     *grad = first ? (float)v : *grad + (float)v;
 }
 
-static struct pare_bn_back how_back(const struct part *p, const struct pare_step *s)
+static struct pare_bn_back backward_params(const struct part *p, const struct pare_step *s)
 {
     const struct bn *c = p->c;
     struct pare_bn_back how = { .above = c->above, .high = c->high, .act = c->act };
 
     affine(p, s, how.scale, how.shift);
-    lanes(p, c->mean + p->first, how.mean);
+    to_lanes(p, c->mean + p->first, how.mean);
     return how;
 }
 
 /* dgamma, then dbeta: the first assigns if both are the same parameter. */
-static void put_sums(const struct part *p, struct pare_step *s, const double *total,
-                     const double *dots)
+static void store_sums(const struct part *p, struct pare_step *s, const double *total,
+                       const double *dots)
 {
     struct pare_buf *gg = s->in_buf[1]->grad, *gb = s->in_buf[2]->grad;
 
@@ -403,14 +405,14 @@ static void put_sums(const struct part *p, struct pare_step *s, const double *to
         double inv = (double)p->c->inv[p->first + k];
 
         if (gg)
-            put(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->grad_assign[1]);
+            store_grad(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->grad_assign[1]);
         if (gb)
-            put(pare_f32(&gb->t) + p->first + k, total[k], s->grad_assign[2]);
+            store_grad(pare_f32(&gb->t) + p->first + k, total[k], s->grad_assign[2]);
     }
 }
 
-static void back_block(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
-                       const double *total, const double *dots)
+static void backward_block(const struct part *p, struct pare_step *s, struct pare_bn_back *how,
+                           const double *total, const double *dots)
 {
     const struct bn *c = p->c;
     float pqr[3][PARE_LANES];
@@ -423,14 +425,14 @@ static void back_block(const struct part *p, struct pare_step *s, struct pare_bn
         pqr[2][k] = (float)(-g * inv * total[k] / c->n -
                             (double)pqr[1][k] * (double)c->mean[p->first + k]);
     }
-    lanes(p, pqr[0], how->p);
-    lanes(p, pqr[1], how->q);
-    lanes(p, pqr[2], how->r);
-    back_apply(p, s, how);
+    to_lanes(p, pqr[0], how->p);
+    to_lanes(p, pqr[1], how->q);
+    to_lanes(p, pqr[2], how->r);
+    backward_apply(p, s, how);
 }
 
-static int back_synced(const struct bn *c, struct pare_step *s, struct pare_backend *b,
-                       struct pare_err *err)
+static int backward_synced(const struct bn *c, struct pare_step *s, struct pare_backend *b,
+                           struct pare_err *err)
 {
     double *total = c->sums, *dots = c->sums + c->C;
 
@@ -438,10 +440,10 @@ static int back_synced(const struct bn *c, struct pare_step *s, struct pare_back
 #pragma omp parallel for num_threads(b->threads)
     for (int64_t i = 0; i < c->blocks; i++) {
         struct part p = part_of(c, i);
-        struct pare_bn_back how = how_back(&p, s);
+        struct pare_bn_back how = backward_params(&p, s);
 
-        back_sums(&p, s, &how, total + p.first, dots + p.first);
-        put_sums(&p, s, total + p.first, dots + p.first);
+        backward_sums(&p, s, &how, total + p.first, dots + p.first);
+        store_sums(&p, s, total + p.first, dots + p.first);
     }
     PARE_TRY(pare_dist_merge_batch(b->sync, PARE_MERGE_SUM, PARE_F64, c->sums, 2 * c->C, err));
     if (!(pare_dist_part(b->sync) > 0)) /* this process has none of the batch: no gradient */
@@ -449,9 +451,9 @@ static int back_synced(const struct bn *c, struct pare_step *s, struct pare_back
 #pragma omp parallel for num_threads(b->threads)
     for (int64_t i = 0; i < c->blocks; i++) {
         struct part p = part_of(c, i);
-        struct pare_bn_back how = how_back(&p, s);
+        struct pare_bn_back how = backward_params(&p, s);
 
-        back_block(&p, s, &how, total + p.first, dots + p.first);
+        backward_block(&p, s, &how, total + p.first, dots + p.first);
     }
     return 0;
 }
@@ -461,24 +463,23 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
     const struct bn *c = s->state;
 
     if (b->sync)
-        return back_synced(c, s, b, err);
+        return backward_synced(c, s, b, err);
 #pragma omp parallel for num_threads(b->threads)
     for (int64_t i = 0; i < c->blocks; i++) {
         struct part p = part_of(c, i);
-        struct pare_bn_back how = how_back(&p, s);
+        struct pare_bn_back how = backward_params(&p, s);
         double total[PARE_LANES] = { 0 }, dots[PARE_LANES] = { 0 };
 
-        back_sums(&p, s, &how, total, dots);
-        put_sums(&p, s, total, dots);
-        back_block(&p, s, &how, total, dots);
+        backward_sums(&p, s, &how, total, dots);
+        store_sums(&p, s, total, dots);
+        backward_block(&p, s, &how, total, dots);
     }
     return 0;
 }
 
 const struct pare_kernel pare_kernel_bn_train = {
     .name = "bn_train",
-    .doc =
-        "BatchNormalization over the batch, with a sum and an activation behind it, and gradients.",
+    .doc = "Training of BatchNormalization with fused residual sum and activation.",
     .match = match,
     .run = run,
     .backward = backward,

@@ -74,7 +74,7 @@ static bool fits_block(struct pare_operand *o, const struct pare_tensor *y, int 
 }
 
 /* Choose the split so that all operands fit. */
-static bool arrange(struct pare_chain *c, const struct pare_tensor *y)
+static bool choose_split(struct pare_chain *c, const struct pare_tensor *y)
 {
     int k, i;
 
@@ -139,7 +139,7 @@ static bool add_link(struct pare_chain *c, struct pare_node *n, const struct par
         l.b = add_operand(c, NULL, &per_channel, y->rank);
         l.c = add_operand(c, NULL, &per_channel, y->rank);
     }
-    if (l.a == -3 || l.b == -3 || l.c == -3 || !arrange(c, y)) {
+    if (l.a == -3 || l.b == -3 || l.c == -3 || !choose_split(c, y)) {
         *c = keep;
         return false;
     }
@@ -147,8 +147,8 @@ static bool add_link(struct pare_chain *c, struct pare_node *n, const struct par
     return true;
 }
 
-static bool operands_made(const struct pare_match *v, const struct pare_node *n,
-                          const struct pare_value *run, const struct pare_value *made)
+static bool operands_computed(const struct pare_match *v, const struct pare_node *n,
+                              const struct pare_value *run, const struct pare_value *made)
 {
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && n->in[i] != run && n->in[i] != made && !pare_is_computed(v, n->in[i]))
@@ -156,8 +156,8 @@ static bool operands_made(const struct pare_match *v, const struct pare_node *n,
     return true;
 }
 
-static bool follow(const struct pare_match *v, struct pare_node *n, const struct pare_value *made,
-                   struct pare_chain *c)
+static bool append_links(const struct pare_match *v, struct pare_node *n,
+                         const struct pare_value *made, struct pare_chain *c)
 {
     if (!pare_is_link(n) || !add_link(c, n, NULL))
         return false;
@@ -166,7 +166,7 @@ static bool follow(const struct pare_match *v, struct pare_node *n, const struct
         struct pare_node *next = v->lazy_layout ? NULL : pare_only_consumer(v, run);
 
         if (!next || v->lazy[next->id] || !pare_is_f32(next->out[0]) ||
-            !pare_same_shape(&next->out[0]->t, &run->t) || !operands_made(v, next, run, made) ||
+            !pare_same_shape(&next->out[0]->t, &run->t) || !operands_computed(v, next, run, made) ||
             (next->n_in > 1 && next->in[0] == next->in[1]) || c->n_links == PARE_MAX_CHAIN ||
             !add_link(c, next, run))
             return true;
@@ -175,10 +175,10 @@ static bool follow(const struct pare_match *v, struct pare_node *n, const struct
 
 bool pare_chain_from(const struct pare_match *v, struct pare_node *n, struct pare_chain *c)
 {
-    return follow(v, n, NULL, c);
+    return append_links(v, n, NULL, c);
 }
 
-bool pare_chain_behind(const struct pare_match *v, const struct pare_value *x, struct pare_chain *c)
+bool pare_chain_after(const struct pare_match *v, const struct pare_value *x, struct pare_chain *c)
 {
     const struct pare_consumers *use = &v->consumers[x->id];
     struct pare_node *n = use->n && !(x->flags & PARE_V_OUTPUT) ? use->node[0] : NULL;
@@ -186,8 +186,8 @@ bool pare_chain_behind(const struct pare_match *v, const struct pare_value *x, s
 
     *c = (struct pare_chain){ .block = 1 };
     if (!n || !n->op || n->n_out < 1 || !pare_is_f32(n->out[0]) ||
-        !pare_same_shape(&n->out[0]->t, &x->t) || !operands_made(v, n, NULL, x) ||
-        !follow(v, n, x, c))
+        !pare_same_shape(&n->out[0]->t, &x->t) || !operands_computed(v, n, NULL, x) ||
+        !append_links(v, n, x, c))
         return false;
     for (int i = 0; i < c->n_links; i++)
         for (int k = 0; k < c->link[i].node->n_in; k++)
@@ -212,7 +212,7 @@ static int init_bn(struct pare_chain *c, const struct pare_chain_link *l, struct
     scale->table = pare_alloc(b->arena, (size_t)C, sizeof(float));
     shift->table = pare_alloc(b->arena, (size_t)C, sizeof(float));
     if (!scale->table || !shift->table)
-        return pare_no_memory(err, "for a normalisation");
+        return pare_no_memory(err, "for BatchNormalization");
     for (int i = 0; i < 4; i++) {
         p[i] = pare_const_f32(b, l->node->in[i + 1], err);
         if (!p[i])
@@ -258,8 +258,8 @@ PARE_SIMD static void affine(const float *x, const float *s, int ss, const float
 }
 
 /* A channel operand in the blocked layout: repeat its b lanes. */
-static void repeat(const struct pare_chain *c, const struct pare_operand *o, int64_t row, int64_t n,
-                   float *tile)
+static void repeat_lanes(const struct pare_chain *c, const struct pare_operand *o, int64_t row,
+                         int64_t n, float *tile)
 {
     int64_t blocks = (c->channels + c->block - 1) / c->block, b = c->block;
     int64_t image = o->shape.dim[0] == 1 ? 0 : row / blocks, first = row % blocks * b;
@@ -272,8 +272,8 @@ static void repeat(const struct pare_chain *c, const struct pare_operand *o, int
 }
 
 /* The data of operand k for n elements of a row from `at` on. */
-static const float *locate(const struct pare_chain *c, int k, int64_t row, int64_t at, int64_t n,
-                           float *tile)
+static const float *locate_operand(const struct pare_chain *c, int k, int64_t row, int64_t at,
+                                   int64_t n, float *tile)
 {
     const struct pare_operand *o = &c->op[k];
 
@@ -283,7 +283,7 @@ static const float *locate(const struct pare_chain *c, int k, int64_t row, int64
         return o->data;
     if (o->full)
         return o->data + row * c->length + at;
-    repeat(c, o, row, n, tile);
+    repeat_lanes(c, o, row, n, tile);
     return tile;
 }
 
@@ -304,8 +304,8 @@ static void run_chunk(const struct pare_chain *c, int64_t row, int64_t at, int64
     for (int i = 0; i < c->n_links; i++) {
         const struct pare_chain_link *l = &c->link[i];
         float *dst = i == c->n_links - 1 ? y : tmp;
-        const float *a = l->a < 0 ? tmp : locate(c, l->a, row, at, n, tile[0]);
-        const float *b = l->b >= 0 ? locate(c, l->b, row, at, n, tile[1]) : tmp;
+        const float *a = l->a < 0 ? tmp : locate_operand(c, l->a, row, at, n, tile[0]);
+        const float *b = l->b >= 0 ? locate_operand(c, l->b, row, at, n, tile[1]) : tmp;
         int sa = l->a < 0 ? 1 : c->op[l->a].stride, sb = l->b < 0 ? 1 : c->op[l->b].stride;
 
         if (l->node->op->map2)
@@ -313,7 +313,7 @@ static void run_chunk(const struct pare_chain *c, int64_t row, int64_t at, int64
         else if (l->node->op->map)
             l->node->op->map(l->node, a, dst, n);
         else
-            affine(a, b, sb, locate(c, l->c, row, at, n, tile[2]), sb, dst, n);
+            affine(a, b, sb, locate_operand(c, l->c, row, at, n, tile[2]), sb, dst, n);
     }
     clear_padding(c, row, y, n);
 }

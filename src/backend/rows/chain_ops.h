@@ -49,8 +49,7 @@ bool pare_chain_from(const struct pare_match *v, struct pare_node *n, struct par
 
 /* The chain after x, a row-major value that the caller computes into the memory of the chain's
  * result; false if the chain is empty or x has other consumers. */
-bool pare_chain_behind(const struct pare_match *v, const struct pare_value *x,
-                       struct pare_chain *c);
+bool pare_chain_after(const struct pare_match *v, const struct pare_value *x, struct pare_chain *c);
 
 /* The result of the last link. */
 struct pare_value *pare_chain_out(const struct pare_chain *c);

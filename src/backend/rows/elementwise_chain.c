@@ -80,7 +80,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_elementwise_chain = {
     .name = "elementwise_chain",
-    .doc = "Elementwise operators in one pass over memory.",
+    .doc = "Chains of elementwise operators in one pass over memory.",
     .match = match,
     .init = init,
     .run = run,

@@ -24,7 +24,7 @@ static bool small_settings(const struct pare_node *n)
 }
 
 /* Do the operands have the shape of the result, except for one constant scalar? */
-static bool operands(const struct pare_match *v, struct pare_node *n, bool two, struct map *c)
+static bool read_operands(const struct pare_match *v, struct pare_node *n, bool two, struct map *c)
 {
     c->block = 1;
     for (int i = 0; i < (two ? 2 : 1); i++) {
@@ -55,7 +55,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         !pare_numel(&n->out[0]->t))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !operands(v, n, two, c) || !pare_step_lists(s, v, two && !c->number ? 2 : 1, 1, 0))
+    if (!c || !read_operands(v, n, two, c) ||
+        !pare_step_lists(s, v, two && !c->number ? 2 : 1, 1, 0))
         return false;
     block = c->block;
     c->count = pare_block_numel(&n->out[0]->t, block);
@@ -118,7 +119,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-static void give(float *grad, const float *piece, int64_t n, bool first)
+static void store_grad(float *grad, const float *piece, int64_t n, bool first)
 {
     if (first)
         memcpy(grad, piece, (size_t)n * sizeof(*grad));
@@ -127,7 +128,7 @@ static void give(float *grad, const float *piece, int64_t n, bool first)
             grad[i] += piece[i];
 }
 
-static void back_two(struct pare_step *s, int64_t i, int64_t n)
+static void backward_two(struct pare_step *s, int64_t i, int64_t n)
 {
     const float *a = pare_f32(&s->in_buf[0]->t) + i, *z = pare_f32(&s->in_buf[1]->t) + i;
     struct pare_buf *ga = s->in_buf[0]->grad, *gz = s->in_buf[1]->grad;
@@ -136,12 +137,12 @@ static void back_two(struct pare_step *s, int64_t i, int64_t n)
     s->node->op->dmap2(s->node, a, 1, z, 1, pare_f32(&s->out_buf[0]->grad->t) + i, ga ? pa : NULL,
                        gz ? pz : NULL, n);
     if (ga)
-        give(pare_f32(&ga->t) + i, pa, n, s->grad_assign[0]);
+        store_grad(pare_f32(&ga->t) + i, pa, n, s->grad_assign[0]);
     if (gz)
-        give(pare_f32(&gz->t) + i, pz, n, s->grad_assign[1]);
+        store_grad(pare_f32(&gz->t) + i, pz, n, s->grad_assign[1]);
 }
 
-static void back_number(struct pare_step *s, const struct map *c, int64_t i, int64_t n)
+static void backward_scalar(struct pare_step *s, const struct map *c, int64_t i, int64_t n)
 {
     const float *x = pare_f32(&s->in_buf[0]->t) + i, *gy = pare_f32(&s->out_buf[0]->grad->t) + i;
     float part[CHUNK];
@@ -150,7 +151,7 @@ static void back_number(struct pare_step *s, const struct map *c, int64_t i, int
         s->node->op->dmap2(s->node, x, 1, c->number, 0, gy, part, NULL, n);
     else
         s->node->op->dmap2(s->node, c->number, 0, x, 1, gy, NULL, part, n);
-    give(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->grad_assign[0]);
+    store_grad(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->grad_assign[0]);
 }
 
 static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -165,9 +166,9 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
         int64_t n = c->count - i < CHUNK ? c->count - i : CHUNK;
 
         if (c->number) {
-            back_number(s, c, i, n);
+            backward_scalar(s, c, i, n);
         } else if (s->n_in > 1) {
-            back_two(s, i, n);
+            backward_two(s, i, n);
         } else {
             float *gx = pare_f32(&s->in_buf[0]->grad->t) + i, part[CHUNK];
 
@@ -188,7 +189,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
 const struct pare_kernel pare_kernel_elementwise_train = {
     .name = "elementwise_train",
-    .doc = "Elementwise operators with their gradients.",
+    .doc = "Training of elementwise operators.",
     .match = match,
     .run = run,
     .backward = backward,

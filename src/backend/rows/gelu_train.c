@@ -41,21 +41,21 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-PARE_SIMD static void there(const float *x, float *y, int64_t n)
+PARE_SIMD static void forward_chunk(const float *x, float *y, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] = pare_geluf(x[i]);
 }
 
-PARE_SIMD static void assign(const float *x, const float *gy, float *gx, int64_t n)
+PARE_SIMD static void assign_grad(const float *x, const float *gy, float *gx, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         gx[i] = gy[i] * pare_gelu_slopef(x[i]);
 }
 
-PARE_SIMD static void add(const float *x, const float *gy, float *gx, int64_t n)
+PARE_SIMD static void add_grad(const float *x, const float *gy, float *gx, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -71,7 +71,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->count > CHUNK)
     for (int64_t i = 0; i < c->count; i += CHUNK)
-        there(x + i, y + i, c->count - i < CHUNK ? c->count - i : CHUNK);
+        forward_chunk(x + i, y + i, c->count - i < CHUNK ? c->count - i : CHUNK);
     return 0;
 }
 
@@ -84,14 +84,14 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->count > CHUNK)
     for (int64_t i = 0; i < c->count; i += CHUNK)
-        (s->grad_assign[0] ? assign : add)(x + i, gy + i, gx + i,
-                                           c->count - i < CHUNK ? c->count - i : CHUNK);
+        (s->grad_assign[0] ? assign_grad : add_grad)(x + i, gy + i, gx + i,
+                                                     c->count - i < CHUNK ? c->count - i : CHUNK);
     return 0;
 }
 
 const struct pare_kernel pare_kernel_gelu_train = {
     .name = "gelu_train",
-    .doc = "Gelu with its gradient, spelled out with Erf.",
+    .doc = "Training of GELU decomposed with Erf.",
     .match = match,
     .run = run,
     .backward = backward,

@@ -1,6 +1,6 @@
 /* norm_rows.c - LayerNormalization over the last axis, as one operator or decomposed.
  *
- * Before opset 17 there is no such operator, and exporters write
+ * Before opset 17 the operator does not exist, and exporters write
  *     m = ReduceMean(x)   d = x - m   v = ReduceMean(Pow(d, 2))   Div(d, Sqrt(v + eps))
  * usually followed by Mul(weight) and Add(bias).  Fused, it is one pass over each row.
  */
@@ -28,7 +28,7 @@ static bool is_row(const struct pare_value *v, int64_t n)
            v->t.dim[v->t.rank - 1] == n && pare_numel(&v->t) == n;
 }
 
-static bool scalar(const struct pare_value *v, float *out)
+static bool read_scalar(const struct pare_value *v, float *out)
 {
     if (!v || !pare_is_const(v) || !pare_is_f32(v) || !v->t.data || pare_numel(&v->t) != 1)
         return false;
@@ -54,8 +54,8 @@ static bool row_mean(const struct pare_node *n)
 }
 
 /* The only consumer of the second value, if its inputs are these two in this order. */
-static struct pare_node *uses(const struct pare_match *v, const struct pare_value *first,
-                              const struct pare_value *second, const char *type)
+static struct pare_node *consumer_of(const struct pare_match *v, const struct pare_value *first,
+                                     const struct pare_value *second, const char *type)
 {
     struct pare_node *n = pare_only_consumer(v, second);
 
@@ -63,7 +63,7 @@ static struct pare_node *uses(const struct pare_match *v, const struct pare_valu
                                                                                             : NULL;
 }
 
-static bool spelled_out(const struct pare_match *v, struct pare_node *mean, struct norm *c)
+static bool match_decomposed(const struct pare_match *v, struct pare_node *mean, struct norm *c)
 {
     struct pare_node *sub, *pow, *mean2, *add, *root, *div, *mul;
     const struct pare_consumers *u;
@@ -71,22 +71,23 @@ static bool spelled_out(const struct pare_match *v, struct pare_node *mean, stru
 
     if (!row_mean(mean))
         return false;
-    sub = uses(v, mean->in[0], mean->out[0], "Sub");
+    sub = consumer_of(v, mean->in[0], mean->out[0], "Sub");
     if (!sub || sub->out[0]->flags & PARE_V_OUTPUT || v->consumers[sub->out[0]->id].n != 2)
         return false;
     u = &v->consumers[sub->out[0]->id];
     pow = pare_node_is(u->node[0], "Pow") ? u->node[0] : u->node[1];
-    if (!pare_node_is(pow, "Pow") || pow->in[0] != sub->out[0] || !scalar(pow->in[1], &two) ||
+    if (!pare_node_is(pow, "Pow") || pow->in[0] != sub->out[0] || !read_scalar(pow->in[1], &two) ||
         two != 2)
         return false;
     mean2 = pare_only_consumer(v, pow->out[0]);
     if (!mean2 || !row_mean(mean2))
         return false;
     add = pare_only_consumer(v, mean2->out[0]);
-    if (!pare_node_is(add, "Add") || !(scalar(add->in[1], &eps) || scalar(add->in[0], &eps)))
+    if (!pare_node_is(add, "Add") ||
+        !(read_scalar(add->in[1], &eps) || read_scalar(add->in[0], &eps)))
         return false;
     root = pare_only_consumer(v, add->out[0]);
-    div = pare_node_is(root, "Sqrt") ? uses(v, sub->out[0], root->out[0], "Div") : NULL;
+    div = pare_node_is(root, "Sqrt") ? consumer_of(v, sub->out[0], root->out[0], "Div") : NULL;
     if (!div)
         return false;
     c->eps = eps;
@@ -109,7 +110,7 @@ static bool spelled_out(const struct pare_match *v, struct pare_node *mean, stru
     return pare_same_shape(&c->out->t, &mean->in[0]->t);
 }
 
-static bool operator(struct pare_node *n, struct norm *c)
+static bool match_operator(struct pare_node *n, struct norm *c)
 {
     if (!pare_node_is(n, "LayerNormalization") || !pare_is_f32(n->in[0]) ||
         pare_layer_norm_axis(n) != n->in[0]->t.rank - 1 || (n->n_out > 1 && n->out[1]) ||
@@ -134,7 +135,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (!c)
         return false;
     c->length = x->dim[x->rank - 1];
-    if (!c->length || !pare_numel(x) || (!operator(n, c) && !spelled_out(v, n, c)) ||
+    if (!c->length || !pare_numel(x) || (!match_operator(n, c) && !match_decomposed(v, n, c)) ||
         !pare_step_lists(s, v, 1, 1, c->n_list))
         return false;
     c->rows = pare_numel(x) / c->length;
@@ -158,7 +159,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-PARE_SIMD static void row(const struct norm *c, const float *x, float *y)
+PARE_SIMD static void normalize_row(const struct norm *c, const float *x, float *y)
 {
     int64_t n = c->length;
     float sum = 0, square = 0, mean, scale;
@@ -188,13 +189,13 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 8192)
     for (int64_t i = 0; i < c->rows; i++)
-        row(c, x + i * c->length, y + i * c->length);
+        normalize_row(c, x + i * c->length, y + i * c->length);
     return 0;
 }
 
 const struct pare_kernel pare_kernel_norm_rows = {
     .name = "norm_rows",
-    .doc = "LayerNormalization over the last axis, also when spelled out.",
+    .doc = "LayerNormalization over the last axis, also if decomposed.",
     .match = match,
     .init = init,
     .run = run,

@@ -61,8 +61,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-PARE_SIMD static void row(const struct norm *c, int64_t r, const float *x, const float *gamma,
-                          const float *beta, float *y)
+PARE_SIMD static void normalize_row(const struct norm *c, int64_t r, const float *x,
+                                    const float *gamma, const float *beta, float *y)
 {
     const int64_t n = c->length;
     float sum = 0, square = 0, mean, inv;
@@ -95,19 +95,19 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 8192)
     for (int64_t i = 0; i < c->rows; i++)
-        row(c, i, x, gamma, beta, y);
+        normalize_row(c, i, x, gamma, beta, y);
     return 0;
 }
 
 /* One row's contribution to the sums, and its gradient; gx may be gy. */
-struct way {
+struct row_pass {
     const float *x, *gamma, *gy;
     float *gx; /* or NULL */
     bool add;
 };
 
-PARE_SIMD static void row_back(const struct norm *c, const struct way *w, int64_t r, float *ggamma,
-                               float *gbeta)
+PARE_SIMD static void row_backward(const struct norm *c, const struct row_pass *w, int64_t r,
+                                   float *ggamma, float *gbeta)
 {
     const int64_t n = c->length;
     const float *x = w->x + r * n, *gy = w->gy + r * n, *gamma = w->gamma;
@@ -134,7 +134,7 @@ PARE_SIMD static void row_back(const struct norm *c, const struct way *w, int64_
 }
 
 /* Add up the sums (groups, 2, length) in the order of the groups. */
-static void gather(const struct norm *c, const float *sums, bool first, float *to)
+static void sum_groups(const struct norm *c, const float *sums, bool first, float *to)
 {
     for (int64_t i = 0; i < c->length; i++) {
         float sum = first ? 0 : to[i];
@@ -151,7 +151,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
     struct pare_buf *gx = s->in_buf[0]->grad, *gw = s->in_buf[1]->grad;
     struct pare_buf *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
     float *sums = pare_f32(&s->work[1]->t);
-    struct way w = {
+    struct row_pass w = {
         .x = pare_f32(&s->in_buf[0]->t),
         .gamma = pare_f32(&s->in_buf[1]->t),
         .gy = pare_f32(&s->out_buf[0]->grad->t),
@@ -166,18 +166,18 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
         memset(own, 0, (size_t)(2 * c->length) * sizeof(*own));
         for (int64_t r = c->rows * g / c->groups; r < c->rows * (g + 1) / c->groups; r++)
-            row_back(c, &w, r, own, own + c->length);
+            row_backward(c, &w, r, own, own + c->length);
     }
     if (gw)
-        gather(c, sums, s->grad_assign[1], pare_f32(&gw->t));
+        sum_groups(c, sums, s->grad_assign[1], pare_f32(&gw->t));
     if (gb)
-        gather(c, sums + c->length, s->grad_assign[2], pare_f32(&gb->t));
+        sum_groups(c, sums + c->length, s->grad_assign[2], pare_f32(&gb->t));
     return 0;
 }
 
 const struct pare_kernel pare_kernel_norm_train = {
     .name = "norm_train",
-    .doc = "LayerNormalization over the last axis with its gradients.",
+    .doc = "Training of LayerNormalization over the last axis.",
     .match = match,
     .run = run,
     .backward = backward,

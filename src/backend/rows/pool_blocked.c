@@ -305,7 +305,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_pool_blocked = {
     .name = "pool_blocked",
-    .doc = "Pools and means over space on channel-blocked tensors.",
+    .doc = "Pools and global means in the blocked layout.",
     .match = match,
     .run = run,
 };

@@ -22,7 +22,7 @@ struct pool {
 
 /* The layout in which it runs; row-major inputs with few channels are reordered, since the
  * reference operator is far slower than that.  0: none. */
-static int layout(const struct pare_match *v, const struct pare_node *n)
+static int choose_layout(const struct pare_match *v, const struct pare_node *n)
 {
     int block = pare_block_of(v, n->in[0]);
 
@@ -44,7 +44,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     x = &n->in[0]->t;
     y = &n->out[0]->t;
     p = pare_alloc(v->backend->arena, 1, sizeof(*p));
-    block = layout(v, n);
+    block = choose_layout(v, n);
     if (!p || !block || !pare_numel(y) || !pare_numel(x) ||
         (!global && pare_pool_window(n, &p->w, &err)) || (max && !pare_window_meets(&p->w)) ||
         !pare_step_lists(s, v, 1, 1, 0))
@@ -75,7 +75,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 }
 
 /* Taps [lo, hi) of output o along an axis that are not padding. */
-static void taps(const struct pare_window *w, int axis, int64_t o, int64_t *lo, int64_t *hi)
+static void valid_taps(const struct pare_window *w, int axis, int64_t o, int64_t *lo, int64_t *hi)
 {
     int64_t d = w->dilation[axis], start = o * w->stride[axis] - w->pad_begin[axis];
 
@@ -100,7 +100,7 @@ static int64_t position(const struct pare_window *w, const struct window *t, int
 }
 
 /* Lanes take v where it is larger or the first NaN. */
-PARE_SIMD static void larger(const float *v, int32_t at, int b, float *best, int32_t *from)
+PARE_SIMD static void take_larger(const float *v, int32_t at, int b, float *best, int32_t *from)
 {
     for (int k = 0; k < b; k++) {
         bool more = (v[k] > best[k]) | ((isnan(v[k]) != 0) & (isnan(best[k]) == 0));
@@ -123,12 +123,12 @@ static void max_window(const struct pool *p, const struct window *t, const float
             for (int64_t q = t->lo[2]; q < t->hi[2]; q++) {
                 int64_t at = position(&p->w, t, d, h, q);
 
-                larger(x + at * p->block, (int32_t)at, p->block, y, from);
+                take_larger(x + at * p->block, (int32_t)at, p->block, y, from);
             }
 }
 
 /* With count_include_pad, padding counts up to the declared pads. */
-static float weight(const struct pool *p, const struct window *t)
+static float window_weight(const struct pool *p, const struct window *t)
 {
     double n = 1;
 
@@ -146,7 +146,7 @@ static float weight(const struct pool *p, const struct window *t)
 /* y += w x or, in the backward pass, x += w y. */
 static void mean_window(const struct pool *p, const struct window *t, float *x, float *y, bool back)
 {
-    float w = weight(p, t);
+    float w = window_weight(p, t);
 
     for (int64_t d = t->lo[0]; d < t->hi[0]; d++)
         for (int64_t h = t->lo[1]; h < t->hi[1]; h++)
@@ -164,11 +164,11 @@ static void each_window(const struct pool *p, float *x, float *y, int32_t *from,
     int64_t i = 0;
 
     for (t.o[0] = 0; t.o[0] < p->w.out[0]; t.o[0]++) {
-        taps(&p->w, 0, t.o[0], &t.lo[0], &t.hi[0]);
+        valid_taps(&p->w, 0, t.o[0], &t.lo[0], &t.hi[0]);
         for (t.o[1] = 0; t.o[1] < p->w.out[1]; t.o[1]++) {
-            taps(&p->w, 1, t.o[1], &t.lo[1], &t.hi[1]);
+            valid_taps(&p->w, 1, t.o[1], &t.lo[1], &t.hi[1]);
             for (t.o[2] = 0; t.o[2] < p->w.out[2]; t.o[2]++, i += p->block) {
-                taps(&p->w, 2, t.o[2], &t.lo[2], &t.hi[2]);
+                valid_taps(&p->w, 2, t.o[2], &t.lo[2], &t.hi[2]);
                 if (p->max)
                     max_window(p, &t, x, y + i, from + i);
                 else
@@ -178,7 +178,7 @@ static void each_window(const struct pool *p, float *x, float *y, int32_t *from,
     }
 }
 
-PARE_SIMD static void spread(float *x, const float *y, int64_t space, int b, float w)
+PARE_SIMD static void spread_mean(float *x, const float *y, int64_t space, int b, float w)
 {
     for (int64_t i = 0; i < space; i++)
         for (int k = 0; k < b; k++)
@@ -231,7 +231,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
         if (s->grad_assign[0])
             memset(in, 0, (size_t)(p->in_space * p->block) * sizeof(*in));
         if (p->global)
-            spread(in, out, p->in_space, p->block, 1 / (float)p->in_space);
+            spread_mean(in, out, p->in_space, p->block, 1 / (float)p->in_space);
         else if (!p->max)
             each_window(p, in, out, NULL, true);
         for (int64_t k = 0; p->max && k < p->out_space * p->block; k++)
@@ -242,7 +242,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
 const struct pare_kernel pare_kernel_pool_train = {
     .name = "pool_train",
-    .doc = "Pools with their gradients on channel-blocked tensors.",
+    .doc = "Training of pools in the blocked layout.",
     .match = match,
     .run = run,
     .backward = backward,

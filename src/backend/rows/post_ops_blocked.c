@@ -52,7 +52,7 @@ struct pare_end pare_post_end(const struct pare_post *p)
     struct pare_end e = { PARE_END_APPLY, pare_post_apply, p };
 
     if (!p->n)
-        e.kind = PARE_END;
+        e.kind = PARE_END_NONE;
     else if (p->n == 1 && p->op[0].kind == PARE_POST_SUM)
         e.kind = PARE_END_SUM;
     else if (p->n == 1 && is_relu(&p->op[0]))

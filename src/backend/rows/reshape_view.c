@@ -49,7 +49,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 
 const struct pare_kernel pare_kernel_reshape_view = {
     .name = "reshape_view",
-    .doc = "Reshape and its like: another shape on the same memory.",
+    .doc = "Reshape, Flatten, Squeeze and other views: a new shape of the same memory.",
     .match = match,
     .run = run,
     .backward = backward,

@@ -44,7 +44,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-PARE_SIMD static void row(const float *x, float *y, int64_t n)
+PARE_SIMD static void softmax_row(const float *x, float *y, int64_t n)
 {
     float lane[LANES], most = -INFINITY, sum = 0;
     int64_t whole = n / LANES * LANES;
@@ -77,11 +77,12 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
     for (int64_t i = 0; i < c->rows; i++)
-        row(x + i * c->length, y + i * c->length, c->length);
+        softmax_row(x + i * c->length, y + i * c->length, c->length);
     return 0;
 }
 
-PARE_SIMD static void row_back(const float *y, const float *gy, float *gx, int64_t n, bool first)
+PARE_SIMD static void softmax_row_backward(const float *y, const float *gy, float *gx, int64_t n,
+                                           bool first)
 {
     float sum = 0;
 
@@ -107,7 +108,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
     for (int64_t i = 0; i < c->rows; i++) {
         int64_t at = i * c->length;
 
-        row_back(y + at, gy + at, gx + at, c->length, s->grad_assign[0]);
+        softmax_row_backward(y + at, gy + at, gx + at, c->length, s->grad_assign[0]);
     }
     return 0;
 }

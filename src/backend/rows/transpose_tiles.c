@@ -24,7 +24,7 @@ struct transpose {
 };
 
 /* Join output axes whose input axes are neighbors in the same order. */
-static void join(struct transpose *t, const struct pare_tensor *x, const int *perm)
+static void join_axes(struct transpose *t, const struct pare_tensor *x, const int *perm)
 {
     int64_t stride[PARE_MAX_RANK];
 
@@ -89,8 +89,8 @@ static bool channels_last(const struct pare_match *v, const struct pare_node *n,
 }
 
 /* Training is row-major: the gradient is transposed by the inverse permutation. */
-static void both_ways(const struct pare_match *v, const struct pare_node *n, const int *perm,
-                      struct transpose *t)
+static void set_inverse(const struct pare_match *v, const struct pare_node *n, const int *perm,
+                        struct transpose *t)
 {
     int inverse[PARE_MAX_RANK];
 
@@ -99,8 +99,8 @@ static void both_ways(const struct pare_match *v, const struct pare_node *n, con
     for (int i = 0; i < n->in[0]->t.rank; i++)
         inverse[perm[i]] = i;
     if (t->back)
-        join(t->back, &n->out[0]->t, inverse);
-    join(t, &n->in[0]->t, perm);
+        join_axes(t->back, &n->out[0]->t, inverse);
+    join_axes(t, &n->in[0]->t, perm);
 }
 
 static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -115,9 +115,9 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     pare_transpose_perm(n, perm);
     if (v->train)
-        both_ways(v, n, perm, t);
+        set_inverse(v, n, perm, t);
     else if (!channels_last(v, n, perm, t))
-        join(t, &n->in[0]->t, perm);
+        join_axes(t, &n->in[0]->t, perm);
     if (v->train && !t->back)
         return false;
     s->state = t;
@@ -131,8 +131,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 }
 
 /* y (rows, cols) with y[r, c] = x[r * sr + c * sc], where sr is 1. */
-PARE_SIMD static void plane(const float *x, int64_t sc, float *y, int64_t yr, int64_t rows,
-                            int64_t cols)
+PARE_SIMD static void transpose_plane(const float *x, int64_t sc, float *y, int64_t yr,
+                                      int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r += TILE)
         for (int64_t c = 0; c < cols; c += TILE) {
@@ -145,8 +145,8 @@ PARE_SIMD static void plane(const float *x, int64_t sc, float *y, int64_t yr, in
 }
 
 /* Input and output offsets of the `index`-th combination of the outer axes. */
-static void place(const struct transpose *t, int64_t index, int skip, const int64_t *ystride,
-                  int64_t *x, int64_t *y)
+static void outer_offsets(const struct transpose *t, int64_t index, int skip,
+                          const int64_t *ystride, int64_t *x, int64_t *y)
 {
     *x = *y = 0;
     for (int i = t->rank - 2; i >= 0; i--) {
@@ -176,11 +176,12 @@ static void run_plain(const struct transpose *t, const float *x, float *y, int t
     for (int64_t o = 0; o < outer; o++) {
         int64_t xa, ya;
 
-        place(t, o, skip, ystride, &xa, &ya);
+        outer_offsets(t, o, skip, ystride, &xa, &ya);
         if (t->from[last] == 1)
             memcpy(y + ya, x + xa, (size_t)t->dim[last] * sizeof(*y));
         else if (skip >= 0)
-            plane(x + xa, t->from[last], y + ya, ystride[skip], t->dim[skip], t->dim[last]);
+            transpose_plane(x + xa, t->from[last], y + ya, ystride[skip], t->dim[skip],
+                            t->dim[last]);
         else
             for (int64_t k = 0; k < t->dim[last]; k++)
                 y[ya + k] = x[xa + k * t->from[last]];

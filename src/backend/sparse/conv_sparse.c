@@ -8,12 +8,12 @@
 
 struct conv {
     struct pare_sparse_conv shape; /* first member, see pare_sparse_step_rows() */
-    struct pare_conv_fuse head;
+    struct pare_conv_fuse fuse;
     struct pare_sparse w;
     float *bias; /* padded with zeros */
 };
 
-static struct pare_sparse_from weights(const struct pare_node *n)
+static struct pare_sparse_from weights_of(const struct pare_node *n)
 {
     const struct pare_tensor *w = &n->in[1]->t;
     int64_t O = w->dim[0], K = pare_numel(w) / O;
@@ -56,15 +56,15 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (v->train || v->backend->sparse_rows < 0 || v->backend->block < 8 || strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->scratch, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->head) || c->head.win.group != 1 || c->head.win.nd > 2 ||
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || c->fuse.win.group != 1 || c->fuse.win.nd > 2 ||
         !pare_const_raw(n->in[1]))
         return false;
-    f = weights(n);
-    read_shape(v, n, &c->head.win, &c->shape);
+    f = weights_of(n);
+    read_shape(v, n, &c->fuse.win, &c->shape);
     if (!pare_sparse_choose(v, &f, &c->shape))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
-    if (!keep || !pare_conv_fuse_step(v, n, &c->head, c->shape.in_block, c->shape.out_block, s))
+    if (!keep || !pare_conv_fuse_step(v, n, &c->fuse, c->shape.in_block, c->shape.out_block, s))
         return false;
     *keep = *c;
     s->state = keep;
@@ -75,7 +75,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
-    struct pare_sparse_from f = weights(s->node);
+    struct pare_sparse_from f = weights_of(s->node);
     int64_t lanes = c->shape.lanes, padded = (f.O + lanes - 1) / lanes * lanes;
     float *scale = pare_alloc(b->scratch, (size_t)f.O, sizeof(*scale));
     int32_t *at = pare_alloc(b->scratch, (size_t)f.K, sizeof(*at));
@@ -89,9 +89,9 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(*c->bias));
     if (!scale || !at || !c->bias)
         return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->head, scale, c->bias, err));
+    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, c->bias, err));
     for (int64_t k = 0; k < f.K; k++)
-        at[k] = pare_sparse_place(&c->shape, k);
+        at[k] = pare_sparse_offset(&c->shape, k);
     return pare_sparse_make(&f, &m, b->arena, &c->w, err);
 }
 
@@ -105,7 +105,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
         .sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL,
         .y = pare_f32(&s->out_buf[0]->t),
         .work = pare_f32(&s->work[0]->t),
-        .end = pare_post_end(&c->head.post),
+        .end = pare_post_end(&c->fuse.post),
     };
 
     (void)b;
@@ -116,7 +116,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_conv_sparse = {
     .name = "conv_sparse",
-    .doc = "Convolution with block-sparse (4x1, 8x1) or sparse weights, by those that are not 0.",
+    .doc = "Convolution with block-sparse (4x1, 8x1) or unstructured sparse weights.",
     .candidate = true,
     .sparsity_dependent = true,
     .match = match,

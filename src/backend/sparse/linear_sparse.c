@@ -14,7 +14,7 @@ struct linear {
     float *bias; /* padded with zeros */
 };
 
-static struct pare_sparse_from weights(const struct pare_linear_fuse *l)
+static struct pare_sparse_from weights_of(const struct pare_linear_fuse *l)
 {
     return (struct pare_sparse_from){ pare_const_raw(l->w), l->N, l->K, l->tb ? l->K : 1,
                                       l->tb ? 1 : l->N };
@@ -30,7 +30,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (v->train || v->backend->sparse_rows < 0 || v->backend->block < 8 || !l ||
         !pare_linear_fuse_read(v, n, &l->is) || !pare_const_raw(l->is.w))
         return false;
-    f = weights(&l->is);
+    f = weights_of(&l->is);
     l->shape = (struct pare_sparse_conv){
         .N = 1,
         .C = l->is.K,
@@ -67,7 +67,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
 static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
-    struct pare_sparse_from f = weights(&l->is);
+    struct pare_sparse_from f = weights_of(&l->is);
     int64_t lanes = l->shape.lanes, padded = (f.O + lanes - 1) / lanes * lanes;
     int32_t *at = pare_alloc(b->scratch, (size_t)f.K, sizeof(*at));
     struct pare_sparse_make m = { l->shape.rows, padded, l->is.M > 1 ? at : NULL, NULL };
@@ -88,12 +88,12 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
         memcpy(l->bias, row, (size_t)f.O * sizeof(*row));
     }
     for (int64_t k = 0; k < f.K; k++)
-        at[k] = pare_sparse_place(&l->shape, k);
+        at[k] = pare_sparse_offset(&l->shape, k);
     return pare_sparse_make(&f, &m, b->arena, &l->w, err);
 }
 
 /* The first group of a thread's part, such that all parts have about the same number of blocks. */
-static int64_t share(const struct pare_sparse *w, int64_t part, int64_t parts)
+static int64_t first_group(const struct pare_sparse *w, int64_t part, int64_t parts)
 {
     int64_t want = w->first[w->groups] / parts * part, lo = 0, hi = w->groups;
 
@@ -116,7 +116,7 @@ static void run_row(const struct linear *l, const float *x, float *y, int thread
 
 #pragma omp parallel for num_threads(threads) if (l->w.first[l->w.groups] * l->w.rows > 16384)
     for (int i = 0; i < threads; i++) {
-        int64_t from = share(&l->w, i, threads), to = share(&l->w, i + 1, threads);
+        int64_t from = first_group(&l->w, i, threads), to = first_group(&l->w, i + 1, threads);
 
         pare_sparse_times(&l->w, from, to < groups ? to : groups, x, l->bias, y);
     }
@@ -146,8 +146,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 
 const struct pare_kernel pare_kernel_linear_sparse = {
     .name = "linear_sparse",
-    .doc =
-        "Gemm and MatMul with block-sparse (4x1, 8x1) or sparse weights, by those that are not 0.",
+    .doc = "Gemm and MatMul with block-sparse (4x1, 8x1) or unstructured sparse weights.",
     .candidate = true,
     .sparsity_dependent = true,
     .match = match,

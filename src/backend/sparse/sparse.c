@@ -8,7 +8,7 @@
 
 const int pare_sparse_rows[PARE_SPARSE_KINDS] = { 1, 4, 8 };
 
-static inline float weight(const struct pare_sparse_from *f, int64_t o, int64_t k)
+static inline float weight_at(const struct pare_sparse_from *f, int64_t o, int64_t k)
 {
     float w;
 
@@ -24,17 +24,18 @@ static bool many_zeros(const struct pare_sparse_from *f)
 
     step |= 1; /* otherwise only some of the taps might be sampled */
     for (int64_t i = 0; i < all; i += step, seen++)
-        zeros += weight(f, i / f->K, i % f->K) == 0;
+        zeros += weight_at(f, i / f->K, i % f->K) == 0;
     return zeros * 3 > seen;
 }
 
 /* used[k], bit r: weight (o + r, k) is not zero. */
-static void look(const struct pare_sparse_from *f, int64_t o, int64_t k0, int64_t n, uint8_t *used)
+static void mark_nonzero(const struct pare_sparse_from *f, int64_t o, int64_t k0, int64_t n,
+                         uint8_t *used)
 {
     memset(used, 0, (size_t)n);
     for (int r = 0; r < 8 && o + r < f->O; r++)
         for (int64_t k = 0; k < n; k++)
-            used[k] |= (uint8_t)((weight(f, o + r, k0 + k) != 0) << r);
+            used[k] |= (uint8_t)((weight_at(f, o + r, k0 + k) != 0) << r);
 }
 
 bool pare_sparse_count(const struct pare_sparse_from *f, int64_t blocks[PARE_SPARSE_KINDS])
@@ -48,7 +49,7 @@ bool pare_sparse_count(const struct pare_sparse_from *f, int64_t blocks[PARE_SPA
         for (int64_t k0 = 0; k0 < f->K; k0 += STRIP) {
             int64_t n = f->K - k0 < STRIP ? f->K - k0 : STRIP;
 
-            look(f, o, k0, n, used);
+            mark_nonzero(f, o, k0, n, used);
             for (int64_t k = 0; k < n; k++) {
                 ones += __builtin_popcount(used[k]);
                 fours += ((used[k] & 15) != 0) + (used[k] > 15);
@@ -64,14 +65,14 @@ bool pare_sparse_count(const struct pare_sparse_from *f, int64_t blocks[PARE_SPA
 static bool is_used(const struct pare_sparse_from *f, int64_t o, int rows, int64_t k)
 {
     for (int r = 0; r < rows && o + r < f->O; r++)
-        if (weight(f, o + r, k) != 0)
+        if (weight_at(f, o + r, k) != 0)
             return true;
     return false;
 }
 
 /* List the blocks of the groups, in order of their columns; with s->at NULL only count them. */
-static int64_t list(const struct pare_sparse_from *f, const struct pare_sparse_make *m,
-                    struct pare_sparse *s)
+static int64_t list_blocks(const struct pare_sparse_from *f, const struct pare_sparse_make *m,
+                           struct pare_sparse *s)
 {
     int64_t n = 0;
 
@@ -85,7 +86,8 @@ static int64_t list(const struct pare_sparse_from *f, const struct pare_sparse_m
             if (s->at) {
                 s->at[n] = m->at ? m->at[k] : (int32_t)k;
                 for (int r = 0; r < s->rows && o + r < f->O; r++)
-                    s->w[n * s->rows + r] = weight(f, o + r, k) * (m->scale ? m->scale[o + r] : 1);
+                    s->w[n * s->rows + r] = weight_at(f, o + r, k) *
+                                            (m->scale ? m->scale[o + r] : 1);
             }
             n++;
         }
@@ -105,11 +107,11 @@ int pare_sparse_make(const struct pare_sparse_from *f, const struct pare_sparse_
     s->first = pare_alloc(a, (size_t)s->groups + 1, sizeof(*s->first));
     if (!s->first)
         return pare_no_memory(err, "for sparse weights");
-    n = list(f, m, s);
+    n = list_blocks(f, m, s);
     s->at = pare_alloc(a, (size_t)n + 1, sizeof(*s->at));
     s->w = pare_alloc(a, (size_t)(n * s->rows) + 1, sizeof(*s->w));
     if (!s->at || !s->w)
         return pare_no_memory(err, "for sparse weights");
-    list(f, m, s);
+    list_blocks(f, m, s);
     return 0;
 }

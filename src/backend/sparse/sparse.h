@@ -54,7 +54,7 @@ int pare_sparse_make(const struct pare_sparse_from *f, const struct pare_sparse_
 #define PARE_TILE 96 /* the most pixels of a tile, and the stride of its rows */
 
 /* The most vectors of `wide` (8 or 16) pixels for blocks of this many rows. */
-int pare_tile_most(int rows, int wide);
+int pare_tile_max_vectors(int rows, int wide);
 
 /* y (rows, PARE_TILE) = bias + group g's blocks times the pixels from x on. */
 struct pare_tile {
@@ -64,8 +64,9 @@ struct pare_tile {
 };
 void pare_tile_run(const struct pare_sparse *s, int64_t g, const struct pare_tile *t);
 
-/* Transpose: to[j * apart + i] = from[i * step + j], for i < n and j < 8. */
-void pare_turn(const float *from, int64_t step, int64_t n, float *to, int64_t apart);
+/* Transpose: to[j * to_stride + i] = from[i * step + j], for i < n and j < 8. */
+void pare_transpose_pixels(const float *from, int64_t step, int64_t n, float *to,
+                           int64_t to_stride);
 
 /* to (n, lanes) = from (lanes, n) with rows of PARE_TILE floats; n is a multiple of 8. */
 void pare_transpose_tile(const float *from, int64_t n, float *to, int lanes);
@@ -113,13 +114,19 @@ bool pare_sparse_choose(const struct pare_match *v, const struct pare_sparse_fro
 int pare_sparse_step_rows(const struct pare_step *s);
 
 /* The input offset of column k of W (O, C * kernel). */
-int32_t pare_sparse_place(const struct pare_sparse_conv *c, int64_t k);
+int32_t pare_sparse_offset(const struct pare_sparse_conv *c, int64_t k);
 
 /* Pixels that are computed per image, including those that are discarded. */
 int64_t pare_sparse_pixels(const struct pare_sparse_conv *c);
 
 /* Applied to the sums: nothing, Relu, a residual sum, both, or any function of n floats. */
-enum pare_end_kind { PARE_END, PARE_END_RELU, PARE_END_SUM, PARE_END_SUM_RELU, PARE_END_APPLY };
+enum pare_end_kind {
+    PARE_END_NONE,
+    PARE_END_RELU,
+    PARE_END_SUM,
+    PARE_END_SUM_RELU,
+    PARE_END_APPLY
+};
 struct pare_end {
     enum pare_end_kind kind;
     void (*apply)(const void *user, float *y, const float *sum, int64_t n);

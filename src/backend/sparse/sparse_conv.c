@@ -46,12 +46,12 @@ static int64_t find_pitch(const struct pare_sparse_conv *c)
     return shared < full ? shared : full;
 }
 
-static int64_t pixels(const struct pare_sparse_conv *c, int64_t rows)
+static int64_t band_pixels(const struct pare_sparse_conv *c, int64_t rows)
 {
     return (rows - 1) * c->pitch + c->out[1];
 }
 
-static void flatten(struct pare_sparse_conv *c)
+static void set_flat(struct pare_sparse_conv *c)
 {
     c->flat = true;
     for (int i = 0; i < 2; i++)
@@ -89,7 +89,7 @@ bool pare_sparse_shape(struct pare_sparse_conv *c, int wide)
         if (c->kernel[i] < 1 || c->stride[i] < 1 || c->stride[i] > PARE_SPARSE_STRIDE ||
             c->pad[i] < 0 || c->out[i] < 1 || c->in[i] < 1)
             return false;
-    flatten(c);
+    set_flat(c);
     find_phases(c, 0);
     find_phases(c, 1);
     c->pitch = find_pitch(c);
@@ -100,19 +100,19 @@ bool pare_sparse_shape(struct pare_sparse_conv *c, int wide)
     c->plane = (c->band + c->more) * c->pitch;
     c->plane += c->plane % 64 ? 0 : 16; /* otherwise planes would share a few cache sets */
     c->floats = (c->planes * c->plane + c->pitch + 2 * PARE_TILE + 15) / 16 * 16;
-    most = pixels(c, c->band);
+    most = band_pixels(c, c->band);
     c->wide = wide == 16 && (most + 7) / 8 * 9 > (most + 15) / 16 * 16 ? 16 : 8;
     return c->floats < INT32_MAX;
 }
 
 int64_t pare_sparse_pixels(const struct pare_sparse_conv *c)
 {
-    int64_t each = pixels(c, c->band);
+    int64_t each = band_pixels(c, c->band);
 
     return (each + c->wide - 1) / c->wide * c->wide * c->bands;
 }
 
-int32_t pare_sparse_place(const struct pare_sparse_conv *c, int64_t k)
+int32_t pare_sparse_offset(const struct pare_sparse_conv *c, int64_t k)
 {
     int64_t channel = k / (c->kernel[0] * c->kernel[1]);
     int64_t y = k / c->kernel[1] % c->kernel[0] * c->dilation[0];
@@ -129,31 +129,31 @@ int32_t pare_sparse_place(const struct pare_sparse_conv *c, int64_t k)
 struct fill {
     const float *x;      /* the image's first pixel of the first channel */
     int64_t step, n;     /* pixel stride; channels */
-    int64_t apart;       /* stride of the channels' planes */
+    int64_t stride;      /* stride of the channels' planes */
     int64_t first, rows; /* of the results */
 };
 
 static void copy_pixels(const struct fill *f, const float *x, int64_t step, int64_t n, float *to)
 {
     if (f->n == 8) {
-        pare_turn(x, step, n, to, f->apart);
+        pare_transpose_pixels(x, step, n, to, f->stride);
         return;
     }
     for (int64_t k = 0; k < f->n; k++)
         for (int64_t i = 0; i < n; i++)
-            to[k * f->apart + i] = x[i * step + k];
+            to[k * f->stride + i] = x[i * step + k];
 }
 
 static void zero_pixels(const struct fill *f, int64_t n, float *to)
 {
     for (int64_t k = 0; k < f->n && n == 1; k++) /* the common case */
-        to[k * f->apart] = 0;
+        to[k * f->stride] = 0;
     for (int64_t k = 0; k < f->n && n > 1; k++)
-        memset(to + k * f->apart, 0, (size_t)n * sizeof(*to));
+        memset(to + k * f->stride, 0, (size_t)n * sizeof(*to));
 }
 
 /* The inputs [*lo, *hi) of a phase's row that are not padding. */
-static void inside(const struct pare_sparse_conv *c, int64_t phase, int64_t *lo, int64_t *hi)
+static void valid_inputs(const struct pare_sparse_conv *c, int64_t phase, int64_t *lo, int64_t *hi)
 {
     int64_t s = c->stride[1], from = c->pad[1] - phase, to = c->in[1] + from;
 
@@ -168,7 +168,7 @@ static void fill_phase(const struct pare_sparse_conv *c, const struct fill *f, i
 {
     int64_t lo, hi, s = c->stride[1], left = c->plane - (f->rows + c->more) * c->pitch;
 
-    inside(c, px, &lo, &hi);
+    valid_inputs(c, px, &lo, &hi);
     for (int64_t r = 0; r < f->rows + c->more; r++, to += c->pitch) {
         int64_t y = (f->first + r) * c->stride[0] + py - c->pad[0];
         int64_t at = y * c->in[1] + lo * s + px - c->pad[1];
@@ -204,7 +204,7 @@ struct band {
     int64_t image, first, rows;
 };
 
-static int64_t fills(const struct pare_sparse_conv *c)
+static int64_t fill_band(const struct pare_sparse_conv *c)
 {
     return c->in_block == 1 ? c->C : (c->C + 7) / 8;
 }
@@ -214,7 +214,7 @@ static void fill_one(const struct pare_sparse_conv *c, const struct band *b, int
 {
     int64_t size = c->in[0] * c->in[1], block = c->in_block;
     int64_t each = c->phases[0] * c->phases[1] * c->plane;
-    struct fill f = { .apart = each, .first = b->first, .rows = b->rows };
+    struct fill f = { .stride = each, .first = b->first, .rows = b->rows };
 
     if (block == 1) {
         f.n = f.step = 1;
@@ -238,7 +238,8 @@ static void fill_one(const struct pare_sparse_conv *c, const struct band *b, int
 
 /* ---- results ------------------------------------------------------------------------------- */
 
-PARE_SIMD static void put(float *restrict y, const float *restrict x, int64_t n, bool relu)
+PARE_SIMD static void store_results(float *restrict y, const float *restrict x, int64_t n,
+                                    bool relu)
 {
     if (!relu) {
         memcpy(y, x, (size_t)n * sizeof(*y));
@@ -249,8 +250,8 @@ PARE_SIMD static void put(float *restrict y, const float *restrict x, int64_t n,
 }
 
 /* sum may be y. */
-PARE_SIMD static void put_sum(float *y, const float *restrict x, const float *sum, int64_t n,
-                              bool relu)
+PARE_SIMD static void store_with_sum(float *y, const float *restrict x, const float *sum, int64_t n,
+                                     bool relu)
 {
     if (relu) {
 #pragma omp simd
@@ -271,8 +272,8 @@ struct piece {
     int64_t image, block, at, n;
 };
 
-static void finish(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
-                   const struct piece *p, float *x)
+static void store_piece(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
+                        const struct piece *p, float *x)
 {
     int64_t size = c->out[0] * c->out[1], blocks = (c->O + c->lanes - 1) / c->lanes;
     int64_t left = c->O - p->block * c->lanes, len = p->n * c->lanes, to;
@@ -283,8 +284,8 @@ static void finish(const struct pare_sparse_conv *c, const struct pare_sparse_ru
         if (r->end.kind == PARE_END_APPLY)
             r->end.apply(r->end.user, x, NULL, len);
         for (int64_t i = 0; i < p->n; i++)
-            put(r->y + (p->image * size + p->at + i) * c->O + p->block * c->lanes, x + i * c->lanes,
-                left, relu);
+            store_results(r->y + (p->image * size + p->at + i) * c->O + p->block * c->lanes,
+                          x + i * c->lanes, left, relu);
         return;
     }
     to = ((p->image * blocks + p->block) * size + p->at) * c->lanes;
@@ -294,17 +295,17 @@ static void finish(const struct pare_sparse_conv *c, const struct pare_sparse_ru
             memset(x + i * c->lanes + left, 0, (size_t)(c->lanes - left) * sizeof(*x));
     }
     if (r->end.kind == PARE_END_SUM || r->end.kind == PARE_END_SUM_RELU)
-        put_sum(r->y + to, x, r->sum + to, len, relu);
+        store_with_sum(r->y + to, x, r->sum + to, len, relu);
     else
-        put(r->y + to, x, len, relu);
+        store_results(r->y + to, x, len, relu);
 }
 
 /* Some pixels [from, to) of a band, for one block of outputs. */
-static void tile(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
-                 const struct band *b, int64_t block, int64_t from, int64_t to)
+static void run_tile(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
+                     const struct band *b, int64_t block, int64_t from, int64_t to)
 {
-    float sums[LANES * PARE_TILE], turned[PARE_TILE * LANES];
-    int64_t per = c->lanes / c->rows, end = pixels(c, b->rows);
+    float sums[LANES * PARE_TILE], transposed[PARE_TILE * LANES];
+    int64_t per = c->lanes / c->rows, end = band_pixels(c, b->rows);
     struct pare_tile t = { c->wide, (int)((to - from) / c->wide), r->work + from, NULL, NULL };
 
     for (int64_t i = 0; i < per; i++) {
@@ -312,7 +313,7 @@ static void tile(const struct pare_sparse_conv *c, const struct pare_sparse_run 
         t.y = sums + i * c->rows * PARE_TILE;
         pare_tile_run(r->w, block * per + i, &t);
     }
-    pare_transpose_tile(sums, to - from, turned, c->lanes);
+    pare_transpose_tile(sums, to - from, transposed, c->lanes);
     to = to < end ? to : end;
     for (int64_t q = from, n; q < to; q += n) {
         int64_t y = q / c->pitch, x = q % c->pitch;
@@ -320,8 +321,8 @@ static void tile(const struct pare_sparse_conv *c, const struct pare_sparse_run 
         n = c->pitch == c->out[1] ? to - q : c->out[1] - x;
         n = n < to - q ? n : to - q;
         if (n > 0)
-            finish(c, r, &(struct piece){ b->image, block, (b->first + y) * c->out[1] + x, n },
-                   turned + (q - from) * c->lanes);
+            store_piece(c, r, &(struct piece){ b->image, block, (b->first + y) * c->out[1] + x, n },
+                        transposed + (q - from) * c->lanes);
         else
             n = c->pitch - x;
     }
@@ -333,8 +334,8 @@ static void tile(const struct pare_sparse_conv *c, const struct pare_sparse_run 
 static void run_blocks(const struct pare_sparse_conv *c, const struct pare_sparse_run *r,
                        const struct band *b, int64_t from, int64_t to)
 {
-    int64_t most = pare_tile_most(c->rows, c->wide);
-    int64_t vectors = (pixels(c, b->rows) + c->wide - 1) / c->wide;
+    int64_t most = pare_tile_max_vectors(c->rows, c->wide);
+    int64_t vectors = (band_pixels(c, b->rows) + c->wide - 1) / c->wide;
     int64_t tiles = (vectors + most - 1) / most;
     int64_t bytes = r->w->first[r->w->groups] * (r->w->rows + 1) * (int64_t)sizeof(float);
     int64_t at_once = PART * ((c->O + c->lanes - 1) / c->lanes) / (bytes + 1) + 1;
@@ -344,7 +345,7 @@ static void run_blocks(const struct pare_sparse_conv *c, const struct pare_spars
             int64_t first = t * vectors / tiles, end = (t + 1) * vectors / tiles;
 
             for (int64_t k = o; k < o + at_once && k < to; k++)
-                tile(c, r, b, k, first * c->wide, end * c->wide);
+                run_tile(c, r, b, k, first * c->wide, end * c->wide);
         }
 }
 
@@ -361,7 +362,7 @@ static void run_jobs(const struct pare_sparse_conv *c, struct pare_sparse_run r)
         struct band b = { i / c->bands, i % c->bands * c->band, c->band };
 
         b.rows = c->out[0] - b.first < b.rows ? c->out[0] - b.first : b.rows;
-        for (int64_t k = 0; k < fills(c) && i != last; k++)
+        for (int64_t k = 0; k < fill_band(c) && i != last; k++)
             fill_one(c, &b, k, &r);
         last = i;
         run_blocks(c, &r, &b, p * blocks / c->parts, (p + 1) * blocks / c->parts);

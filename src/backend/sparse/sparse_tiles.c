@@ -81,7 +81,7 @@ struct part {
 
 TILES(TILE)
 
-int pare_tile_most(int rows, int wide)
+int pare_tile_max_vectors(int rows, int wide)
 {
     if (rows == 8)
         return wide == 16 ? 3 : 1;
@@ -111,7 +111,7 @@ void pare_tile_run(const struct pare_sparse *s, int64_t g, const struct pare_til
 #define LOW4(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
 #define HIGH4(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
 
-PARE_SIMD_PART void turn8(const float *from, int64_t step, float *to, int64_t apart)
+PARE_SIMD_PART void transpose8(const float *from, int64_t step, float *to, int64_t to_stride)
 {
     pare_v8 a[8], b[8];
 
@@ -127,48 +127,50 @@ PARE_SIMD_PART void turn8(const float *from, int64_t step, float *to, int64_t ap
             a[i + 2 * k + 1] = HIGH2(b[i + k], b[i + k + 2]);
         }
     for (int i = 0; i < 4; i++) {
-        PARE_PUT8(to + i * apart, LOW4(a[i], a[i + 4]));
-        PARE_PUT8(to + (i + 4) * apart, HIGH4(a[i], a[i + 4]));
+        PARE_PUT8(to + i * to_stride, LOW4(a[i], a[i + 4]));
+        PARE_PUT8(to + (i + 4) * to_stride, HIGH4(a[i], a[i + 4]));
     }
 }
 
 /* n < 8: the first n of each row. */
-PARE_SIMD_PART void turn_few(const float *from, int64_t step, int64_t n, float *to, int64_t apart)
+PARE_SIMD_PART void transpose_few(const float *from, int64_t step, int64_t n, float *to,
+                                  int64_t to_stride)
 {
     float some[64] = { 0 };
 
     for (int64_t i = 0; i < n; i++)
         PARE_PUT8(some + 8 * i, PARE_V8(from + i * step));
-    turn8(some, 8, some, 8);
+    transpose8(some, 8, some, 8);
     for (int j = 0; j < 8; j++)
         if (n >= 4) {
-            *(v4 *)(to + j * apart) = *(const v4 *)(some + 8 * j);
-            *(v4 *)(to + j * apart + n - 4) = *(const v4 *)(some + 8 * j + n - 4);
+            *(v4 *)(to + j * to_stride) = *(const v4 *)(some + 8 * j);
+            *(v4 *)(to + j * to_stride + n - 4) = *(const v4 *)(some + 8 * j + n - 4);
         } else {
             for (int64_t i = 0; i < n; i++)
-                to[j * apart + i] = some[8 * j + i];
+                to[j * to_stride + i] = some[8 * j + i];
         }
 }
 
-PARE_SIMD void pare_turn(const float *from, int64_t step, int64_t n, float *to, int64_t apart)
+PARE_SIMD void pare_transpose_pixels(const float *from, int64_t step, int64_t n, float *to,
+                                     int64_t to_stride)
 {
     int64_t i = 0;
 
     if (n < 8) {
-        turn_few(from, step, n, to, apart);
+        transpose_few(from, step, n, to, to_stride);
         return;
     }
     for (; i + 8 <= n; i += 8)
-        turn8(from + i * step, step, to + i, apart);
+        transpose8(from + i * step, step, to + i, to_stride);
     if (i < n) /* the last 8, overlapping the previous ones */
-        turn8(from + (n - 8) * step, step, to + n - 8, apart);
+        transpose8(from + (n - 8) * step, step, to + n - 8, to_stride);
 }
 
 PARE_SIMD void pare_transpose_tile(const float *from, int64_t n, float *to, int lanes)
 {
     for (int64_t i = 0; i < n; i += 8)
         for (int k = 0; k < lanes; k += 8)
-            turn8(from + k * PARE_TILE + i, PARE_TILE, to + i * lanes + k, lanes);
+            transpose8(from + k * PARE_TILE + i, PARE_TILE, to + i * lanes + k, lanes);
 }
 
 /* ---- one vector ---------------------------------------------------------------------------- */

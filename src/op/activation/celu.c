@@ -20,19 +20,9 @@ PARE_DMAP_WITH(x > 0 ? g : g * (y / a + 1), const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x / alpha(n)) : x))
 
 const struct pare_op pare_op_celu = {
-    .type = "Celu",
-    .doc = "Continuously differentiable exponential linear unit.",
-    .since = 12,
-    .in = "T",
+    PARE_UNARY_OP("Celu", 12, "Continuously differentiable exponential linear unit."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = celu_attrs,
     .attr_size = sizeof(struct celu),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .torch = "CELU",
 };

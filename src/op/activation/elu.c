@@ -20,19 +20,9 @@ PARE_DMAP_WITH(x > 0 ? g : g * (y + a), const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * expm1(x) : x))
 
 const struct pare_op pare_op_elu = {
-    .type = "Elu",
-    .doc = "Exponential linear unit.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("Elu", 6, "Exponential linear unit."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = elu_attrs,
     .attr_size = sizeof(struct elu),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .torch = "ELU",
 };

@@ -8,17 +8,6 @@ PARE_DMAP(g *(1.12837917f * pare_expf(-x * x)))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, erf(x)) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_erf = {
-    .type = "Erf",
-    .doc = "Error function.",
-    .since = 9,
-    .in = "T",
+    PARE_UNARY_OP("Erf", 9, "Error function."),
     .types = PARE_T_NUMERIC,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

@@ -56,19 +56,9 @@ static double gelu(const struct pare_node *n, double x)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, gelu(n, x)))
 
 const struct pare_op pare_op_gelu = {
-    .type = "Gelu",
-    .doc = "Gaussian error linear unit.",
-    .since = 20,
-    .in = "T",
+    PARE_UNARY_OP("Gelu", 20, "Gaussian error linear unit."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = gelu_attrs,
     .attr_size = sizeof(struct gelu),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .torch = "GELU",
 };

@@ -29,19 +29,9 @@ PARE_DMAP_WITH(a *x + b > 0 && a * x + b < 1 ? g * a : 0, const float a = (float
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, UNIT(alpha(n) * x + beta(n))))
 
 const struct pare_op pare_op_hard_sigmoid = {
-    .type = "HardSigmoid",
-    .doc = "A line cut off at 0 and 1.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("HardSigmoid", 6, "A line cut off at 0 and 1."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = hard_sigmoid_attrs,
     .attr_size = sizeof(struct hard_sigmoid),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .torch = "Hardsigmoid",
 };

@@ -8,17 +8,7 @@ PARE_DMAP(x < -3 ? 0 : x <= 3 ? g * (x * (1 / 3.0f) + 0.5f) : g)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x *UNIT(x / 6 + 0.5)))
 
 const struct pare_op pare_op_hard_swish = {
-    .type = "HardSwish",
-    .doc = "x times a line cut off at 0 and 1.",
-    .since = 14,
-    .in = "T",
+    PARE_UNARY_OP("HardSwish", 14, "x times a line cut off at 0 and 1."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .torch = "Hardswish",
 };

@@ -21,19 +21,10 @@ PARE_DMAP_WITH(x > 0 ? g : a * g, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * x : x))
 
 const struct pare_op pare_op_leaky_relu = {
-    .type = "LeakyRelu",
-    .doc = "Negative values are scaled down.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("LeakyRelu", 6, "Negative values are scaled down."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = leaky_relu_attrs,
     .attr_size = sizeof(struct leaky_relu),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_FUSED_ACT,
+    .torch = "LeakyReLU",
 };

@@ -24,17 +24,6 @@ PARE_DMAP(g *slope(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x *tanh((x > 0 ? x : 0) + log1p(exp(-fabs(x))))))
 
 const struct pare_op pare_op_mish = {
-    .type = "Mish",
-    .doc = "x times the tanh of its Softplus.",
-    .since = 18,
-    .in = "T",
+    PARE_UNARY_OP("Mish", 18, "x times the tanh of its Softplus."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

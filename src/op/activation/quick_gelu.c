@@ -22,20 +22,9 @@ PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 
 const struct pare_op pare_op_quick_gelu = {
-    .type = "QuickGelu",
-    .doc = "Gelu by a sigmoid.",
+    PARE_UNARY_OP("QuickGelu", 1, "Gelu by a sigmoid."),
     .domain = "com.microsoft",
-    .since = 1,
-    .in = "T",
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = quick_gelu_attrs,
     .attr_size = sizeof(struct quick_gelu),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

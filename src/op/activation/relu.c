@@ -9,19 +9,9 @@ PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? 0 : x) WHOLE(PARE_I8, in
                WHOLE(PARE_I16, int16_t) WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
 const struct pare_op pare_op_relu = {
-    .type = "Relu",
-    .doc = "Negative values become zero.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("Relu", 6, "Negative values become zero."),
     .types = PARE_T_FLOATS | PARE_T(PARE_I8) | PARE_T(PARE_I16) | PARE_T(PARE_I32) |
              PARE_T(PARE_I64),
-    .min_out = 1,
-    .max_out = 1,
-    .flags = PARE_OP_BY_Y,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .flags = PARE_OP_BY_Y | PARE_OP_HOMOGENEOUS | PARE_OP_FUSED_ACT,
+    .torch = "ReLU",
 };

@@ -30,19 +30,9 @@ PARE_DMAP_WITH(x > 0 ? g * gamma : g * (y + low), const float gamma = (float)gai
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, gain(n) * (x < 0 ? alpha(n) * expm1(x) : x)))
 
 const struct pare_op pare_op_selu = {
-    .type = "Selu",
-    .doc = "Scaled exponential linear unit.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("Selu", 6, "Scaled exponential linear unit."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = selu_attrs,
     .attr_size = sizeof(struct selu),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
+    .torch = "SELU",
 };

@@ -32,19 +32,8 @@ PARE_DMAP_WITH(x<-l || x> l ? g : 0, const float l = (float)lambd(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n))) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_shrink = {
-    .type = "Shrink",
-    .doc = "Small values become zero, others move towards it.",
-    .since = 9,
-    .in = "T",
+    PARE_UNARY_OP("Shrink", 9, "Small values become zero, others move towards it."),
     .types = PARE_T_NUMERIC,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = shrink_attrs,
     .attr_size = sizeof(struct shrink),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

@@ -20,19 +20,8 @@ PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 
 const struct pare_op pare_op_swish = {
-    .type = "Swish",
-    .doc = "x times the sigmoid of alpha x.",
-    .since = 24,
-    .in = "T",
+    PARE_UNARY_OP("Swish", 24, "x times the sigmoid of alpha x."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = swish_attrs,
     .attr_size = sizeof(struct swish),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

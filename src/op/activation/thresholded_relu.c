@@ -20,19 +20,8 @@ PARE_DMAP_WITH(x > a ? g : 0, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > alpha(n) ? x : 0))
 
 const struct pare_op pare_op_thresholded_relu = {
-    .type = "ThresholdedRelu",
-    .doc = "Values up to a threshold become zero.",
-    .since = 10,
-    .in = "T",
+    PARE_UNARY_OP("ThresholdedRelu", 10, "Values up to a threshold become zero."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .attrs = thresholded_relu_attrs,
     .attr_size = sizeof(struct thresholded_relu),
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

@@ -6,17 +6,6 @@ PARE_DMAP(g / sqrtf(1 + x * x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, asinh(x)))
 
 const struct pare_op pare_op_asinh = {
-    .type = "Asinh",
-    .doc = "Inverse hyperbolic sine.",
-    .since = 9,
-    .in = "T",
+    PARE_UNARY_OP("Asinh", 9, "Inverse hyperbolic sine."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

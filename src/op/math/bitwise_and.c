@@ -6,14 +6,6 @@
 PARE_BINARY(PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_bitwise_and = {
-    .type = "BitwiseAnd",
-    .doc = "Bitwise and.",
-    .since = 18,
-    .in = "TT",
+    PARE_LOGIC_OP("BitwiseAnd", 18, "Bitwise and.", "TT"),
     .types = PARE_T_INTS,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_broadcast,
-    .forward = forward,
-    .ties = pare_ties_elementwise,
 };

@@ -6,14 +6,6 @@
 PARE_BINARY(PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_bitwise_or = {
-    .type = "BitwiseOr",
-    .doc = "Bitwise or.",
-    .since = 18,
-    .in = "TT",
+    PARE_LOGIC_OP("BitwiseOr", 18, "Bitwise or.", "TT"),
     .types = PARE_T_INTS,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_broadcast,
-    .forward = forward,
-    .ties = pare_ties_elementwise,
 };

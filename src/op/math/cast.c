@@ -220,5 +220,5 @@ const struct pare_op pare_op_cast = {
     .forward = forward,
     .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

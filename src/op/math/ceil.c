@@ -5,16 +5,6 @@ PARE_MAP(ceilf(x))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, ceil(x)))
 
 const struct pare_op pare_op_ceil = {
-    .type = "Ceil",
-    .doc = "Round up.",
-    .since = 6,
-    .in = "T",
+    PARE_STEP_OP("Ceil", 6, "Round up."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_zero,
-    .ties = pare_ties_elementwise,
-    .map = map,
 };

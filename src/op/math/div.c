@@ -15,19 +15,6 @@ PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a / b) UNSIGNED(PARE_U8, uint8_
                         SIGNED(PARE_I32, int32_t) SIGNED(PARE_I64, int64_t))
 
 const struct pare_op pare_op_div = {
-    .type = "Div",
-    .doc = "Elementwise quotient.",
-    .since = 6,
-    .in = "TT",
+    PARE_ARITHMETIC_OP("Div", 6, "Elementwise quotient."),
     .types = PARE_T_NUMERIC,
-    .min_out = 1,
-    .max_out = 1,
-    .attrs = pare_old_broadcast_attrs,
-    .attr_size = sizeof(struct pare_old_broadcast),
-    .infer = pare_infer_arithmetic,
-    .forward = forward,
-    .backward = pare_backward_map2,
-    .ties = pare_ties_elementwise,
-    .map2 = map2,
-    .dmap2 = dmap2,
 };

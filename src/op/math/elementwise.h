@@ -270,6 +270,43 @@ int pare_backward_sum(struct pare_node *n, struct pare_ctx *c, struct pare_err *
  * its gradient evenly. */
 int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
+/* ---- descriptors ------------------------------------------------------------------ */
+
+/* Members that the descriptors of a family have in common; .types and other members follow.
+ *     const struct pare_op pare_op_acos = {
+ *         PARE_UNARY_OP("Acos", 7, "Inverse cosine."),
+ *         .types = PARE_T_FLOATS,
+ *     };
+ */
+#define PARE_ELEMENTWISE(op_type, opset, text, inputs)                                      \
+    .type = op_type, .doc = text, .since = opset, .in = inputs, .min_out = 1, .max_out = 1, \
+    .forward = forward, .ties = pare_ties_elementwise
+
+/* One input, with PARE_MAP and PARE_DMAP. */
+#define PARE_UNARY_OP(op_type, opset, text)      \
+    PARE_ELEMENTWISE(op_type, opset, text, "T"), \
+        .infer = pare_infer_same, .backward = pare_backward_map, .map = map, .dmap = dmap
+
+/* One input, piecewise constant: the gradient is 0. */
+#define PARE_STEP_OP(op_type, opset, text)                                 \
+    PARE_ELEMENTWISE(op_type, opset, text, "T"), .infer = pare_infer_same, \
+                                                 .backward = pare_backward_zero, .map = map
+
+/* Two inputs of one type; the result is bool. */
+#define PARE_COMPARE_OP(op_type, opset, text) \
+    PARE_ELEMENTWISE(op_type, opset, text, "TT"), .infer = pare_infer_compare
+
+/* Two inputs of one type, which is also the type of the result; no gradient. */
+#define PARE_LOGIC_OP(op_type, opset, text, inputs) \
+    PARE_ELEMENTWISE(op_type, opset, text, inputs), .infer = pare_infer_broadcast
+
+/* Two inputs, with PARE_MAP2 and PARE_DMAP2. */
+#define PARE_ARITHMETIC_OP(op_type, opset, text)                                        \
+    PARE_ELEMENTWISE(op_type, opset, text, "TT"),                                       \
+        .infer = pare_infer_arithmetic, .attrs = pare_old_broadcast_attrs,              \
+        .attr_size = sizeof(struct pare_old_broadcast), .backward = pare_backward_map2, \
+        .map2 = map2, .dmap2 = dmap2
+
 /* ---- what formulas use ------------------------------------------------------------ */
 
 /* A double as a whole number: towards zero, the nearest one when it does not fit, 0 for NaN. */

@@ -12,14 +12,6 @@ PARE_BINARY(PARE_NUMERIC_TYPES(LOOP) LOOP(PARE_BOOL, uint8_t)
                 PARE_LOOP2(PARE_STR, struct pare_str, uint8_t, same(a, b)))
 
 const struct pare_op pare_op_equal = {
-    .type = "Equal",
-    .doc = "True where a is b.",
-    .since = 7,
-    .in = "TT",
+    PARE_COMPARE_OP("Equal", 7, "True where a is b."),
     .types = PARE_T_NUMERIC | PARE_T(PARE_BOOL) | PARE_T(PARE_STR),
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_compare,
-    .forward = forward,
-    .ties = pare_ties_elementwise,
 };

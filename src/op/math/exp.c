@@ -6,18 +6,7 @@ PARE_DMAP(g *y)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, exp(x)))
 
 const struct pare_op pare_op_exp = {
-    .type = "Exp",
-    .doc = "Exponential.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("Exp", 6, "Exponential."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
     .flags = PARE_OP_BY_Y,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

@@ -6,14 +6,6 @@
 PARE_BINARY(PARE_NUMERIC_TYPES(LOOP))
 
 const struct pare_op pare_op_greater_or_equal = {
-    .type = "GreaterOrEqual",
-    .doc = "True where a >= b.",
-    .since = 12,
-    .in = "TT",
+    PARE_COMPARE_OP("GreaterOrEqual", 12, "True where a >= b."),
     .types = PARE_T_NUMERIC,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_compare,
-    .forward = forward,
-    .ties = pare_ties_elementwise,
 };

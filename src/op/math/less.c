@@ -6,14 +6,6 @@
 PARE_BINARY(PARE_NUMERIC_TYPES(LOOP))
 
 const struct pare_op pare_op_less = {
-    .type = "Less",
-    .doc = "True where a < b.",
-    .since = 7,
-    .in = "TT",
+    PARE_COMPARE_OP("Less", 7, "True where a < b."),
     .types = PARE_T_NUMERIC,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_compare,
-    .forward = forward,
-    .ties = pare_ties_elementwise,
 };

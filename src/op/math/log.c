@@ -6,17 +6,6 @@ PARE_DMAP(g / x)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, log(x)))
 
 const struct pare_op pare_op_log = {
-    .type = "Log",
-    .doc = "Natural logarithm.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("Log", 6, "Natural logarithm."),
     .types = PARE_T_FLOATS,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

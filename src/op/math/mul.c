@@ -9,19 +9,6 @@ PARE_DMAP2(g *b, g *a)
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a *b) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_mul = {
-    .type = "Mul",
-    .doc = "Elementwise product.",
-    .since = 6,
-    .in = "TT",
+    PARE_ARITHMETIC_OP("Mul", 6, "Elementwise product."),
     .types = PARE_T_NUMERIC,
-    .min_out = 1,
-    .max_out = 1,
-    .attrs = pare_old_broadcast_attrs,
-    .attr_size = sizeof(struct pare_old_broadcast),
-    .infer = pare_infer_arithmetic,
-    .forward = forward,
-    .backward = pare_backward_map2,
-    .ties = pare_ties_elementwise,
-    .map2 = map2,
-    .dmap2 = dmap2,
 };

@@ -10,19 +10,8 @@ PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, -x) WHOLE(PARE_I8, int8_t) WHOLE
                WHOLE(PARE_I32, int32_t) WHOLE(PARE_I64, int64_t))
 
 const struct pare_op pare_op_neg = {
-    .type = "Neg",
-    .doc = "Change of sign.",
-    .since = 6,
-    .in = "T",
+    PARE_UNARY_OP("Neg", 6, "Change of sign."),
     .types = PARE_T_FLOATS | PARE_T(PARE_I8) | PARE_T(PARE_I16) | PARE_T(PARE_I32) |
              PARE_T(PARE_I64),
-    .min_out = 1,
-    .max_out = 1,
     .flags = PARE_OP_LINEAR,
-    .infer = pare_infer_same,
-    .forward = forward,
-    .backward = pare_backward_map,
-    .ties = pare_ties_elementwise,
-    .map = map,
-    .dmap = dmap,
 };

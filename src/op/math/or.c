@@ -4,14 +4,6 @@
 PARE_BINARY(PARE_LOOP2(PARE_BOOL, uint8_t, uint8_t, a | b))
 
 const struct pare_op pare_op_or = {
-    .type = "Or",
-    .doc = "Logical or.",
-    .since = 7,
-    .in = "BB",
+    PARE_LOGIC_OP("Or", 7, "Logical or.", "BB"),
     .types = PARE_T(PARE_BOOL),
-    .min_out = 1,
-    .max_out = 1,
-    .infer = pare_infer_broadcast,
-    .forward = forward,
-    .ties = pare_ties_elementwise,
 };

@@ -9,20 +9,7 @@ PARE_DMAP2(g, -g)
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a - b) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_sub = {
-    .type = "Sub",
-    .doc = "Elementwise difference.",
-    .since = 6,
-    .in = "TT",
+    PARE_ARITHMETIC_OP("Sub", 6, "Elementwise difference."),
     .types = PARE_T_NUMERIC,
-    .min_out = 1,
-    .max_out = 1,
     .flags = PARE_OP_LINEAR,
-    .attrs = pare_old_broadcast_attrs,
-    .attr_size = sizeof(struct pare_old_broadcast),
-    .infer = pare_infer_arithmetic,
-    .forward = forward,
-    .backward = pare_backward_map2,
-    .ties = pare_ties_elementwise,
-    .map2 = map2,
-    .dmap2 = dmap2,
 };

@@ -313,6 +313,8 @@ const struct pare_op pare_op_gemm = {
     .max_out = 1,
     .attrs = gemm_attrs,
     .attr_size = sizeof(struct gemm),
+    .torch = "Linear",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .by_default = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,

@@ -128,6 +128,8 @@ const struct pare_op pare_op_gru = {
     .max_out = 2,
     .attrs = gru_attrs,
     .attr_size = sizeof(struct pare_rnn),
+    .torch = "GRU",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3), .weight = 1, .bias = 3 },
     .infer = infer,
     .forward = forward,
     .backward = backward,
@@ -135,6 +137,6 @@ const struct pare_op pare_op_gru = {
     .macs = macs,
     .ties = ties,
     .shrink = pare_rnn_shrink,
-    .made = made,
-    .needs = needs,
+    .constant_output = constant_output,
+    .needed_channels = needed_channels,
 };

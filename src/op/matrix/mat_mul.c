@@ -69,6 +69,8 @@ const struct pare_op pare_op_mat_mul = {
     .min_out = 1,
     .max_out = 1,
     .flags = PARE_OP_PRODUCT,
+    .torch = "Linear",
+    .layer = { .params = PARE_IN(1), .weight = 1, .bias_add = true, .by_default = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,

@@ -41,6 +41,8 @@ const struct pare_op pare_op_rnn = {
     .max_out = 2,
     .attrs = rnn_attrs,
     .attr_size = sizeof(struct pare_rnn),
+    .torch = "RNN",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3), .weight = 1, .bias = 3 },
     .infer = infer,
     .forward = forward,
     .backward = backward,
@@ -48,6 +50,6 @@ const struct pare_op pare_op_rnn = {
     .macs = macs,
     .ties = ties,
     .shrink = pare_rnn_shrink,
-    .made = made,
-    .needs = needs,
+    .constant_output = constant_output,
+    .needed_channels = needed_channels,
 };

@@ -101,54 +101,54 @@ double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell
 void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell,
                    struct pare_ties *t);
 
-/* For made(), needs() and shrink(). */
-float pare_rnn_made(const struct pare_node *n, const struct pare_rnn_cell *cell,
-                    const struct pare_needed *s, int64_t h);
-void pare_rnn_needs(const struct pare_node *n, const struct pare_rnn_cell *cell,
-                    struct pare_needed *s);
+/* For constant_output(), needed_channels() and shrink(). */
+float pare_rnn_constant_output(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                               const struct pare_needed *s, int64_t h);
+void pare_rnn_needed_channels(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                              struct pare_needed *s);
 void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
 
 /* The functions of a descriptor that only hand its cell on. */
-#define PARE_RNN_BY(cell)                                                                      \
-    static int infer(struct pare_node *n, struct pare_err *err)                                \
-    {                                                                                          \
-        return pare_rnn_infer(n, &(cell), err);                                                \
-    }                                                                                          \
-                                                                                               \
-    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)          \
-    {                                                                                          \
-        return pare_rnn_forward(n, &(cell), c, err);                                           \
-    }                                                                                          \
-                                                                                               \
-    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)         \
-    {                                                                                          \
-        return pare_rnn_backward(n, &(cell), c, err);                                          \
-    }                                                                                          \
-                                                                                               \
-    static size_t save(const struct pare_node *n)                                              \
-    {                                                                                          \
-        return pare_rnn_save(n, &(cell));                                                      \
-    }                                                                                          \
-                                                                                               \
-    static double macs(const struct pare_node *n)                                              \
-    {                                                                                          \
-        return pare_rnn_macs(n, &(cell));                                                      \
-    }                                                                                          \
-                                                                                               \
-    static void ties(const struct pare_node *n, struct pare_ties *t)                           \
-    {                                                                                          \
-        pare_rnn_ties(n, &(cell), t);                                                          \
-    }                                                                                          \
-                                                                                               \
-    static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis, \
-                      int64_t i)                                                               \
-    {                                                                                          \
-        return axis == n->out[k]->t.rank - 1 ? pare_rnn_made(n, &(cell), s, i) : NAN;          \
-    }                                                                                          \
-                                                                                               \
-    static void needs(const struct pare_node *n, struct pare_needed *s)                        \
-    {                                                                                          \
-        pare_rnn_needs(n, &(cell), s);                                                         \
+#define PARE_RNN_BY(cell)                                                                        \
+    static int infer(struct pare_node *n, struct pare_err *err)                                  \
+    {                                                                                            \
+        return pare_rnn_infer(n, &(cell), err);                                                  \
+    }                                                                                            \
+                                                                                                 \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)            \
+    {                                                                                            \
+        return pare_rnn_forward(n, &(cell), c, err);                                             \
+    }                                                                                            \
+                                                                                                 \
+    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)           \
+    {                                                                                            \
+        return pare_rnn_backward(n, &(cell), c, err);                                            \
+    }                                                                                            \
+                                                                                                 \
+    static size_t save(const struct pare_node *n)                                                \
+    {                                                                                            \
+        return pare_rnn_save(n, &(cell));                                                        \
+    }                                                                                            \
+                                                                                                 \
+    static double macs(const struct pare_node *n)                                                \
+    {                                                                                            \
+        return pare_rnn_macs(n, &(cell));                                                        \
+    }                                                                                            \
+                                                                                                 \
+    static void ties(const struct pare_node *n, struct pare_ties *t)                             \
+    {                                                                                            \
+        pare_rnn_ties(n, &(cell), t);                                                            \
+    }                                                                                            \
+                                                                                                 \
+    static float constant_output(const struct pare_node *n, const struct pare_needed *s, int k,  \
+                                 int axis, int64_t i)                                            \
+    {                                                                                            \
+        return axis == n->out[k]->t.rank - 1 ? pare_rnn_constant_output(n, &(cell), s, i) : NAN; \
+    }                                                                                            \
+                                                                                                 \
+    static void needed_channels(const struct pare_node *n, struct pare_needed *s)                \
+    {                                                                                            \
+        pare_rnn_needed_channels(n, &(cell), s);                                                 \
     }
 
 /* ---- between the family's own files ---------------------------------------------- */

@@ -64,13 +64,13 @@ static bool no_candidate(const struct pare_node *n, const struct pare_rnn_cell *
 static bool starts_at_zero(const struct pare_node *n, const struct pare_needed *s, int64_t h)
 {
     for (int i = PARE_RNN_H0; i <= PARE_RNN_C0; i++)
-        if (pare_rnn_input(n, i) && pare_needed_even(s, n->in[i], 2, h) != 0)
+        if (pare_rnn_input(n, i) && pare_needed_constant(s, n->in[i], 2, h) != 0)
             return false;
     return true;
 }
 
-float pare_rnn_made(const struct pare_node *n, const struct pare_rnn_cell *cell,
-                    const struct pare_needed *s, int64_t h)
+float pare_rnn_constant_output(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                               const struct pare_needed *s, int64_t h)
 {
     int64_t D = n->in[PARE_RNN_R]->t.dim[0];
     bool zero = D <= 2 && keeps_zero(n, cell, (int)D) && starts_at_zero(n, s, h);
@@ -94,8 +94,8 @@ static bool is_read(const struct pare_node *n, const struct pare_rnn_cell *cell,
     return !w;
 }
 
-void pare_rnn_needs(const struct pare_node *n, const struct pare_rnn_cell *cell,
-                    struct pare_needed *s)
+void pare_rnn_needed_channels(const struct pare_node *n, const struct pare_rnn_cell *cell,
+                              struct pare_needed *s)
 {
     const struct pare_value *x = n->in[PARE_RNN_X], *r = n->in[PARE_RNN_R];
     const uint8_t *keep = pare_needed_keep(s, r, 2), *in = pare_needed_keep(s, x, 2);
@@ -105,14 +105,15 @@ void pare_rnn_needs(const struct pare_node *n, const struct pare_rnn_cell *cell,
         more = false;
         for (int64_t h = 0; h < r->t.dim[2]; h++) {
             if (keep[h] || !is_read(n, cell, PARE_RNN_R, keep, h) ||
-                pare_rnn_made(n, cell, s, h) == 0)
+                pare_rnn_constant_output(n, cell, s, h) == 0)
                 continue;
             pare_needed_add(s, r, 2, h);
             more = true;
         }
     }
     for (int64_t i = 0; keep && in && i < x->t.dim[2]; i++)
-        if (!in[i] && pare_needed_even(s, x, 2, i) != 0 && is_read(n, cell, PARE_RNN_W, keep, i))
+        if (!in[i] && pare_needed_constant(s, x, 2, i) != 0 &&
+            is_read(n, cell, PARE_RNN_W, keep, i))
             pare_needed_add(s, x, 2, i);
 }
 

@@ -91,7 +91,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 }
 
 /* A mean of equal numbers, unless padding counts among them. */
-static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     struct pare_window w;
     struct pare_err err;
@@ -117,9 +117,11 @@ const struct pare_op pare_op_average_pool = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct pare_window_attr),
+    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL | PARE_OP_INT8_JOIN,
+    .torch = "AvgPool#d",
     .infer = pare_pool_infer,
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
-    .even = even,
+    .constant_channel = constant_channel,
 };

@@ -362,7 +362,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     const struct batch_norm *a = n->attr;
     double mean, var, scale, bias;
@@ -389,6 +389,8 @@ const struct pare_op pare_op_batch_normalization = {
     .max_out = 5,
     .attrs = attrs,
     .attr_size = sizeof(struct batch_norm),
+    .torch = "BatchNorm#d",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2 },
     .infer = infer,
     .forward = forward,
     .backward = backward,
@@ -396,5 +398,5 @@ const struct pare_op pare_op_batch_normalization = {
     .save = save,
     .settings = 0x18,
     .axes = axes,
-    .even = even,
+    .constant_channel = constant_channel,
 };

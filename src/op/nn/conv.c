@@ -131,6 +131,8 @@ const struct pare_op pare_op_conv = {
     .max_out = 1,
     .attrs = pare_conv_attrs,
     .attr_size = sizeof(struct pare_window_attr),
+    .torch = "Conv#d",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .by_default = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,

@@ -154,6 +154,8 @@ const struct pare_op pare_op_conv_transpose = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct pare_window_attr),
+    .torch = "ConvTranspose#d",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .by_default = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,

@@ -169,7 +169,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_except(n, may ? 1u : 0, t); /* who trains by itself drops by the place in a batch */
 }
 
-static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     (void)axis, (void)channel;
     return n->n_out > 1 && n->out[1] ? NAN : x;
@@ -185,12 +185,12 @@ const struct pare_op pare_op_dropout = {
     .max_out = 2,
     .attrs = attrs,
     .attr_size = sizeof(struct dropout),
-    .flags = PARE_OP_RANDOM,
+    .flags = PARE_OP_RANDOM | PARE_OP_HOMOGENEOUS,
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .ties = ties,
     .save = save,
     .settings = 0x2,
-    .even = even,
+    .constant_channel = constant_channel,
 };

@@ -45,9 +45,11 @@ const struct pare_op pare_op_global_average_pool = {
     .types = PARE_T_FLOAT,
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL | PARE_OP_INT8_JOIN,
+    .torch = "AdaptiveAvgPool#d",
     .infer = pare_infer_global_pool,
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

@@ -48,9 +48,10 @@ const struct pare_op pare_op_global_max_pool = {
     .types = PARE_T_FLOAT,
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL,
     .infer = pare_infer_global_pool,
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

@@ -127,8 +127,8 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 /* The moments of a group of numbers are numbers. */
-static float made(const struct pare_node *n, const struct pare_needed *s, int k, int axis,
-                  int64_t i)
+static float constant_output(const struct pare_node *n, const struct pare_needed *s, int k,
+                             int axis, int64_t i)
 {
     int64_t C = n->in[0]->t.dim[1] / pare_group_norm_groups(n), first = i / (C ? C : 1) * C;
     int64_t at = pare_group_norm_per_channel(n) ? i : i / (C ? C : 1);
@@ -140,12 +140,12 @@ static float made(const struct pare_node *n, const struct pare_needed *s, int k,
         !(n->in[1]->flags & n->in[2]->flags & PARE_V_CONST))
         return NAN;
     for (int64_t c = 0; c < C; c++)
-        mean += (double)pare_needed_even(s, n->in[0], 1, first + c) / (double)C;
+        mean += (double)pare_needed_constant(s, n->in[0], 1, first + c) / (double)C;
     for (int64_t c = 0; c < C; c++) {
-        x = (double)pare_needed_even(s, n->in[0], 1, first + c) - mean;
+        x = (double)pare_needed_constant(s, n->in[0], 1, first + c) - mean;
         var += x * x / (double)C;
     }
-    x = (double)pare_needed_even(s, n->in[0], 1, i) - mean;
+    x = (double)pare_needed_constant(s, n->in[0], 1, i) - mean;
     return (float)(x * (double)scale[at] / sqrt(var + pare_group_norm_epsilon(n))) + bias[at];
 }
 
@@ -175,11 +175,13 @@ const struct pare_op pare_op_group_normalization = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct group_norm),
+    .torch = "GroupNorm",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2 },
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .ties = ties,
     .axes = axes,
     .shrink = shrink,
-    .made = made,
+    .constant_output = constant_output,
 };

@@ -94,7 +94,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
 }
 
 /* A plane of equal numbers is its own mean: only the bias is left. */
-static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     (void)x;
     if (axis != 1 || !n->in[2]->t.data || channel >= pare_numel(&n->in[2]->t))
@@ -112,10 +112,12 @@ const struct pare_op pare_op_instance_normalization = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct instance_norm),
+    .torch = "InstanceNorm#d",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2 },
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .ties = ties,
     .axes = axes,
-    .even = even,
+    .constant_channel = constant_channel,
 };

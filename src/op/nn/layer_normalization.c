@@ -260,6 +260,8 @@ const struct pare_op pare_op_layer_normalization = {
     .max_out = 3,
     .attrs = attrs,
     .attr_size = sizeof(struct layer_norm),
+    .torch = "LayerNorm",
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2 },
     .infer = infer,
     .forward = forward,
     .backward = backward,

@@ -133,9 +133,11 @@ const struct pare_op pare_op_max_pool = {
     .max_out = 2,
     .attrs = attrs,
     .attr_size = sizeof(struct pare_window_attr),
+    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL,
+    .torch = "MaxPool#d",
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

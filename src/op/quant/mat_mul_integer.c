@@ -61,6 +61,8 @@ const struct pare_op pare_op_mat_mul_integer = {
     .types = PARE_T(PARE_U8) | PARE_T(PARE_I8),
     .min_out = 1,
     .max_out = 1,
+    .torch = "Linear",
+    .layer = { .params = PARE_IN(1), .weight = 1, .by_default = true },
     .infer = infer,
     .forward = forward,
     .ties = ties,

@@ -105,6 +105,8 @@ const struct pare_op pare_op_qlinear_conv = {
     .max_out = 1,
     .attrs = pare_conv_attrs,
     .attr_size = sizeof(struct pare_window_attr),
+    .torch = "Conv#d",
+    .layer = { .params = PARE_IN(3) | PARE_IN(8), .weight = 3, .bias = 8, .by_default = true },
     .infer = infer,
     .forward = forward,
     .ties = ties,

@@ -73,6 +73,8 @@ const struct pare_op pare_op_qlinear_mat_mul = {
     .types = BYTES,
     .min_out = 1,
     .max_out = 1,
+    .torch = "Linear",
+    .layer = { .params = PARE_IN(3), .weight = 3, .by_default = true },
     .infer = infer,
     .forward = forward,
     .ties = ties,

@@ -105,4 +105,22 @@ int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err 
 #define PARE_FOLD_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* NaN stays */
 #define PARE_FOLD_MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 
+/* forward() and backward() of the file's `reduction` and `slope`. */
+#define PARE_REDUCE_CALLS                                                              \
+    static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)  \
+    {                                                                                  \
+        return pare_reduce_forward(n, c, &reduction, err);                             \
+    }                                                                                  \
+                                                                                       \
+    static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err) \
+    {                                                                                  \
+        return pare_reduce_backward(n, c, &slope, err);                                \
+    }
+
+/* Members of a descriptor; .types and .ties follow. */
+#define PARE_REDUCE_OP(op_type, text)                                                  \
+    .type = op_type, .doc = text, .since = 1, .in = "TL?", .min_out = 1, .max_out = 1, \
+    .attrs = pare_reduce_attrs, .attr_size = sizeof(struct pare_reduce),               \
+    .infer = pare_reduce_infer, .forward = forward, .backward = backward
+
 #endif

@@ -16,33 +16,15 @@ static const struct pare_reduction reduction = {
     .finish = finish,
 };
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_forward(n, c, &reduction, err);
-}
-
 /* Zeros have no direction: their slope is taken as 0. */
 PARE_SPREAD(spread, y > 0 ? gy * (x / y) : 0)
 
 static const struct pare_reduce_slope slope = { .spread = spread };
 
-static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_backward(n, c, &slope, err);
-}
+PARE_REDUCE_CALLS
 
 const struct pare_op pare_op_reduce_l2 = {
-    .type = "ReduceL2",
-    .doc = "Euclidean length over axes.",
-    .since = 1,
-    .in = "TL?",
+    PARE_REDUCE_OP("ReduceL2", "Euclidean length over axes."),
     .types = PARE_T_REDUCE,
-    .min_out = 1,
-    .max_out = 1,
-    .attrs = pare_reduce_attrs,
-    .attr_size = sizeof(struct pare_reduce),
-    .infer = pare_reduce_infer,
-    .forward = forward,
-    .backward = backward,
     .ties = pare_reduce_ties_sum,
 };

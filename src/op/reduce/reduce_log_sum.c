@@ -16,11 +16,6 @@ static const struct pare_reduction reduction = {
     .finish = finish,
 };
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_forward(n, c, &reduction, err);
-}
-
 /* aux[0] is the sum itself, which y knows only roughly. */
 static void gather(const struct pare_reduce_row *r)
 {
@@ -31,23 +26,10 @@ PARE_SPREAD(spread, (float)((double)gy / r->aux[0][i * r->step]))
 
 static const struct pare_reduce_slope slope = { .spread = spread, .gather = gather };
 
-static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_backward(n, c, &slope, err);
-}
+PARE_REDUCE_CALLS
 
 const struct pare_op pare_op_reduce_log_sum = {
-    .type = "ReduceLogSum",
-    .doc = "Logarithm of the sum over axes.",
-    .since = 1,
-    .in = "TL?",
+    PARE_REDUCE_OP("ReduceLogSum", "Logarithm of the sum over axes."),
     .types = PARE_T_REDUCE,
-    .min_out = 1,
-    .max_out = 1,
-    .attrs = pare_reduce_attrs,
-    .attr_size = sizeof(struct pare_reduce),
-    .infer = pare_reduce_infer,
-    .forward = forward,
-    .backward = backward,
     .ties = pare_reduce_ties,
 };

@@ -17,11 +17,6 @@ static const struct pare_reduction reduction = {
     .centred = true, /* so that exp() cannot overflow */
 };
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_forward(n, c, &reduction, err);
-}
-
 /* The slope is exp(x - y).  Its sum, aux[0], would be one but for y's rounding, which is large
  * when y is; divided by, that cancels.  An y of minus infinity does not move. */
 static void gather(const struct pare_reduce_row *r)
@@ -34,23 +29,10 @@ PARE_SPREAD(spread,
 
 static const struct pare_reduce_slope slope = { .spread = spread, .gather = gather };
 
-static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_backward(n, c, &slope, err);
-}
+PARE_REDUCE_CALLS
 
 const struct pare_op pare_op_reduce_log_sum_exp = {
-    .type = "ReduceLogSumExp",
-    .doc = "Logarithm of the sum of exponentials over axes.",
-    .since = 1,
-    .in = "TL?",
+    PARE_REDUCE_OP("ReduceLogSumExp", "Logarithm of the sum of exponentials over axes."),
     .types = PARE_T_REDUCE,
-    .min_out = 1,
-    .max_out = 1,
-    .attrs = pare_reduce_attrs,
-    .attr_size = sizeof(struct pare_reduce),
-    .infer = pare_reduce_infer,
-    .forward = forward,
-    .backward = backward,
     .ties = pare_reduce_ties,
 };

@@ -14,11 +14,6 @@ static const struct pare_reduction reduction = {
     .ordered = true,
 };
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_forward(n, c, &reduction, err);
-}
-
 /* Equal ones share the gradient evenly, as PyTorch's amin does; aux[0] is how many they are. */
 static void gather(const struct pare_reduce_row *r)
 {
@@ -29,24 +24,11 @@ PARE_SPREAD(spread, x == y ? gy / (float)r->aux[0][i * r->step] : 0)
 
 static const struct pare_reduce_slope slope = { .spread = spread, .gather = gather };
 
-static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_backward(n, c, &slope, err);
-}
+PARE_REDUCE_CALLS
 
 const struct pare_op pare_op_reduce_min = {
-    .type = "ReduceMin",
-    .doc = "Smallest over axes.",
-    .since = 1,
-    .in = "TL?",
+    PARE_REDUCE_OP("ReduceMin", "Smallest over axes."),
     .types = PARE_T_REDUCE | PARE_T(PARE_U8) | PARE_T(PARE_I8) | PARE_T(PARE_BOOL),
-    .min_out = 1,
-    .max_out = 1,
-    .attrs = pare_reduce_attrs,
-    .attr_size = sizeof(struct pare_reduce),
-    .infer = pare_reduce_infer,
-    .forward = forward,
-    .backward = backward,
     .ties = pare_reduce_ties,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

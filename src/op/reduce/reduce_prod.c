@@ -11,11 +11,6 @@ static const struct pare_reduction reduction = {
     .fold_int = fold_int,
 };
 
-static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_forward(n, c, &reduction, err);
-}
-
 /* The slope is the product of the other elements: of all that are not zero, aux[1], over x; with
  * one zero only that has a slope, with two (aux[0] counts them) none has. */
 static void gather(const struct pare_reduce_row *r)
@@ -42,23 +37,10 @@ static const struct pare_reduce_slope slope = { .spread = spread,
                                                 .gather = gather,
                                                 .start = { 0, 1 } };
 
-static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
-{
-    return pare_reduce_backward(n, c, &slope, err);
-}
+PARE_REDUCE_CALLS
 
 const struct pare_op pare_op_reduce_prod = {
-    .type = "ReduceProd",
-    .doc = "Product over axes.",
-    .since = 1,
-    .in = "TL?",
+    PARE_REDUCE_OP("ReduceProd", "Product over axes."),
     .types = PARE_T_REDUCE,
-    .min_out = 1,
-    .max_out = 1,
-    .attrs = pare_reduce_attrs,
-    .attr_size = sizeof(struct pare_reduce),
-    .infer = pare_reduce_infer,
-    .forward = forward,
-    .backward = backward,
     .ties = pare_reduce_ties,
 };

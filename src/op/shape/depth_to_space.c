@@ -83,5 +83,5 @@ const struct pare_op pare_op_depth_to_space = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

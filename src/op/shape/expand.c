@@ -89,6 +89,6 @@ const struct pare_op pare_op_expand = {
     .backward = backward,
     .ties = ties,
     .sizes = 0x2,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
     .shrink = shrink,
 };

@@ -50,5 +50,5 @@ const struct pare_op pare_op_flatten = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = pare_ties_reshape,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

@@ -116,6 +116,17 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     pare_shrunk_list(s, 1, v, count);
 }
 
+/* A table of vectors chosen by row is an embedding; other constants are lists of indices. */
+static bool is_embedding(const struct pare_node *n)
+{
+    const struct pare_gather *a = n->attr;
+    const struct pare_tensor *w = &n->in[0]->t;
+
+    return (w->dtype == PARE_F32 || w->dtype == PARE_F16 || w->dtype == PARE_BF16 ||
+            w->dtype == PARE_F64) &&
+           w->rank == 2 && (!a || a->axis == 0);
+}
+
 const struct pare_op pare_op_gather = {
     .type = "Gather",
     .doc = "Slices along an axis, chosen by index.",
@@ -125,11 +136,13 @@ const struct pare_op pare_op_gather = {
     .max_out = 1,
     .attrs = gather_attrs,
     .attr_size = sizeof(struct pare_gather),
+    .torch = "Embedding",
+    .layer = { .params = PARE_IN(0), .weight = 0, .is_layer = is_embedding, .by_default = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .ties = ties,
     .axes = axes,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
     .shrink = shrink,
 };

@@ -8,10 +8,10 @@ const struct pare_op pare_op_identity = {
     .in = "A",
     .min_out = 1,
     .max_out = 1,
-    .flags = PARE_OP_VIEW,
+    .flags = PARE_OP_VIEW | PARE_OP_HOMOGENEOUS,
     .infer = pare_infer_same,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

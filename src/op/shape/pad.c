@@ -250,7 +250,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 }
 
 /* Copies of a number are that number; another one at the ends is not. */
-static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     const struct pad *a = n->attr;
     const struct pare_tensor *given = pare_given(n, 2);
@@ -277,6 +277,6 @@ const struct pare_op pare_op_pad = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
-    .even = even,
+    .constant_channel = constant_channel,
     .settings = 0x4,
 };

@@ -95,6 +95,6 @@ const struct pare_op pare_op_reshape = {
     .backward = pare_backward_copy,
     .ties = pare_ties_reshape,
     .sizes = 0x2,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
     .shrink = shrink,
 };

@@ -209,7 +209,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 }
 
 /* What is looked for outside the input may be another number. */
-static float even(const struct pare_node *n, int axis, int64_t channel, float x)
+static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     (void)axis, (void)channel;
     return strcmp(pare_attr_text(n, "coordinate_transformation_mode"), "tf_crop_and_resize") ? x
@@ -232,6 +232,6 @@ const struct pare_op pare_op_resize = {
     .ties = pare_resize_ties,
     .settings = 0x6,
     .sizes = 0x8,
-    .even = even,
+    .constant_channel = constant_channel,
     .shrink = shrink,
 };

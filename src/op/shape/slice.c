@@ -179,6 +179,6 @@ const struct pare_op pare_op_slice = {
     .backward = backward,
     .ties = ties,
     .sizes = 0x6,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
     .shrink = shrink,
 };

@@ -74,5 +74,5 @@ const struct pare_op pare_op_space_to_depth = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

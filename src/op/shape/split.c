@@ -170,6 +170,6 @@ const struct pare_op pare_op_split = {
     .backward = backward,
     .ties = ties,
     .sizes = 0x2,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
     .shrink = shrink,
 };

@@ -73,5 +73,5 @@ const struct pare_op pare_op_squeeze = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = ties,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

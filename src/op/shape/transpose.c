@@ -87,5 +87,5 @@ const struct pare_op pare_op_transpose = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };

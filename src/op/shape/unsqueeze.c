@@ -74,5 +74,5 @@ const struct pare_op pare_op_unsqueeze = {
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,
     .ties = ties,
-    .even = pare_constant_channel_same,
+    .constant_channel = pare_constant_channel_same,
 };
