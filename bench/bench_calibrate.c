@@ -56,8 +56,8 @@ static int only_run(const struct task *t, struct pare_err *err)
             continue;
         o.in = &b->x;
         if (!plan)
-            PARE_TRY(pare_plan_new(t->model, &o, &plan, err));
-        PARE_TRY(pare_plan_run(plan, &b->x, out, err));
+            PARE_TRY(pare_plan_make(t->model, &o, &plan, err));
+        PARE_TRY(pare_plan_execute(plan, &b->x, out, err));
         i++;
     }
     pare_plan_free(plan);

@@ -114,7 +114,7 @@ static void open_job(struct job *j, int threads, bool follow)
 
     snprintf(settings, sizeof(settings), "batch=64 lr=1e-6 threads=%d", threads);
     check(pare_model_new("lenet", chw, 10, 1, &j->model, &err));
-    check(pare_training_new(j->model, "digits", settings, &j->learn, &err));
+    check(pare_training_open(j->model, "digits", settings, &j->learn, &err));
     if (follow) {
         check(pare_compression_new(j->model, &o, &j->run, &err));
         check(pare_compression_follow(j->run, j->learn, &err));
@@ -127,7 +127,7 @@ static double step(struct job *j)
 {
     double start = pare_now(), loss;
 
-    check(pare_training_forward(j->learn, &j->x, NULL, &err));
+    check(pare_training_forward(j->learn, &j->x, 1, NULL, &err));
     check(pare_training_loss(j->learn, &j->y, &loss, &err));
     check(pare_training_backward(j->learn, &err));
     check(pare_training_optimize(j->learn, &err));

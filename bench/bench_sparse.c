@@ -143,7 +143,7 @@ static int turn(struct entry *e, int round, struct pare_err *err)
     struct pare_tensor y;
     double before = e->step->seconds;
 
-    PARE_TRY(pare_plan_run(e->plan, &e->x, &y, err));
+    PARE_TRY(pare_plan_execute(e->plan, &e->x, &y, err));
     e->time[round] = e->step->seconds - before;
     return 0;
 }

@@ -37,7 +37,7 @@ static int serve(struct pare_plan *plan, const struct pare_tensor *x, struct par
         for (long i = 0; i < k; i++) {
             double start = now_ms();
 
-            PARE_TRY(pare_plan_run(plan, x, &y, err));
+            PARE_TRY(pare_plan_run(plan, x, 1, &y, 1, err));
             printf("%.4f ", now_ms() - start);
         }
         putchar('\n');
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     struct pare_plan *plan = NULL;
     struct pare_err err = { 0 };
     struct pare_tensor x = { 0 }, y;
-    struct pare_plan_opts opts = { .in = &x, .tune = true };
+    struct pare_plan_opts opts = { .in = &x, .n_in = 1, .tune = true };
     int rc;
 
     if (argc < 6 || argc > 7 || !a || !parse_shape(argv[2], &x) || !read_file(a, argv[4], &x)) {
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     if (!rc)
         rc = pare_plan_new(model, &opts, &plan, &err);
     if (!rc)
-        rc = pare_plan_run(plan, &x, &y, &err);
+        rc = pare_plan_run(plan, &x, 1, &y, 1, &err);
     if (!rc && !write_output(argv[5], &y))
         rc = pare_fail(&err, PARE_EIO, "cannot write %s", argv[5]);
     if (!rc)

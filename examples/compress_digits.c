@@ -63,7 +63,7 @@ static int quantize_int8(struct pare_model *model, const char *data, struct pare
     struct pare_export files = { .onnx = "int8.onnx", .calibration = "scales.json" };
     struct pare_training *learn = NULL;
     struct pare_compression *run = NULL;
-    int rc = pare_training_new(model, data, "threads=1", &learn, err);
+    int rc = pare_training_open(model, data, "threads=1", &learn, err);
 
     if (!rc)
         rc = pare_compression_new(model, &opts, &run, err);

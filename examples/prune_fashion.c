@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     snprintf(settings, sizeof(settings), "%s%s", OPTIMIZER, argc == 4 ? argv[3] : "");
     rc = pare_model_load(argv[1], &model, &err);
     if (!rc)
-        rc = pare_training_new(model, argv[2], settings, &learn, &err);
+        rc = pare_training_open(model, argv[2], settings, &learn, &err);
     if (!rc)
         rc = pare_compression_new(model, &opts, &run, &err);
     if (!rc)

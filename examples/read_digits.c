@@ -85,7 +85,7 @@ static int classify(struct pare_arena *a, char **argv, struct pare_model **model
                     struct pare_plan **plan, struct pare_err *err)
 {
     struct pare_tensor image, label, x, y;
-    struct pare_plan_opts opts = { .in = &x };
+    struct pare_plan_opts opts = { .size = sizeof(opts), .in = &x, .n_in = 1 };
     int64_t right = 0;
 
     PARE_TRY(read_idx(a, argv[2], &image, err));
@@ -96,7 +96,7 @@ static int classify(struct pare_arena *a, char **argv, struct pare_model **model
     PARE_TRY(to_input(a, &image, &x, err));
     PARE_TRY(pare_model_load(argv[1], model, err));
     PARE_TRY(pare_plan_new(*model, &opts, plan, err));
-    PARE_TRY(pare_plan_run(*plan, &x, &y, err));
+    PARE_TRY(pare_plan_run(*plan, &x, 1, &y, 1, err));
     print_images(&x, &y);
     for (int64_t i = 0; i < y.dim[0]; i++)
         right += argmax(pare_f32(&y) + i * y.dim[1], y.dim[1]) ==

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <pare/pare.h>
+#include <pare/train.h>
 
 #define EPOCHS 15
 #define SETTINGS "optimizer=adam lr=2e-3 epochs=15 batch=32 seed=1 threads=1"
@@ -31,7 +31,7 @@ static int explicit_loop(struct pare_training *l, struct pare_err *err)
             PARE_TRY(pare_training_next(l, &x, &y, err));
             if (!x.data)
                 break; /* end of the epoch */
-            PARE_TRY(pare_training_forward(l, &x, &out, err));
+            PARE_TRY(pare_training_forward(l, &x, 1, &out, err));
             PARE_TRY(pare_training_loss(l, &y, &loss, err));
             PARE_TRY(pare_training_backward(l, err));
             PARE_TRY(pare_training_optimize(l, err));
@@ -48,7 +48,7 @@ static int train(const char *output, bool own, struct pare_model **model, struct
     struct pare_epoch_result r;
 
     PARE_TRY(pare_model_new("lenet", (int64_t[]){ 1, 8, 8 }, 10, 1, model, err));
-    PARE_TRY(pare_training_new(*model, "digits", SETTINGS, l, err));
+    PARE_TRY(pare_training_open(*model, "digits", SETTINGS, l, err));
     PARE_TRY(own ? explicit_loop(*l, err) : pare_training_run(*l, print_epoch, NULL, err));
     PARE_TRY(pare_training_validate(*l, &r, err));
     printf("%.2f %% of the test digits are classified correctly\n", 100 * r.valid_accuracy);

@@ -36,7 +36,7 @@ registry() {
 
 registry src/op/ops.def OP src/op pare_op ""
 registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
-registry src/data/sources.def SOURCE src/data pare_source ""
+registry src/data/sources.def SOURCE src/data pare_source "" memory
 registry src/train/losses.def LOSS src/train pare_loss loss_
 registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_
 registry src/train/schedules.def SCHEDULE src/train pare_schedule schedule_

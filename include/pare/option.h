@@ -24,6 +24,12 @@ struct pare_strs {
 };
 struct pare_graph;
 
+/* An option by name, with its value as text: { "lr", "0.01" }.  A name can be preceded by the part
+ * that it belongs to, "optimizer-alpha"; - and _ are the same. */
+struct pare_given {
+    const char *name, *text;
+};
+
 /* The field at `offset` is a ... */
 enum pare_opt_type {
     PARE_OPT_BOOL,   /* bool */

@@ -1,290 +1,167 @@
-/* pare.h - use the library: load a model, look at it, run it, train it, save it.
+/* pare.h - load, inspect, run and save ONNX models; the base of all other headers.
  *
- * To write your own pruner or quantizer, see <pare/plugin.h>.
+ * The other headers build on this one:
+ *   <pare/data.h>      data sets: files by name, arrays in memory, callbacks
+ *   <pare/train.h>     training, fine-tuning, distillation, evaluation
+ *   <pare/compress.h>  prune, quantize, shrink and compress a model in one call each
+ *   <pare/session.h>   the same step by step, with hooks into a training loop of your own
+ *   <pare/plugin.h>    write your own pruner or quantizer
  *
  * Conventions, everywhere:
- *   - a function that can fail returns 0, or a nonzero enum pare_code, and leaves a complete
- *     sentence in *err; err is never NULL;
- *   - memory belongs to an arena or to the object it came from; nothing returned by this API
- *     is passed to free();
- *   - tensors are contiguous and row-major; shapes are written (N, C, H, W);
- *   - the library never prints, never exits and keeps no state of its own.
+ *   - A function that can fail returns 0, or a nonzero enum pare_code, and leaves a complete
+ *     sentence in *err.  err must not be NULL.  After a failure, output arguments are NULL or
+ *     unchanged, and nothing needs to be freed.
+ *   - Objects come from pare_X_new(), pare_X_load() or pare_X_open() and are freed by
+ *     pare_X_free(), which accepts NULL.  They count references to the objects that they use, so
+ *     they can be freed in any order.
+ *   - Memory that a function returns belongs to the object or to the arena that it came from;
+ *     nothing is passed to free().
+ *   - Tensors are contiguous and row-major; shapes are written (N, C, H, W).
+ *   - The first field of an options struct is `size`: set it to sizeof(the struct), so that fields
+ *     can be appended without breaking compiled programs.  0 means the same, for programs that are
+ *     compiled together with the library.  All other fields may be 0, which means the default.
+ *   - Different objects may be used by different threads at the same time.  One object must not be
+ *     used by two threads at a time; that includes a model and a plan, training or compression
+ *     made from it.  Two plans of one model may run in two threads.
+ *   - The library does not print, exit or change the signal handlers.  The one thing that is
+ *     shared by all of a process is the count and the limit of the memory of all arenas.
  */
 #ifndef PARE_PARE_H
 #define PARE_PARE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <pare/base.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#ifdef __GNUC__
-#define PARE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define PARE_API __attribute__((visibility("default")))
-#else
-#define PARE_PRINTF(fmt, args)
-#define PARE_API
-#endif
-
-PARE_API const char *pare_version(void);
-
-/* ---- errors --------------------------------------------------------------- */
-
-/* clang-format off */
-#define PARE_ERRORS(X)                                 \
-    X(NOMEM,       "out of memory")                    \
-    X(IO,          "cannot read or write")             \
-    X(FORMAT,      "malformed input")                  \
-    X(SHAPE,       "shapes do not agree")              \
-    X(CONFIG,      "invalid configuration")            \
-    X(UNSUPPORTED, "not supported")                    \
-    X(LIMIT,       "beyond a limit")                   \
-    X(DYNAMIC,     "depends on data that is not known yet")
-/* clang-format on */
-
-enum pare_code {
-    PARE_OK = 0,
-#define X(name, text) PARE_E##name,
-    PARE_ERRORS(X)
-#undef X
-};
-
-struct pare_err {
-    int code;      /* PARE_OK or one of PARE_E... */
-    char msg[512]; /* what went wrong, where, and what was expected */
-};
-
-/* Record an error and return its code, so that callers can write
- * `return pare_fail(err, PARE_ESHAPE, "...")`. */
-PARE_API int pare_fail(struct pare_err *err, int code, const char *fmt, ...) PARE_PRINTF(3, 4);
-
-/* The same for PARE_ENOMEM: "no memory " and what for, as in pare_no_memory(err, "for the plan"). */
-PARE_API int pare_no_memory(struct pare_err *err, const char *fmt, ...) PARE_PRINTF(2, 3);
-
-/* Prefix the message with where we were, as the error travels up.  Returns the code unchanged;
- * does nothing when there is no error. */
-PARE_API int pare_at(struct pare_err *err, int code, const char *fmt, ...) PARE_PRINTF(3, 4);
-
-PARE_API const char *pare_code_text(int code);
-
-/* For functions that own nothing but arena memory.  A function that owns a FILE, a lock or a
- * handle uses `goto out` instead, and never both. */
-#define PARE_TRY(call)         \
-    do {                       \
-        int pare_rc_ = (call); \
-        if (pare_rc_)          \
-            return pare_rc_;   \
-    } while (0)
-
-/* ---- memory --------------------------------------------------------------- */
-
-/* A growing region freed all at once. */
-struct pare_arena;
-struct pare_mark {
-    void *block;
-    size_t used;
-};
-
-PARE_API struct pare_arena *pare_arena_new(size_t block_bytes); /* NULL when out of memory */
-PARE_API void pare_arena_free(struct pare_arena *a);            /* NULL is fine */
-PARE_API void *pare_alloc(struct pare_arena *a, size_t n, size_t size);     /* zeroed, 64-aligned */
-PARE_API void *pare_alloc_raw(struct pare_arena *a, size_t n, size_t size); /* not zeroed */
-PARE_API struct pare_mark pare_mark(const struct pare_arena *a);
-PARE_API void pare_reset(struct pare_arena *a, struct pare_mark m); /* drop all since m */
-
-/* ---- tensors -------------------------------------------------------------- */
-
-#define PARE_MAX_RANK 8
-
-/* The numbers are those of ONNX's TensorProto.DataType. */
-enum pare_dtype {
-    PARE_NONE = 0,
-    PARE_F32 = 1,
-    PARE_U8 = 2,
-    PARE_I8 = 3,
-    PARE_U16 = 4,
-    PARE_I16 = 5,
-    PARE_I32 = 6,
-    PARE_I64 = 7,
-    PARE_STR = 8,  /* elements are struct pare_str */
-    PARE_BOOL = 9, /* one byte, 0 or 1 */
-    PARE_F16 = 10,
-    PARE_F64 = 11,
-    PARE_U32 = 12,
-    PARE_U64 = 13,
-    PARE_BF16 = 16,
-    PARE_U4 = 21, /* in memory one byte an element; packed only in files */
-    PARE_I4 = 22,
-};
-
-struct pare_str {
-    const char *s; /* not terminated by a zero */
-    size_t len;
-};
-
-/* A view.  It never owns `data`; the arena it came from does. */
-struct pare_tensor {
-    enum pare_dtype dtype;
-    int rank;
-    int64_t dim[PARE_MAX_RANK];
-    void *data;
-};
-
-/* Fill in t and take zeroed memory for it from the arena. */
-PARE_API int pare_tensor_new(struct pare_arena *a, struct pare_tensor *t, enum pare_dtype dtype,
-                             int rank, const int64_t *dim, struct pare_err *err);
-PARE_API int64_t pare_numel(const struct pare_tensor *t); /* 1 for a scalar */
-PARE_API size_t pare_dtype_size(enum pare_dtype d);       /* bytes in memory; 0 if unknown */
-PARE_API const char *pare_dtype_name(enum pare_dtype d);  /* "float32", "int64", ... */
-
-static inline float *pare_f32(const struct pare_tensor *t)
-{
-    return (float *)t->data;
-}
-static inline int64_t *pare_i64(const struct pare_tensor *t)
-{
-    return (int64_t *)t->data;
-}
 
 /* ---- models --------------------------------------------------------------- */
 
 struct pare_model;
 
 /* Read an .onnx file.  Weights stay in the file's pages until they are needed, so the file
- * must not be changed while the model lives; when it gets shorter, reading it is a SIGBUS. */
+ * must not be changed while the model lives; if it gets shorter, reading it raises SIGBUS. */
 PARE_API int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err);
 
-/* The same from memory, which must outlive the model.  External data is looked for in `dir`;
- * NULL refuses it. */
+/* Read a model from memory, which must outlive the model.  External data is looked for in the
+ * folder `dir`; NULL refuses external data. */
 PARE_API int pare_model_parse(const void *data, size_t len, const char *dir,
                               struct pare_model **model, struct pare_err *err);
 
-/* Where weights go: inside the file, or beside it in `<name>.data`. */
 struct pare_save_opts {
-    bool external;         /* write weights beside the file; forced when the file would pass 2 GB */
-    size_t external_above; /* ... those of at least this many bytes; 0 means 1024 */
+    size_t size;           /* sizeof(struct pare_save_opts), or 0 */
+    bool external;         /* write weights to the file `<name>.data` next to the model; always done
+                              when the model would exceed 2 GB */
+    size_t external_above; /* with external: tensors of at least this many bytes; 0: 1024 */
 };
 
-/* Write to a temporary file beside `path`, sync, rename.  opts may be NULL. */
+/* Write a model: to a temporary file in the same folder, which is synced and renamed.  opts may be
+ * NULL. */
 PARE_API int pare_model_save(const struct pare_model *model, const char *path,
                              const struct pare_save_opts *opts, struct pare_err *err);
-PARE_API void pare_model_free(struct pare_model *model); /* NULL is fine */
+
+/* The bytes that pare_model_save() would write, weights included, in memory of the arena. */
+PARE_API int pare_model_pack(const struct pare_model *model, struct pare_arena *a, void **bytes,
+                             size_t *len, struct pare_err *err);
+
+/* A network of `pare new` with fresh weights; the input is (N, c, h, w). */
+PARE_API int pare_model_new(const char *network, const int64_t chw[3], int64_t classes,
+                            uint64_t seed, struct pare_model **model, struct pare_err *err);
+
+PARE_API void pare_model_retain(struct pare_model *model); /* one more pare_model_free() is due */
+PARE_API void pare_model_free(struct pare_model *model);
 
 /* An input or output as the file declares it. */
 struct pare_io {
     const char *name;
     enum pare_dtype dtype;
-    int rank;                       /* -1 when the file does not say */
-    int64_t dim[PARE_MAX_RANK];     /* -1 where it is free */
-    const char *sym[PARE_MAX_RANK]; /* the free dimension's name, or NULL */
+    int rank;                       /* -1: the file does not say */
+    int64_t dim[PARE_MAX_RANK];     /* -1: free */
+    const char *sym[PARE_MAX_RANK]; /* the name of a free dimension; NULL: it has none */
 };
 
+/* The number of inputs (outputs); *io are these, in the model's order. */
 PARE_API int pare_model_inputs(const struct pare_model *model, const struct pare_io **io);
 PARE_API int pare_model_outputs(const struct pare_model *model, const struct pare_io **io);
 
+/* A layer: a node with constant weights, under the name that its author gave it. */
+struct pare_model_layer {
+    const char *name;          /* "layer1.0.conv1"; unique */
+    const char *type;          /* PyTorch's name, "Conv2d" */
+    const char *op;            /* ONNX's name, "Conv" */
+    const char *weight, *bias; /* names of the initializers; NULL: it has none */
+    int64_t params;            /* trained elements */
+    double macs;               /* multiply-accumulates of one item; -1: not known */
+};
+
+/* The layers in the order of the graph; the list is in the arena.  Works on quantized models, too:
+ * the weight is then the integer initializer. */
+PARE_API int pare_model_list_layers(const struct pare_model *model, struct pare_arena *a,
+                                    const struct pare_model_layer **layer, int *n,
+                                    struct pare_err *err);
+
+/* The value of an initializer, or of a constant, of the main graph.  t->data must not be written,
+ * and is valid as long as the model. */
+PARE_API int pare_model_tensor(const struct pare_model *model, const char *name,
+                               struct pare_tensor *t, struct pare_err *err);
+
+/* Names of all initializers of the main graph; the list is in the arena. */
+PARE_API int pare_model_list_tensors(const struct pare_model *model, struct pare_arena *a,
+                                     const char *const **name, int *n, struct pare_err *err);
+
+/* How a tensor around a layer is quantized:  x = scale * (q - zero_point). */
+struct pare_model_quant {
+    enum pare_dtype dtype;         /* of the integers; PARE_NONE: this tensor is float */
+    struct pare_tensor scale;      /* float32: one number, or one for each index of `axis` */
+    struct pare_tensor zero_point; /* of `dtype`; data NULL: all 0 */
+    int axis;                      /* -1: one scale for all */
+    int64_t group;                 /* elements along `axis` that share a scale; 0: one each */
+};
+
+/* The quantization of a layer's weight ('w'), input ('x') or output ('y') in a quantized model
+ * (QDQ, QLinear operators or MatMulNBits).  Tensors must not be written. */
+PARE_API int pare_model_layer_quant(const struct pare_model *model, const char *layer, char which,
+                                    struct pare_model_quant *q, struct pare_err *err);
+
 /* ---- running -------------------------------------------------------------- */
 
+/* A model compiled for one set of input shapes.  It refers to the model's weights: after these have
+ * changed (by training or pruning), make another plan. */
 struct pare_plan;
 
 struct pare_plan_opts {
+    size_t size;                  /* sizeof(struct pare_plan_opts), or 0 */
     int threads;                  /* 0: all cores */
-    int64_t batch;                /* for free first dimensions; 0 means 1 */
-    const struct pare_tensor *in; /* shapes of the inputs in the model's order, or NULL */
-    bool reference;               /* plain-C kernels only, no fusion: slow, for checking */
+    int64_t batch;                /* size of free first dimensions; 0: 1 */
+    const struct pare_tensor *in; /* shapes of the inputs in the model's order, data may be NULL;
+                                     NULL: as the model declares, free dimensions are 1 */
+    int n_in;                     /* of `in`: the number of the model's inputs */
+    bool reference;               /* plain-C kernels only, no fusion: slow, for comparisons */
 
-    /* Where several kernels can run a layer: time them, and use the fastest.  It takes as long as a
-     * few runs.  Results differ in their last digits from those of other choices. */
+    /* Time the kernels that can run a layer and use the fastest.  This takes as long as a few runs.
+     * Results differ in their last digits from those of other kernels. */
     bool tune;
-    const char *choices; /* a file of choices to follow, which gets those that are new; or NULL */
-    const char *cache;   /* a folder where choices are kept for later plans; or NULL */
+    const char *choices; /* file of kernel choices to follow, which gets new ones; NULL: none */
+    const char *cache;   /* folder where choices are kept for later plans; NULL: none */
+
+    pare_progress_fn *progress; /* called while kernels are timed; NULL: none */
+    void *user;
 };
 
-/* The user's folder for that: $PARE_CACHE, else $XDG_CACHE_HOME/pare, else $HOME/.cache/pare.  NULL
- * when PARE_CACHE is empty or nothing is set. */
+/* The user's folder for `cache`: $PARE_CACHE, else $XDG_CACHE_HOME/pare, else $HOME/.cache/pare.
+ * NULL when PARE_CACHE is empty or none of them is set. */
 PARE_API const char *pare_cache_folder(struct pare_arena *a);
 
-/* Compile the model for one set of input shapes: infer, fold, fuse, lay out, place in memory.
- * The model must outlive the plan.  opts may be NULL. */
+/* opts may be NULL. */
 PARE_API int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                            struct pare_plan **plan, struct pare_err *err);
 
-/* Run it.  in[] and out[] are in the model's order; out[] receives views that stay valid until
- * the next run. */
-PARE_API int pare_plan_run(struct pare_plan *plan, const struct pare_tensor *in,
-                           struct pare_tensor *out, struct pare_err *err);
+/* Run the plan on in[0..n_in), all inputs in the model's order.  out[0..n_out) receives views of the
+ * first n_out outputs, which stay valid until the next run; n_out may be less or more than the
+ * number of outputs. */
+PARE_API int pare_plan_run(struct pare_plan *plan, const struct pare_tensor *in, int n_in,
+                           struct pare_tensor *out, int n_out, struct pare_err *err);
 PARE_API void pare_plan_free(struct pare_plan *plan);
-
-/* ---- training ------------------------------------------------------------- */
-
-/* A model that learns from a data set.
- *
- *     pare_training_new(model, "digits", "optimizer=adam lr=2e-3 epochs=10", &l, &err);
- *     pare_training_run(l, say, NULL, &err);
- *     pare_model_save(model, "trained.onnx", NULL, &err);
- *
- * The model always has what was learned so far.  Model and learner must not be used by two threads
- * at a time. */
-struct pare_training;
-
-/* What an epoch came to. */
-struct pare_epoch_result {
-    int64_t epoch;         /* from 0 */
-    double loss, accuracy; /* of the items as they were learned; accuracy in [0, 1] */
-    bool validated;
-    double valid_loss, valid_accuracy;
-};
-
-/* `data` and the settings are what `pare train` takes, the settings as words "name=value", or only
- * "name" for a switch; 'pare help train' lists them.  The model must outlive the learner. */
-PARE_API int pare_training_new(struct pare_model *model, const char *data, const char *settings,
-                               struct pare_training **learn, struct pare_err *err);
-PARE_API void pare_training_free(struct pare_training *learn); /* NULL is fine */
-
-/* All epochs, with validation, checkpoints and so on as the settings say.  `say` is called after
- * each epoch; when it returns false, training ends there.  It may be NULL. */
-PARE_API int pare_training_run(struct pare_training *learn,
-                               bool (*say)(void *user, const struct pare_epoch_result *r),
-                               void *user, struct pare_err *err);
-
-/* Loss and accuracy on the set that validates. */
-PARE_API int pare_training_validate(struct pare_training *learn, struct pare_epoch_result *r,
-                                    struct pare_err *err);
-
-/* Or a loop of one's own:
- *
- *     for (epoch = 0; epoch < 10; epoch++) {
- *         pare_training_update_epoch(l, epoch, &err);
- *         while (!pare_training_next(l, &x, &y, &err) && x.data) {
- *             pare_training_forward(l, &x, &out, &err);
- *             pare_training_loss(l, &y, &loss, &err);
- *             pare_training_backward(l, &err);
- *             pare_training_optimize(l, &err);
- *             pare_training_step(l, &err);
- *         }
- *     }
- *
- * next() gives the next batch, and x.data NULL at the end of an epoch; batches from elsewhere do as
- * well.  optimize() changes the weights, at the learning rate that the schedule has for this step.
- * step() and update_epoch() tell whatever follows the training, such as a pruner, that a step is
- * done and that an epoch begins. */
-PARE_API int pare_training_next(struct pare_training *learn, struct pare_tensor *x,
-                                struct pare_tensor *y, struct pare_err *err);
-PARE_API int pare_training_forward(struct pare_training *learn, const struct pare_tensor *x,
-                                   struct pare_tensor *out, struct pare_err *err);
-PARE_API int pare_training_loss(struct pare_training *learn, const struct pare_tensor *y,
-                                double *loss, struct pare_err *err);
-PARE_API int pare_training_backward(struct pare_training *learn, struct pare_err *err);
-PARE_API int pare_training_optimize(struct pare_training *learn, struct pare_err *err);
-PARE_API int pare_training_step(struct pare_training *learn, struct pare_err *err);
-PARE_API int pare_training_update_epoch(struct pare_training *learn, int64_t epoch,
-                                        struct pare_err *err);
-
-/* A network of `pare new` with fresh weights; the input is (N, c, h, w). */
-PARE_API int pare_model_new(const char *network, const int64_t chw[3], int64_t classes,
-                            uint64_t seed, struct pare_model **model, struct pare_err *err);
 
 #ifdef __cplusplus
 }

@@ -16,9 +16,6 @@
 extern "C" {
 #endif
 
-/* Bumped when a field of a descriptor changes meaning.  Fields are only ever appended. */
-#define PARE_ABI 1
-
 /* ---- shared objects ---------------------------------------------------------------------- */
 
 /* Where a plugin puts what it offers.  The descriptors must stay where they are. */

@@ -137,7 +137,7 @@ static int run_once(struct pare_qerror *q, const char *const *keep, int n, struc
         return pare_fail(err, PARE_ELIMIT,
                          "the model has more than 64 outputs, which an analysis does not support");
     PARE_TRY(pare_plan_new_observed(q->copy, &o, (struct pare_strs){ keep, n }, plan, err));
-    PARE_TRY(pare_plan_run(*plan, q->o.in, all, err));
+    PARE_TRY(pare_plan_execute(*plan, q->o.in, all, err));
     *out = all[0];
     if (out->dtype != PARE_F32)
         return pare_fail(err, PARE_EUNSUPPORTED, "the model's first output is %s, expected float32",

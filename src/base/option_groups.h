@@ -16,12 +16,6 @@ struct pare_option_group {
     void *into; /* the zeroed struct to fill; NULL: not chosen */
 };
 
-/* A setting as somebody wrote it.  "alpha" is for whoever has such an option; where two chosen
- * parts have it, "optimizer-alpha" says whose is meant. */
-struct pare_given {
-    const char *name, *text;
-};
-
 /* The option that a setting of this name would be for, or NULL. */
 const struct pare_opt *pare_option_group_find(const struct pare_option_group *p, const char *name);
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/clock.h"
 #include "../data/data.h"
 #include "compression.h"
 
@@ -114,11 +115,12 @@ static int64_t part_of(const struct pare_compression *r, const struct pare_tenso
 
 static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err *err)
 {
-    struct pare_tensor x = b->x;
-    struct pare_plan_opts o = { .threads = f->r->threads, .in = &x };
+    struct pare_tensor in[PARE_DATA_INPUTS];
+    struct pare_plan_opts o = { .threads = f->r->threads, .in = in };
 
+    memcpy(in, b->in, (size_t)b->n_in * sizeof(*in));
     f->size = b->whole;
-    f->part = o.batch = x.dim[0] = part_of(f->r, &b->x);
+    f->part = o.batch = in[0].dim[0] = b->n_in > 1 ? b->x.dim[0] : part_of(f->r, &b->x);
     PARE_TRY(pare_plan_new_observed(f->r->model, &o, f->names, &f->plan, err));
     if (f->plan->graph->n_out > 16)
         return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
@@ -127,16 +129,17 @@ static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err
 
 static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err)
 {
-    struct pare_tensor x = b->x, out[16];
+    struct pare_tensor x[PARE_DATA_INPUTS], out[16];
     int64_t parts = f->part > 0 ? b->x.dim[0] / f->part : 1;
     size_t bytes;
 
+    memcpy(x, b->in, (size_t)b->n_in * sizeof(*x));
     if (parts > 1)
-        x.dim[0] = f->part;
-    PARE_TRY(pare_tensor_size(&x, NULL, &bytes, err));
+        x[0].dim[0] = f->part;
+    PARE_TRY(pare_tensor_size(&x[0], NULL, &bytes, err));
     for (int64_t i = 0; i < parts; i++) {
-        x.data = (char *)b->x.data + (size_t)i * bytes;
-        PARE_TRY(pare_plan_run(f->plan, &x, out, err));
+        x[0].data = (char *)b->x.data + (size_t)i * bytes;
+        PARE_TRY(pare_plan_execute(f->plan, x, out, err));
     }
     return f->names.n ? pare_compression_collect(f->r, f->plan, err) : 0;
 }
@@ -145,6 +148,7 @@ static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err
 static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, struct pare_err *err)
 {
     struct pare_compression *r = f->r;
+    double start = pare_now();
 
     PARE_TRY(pare_compression_collected_values(r, &f->names, err));
     pare_compression_share_begin(r);
@@ -158,6 +162,10 @@ static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, str
             PARE_TRY(make_plan(f, b, err));
         if (b->whole != f->size)
             continue;
+        if (r->progress &&
+            !r->progress(r->progress_user,
+                         &(struct pare_progress){ "observe", done, batches, pare_now() - start }))
+            return pare_fail(err, PARE_ECANCEL, "calibration was canceled");
         pare_dist_batch(r->dist, b->own, b->whole);
         PARE_TRY(show(f, b, err));
         if (f->names.n && !r->collectors)
@@ -181,8 +189,9 @@ int pare_compression_forward(struct pare_compression *r, int64_t batches, struct
 
     if (!r->data)
         return pare_fail(err, PARE_ECONFIG, "there is no data to run through the model");
-    if (pare_model_inputs(r->model, &io) > 0)
-        o.input = &io[0];
+    o.n_inputs = pare_model_inputs(r->model, &io);
+    if (o.n_inputs > 0)
+        o.input = io;
     rc = pare_loader_new(r->data, &o, &loader, err);
     if (!rc)
         rc = feed(&f, loader, batches, err);

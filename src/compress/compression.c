@@ -162,6 +162,7 @@ int pare_compression_new(struct pare_model *model, const struct pare_compression
     r->arena = a;
     r->scratch = pare_arena_new(1 << 20);
     r->model = model;
+    pare_model_retain(model);
     r->threads = o->threads;
     r->final = o->final;
     r->keep_zeros = o->quantizer && o->keep_zeros;
@@ -176,8 +177,12 @@ int pare_compression_new(struct pare_model *model, const struct pare_compression
 
 void pare_compression_free(struct pare_compression *r)
 {
+    struct pare_model *model;
+
     if (!r)
         return;
+    model = r->model;
+    pare_data_free(r->data);
     for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->started && r->pruner[i]; i++) {
         struct pare_turn t = pare_turn_begin(r, i);
 
@@ -185,8 +190,10 @@ void pare_compression_free(struct pare_compression *r)
             r->pruner[i]->stop(r);
         pare_turn_end(r, t);
     }
-    if (r->trainer)
+    if (r->trainer) {
         r->trainer->o.hooks = (struct pare_hooks){ 0 };
+        r->trainer->orphan = true;
+    }
     if (r->in_graph)
         pare_fake_quant_remove(r);
     if (r->in_graph && r->trainer)
@@ -194,6 +201,7 @@ void pare_compression_free(struct pare_compression *r)
     pare_pages_free(r->pages);
     pare_arena_free(r->scratch);
     pare_arena_free(r->arena);
+    pare_model_free(model);
 }
 
 /* ---- calling pruners ---------------------------------------------------------------------- */

@@ -121,7 +121,9 @@ struct pare_compression {
     int threads;
     struct pare_dist *dist;       /* processes that do the same, each with its part of the data */
     struct pare_trainer *trainer; /* while it follows one */
-    const struct pare_data *data; /* to train with, or NULL */
+    struct pare_data *data;       /* to train or calibrate with, retained; or NULL */
+    pare_progress_fn *progress;   /* while data is observed; or NULL */
+    void *progress_user;
     int64_t batch;
     bool started, in_step;
     bool final;               /* masks are multiplied into the weights, see pare_compression_opts */
@@ -158,11 +160,7 @@ void pare_compression_restore(struct pare_compression *r);
 
 /* Follow a trainer, see pare_compression_follow (train_hooks.c).  data and batch are for statistics. */
 int pare_compression_attach(struct pare_compression *r, struct pare_trainer *t,
-                            const struct pare_data *data, int64_t batch, struct pare_err *err);
-
-/* Only data to look at, without training. */
-int pare_compression_use_data(struct pare_compression *r, const struct pare_data *data,
-                              int64_t batch, struct pare_err *err);
+                            struct pare_data *data, int64_t batch, struct pare_err *err);
 
 /* Call what the pruners have for this moment (compression.c). */
 int pare_compression_on_epoch(struct pare_compression *r, int64_t epoch, struct pare_err *err);

@@ -28,7 +28,6 @@ int pare_default_rules(struct pare_model *m, const struct pare_pruner *p, double
                        struct pare_arena *a, struct pare_rules *r, struct pare_err *err);
 
 /* How many elements the masks of a run remove. */
-int64_t pare_compression_zeros(struct pare_compression *r);
 int64_t pare_mask_zeros(const struct pare_tensor *mask);
 
 #endif

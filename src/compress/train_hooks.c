@@ -85,6 +85,14 @@ static int keep(void *run, bool back, struct pare_err *err)
     return r->quantizer ? pare_quant_keep(r, back, err) : 0;
 }
 
+static void take_data(struct pare_compression *r, struct pare_data *data)
+{
+    pare_data_free(r->data);
+    r->data = data;
+    if (data)
+        pare_data_retain(data);
+}
+
 /* The weights that it trained go with it; what is left of them is in the model. */
 static void gone(void *run)
 {
@@ -100,7 +108,7 @@ static void gone(void *run)
         l->grad.data = l->bias_grad.data = NULL;
     }
     r->trainer = NULL;
-    r->data = NULL;
+    take_data(r, NULL);
 }
 
 /* The learner trains `w` in memory of its own from now on; a frozen weight stays ours. */
@@ -117,7 +125,7 @@ static int mask(struct pare_trainer *t, const struct pare_value *v, const struct
 }
 
 int pare_compression_attach(struct pare_compression *r, struct pare_trainer *t,
-                            const struct pare_data *data, int64_t batch, struct pare_err *err)
+                            struct pare_data *data, int64_t batch, struct pare_err *err)
 {
     struct pare_strs names;
 
@@ -142,7 +150,7 @@ int pare_compression_attach(struct pare_compression *r, struct pare_trainer *t,
     }
     r->trainer = t;
     r->dist = t->o.dist;
-    r->data = data;
+    take_data(r, data);
     r->batch = batch;
     t->o.hooks = (struct pare_hooks){ .user = r,
                                       .at_epoch = at_epoch,
@@ -159,14 +167,21 @@ int pare_compression_attach(struct pare_compression *r, struct pare_trainer *t,
     return names.n ? pare_trainer_watch(t, names, err) : 0;
 }
 
-int pare_compression_use_data(struct pare_compression *r, const struct pare_data *data,
-                              int64_t batch, struct pare_err *err)
+int pare_compression_use_data(struct pare_compression *r, struct pare_data *data, int64_t batch,
+                              struct pare_err *err)
 {
     if (r->started || r->trainer)
         return pare_fail(err, PARE_ECONFIG, "data is given to a compression before it is started");
-    r->data = data;
+    take_data(r, data);
     r->batch = batch;
     return 0;
+}
+
+void pare_compression_on_progress(struct pare_compression *r, pare_progress_fn *progress,
+                                  void *user)
+{
+    r->progress = progress;
+    r->progress_user = user;
 }
 
 int pare_compression_follow(struct pare_compression *r, struct pare_training *l,

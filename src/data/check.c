@@ -1,5 +1,6 @@
 /* check.c - do a data set and a model fit together? */
 #include <stdio.h>
+#include <string.h>
 
 #include "source.h"
 #include "../tensor/tensor.h"
@@ -92,26 +93,65 @@ static int check_type(const struct pare_data *d, const struct pare_io *io, struc
     return 0;
 }
 
-int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
-                    struct pare_tensor *shape, struct pare_err *err)
+/* *shape: `item` in the shape and type of `input`. */
+static int fit_item(const struct pare_data *d, const struct pare_tensor *item,
+                    const struct pare_io *input, struct pare_tensor *shape, struct pare_err *err)
 {
     char want[PARE_SHAPE_TEXT], have[PARE_SHAPE_TEXT];
 
-    *shape = d->item;
-    if (!input)
+    shape->dtype = input->dtype == PARE_NONE ? item->dtype : input->dtype;
+    if (input->rank < 0 || same_dims(item, input))
         return 0;
-    PARE_TRY(check_type(d, input, err));
-    shape->dtype = input->dtype == PARE_NONE ? PARE_F32 : input->dtype;
-    if (input->rank < 0 || same_dims(&d->item, input))
-        return 0;
-    if (input->rank > 0 && reshapes(&d->item, input, shape)) {
+    if (input->rank > 0 && reshapes(item, input, shape)) {
         shape->dtype = input->dtype;
         return 0;
     }
     return pare_fail(err, PARE_ESHAPE,
                      "the model's input '%s' takes %s, but the items of '%s' are %s", input->name,
                      input->rank ? input_text(input, want, sizeof(want)) : "a single number",
-                     d->name, pare_shape_text(&d->item, have, sizeof(have)));
+                     d->name, pare_shape_text(item, have, sizeof(have)));
+}
+
+int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
+                    struct pare_tensor *shape, struct pare_err *err)
+{
+    *shape = d->item;
+    if (!input)
+        return 0;
+    if (d->n_inputs)
+        return pare_input_shape(d, 0, input, shape, err);
+    PARE_TRY(check_type(d, input, err));
+    return fit_item(d, &d->item, input, shape, err);
+}
+
+int pare_input_find(const struct pare_data *d, const struct pare_io *io, int n, int i,
+                    struct pare_err *err)
+{
+    for (int k = 0; k < d->n_inputs; k++)
+        if (d->input[k].name ? !strcmp(d->input[k].name, io[i].name) : n == 1)
+            return k;
+    pare_fail(err, PARE_ESHAPE, "'%s' has no values for the model's input '%s'", d->name,
+              io[i].name);
+    return -1;
+}
+
+int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
+                     struct pare_tensor *shape, struct pare_err *err)
+{
+    struct pare_tensor item = d->input[k].t;
+    bool floats = is_float(io->dtype) || io->dtype == PARE_NONE;
+
+    if (!d->parts->get) {
+        item.rank--;
+        memmove(item.dim, item.dim + 1, (size_t)item.rank * sizeof(*item.dim));
+    }
+    *shape = item;
+    if (item.dtype != io->dtype && (d->parts->get || (!floats && is_float(item.dtype))) &&
+        io->dtype != PARE_NONE)
+        return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
+                         io->name, pare_dtype_name(io->dtype), d->name,
+                         pare_dtype_name(item.dtype));
+    return fit_item(d, &item, io, shape, err);
 }
 
 /* Two classes may be told apart by one output. */

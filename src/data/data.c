@@ -6,6 +6,7 @@
 #include "../base/arena.h"
 #include "../base/options.h"
 #include "../base/rng.h"
+#include "../base/sized.h"
 #include "../tensor/tensor.h"
 
 #define SOURCE(name) extern const struct pare_source pare_source_##name;
@@ -315,25 +316,28 @@ static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *t
 {
     struct pare_data_opts usual = *to;
 
-    *to = *from;
-    to->layout = from->layout ? from->layout : usual.layout;
-    to->norm = from->norm ? from->norm : usual.norm;
-    to->batch = from->batch ? from->batch : usual.batch;
+    PARE_TRY(pare_sized_copy(to, sizeof(*to), from, err));
+    to->layout = to->layout ? to->layout : usual.layout;
+    to->norm = to->norm ? to->norm : usual.norm;
+    to->batch = to->batch ? to->batch : usual.batch;
     if (to->pad < 0 || to->pad > MAX_PAD || to->limit < 0 || !(to->holdout >= 0))
         return pare_fail(err, PARE_ECONFIG, "option 'pad', 'limit' or 'holdout' is out of range");
     return 0;
 }
 
-static int start(struct pare_arena *a, const char *spec, struct pare_data **data,
+int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **data,
                  struct pare_err *err)
 {
     struct pare_data *d = pare_alloc(a, 1, sizeof(*d));
     struct pare_data_parts *p = pare_alloc(a, 1, sizeof(*p));
-    char *name = pare_strdup(a, spec);
+    char *name = pare_strdup(a, spec ? spec : "");
 
     if (!d || !p || !name)
         return pare_no_memory(err, "to open a data set");
-    *d = (struct pare_data){ .name = name, .arena = a, .parts = p };
+    d->name = name;
+    d->arena = a;
+    d->parts = p;
+    atomic_init(&d->references, 1);
     *data = d;
     return 0;
 }
@@ -344,9 +348,11 @@ int pare_data_open(const char *spec, const char *split, const struct pare_data_o
     struct pare_arena *a = pare_arena_new(1 << 14), *tmp = pare_arena_new(1 << 16);
     struct pare_data_opts o = { 0 };
     struct pare_data *d = NULL;
-    int rc = a && tmp ? start(a, spec, &d, err) : pare_no_memory(err, "to open a data set");
+    int rc = a && tmp ? pare_data_start(a, spec, &d, err) : pare_no_memory(err, "to open a data set");
 
     *data = NULL;
+    if (!rc && !spec)
+        rc = pare_fail(err, PARE_ECONFIG, "no data set is named");
     if (!rc)
         rc = pare_opts_apply(pare_data_options, NULL, 0, &o, a, err);
     if (!rc && opts)
@@ -368,8 +374,23 @@ int pare_data_open(const char *spec, const char *split, const struct pare_data_o
     return rc;
 }
 
+int64_t pare_data_count(const struct pare_data *data)
+{
+    return data->n;
+}
+
+bool pare_data_has_labels(const struct pare_data *data)
+{
+    return data->y.data != NULL;
+}
+
+void pare_data_retain(struct pare_data *data)
+{
+    atomic_fetch_add(&data->references, 1);
+}
+
 void pare_data_free(struct pare_data *data)
 {
-    if (data)
+    if (data && atomic_fetch_sub(&data->references, 1) == 1)
         pare_arena_free(data->arena);
 }

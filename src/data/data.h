@@ -13,35 +13,14 @@
 #ifndef PARE_DATA_DATA_H
 #define PARE_DATA_DATA_H
 
+#include <stdatomic.h>
+
+#include <pare/data.h>
 #include <pare/plugin.h>
 
 /* ---- options -------------------------------------------------------------------- */
 
-/* pare_opts_apply(pare_data_options, ...) fills this with settings and defaults.  A picture goes
- * through these steps, in this order:
- *     resize       to the given shorter side, or to height and width
- *     pad          only in training: black borders
- *     crop         a window of this size (when only `pad` is given: of the picture's own size); in
- *                  training anywhere, otherwise in the middle
- *     flip         only in training: every second one is mirrored
- *     (v / scale - mean[c]) / std[c]
- */
-struct pare_data_opts {
-    struct pare_ints resize, crop; /* S or H,W */
-    bool gray;                     /* of coloured picture files, the brightness */
-    const char *layout;            /* "auto", "chw", "hwc", "none" (not pictures) */
-    double scale;                  /* 0: what the set is known for; 255 for bytes; else 1 */
-    const char *norm;              /* mean and std by name */
-    struct pare_floats mean, std;  /* one number or one for each channel; instead of `norm` */
-    int64_t pad;
-    bool flip;
-    double holdout; /* the part of the training items that validates */
-    int64_t limit;  /* use only so many items, drawn by lot; 0: all */
-    int64_t batch;
-    bool shuffle, drop_last; /* only in training */
-    bool prefetch;           /* prepare the next batch in a thread */
-};
-
+/* The table of struct pare_data_opts. */
 extern const struct pare_opt pare_data_options[];
 
 /* ---- data sets ------------------------------------------------------------------ */
@@ -65,18 +44,10 @@ struct pare_data {
     struct pare_data_opts opts;    /* without the lists */
     struct pare_arena *arena;
     struct pare_data_parts *parts; /* for this folder: see source.h */
+    const struct pare_input *input; /* (n_inputs) of a set from memory, whose first is `item` */
+    int n_inputs;                   /* 0: the set was read from files and has one input */
+    atomic_int references;
 };
-
-/* Open `spec` for `split`:
- *     "train"  what is for training, without the held-out part
- *     "val"    the held-out part; without `holdout` the set's own validation part, or "test"
- *     "test"   the set's test part
- * A set that has no parts of its own gives all of it for any split; with `holdout`, "train" is the
- * one part of it and "val" or "test" the other.  opts may be NULL; it and its lists need not
- * outlive the call.  All labels are checked here. */
-int pare_data_open(const char *spec, const char *split, const struct pare_data_opts *opts,
-                   struct pare_data **data, struct pare_err *err);
-void pare_data_free(struct pare_data *data); /* NULL is fine */
 
 /* Can the model that takes `input` be trained or judged with this set?  Shapes that have the same
  * elements in the same order agree ((1, 28, 28) and (784)), as do free dimensions and anything.
@@ -97,7 +68,8 @@ struct pare_loader_opts {
     bool train;    /* shuffle and vary the items as the set's options say */
     int64_t batch; /* 0: as the set's options say */
     uint64_t seed;
-    const struct pare_io *input; /* the model's, which batches then fit: see x; may be NULL */
+    const struct pare_io *input; /* the model's inputs, which batches then fit: see x; or NULL */
+    int n_inputs;                /* of `input`; 0: 1 */
 
     /* Several processes share the set: this is number `rank` of `ranks` (0 and 0: alone).  Each
      * gets its part of every batch or, with `deal`, every ranks-th batch whole. */
@@ -105,9 +77,13 @@ struct pare_loader_opts {
     bool deal;
 };
 
+#define PARE_DATA_INPUTS 16 /* inputs that a batch has at most */
+
 struct pare_batch {
     struct pare_tensor x; /* (N, ...) items; in the shape and type of the model's input, else
                                    as data->item.  Integer inputs get the numbers as stored. */
+    struct pare_tensor *in; /* all inputs of the model, in its order; in[0] is x */
+    int n_in;
     struct pare_tensor y; /* (N) or (N, ...) as data->y; data NULL when there are none */
     const int64_t *index; /* (N): which items these are */
 

@@ -36,6 +36,9 @@ struct pare_loader {
     int64_t from, every;  /* batch i of ours is from + i * every of the set */
     int64_t item_size;    /* numbers in an item */
     struct pare_tensor x; /* of a full batch, without data */
+    struct pare_tensor in[PARE_DATA_INPUTS]; /* of sets from memory: all inputs of the model */
+    int map[PARE_DATA_INPUTS];               /* ... and which of the set's each of them is */
+    int n_in;
     float *row;           /* one item, where x is not float32 */
     int64_t *order;       /* (n) of epoch order_epoch */
     int64_t order_epoch;
@@ -103,6 +106,29 @@ static int load_item(struct pare_loader *l, int64_t epoch, int64_t item, char *t
     return rc;
 }
 
+/* Item of a set from memory, as row i of the batch. */
+static int load_row(struct pare_loader *l, struct pare_batch *b, int64_t i, int64_t item,
+                    struct pare_err *err)
+{
+    const struct pare_data *d = l->d;
+    struct pare_tensor row[PARE_DATA_INPUTS];
+
+    for (int k = 0; k < l->n_in; k++) {
+        int64_t n = pare_numel(&l->in[k]) / l->in[k].dim[0];
+        const struct pare_tensor *from = &d->input[l->map[k]].t;
+        struct pare_tensor *r = &row[l->map[k]];
+
+        *r = *from;
+        r->data = (char *)b->in[k].data + (size_t)(i * n) * pare_dtype_size(l->in[k].dtype);
+        if (!d->parts->get)
+            PARE_TRY(pare_convert(l->in[k].dtype, r->data, from->dtype,
+                                  (const char *)from->data +
+                                      (size_t)(item * n) * pare_dtype_size(from->dtype),
+                                  n, err));
+    }
+    return d->parts->get ? d->parts->get(d->parts->user, item, row, d->n_inputs, err) : 0;
+}
+
 static bool interrupted(struct pare_loader *l)
 {
     bool yes;
@@ -137,6 +163,8 @@ static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t a
     make_order(l, epoch);
     part_of(l, at, &s->batch, &first, &n);
     s->batch.x.dim[0] = n;
+    for (int k = 0; k < l->n_in; k++)
+        s->batch.in[k].dim[0] = n;
     s->rc = 0;
     if (y->data) {
         s->batch.y.dim[0] = n;
@@ -150,10 +178,11 @@ static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t a
                    (const char *)y->data + (size_t)item * y_row, y_row);
         if (interrupted(l))
             return;
-        s->rc = pare_at(&s->err,
-                        load_item(l, epoch, item, (char *)s->batch.x.data + (size_t)i * x_row,
-                                  &s->err),
-                        "%s", l->d->name);
+        s->rc = l->d->n_inputs
+                    ? load_row(l, &s->batch, i, item, &s->err)
+                    : load_item(l, epoch, item, (char *)s->batch.x.data + (size_t)i * x_row,
+                                &s->err);
+        pare_at(&s->err, s->rc, "%s", l->d->name);
     }
 }
 
@@ -315,8 +344,15 @@ static int64_t most(const struct pare_loader *l)
 
 static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err)
 {
-    s->batch.x = l->x;
-    PARE_TRY(pare_tensor_alloc(l->arena, &s->batch.x, err));
+    s->batch.in = pare_alloc(l->arena, (size_t)l->n_in, sizeof(*s->batch.in));
+    s->batch.n_in = l->n_in;
+    if (!s->batch.in)
+        return pare_no_memory(err, "for a batch");
+    for (int k = 0; k < l->n_in; k++) {
+        s->batch.in[k] = l->in[k];
+        PARE_TRY(pare_tensor_alloc(l->arena, &s->batch.in[k], err));
+    }
+    s->batch.x = s->batch.in[0];
     s->batch.y = l->d->y;
     if (l->d->y.data) {
         s->batch.y.dim[0] = most(l);
@@ -343,6 +379,56 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
     floats = item.dtype == PARE_F64 || item.dtype == PARE_F16 || item.dtype == PARE_BF16;
     l->row = floats ? pare_alloc_raw(l->arena, (size_t)l->item_size, sizeof(*l->row)) : NULL;
     return floats && !l->row ? pare_no_memory(err, "for an item") : 0;
+}
+
+/* (N, ...) of the k-th input of a set from memory. */
+static int set_input(struct pare_loader *l, int k, const struct pare_tensor *item,
+                     struct pare_err *err)
+{
+    if (item->rank == PARE_MAX_RANK)
+        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are handled",
+                         item->rank, PARE_MAX_RANK - 1);
+    l->in[k] = (struct pare_tensor){ .dtype = item->dtype,
+                                     .rank = item->rank + 1,
+                                     .dim = { most(l) } };
+    memcpy(l->in[k].dim + 1, item->dim, sizeof(*item->dim) * (size_t)item->rank);
+    return 0;
+}
+
+/* The set's inputs in the model's order; without a model, in their own. */
+static int set_inputs(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
+{
+    int n = o->n_inputs ? o->n_inputs : 1;
+
+    if (!l->d->n_inputs) {
+        PARE_TRY(set_shape(l, o->input, err));
+        l->in[0] = l->x;
+        l->n_in = 1;
+        return 0;
+    }
+    l->n_in = o->input ? n : l->d->n_inputs;
+    if (l->n_in > PARE_DATA_INPUTS)
+        return pare_fail(err, PARE_ELIMIT, "the model has %d inputs, at most %d are handled",
+                         l->n_in, PARE_DATA_INPUTS);
+    for (int k = 0; k < l->n_in; k++) {
+        struct pare_tensor item = l->d->input[k < l->d->n_inputs ? k : 0].t;
+
+        if (!l->d->parts->get) {
+            item.rank--;
+            memmove(item.dim, item.dim + 1, (size_t)item.rank * sizeof(*item.dim));
+        }
+        l->map[k] = o->input ? pare_input_find(l->d, o->input, n, k, err) : k;
+        if (l->map[k] < 0)
+            return err->code;
+        if (o->input)
+            PARE_TRY(pare_input_shape(l->d, l->map[k], &o->input[k], &item, err));
+        PARE_TRY(set_input(l, k, &item, err));
+    }
+    if (l->d->parts->get && l->n_in != l->d->n_inputs)
+        return pare_fail(err, PARE_ECONFIG, "'%s' has %d inputs, the model has %d", l->d->name,
+                         l->d->n_inputs, l->n_in);
+    l->x = l->in[0];
+    return 0;
 }
 
 /* Which batches, and how much of each. */
@@ -393,7 +479,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
     l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
     if (!l->scratch || !l->order)
         return pare_no_memory(err, "for the order of %lld items", (long long)n);
-    PARE_TRY(set_shape(l, o->input, err));
+    PARE_TRY(set_inputs(l, o, err));
     PARE_TRY(make_slot(l, &l->slot[0], err));
     return make_slot(l, &l->slot[1], err);
 }

@@ -51,7 +51,13 @@ struct pare_data_parts {
     float *mean, *std;        /* (n_norm) */
     float *table;             /* (n_norm, 256) of a byte v: (v / scale - mean) / std; or NULL */
     void *priv;               /* the format's own */
+    int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
+    void *user; /* of get(), which makes items of sets from memory; NULL: input[].t has them all */
 };
+
+/* A set without items yet, all of it in the arena. */
+int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **data,
+                    struct pare_err *err);
 
 /* For open(): take over x (n, ...) and y (n, ...), both in data->arena.  y may be NULL.  Finds the
  * shape of items as opts.layout says, and makes y what data.h promises. */
@@ -100,6 +106,16 @@ int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, v
  * says why there is none. */
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
                     struct pare_tensor *shape, struct pare_err *err);
+
+/* ---- sets from memory --------------------------------------------------------------- */
+
+/* The set's input for the model's input io[i] of n: by name, or the only one; -1: none. */
+int pare_input_find(const struct pare_data *d, const struct pare_io *io, int n, int i,
+                    struct pare_err *err);
+
+/* The shape and type in which a model gets the items of input k, without N. */
+int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
+                     struct pare_tensor *shape, struct pare_err *err);
 
 /* ---- decoders ----------------------------------------------------------------------- */
 

@@ -182,7 +182,7 @@ int pare_edit_new(const struct pare_model *m, struct pare_edit **edit, struct pa
     }
     to->path = m->path;
     to->dir = m->dir;
-    to->base = m;
+    pare_model_borrow(to, m);
     to->proto = &e->model;
     e->from = m;
     e->to = to;

@@ -10,9 +10,9 @@
  *     pare_edit_save(e, "new.onnx", err);                or pare_edit_model(e, &changed, err)
  *     pare_edit_free(e);
  *
- * Lifetimes: the original must outlive the edit and the model made from it, which share its
- * weights.  The elements of tensors and the strings that are passed in are not copied: they must
- * live as long as the edit and its model; pare_edit_arena() is memory that does.
+ * Lifetimes: the edit and the model made from it share the original's weights and hold a reference
+ * to it.  The elements of tensors and the strings that are passed in are not copied: they must live
+ * as long as the edit and its model; pare_edit_arena() is memory that does.
  *
  * Only the main graph is edited: nodes of functions and of subgraphs are left as they are.
  */

@@ -6,7 +6,7 @@
 
 /* Make a model that computes the same with *n BatchNormalizations folded into their Conv:
  *     w' = w * g,  b' = beta + (b - mean) * g,   g = gamma / sqrt(variance + epsilon)
- * *folded is NULL if there is none to fold.  It shares the weights of m, which must outlive it. */
+ * *folded is NULL if there is none to fold.  It shares the weights of m. */
 int pare_model_fold_norm(const struct pare_model *m, struct pare_model **folded, int *n,
                          struct pare_err *err);
 

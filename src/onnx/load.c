@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,15 +21,32 @@ struct pare_model *pare_model_empty(struct pare_err *err)
         return NULL;
     }
     m->arena = a;
+    atomic_init(&m->references, 1);
     return m;
+}
+
+void pare_model_retain(struct pare_model *m)
+{
+    atomic_fetch_add(&m->references, 1);
 }
 
 void pare_model_free(struct pare_model *m)
 {
-    if (!m)
+    struct pare_model *base;
+
+    if (!m || atomic_fetch_sub(&m->references, 1) > 1)
         return;
+    base = m->base;
     pare_pages_free(m->pages);
+    pare_arena_free(m->shared);
     pare_arena_free(m->arena);
+    pare_model_free(base);
+}
+
+void pare_model_borrow(struct pare_model *m, const struct pare_model *base)
+{
+    m->base = (struct pare_model *)(uintptr_t)base;
+    pare_model_retain(m->base);
 }
 
 /* A hint for files of other formats that users confuse with ONNX. */

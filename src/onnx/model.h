@@ -2,6 +2,7 @@
 #ifndef PARE_ONNX_MODEL_H
 #define PARE_ONNX_MODEL_H
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "../graph/graph.h"
@@ -12,11 +13,15 @@
  * mapped file: loading copies no weights. */
 struct pare_model {
     struct pare_arena *arena; /* the model itself, its protobuf structs and its graph */
-    const char *path;         /* for error messages */
-    const char *dir;          /* the folder of external data; NULL: none */
-    void *proto;              /* Onnx__ModelProto, used in src/onnx/ only */
-    struct pare_graph *graph; /* the main graph, with the shapes that the file declares */
-    struct pare_io *in, *out; /* inputs, without initializers, and outputs of the main graph */
+    atomic_int references;    /* pare_model_free() frees the model when it becomes 0 */
+    struct pare_model *base; /* the model whose memory this one shares and holds a reference to, for
+                               * example the one that it was edited from (edit.h); NULL: none */
+    struct pare_arena *shared; /* more memory that is freed with the model; NULL: none */
+    const char *path;          /* for error messages */
+    const char *dir;           /* the folder of external data; NULL: none */
+    void *proto;               /* Onnx__ModelProto, used in src/onnx/ only */
+    struct pare_graph *graph;  /* the main graph, with the shapes that the file declares */
+    struct pare_io *in, *out;  /* inputs, without initializers, and outputs of the main graph */
     int n_in, n_out;
     struct pare_pages {   /* mapped files, unmapped with the model */
         const char *name; /* location of external data; NULL: the model file, or scratch */
@@ -27,10 +32,11 @@ struct pare_model {
         bool scratch; /* memory of pare_scratch_pages(), not a user's file */
         struct pare_pages *next;
     } * pages;
-    int n_external;                /* number of external data files in `pages` */
-    const struct pare_model *base; /* the model that this one was edited from (edit.h): it shares
-                                    * the base's memory, and the base must outlive it; NULL: none */
+    int n_external; /* number of external data files in `pages` */
 };
+
+/* Let m refer to memory of `base`: base is freed after m. */
+void pare_model_borrow(struct pare_model *m, const struct pare_model *base);
 
 /* ---- serialized forms ------------------------------------------------------------------------ */
 
@@ -42,10 +48,6 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
 /* Serialize a tensor; name may be NULL. */
 int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
                      void **bytes, size_t *len, struct pare_err *err);
-
-/* Serialize the model, with its weights inside, into memory of the arena. */
-int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
-                    struct pare_err *err);
 
 /* Check that the path can be written: it is not the file that the model was loaded from, not one
  * of its external data files, and not something other than a regular file. */

@@ -250,6 +250,7 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     const struct pare_train_opts *t = x->train;
 
     p->model = m;
+    pare_model_retain((struct pare_model *)m);
     p->reference = o->reference;
     PARE_TRY(make_graph(p, o, x, err));
     if (!o->reference)
@@ -406,7 +407,7 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
     return rc;
 }
 
-int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
+int pare_plan_make(const struct pare_model *model, const struct pare_plan_opts *opts,
                   struct pare_plan **plan, struct pare_err *err)
 {
     return new_plan(model, opts, &(struct extra){ .split = true }, plan, err);
@@ -414,6 +415,8 @@ int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *o
 
 void pare_plan_free(struct pare_plan *p)
 {
+    struct pare_model *model;
+
     if (!p)
         return;
     pare_microbatch_free(p->split);
@@ -422,9 +425,11 @@ void pare_plan_free(struct pare_plan *p)
             p->step[i]->kernel->destroy(p->step[i]);
     pare_onednn_close(&p->backend);
     pare_tune_free(p);
+    model = (struct pare_model *)p->model;
     pare_arena_free(p->dynamic);
     pare_arena_free(p->scratch);
     pare_arena_free(p->arena);
+    pare_model_free(model);
 }
 
 /* ---- running --------------------------------------------------------------------- */
@@ -500,7 +505,7 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
+int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
                   struct pare_err *err)
 {
     int rc, threads = omp_get_max_threads();

@@ -9,11 +9,19 @@
 struct pare_tuner;
 struct pare_microbatch;
 
+/* pare_plan_new() and pare_plan_run() without checks: opts->in, in[] and out[] have as many tensors
+ * as the model has inputs and outputs. */
+int pare_plan_make(const struct pare_model *model, const struct pare_plan_opts *opts,
+                   struct pare_plan **plan, struct pare_err *err);
+int pare_plan_execute(struct pare_plan *plan, const struct pare_tensor *in, struct pare_tensor *out,
+                      struct pare_err *err);
+
 struct pare_plan {
     struct pare_arena *arena;   /* everything below; dies with the plan */
     struct pare_arena *dynamic; /* values whose shapes depend on data; emptied every run */
     struct pare_arena *scratch;
     const struct pare_model *model;
+    struct pare_tensor *out;  /* of pare_plan_run(): all outputs; NULL: not called yet */
     struct pare_graph *graph; /* a clone with shapes and folded constants */
     struct pare_backend backend;
     struct pare_match view;
@@ -85,7 +93,7 @@ struct pare_train_opts {
 int pare_plan_train(const struct pare_model *m, const struct pare_train_opts *o,
                     struct pare_plan **plan, struct pare_err *err);
 
-/* After pare_plan_run: output 0's gradient, to be filled by the loss; then back to the params. */
+/* After pare_plan_execute: output 0's gradient, to be filled by the loss; then back to the params. */
 float *pare_plan_out_grad(struct pare_plan *p);
 int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
 
@@ -97,18 +105,18 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err); /* once views sh
 void pare_plan_block_params(struct pare_plan *p, bool *laid);
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
 
-/* pare_plan_new() that leaves out some kernels of kernels.def, so that tests reach those that
+/* pare_plan_make() that leaves out some kernels of kernels.def, so that tests reach those that
  * would have come after them.  `without` ends with NULL. */
 int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
                           const char *const *without, struct pare_plan **plan,
                           struct pare_err *err);
 
-/* pare_plan_new() that runs weights by the blocks of so many rows (1, 4 or 8) that are not zero,
+/* pare_plan_make() that runs weights by the blocks of so many rows (1, 4 or 8) that are not zero,
  * whether that is faster or not; -1: all weights as dense ones. */
 int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
                          int rows, struct pare_plan **plan, struct pare_err *err);
 
-/* pare_plan_new() that keeps the values of these names, such as the inputs and outputs of layers:
+/* pare_plan_make() that keeps the values of these names, such as the inputs and outputs of layers:
  * see pare_layer_info. */
 int pare_plan_new_observed(const struct pare_model *model, const struct pare_plan_opts *opts,
                            struct pare_strs keep, struct pare_plan **plan, struct pare_err *err);
@@ -121,11 +129,11 @@ const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
  * same memory. */
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
 
-/* pare_plan_new() in parts of so many items, for tests; PARE_EUNSUPPORTED when it cannot be. */
+/* pare_plan_make() in parts of so many items, for tests; PARE_EUNSUPPORTED when it cannot be. */
 int pare_plan_new_microbatches(const struct pare_model *model, const struct pare_plan_opts *opts,
                                int64_t items, struct pare_plan **plan, struct pare_err *err);
 
-/* pare_plan_new() for `items` items of the batch of `whole`, which has only its graph: results are
+/* pare_plan_make() for `items` items of the batch of `whole`, which has only its graph: results are
  * those of a part of the batch, or it is an error other than PARE_ENOMEM.  With `like`, another
  * part of the same options, it has the same steps and shares that one's weights. */
 struct pare_microbatch_opts {

@@ -1,19 +1,20 @@
-/* rank.c - from scores to masks: which units of one layer, or of several together, are removed. */
+/* rank.c - masks from scores: rank units per layer, in balanced tiles, N:M, or over several
+ * layers. */
 #include "rank.h"
 
-/* ---- what all have in common --------------------------------------------------------------- */
+/* ---- common parts ---------------------------------------------------------------------------- */
 
-static int check_part(const char *what, double part, struct pare_err *err)
+static int check_fraction(const char *what, double fraction, struct pare_err *err)
 {
-    if (part >= 0 && part <= 1)
+    if (fraction >= 0 && fraction <= 1)
         return 0;
-    return pare_fail(err, PARE_ECONFIG, "%s is %g; expected 0 to 1", what, part);
+    return pare_fail(err, PARE_ECONFIG, "%s is %g; expected 0 to 1", what, fraction);
 }
 
 static int check_layer(const struct pare_ranked *l, struct pare_err *err)
 {
     if (!l->score && !pare_units_single(l->units))
-        return pare_fail(err, PARE_ECONFIG, "units of %lld weights need scores",
+        return pare_fail(err, PARE_ECONFIG, "units of %lld weights cannot be ranked without scores",
                          (long long)pare_units_size(l->units));
     if (!l->score && l->weight->dtype != PARE_F32)
         return pare_fail(err, PARE_ECONFIG, "cannot rank weights of type %s; expected float32",
@@ -21,10 +22,10 @@ static int check_layer(const struct pare_ranked *l, struct pare_err *err)
     return 0;
 }
 
-/* int(n * part) */
-static int64_t portion(int64_t n, double part)
+/* int(n * fraction) */
+static int64_t count_of(int64_t n, double fraction)
 {
-    int64_t k = (int64_t)((double)n * part);
+    int64_t k = (int64_t)((double)n * fraction);
 
     return k < n ? k : n;
 }
@@ -41,8 +42,8 @@ static int32_t key_at(const struct pare_ranked *l, int64_t i)
     return pare_key(scores(l)[i], !l->score);
 }
 
-/* Units that were removed and stay so. */
-static int64_t gone(const struct pare_ranked *l)
+/* Number of units that were removed before and stay removed. */
+static int64_t removed_before(const struct pare_ranked *l)
 {
     return l->regrow ? 0 : pare_count_zeros(l->keep, l->units->n);
 }
@@ -56,35 +57,39 @@ static struct pare_kth_smallest selection(const struct pare_ranked *l, int threa
                                        .threads = threads };
 }
 
-/* ---- each layer by itself ------------------------------------------------------------------ */
+/* ---- one layer ------------------------------------------------------------------------------- */
 
 int pare_rank_local(const struct pare_ranked *l, int threads, struct pare_arena *scratch,
                     struct pare_err *err)
 {
     struct pare_kth_smallest s = selection(l, threads);
-    int64_t k, least = gone(l);
+    int64_t k, least = removed_before(l);
 
     if (!least)
         s.old = NULL;
     PARE_TRY(check_layer(l, err));
-    PARE_TRY(check_part("sparsity", l->sparsity, err));
-    k = portion(l->units->n, l->sparsity);
+    PARE_TRY(check_fraction("sparsity", l->sparsity, err));
+    k = count_of(l->units->n, l->sparsity);
     return pare_kth_smallest_mask(&s, k > least ? k : least, l->keep, scratch, err);
 }
 
-/* ---- tiles: a few units among themselves, many times ---------------------------------------- */
+/* ---- tiles: rank a few units at a time ------------------------------------------------------- */
 
-/* Tiles in a grid; unit j of a tile stands at the tile's place + off[j]. */
+/* Tiles in a grid; unit j of a tile is at the tile's position + off[j]. */
 struct tiling {
     int rank;
-    int64_t count[PARE_MAX_RANK], stride[PARE_MAX_RANK], n; /* tiles along each axis, and in all */
-    int64_t base, *off, size, go; /* where the first is; units of a tile, and how many go */
+    int64_t count[PARE_MAX_RANK], stride[PARE_MAX_RANK], n; /* tiles along each axis, and in
+                                                             * total */
+    int64_t base;                                           /* position of the first tile */
+    int64_t *off, size;                                     /* units of a tile */
+    int64_t remove;                                         /* units to remove of each tile */
 };
 
-#define FEW 16 /* units that are compared each with each */
+#define FEW 16 /* tiles up to this size are ranked by comparing all pairs */
 
-/* v[0 .. k) become the k smallest.  No two are equal, so parting always gets somewhere. */
-static void part(uint64_t *v, int64_t n, int64_t k)
+/* Partitions v so that v[0 .. k) are the k smallest.  No two are equal, so every round makes
+ * progress. */
+static void partition(uint64_t *v, int64_t n, int64_t k)
 {
     int64_t lo = 0, hi = n - 1;
     uint64_t seed = 0x9e3779b97f4a7c15u;
@@ -118,21 +123,22 @@ static void part(uint64_t *v, int64_t n, int64_t k)
 }
 
 static void rank_few(const struct pare_ranked *l, const struct tiling *t, int64_t at,
-                     const uint64_t *v, int64_t go)
+                     const uint64_t *v, int64_t remove)
 {
     for (int64_t i = 0; i < t->size; i++) {
         int64_t before = 0;
 
         for (int64_t j = 0; j < t->size; j++)
             before += v[j] < v[i];
-        l->keep[at + t->off[i]] = before >= go;
+        l->keep[at + t->off[i]] = before >= remove;
     }
 }
 
-/* v has room for a tile: the key above, the place in the tile below, so that all differ. */
+/* v has room for a tile.  An entry has the key in the upper half and the index in the lower half,
+ * so that all differ. */
 static void rank_tile(const struct pare_ranked *l, const struct tiling *t, int64_t at, uint64_t *v)
 {
-    int64_t go = t->go, removed = 0;
+    int64_t remove = t->remove, removed = 0;
 
     for (int64_t j = 0; j < t->size; j++) {
         int32_t key = key_at(l, at + t->off[j]);
@@ -140,18 +146,18 @@ static void rank_tile(const struct pare_ranked *l, const struct tiling *t, int64
         removed += key == PARE_KEY_REMOVED;
         v[j] = (uint64_t)pare_key_bits(key) << 32 | (uint64_t)j;
     }
-    go = removed > go ? removed : go;
+    remove = removed > remove ? removed : remove;
     if (t->size <= FEW) {
-        rank_few(l, t, at, v, go);
+        rank_few(l, t, at, v, remove);
         return;
     }
-    part(v, t->size, go);
+    partition(v, t->size, remove);
     for (int64_t j = 0; j < t->size; j++)
-        l->keep[at + t->off[v[j] & 0xffffffffu]] = j >= go;
+        l->keep[at + t->off[v[j] & 0xffffffffu]] = j >= remove;
 }
 
-static void rank_stretch(const struct pare_ranked *l, const struct tiling *t, int64_t from,
-                         int64_t to, uint64_t *v)
+static void rank_tile_range(const struct pare_ranked *l, const struct tiling *t, int64_t from,
+                            int64_t to, uint64_t *v)
 {
     int64_t i[PARE_MAX_RANK] = { 0 }, at = t->base, rest = from;
 
@@ -181,7 +187,7 @@ static int rank_tiles(const struct pare_ranked *l, const struct tiling *t, int t
     if (!t->n || !t->size)
         return 0;
     if (t->size > UINT32_MAX)
-        return pare_fail(err, PARE_ELIMIT, "tiles of %lld units; at most 4294967295",
+        return pare_fail(err, PARE_ELIMIT, "a tile has %lld units, expected at most 4294967295",
                          (long long)t->size);
     threads = threads < 1 || t->n * t->size < 65536 ? 1 : threads;
     v = pare_alloc_raw(scratch, (size_t)t->size, (size_t)threads * sizeof(*v));
@@ -191,12 +197,12 @@ static int rank_tiles(const struct pare_ranked *l, const struct tiling *t, int t
     for (int i = 0; i < threads; i++) {
         int64_t each = t->n / threads, to = i + 1 < threads ? each * (i + 1) : t->n;
 
-        rank_stretch(l, t, each * i, to, v + (int64_t)i * t->size);
+        rank_tile_range(l, t, each * i, to, v + (int64_t)i * t->size);
     }
     return 0;
 }
 
-/* The units of a tile, row by row. */
+/* Lists the units of a tile, row by row. */
 static int tile_offsets(struct tiling *t, const int64_t *gran, const int64_t *step,
                         struct pare_arena *scratch, struct pare_err *err)
 {
@@ -245,7 +251,7 @@ static int balance_tiles(const struct pare_ranked *l, const struct pare_ints *gr
         t->size *= size[k];
         s *= u->grid[k];
     }
-    t->go = portion(t->size, l->sparsity);
+    t->remove = count_of(t->size, l->sparsity);
     return t->n ? tile_offsets(t, size, step, scratch, err) : 0;
 }
 
@@ -257,7 +263,7 @@ int pare_rank_balance(const struct pare_ranked *l, const struct pare_ints *gran,
     int rc;
 
     PARE_TRY(check_layer(l, err));
-    PARE_TRY(check_part("sparsity", l->sparsity, err));
+    PARE_TRY(check_fraction("sparsity", l->sparsity, err));
     rc = balance_tiles(l, gran, &t, scratch, err);
     if (!rc)
         rc = rank_tiles(l, &t, threads, scratch, err);
@@ -265,13 +271,13 @@ int pare_rank_balance(const struct pare_ranked *l, const struct pare_ints *gran,
     return rc;
 }
 
-/* Groups of `size` along the axis: `groups` of them in a row from `first` on. */
-static int rank_groups(const struct pare_ranked *l, int axis, const int64_t range[3], int64_t keep,
-                       struct pare_arena *scratch, struct pare_err *err)
+/* Ranks `groups` consecutive runs of `size` elements along the axis, from `first` on. */
+static int rank_runs(const struct pare_ranked *l, int axis, const int64_t range[3], int64_t keep,
+                     struct pare_arena *scratch, struct pare_err *err)
 {
     const int64_t *dim = l->weight->dim, first = range[0], groups = range[1], size = range[2];
     int64_t outer = 1, inner = 1;
-    struct tiling t = { .rank = 3, .size = size, .go = size > keep ? size - keep : 0 };
+    struct tiling t = { .rank = 3, .size = size, .remove = size > keep ? size - keep : 0 };
 
     for (int k = 0; k < axis; k++)
         outer *= dim[k];
@@ -300,41 +306,41 @@ int pare_rank_nm(const struct pare_ranked *l, int64_t n, int64_t m, int axis,
         return pare_fail(err, PARE_ECONFIG, "n:m is %lld:%lld; expected 1 <= n <= m", (long long)n,
                          (long long)m);
     if (!pare_units_single(l->units))
-        return pare_fail(err, PARE_ECONFIG, "n:m is for single weights, not units of %lld",
+        return pare_fail(err, PARE_ECONFIG, "n:m needs single weights, but units have %lld",
                          (long long)pare_units_size(l->units));
     if (axis < 0 || axis >= l->weight->rank)
-        return pare_fail(err, PARE_ECONFIG, "n:m along axis %d of a weight of rank %d", axis,
-                         l->weight->rank);
+        return pare_fail(err, PARE_ECONFIG, "n:m is along axis %d, but the weight has rank %d",
+                         axis, l->weight->rank);
     dim = l->weight->dim[axis];
     whole = dim / m;
-    rc = rank_groups(l, axis, (int64_t[]){ 0, whole, whole ? m : 0 }, n, scratch, err);
+    rc = rank_runs(l, axis, (int64_t[]){ 0, whole, whole ? m : 0 }, n, scratch, err);
     if (!rc)
-        rc = rank_groups(l, axis, (int64_t[]){ whole * m, 1, dim % m }, n, scratch, err);
+        rc = rank_runs(l, axis, (int64_t[]){ whole * m, 1, dim % m }, n, scratch, err);
     pare_reset(scratch, mark);
     return rc;
 }
 
-/* ---- layers together, units of one size ------------------------------------------------------ */
+/* ---- several layers with units of one size --------------------------------------------------- */
 
-/* What a layer may lose in all, and whether that is settled. */
+/* How many units a layer may lose in total. */
 struct share {
     int64_t most;
-    bool full, fresh; /* fresh: it has lost nothing yet */
+    bool full, fresh; /* full: the layer has reached the limit; fresh: no unit was removed before */
 };
 
 struct pooled {
     const struct pare_ranked *l;
     int n, threads;
     struct share *share;
-    uint8_t **keep; /* for each layer: its mask in the making */
+    uint8_t **keep; /* per layer: the new mask */
     struct pare_kth_smallest *sel;
     uint8_t **to;
     struct pare_arena *scratch;
 };
 
-/* The k lowest of all layers that are not full; those that then lose more than they may become
- * full, lose what they may, and the rest is for the others.  *k: what is left for those. */
-static int one_round(struct pooled *p, int64_t *k, bool *settled, struct pare_err *err)
+/* Removes the k lowest units of all layers that are not full.  A layer that would exceed its limit
+ * loses its limit instead and becomes full; *k is then the number for the other layers. */
+static int pooled_round(struct pooled *p, int64_t *k, bool *settled, struct pare_err *err)
 {
     int64_t room = 0;
     int n = 0;
@@ -368,18 +374,18 @@ static int rank_pooled(struct pooled *p, int64_t k, struct pare_err *err)
 
     for (int i = 0; i < p->n; i++) {
         const struct pare_ranked *l = &p->l[i];
-        int64_t z = gone(l), most = portion(l->units->n, l->max_sparsity);
+        int64_t z = removed_before(l), most = count_of(l->units->n, l->max_sparsity);
 
         least += z;
         p->share[i] = (struct share){ .most = most > z ? most : z, .fresh = !z };
-        /* The old mask is needed until all is settled. */
+        /* The old mask is needed until the last round. */
         p->keep[i] = pare_alloc_raw(p->scratch, (size_t)l->units->n + 1, 1);
         if (!p->keep[i])
             return pare_no_memory(err, "to rank weights");
     }
     k = k > least ? k : least;
     while (!settled)
-        PARE_TRY(one_round(p, &k, &settled, err));
+        PARE_TRY(pooled_round(p, &k, &settled, err));
     for (int i = 0; i < p->n; i++)
         memcpy(p->l[i].keep, p->keep[i], (size_t)p->l[i].units->n);
     return 0;
@@ -400,7 +406,7 @@ static int rank_same_size(const struct pare_ranked *l, int n, int64_t k, int thr
     return rank_pooled(&p, k, err);
 }
 
-/* ---- layers together, units of any size ------------------------------------------------------ */
+/* ---- several layers with units of any size --------------------------------------------------- */
 
 struct unit {
     uint32_t key;
@@ -408,7 +414,7 @@ struct unit {
     int64_t i;
 };
 
-/* By key, byte by byte from the lowest; equal ones stay in order.  The result is in v. */
+/* Radix sort by key, stable.  The result is in v. */
 static void sort_units(struct unit *v, struct unit *tmp, int64_t n)
 {
     for (int shift = 0; shift < 32; shift += 8) {
@@ -421,7 +427,7 @@ static void sort_units(struct unit *v, struct unit *tmp, int64_t n)
             at[b + 1] += at[b];
         for (int64_t i = 0; i < n; i++)
             tmp[at[v[i].key >> shift & 255]++] = v[i];
-        v = tmp; /* four times: at the end it is back where it was */
+        v = tmp; /* four swaps: at the end v is the original array */
         tmp = swap;
     }
 }
@@ -439,7 +445,7 @@ static int rank_sorted(const struct pare_ranked *l, int n_layers, int64_t budget
     if (!left || !v)
         return pare_no_memory(err, "to rank weights");
     for (int k = 0; k < n_layers; k++) {
-        left[k] = portion(l[k].units->n, l[k].max_sparsity);
+        left[k] = count_of(l[k].units->n, l[k].max_sparsity);
         for (int64_t i = 0; i < l[k].units->n; i++)
             v[m++] = (struct unit){ pare_key_bits(key_at(&l[k], i)), k, i };
     }
@@ -470,14 +476,14 @@ int pare_rank_global(const struct pare_ranked *l, int n_layers, double sparsity,
     bool same = true;
     int rc;
 
-    PARE_TRY(check_part("sparsity", sparsity, err));
+    PARE_TRY(check_fraction("sparsity", sparsity, err));
     for (int i = 0; i < n_layers; i++) {
         PARE_TRY(check_layer(&l[i], err));
-        PARE_TRY(check_part("max_sparsity_per_layer", l[i].max_sparsity, err));
+        PARE_TRY(check_fraction("max_sparsity_per_layer", l[i].max_sparsity, err));
         weights += l[i].units->n * pare_units_size(l[i].units);
         same &= pare_units_size(l[i].units) == size;
     }
-    budget = portion(weights, sparsity);
+    budget = count_of(weights, sparsity);
     if (same && size)
         rc = rank_same_size(l, n_layers, budget / size, threads, scratch, err);
     else

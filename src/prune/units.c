@@ -1,10 +1,10 @@
-/* units.c - weights cut into units that are kept or removed as a whole.
+/* units.c - units of a weight: blocks of elements that are kept or removed as a whole.
  *
- * Along each axis an element has a place in the grid and a place in the block, so the weight in
- * memory order is a nest of loops, grid and block in turn: g0 b0 g1 b1 ...  Loops of one turn go
- * away and neighbours of a kind become one, which leaves the same short nest for many shapes: (G)
- * for elements, (G B) for rows, (B G B) for input channels.  The innermost G and B are written out
- * as `rows` rows of `len` elements that lie one after the other, row j in unit u + j.
+ * Along each axis an element has an index in the grid and an index in the block, so the weight in
+ * memory order is a nest of loops, alternating between grid and block: g0 b0 g1 b1 ...  Loops of
+ * one iteration are dropped and adjacent loops of one kind are merged, which leaves the same short
+ * nest for many shapes: (G) for elements, (G B) for rows, (B G B) for input channels.  The
+ * innermost G and B are handled as `rows` contiguous rows of `len` elements, row j in unit u + j.
  */
 #include "units.h"
 
@@ -14,16 +14,15 @@
 #include "../base/options.h"
 #include "../base/simd.h"
 
-/* ---- from names to blocks ------------------------------------------------------------------ */
+/* ---- from granularity to blocks -------------------------------------------------------------- */
 
 static int need_axis(const struct pare_tensor *w, const char *name, int axis, const char *what,
                      struct pare_err *err)
 {
     if (axis >= 0 && axis < w->rank)
         return 0;
-    return pare_fail(err, PARE_ECONFIG,
-                     "granularity '%s' needs a weight with %s channels, and this one has none",
-                     name, what);
+    return pare_fail(err, PARE_ECONFIG, "granularity '%s' needs a weight with %s channels", name,
+                     what);
 }
 
 static int set_blocks(const struct pare_tensor *w, const struct pare_ints *block,
@@ -34,8 +33,8 @@ static int set_blocks(const struct pare_tensor *w, const struct pare_ints *block
     if (block->n < 1)
         return pare_fail(err, PARE_ECONFIG, "granularity 'block' needs the sizes of a block");
     if (first < 0)
-        return pare_fail(err, PARE_ECONFIG, "a block of %d sizes for a weight of rank %d", block->n,
-                         w->rank);
+        return pare_fail(err, PARE_ECONFIG, "block has %d sizes, but the weight has rank %d",
+                         block->n, w->rank);
     for (int i = 0; i < block->n; i++) {
         int64_t b = block->v[i], dim = w->dim[first + i];
 
@@ -44,14 +43,15 @@ static int set_blocks(const struct pare_tensor *w, const struct pare_ints *block
                              "block size %lld; expected a positive number, or -1 for a whole axis",
                              (long long)b);
         if (b > 0 && dim % b)
-            return pare_fail(err, PARE_ECONFIG, "a block of %lld does not divide axis %d, of %lld",
-                             (long long)b, first + i, (long long)dim);
+            return pare_fail(err, PARE_ECONFIG,
+                             "a block of %lld does not divide axis %d of size %lld", (long long)b,
+                             first + i, (long long)dim);
         u->block[first + i] = b > 0 ? b : dim;
     }
     return 0;
 }
 
-/* "block_4x1": so many output channels side by side at one place of the rest. */
+/* "block_4x1": 4 consecutive output channels at one position of the other axes. */
 static int set_columns(const struct pare_tensor *w, const char *name, int axis,
                        struct pare_units *u, struct pare_err *err)
 {
@@ -59,10 +59,11 @@ static int set_columns(const struct pare_tensor *w, const char *name, int axis,
 
     PARE_TRY(need_axis(w, name, axis, "output", err));
     if (w->dim[axis] % rows)
-        return pare_fail(err, PARE_ECONFIG,
-                         "granularity '%s' needs output channels in groups of %lld, and there are "
-                         "%lld: leave the layer out, or give it another granularity",
-                         name, (long long)rows, (long long)w->dim[axis]);
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "granularity '%s' needs a multiple of %lld output channels, but the layer has %lld; "
+            "exclude the layer, or choose another granularity",
+            name, (long long)rows, (long long)w->dim[axis]);
     u->block[axis] = rows;
     return 0;
 }
@@ -78,13 +79,15 @@ static int set_heads(const struct pare_tensor *w, const struct pare_grain *g, st
         return pare_fail(err, PARE_ECONFIG, "%lld heads do not divide %lld output channels",
                          (long long)g->heads * parts, (long long)dim);
     if (parts > 1 && w->rank + 2 > PARE_MAX_RANK)
-        return pare_fail(err, PARE_ECONFIG, "heads of several parts in a weight of rank %d",
+        return pare_fail(err, PARE_ECONFIG,
+                         "heads with several parts are not supported for a weight of rank %d",
                          w->rank);
     u->block[g->out_axis] = dim / g->heads / parts;
     return 0;
 }
 
-/* The output axis as (part, head, channel in it): a head has its channels of all parts. */
+/* Splits the output axis into (part, head, channel of the head): a head has its channels of all
+ * parts. */
 static void split_parts(struct pare_units *u, int axis, int64_t parts)
 {
     for (int i = u->rank - 1; i > axis; i--) {
@@ -101,16 +104,17 @@ static void split_parts(struct pare_units *u, int axis, int64_t parts)
     u->n /= parts;
 }
 
-static int unknown(const char *name, struct pare_err *err)
+static int unknown_granularity(const char *name, struct pare_err *err)
 {
     static const char *const names[] = { "element",     "block",      "block_4x1", "block_8x1",
                                          "out_channel", "in_channel", "head" };
     const char *near = pare_nearest(name, names, 7);
 
-    return pare_fail(err, PARE_ECONFIG,
-                     "granularity '%s'%s%s%s; expected element, block, block_4x1, block_8x1, "
-                     "out_channel, in_channel or head",
-                     name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return pare_fail(
+        err, PARE_ECONFIG,
+        "granularity '%s' is unknown%s%s%s; expected element, block, block_4x1, block_8x1, "
+        "out_channel, in_channel or head",
+        name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 static int block_sizes(const struct pare_tensor *w, const struct pare_grain *g,
@@ -122,7 +126,7 @@ static int block_sizes(const struct pare_tensor *w, const struct pare_grain *g,
     bool small = !strcmp(name, "element") || !strcmp(name, "block") || columns;
 
     if (!small && !out && strcmp(name, "in_channel") != 0)
-        return unknown(name, err);
+        return unknown_granularity(name, err);
     for (int i = 0; i < w->rank; i++)
         u->block[i] = small ? 1 : w->dim[i];
     if (columns)
@@ -145,7 +149,7 @@ int pare_units_make(const struct pare_tensor *weight, const struct pare_grain *g
     *u = (struct pare_units){ .rank = weight->rank, .n = 1 };
     PARE_TRY(block_sizes(weight, g, u, err));
     for (int i = 0; i < u->rank; i++) {
-        /* An empty axis taken whole is one block of nothing. */
+        /* An empty axis as a whole is one empty block. */
         u->grid[i] = u->block[i] ? weight->dim[i] / u->block[i] : 1;
         u->n *= u->grid[i];
     }
@@ -168,22 +172,22 @@ bool pare_units_single(const struct pare_units *u)
     return pare_units_size(u) == 1;
 }
 
-/* ---- the nest of loops --------------------------------------------------------------------- */
+/* ---- the loop nest --------------------------------------------------------------------------- */
 
 #define MAX_LOOPS (2 * PARE_MAX_RANK)
 
 struct loop {
-    int64_t n, dx, du; /* turns; how far one goes in the weight and in the units, 0 in a block */
+    int64_t n, dx, du; /* iterations; step of one in the weight and in the units, 0 in a block */
 };
 
 struct nest {
-    struct loop loop[MAX_LOOPS]; /* outermost first, when made */
+    struct loop loop[MAX_LOOPS]; /* outermost first, when complete */
     int n;
     int64_t rows, len;
 };
 
-/* Add a loop around the nest.  It joins the last one of its kind when nothing is between. */
-static void wrap(struct nest *t, int64_t n, int64_t dx, int64_t du)
+/* Adds a loop around the nest.  It is merged with the outermost one if that is of the same kind. */
+static void add_loop(struct nest *t, int64_t n, int64_t dx, int64_t du)
 {
     if (n == 1)
         return;
@@ -200,9 +204,9 @@ static struct nest make_nest(const struct pare_units *u)
     int used = 0;
 
     for (int i = u->rank - 1; i >= 0; i--) {
-        wrap(&all, u->block[i], dx, 0);
+        add_loop(&all, u->block[i], dx, 0);
         dx *= u->block[i];
-        wrap(&all, u->grid[i], dx, du);
+        add_loop(&all, u->grid[i], dx, du);
         dx *= u->grid[i];
         du *= u->grid[i];
     }
@@ -215,12 +219,12 @@ static struct nest make_nest(const struct pare_units *u)
     return t;
 }
 
-struct place {
+struct position {
     int64_t at[MAX_LOOPS], x, u;
 };
 
-/* The next turn of the loops; false, and back at the start, when all are done. */
-static bool next(const struct loop *l, int n, struct place *p)
+/* Advances the loops; returns false, at the start again, after the last iteration. */
+static bool next_iteration(const struct loop *l, int n, struct position *p)
 {
     for (int i = n - 1; i >= 0; i--) {
         p->x += l[i].dx;
@@ -236,10 +240,10 @@ static bool next(const struct loop *l, int n, struct place *p)
 
 /* ---- sums ---------------------------------------------------------------------------------- */
 
-/* No "omp simd" here: it fixes the width of vectors before PARE_SIMD makes its clones. */
-#define STRIP 1024 /* units summed side by side, in double: 8 kB */
-#define LANES 16   /* sums of a row side by side */
-#define SHORT 16   /* rows up to here are not worth a vector loop each */
+/* No "omp simd" here: it would fix the vector width before PARE_SIMD makes its clones. */
+#define STRIP 1024 /* units summed at a time, in double: 8 kB */
+#define LANES 16   /* partial sums of a row */
+#define SHORT 16   /* rows up to this length are not worth a vector loop each */
 
 PARE_SIMD static void sum_elements(const float *x, int64_t n, int power, float *score)
 {
@@ -252,7 +256,7 @@ PARE_SIMD static void sum_elements(const float *x, int64_t n, int power, float *
     }
 }
 
-static inline double size_of(float x, int power)
+static inline double magnitude(float x, int power)
 {
     return power == 1 ? (double)fabsf(x) : (double)x * (double)x;
 }
@@ -260,17 +264,17 @@ static inline double size_of(float x, int power)
 static inline void add_lines(const float *x, int64_t n, int64_t step, int power, double *sum)
 {
     for (int64_t i = 0; i < n; i++)
-        sum[i] += (size_of(x[i], power) + size_of(x[step + i], power)) +
-                  (size_of(x[2 * step + i], power) + size_of(x[3 * step + i], power));
+        sum[i] += (magnitude(x[i], power) + magnitude(x[step + i], power)) +
+                  (magnitude(x[2 * step + i], power) + magnitude(x[3 * step + i], power));
 }
 
 static inline void add_line(const float *x, int64_t n, int power, double *sum)
 {
     for (int64_t i = 0; i < n; i++)
-        sum[i] += size_of(x[i], power);
+        sum[i] += magnitude(x[i], power);
 }
 
-/* Add lines of n elements, four at a time: fetching and storing sums takes longer than adding. */
+/* Adds lines of n elements, four at a time: loading and storing sums takes longer than adding. */
 PARE_SIMD static void add_columns(const float *x, int64_t n, const struct loop *line, int power,
                                   double *sum)
 {
@@ -292,12 +296,12 @@ static inline void add_short(const float *x, int64_t rows, int64_t len, int powe
         double s = 0;
 
         for (int64_t i = 0; i < len; i++)
-            s += size_of(row[i], power);
+            s += magnitude(row[i], power);
         sum[j] += s;
     }
 }
 
-/* Sizes that are common get loops of a known length. */
+/* Common lengths get loops of constant length. */
 PARE_SIMD static void add_short_rows(const float *x, int64_t rows, int64_t len, int power,
                                      double *sum)
 {
@@ -313,7 +317,7 @@ PARE_SIMD static void add_short_rows(const float *x, int64_t rows, int64_t len, 
         add_short(x, rows, len, power, sum);
 }
 
-/* In LANES sums side by side: vectors of any width give the same result. */
+/* With LANES partial sums, so that vectors of any width give the same result. */
 static inline double long_row(const float *row, int64_t len, int power)
 {
     double s[LANES] = { 0 };
@@ -321,9 +325,9 @@ static inline double long_row(const float *row, int64_t len, int power)
 
     for (; i + LANES <= len; i += LANES)
         for (int k = 0; k < LANES; k++)
-            s[k] += size_of(row[i + k], power);
+            s[k] += magnitude(row[i + k], power);
     for (; i < len; i++)
-        s[0] += size_of(row[i], power);
+        s[0] += magnitude(row[i], power);
     for (int n = LANES / 2; n; n /= 2)
         for (int k = 0; k < n; k++)
             s[k] += s[k + n];
@@ -340,13 +344,13 @@ PARE_SIMD static void add_long_rows(const float *x, int64_t rows, int64_t len, i
             sum[j] += long_row(x + j * len, len, 2);
 }
 
-/* So many rows of so many elements, one after the other. */
+/* n contiguous rows of len elements. */
 struct rows {
     int64_t n, len;
     int power;
 };
 
-/* Grid loops first, block loops inside: then a strip of sums is finished before the next. */
+/* Moves grid loops outside of block loops, so that a strip of sums is complete before the next. */
 static int grid_first(struct nest *t)
 {
     struct loop l[MAX_LOOPS];
@@ -363,13 +367,13 @@ static int grid_first(struct nest *t)
     return grids;
 }
 
-/* The sums of `rows` units from x on, through all block loops. */
+/* Sums `rows` units from x on, through all block loops. */
 static void sum_strip(const struct loop *l, int n, const float *x, const struct rows *r,
                       double *sum)
 {
     static const struct loop once = { 1, 0, 0 };
     const struct loop *last = n ? &l[--n] : &once;
-    struct place b = { .x = 0 };
+    struct position b = { .x = 0 };
 
     do {
         if (r->len == 1)
@@ -382,7 +386,7 @@ static void sum_strip(const struct loop *l, int n, const float *x, const struct 
             else
                 add_long_rows(at, r->n, r->len, r->power, sum);
         }
-    } while (next(l, n, &b));
+    } while (next_iteration(l, n, &b));
 }
 
 void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int power,
@@ -390,7 +394,7 @@ void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int
 {
     struct nest t = make_nest(u);
     int grids = grid_first(&t);
-    struct place g = { .x = 0 };
+    struct position g = { .x = 0 };
     double sum[STRIP];
 
     if (!t.n && t.len == 1) {
@@ -409,12 +413,12 @@ void pare_units_sum(const struct pare_units *u, const struct pare_tensor *x, int
             for (int64_t j = 0; j < some.n; j++)
                 score[g.u + r + j] = (float)sum[j];
         }
-    } while (next(t.loop, grids, &g));
+    } while (next_iteration(t.loop, grids, &g));
 }
 
 /* ---- masks --------------------------------------------------------------------------------- */
 
-/* Rows that are too short for a vector loop each. */
+/* For rows that are too short for a vector loop each. */
 PARE_SIMD static void any_short_rows(const uint8_t *mask, int64_t rows, int64_t len, uint8_t *keep)
 {
     for (int64_t j = 0; j < rows; j++)
@@ -422,7 +426,7 @@ PARE_SIMD static void any_short_rows(const uint8_t *mask, int64_t rows, int64_t 
             keep[j] |= mask[j * len + i];
 }
 
-static bool empty(const struct pare_units *u)
+static bool is_empty(const struct pare_units *u)
 {
     return !u->n || !pare_units_size(u);
 }
@@ -430,9 +434,9 @@ static bool empty(const struct pare_units *u)
 void pare_units_expand(const struct pare_units *u, const uint8_t *keep, uint8_t *mask)
 {
     struct nest t = make_nest(u);
-    struct place p = { .x = 0 };
+    struct position p = { .x = 0 };
 
-    if (empty(u))
+    if (is_empty(u))
         return;
     do {
         const uint8_t *k = keep + p.u;
@@ -447,7 +451,7 @@ void pare_units_expand(const struct pare_units *u, const uint8_t *keep, uint8_t 
         else
             for (int64_t j = 0; j < t.rows; j++)
                 memset(m + j * t.len, k[j], (size_t)t.len);
-    } while (next(t.loop, t.n, &p));
+    } while (next_iteration(t.loop, t.n, &p));
 }
 
 PARE_SIMD static void any_rows(const uint8_t *mask, int64_t rows, int64_t len, uint8_t *keep)
@@ -471,14 +475,14 @@ PARE_SIMD static void any_elements(const uint8_t *mask, int64_t n, uint8_t *keep
 void pare_units_shrink(const struct pare_units *u, const uint8_t *mask, uint8_t *keep)
 {
     struct nest t = make_nest(u);
-    struct place p = { .x = 0 };
+    struct position p = { .x = 0 };
 
     if (!t.n && t.len == 1) {
         memcpy(keep, mask, (size_t)u->n);
         return;
     }
     memset(keep, 0, (size_t)u->n);
-    if (empty(u))
+    if (is_empty(u))
         return;
     do {
         if (t.len == 1)
@@ -487,5 +491,5 @@ void pare_units_shrink(const struct pare_units *u, const uint8_t *mask, uint8_t 
             any_short_rows(mask + p.x, t.rows, t.len, keep + p.u);
         else
             any_rows(mask + p.x, t.rows, t.len, keep + p.u);
-    } while (next(t.loop, t.n, &p));
+    } while (next_iteration(t.loop, t.n, &p));
 }

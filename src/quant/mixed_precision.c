@@ -38,7 +38,8 @@ struct bit_search {
     const struct pare_budget *b;
     struct pare_budget_report *report;
     struct pare_arena *a;
-    struct pare_tensor x, ref[MAX_OUT]; /* a batch, and the float model's outputs for it */
+    struct pare_tensor in[PARE_DATA_INPUTS],
+        ref[MAX_OUT]; /* a batch, and the float model's outputs for it */
     int n_out;
     double *noise, *first;       /* per layer, relative to the signal: current, and as requested */
     bool *flags;                 /* (layers, PARE_QUANT_SITES): saved while one layer is measured */
@@ -156,15 +157,19 @@ static int load_batch(struct bit_search *c, struct pare_err *err)
 
     if (!r->data)
         return pare_fail(err, PARE_ECONFIG, "mixed precision needs data to measure layers with");
-    if (pare_model_inputs(r->model, &io) > 0)
-        o.input = &io[0];
+    o.n_inputs = pare_model_inputs(r->model, &io);
+    if (o.n_inputs > 0)
+        o.input = io;
     rc = pare_loader_new(r->data, &o, &loader, err);
     if (!rc)
         rc = pare_loader_next(loader, &b, err);
-    if (!rc && b)
-        rc = pare_tensor_new(c->a, &c->x, b->x.dtype, b->x.rank, b->x.dim, err);
-    if (!rc && b)
-        memcpy(c->x.data, b->x.data, (size_t)pare_numel(&b->x) * pare_dtype_size(b->x.dtype));
+    for (int k = 0; !rc && b && k < b->n_in; k++) {
+        const struct pare_tensor *x = &b->in[k];
+
+        rc = pare_tensor_new(c->a, &c->in[k], x->dtype, x->rank, x->dim, err);
+        if (!rc)
+            memcpy(c->in[k].data, x->data, (size_t)pare_numel(x) * pare_dtype_size(x->dtype));
+    }
     pare_loader_free(loader);
     return rc || b ? rc : pare_fail(err, PARE_ECONFIG, "the data has no items");
 }
@@ -202,17 +207,17 @@ static int copy_out(struct bit_search *c, const struct pare_tensor *out, struct 
 /* Runs the batch through the current model.  noise NULL: stores the outputs as the reference. */
 static int run_model(struct bit_search *c, double *noise, struct pare_err *err)
 {
-    struct pare_plan_opts o = { .threads = c->r->threads, .batch = c->x.dim[0], .in = &c->x };
+    struct pare_plan_opts o = { .threads = c->r->threads, .batch = c->in[0].dim[0], .in = c->in };
     struct pare_tensor out[MAX_OUT];
     struct pare_plan *plan;
     int rc;
 
-    PARE_TRY(pare_plan_new(c->r->model, &o, &plan, err));
+    PARE_TRY(pare_plan_make(c->r->model, &o, &plan, err));
     c->n_out = plan->graph->n_out;
     if (c->n_out > MAX_OUT)
         rc = pare_fail(err, PARE_ELIMIT, "the model has more than %d outputs", MAX_OUT);
     else
-        rc = pare_plan_run(plan, &c->x, out, err);
+        rc = pare_plan_execute(plan, c->in, out, err);
     if (!rc && noise)
         *noise = compare(c, out);
     else if (!rc)
@@ -315,13 +320,13 @@ static int evaluate(struct bit_search *c, bool *holds, struct pare_err *err)
 
     PARE_TRY(update_model(c, err));
     s->changes = c->at;
-    PARE_TRY(c->b->judge(c->b->user, &s->accuracy, err));
+    PARE_TRY(c->b->evaluate(c->b->user, &s->accuracy, err));
     *holds = s->holds = s->accuracy >= c->b->least;
     if (s->holds || !p->n_steps)
         p->accuracy = s->accuracy;
     p->n_steps++;
-    if (c->b->say)
-        c->b->say(c->b->user, s);
+    if (c->b->on_step)
+        c->b->on_step(c->b->user, s);
     return 0;
 }
 

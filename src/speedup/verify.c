@@ -135,8 +135,8 @@ static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speed
             PARE_TRY(p->o->feed(p->o->user, i, p->in, err));
         else
             PARE_TRY(fill_inputs(p, p->o->seed + (uint64_t)i, err));
-        PARE_TRY(pare_plan_run(plan[0], p->in, p->out[0], err));
-        PARE_TRY(pare_plan_run(plan[1], p->in, p->out[1], err));
+        PARE_TRY(pare_plan_execute(plan[0], p->in, p->out[0], err));
+        PARE_TRY(pare_plan_execute(plan[1], p->in, p->out[1], err));
         PARE_TRY(compare(p, r, err));
     }
     return 0;
@@ -172,8 +172,8 @@ static const char *first_difference(struct pair *p, struct pare_plan *plan[2],
     struct pare_err ignored;
     double abs, most;
 
-    if (pare_plan_run(plan[0], p->in, p->out[0], &ignored) ||
-        pare_plan_run(plan[1], p->in, p->out[1], &ignored))
+    if (pare_plan_execute(plan[0], p->in, p->out[0], &ignored) ||
+        pare_plan_execute(plan[1], p->in, p->out[1], &ignored))
         return NULL;
     for (int i = 0; i < names.n; i++) {
         differ(pare_plan_value(plan[0], i), pare_plan_value(plan[1], i), &abs, &most);
@@ -223,7 +223,7 @@ static int verify(struct pair *p, struct pare_speedup_report *r, struct pare_err
 
     po.in = p->in;
     for (int i = 0; i < 2 && !rc; i++)
-        rc = pare_plan_new(p->m[i], &po, &plan[i], err);
+        rc = pare_plan_make(p->m[i], &po, &plan[i], err);
     if (!rc)
         rc = run_both(p, plan, r, err);
     r->verified = !rc;

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "../base/clock.h"
+#include "../base/sized.h"
+#include "train_options.h"
 
 /* Plans for full batches and for the last one. */
 struct runner {
@@ -11,8 +13,8 @@ struct runner {
     struct pare_plan *plan[2];
     int64_t batch[2];
     const struct pare_eval_opts *o;
-    int64_t fixed;        /* the only batch that the model takes; 0: any */
-    struct pare_tensor x; /* ... for the last items, with zeros behind them */
+    int64_t fixed;          /* the only batch that the model takes; 0: any */
+    struct pare_tensor *in; /* the inputs; of a fixed batch, the last items are followed by zeros */
 };
 
 static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_plan **plan,
@@ -30,7 +32,7 @@ static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_
         r->plan[i] = NULL;
     }
     if (!r->plan[i])
-        PARE_TRY(pare_plan_new(r->m, &o, &r->plan[i], err));
+        PARE_TRY(pare_plan_make(r->m, &o, &r->plan[i], err));
     r->batch[i] = x->dim[0];
     *plan = r->plan[i];
     return 0;
@@ -57,17 +59,21 @@ static void count_classes(const struct pare_tensor *out, const struct pare_tenso
 }
 
 /* A model of a fixed batch gets the last items of the set with zeros behind them. */
-static int fill_up(struct runner *r, const struct pare_tensor *x, struct pare_arena *a,
+static int fill_up(struct runner *r, const struct pare_batch *b, struct pare_arena *a,
                    struct pare_err *err)
 {
-    r->x = *x;
-    if (x->dim[0] >= r->fixed)
-        return 0;
-    r->x.dim[0] = r->fixed;
-    r->x.data = pare_alloc(a, (size_t)pare_numel(&r->x), pare_dtype_size(x->dtype));
-    if (!r->x.data)
-        return pare_no_memory(err, "for the last batch");
-    memcpy(r->x.data, x->data, (size_t)pare_numel(x) * pare_dtype_size(x->dtype));
+    for (int k = 0; k < b->n_in; k++) {
+        const struct pare_tensor *x = &b->in[k];
+
+        r->in[k] = *x;
+        if (x->dim[0] >= r->fixed)
+            continue;
+        r->in[k].dim[0] = r->fixed;
+        r->in[k].data = pare_alloc(a, (size_t)pare_numel(&r->in[k]), pare_dtype_size(x->dtype));
+        if (!r->in[k].data)
+            return pare_no_memory(err, "for the last batch");
+        memcpy(r->in[k].data, x->data, (size_t)pare_numel(x) * pare_dtype_size(x->dtype));
+    }
     return 0;
 }
 
@@ -79,13 +85,13 @@ static int one_batch(struct runner *r, const struct pare_batch *b, struct pare_e
     struct pare_plan *plan;
     double loss, start;
 
-    PARE_TRY(find_plan(r, &r->x, &plan, err));
+    PARE_TRY(find_plan(r, r->in, &plan, err));
     if (plan->graph->n_out > 16)
         return pare_fail(err, PARE_ELIMIT, "models with more than 16 outputs are not judged");
     start = pare_now();
-    PARE_TRY(pare_plan_run(plan, &r->x, out, err));
+    PARE_TRY(pare_plan_execute(plan, r->in, out, err));
     e->seconds += pare_now() - start;
-    if (out[0].rank > 0 && out[0].dim[0] == r->x.dim[0])
+    if (out[0].rank > 0 && out[0].dim[0] == r->in[0].dim[0])
         out[0].dim[0] = b->x.dim[0];
     PARE_TRY(o->loss->run(o->loss_conf, &out[0], &b->y, NULL, &loss, err));
     e->loss += loss * (double)b->x.dim[0];
@@ -113,7 +119,7 @@ static int merge(struct pare_dist *d, struct pare_eval *e, struct pare_err *err)
     return 0;
 }
 
-int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
+int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data,
                   const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
                   struct pare_err *err)
 {
@@ -125,6 +131,8 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
                                    .deal = true };
     struct pare_loader *loader = NULL;
     const struct pare_batch *b = NULL;
+    double start = pare_now();
+    int64_t done = 0;
     int rc;
 
     *e = (struct pare_eval){ .classes = data->classes };
@@ -134,8 +142,12 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
         return pare_no_memory(err, "for an evaluation");
     if (!data->y.data)
         return pare_fail(err, PARE_ECONFIG, "'%s' has no labels to compare with", data->name);
-    if (pare_model_inputs(m, &io) > 0) {
-        lo.input = &io[0];
+    lo.n_inputs = pare_model_inputs(m, &io);
+    r.in = pare_alloc(a, PARE_DATA_INPUTS, sizeof(*r.in));
+    if (!r.in)
+        return pare_no_memory(err, "for an evaluation");
+    if (lo.n_inputs > 0) {
+        lo.input = io;
         r.fixed = io[0].rank > 0 && io[0].dim[0] > 0 ? io[0].dim[0] : 0;
         lo.batch = lo.batch ? lo.batch : r.fixed;
     }
@@ -144,7 +156,13 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
         rc = pare_loader_next(loader, &b, err);
         if (rc || !b)
             break;
-        rc = fill_up(&r, &b->x, a, err);
+        if (o->progress && !o->progress(o->user, &(struct pare_progress){ "evaluate", done++,
+                                                                           pare_loader_batches(loader),
+                                                                           pare_now() - start })) {
+            rc = pare_fail(err, PARE_ECANCEL, "evaluation was canceled");
+            break;
+        }
+        rc = fill_up(&r, b, a, err);
         if (!rc)
             rc = one_batch(&r, b, e, err);
     }
@@ -156,4 +174,51 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
     pare_plan_free(r.plan[0]);
     pare_plan_free(r.plan[1]);
     return rc;
+}
+
+/* ---- <pare/train.h> ------------------------------------------------------------------------ */
+
+int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
+                  const struct pare_evaluate_opts *opts, struct pare_metrics *metrics,
+                  struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_evaluate_opts o;
+    struct pare_eval_opts eo = { 0 };
+    struct pare_train_options *s;
+    struct pare_given loss;
+    struct pare_eval e;
+    int rc = a ? pare_sized_copy(&o, sizeof(o), opts, err) : pare_no_memory(err, "to evaluate");
+
+    *metrics = (struct pare_metrics){ .top1 = -1, .top5 = -1 };
+    if (!rc) {
+        loss = (struct pare_given){ "loss", o.loss };
+        rc = pare_train_options_eval(&loss, o.loss ? 1 : 0, a, &s, err);
+    }
+    if (!rc)
+        rc = pare_model_fits(m, data, err);
+    if (!rc) {
+        eo = (struct pare_eval_opts){ .threads = o.threads,
+                                      .batch = o.batch,
+                                      .loss = s->trainer.loss,
+                                      .loss_conf = s->trainer.loss_conf,
+                                      .progress = o.progress,
+                                      .user = o.user };
+        rc = pare_evaluate_model(m, data, &eo, a, &e, err);
+    }
+    if (!rc)
+        *metrics = pare_eval_metrics(&e);
+    pare_arena_free(a);
+    return rc;
+}
+
+struct pare_metrics pare_eval_metrics(const struct pare_eval *e)
+{
+    bool counted = e->classes > 0 && e->n > 0;
+
+    return (struct pare_metrics){ .n = e->n,
+                                  .loss = e->loss,
+                                  .top1 = counted ? (double)e->top1 / (double)e->n : -1,
+                                  .top5 = counted ? (double)e->top5 / (double)e->n : -1,
+                                  .seconds = e->seconds };
 }

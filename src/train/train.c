@@ -226,11 +226,11 @@ static double lr_of(const struct run *r, int64_t step)
     return pare_lr(&r->lr, since > 0 ? since : 0);
 }
 
-static struct pare_progress progress(const struct run *r, double start)
+static struct pare_train_status progress(const struct run *r, double start)
 {
     double seen = r->seen > 0 ? r->seen : 1;
 
-    return (struct pare_progress){
+    return (struct pare_train_status){
         .epoch = r->epoch,
         .epochs = r->c->epochs,
         .batch = pare_loader_tell(r->loader).at,
@@ -249,7 +249,7 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
 
     pare_dist_batch(r->t->o.dist, b->own, b->whole);
     r->t->stop = asked(r);
-    PARE_TRY(pare_trainer_gradient(r->t, &b->x, &b->y, &s, err));
+    PARE_TRY(pare_trainer_gradient(r->t, b->in, &b->y, &s, err));
     r->stopping = r->t->stop;
     PARE_TRY(pare_trainer_update(r->t, lr_of(r, r->t->optim->step), err));
     r->loss_sum += s.loss * (double)s.n;
@@ -282,7 +282,7 @@ static int run_batches(struct run *r, double start, bool *ended, struct pare_err
             return pare_at(err, rc, "epoch %lld, step %lld", (long long)r->epoch + 1,
                            (long long)r->t->optim->step + 1);
         if (r->c->on_batch) {
-            struct pare_progress p = progress(r, start);
+            struct pare_train_status p = progress(r, start);
 
             r->c->on_batch(r->c->user, &p);
         }
@@ -340,7 +340,7 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
     struct pare_mark m = pare_mark(r->arena);
     struct pare_eval v;
     double score;
-    int rc = pare_evaluate(r->t->model, r->valid, &o, r->arena, &v, err);
+    int rc = pare_evaluate_model(r->t->model, r->valid, &o, r->arena, &v, err);
 
     pare_reset(r->arena, m);
     if (rc)
@@ -456,8 +456,9 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
     *result = (struct pare_train_result){ .best = -1, .best_epoch = -1 };
     if (!r.arena)
         return pare_no_memory(err, "for training");
-    if (pare_model_inputs(t->model, &io) > 0)
-        lo.input = &io[0];
+    lo.n_inputs = pare_model_inputs(t->model, &io);
+    if (lo.n_inputs > 0)
+        lo.input = io;
     rc = train->y.data
              ? pare_loader_new(train, &lo, &r.loader, err)
              : pare_fail(err, PARE_ECONFIG, "'%s' has no labels to learn from", train->name);

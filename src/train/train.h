@@ -2,6 +2,8 @@
 #ifndef PARE_TRAIN_TRAIN_H
 #define PARE_TRAIN_TRAIN_H
 
+#include <pare/train.h>
+
 #include "../data/data.h"
 #include "schedule.h"
 #include "trainer.h"
@@ -25,18 +27,22 @@ struct pare_eval_opts {
     struct pare_dist *dist;   /* processes that share the set; or NULL */
     bool tune;                /* see struct pare_plan_opts */
     const char *choices, *cache;
+    pare_progress_fn *progress; /* called before each batch; NULL: none */
+    void *user;
 };
 
 /* Run the model over the whole set.  Lists are in the arena.  Several processes each take some of
  * the batches, and all have the result. */
-int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
+int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data,
                   const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
                   struct pare_err *err);
+
+struct pare_metrics pare_eval_metrics(const struct pare_eval *e);
 
 /* ---- training ----------------------------------------------------------------------- */
 
 /* How far training has come; handed to the callbacks. */
-struct pare_progress {
+struct pare_train_status {
     int64_t epoch, epochs;  /* epoch counts from 0 */
     int64_t batch, batches; /* done in this epoch, and all */
     int64_t items;          /* seen in this epoch */
@@ -46,7 +52,7 @@ struct pare_progress {
 
 /* An epoch's result. */
 struct pare_epoch {
-    struct pare_progress train;
+    struct pare_train_status train;
     bool validated, best;
     double loss, top1, top5; /* on the validation set */
 };
@@ -70,7 +76,7 @@ struct pare_train_conf {
     uint64_t seed;            /* of the order of items and their variations */
     const volatile int *stop; /* set from outside: write the checkpoint and return */
     void *user;               /* for the callbacks, each may be NULL */
-    void (*on_batch)(void *user, const struct pare_progress *p);
+    void (*on_batch)(void *user, const struct pare_train_status *p);
     void (*on_epoch)(void *user, const struct pare_epoch *e);
 };
 

@@ -127,6 +127,7 @@ struct setup {
     int n_parts;
     struct pare_arena *arena;
     struct pare_distill_how how;
+    bool teacher; /* there is one, whatever the option says */
 };
 
 /* Make a part one that is used; `into` or else new memory gets its options. */
@@ -166,9 +167,9 @@ static int choose_training(struct setup *u, struct pare_err *err)
                     &optim, err));
     PARE_TRY(choose(u, "schedule", s->train.schedule->name, s->train.schedule->conf_size, &schedule,
                     err));
-    if (s->c.teacher)
+    if (s->c.teacher || u->teacher)
         PARE_TRY(choose(u, "teacher", NULL, 0, &soft, err));
-    if (s->c.distill_layers.n && !s->c.teacher)
+    if (s->c.distill_layers.n && !s->c.teacher && !u->teacher)
         return pare_fail(err, PARE_ECONFIG, "distill-layers needs a teacher: the model to follow");
     if (s->c.distill_layers.n)
         PARE_TRY(choose(u, "distill", NULL, 0, &how, err));
@@ -232,10 +233,10 @@ static int make(struct setup *u, bool training, const struct pare_given *g, int 
     return training ? make_links(u, err) : 0;
 }
 
-int pare_train_options_make(const struct pare_given *g, int n, struct pare_arena *a,
+int pare_train_options_make(const struct pare_given *g, int n, bool teacher, struct pare_arena *a,
                             struct pare_train_options **s, struct pare_err *err)
 {
-    struct setup u = { .arena = a, .s = pare_alloc(a, 1, sizeof(*u.s)) };
+    struct setup u = { .arena = a, .s = pare_alloc(a, 1, sizeof(*u.s)), .teacher = teacher };
 
     *s = u.s;
     if (!u.s)
@@ -282,10 +283,18 @@ int pare_model_fits(const struct pare_model *m, const struct pare_data *data, st
     const struct pare_io *in, *out;
     int n_in = pare_model_inputs(m, &in), n_out = pare_model_outputs(m, &out);
 
-    if (n_in != 1)
+    if (n_in != 1 && !data->n_inputs)
         return pare_fail(err, PARE_EUNSUPPORTED, "has %d inputs, a data set fills one", n_in);
     if (!n_out)
         return pare_fail(err, PARE_EUNSUPPORTED, "has no output");
+    for (int i = 0; i < n_in && data->n_inputs; i++) {
+        struct pare_tensor shape;
+        int k = pare_input_find(data, in, n_in, i, err);
+
+        if (k < 0)
+            return err->code;
+        PARE_TRY(pare_input_shape(data, k, &in[i], &shape, err));
+    }
     return pare_data_check(data, &in[0], out[0].rank == 2 ? out[0].dim[1] : 0, err);
 }
 

@@ -35,8 +35,8 @@ struct pare_train_options {
 int pare_train_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
                              struct pare_err *err);
 
-/* All is in the arena. */
-int pare_train_options_make(const struct pare_given *g, int n, struct pare_arena *a,
+/* All is in the arena.  teacher: the caller has a model to distill from. */
+int pare_train_options_make(const struct pare_given *g, int n, bool teacher, struct pare_arena *a,
                             struct pare_train_options **s, struct pare_err *err);
 
 /* The same for judging a model: only loss and data, with the options "loss" and "threads". */

@@ -317,7 +317,7 @@ static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
 
     p->finite = true;
     pare_dist_alone(t->o.dist, true);
-    rc = pare_plan_run(p, &t->x, out, err);
+    rc = pare_plan_execute(p, t->in, out, err);
     p->finite = false;
     if (!rc)
         return pare_fail(err, PARE_ELIMIT, "%s, though all nodes are finite", what);
@@ -387,6 +387,9 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     struct pare_tensor all[MAX_OUT];
 
     t->out.data = NULL;
+    if (t->model->n_in > PARE_DATA_INPUTS)
+        return pare_fail(err, PARE_ELIMIT, "models with more than %d inputs are not trained",
+                         PARE_DATA_INPUTS);
     if (x->rank < 1)
         return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
     PARE_TRY(choose_plan(t, x, err));
@@ -395,8 +398,8 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     if (t->plan[t->at]->graph->n_out > MAX_OUT)
         return pare_fail(err, PARE_ELIMIT, "models with more than %d outputs are not trained",
                          MAX_OUT);
-    PARE_TRY(pare_plan_run(t->plan[t->at], x, all, err));
-    t->x = *x;
+    PARE_TRY(pare_plan_execute(t->plan[t->at], x, all, err));
+    memcpy(t->in, x, (size_t)t->model->n_in * sizeof(*x));
     t->out = all[0];
     if (out)
         *out = all[0];
@@ -412,7 +415,7 @@ static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *er
 
     if (teacher->graph->n_out > MAX_OUT)
         return pare_fail(err, PARE_ELIMIT, "a teacher has at most %d outputs", MAX_OUT);
-    PARE_TRY(pare_plan_run(teacher, &t->x, soft, err));
+    PARE_TRY(pare_plan_execute(teacher, t->in, soft, err));
     conf.beta *= part;
     t->layers.away = 1 - part;
     PARE_TRY(
@@ -454,7 +457,7 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
     if (t->teacher[t->at])
         PARE_TRY(add_teacher(t, &score->loss, err));
     PARE_TRY(add_hook(t, &score->loss, err));
-    score->n = counts ? t->x.dim[0] : 0;
+    score->n = counts ? t->in[0].dim[0] : 0;
     score->top1 = score->top5 = 0;
     if (counts)
         pare_score_add(score, &t->out, y);
@@ -465,6 +468,10 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
 
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
 {
+    if (t->orphan)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the compression that this training followed was freed, and its masks "
+                         "with it: make another training");
     if (!t->out.data)
         return pare_fail(err, PARE_ECONFIG, "gradients are asked for before anything was computed");
     t->out.data = NULL;

@@ -12,6 +12,7 @@
 #define PARE_TRAIN_TRAINER_H
 
 #include "../base/rng.h"
+#include "../data/data.h"
 #include "../plan/plan.h"
 #include "distill.h"
 #include "distill_layers.h"
@@ -114,11 +115,13 @@ struct pare_trainer {
     int n_plans;
     double lr;              /* of the last update */
     int64_t schedule_start; /* the step at which the learning rate's schedule (re)started */
+    bool orphan;            /* its hooks were freed, and masks with them: it trains no more */
     bool stale;             /* plans keep other values than they should */
     struct pare_distill_layers layers;
-    struct pare_strs keep;     /* o.keep, then those of the layers */
-    int at;                    /* the plan of the batch at work */
-    struct pare_tensor x, out; /* ... its input, its output until it is used */
+    struct pare_strs keep;                   /* o.keep, then those of the layers */
+    int at;                                  /* the plan of the batch at work */
+    struct pare_tensor in[PARE_DATA_INPUTS]; /* the inputs of the last forward */
+    struct pare_tensor out;                  /* output 0 of the last forward, until it is used */
     struct pare_allreduce together;
     struct pare_blocked_param laid;
     struct pare_score whole; /* of the batch in all processes, after the way back */

@@ -1,63 +1,137 @@
-/* training.c - training as <pare/pare.h> offers it: one object, settings as text. */
+/* training.c - the training object of <pare/train.h>. */
 #include "training.h"
 
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/sized.h"
 
-/* What a setting "valid" says is ours: it is no part's. */
+/* The option "valid" names a data set; it belongs to no option table. */
 static void take_valid(struct pare_given *g, int *n, const char **valid)
 {
-    int kept = 0;
+    int left = 0;
 
     *valid = NULL;
     for (int i = 0; i < *n; i++)
         if (!strcmp(g[i].name, "valid"))
             *valid = g[i].text;
         else
-            g[kept++] = g[i];
-    *n = kept;
+            g[left++] = g[i];
+    *n = left;
 }
 
-static int make(struct pare_training *l, const char *data, const char *settings,
+/* Pairs, then words. */
+static int collect(struct pare_training *l, const struct pare_training_opts *o,
+                   struct pare_given **g, int *n, struct pare_err *err)
+{
+    struct pare_given *words = NULL;
+    int n_words = 0;
+
+    PARE_TRY(pare_given_split(o->settings, l->arena, &words, &n_words, err));
+    *g = pare_alloc(l->arena, (size_t)(o->n_given + n_words) + 1, sizeof(**g));
+    if (!*g)
+        return pare_no_memory(err, "for the settings");
+    if (o->n_given)
+        memcpy(*g, o->given, (size_t)o->n_given * sizeof(**g));
+    memcpy(*g + o->n_given, words, (size_t)n_words * sizeof(**g));
+    *n = o->n_given + n_words;
+    return 0;
+}
+
+static int find_teacher(struct pare_training *l, struct pare_model *teacher, struct pare_err *err)
+{
+    if (teacher && l->setup->c.teacher)
+        return pare_fail(err, PARE_ECONFIG, "the teacher is given twice, as a model and as a file");
+    if (l->setup->c.teacher)
+        return pare_model_load(l->setup->c.teacher, &l->teacher, err);
+    l->teacher = teacher;
+    if (teacher)
+        pare_model_retain(teacher);
+    return 0;
+}
+
+/* Data sets are opened by name, or given in the options. */
+static int make(struct pare_training *l, const char *data, const struct pare_training_opts *o,
                 struct pare_err *err)
 {
-    struct pare_given *g;
+    struct pare_given *g = NULL;
     const char *valid;
-    int n;
+    int n = 0;
 
-    PARE_TRY(pare_given_split(settings, l->arena, &g, &n, err));
+    PARE_TRY(collect(l, o, &g, &n, err));
     take_valid(g, &n, &valid);
-    PARE_TRY(pare_train_options_make(g, n, l->arena, &l->setup, err));
-    if (l->setup->c.teacher)
-        PARE_TRY(pare_model_load(l->setup->c.teacher, &l->teacher, err));
+    PARE_TRY(pare_train_options_make(g, n, o->teacher != NULL, l->arena, &l->setup, err));
+    PARE_TRY(find_teacher(l, o->teacher, err));
     l->setup->trainer.teacher = l->teacher;
-    PARE_TRY(pare_train_options_data(l->setup, l->model, data, valid, l->data, err));
+    if (data) {
+        PARE_TRY(pare_train_options_data(l->setup, l->model, data, valid, l->data, err));
+    } else {
+        PARE_TRY(pare_training_use(l, o->data, o->valid, err));
+    }
     if (l->teacher)
-        PARE_TRY(pare_model_fits(l->teacher, l->data[0], err));
+        PARE_TRY(pare_at(err, pare_model_fits(l->teacher, l->data[0], err), "teacher"));
     return pare_trainer_new(l->model, &l->setup->trainer, &l->trainer, err);
 }
 
-int pare_training_new(struct pare_model *model, const char *data, const char *settings,
-                      struct pare_training **learn, struct pare_err *err)
+int pare_training_use(struct pare_training *l, struct pare_data *train, struct pare_data *valid,
+                      struct pare_err *err)
+{
+    struct pare_data *const from[2] = { train, valid };
+
+    if (!train)
+        return pare_fail(err, PARE_ECONFIG, "training needs a data set");
+    for (int i = 0; i < 2; i++) {
+        if (!from[i])
+            continue;
+        PARE_TRY(pare_at(err, pare_model_fits(l->model, from[i], err), "%s", l->model->path));
+        pare_data_retain(from[i]);
+        l->data[i] = from[i];
+    }
+    return 0;
+}
+
+static int create(struct pare_model *model, const char *data, const struct pare_training_opts *o,
+                  struct pare_training **training, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 14);
     struct pare_training *l = a ? pare_alloc(a, 1, sizeof(*l)) : NULL;
     int rc;
 
-    *learn = NULL;
+    *training = NULL;
     if (!l) {
         pare_arena_free(a);
         return pare_no_memory(err, "for training");
     }
     l->arena = a;
     l->model = model;
-    rc = make(l, data, settings, err);
+    l->progress = o->progress;
+    l->progress_user = o->user;
+    pare_model_retain(model);
+    rc = make(l, data, o, err);
     if (rc)
         pare_training_free(l);
     else
-        *learn = l;
+        *training = l;
     return rc;
+}
+
+int pare_training_new(struct pare_model *model, const struct pare_training_opts *opts,
+                      struct pare_training **training, struct pare_err *err)
+{
+    struct pare_training_opts o;
+
+    *training = NULL;
+    PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
+    return create(model, NULL, &o, training, err);
+}
+
+int pare_training_open(struct pare_model *model, const char *data, const char *settings,
+                       struct pare_training **training, struct pare_err *err)
+{
+    *training = NULL;
+    if (!data)
+        return pare_fail(err, PARE_ECONFIG, "training needs a data set");
+    return create(model, data, &(struct pare_training_opts){ .settings = settings }, training, err);
 }
 
 void pare_training_free(struct pare_training *l)
@@ -69,6 +143,7 @@ void pare_training_free(struct pare_training *l)
     pare_data_free(l->data[0]);
     pare_data_free(l->data[1]);
     pare_model_free(l->teacher);
+    pare_model_free(l->model);
     pare_arena_free(l->arena);
 }
 
@@ -90,6 +165,16 @@ static void on_epoch(void *user, const struct pare_epoch *e)
         l->stop = 1;
 }
 
+static void on_batch(void *user, const struct pare_train_status *p)
+{
+    struct pare_training *l = user;
+    struct pare_progress now = { "train", p->epoch * p->batches + p->batch, p->epochs * p->batches,
+                                 p->seconds };
+
+    if (l->progress && !l->progress(l->progress_user, &now))
+        l->stop = l->canceled = 1;
+}
+
 int pare_training_run(struct pare_training *l,
                       bool (*say)(void *user, const struct pare_epoch_result *r), void *user,
                       struct pare_err *err)
@@ -99,11 +184,13 @@ int pare_training_run(struct pare_training *l,
 
     l->say = say;
     l->user = user;
-    l->stop = 0;
+    l->stop = l->canceled = 0;
     c.user = l;
     c.on_epoch = on_epoch;
+    c.on_batch = on_batch;
     c.stop = &l->stop;
-    return pare_train(l->trainer, l->data[0], l->data[1], &c, &result, err);
+    PARE_TRY(pare_train(l->trainer, l->data[0], l->data[1], &c, &result, err));
+    return l->canceled ? pare_fail(err, PARE_ECANCEL, "training was canceled") : 0;
 }
 
 int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
@@ -122,7 +209,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
     if (!l->data[1])
         return pare_fail(err, PARE_ECONFIG, "'%s' has no part to validate with; set holdout=0.1",
                          l->data[0]->name);
-    rc = pare_evaluate(l->model, l->data[1], &o, l->arena, &e, err);
+    rc = pare_evaluate_model(l->model, l->data[1], &o, l->arena, &e, err);
     if (!rc) {
         r->valid_loss = e.loss;
         r->valid_accuracy = e.n ? (double)e.top1 / (double)e.n : 0;
@@ -140,8 +227,9 @@ static int open_loader(struct pare_training *l, struct pare_err *err)
 
     if (l->loader)
         return 0;
-    if (pare_model_inputs(l->model, &io) > 0)
-        o.input = &io[0];
+    o.n_inputs = pare_model_inputs(l->model, &io);
+    if (o.n_inputs > 0)
+        o.input = io;
     return pare_loader_new(l->data[0], &o, &l->loader, err);
 }
 
@@ -160,10 +248,13 @@ int pare_training_next(struct pare_training *l, struct pare_tensor *x, struct pa
     return 0;
 }
 
-int pare_training_forward(struct pare_training *l, const struct pare_tensor *x,
+int pare_training_forward(struct pare_training *l, const struct pare_tensor *in, int n_in,
                           struct pare_tensor *out, struct pare_err *err)
 {
-    return pare_trainer_forward(l->trainer, x, out, err);
+    if (n_in != l->model->n_in)
+        return pare_fail(err, PARE_ECONFIG, "%d inputs are given, the model has %d", n_in,
+                         l->model->n_in);
+    return pare_trainer_forward(l->trainer, in, out, err);
 }
 
 int pare_training_loss(struct pare_training *l, const struct pare_tensor *y, double *loss,

@@ -1,4 +1,4 @@
-/* training.h - what is behind <pare/pare.h>'s learner, for those who hang something into it. */
+/* training.h - the training object of <pare/train.h>, for code that adds hooks to it. */
 #ifndef PARE_TRAIN_TRAINING_H
 #define PARE_TRAIN_TRAINING_H
 
@@ -13,7 +13,13 @@ struct pare_training {
     struct pare_loader *loader; /* of a loop of one's own; made when first needed */
     bool (*say)(void *user, const struct pare_epoch_result *r);
     void *user;
-    int stop;
+    int stop, canceled;
+    pare_progress_fn *progress; /* NULL: none */
+    void *progress_user;
 };
+
+/* Train with `train` and validate with `valid`, which may be NULL; both are checked and retained. */
+int pare_training_use(struct pare_training *l, struct pare_data *train, struct pare_data *valid,
+                      struct pare_err *err);
 
 #endif

@@ -38,7 +38,7 @@ static void prepare(void)
         abort();
     snprintf(path, sizeof(path), "%s/list", folder);
     if (pare_model_new("lenet", chw, 10, 1, &all.model, &err) ||
-        pare_plan_new(all.model, &o, &p, &err) ||
+        pare_plan_make(all.model, &o, &p, &err) ||
         pare_tune_cache_read(&all.layers, path, true, &err) || !all.layers.n)
         abort();
     pare_plan_free(p);
@@ -86,9 +86,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     if (text) {
         f = memory_file(text, n);
         o.choices = f.path;
-        rc = pare_plan_new(all.model, &o, &p, &err);
+        rc = pare_plan_make(all.model, &o, &p, &err);
         if (!rc)
-            rc = pare_plan_run(p, &x, &y, &err);
+            rc = pare_plan_execute(p, &x, &y, &err);
         if (rc && (rc != err.code || !err.msg[0]))
             abort();
         pare_plan_free(p);

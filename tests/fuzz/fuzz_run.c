@@ -70,7 +70,7 @@ static void run(struct pare_arena *a, const struct pare_model *m, const struct p
     int rc = pare_plan_new_without(m, o, without ? list : NULL, &p, &err);
 
     if (!rc && is_small(a, p))
-        rc = pare_plan_run(p, in, out, &err);
+        rc = pare_plan_execute(p, in, out, &err);
     for (int i = 0; !rc && i < pare_model_outputs(m, &io) && out[i].data; i++)
         for (size_t k = 0; k < (size_t)pare_numel(&out[i]) * pare_dtype_size(out[i].dtype); k++)
             sum ^= ((unsigned char *)out[i].data)[k];

@@ -149,7 +149,7 @@ echo "not a shared object" >text.so
 head -c 3000 abi.so >cut.so
 head -c 30 abi.so >short.so
 
-refused abi.so "abi.so: a pruner was built for interface 2 of plugins, this is 1: build it again"
+refused abi.so "abi.so: a pruner was built for interface 3 of plugins, this is 2: build it again"
 refused symbol.so "symbol.so: is no plugin of Pare, it has no function pare_plugin_init"
 refused taken.so "taken.so: a pruner 'level' is there already"
 refused unnamed.so "unnamed.so: a pruner has no usable name"

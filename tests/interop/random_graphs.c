@@ -48,7 +48,7 @@ static void one(const char *folder, uint64_t seed)
         in[i] = (struct pare_named){ io[i].name, x[i] };
     }
     n = pare_model_outputs(m, &io);
-    if (n > OUTPUTS || pare_plan_new(m, NULL, &p, &err) || pare_plan_run(p, x, y, &err))
+    if (n > OUTPUTS || pare_plan_make(m, NULL, &p, &err) || pare_plan_execute(p, x, y, &err))
         stop(pare_sprintf(pool, "seed %llu: %s", (unsigned long long)seed, err.msg));
     for (int i = 0; i < n; i++)
         out[i] = (struct pare_named){ io[i].name, y[i] };

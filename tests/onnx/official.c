@@ -143,7 +143,7 @@ static int run_plan(const struct pare_model *m, struct data *d, struct pare_plan
                     struct pare_err *err)
 {
     for (int i = 0; i < 2; i++) {
-        PARE_TRY(pare_plan_run(plan, d->in, d->got, err));
+        PARE_TRY(pare_plan_execute(plan, d->in, d->got, err));
         PARE_TRY(pare_at(err, compare(m, d, err), "run %d", i + 1));
     }
     return 0;
@@ -204,7 +204,7 @@ static int run_all(const struct run *r, const struct pare_model *m, struct data 
 {
     struct pare_plan_opts opts = { .threads = 1, .reference = r->reference, .in = d->in };
     struct pare_plan *plan = NULL;
-    int rc = pare_plan_new(m, &opts, &plan, err);
+    int rc = pare_plan_make(m, &opts, &plan, err);
 
     if (!rc)
         rc = run_plan(m, d, plan, err);

@@ -142,7 +142,7 @@ static inline struct pare_tensor result(const struct pare_model *m, const struct
         (p->backend.vnni || g->long_sums))
         fail_msg("%s is not used", kernel);
     memset(p->memory, 0xff, p->memory_bytes);
-    if (pare_plan_run(p, &g->x, &out, &err))
+    if (pare_plan_execute(p, &g->x, &out, &err))
         fail_msg("%s", err.msg);
     copy = build_copy(&out);
     pare_plan_free(p);
@@ -161,7 +161,7 @@ static inline struct pare_tensor reals(const struct rig *g)
 
     build_output(&with, g->real);
     m = build_model(&with);
-    if (pare_plan_new(m, &o, &p, &err) || pare_plan_run(p, &g->x, out, &err))
+    if (pare_plan_make(m, &o, &p, &err) || pare_plan_execute(p, &g->x, out, &err))
         fail_msg("%s", err.msg);
     copy = build_copy(&out[1]);
     pare_plan_free(p);

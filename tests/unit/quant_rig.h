@@ -132,7 +132,7 @@ static inline struct job job_open(struct pare_model *m, const char *quantizer, c
     struct job j = { .model = m };
 
     o.threads = 1;
-    ok(pare_training_new(j.model, "digits", train, &j.learn, &rig_err));
+    ok(pare_training_open(j.model, "digits", train, &j.learn, &rig_err));
     if (quantizer) {
         ok(pare_compression_new(j.model, &o, &j.run, &rig_err));
         ok(pare_compression_follow(j.run, j.learn, &rig_err));

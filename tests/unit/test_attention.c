@@ -258,7 +258,7 @@ static void compare(const struct pare_model *m, const struct pare_tensor *x,
     struct pare_tensor out[2];
     struct pare_plan *p;
 
-    if (pare_plan_new_without(m, &o, NULL, &p, &err) || pare_plan_run(p, x, out, &err))
+    if (pare_plan_new_without(m, &o, NULL, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[i].name, err.msg);
     if (has_step(p) != nets[i].one)
         fail_msg("%s: %s", nets[i].name, nets[i].one ? "several steps" : "one step");
@@ -286,7 +286,7 @@ static void test_networks(void **state)
         y = nets[i].make(&n);
         build_output(&n.b, y);
         m = build_model(&n.b);
-        if (pare_plan_new(m, &o, &p, &err) || pare_plan_run(p, &x, out, &err))
+        if (pare_plan_make(m, &o, &p, &err) || pare_plan_execute(p, &x, out, &err))
             fail_msg("%s: %s", nets[i].name, err.msg);
         for (int k = 0; k < p->graph->n_out; k++)
             want[k] = build_copy(&out[k]);

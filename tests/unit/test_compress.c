@@ -37,7 +37,7 @@ static struct job open_job(const char *pruner, const char *config, const char *s
     struct pare_compression_opts o = { .pruner = pruner, .config = config, .settings = settings };
 
     OK(pare_model_new("mlp", digits, 10, 1, &j.model, &err));
-    OK(pare_training_new(j.model, "digits", train, &j.learn, &err));
+    OK(pare_training_open(j.model, "digits", train, &j.learn, &err));
     OK(pare_compression_new(j.model, &o, &j.run, &err));
     OK(pare_compression_follow(j.run, j.learn, &err));
     return j;
@@ -135,7 +135,7 @@ static void one_step(struct job *j)
     double loss;
 
     OK(pare_training_next(j->learn, &x, &y, &err));
-    OK(pare_training_forward(j->learn, &x, &out, &err));
+    OK(pare_training_forward(j->learn, &x, 1, &out, &err));
     OK(pare_training_loss(j->learn, &y, &loss, &err));
     OK(pare_training_backward(j->learn, &err));
     OK(pare_training_optimize(j->learn, &err));

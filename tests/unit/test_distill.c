@@ -69,8 +69,8 @@ static void test_keeps(void **state)
                                             &plain, &err),
                      0);
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(pare_plan_run(fast, &x, &out[0], &err), 0);
-        assert_int_equal(pare_plan_run(plain, &x, &out[1], &err), 0);
+        assert_int_equal(pare_plan_execute(fast, &x, &out[0], &err), 0);
+        assert_int_equal(pare_plan_execute(plain, &x, &out[1], &err), 0);
         /* Winograd's convolutions are some 1e-5 of the largest value away from plain sums. */
         assert_close(&out[0], &out[1], 5e-5, "output");
         for (int i = 0; i < keep.n; i++)

@@ -83,8 +83,8 @@ static struct pare_tensor logits(struct pare_model *m)
     for (int64_t i = 0; i < pare_numel(&x); i++)
         pare_f32(&x)[i] = (float)pare_rng_uniform(&rng);
     o.in = &x;
-    ok(pare_plan_new(m, &o, &p, &rig_err));
-    ok(pare_plan_run(p, &x, &out, &rig_err));
+    ok(pare_plan_make(m, &o, &p, &rig_err));
+    ok(pare_plan_execute(p, &x, &out, &rig_err));
     ok(pare_tensor_new(arena, &copy, PARE_F32, out.rank, out.dim, &rig_err));
     memcpy(copy.data, out.data, (size_t)pare_numel(&out) * sizeof(float));
     pare_plan_free(p);
@@ -270,8 +270,8 @@ static void mean_logits(struct job *j, double mean[10])
         if (!x.data || x.dim[0] != 32)
             continue;
         if (!p)
-            ok(pare_plan_new(j->model, &o, &p, &rig_err));
-        ok(pare_plan_run(p, &x, &out, &rig_err));
+            ok(pare_plan_make(j->model, &o, &p, &rig_err));
+        ok(pare_plan_execute(p, &x, &out, &rig_err));
         for (int64_t i = 0; i < 320; i++)
             mean[i % 10] += (double)pare_f32(&out)[i];
         n += 32;
@@ -349,7 +349,7 @@ static void test_undone(void **state)
     struct pare_model *m = trained();
     struct pare_tensor before = logits(m), after;
     struct job j = job_open(m, "ptq", WEIGHTS("3"), "bias_correction=true", LEARN);
-    struct pare_budget b = { .least = 1, .judge = float_is_right, .user = &j };
+    struct pare_budget b = { .least = 1, .evaluate = float_is_right, .user = &j };
     struct pare_compression_opts o = { .quantizer = "ptq", .config = WEIGHTS("3"), .threads = 1 };
     struct pare_budget_report p;
     struct pare_compression *r;

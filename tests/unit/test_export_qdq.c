@@ -151,8 +151,8 @@ static void forward(const struct job *j, const struct pare_model *m, float *out)
 
     x.dim[0] = 2;
     memcpy(x.dim + 1, j->shape, 3 * sizeof(int64_t));
-    OK(pare_plan_new(m, &o, &p, &err));
-    OK(pare_plan_run(p, &x, &y, &err));
+    OK(pare_plan_make(m, &o, &p, &err));
+    OK(pare_plan_execute(p, &x, &y, &err));
     assert_int_equal(pare_numel(&y), 20);
     memcpy(out, y.data, 20 * sizeof(float));
     pare_plan_free(p);

@@ -70,9 +70,9 @@ static int plan_and_run(struct pare_err *err)
     int rc = pare_model_load(model_path, &m, err);
 
     if (!rc)
-        rc = pare_plan_new(m, &(struct pare_plan_opts){ .threads = 1 }, &p, err);
+        rc = pare_plan_make(m, &(struct pare_plan_opts){ .threads = 1 }, &p, err);
     if (!rc)
-        rc = pare_plan_run(p, &in, &out, err);
+        rc = pare_plan_execute(p, &in, &out, err);
     pare_plan_free(p);
     pare_model_free(m);
     return rc;
@@ -85,7 +85,7 @@ static int train_step(struct pare_err *err)
     int rc = pare_model_load(model_path, &m, err);
 
     if (!rc)
-        rc = pare_training_new(m, "digits", "limit=32 batch=16 epochs=1 threads=1 optimizer=adam",
+        rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=1 threads=1 optimizer=adam",
                                &l, err);
     if (!rc)
         rc = pare_training_run(l, NULL, NULL, err);
@@ -106,7 +106,7 @@ static int compress(const struct pare_compression_opts *o, const char *learn, st
     int rc = pare_model_load(model_path, &m, err);
 
     if (!rc && learn)
-        rc = pare_training_new(m, "digits", learn, &l, err);
+        rc = pare_training_open(m, "digits", learn, &l, err);
     if (!rc)
         rc = pare_compression_new(m, o, &r, err);
     if (!rc && l)

@@ -154,8 +154,8 @@ static void test_moments_are_the_convolutions(void **state)
                (size_t)pare_numel(rig_weight(q.model, names[i])) * sizeof(float));
     ok(pare_training_next(q.learn, &x, &y, &rig_err));
     for (int i = 0; i < 3; i++) {
-        ok(pare_training_forward(q.learn, &x, NULL, &rig_err));
-        ok(pare_training_forward(f.learn, &x, NULL, &rig_err));
+        ok(pare_training_forward(q.learn, &x, 1, NULL, &rig_err));
+        ok(pare_training_forward(f.learn, &x, 1, NULL, &rig_err));
     }
     same_moments(q.model, f.model, 0);
     job_close(&q);
@@ -212,8 +212,8 @@ static void outputs(const struct pare_model *m, const struct pare_tensor *x, flo
     struct pare_tensor out;
     struct pare_plan *p;
 
-    ok(pare_plan_new(m, &o, &p, &rig_err));
-    ok(pare_plan_run(p, x, &out, &rig_err));
+    ok(pare_plan_make(m, &o, &p, &rig_err));
+    ok(pare_plan_execute(p, x, &out, &rig_err));
     memcpy(to, out.data, (size_t)pare_numel(&out) * sizeof(float));
     pare_plan_free(p);
 }

@@ -241,7 +241,7 @@ static void run(struct pare_plan *p, const struct pare_tensor *x, struct pare_te
 {
     struct pare_tensor out[2];
 
-    if (pare_plan_run(p, x, out, &err))
+    if (pare_plan_execute(p, x, out, &err))
         fail_msg("%s", err.msg);
     for (int i = 0; i < p->graph->n_out; i++)
         copy[i] = build_copy(&out[i]);
@@ -260,7 +260,7 @@ static void test_inference(void **state)
         struct pare_plan_opts o = { .threads = 1, .in = &x, .reference = true };
         struct pare_plan *p;
 
-        assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+        assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
         run(p, &x, want);
         assert_false(is_smaller(p));
         pare_plan_free(p);
@@ -297,7 +297,7 @@ static int learn(struct pare_model *m, const struct pare_tensor *x, bool referen
         names[o.n_names++] = v->name;
     }
     o.grad = grad;
-    if (pare_plan_train(m, &o, &p, &err) || pare_plan_run(p, x, out, &err))
+    if (pare_plan_train(m, &o, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s", err.msg);
     for (int64_t k = 0; k < pare_numel(&out[0]); k++)
         pare_plan_out_grad(p)[k] = 0.1f * (float)(k + 1);
@@ -344,7 +344,7 @@ static void test_keep_sets(void **state)
     assert_non_null(name);
     memset(x.data, 0, (size_t)pare_numel(&x) * sizeof(float));
     assert_int_equal(pare_plan_new_observed(m, &o, (struct pare_strs){ &name, 1 }, &p, &err), 0);
-    assert_int_equal(pare_plan_run(p, &x, out, &err), 0);
+    assert_int_equal(pare_plan_execute(p, &x, out, &err), 0);
     assert_int_equal(pare_plan_value(p, 0)->dim[0], ITEMS * TOKENS);
     pare_plan_free(p);
     pare_model_free(m);
@@ -367,8 +367,8 @@ static void test_no_row(void **state)
         struct pare_plan *p = NULL;
 
         o.reference = !fast;
-        if (!pare_plan_new(m, &o, &p, &said[fast]))
-            assert_int_not_equal(pare_plan_run(p, &x, out, &said[fast]), 0);
+        if (!pare_plan_make(m, &o, &p, &said[fast]))
+            assert_int_not_equal(pare_plan_execute(p, &x, out, &said[fast]), 0);
         pare_plan_free(p);
     }
     assert_string_equal(said[1].msg, said[0].msg);

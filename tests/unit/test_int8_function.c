@@ -25,7 +25,7 @@ static void compare(struct rig *g, const char *const *without, const char *kerne
         if (has_vnni && !runs(p, kernel))
             fail_msg("seed %llu: %s is not used", (unsigned long long)seed, kernel);
         memset(p->memory, 0xff, p->memory_bytes);
-        if (pare_plan_run(p, &g->x, &got, &err))
+        if (pare_plan_execute(p, &g->x, &got, &err))
             fail_msg("%s", err.msg);
         for (int64_t i = 0; i < pare_numel(&want); i++) {
             double d = fabs(pare_get(&got, i) - pare_get(&want, i));
@@ -425,7 +425,7 @@ static int find_vnni(void **state)
     begin(&g, 1);
     build_output(&g.b, real_input(&g, PARE_U8, 0, 1, (int64_t[]){ 1 }));
     m = build_model(&g.b);
-    if (pare_plan_new(m, &o, &p, &err))
+    if (pare_plan_make(m, &o, &p, &err))
         return -1;
     has_vnni = p->backend.vnni && p->backend.block == 16;
     pare_plan_free(p);

@@ -220,7 +220,7 @@ static void whole(struct data *d)
     struct pare_plan *p;
     struct pare_err err;
 
-    if (pare_plan_new_without(d->m, &o, NULL, &p, &err) || pare_plan_run(p, d->in, out, &err))
+    if (pare_plan_new_without(d->m, &o, NULL, &p, &err) || pare_plan_execute(p, d->in, out, &err))
         fail_msg("%s: %s", d->name, err.msg);
     assert_null(p->split);
     d->n_out = p->graph->n_out;
@@ -254,7 +254,7 @@ static void run_parts(const struct data *d, struct pare_plan *p, int64_t items, 
     for (int i = 0; i < p->split->n; i++)
         memset(p->split->plan[i]->memory, 0xff, p->split->plan[i]->memory_bytes);
     pare_oom_countdown = 1 << 30;
-    if (pare_plan_run(p, d->in, out, &err))
+    if (pare_plan_execute(p, d->in, out, &err))
         fail_msg("%s, parts of %lld, %d threads: %s", d->name, (long long)items, threads, err.msg);
     assert_int_equal(pare_oom_countdown, 1 << 30);
     pare_oom_countdown = 0;
@@ -416,16 +416,16 @@ static void errors_come_out(void **state)
     assert_int_equal(pare_plan_new_without(m, &o, NULL, &p[0], &err[0]), 0);
     assert_int_equal(pare_plan_new_microbatches(m, &o, 1, &p[1], &err[1]), 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pare_plan_run(p[i], &x, &out, &err[i]), 0);
+        assert_int_equal(pare_plan_execute(p[i], &x, &out, &err[i]), 0);
     pare_i64(&x)[2] = pare_i64(&x)[9] = 11;
     for (int i = 0; i < 2; i++)
-        assert_int_not_equal(pare_plan_run(p[i], &x, &out, &err[i]), 0);
+        assert_int_not_equal(pare_plan_execute(p[i], &x, &out, &err[i]), 0);
     assert_int_equal(err[0].code, err[1].code);
     assert_string_equal(err[0].msg, err[1].msg);
     pare_i64(&x)[2] = pare_i64(&x)[9] = 1;
-    assert_int_equal(pare_plan_run(p[1], &x, &out, &err[1]), 0);
+    assert_int_equal(pare_plan_execute(p[1], &x, &out, &err[1]), 0);
     x.dim[0]--;
-    assert_int_equal(pare_plan_run(p[1], &x, &out, &err[1]), PARE_ESHAPE);
+    assert_int_equal(pare_plan_execute(p[1], &x, &out, &err[1]), PARE_ESHAPE);
     for (int i = 0; i < 2; i++)
         pare_plan_free(p[i]);
     pare_model_free(m);
@@ -499,32 +499,32 @@ static void choices(void **state)
     (void)state;
     assert_true(fd >= 0);
     close(fd);
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_true(pare_tune_batch_key(p, key));
     pare_plan_free(p);
     for (items = 1; items <= 3; items++) {
         write_choice(path, key, pare_sprintf(pool, "parts_of_%d", (int)items));
-        assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+        assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
         assert_non_null(p->split);
         assert_int_equal(p->split->items, items);
         assert_int_equal(p->split->n, 2);
         pare_plan_free(p);
     }
     write_choice(path, key, "whole");
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_null(p->split);
     pare_plan_free(p);
     write_choice(path, key, "parts_of_4");
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), PARE_ECONFIG);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "'parts_of_4' is chosen for a batch of 6"));
     unlink(path);
     o.tune = true;
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_non_null(p->split); /* perhaps with one part */
     items = p->split->items;
     pare_plan_free(p);
     o.tune = false;
-    assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_int_equal(p->split ? p->split->items : BATCH, items);
     assert_int_equal(p->tuned.runs, 0);
     pare_plan_free(p);

@@ -107,7 +107,7 @@ static double of_file(struct job *j)
     snprintf(path, sizeof(path), "/tmp/pare-budget-%d.onnx", (int)getpid());
     ok(pare_compression_export(j->run, &files, &rig_err));
     ok(pare_model_load(path, &m, &rig_err));
-    ok(pare_evaluate(m, j->learn->data[1], &o, arena, &e, &rig_err));
+    ok(pare_evaluate_model(m, j->learn->data[1], &o, arena, &e, &rig_err));
     pare_model_free(m);
     unlink(path);
     return (double)e.top1 / (double)e.n;
@@ -117,7 +117,7 @@ static double of_file(struct job *j)
 static void honoured(int net, const char *quantizer, const char *config, const char *settings,
                      double drop)
 {
-    struct pare_budget b = { .judge = by_accuracy };
+    struct pare_budget b = { .evaluate = by_accuracy };
     struct pare_budget_report p;
     struct job j = job_open(trained_model(net), quantizer, config, settings,
                             LEARN "epochs=1 lr=1e-5");
@@ -187,7 +187,7 @@ static void test_fewest(void **state)
     for (int k = 0; k <= 4; k++) {
         struct job j = job_open(trained_model(0), "ptq", WEIGHTS, NULL, LEARN);
         struct want w = { .j = &j, .changes = k };
-        struct pare_budget b = { .least = 0.5, .judge = by_want, .user = &w };
+        struct pare_budget b = { .least = 0.5, .evaluate = by_want, .user = &w };
         struct pare_budget_report p;
 
         ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
@@ -217,7 +217,7 @@ static void test_worst_layer(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct pare_model *m = trained_model(0);
-        struct pare_budget b = { .judge = by_accuracy };
+        struct pare_budget b = { .evaluate = by_accuracy };
         struct pare_budget_report p;
         struct pare_tensor *w;
         struct job j;
@@ -252,7 +252,7 @@ static int never(void *user, double *value, struct pare_err *err)
 static void test_never(void **state)
 {
     struct job j = job_open(trained_model(0), "ptq", CONFIG("2"), NULL, LEARN);
-    struct pare_budget b = { .least = 0.5, .judge = never };
+    struct pare_budget b = { .least = 0.5, .evaluate = never };
     struct pare_tensor before, *w = &pare_compression_layer(j.run, 1)->weight->t;
     struct pare_budget_report p;
     double a = rig_accuracy(j.learn);
@@ -274,7 +274,7 @@ static void test_never(void **state)
 static void test_misuse(void **state)
 {
     struct pare_compression_opts o = { .quantizer = "naive", .config = WEIGHTS };
-    struct pare_budget b = { .least = 0.5, .judge = never };
+    struct pare_budget b = { .least = 0.5, .evaluate = never };
     struct pare_budget_report p;
     struct pare_compression *r;
     struct pare_model *m = trained_model(0);
@@ -296,7 +296,7 @@ static void test_reload(void **state)
     struct pare_export files = { .calibration = "budget.json.tmp" };
     struct job j = job_open(trained_model(0), "ptq", CONFIG("2"), NULL, LEARN), k;
     struct pare_compression_opts o = { .quantizer = "ptq", .config = CONFIG("2"), .threads = 1 };
-    struct pare_budget b = { .judge = by_accuracy, .user = &j };
+    struct pare_budget b = { .evaluate = by_accuracy, .user = &j };
     struct pare_budget_report p;
     int raised = 0;
 

@@ -319,7 +319,7 @@ static void run_plan(struct trial *t, struct pare_plan *p, int kernel)
     struct pare_tensor out;
     struct pare_err err;
 
-    if (pare_plan_run(p, &t->x, &out, &err))
+    if (pare_plan_execute(p, &t->x, &out, &err))
         fail_msg("%s, %s: %s", t->head, t->end, err.msg);
     if (kernel == PLAIN) {
         t->want = build_copy(&out);
@@ -355,7 +355,7 @@ static void run_each(struct trial *t)
     struct pare_plan *p;
     struct pare_err err;
 
-    assert_int_equal(pare_plan_new(t->model, &plain, &p, &err), 0);
+    assert_int_equal(pare_plan_make(t->model, &plain, &p, &err), 0);
     run_plan(t, p, PLAIN);
     assert_int_equal(pare_plan_new_without(t->model, &one, onednn, &p, &err), 0);
     run_plan(t, p, OURS);

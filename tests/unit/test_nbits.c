@@ -50,12 +50,12 @@ static struct pare_tensor result(const struct pare_model *m, const struct pare_t
     struct pare_tensor out, copy;
     struct pare_plan *p;
 
-    if (pare_plan_new(m, &o, &p, &err))
+    if (pare_plan_make(m, &o, &p, &err))
         fail_msg("%s", err.msg);
     if (fast && !runs(p, "linear_nbits"))
         fail_msg("linear_nbits is not used");
     memset(p->memory, 0xff, p->memory_bytes);
-    if (pare_plan_run(p, x, &out, &err))
+    if (pare_plan_execute(p, x, &out, &err))
         fail_msg("%s", err.msg);
     copy = build_copy(&out);
     pare_plan_free(p);
@@ -316,7 +316,7 @@ static void weights_stay_packed(void **state)
     v = pare_graph_find(m->graph, w);
     assert_non_null(v->raw);
     assert_null(v->t.data);
-    if (pare_plan_new(m, &o, &p, &err))
+    if (pare_plan_make(m, &o, &p, &err))
         fail_msg("%s", err.msg);
     assert_true(runs(p, "linear_nbits"));
     assert_null(pare_graph_find(p->graph, w)->t.data);
@@ -349,7 +349,7 @@ static void refused(const struct odd *o)
     build_output(&b, build_node(&b, "MatMulNBits", o->z ? 4 : 3, in,
                                 nbits_attrs(o->K, o->N, o->bits, o->block)));
     m = parse(&b);
-    assert_int_not_equal(pare_plan_new(m, NULL, &p, &err), 0);
+    assert_int_not_equal(pare_plan_make(m, NULL, &p, &err), 0);
     if (!strstr(err.msg, o->says))
         fail_msg("'%s' does not say '%s'", err.msg, o->says);
     pare_model_free(m);

@@ -102,7 +102,7 @@ static void run_it(struct pare_model *m, const struct pare_compression_opts *o, 
     struct pare_err err = { 0 };
     int rc;
 
-    rc = pare_training_new(m, "digits", "limit=32 batch=16 epochs=1 threads=1 valid=none", &l,
+    rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=1 threads=1 valid=none", &l,
                            &err);
     if (rc)
         fail_msg("%s with %s: %s", who, what, err.msg);
@@ -277,7 +277,7 @@ static void training(void **state)
         struct pare_model *m = lenet((enum harm)h);
         struct pare_training *l = NULL;
         struct pare_err err = { 0 };
-        int rc = pare_training_new(m, "digits", "limit=32 batch=16 epochs=2 threads=1 valid=none",
+        int rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=2 threads=1 valid=none",
                                    &l, &err);
 
         assert_int_equal(rc, 0);
@@ -311,8 +311,8 @@ static void inputs(void **state)
 
         for (int k = 0; k < 64; k++)
             x[k] = i < 2 ? NAN : 0.5f;
-        assert_int_equal(pare_plan_new(m, &o, &p, &err), 0);
-        assert_int_equal(pare_plan_run(p, &in, &out, &err), 0);
+        assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
+        assert_int_equal(pare_plan_execute(p, &in, &out, &err), 0);
         for (int k = 0; k < 10; k++)
             finite &= isfinite(pare_f32(&out)[k]) != 0;
         if (i)

@@ -76,7 +76,7 @@ static void open_trial(struct trial *t, const char *optimizer, const char *threa
     struct pare_given set[] = { { "optimizer", optimizer }, { "threads", threads } };
 
     begin(t, make(filters, "filters", chw), chw, threads);
-    assert_int_equal(pare_train_options_make(set, 2, t->arena, &t->setup, &err), 0);
+    assert_int_equal(pare_train_options_make(set, 2, false, t->arena, &t->setup, &err), 0);
     t->setup->trainer.without = without;
     assert_int_equal(pare_trainer_new(t->model, &t->setup->trainer, &t->trainer, &err), 0);
 }
@@ -264,7 +264,7 @@ static void loops(void **state)
 
         assert_int_equal(pare_model_new("resnet20", (int64_t[]){ 1, 8, 8 }, 10, 1, &model[k], &err),
                          0);
-        if (pare_train_options_make(given, n, arena, &s, &err) ||
+        if (pare_train_options_make(given, n, false, arena, &s, &err) ||
             pare_train_options_data(s, model[k], "digits", NULL, data, &err))
             fail_msg("%s", err.msg);
         if (k == 0)

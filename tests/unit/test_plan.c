@@ -39,7 +39,7 @@ static void run(struct trial *t, struct pare_plan *p, int set, const char *how,
 
     /* Nothing that an earlier run left may be read: a NaN would show. */
     memset(p->memory, 0xff, p->memory_bytes);
-    if (pare_plan_run(p, t->in[set], out, &err))
+    if (pare_plan_execute(p, t->in[set], out, &err))
         failed(t, how, err.msg);
 }
 
@@ -125,7 +125,7 @@ static void reference(struct trial *t)
     struct pare_plan *p;
     struct pare_err err;
 
-    if (pare_plan_new(t->model, &o, &p, &err))
+    if (pare_plan_make(t->model, &o, &p, &err))
         failed(t, "reference", err.msg);
     t->n_out = pare_model_outputs(t->model, &(const struct pare_io *){ NULL });
     for (int set = 0; set < 2; set++) {

@@ -13,7 +13,7 @@ static struct pare_plan *compile(struct build *b, const struct pare_plan_opts *o
     struct pare_err err;
 
     *m = build_model(b);
-    if (pare_plan_new(*m, o, &p, &err))
+    if (pare_plan_make(*m, o, &p, &err))
         fail_msg("%s", err.msg);
     return p;
 }
@@ -33,7 +33,7 @@ static void run(struct pare_plan *p, const struct pare_tensor *in, struct pare_t
     struct pare_err err;
 
     memset(p->memory, 0xff, p->memory_bytes);
-    if (pare_plan_run(p, in, out, &err))
+    if (pare_plan_execute(p, in, out, &err))
         fail_msg("%s", err.msg);
 }
 
@@ -162,7 +162,7 @@ static void check_reshape_error(struct pare_plan *p)
 
     in[0] = tensor_of(PARE_F32, INTS(2, 6), V(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
     in[1] = tensor_of(PARE_I64, INTS(2), V(5, -1));
-    assert_int_equal(pare_plan_run(p, in, out, &err), PARE_ESHAPE);
+    assert_int_equal(pare_plan_execute(p, in, out, &err), PARE_ESHAPE);
     assert_non_null(strstr(err.msg, "(Reshape): "));
     check_reshape(p); /* an error leaves the plan as it was */
 }
@@ -317,7 +317,7 @@ static void refuses(const struct pare_model *m, const struct pare_tensor *in, in
     struct pare_plan *p;
     struct pare_err err;
 
-    assert_int_not_equal(pare_plan_new(m, &o, &p, &err), 0);
+    assert_int_not_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_null(p);
     assert_string_equal(err.msg, text);
 }
@@ -370,9 +370,9 @@ static void open_rank(void **state)
     t = shape(PARE_F32, -1, NULL);
     refuses(m, &t, 0, "model: input 'v0' is no tensor of a known rank: give its shape");
     t = shape(PARE_F32, INTS(INT64_MAX / 2, 8));
-    assert_int_not_equal(pare_plan_new(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
+    assert_int_not_equal(pare_plan_make(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
     t = tensor_of(PARE_F32, INTS(2, 1), V(-1, 3));
-    assert_int_equal(pare_plan_new(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
     run(p, &t, &out);
     expect(&out, "(2, 1)", V(0, 3));
     pare_plan_free(p);
@@ -397,10 +397,10 @@ static void wrong_at_run(void **state)
     in[2] = build_tensor(PARE_I32, INTS(1, 3, 4));
     in[3] = shape(PARE_F32, INTS(1, 3, 4));
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(pare_plan_run(p, &in[i], &out, &err), PARE_ESHAPE);
+        assert_int_equal(pare_plan_execute(p, &in[i], &out, &err), PARE_ESHAPE);
         assert_non_null(strstr(err.msg, text));
     }
-    assert_int_equal(pare_plan_run(p, &in[3], &out, &err), PARE_ECONFIG);
+    assert_int_equal(pare_plan_execute(p, &in[3], &out, &err), PARE_ECONFIG);
     assert_string_equal(err.msg, "input 'v0' has no data");
     pare_plan_free(p);
     pare_model_free(m);

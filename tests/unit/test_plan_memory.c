@@ -26,9 +26,9 @@ static int once(struct whole *w, struct pare_err *err)
     if (!rc)
         rc = pare_model_load(w->path, &again, err);
     if (!rc)
-        rc = pare_plan_new(again, &(struct pare_plan_opts){ .threads = 1 }, &p, err);
+        rc = pare_plan_make(again, &(struct pare_plan_opts){ .threads = 1 }, &p, err);
     if (!rc)
-        rc = pare_plan_run(p, &w->in, &out, err);
+        rc = pare_plan_execute(p, &w->in, &out, err);
     if (!rc && w->out.data)
         memcpy(w->out.data, out.data, (size_t)pare_numel(&out) * sizeof(float));
     else if (!rc)
@@ -115,10 +115,10 @@ static struct pare_tensor result(int dtype, int through, bool reference)
     small_cnn(c, dtype, through);
     in = small_input(c);
     m = build_model(&c->b);
-    if (pare_plan_new(m, &o, &p, &err) || pare_plan_run(p, &in, &out, &err))
+    if (pare_plan_make(m, &o, &p, &err) || pare_plan_execute(p, &in, &out, &err))
         fail_msg("%s", err.msg);
     pare_oom_countdown = 1 << 30;
-    assert_int_equal(pare_plan_run(p, &in, &out, &err), 0);
+    assert_int_equal(pare_plan_execute(p, &in, &out, &err), 0);
     assert_int_equal(pare_oom_countdown, 1 << 30); /* it asked for no memory */
     pare_oom_countdown = 0;
     assert_int_equal(out.dtype, dtype);

@@ -255,8 +255,8 @@ static double sum_of_ones(struct pare_model *m)
     struct pare_plan *p;
     double sum = 0;
 
-    ok(pare_plan_new(m, NULL, &p, &rig_err));
-    ok(pare_plan_run(p, &x, &y, &rig_err));
+    ok(pare_plan_make(m, NULL, &p, &rig_err));
+    ok(pare_plan_execute(p, &x, &y, &rig_err));
     for (int i = 0; i < 10; i++)
         sum += (double)pare_f32(&y)[i];
     pare_plan_free(p);

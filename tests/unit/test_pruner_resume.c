@@ -51,7 +51,7 @@ static void job_run(struct job *j, const struct how *h, const char *more, int64_
     *j = (struct job){ .model = rig_model("small"), .left = left };
     snprintf(settings, sizeof(settings),
              "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none epochs=4 %s", more);
-    ok(pare_training_new(j->model, "digits", settings, &j->learn, &rig_err));
+    ok(pare_training_open(j->model, "digits", settings, &j->learn, &rig_err));
     j->run = rig_run(j->model, h->pruner,
                      h->norm ? "[{\"sparsity\": 0.5, \"op_types\": [\"BatchNorm2d\"]}]"
                              : "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\", \"Linear\"]}]",

@@ -33,7 +33,7 @@ static void job_epoch(struct job *j, int64_t most)
         ok(pare_training_next(j->learn, &x, &y, &rig_err));
         if (!x.data)
             return;
-        ok(pare_training_forward(j->learn, &x, &out, &rig_err));
+        ok(pare_training_forward(j->learn, &x, 1, &out, &rig_err));
         ok(pare_training_loss(j->learn, &y, &loss, &rig_err));
         assert_true(isfinite(loss));
         ok(pare_training_backward(j->learn, &rig_err));
@@ -54,7 +54,7 @@ static void job_begin(struct job *j, const struct file *f, const char *pruner, c
 {
     memset(j, 0, sizeof(*j));
     ok(pare_model_parse(f->bytes, f->len, NULL, &j->model, &rig_err));
-    ok(pare_training_new(j->model, "digits", LEARN, &j->learn, &rig_err));
+    ok(pare_training_open(j->model, "digits", LEARN, &j->learn, &rig_err));
     j->run = rig_run(j->model, pruner, config, settings);
     ok(pare_compression_follow(j->run, j->learn, &rig_err));
     ok(pare_compression_compress(j->run, &rig_err));
@@ -88,7 +88,7 @@ static void train(const char *network, struct file *f)
 {
     struct job j = { .model = rig_model(network) };
 
-    ok(pare_training_new(j.model, "digits", LEARN, &j.learn, &rig_err));
+    ok(pare_training_open(j.model, "digits", LEARN, &j.learn, &rig_err));
     job_epochs(&j, 6);
     assert_true(rig_accuracy(j.learn) > 0.9);
     ok(pare_model_pack(j.model, arena, &f->bytes, &f->len, &rig_err));
@@ -221,7 +221,7 @@ static void slim_loss(void **state)
         job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), i ? "scale=1" : "scale=0");
         ok(pare_training_update_epoch(j.learn, 0, &rig_err));
         ok(pare_training_next(j.learn, &x, &y, &rig_err));
-        ok(pare_training_forward(j.learn, &x, &out, &rig_err));
+        ok(pare_training_forward(j.learn, &x, 1, &out, &rig_err));
         ok(pare_training_loss(j.learn, &y, &loss[i], &rig_err));
         for (int k = 0; i && k < 2; k++)
             for (int64_t c = 0; c < pare_layer_units(pare_compression_layer(j.run, k))->n; c++)
@@ -353,7 +353,7 @@ static void bad_schedules(void **state)
         struct pare_compression *r;
 
         ok(pare_model_parse(small.bytes, small.len, NULL, &m, &rig_err));
-        ok(pare_training_new(m, "digits", LEARN, &learn, &rig_err));
+        ok(pare_training_open(m, "digits", LEARN, &learn, &rig_err));
         r = rig_run(m, c[i].pruner, c[i].config, c[i].settings);
         ok(pare_compression_follow(r, learn, &rig_err));
         assert_int_equal(pare_compression_compress(r, &rig_err), PARE_ECONFIG);

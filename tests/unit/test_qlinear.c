@@ -116,7 +116,7 @@ static void check(struct rig *g, const char *out, int n_in, want_fn *want, const
         struct pare_plan *p;
 
         (void)n_in;
-        if (pare_plan_new(m, &o, &p, &err) || pare_plan_run(p, in, &y, &err))
+        if (pare_plan_make(m, &o, &p, &err) || pare_plan_execute(p, in, &y, &err))
             fail_msg("%s", err.msg);
         for (int i = 0; i < p->n_steps; i++)
             runs |= kernel && !strcmp(p->step[i]->kernel->name, kernel);
@@ -327,7 +327,7 @@ static void bad_inputs(void **state)
     bytes = CAT(build_bytes(&g.b), opset("com.microsoft", 1));
     if (pare_model_parse(bytes.p, bytes.n, NULL, &m, &err))
         fail_msg("%s", err.msg);
-    rc = pare_plan_new(m, &(struct pare_plan_opts){ 0 }, &p, &err);
+    rc = pare_plan_make(m, &(struct pare_plan_opts){ 0 }, &p, &err);
     assert_int_equal(rc, PARE_ESHAPE);
     assert_non_null(strstr(err.msg, "has 2 elements, must have one"));
     pare_plan_free(p);

@@ -83,8 +83,8 @@ static void check_run(struct pare_model *m)
     for (int64_t i = 0; i < pare_numel(&x); i++)
         pare_f32(&x)[i] = (float)(i % 17) / 16;
     o.in = &x;
-    ok(pare_plan_new(m, &o, &p, &rig_err));
-    ok(pare_plan_run(p, &x, &out, &rig_err));
+    ok(pare_plan_make(m, &o, &p, &rig_err));
+    ok(pare_plan_execute(p, &x, &out, &rig_err));
     for (int64_t i = 0; i < pare_numel(&out); i++)
         assert_true(isfinite(pare_f32(&out)[i]));
     pare_plan_free(p);

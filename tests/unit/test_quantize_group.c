@@ -175,8 +175,8 @@ static void same_results(const struct made *m, const int64_t chw[3], bool refere
         struct pare_tensor out;
         struct pare_plan *p;
 
-        ok(pare_plan_new(both[i], &o, &p, &rig_err));
-        ok(pare_plan_run(p, &x, &out, &rig_err));
+        ok(pare_plan_make(both[i], &o, &p, &rig_err));
+        ok(pare_plan_execute(p, &x, &out, &rig_err));
         y[i] = build_copy(&out);
         pare_plan_free(p);
     }
@@ -273,8 +273,8 @@ static struct pare_tensor run(const struct pare_model *m, const struct pare_tens
     struct pare_tensor out, copy;
     struct pare_plan *p;
 
-    ok(pare_plan_new(m, &o, &p, &rig_err));
-    ok(pare_plan_run(p, x, &out, &rig_err));
+    ok(pare_plan_make(m, &o, &p, &rig_err));
+    ok(pare_plan_execute(p, x, &out, &rig_err));
     copy = build_copy(&out);
     pare_plan_free(p);
     return copy;

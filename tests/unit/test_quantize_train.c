@@ -198,7 +198,7 @@ static void test_first_input(void **state)
 
     (void)state;
     ok(pare_training_next(j.learn, &x, &y, &rig_err));
-    ok(pare_training_forward(j.learn, &x, &out, &rig_err));
+    ok(pare_training_forward(j.learn, &x, 1, &out, &rig_err));
     before = *pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err));
     assert_true(before > 0);
     ok(pare_training_loss(j.learn, &y, &loss, &rig_err));

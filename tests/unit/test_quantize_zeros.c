@@ -77,7 +77,7 @@ static void check(const char *quantizer, const char *config)
 
     o.keep_zeros = true;
     snprintf(path, sizeof(path), "/tmp/pare-zeros-%d.onnx", (int)getpid());
-    ok(pare_training_new(m, "digits", LEARN, &j.learn, &rig_err));
+    ok(pare_training_open(m, "digits", LEARN, &j.learn, &rig_err));
     ok(pare_compression_new(m, &o, &j.run, &rig_err));
     ok(pare_compression_follow(j.run, j.learn, &rig_err));
     ok(pare_compression_compress(j.run, &rig_err));

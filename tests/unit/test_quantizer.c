@@ -98,7 +98,7 @@ static struct job open_job(const char *quantizer, const char *config)
     memset(&seen, 0, sizeof(seen));
     OK(pare_add_quantizer(j.registry, &clip, &err));
     OK(pare_model_new("mlp", digits, 10, 1, &j.model, &err));
-    OK(pare_training_new(j.model, "digits", "epochs=1 limit=128 batch=64 lr=0.1 threads=1",
+    OK(pare_training_open(j.model, "digits", "epochs=1 limit=128 batch=64 lr=0.1 threads=1",
                          &j.learn, &err));
     OK(pare_compression_new(j.model, &o, &j.run, &err));
     OK(pare_compression_follow(j.run, j.learn, &err));
@@ -118,7 +118,7 @@ static void forward(struct job *j, struct pare_tensor *x, struct pare_tensor *y,
                     struct pare_tensor *out)
 {
     OK(pare_training_next(j->learn, x, y, &err));
-    OK(pare_training_forward(j->learn, x, out, &err));
+    OK(pare_training_forward(j->learn, x, 1, out, &err));
 }
 
 static void test_places(void **state)

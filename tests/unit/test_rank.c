@@ -533,14 +533,16 @@ static void refused(void **state)
     SAYS(pare_rank_balance(&l.r, &many_sizes, 1, arena, &err),
          "balance_gran has 3 sizes for a weight of rank 2");
     SAYS(pare_rank_nm(&l.r, 5, 4, 0, arena, &err), "n:m is 5:4; expected 1 <= n <= m");
-    SAYS(pare_rank_nm(&l.r, 2, 4, 2, arena, &err), "n:m along axis 2 of a weight of rank 2");
+    SAYS(pare_rank_nm(&l.r, 2, 4, 2, arena, &err),
+         "n:m is along axis 2, but the weight has rank 2");
     l.r.max_sparsity = -1;
     SAYS(pare_rank_global(&l.r, 1, 0.5, 1, arena, &err),
          "max_sparsity_per_layer is -1; expected 0 to 1");
     make(&l, 2, (int64_t[]){ 4, 8 }, "out_channel");
-    SAYS(pare_rank_local(&l.r, 1, arena, &err), "units of 8 weights need scores");
+    SAYS(pare_rank_local(&l.r, 1, arena, &err),
+         "units of 8 weights cannot be ranked without scores");
     set_scores(&l, (float[]){ 1, 2, 3, 4 });
-    SAYS(pare_rank_nm(&l.r, 2, 4, 0, arena, &err), "n:m is for single weights, not units of 8");
+    SAYS(pare_rank_nm(&l.r, 2, 4, 0, arena, &err), "n:m needs single weights, but units have 8");
 }
 
 int main(void)

@@ -161,7 +161,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_
         got[o.n_names + 1] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
         names[o.n_names++] = v->name;
     }
-    if (pare_plan_train(m, &o, &p, &err) || pare_plan_run(p, x, out, &err))
+    if (pare_plan_train(m, &o, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[net].name, err.msg);
     got[0] = build_copy(&out[0]);
     for (int64_t k = 0; k < SIDE * SIDE; k++)

@@ -98,7 +98,7 @@ static struct pare_tensor result(struct pare_plan *p, const struct rig *g)
     struct pare_err err;
 
     memset(p->memory, 0xff, p->memory_bytes); /* NaN */
-    if (pare_plan_run(p, &g->x, &out, &err))
+    if (pare_plan_execute(p, &g->x, &out, &err))
         fail_msg("%s", err.msg);
     copy = build_copy(&out);
     pare_plan_free(p);

@@ -22,11 +22,11 @@ static void check_threads(struct build *b, const struct pare_tensor *x, const ch
     for (int i = 0; i < 2; i++) {
         struct pare_plan_opts o = { .threads = i ? MANY : 1 };
 
-        if (pare_plan_new(m, &o, &p, &err))
+        if (pare_plan_make(m, &o, &p, &err))
             fail_msg("%s", err.msg);
         if (!runs(p, kernel))
             fail_msg("%s is not used", kernel);
-        if (pare_plan_run(p, x, &out, &err))
+        if (pare_plan_execute(p, x, &out, &err))
             fail_msg("%s", err.msg);
         got[i] = build_copy(&out);
         pare_plan_free(p);

@@ -42,7 +42,7 @@ struct job {
     int64_t batches, epochs;
 };
 
-static void on_batch(void *user, const struct pare_progress *p)
+static void on_batch(void *user, const struct pare_train_status *p)
 {
     struct job *j = user;
 
@@ -68,7 +68,7 @@ static int job_open(struct job *j, const char *network, const char *settings)
     j->arena = pare_arena_new(1 << 16);
     assert_int_equal(pare_model_new(network, (int64_t[]){ 1, 8, 8 }, 10, 1, &j->model, &err), 0);
     PARE_TRY(pare_given_split(settings, j->arena, &g, &n, &err));
-    PARE_TRY(pare_train_options_make(g, n, j->arena, &j->setup, &err));
+    PARE_TRY(pare_train_options_make(g, n, false, j->arena, &j->setup, &err));
     PARE_TRY(pare_train_options_data(j->setup, j->model, "digits", NULL, j->data, &err));
     j->setup->train.user = j;
     j->setup->train.on_batch = on_batch;
@@ -192,7 +192,7 @@ static void test_best_and_patience(void **state)
     assert_true(j.result.epochs < 50);
     o.loss = j.setup->trainer.loss;
     o.loss_conf = j.setup->trainer.loss_conf;
-    assert_int_equal(pare_evaluate(j.model, j.data[1], &o, j.arena, &e, &err), 0);
+    assert_int_equal(pare_evaluate_model(j.model, j.data[1], &o, j.arena, &e, &err), 0);
     assert_true((double)e.top1 / (double)e.n == j.result.best);
     job_close(&j);
 }

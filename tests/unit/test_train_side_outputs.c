@@ -131,7 +131,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
         got[o.n_names + 2] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
         names[o.n_names++] = v->name;
     }
-    if (pare_plan_train(m, &o, &p, &err) || pare_plan_run(p, x, out, &err))
+    if (pare_plan_train(m, &o, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[net].name, err.msg);
     for (int i = 0; i < 2; i++)
         got[i] = build_copy(&out[i]);

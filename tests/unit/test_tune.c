@@ -72,8 +72,8 @@ static void make_net(void)
     net.x = build_tensor(PARE_F32, INTS(2, 16, 12, 12));
     for (int64_t i = 0; i < pare_numel(&net.x); i++)
         pare_f32(&net.x)[i] = (float)(2 * pare_rng_uniform(&r) - 1);
-    assert_int_equal(pare_plan_new(net.model, &o, &p, &err), 0);
-    assert_int_equal(pare_plan_run(p, &net.x, &out, &err), 0);
+    assert_int_equal(pare_plan_make(net.model, &o, &p, &err), 0);
+    assert_int_equal(pare_plan_execute(p, &net.x, &out, &err), 0);
     net.want = build_copy(&out);
     pare_plan_free(p);
 }
@@ -85,9 +85,9 @@ static int plan_with(const struct pare_plan_opts *o, struct result *r, struct pa
     struct pare_tensor out;
 
     memset(r, 0, sizeof(*r));
-    PARE_TRY(pare_plan_new(net.model, o, &p, err));
+    PARE_TRY(pare_plan_make(net.model, o, &p, err));
     assert_null(p->tuner);
-    if (pare_plan_run(p, &net.x, &out, err))
+    if (pare_plan_execute(p, &net.x, &out, err))
         fail_msg("%s", err->msg);
     r->y = build_copy(&out);
     r->tuned = p->tuned;
@@ -434,7 +434,7 @@ static void keys_say_zeros_of(bool blocks)
     build_output(b, build_node(b, "Conv", NAMES(x, build_floats(b, INTS(16, 16, 3, 3), w.data)),
                                at_text("auto_pad", "SAME_UPPER")));
     m = build_model(b);
-    assert_int_equal(pare_plan_new(m, &(struct pare_plan_opts){ .threads = 1 }, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, &(struct pare_plan_opts){ .threads = 1 }, &p, &err), 0);
     for (int i = 0; i < p->n_steps; i++) {
         if (!p->step[i]->node || strcmp(p->step[i]->node->type, "Conv"))
             continue;

@@ -120,37 +120,39 @@ static void refused(void **state)
         const char *msg;
     } c[] = {
         { { .name = "out_channel", .out_axis = -1 },
-          "granularity 'out_channel' needs a weight with output channels, and this one has none" },
+          "granularity 'out_channel' needs a weight with output channels" },
         { { .name = "in_channel", .in_axis = -1 },
-          "granularity 'in_channel' needs a weight with input channels, and this one has none" },
+          "granularity 'in_channel' needs a weight with input channels" },
         { { .name = "head", .out_axis = -1, .heads = 2 },
-          "granularity 'head' needs a weight with output channels, and this one has none" },
+          "granularity 'head' needs a weight with output channels" },
         { { .name = "in_channel", .in_axis = 2 },
-          "granularity 'in_channel' needs a weight with input channels, and this one has none" },
+          "granularity 'in_channel' needs a weight with input channels" },
         { { .name = "head", .heads = 0 }, "granularity 'head' needs the number of heads" },
         { { .name = "head", .heads = 4 }, "4 heads do not divide 6 output channels" },
         { { .name = "block" }, "granularity 'block' needs the sizes of a block" },
-        { { .name = "block", .block = { five, 1 } }, "a block of 5 does not divide axis 1, of 4" },
-        { { .name = "block", .block = { many, 3 } }, "a block of 3 sizes for a weight of rank 2" },
+        { { .name = "block", .block = { five, 1 } },
+          "a block of 5 does not divide axis 1 of size 4" },
+        { { .name = "block", .block = { many, 3 } },
+          "block has 3 sizes, but the weight has rank 2" },
         { { .name = "block", .block = { minus, 1 } },
           "block size -2; expected a positive number, or -1 for a whole axis" },
         { { .name = "chanel" },
-          "granularity 'chanel'; expected element, block, block_4x1, block_8x1, out_channel, "
-          "in_channel or head" },
+          "granularity 'chanel' is unknown; expected element, block, block_4x1, block_8x1, "
+          "out_channel, in_channel or head" },
         { { .name = "block_4x1", .out_axis = 0 },
-          "granularity 'block_4x1' needs output channels in groups of 4, and there are 6: leave "
-          "the layer out, or give it another granularity" },
+          "granularity 'block_4x1' needs a multiple of 4 output channels, but the layer has 6; "
+          "exclude the layer, or choose another granularity" },
         { { .name = "block_8x1", .out_axis = -1 },
-          "granularity 'block_8x1' needs a weight with output channels, and this one has none" },
+          "granularity 'block_8x1' needs a weight with output channels" },
         { { .name = "block_2x1" },
-          "granularity 'block_2x1' (did you mean 'block_4x1'?); expected element, block, "
-          "block_4x1, block_8x1, out_channel, in_channel or head" },
+          "granularity 'block_2x1' is unknown (did you mean 'block_4x1'?); expected element, "
+          "block, block_4x1, block_8x1, out_channel, in_channel or head" },
         { { .name = "elment" },
-          "granularity 'elment' (did you mean 'element'?); expected element, block, block_4x1, "
-          "block_8x1, out_channel, in_channel or head" },
+          "granularity 'elment' is unknown (did you mean 'element'?); expected element, block, "
+          "block_4x1, block_8x1, out_channel, in_channel or head" },
         { { .name = NULL },
-          "granularity ''; expected element, block, block_4x1, block_8x1, out_channel, in_channel "
-          "or head" },
+          "granularity '' is unknown; expected element, block, block_4x1, block_8x1, out_channel, "
+          "in_channel or head" },
     };
     struct pare_tensor w = weight(DIMS(6, 4));
     struct pare_units u;

@@ -143,7 +143,7 @@ static void learn(const char *name, int64_t side)
     struct pare_rng rng;
 
     pare_rng_init(&rng, 5);
-    assert_int_equal(pare_train_options_make(set, 2, a, &s, &err), 0);
+    assert_int_equal(pare_train_options_make(set, 2, false, a, &s, &err), 0);
     assert_int_equal(pare_tensor_new(a, &x, PARE_F32, 4, (int64_t[]){ 4, 3, side, side }, &err), 0);
     assert_int_equal(pare_tensor_new(a, &y, PARE_I64, 1, (int64_t[]){ 4 }, &err), 0);
     for (int64_t i = 0; i < pare_numel(&x); i++)

@@ -84,7 +84,7 @@ static inline void begin(struct trial *t, struct pare_model *m, const int64_t ch
     t->model = m;
     disturb(m);
     pare_rng_init(&r, 5);
-    assert_int_equal(pare_train_options_make(set, 2, t->arena, &t->setup, &err), 0);
+    assert_int_equal(pare_train_options_make(set, 2, false, t->arena, &t->setup, &err), 0);
     assert_int_equal(pare_tensor_new(t->arena, &t->x, PARE_F32, 4,
                                      (int64_t[]){ BATCH, chw[0], chw[1], chw[2] }, &err),
                      0);

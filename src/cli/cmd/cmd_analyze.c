@@ -125,7 +125,7 @@ static int measure(void *user, const struct pare_model *m, double *metric, struc
 
     if (!a)
         return pare_no_memory(err, "to evaluate the model");
-    rc = pare_evaluate(m, j->data, &o, a, &e, err);
+    rc = pare_evaluate_model(m, j->data, &o, a, &e, err);
     if (!rc && !strcmp(j->o->metric, "loss"))
         *metric = e.loss;
     else if (!rc && e.classes && e.n)

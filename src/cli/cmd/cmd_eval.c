@@ -116,7 +116,7 @@ static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
     struct pare_eval e;
 
     PARE_TRY(pare_model_fits(m, d, err));
-    PARE_TRY(pare_evaluate(m, d, &opts, c->arena, &e, err));
+    PARE_TRY(pare_evaluate_model(m, d, &opts, c->arena, &e, err));
     if (o->json)
         return print_json(c, d, &e, err);
     print_text(c, d, &e);

@@ -301,7 +301,7 @@ static void print_step(void *user, const struct pare_budget_step *s)
 static int meet_budget(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
-    struct pare_budget b = { .judge = accuracy, .say = print_step, .user = j };
+    struct pare_budget b = { .evaluate = accuracy, .on_step = print_step, .user = j };
     struct pare_budget_report *p = &j->summary.budget;
 
     if (!j->summary.before.done)

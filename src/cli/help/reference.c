@@ -96,7 +96,7 @@ static int training(FILE *f, struct pare_arena *a, struct pare_err *err)
     PARE_TRY(pare_train_option_groups(a, &group, &n, err));
     fputs(
         "## Training and data\n\nOptions of `pare train`, and of `pare prune` and `pare quantize` "
-        "with `--data`; in C, settings of\n`pare_training_new()`.  Where two groups have an "
+        "with `--data`; in C, settings of\n`pare_training_open()`.  Where two groups have an "
         "option of the same name, prefix it with the group:\n`optimizer-alpha`.\n\n",
         f);
     for (int i = 0; i < n; i++) {

@@ -27,7 +27,7 @@ int pare_evaluate_job(const struct pare_train_job *t, const struct pare_model *m
     a = pare_arena_new(1 << 16);
     if (!a)
         return pare_no_memory(err, "to evaluate the model");
-    rc = pare_evaluate(m, t->data[1], &o, a, &e, err);
+    rc = pare_evaluate_model(m, t->data[1], &o, a, &e, err);
     if (!rc)
         *to = (struct pare_evaluation){ true, e.loss, e.n ? (double)e.top1 / (double)e.n : 0 };
     pare_arena_free(a);

@@ -1,6 +1,8 @@
 /* session.c - a loaded model with inputs and a plan, ready to run. */
 #include "session.h"
 
+#include "../../plan/plan.h"
+
 #include "../output_paths.h"
 
 int pare_session_open(struct pare_cli *c, const char *path, struct pare_session *s,
@@ -24,14 +26,14 @@ int pare_session_plan(struct pare_cli *c, struct pare_session *s, const struct p
     PARE_TRY(pare_at(err, pare_inputs_fill(c, &s->in, seed, err), "%s", s->path));
     o.in = s->in.t;
     start = pare_now();
-    rc = pare_plan_new(s->model, &o, &s->plan, err);
+    rc = pare_plan_make(s->model, &o, &s->plan, err);
     s->plan_seconds = pare_now() - start;
     return rc;
 }
 
 int pare_session_run(struct pare_session *s, struct pare_err *err)
 {
-    return pare_at(err, pare_plan_run(s->plan, s->in.t, s->out, err), "%s", s->path);
+    return pare_at(err, pare_plan_execute(s->plan, s->in.t, s->out, err), "%s", s->path);
 }
 
 void pare_session_close(struct pare_session *s)

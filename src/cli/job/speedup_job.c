@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "../../base/arena.h"
+#include "../../plan/plan.h"
 #include "../../base/clock.h"
 #include "../../onnx/metadata.h"
 
@@ -34,7 +35,7 @@ static int run_one(struct race *r, int i, double *t, struct pare_err *err)
 {
     double start = pare_now();
 
-    PARE_TRY(pare_plan_run(r->plan[i], r->in.t, r->out, err));
+    PARE_TRY(pare_plan_execute(r->plan[i], r->in.t, r->out, err));
     *t = pare_now() - start;
     return 0;
 }
@@ -80,9 +81,9 @@ static int measure(struct pare_cli *c, struct pare_speedup_job *s, const struct 
     }
     PARE_TRY(pare_inputs_fill(c, &r->in, s->opts.seed, err));
     po.in = r->in.t;
-    rc = pare_plan_new(s->masked, &po, &r->plan[0], err);
+    rc = pare_plan_make(s->masked, &po, &r->plan[0], err);
     if (!rc)
-        rc = pare_plan_new(smaller, &po, &r->plan[1], err);
+        rc = pare_plan_make(smaller, &po, &r->plan[1], err);
     if (!rc)
         rc = run_alternately(s, r, err);
     pare_plan_free(r->plan[0]);

@@ -96,7 +96,7 @@ static void use_dist(const struct pare_cli *c, struct pare_train_job *j)
 
 int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
 {
-    int rc = pare_train_options_make(j->given, j->n_given, c->arena, &j->setup, err);
+    int rc = pare_train_options_make(j->given, j->n_given, false, c->arena, &j->setup, err);
 
     if (!rc && j->setup->c.resume && !j->setup->c.checkpoint)
         rc = pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to resume from");

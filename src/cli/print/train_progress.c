@@ -39,7 +39,7 @@ static int columns(void)
 
 /* Rates are measured from the end of the first batch, which is slow because plans are made in it;
  * after --resume an epoch may start in its middle. */
-static void start_rates(struct pare_train_progress *v, const struct pare_progress *p, double now)
+static void start_rates(struct pare_train_progress *v, const struct pare_train_status *p, double now)
 {
     if (v->first < 0) {
         v->first = p->epoch;
@@ -54,7 +54,7 @@ static void start_rates(struct pare_train_progress *v, const struct pare_progres
 }
 
 /* Seconds left, estimated from the batches of this run; below 0: too early to tell. */
-static double time_left(const struct pare_train_progress *v, const struct pare_progress *p,
+static double time_left(const struct pare_train_progress *v, const struct pare_train_status *p,
                         double now)
 {
     double done = (double)((p->epoch - v->first) * p->batches + p->batch - v->first_batch);
@@ -64,7 +64,7 @@ static double time_left(const struct pare_train_progress *v, const struct pare_p
 }
 
 /* "  2.35K items/s  0:42 left", as far as known. */
-static void speed_text(const struct pare_train_progress *v, const struct pare_progress *p,
+static void speed_text(const struct pare_train_progress *v, const struct pare_train_status *p,
                        double now, char *buf, size_t size)
 {
     double left = time_left(v, p, now);
@@ -93,7 +93,7 @@ static void shorten(char *text, size_t width)
 }
 
 /* The bar takes the columns that the text leaves; in a narrow terminal there is only the text. */
-static void draw_bar(const struct pare_train_progress *v, const struct pare_progress *p, double now)
+static void draw_bar(const struct pare_train_progress *v, const struct pare_train_status *p, double now)
 {
     char head[64], tail[192], speed[96], bar[BAR + 4] = "";
     int width = columns(), room, filled;
@@ -117,7 +117,7 @@ static void draw_bar(const struct pare_train_progress *v, const struct pare_prog
     fflush(stderr);
 }
 
-void pare_train_progress_batch(void *user, const struct pare_progress *p)
+void pare_train_progress_batch(void *user, const struct pare_train_status *p)
 {
     struct pare_train_progress *v = user;
     double now = pare_now();

@@ -22,7 +22,7 @@ struct pare_train_progress {
 };
 
 /* Callbacks of struct pare_train_conf; `user` is the struct pare_train_progress. */
-void pare_train_progress_batch(void *user, const struct pare_progress *p);
+void pare_train_progress_batch(void *user, const struct pare_train_status *p);
 void pare_train_progress_epoch(void *user, const struct pare_epoch *e);
 
 /* Erase the bar, if there is one. */

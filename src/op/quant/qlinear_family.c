@@ -121,7 +121,7 @@ int pare_qlinear_forward(struct pare_node *n, const struct pare_qlinear *q, stru
     real.n_in = count;
     real.out = out;
     PARE_TRY(q->real->forward(&real, c, err));
-    pare_quantize(n->out[0]->t.dtype, n->out[0]->t.data, pare_f32(&y.t), pare_numel(&y.t), &s, &z,
+    pare_quantize_values(n->out[0]->t.dtype, n->out[0]->t.data, pare_f32(&y.t), pare_numel(&y.t), &s, &z,
                   0);
     return 0;
 }

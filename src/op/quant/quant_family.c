@@ -128,7 +128,7 @@ QUANTIZE(to_i8, int8_t)
 QUANTIZE(to_u16, uint16_t)
 QUANTIZE(to_i16, int16_t)
 
-void pare_quantize(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
+void pare_quantize_values(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
                    const float *z, int64_t step)
 {
     int64_t run = step ? 1 : n;

@@ -29,7 +29,7 @@ int pare_qgrid(struct pare_qgrid *g, const struct pare_tensor *x, const struct p
                int64_t axis, int64_t block, struct pare_err *err);
 
 /* y[i] = round(x[i] / s[i * step]) + z[i * step], in type d; step is 0 or 1. */
-void pare_quantize(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
+void pare_quantize_values(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
                    const float *z, int64_t step);
 
 /* The elements as float32, from scratch; NULL when out of memory. */

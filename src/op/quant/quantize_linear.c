@@ -52,8 +52,8 @@ static void run(const struct pare_node *n, int64_t at, int64_t count, const floa
     float buf[CHUNK];
 
     if (x->dtype == PARE_F32) {
-        pare_quantize(y->dtype, (char *)y->data + (size_t)at * size, pare_f32(x) + at, count, s, z,
-                      step);
+        pare_quantize_values(y->dtype, (char *)y->data + (size_t)at * size, pare_f32(x) + at, count,
+                             s, z, step);
         return;
     }
     for (int64_t i = 0; i < count; i += CHUNK) {
@@ -61,8 +61,8 @@ static void run(const struct pare_node *n, int64_t at, int64_t count, const floa
 
         for (int64_t k = 0; k < m; k++)
             buf[k] = (float)((const int32_t *)x->data)[at + i + k];
-        pare_quantize(y->dtype, (char *)y->data + (size_t)(at + i) * size, buf, m, s + i * step,
-                      z + i * step, step);
+        pare_quantize_values(y->dtype, (char *)y->data + (size_t)(at + i) * size, buf, m,
+                             s + i * step, z + i * step, step);
     }
 }
 

@@ -85,7 +85,7 @@ static int run_way(struct trial *t, struct way *w, struct pare_err *err)
     double start = alone ? pare_thread_now() : pare_now(), seconds;
 
     if (parts == 1)
-        PARE_TRY(pare_plan_run(s->plan[0], t->in, t->out, err));
+        PARE_TRY(pare_plan_execute(s->plan[0], t->in, t->out, err));
     else
         PARE_TRY(pare_microbatch_parts(s, 0, s->n, t->in, t->out, err));
     seconds = ((alone ? pare_thread_now() : pare_now()) - start) * (double)turns;

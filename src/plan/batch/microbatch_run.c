@@ -94,7 +94,7 @@ static int run_part(struct pare_microbatch *s, int k, int64_t at, const struct p
         io->in[i].dim[0] = s->items;
         io->in[i].data = (char *)in[i].data + (size_t)(at * s->items) * item_bytes(&in[i]);
     }
-    PARE_TRY(pare_plan_run(s->plan[k], io->in, io->out, &io->err));
+    PARE_TRY(pare_plan_execute(s->plan[k], io->in, io->out, &io->err));
     for (int i = 0; i < g->n_out; i++) {
         size_t bytes = (size_t)pare_numel(&io->out[i]) * pare_dtype_size(io->out[i].dtype);
 
@@ -135,7 +135,7 @@ int pare_microbatch_run(struct pare_plan *p, const struct pare_tensor *in, struc
     struct pare_microbatch *s = p->split;
 
     if (s->items == s->batch)
-        return pare_plan_run(s->plan[0], in, out, err);
+        return pare_plan_execute(s->plan[0], in, out, err);
     PARE_TRY(pare_plan_check(p, in, err));
     for (int i = 0; i < p->graph->n_out; i++)
         out[i] = p->graph->out[i]->t;

@@ -1,0 +1,122 @@
+/* train.h - train and evaluate models.
+ *
+ *     struct pare_training_opts o = { .size = sizeof(o), .data = train, .valid = test,
+ *                                     .settings = "optimizer=adam lr=2e-3 epochs=10" };
+ *     pare_training_new(model, &o, &t, &err);
+ *     pare_training_run(t, on_epoch, NULL, &err);
+ *     pare_model_save(model, "trained.onnx", NULL, &err);
+ *
+ * The model always has the weights that were trained so far.
+ */
+#ifndef PARE_TRAIN_H
+#define PARE_TRAIN_H
+
+#include <pare/data.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- evaluation ------------------------------------------------------------- */
+
+struct pare_evaluate_opts {
+    size_t size;      /* sizeof(struct pare_evaluate_opts), or 0 */
+    int threads;      /* 0: all cores */
+    int64_t batch;    /* 0: the data set's */
+    const char *loss; /* NULL: cross_entropy */
+    pare_progress_fn *progress;
+    void *user;
+};
+
+struct pare_metrics {
+    int64_t n;         /* items */
+    double loss;       /* mean over all items */
+    double top1, top5; /* fraction of items, in [0, 1]; -1: there are no class labels */
+    double seconds;    /* spent running the model */
+};
+
+/* Run a model over a data set with labels.  opts may be NULL. */
+PARE_API int pare_evaluate(const struct pare_model *model, const struct pare_data *data,
+                           const struct pare_evaluate_opts *opts, struct pare_metrics *m,
+                           struct pare_err *err);
+
+/* ---- training --------------------------------------------------------------- */
+
+struct pare_training;
+
+struct pare_training_opts {
+    size_t size;                    /* sizeof(struct pare_training_opts), or 0 */
+    struct pare_data *data, *valid; /* to train with; to validate with, NULL: no validation */
+
+    /* Options of `pare train`: pairs, or words "name=value" (or only "name" for a switch).  Later
+     * ones win. */
+    const struct pare_given *given;
+    int n_given;
+    const char *settings; /* NULL: none */
+
+    struct pare_model *teacher; /* distill from this model; NULL: none */
+    pare_progress_fn *progress; /* called after each batch; NULL: none */
+    void *user;
+};
+
+/* The result of an epoch. */
+struct pare_epoch_result {
+    int64_t epoch;         /* from 0 */
+    double loss, accuracy; /* on the training items; accuracy in [0, 1] */
+    bool validated;
+    double valid_loss, valid_accuracy;
+};
+
+PARE_API int pare_training_new(struct pare_model *model, const struct pare_training_opts *opts,
+                               struct pare_training **training, struct pare_err *err);
+
+/* The same with a data set that is named, as `pare train --data` takes it; validation uses the
+ * setting "valid", else what "holdout" keeps, else the set's test part.  settings may be NULL. */
+PARE_API int pare_training_open(struct pare_model *model, const char *data, const char *settings,
+                                struct pare_training **training, struct pare_err *err);
+PARE_API void pare_training_free(struct pare_training *training);
+
+/* All epochs, with validation and checkpoints as the settings say.  on_epoch() is called after each
+ * epoch and ends the training when it returns false; it may be NULL. */
+PARE_API int pare_training_run(struct pare_training *training,
+                               bool (*on_epoch)(void *user, const struct pare_epoch_result *r),
+                               void *user, struct pare_err *err);
+
+/* Loss and accuracy on the validation set. */
+PARE_API int pare_training_validate(struct pare_training *training, struct pare_epoch_result *r,
+                                    struct pare_err *err);
+
+/* Or a loop of your own:
+ *
+ *     for (epoch = 0; epoch < 10; epoch++) {
+ *         pare_training_update_epoch(t, epoch, &err);
+ *         while (!pare_training_next(t, &x, &y, &err) && x.data) {
+ *             pare_training_forward(t, &x, 1, &out, &err);
+ *             pare_training_loss(t, &y, &loss, &err);
+ *             pare_training_backward(t, &err);
+ *             pare_training_optimize(t, &err);
+ *             pare_training_step(t, &err);
+ *         }
+ *     }
+ *
+ * next() returns the next batch of the first input, and x.data NULL at the end of an epoch; batches
+ * from elsewhere can be used as well.  optimize() updates the weights with the learning rate that
+ * the schedule has for this step.  step() and update_epoch() call the hooks of a compression that
+ * follows the training. */
+PARE_API int pare_training_next(struct pare_training *training, struct pare_tensor *x,
+                                struct pare_tensor *y, struct pare_err *err);
+PARE_API int pare_training_forward(struct pare_training *training, const struct pare_tensor *in,
+                                   int n_in, struct pare_tensor *out, struct pare_err *err);
+PARE_API int pare_training_loss(struct pare_training *training, const struct pare_tensor *y,
+                                double *loss, struct pare_err *err);
+PARE_API int pare_training_backward(struct pare_training *training, struct pare_err *err);
+PARE_API int pare_training_optimize(struct pare_training *training, struct pare_err *err);
+PARE_API int pare_training_step(struct pare_training *training, struct pare_err *err);
+PARE_API int pare_training_update_epoch(struct pare_training *training, int64_t epoch,
+                                        struct pare_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
