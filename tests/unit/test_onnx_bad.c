@@ -69,7 +69,7 @@ static void test_no_model(void **state)
     refused(CAT(num(1, 8), tag(7, 2), varint(UINT64_MAX)), "exceeds the message that contains it");
     refused(CAT(num(1, 8), num(7, 3)), "another wire type than in the schema");
     refused(CAT(num(1, 8), msg(7, NOTHING), msg(7, NOTHING)), "appears twice");
-    refused(CAT(tag(3, 3), tag(3, 4)), "a kind that ONNX does not use");
+    refused(CAT(tag(3, 3), tag(3, 4)), "a wire type that ONNX does not use");
     refused(CAT(num(1, 8), msg(7, blob(2, "a\0b", 3))), "zero byte");
     refused(CAT(num(1, 8), msg(7, msg(5, blob(4, "abcde", 5)))), "a list ends inside a number");
     refused(CAT(num(1, 8), msg(7, msg(5, blob(7, "\x80\x80", 2)))), "a list ends inside a number");
