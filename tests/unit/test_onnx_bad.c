@@ -1,4 +1,4 @@
-/* test_onnx_bad.c - invalid and malicious files: an error of one line, no crash. */
+/* test_onnx_bad.c - invalid files, by accident or on purpose: an error, no crash. */
 #include "onnx_make.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* test_speedup_random.c - random networks with random channels of zeros: the smaller model computes
- * the same.
+/* test_speedup_random.c - speedup of random networks with random zero channels gives the same
+ * results.
  *
- * PARE_GRAPHS: number of networks; PARE_SEED: first seed; PARE_DUMP: file for the last masked model.
+ * PARE_GRAPHS says how many, PARE_SEED the first; PARE_DUMP a file for the last masked model.
  */
 #include "random_graph_more.h"
 
@@ -108,7 +108,7 @@ static void piece_einsum(struct rg *g)
     rg_add(g, w, 3, v.dim);
 }
 
-/* More convolutions than elsewhere, and a consumer that can lose channels after every loose end. */
+/* More convolutions than elsewhere, and a consumer of every loose end that can lose channels. */
 static void make(struct rg *g, uint64_t seed)
 {
     static void (*const piece[])(struct rg *) = {
@@ -168,7 +168,7 @@ static void clear_state(struct pare_model *m, struct pare_value *v, int axis, in
         clear(&v->t, axis, i);
 }
 
-/* Mask states of a recurrent layer: in all weights that make them, or in their consumers. */
+/* States of a recurrent layer: the weights that produce them, or only those that read them. */
 static void mask_states(struct rg *g, struct pare_model *m, struct pare_node *n)
 {
     int64_t H = n->in[2]->t.dim[2];
