@@ -10,10 +10,11 @@ complain() {
     bad=1
 }
 
-# registry LIST MACRO FILES STRUCT PREFIX [NOT_LISTED...]
+# registry LIST MACRO FILES STRUCT[:SYMBOL] PREFIX [NOT_LISTED...]
+# NAME is described by `const struct STRUCT SYMBOL_NAME`; SYMBOL is STRUCT unless given.
 # FILES is a find expression's root; the file of NAME is named NAME.c or, say for commands, cmd_NAME.c.
 registry() {
-    list=$1 macro=$2 root=$3 struct=$4 lead=$5
+    list=$1 macro=$2 root=$3 struct=${4%:*} symbol=${4#*:} lead=$5
     shift 5
     [ -f "$list" ] || return 0
     listed=$(sed -n "s/^$macro(\([a-z0-9_]*\)).*/\1/p" "$list")
@@ -23,14 +24,14 @@ registry() {
         file=$(find "$root" -name "$lead$name.c")
         if [ -z "$file" ]; then
             complain "$list lists $name, but $root has no $lead$name.c"
-        elif ! grep -q "^const struct $struct ${struct}_$name = {" "$file"; then
-            complain "$file does not define ${struct}_$name"
+        elif ! grep -q "^const struct $struct ${symbol}_$name = {" "$file"; then
+            complain "$file does not define ${symbol}_$name"
         fi
     done
-    for found in $(grep -rho "^const struct $struct ${struct}_[a-z0-9_]* = {" "$root" |
-        sed "s/.*${struct}_\([a-z0-9_]*\) = {/\1/"); do
+    for found in $(grep -rho "^const struct $struct ${symbol}_[a-z0-9_]* = {" "$root" |
+        sed "s/.*${symbol}_\([a-z0-9_]*\) = {/\1/"); do
         echo "$listed" "$@" | tr ' ' '\n' | grep -qxF "$found" ||
-            complain "${struct}_$found has no line in $list"
+            complain "${symbol}_$found has no line in $list"
     done
 }
 
@@ -40,8 +41,8 @@ registry src/data/sources.def SOURCE src/data pare_source "" memory
 registry src/train/losses.def LOSS src/train pare_loss loss_
 registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_
 registry src/train/schedules.def SCHEDULE src/train pare_schedule schedule_
-registry src/prune/pruners.def PRUNER src/prune pare_pruner prune_
-registry src/quant/quantizers.def QUANTIZER src/quant pare_quantizer quantize_
+registry src/prune/pruners.def PRUNER src/prune pare_algorithm:pare_pruner prune_
+registry src/quant/quantizers.def QUANTIZER src/quant pare_algorithm:pare_quantizer quantize_
 registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/cmd/commands.def COMMAND src/cli pare_command cmd_
 

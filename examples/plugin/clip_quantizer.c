@@ -41,7 +41,7 @@ static int quantize(struct pare_layer *l, enum pare_quant_site site, const struc
         return err->code;
     if (q->per_channel)
         return pare_fail(err, PARE_ECONFIG, "clip has one scale for all channels");
-    if (site == PARE_WEIGHT || pare_compression_is_training(pare_layer_run(l)))
+    if (site == PARE_WEIGHT || pare_compression_is_training(pare_layer_compression(l)))
         find_range(q, x, pare_f32(scale), pare_f32(zero));
     if (*pare_f32(scale) > 0)
         pare_quant_apply(q, x, pare_f32(scale), pare_f32(zero), y);
@@ -72,7 +72,7 @@ static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare
 static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
 
     (void)err;
     for (int64_t i = 0; i < pare_numel(x); i++) {
@@ -83,20 +83,23 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-static const struct pare_quantizer clip = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "clip",
-        .doc = "Round by range; large outputs send no gradient back.",
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-    },
-    .weight = weight,
-    .input = input,
-    .output = output,
-    .backward = backward,
-    .min_bits = 2,
-    .max_bits = 8,
+static const struct pare_algorithm clip = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "clip",
+    .doc = "Round by range; large outputs send no gradient back.",
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+            .backward = backward,
+            .min_bits = 2,
+            .max_bits = 8,
+        },
 };
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)

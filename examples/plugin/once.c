@@ -45,12 +45,17 @@ static int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pa
     return mask_small(r, l, err);
 }
 
-static const struct pare_pruner once = {
+static const struct pare_algorithm once = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "once",
     .doc = "Remove the weights with the smallest magnitude, once.",
     .layer_size = sizeof(struct state),
-    .calc_mask = calc_mask,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .calc_mask = calc_mask,
+        },
 };
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)

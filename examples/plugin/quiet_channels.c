@@ -61,19 +61,24 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-static const struct pare_pruner quiet_channels = {
+static const struct pare_algorithm quiet_channels = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "quiet_channels",
     .doc = "Remove the output channels with the least mean activation.",
     .layer_size = sizeof(struct state),
-    .run_size = sizeof(int), /* the collector's id */
+    .state_size = sizeof(int), /* the collector id */
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
     .types = "Conv2d",
-    .granularity = "out_channel",
     .start = start,
     .on_step = on_step,
-    .score = score,
     .length = length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "out_channel",
+            .score = score,
+        },
 };
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)

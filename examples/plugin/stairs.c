@@ -47,18 +47,23 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-static const struct pare_pruner stairs = {
+static const struct pare_algorithm stairs = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "stairs",
     .doc = "Remove more of the smallest weights at every epoch.",
     .opts = opts,
     .opts_size = sizeof(struct opts),
     .flags = PARE_ONE_SHOT | PARE_NEEDS_STEPS,
-    .granularity = "element",
     .start = start,
     .on_epoch = on_epoch,
-    .score = score,
     .length = length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "element",
+            .score = score,
+        },
 };
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)

@@ -13,7 +13,7 @@
 #include "../tensor/tensor.h"
 #include "layer_filter.h"
 #include "../quant/channel_rows.h"
-#include "../compress/compression.h"
+#include "../compress/method.h"
 #include "../compress/wrap.h"
 
 /* ---- a quantizer with min-max ranges --------------------------------------------------------- */
@@ -41,12 +41,17 @@ static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_
     return quantize_minmax(l, PARE_INPUT, x, y, err);
 }
 
-static const struct pare_quantizer probing = {
-    .base = { .abi = PARE_ABI,
-              .name = "analysis",
-              .doc = "Quantize with the min-max range of each tensor." },
-    .weight = weight,
-    .input = input,
+static const struct pare_algorithm probing = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "analysis",
+    .doc = "Quantize with the min-max range of each tensor.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+        },
 };
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -247,7 +252,7 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
     const char *names[] = { q->name[item / q->n_bits], NULL };
     char keys[256];
     struct pare_rule rule = { .op_names = names, .keys = keys };
-    struct pare_compression_opts ro = { .quantizer = probing.base.name,
+    struct pare_compression_opts ro = { .quantizer = probing.name,
                                         .registry = q->registry,
                                         .rule = &rule,
                                         .n_rules = 1,
@@ -261,7 +266,7 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
              (long long)q->bits[item % q->n_bits],
              q->o.weights ? ""
                           : ",input quant_dtype.input=uint quant_scheme.input=per_tensor_affine");
-    PARE_TRY(pare_compression_new(q->copy, &ro, &r, err));
+    PARE_TRY(pare_compression_open(&pare_method_quant, q->copy, &ro, &r, err));
     rc = measure_item(q, r, item, err);
     pare_compression_restore(r);
     pare_compression_free(r);

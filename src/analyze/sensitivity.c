@@ -9,9 +9,8 @@
 #include "../dist/dist.h"
 #include "../onnx/model.h"
 #include "layer_filter.h"
-#include "../compress/registry.h"
-#include "../compress/default_rules.h"
-#include "../compress/wrap.h"
+#include "../prune/default_rules.h"
+#include "../prune/prune_state.h"
 
 static const double usual[] = { 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9 };
 
@@ -22,18 +21,18 @@ static double zero_fraction(struct pare_compression *r, const struct pare_layer 
                             struct pare_err *err)
 {
     struct pare_mark m = pare_mark(r->scratch);
-    float *sum = pare_alloc(r->scratch, (size_t)l->units.n, sizeof(*sum));
+    float *sum = pare_alloc(r->scratch, (size_t)l->prune->units.n, sizeof(*sum));
     int64_t zeros = 0;
 
     if (!sum) {
         pare_no_memory(err, "for a sensitivity analysis");
         return -1;
     }
-    pare_units_sum(&l->units, &l->w, 1, sum);
-    for (int64_t i = 0; i < l->units.n; i++)
+    pare_units_sum(&l->prune->units, &l->w, 1, sum);
+    for (int64_t i = 0; i < l->prune->units.n; i++)
         zeros += sum[i] == 0;
     pare_reset(r->scratch, m);
-    return l->units.n ? (double)zeros / (double)l->units.n : 0;
+    return l->prune->units.n ? (double)zeros / (double)l->prune->units.n : 0;
 }
 
 static int select_layers(struct pare_sensitivity *s, struct pare_compression *r,
@@ -67,7 +66,7 @@ static int select_layers(struct pare_sensitivity *s, struct pare_compression *r,
 }
 
 /* Lists the layers: all that a compression with this pruner wraps. */
-static int find_layers(struct pare_sensitivity *s, const struct pare_pruner *p,
+static int find_layers(struct pare_sensitivity *s, const struct pare_algorithm *p,
                        struct pare_err *err)
 {
     struct pare_compression_opts ro = { .pruner = s->o.pruner,
@@ -81,7 +80,7 @@ static int find_layers(struct pare_sensitivity *s, const struct pare_pruner *p,
     PARE_TRY(pare_default_rules(s->copy, p, 0.5, s->arena, &rules, err));
     ro.rule = rules.rule;
     ro.n_rules = rules.n;
-    PARE_TRY(pare_compression_new(s->copy, &ro, &r, err));
+    PARE_TRY(pare_compression_open(&pare_method_prune, s->copy, &ro, &r, err));
     rc = select_layers(s, r, err);
     pare_compression_free(r);
     return rc;
@@ -89,7 +88,7 @@ static int find_layers(struct pare_sensitivity *s, const struct pare_pruner *p,
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-static int check_pruner(const struct pare_sensitivity_opts *o, const struct pare_pruner **p,
+static int check_pruner(const struct pare_sensitivity_opts *o, const struct pare_algorithm **p,
                         struct pare_err *err)
 {
     PARE_TRY(pare_find_pruner(o->registry, o->pruner, p, err));
@@ -142,7 +141,7 @@ static int check_stop(const struct pare_sensitivity_opts *o, struct pare_err *er
 static int init_sensitivity(struct pare_sensitivity *s, const struct pare_model *m,
                             struct pare_err *err)
 {
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
     void *bytes;
     size_t len;
 
@@ -212,7 +211,7 @@ int pare_sensitivity_item(struct pare_sensitivity *s, int item, struct pare_err 
     int rc;
 
     snprintf(keys, sizeof(keys), "sparsity=%.17g", sparsity < 0.999999999 ? sparsity : 0.999999999);
-    PARE_TRY(pare_compression_new(s->copy, &ro, &r, err));
+    PARE_TRY(pare_compression_open(&pare_method_prune, s->copy, &ro, &r, err));
     rc = pare_compression_compress(r, err);
     if (!rc)
         rc = s->o.measure(s->o.user, s->copy, &s->metric[item], err);

@@ -1,4 +1,4 @@
-/* apply_masks.c - masks of a file are multiplied into a model. */
+/* apply_masks.c - multiply the masks of a file into a model's weights. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -18,13 +18,13 @@ struct apply {
     struct pare_named *mask;
 };
 
-/* Masks may be as large as the model: a piece at a time, as floats. */
+/* Convert a piece to floats.  Masks may be as large as the model, so they are not copied whole. */
 static int piece_of(const struct pare_tensor *t, int64_t from, int64_t n, float *to,
                     struct pare_err *err)
 {
     const char *at = (const char *)t->data + (size_t)from * pare_dtype_size(t->dtype);
 
-    if (t->dtype == PARE_BOOL || t->dtype == PARE_U8) { /* as most masks are */
+    if (t->dtype == PARE_BOOL || t->dtype == PARE_U8) { /* the usual types */
         for (int64_t i = 0; i < n; i++)
             to[i] = t->dtype == PARE_U8 ? (float)(uint8_t)at[i] : (float)(at[i] != 0);
         return 0;
@@ -37,7 +37,7 @@ static int64_t piece_size(int64_t n, int64_t from)
     return n - from < PIECE ? n - from : PIECE;
 }
 
-/* All between 0 and 1?  How many are 0? */
+/* An error if a value is not between 0 and 1; count the zeros. */
 static int check_values(const struct pare_named *mask, struct pare_applied *to,
                         struct pare_err *err)
 {
@@ -62,8 +62,8 @@ static int check_values(const struct pare_named *mask, struct pare_applied *to,
     return 0;
 }
 
-/* The initializer itself, for weights that are no layer's "weight" or "bias", such as those of an
- * LSTM's states. */
+/* An initializer by its own name, for weights that are not the "weight" or "bias" of a layer, for
+ * example the recurrent weights of an LSTM. */
 static struct pare_value *by_name(const struct apply *a, const char *name)
 {
     struct pare_value *v = pare_graph_find(a->m->graph, name);
@@ -125,7 +125,7 @@ static int check_shape(const struct pare_named *mask, const struct pare_value *v
                      pare_shape_text(&v->t, y, sizeof(y)));
 }
 
-/* What is removed is 0, not -0. */
+/* A removed weight becomes 0, never -0. */
 static int apply_one(struct apply *a, const struct pare_named *mask, struct pare_value *v,
                      struct pare_err *err)
 {
@@ -174,8 +174,8 @@ int pare_apply_list(struct pare_model *m, const char *path, struct pare_arena *a
     struct pare_graph *g;
 
     PARE_TRY(pare_model_layers(m, arena, &g, &a.layer, &a.n_layers, err));
-    PARE_TRY(pare_tensor_file_read(arena, path, &a.mask, n,
-                                   err)); /* which says the file's name itself */
+    PARE_TRY(
+        pare_tensor_file_read(arena, path, &a.mask, n, err)); /* its errors contain the file name */
     return pare_at(err, apply(&a, list, *n, err), "%s", path);
 }
 

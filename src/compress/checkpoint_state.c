@@ -1,7 +1,8 @@
-/* checkpoint_state.c - what a checkpoint keeps of a compression.
+/* checkpoint_state.c - the state of a compression in a checkpoint.
  *
- * Kinds: mask/LAYER, bias_mask/LAYER, aim/LAYER (the sparsity, and whether a mask is due),
- * buffer/LAYER/NAME, state/I/LAYER and run/I (a pruner's own bytes), kept/N, rng/compress.
+ * Kinds of tensors: mask/LAYER, bias_mask/LAYER, buffer/LAYER/NAME, state/I/LAYER and run/I (the
+ * bytes of pare_layer_state() and pare_compression_state() of algorithm I), kept/N (remembered
+ * weights), rng/compress; and those of the method's checkpoint().
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,127 +10,85 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "../train/checkpoint.h"
-#include "../quant/quant_config.h"
+#include "method.h"
 
 static struct pare_tensor bytes(void *p, size_t n)
 {
     return (struct pare_tensor){ .dtype = PARE_U8, .rank = 1, .dim = { (int64_t)n }, .data = p };
 }
 
-static int n_kept(const struct pare_compression *r)
+static int n_remembered(const struct pare_compression *c)
 {
-    return r->kept ? r->trainer->n_params + r->trainer->n_state : 0;
+    return c->remembered ? c->trainer->n_params + c->trainer->n_state : 0;
 }
 
-/* One way for both directions, so that they cannot differ. */
-struct way {
-    struct pare_checkpoint *save; /* one of the two is NULL */
-    const struct pare_checkpoint *load;
-    struct pare_arena *arena;
-};
-
-static int pass(const struct way *w, const char *kind, const char *name, struct pare_tensor *t,
-                struct pare_err *err)
+int pare_checkpoint_pass(const struct pare_checkpoint_pass *p, const char *kind, const char *name,
+                         struct pare_tensor *t, struct pare_err *err)
 {
-    return w->save ? pare_checkpoint_add(w->save, kind, name, t, err)
-                   : pare_checkpoint_load(w->load, kind, name, t, err);
+    return p->save ? pare_checkpoint_add(p->save, kind, name, t, err)
+                   : pare_checkpoint_load(p->load, kind, name, t, err);
 }
 
-/* The aim is copied: what is added must live until the file is written. */
-static int pass_aim(const struct way *w, struct pare_layer *l, struct pare_err *err)
+static int pass_layer(const struct pare_checkpoint_pass *p, struct pare_layer *l,
+                      struct pare_err *err)
 {
-    struct pare_tensor t;
-    double *v;
-    int64_t two = 2;
-
-    PARE_TRY(pare_tensor_new(w->arena, &t, PARE_F64, 1, &two, err));
-    v = t.data;
-    v[0] = l->sparsity;
-    v[1] = l->due;
-    PARE_TRY(pass(w, "aim", l->info.name, &t, err));
-    l->sparsity = v[0];
-    l->due = v[1] != 0;
-    return 0;
-}
-
-static int pass_layer(const struct way *w, struct pare_layer *l, struct pare_err *err)
-{
-    const struct pare_compression *r = l->run;
+    const struct pare_compression *c = l->compression;
 
     if (l->weight)
-        PARE_TRY(pass(w, "mask", l->info.name, &l->mask, err));
+        PARE_TRY(pare_checkpoint_pass(p, "mask", l->info.name, &l->mask, err));
     if (l->bias)
-        PARE_TRY(pass(w, "bias_mask", l->info.name, &l->bias_mask, err));
-    PARE_TRY(pass_aim(w, l, err));
-    for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->pruner[i]; i++) {
-        struct pare_tensor t = bytes(l->state[i], r->pruner[i]->layer_size);
+        PARE_TRY(pare_checkpoint_pass(p, "bias_mask", l->info.name, &l->bias_mask, err));
+    for (int i = 0; i < PARE_MAX_ALGORITHMS && c->algorithm[i]; i++) {
+        struct pare_tensor t = bytes(l->state[i], c->algorithm[i]->layer_size);
         char kind[32];
 
         snprintf(kind, sizeof(kind), "state/%d", i);
-        if (r->pruner[i]->layer_size)
-            PARE_TRY(pass(w, kind, l->info.name, &t, err));
+        if (c->algorithm[i]->layer_size)
+            PARE_TRY(pare_checkpoint_pass(p, kind, l->info.name, &t, err));
     }
     for (struct pare_buffer *b = l->buffers; b; b = b->next) {
-        char *kind = pare_sprintf(w->arena, "buffer/%s", l->info.name);
+        char *kind = pare_sprintf(p->arena, "buffer/%s", l->info.name);
 
         if (!kind)
             return pare_no_memory(err, "for a checkpoint");
-        PARE_TRY(pass(w, kind, b->name, &b->t, err));
+        PARE_TRY(pare_checkpoint_pass(p, kind, b->name, &b->t, err));
     }
     return 0;
 }
 
-/* Of learned buffers: the optimizer's state, when there has been a step. */
-static int pass_optim(const struct way *w, struct pare_compression *r, struct pare_err *err)
+static int pass_all(const struct pare_checkpoint_pass *p, struct pare_compression *c,
+                    struct pare_err *err)
 {
-    struct pare_tensor step = { .dtype = PARE_I64, .rank = 1, .dim = { 1 } };
-    struct pare_named *slot;
-    int n;
-
-    if (w->load && pare_checkpoint_find(w->load, "learned", "step") && r->learned && !r->optim)
-        PARE_TRY(pare_quant_optim(r, err));
-    if (!r->optim)
-        return 0;
-    step.data = &r->optim->step;
-    PARE_TRY(pass(w, "learned", "step", &step, err));
-    PARE_TRY(pare_optim_state(r->optim, w->arena, &slot, &n, err));
-    for (int i = 0; i < n; i++)
-        PARE_TRY(pass(w, "learned", slot[i].name, &slot[i].t, err));
-    return 0;
-}
-
-static int pass_all(const struct way *w, struct pare_compression *r, struct pare_err *err)
-{
-    for (int i = 0; i < r->n_layers; i++)
-        PARE_TRY(pass_layer(w, &r->layer[i], err));
-    for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->pruner[i]; i++) {
-        struct pare_tensor t = bytes(r->state[i], r->pruner[i]->run_size);
+    for (int i = 0; i < c->n_layers; i++)
+        PARE_TRY(pass_layer(p, &c->layer[i], err));
+    for (int i = 0; i < PARE_MAX_ALGORITHMS && c->algorithm[i]; i++) {
+        struct pare_tensor t = bytes(c->state[i], c->algorithm[i]->state_size);
         char name[16];
 
         snprintf(name, sizeof(name), "%d", i);
-        if (r->pruner[i]->run_size)
-            PARE_TRY(pass(w, "run", name, &t, err));
+        if (c->algorithm[i]->state_size)
+            PARE_TRY(pare_checkpoint_pass(p, "run", name, &t, err));
     }
-    PARE_TRY(pass_optim(w, r, err));
-    for (int i = 0; i < n_kept(r); i++) {
+    PARE_TRY(c->method->checkpoint(c, p, err));
+    for (int i = 0; i < n_remembered(c); i++) {
         char name[16];
 
         snprintf(name, sizeof(name), "%d", i);
-        PARE_TRY(pass(w, "kept", name, &r->kept[i], err));
+        PARE_TRY(pare_checkpoint_pass(p, "kept", name, &c->remembered[i], err));
     }
     return 0;
 }
 
-int pare_compression_save(void *run, struct pare_checkpoint *k, struct pare_err *err)
+int pare_compression_save(void *compression, struct pare_checkpoint *k, struct pare_err *err)
 {
-    struct way w = { .save = k, .arena = k->arena };
-    struct pare_compression *r = run;
+    struct pare_checkpoint_pass p = { .save = k, .arena = k->arena };
+    struct pare_compression *c = compression;
 
-    PARE_TRY(pass_all(&w, r, err));
-    return pare_checkpoint_add_rng(k, "compress", &r->rng, err);
+    PARE_TRY(pass_all(&p, c, err));
+    return pare_checkpoint_add_rng(k, "compress", &c->rng, err);
 }
 
-/* Buffers that pruners have not asked for yet in this process. */
+/* Create the buffers of the file that no algorithm has asked for yet. */
 static int make_buffers(struct pare_layer *l, const struct pare_checkpoint *k, struct pare_err *err)
 {
     size_t n = strlen(l->info.name);
@@ -146,14 +105,14 @@ static int make_buffers(struct pare_layer *l, const struct pare_checkpoint *k, s
     return 0;
 }
 
-int pare_compression_load(void *run, const struct pare_checkpoint *k, struct pare_err *err)
+int pare_compression_load(void *compression, const struct pare_checkpoint *k, struct pare_err *err)
 {
-    struct pare_compression *r = run;
-    struct way w = { .load = k, .arena = k->arena };
+    struct pare_compression *c = compression;
+    struct pare_checkpoint_pass p = { .load = k, .arena = k->arena };
 
-    for (int i = 0; i < r->n_layers; i++)
-        PARE_TRY(make_buffers(&r->layer[i], k, err));
-    PARE_TRY(pass_all(&w, r, err));
-    PARE_TRY(pare_checkpoint_load_rng(k, "compress", &r->rng, err));
-    return pare_compression_write_weights(r, err);
+    for (int i = 0; i < c->n_layers; i++)
+        PARE_TRY(make_buffers(&c->layer[i], k, err));
+    PARE_TRY(pass_all(&p, c, err));
+    PARE_TRY(pare_checkpoint_load_rng(k, "compress", &c->rng, err));
+    return pare_compression_write_weights(c, err);
 }

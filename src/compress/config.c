@@ -11,7 +11,7 @@
 #include "../io/file.h"
 #include "../train/train_options.h"
 
-#define MAX_NAMES 256 /* of options that a hint is chosen from */
+#define MAX_NAMES 256 /* candidates for "did you mean" */
 
 static const char *const selectors[] = { "op_types", "op_names", "exclude" };
 
@@ -23,7 +23,7 @@ static int is(const struct pare_json *v, const char *wanted, struct pare_err *er
                      pare_json_kind_name(v->kind), wanted);
 }
 
-/* ---- what both ways to write an entry share ------------------------------------------------- */
+/* ---- checks of entries from JSON and from C ------------------------------------------------- */
 
 static int check_names(const struct pare_strs *names, struct pare_err *err)
 {
@@ -33,7 +33,7 @@ static int check_names(const struct pare_strs *names, struct pare_err *err)
     return 0;
 }
 
-/* The selectors are read; `what` is what such an entry is called. */
+/* `what` is the word for messages: "entry" or "rule". */
 static int check_selectors(const struct pare_entry *e, const char *what, struct pare_err *err)
 {
     char hint[160] = "";
@@ -52,7 +52,7 @@ static int check_selectors(const struct pare_entry *e, const char *what, struct 
         hint);
 }
 
-/* Other versions of NNI have more selectors; as a setting they would only puzzle. */
+/* Other versions of NNI have more selectors, which are an error here and not settings. */
 static int check_key(const char *key, struct pare_err *err)
 {
     const char *near;
@@ -188,7 +188,7 @@ static int read_key(struct pare_arena *a, const struct pare_json *v, struct pare
     return read_setting(a, v, &e->set[e->n_set++], err);
 }
 
-/* {"a.b": 1, "a": {"b": 2}} says the same thing twice. */
+/* {"a.b": 1, "a": {"b": 2}} gives a setting twice. */
 static int check_twice(const struct pare_entry *e, struct pare_err *err)
 {
     for (int i = 0; i < e->n_set; i++)
@@ -363,7 +363,7 @@ static int unknown_key(const struct pare_opt *const *tables, int n_tables, const
     return pare_fail(err, PARE_ECONFIG, "unknown key '%.100s'%s", key, hint);
 }
 
-/* The setting as this option gets it.  In JSON true is no number, and 1 is not true. */
+/* Convert a setting to the type of the option.  In JSON, true is not a number and 1 is not true. */
 static int convert(const struct pare_entry *e, const struct pare_setting *s,
                    const struct pare_opt *o, struct pare_setting *to, struct pare_arena *a,
                    struct pare_err *err)

@@ -1,4 +1,4 @@
-/* config_match.c - which entry of a config_list counts for a layer. */
+/* config_match.c - which entry of a config_list applies to a layer. */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,10 +56,9 @@ const struct pare_entry *pare_config_match(const struct pare_config *c,
     return NULL;
 }
 
-/* ---- does it say what its author meant? ------------------------------------------------------ */
+/* ---- names and types that match no layer ----------------------------------------------------- */
 
-/* " (did you mean 'x'?)", or else "; the model has a, b, c".  The same name several times in a row
- * or spread counts once. */
+/* Write " (did you mean 'x'?)", or else "; the model has a, b, c", each name once. */
 static void suggest(const char *typed, const char **name, int n, char *buf, size_t size)
 {
     const char *near = pare_nearest(typed, name, n);
@@ -85,8 +84,8 @@ static void suggest(const char *typed, const char **name, int n, char *buf, size
     }
 }
 
-/* `wanted` matches no layer.  The names of what there is: of layers, or of types in both
- * vocabularies. */
+/* The error for a name or type that matches no layer, with the names of layers, or their types as
+ * PyTorch and ONNX call them. */
 static int unmatched(const char *wanted, bool type, const struct pare_layer_info *layer, int n,
                      struct pare_err *err)
 {

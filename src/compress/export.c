@@ -1,4 +1,4 @@
-/* export.c - what comes of a compression, as files; and masks of a file into a model. */
+/* export.c - write the results of a compression: state, masks, ONNX models, calibration. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -6,9 +6,8 @@
 #include "../io/tensor_file.h"
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
-#include "../quant/calibration_file.h"
 #include "export.h"
-#include "../quant/export_qdq.h"
+#include "method.h"
 
 /* ---- the state of a model ------------------------------------------------------------------ */
 
@@ -17,8 +16,8 @@ static bool is_float(enum pare_dtype d)
     return d == PARE_F32 || d == PARE_F16 || d == PARE_BF16 || d == PARE_F64;
 }
 
-/* Weights and running statistics: floating-point initializers in a place where an operator learns
- * or keeps one. */
+/* Weights and running statistics: floating-point initializers that are an operand of an operator
+ * and not one of its settings. */
 static void mark_state(const struct pare_graph *g, bool *state)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -72,7 +71,7 @@ static int write_state(const struct pare_model *m, const char *path, struct pare
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-/* As NNI has them, 0.0 and 1.0; where the format is not PyTorch's, a byte each is enough. */
+/* NNI's masks in .pth files are floats, 0.0 and 1.0; other formats get a byte per element. */
 static int as_floats(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err)
 {
     struct pare_tensor f;
@@ -92,23 +91,23 @@ static int add_mask(struct pare_arena *a, const struct pare_layer *l, const char
     return to->name ? 0 : pare_no_memory(err, "to write the results");
 }
 
-static int list_masks(struct pare_compression *r, struct pare_arena *a, bool floats,
+static int list_masks(struct pare_compression *c, struct pare_arena *a, bool floats,
                       struct pare_named **list, int *n, struct pare_err *err)
 {
-    struct pare_named *v = pare_alloc(a, 2 * (size_t)r->n_layers, sizeof(*v));
+    struct pare_named *v = pare_alloc(a, 2 * (size_t)c->n_layers, sizeof(*v));
 
     *list = v;
     *n = 0;
     if (!v)
         return pare_no_memory(err, "to write the results");
-    for (int i = 0; i < r->n_layers; i++) {
-        struct pare_layer *l = &r->layer[i];
+    for (int i = 0; i < c->n_layers; i++) {
+        struct pare_layer *l = &c->layer[i];
 
         if (!l->weight)
             continue;
-        PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
+        PARE_TRY(pare_mask_new(c, &l->w, &l->mask, err));
         if (l->bias)
-            PARE_TRY(pare_mask_new(r, &l->b, &l->bias_mask, err));
+            PARE_TRY(pare_mask_new(c, &l->b, &l->bias_mask, err));
         PARE_TRY(add_mask(a, l, "weight", &l->mask, &v[(*n)++], err));
         if (l->bias)
             PARE_TRY(add_mask(a, l, "bias", &l->bias_mask, &v[(*n)++], err));
@@ -118,21 +117,21 @@ static int list_masks(struct pare_compression *r, struct pare_arena *a, bool flo
     return 0;
 }
 
-static int write_masks(struct pare_compression *r, const char *path, struct pare_err *err)
+static int write_masks(struct pare_compression *c, const char *path, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     bool floats = !pare_ends_with(path, ".safetensors") && !pare_ends_with(path, ".npz");
     struct pare_named *list;
     int n, rc;
 
-    rc = a ? list_masks(r, a, floats, &list, &n, err) : pare_no_memory(err, "to write the results");
+    rc = a ? list_masks(c, a, floats, &list, &n, err) : pare_no_memory(err, "to write the results");
     if (!rc)
         rc = pare_masks_write(path, list, n, err);
     pare_arena_free(a);
     return rc;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all files ------------------------------------------------------------------------------- */
 
 int pare_export_check(const struct pare_export *e, struct pare_err *err)
 {
@@ -143,15 +142,14 @@ int pare_export_check(const struct pare_export *e, struct pare_err *err)
     return e->masks ? pare_tensor_file_check(e->masks, err) : 0;
 }
 
-/* Integers, where there is a quantizer. */
-static int write_onnx(struct pare_compression *r, const char *path, const struct pare_export *e,
+static int write_onnx(struct pare_compression *c, const char *path, const struct pare_export *e,
                       struct pare_err *err)
 {
-    return r->quantizer ? pare_qdq_save(r, path, e, err)
-                        : pare_model_save(r->model, path, NULL, err);
+    return c->method->save_onnx ? c->method->save_onnx(c, path, e, err)
+                                : pare_model_save(c->model, path, NULL, err);
 }
 
-int pare_compression_export(struct pare_compression *r, const struct pare_export *e,
+int pare_compression_export(struct pare_compression *c, const struct pare_export *e,
                             struct pare_err *err)
 {
     bool onnx = e->model && pare_ends_with(e->model, ".onnx");
@@ -160,14 +158,14 @@ int pare_compression_export(struct pare_compression *r, const struct pare_export
     if (!e->model && !e->onnx && !e->masks && !e->calibration)
         return pare_fail(err, PARE_ECONFIG, "an export without a file to write");
     if (e->input_rank)
-        PARE_TRY(pare_model_fix_input(r->model, e->input_shape, e->input_rank, err));
+        PARE_TRY(pare_model_fix_input(c->model, e->input_shape, e->input_rank, err));
     if (e->masks)
-        PARE_TRY(write_masks(r, e->masks, err));
-    if (e->calibration && !r->quantizer)
+        PARE_TRY(write_masks(c, e->masks, err));
+    if (e->calibration && !c->method->save_calibration)
         return pare_fail(err, PARE_ECONFIG, "only quantizers have a calibration");
     if (e->calibration)
-        PARE_TRY(pare_calibration_write(r, e->calibration, err));
+        PARE_TRY(c->method->save_calibration(c, e->calibration, err));
     if (e->model)
-        PARE_TRY(onnx ? write_onnx(r, e->model, e, err) : write_state(r->model, e->model, err));
-    return e->onnx ? write_onnx(r, e->onnx, e, err) : 0;
+        PARE_TRY(onnx ? write_onnx(c, e->model, e, err) : write_state(c->model, e->model, err));
+    return e->onnx ? write_onnx(c, e->onnx, e, err) : 0;
 }

@@ -1,24 +1,25 @@
-/* export.h - what comes of a compression, as files; and masks of a file into a model. */
+/* export.h - results of a compression as files; masks of a file into a model. */
 #ifndef PARE_COMPRESS_EXPORT_H
 #define PARE_COMPRESS_EXPORT_H
 
 #include "../io/npz.h"
 #include "compression.h"
 
-/* Weights and running statistics of a model under their names; views, or copies in the arena. */
+/* Weights and running statistics of a model by name: views, or copies in the arena. */
 int pare_model_state(const struct pare_model *m, struct pare_arena *a, struct pare_named **list,
                      int *n, struct pare_err *err);
 
-/* Can files of these names be written?  To ask before long work. */
+/* An error if a file name has an ending that cannot be written.  Call it before long work. */
 int pare_export_check(const struct pare_export *e, struct pare_err *err);
 
 /* A mask that was applied, for reports. */
 struct pare_applied {
     const char *layer, *what; /* "conv1", "weight" */
-    int64_t n, zeros;         /* elements, and how many the mask removes */
+    int64_t n, zeros;         /* elements of the mask; elements that it removes */
 };
 
-/* Multiply the masks of a file into the model's weights.  All are checked before any is. */
+/* Multiply the masks of a file into the model's weights.  All masks are checked before the first
+ * weight is changed. */
 int pare_apply_list(struct pare_model *m, const char *path, struct pare_arena *a,
                     struct pare_applied **list, int *n, struct pare_err *err);
 

@@ -1,13 +1,12 @@
-/* merge_ranks.c - several processes compress one model: statistics of their parts of the data become
- * those of all, and masks are checked to be the same.
+/* merge_ranks.c - several processes compress one model: merge statistics, compare masks.
  *
- * Before collectors are called, sums are kept by the last process only (it always has an item of
- * the batch), the others begin with 0; afterwards all are added up.
+ * Before collectors run, only the last process keeps its sums (it always has an item of the
+ * batch); the others start from 0.  Afterwards the sums of all processes are added up.
  */
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../quant/quant_config.h"
+#include "compression.h"
 
 struct pare_tensor *pare_layer_statistic(struct pare_layer *l, const char *name,
                                          enum pare_merge merge, enum pare_dtype dtype, int64_t n,
@@ -28,97 +27,70 @@ struct pare_tensor *pare_layer_statistic(struct pare_layer *l, const char *name,
     return t;
 }
 
-int pare_compression_merge(struct pare_compression *r, enum pare_merge merge, enum pare_dtype dtype,
+int pare_compression_merge(struct pare_compression *c, enum pare_merge merge, enum pare_dtype dtype,
                            void *data, int64_t n, struct pare_err *err)
 {
-    return pare_dist_merge_batch(r->dist, merge, dtype, data, n, err);
+    return pare_dist_merge_batch(c->dist, merge, dtype, data, n, err);
 }
 
-double pare_compression_share(const struct pare_compression *r)
+double pare_compression_share(const struct pare_compression *c)
 {
-    return pare_dist_part(r->dist);
+    return pare_dist_part(c->dist);
 }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-static void zero_sums(struct pare_compression *r)
+static void zero_sums(struct pare_compression *c)
 {
-    for (int i = 0; i < r->n_layers; i++)
-        for (struct pare_buffer *b = r->layer[i].buffers; b; b = b->next)
+    for (int i = 0; i < c->n_layers; i++)
+        for (struct pare_buffer *b = c->layer[i].buffers; b; b = b->next)
             if (b->merge == PARE_MERGE_SUM)
                 memset(b->t.data, 0, (size_t)pare_numel(&b->t) * pare_dtype_size(b->t.dtype));
 }
 
-void pare_compression_share_begin(struct pare_compression *r)
+void pare_compression_share_begin(struct pare_compression *c)
 {
-    if (r->dist && pare_dist_rank(r->dist) != pare_dist_size(r->dist) - 1)
-        zero_sums(r);
+    if (c->dist && pare_dist_rank(c->dist) != pare_dist_size(c->dist) - 1)
+        zero_sums(c);
 }
 
-int pare_compression_share_end(struct pare_compression *r, struct pare_err *err)
+int pare_compression_share_end(struct pare_compression *c, struct pare_err *err)
 {
-    if (!r->dist)
+    if (!c->dist)
         return 0;
-    if (!(pare_compression_share(r) > 0))
-        zero_sums(r);
-    for (int i = 0; i < r->n_layers; i++)
-        for (struct pare_buffer *b = r->layer[i].buffers; b; b = b->next)
+    if (!(pare_compression_share(c) > 0))
+        zero_sums(c);
+    for (int i = 0; i < c->n_layers; i++)
+        for (struct pare_buffer *b = c->layer[i].buffers; b; b = b->next)
             if (b->merge != PARE_MERGE_NONE)
-                PARE_TRY(pare_dist_merge(r->dist, b->merge, b->t.dtype, b->t.data,
+                PARE_TRY(pare_dist_merge(c->dist, b->merge, b->t.dtype, b->t.data,
                                          pare_numel(&b->t), err));
     return 0;
 }
 
-int pare_compression_merge_noise(struct pare_compression *r, struct pare_err *err)
-{
-    for (int i = 0; i < r->n_layers; i++)
-        for (int k = 0; k < PARE_QUANT_SITES; k++) {
-            struct pare_noise *s = &r->layer[i].noise[k];
-            double v[] = { s->signal, s->noise };
-
-            PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F64, v, 2, err));
-            *s = (struct pare_noise){ v[0], v[1] };
-        }
-    return 0;
-}
-
-/* ---- learned buffers ------------------------------------------------------------------------- */
-
-/* Of inputs and outputs, before those of weights are made.  Who drew random numbers for gradients
- * may have drawn fewer than others. */
-int pare_compression_merge_learned(struct pare_compression *r, struct pare_err *err)
-{
-    if (!r->dist)
-        return 0;
-    for (struct pare_learned_buffer *b = r->learned; b; b = b->next)
-        PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F32, b->grad.data,
-                                 pare_numel(&b->grad), err));
-    return pare_dist_send(r->dist, &r->rng, sizeof(r->rng), err);
-}
-
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-int pare_compression_check_masks(struct pare_compression *r, struct pare_err *err)
+int pare_compression_check_masks(struct pare_compression *c, struct pare_err *err)
 {
-    struct pare_mark mark = pare_mark(r->scratch);
+    struct pare_mark mark = pare_mark(c->scratch);
     int64_t which = -1;
     uint64_t *hash;
     int rc;
 
-    if (!r->dist)
+    if (!c->dist)
         return 0;
-    hash = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*hash));
+    hash = pare_alloc(c->scratch, (size_t)c->n_layers, sizeof(*hash));
     if (!hash)
         return pare_no_memory(err, "to compare masks");
-    for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].mask.data)
-            hash[i] = pare_dist_hash(r->layer[i].mask.data, (size_t)pare_numel(&r->layer[i].mask));
-    rc = pare_dist_same(r->dist, hash, r->n_layers, &which, err);
-    pare_rewind(r->scratch, mark);
+    for (int i = 0; i < c->n_layers; i++)
+        if (c->layer[i].mask.data)
+            hash[i] = pare_dist_hash(c->layer[i].mask.data, (size_t)pare_numel(&c->layer[i].mask));
+    rc = pare_dist_same(c->dist, hash, c->n_layers, &which, err);
+    pare_rewind(c->scratch, mark);
     if (rc || which < 0)
         return rc;
     return pare_fail(err, PARE_EIO,
                      "the mask of layer '%s' is not the same in all %d processes; what the pruner "
                      "knows of the data must be in statistics (pare_layer_statistic)",
-                     r->layer[which].info.name, pare_dist_size(r->dist));
+                     c->layer[which].info.name, pare_dist_size(c->dist));
 }

@@ -1,4 +1,4 @@
-/* plugin_api.c - what pruners and callers may ask of a run and its layers. */
+/* plugin_api.c - <pare/algorithm.h>: what algorithms read of a compression and its layers. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,19 +36,20 @@ const struct pare_tensor *pare_layer_bias(const struct pare_layer *l)
 
 struct pare_tensor *pare_layer_grad(const struct pare_layer *l)
 {
-    return l->run->in_step && l->grad.data ? (struct pare_tensor *)&l->grad : NULL;
+    return l->compression->in_step && l->grad.data ? (struct pare_tensor *)&l->grad : NULL;
 }
 
 struct pare_tensor *pare_layer_bias_grad(const struct pare_layer *l)
 {
-    return l->run->in_step && l->bias_grad.data ? (struct pare_tensor *)&l->bias_grad : NULL;
+    return l->compression->in_step && l->bias_grad.data ? (struct pare_tensor *)&l->bias_grad
+                                                        : NULL;
 }
 
 struct pare_tensor *pare_layer_mask(struct pare_layer *l)
 {
     struct pare_err err;
 
-    if (l->weight && pare_mask_new(l->run, &l->w, &l->mask, &err))
+    if (l->weight && pare_mask_new(l->compression, &l->w, &l->mask, &err))
         return NULL;
     return &l->mask;
 }
@@ -57,7 +58,7 @@ struct pare_tensor *pare_layer_bias_mask(struct pare_layer *l)
 {
     struct pare_err err;
 
-    if (l->bias && pare_mask_new(l->run, &l->b, &l->bias_mask, &err))
+    if (l->bias && pare_mask_new(l->compression, &l->b, &l->bias_mask, &err))
         return NULL;
     return l->bias ? &l->bias_mask : NULL;
 }
@@ -72,41 +73,19 @@ int pare_layer_in_axis(const struct pare_layer *l)
     return l->in_axis;
 }
 
-double pare_layer_sparsity(const struct pare_layer *l)
-{
-    return l->sparsity > 0 ? l->sparsity : 0;
-}
-
-double pare_layer_config_sparsity(const struct pare_layer *l)
-{
-    return l->asked;
-}
-
-void pare_layer_aim(struct pare_layer *l, double sparsity)
-{
-    if (l->sparsity != sparsity)
-        l->due = true;
-    l->sparsity = sparsity;
-}
-
 const void *pare_layer_conf(const struct pare_layer *l)
 {
-    return l->conf[l->run->who];
+    return l->conf[l->compression->current];
 }
 
 void *pare_layer_state(struct pare_layer *l)
 {
-    return l->state[l->run->who];
+    return l->state[l->compression->current];
 }
 
-const struct pare_units *pare_layer_units(const struct pare_layer *l)
+struct pare_compression *pare_layer_compression(const struct pare_layer *l)
 {
-    return &l->units;
-}
-
-struct pare_compression *pare_layer_run(const struct pare_layer *l)
-{
-    return l->run;
+    return l->compression;
 }
 
 static struct pare_buffer *find_buffer(const struct pare_layer *l, const char *name)
@@ -126,7 +105,7 @@ static struct pare_tensor *fail(struct pare_err *err, const struct pare_layer *l
 struct pare_tensor *pare_layer_buffer(struct pare_layer *l, const char *name, enum pare_dtype dtype,
                                       int rank, const int64_t *dim, struct pare_err *err)
 {
-    struct pare_arena *a = l->run->arena;
+    struct pare_arena *a = l->compression->arena;
     struct pare_buffer *b = find_buffer(l, name);
     struct pare_tensor want = { .dtype = dtype, .rank = rank };
 
@@ -155,7 +134,7 @@ struct pare_tensor *pare_layer_buffer(struct pare_layer *l, const char *name, en
     return &b->t;
 }
 
-/* m and v are PyTorch's exp_avg and exp_avg_sq; the step counts for both. */
+/* m and v are PyTorch's exp_avg and exp_avg_sq. */
 int pare_layer_adam(struct pare_layer *l, const char *buffer, const float *grad, double lr,
                     struct pare_err *err)
 {
@@ -190,44 +169,44 @@ int pare_layer_adam(struct pare_layer *l, const char *buffer, const float *grad,
     return 0;
 }
 
-/* ---- the run ------------------------------------------------------------------------------ */
+/* ---- a compression --------------------------------------------------------------------------- */
 
-int pare_compression_layers(const struct pare_compression *r)
+int pare_compression_layers(const struct pare_compression *c)
 {
-    return r->n_layers;
+    return c->n_layers;
 }
 
-struct pare_layer *pare_compression_layer(struct pare_compression *r, int i)
+struct pare_layer *pare_compression_layer(struct pare_compression *c, int i)
 {
-    return i >= 0 && i < r->n_layers ? &r->layer[i] : NULL;
+    return i >= 0 && i < c->n_layers ? &c->layer[i] : NULL;
 }
 
-const void *pare_compression_conf(const struct pare_compression *r)
+const void *pare_compression_conf(const struct pare_compression *c)
 {
-    return r->conf[r->who];
+    return c->conf[c->current];
 }
 
-void *pare_compression_state(struct pare_compression *r)
+void *pare_compression_state(struct pare_compression *c)
 {
-    return r->state[r->who];
+    return c->state[c->current];
 }
 
-struct pare_arena *pare_compression_scratch(struct pare_compression *r)
+struct pare_arena *pare_compression_scratch(struct pare_compression *c)
 {
-    return r->scratch;
+    return c->scratch;
 }
 
-struct pare_rng *pare_compression_rng(struct pare_compression *r)
+struct pare_rng *pare_compression_rng(struct pare_compression *c)
 {
-    return &r->rng;
+    return &c->rng;
 }
 
-int pare_compression_threads(const struct pare_compression *r)
+int pare_compression_threads(const struct pare_compression *c)
 {
-    return r->threads;
+    return c->threads;
 }
 
-int64_t pare_compression_steps(const struct pare_compression *r)
+int64_t pare_compression_steps(const struct pare_compression *c)
 {
-    return r->trainer ? r->trainer->optim->step : 0;
+    return c->trainer ? c->trainer->optim->step : 0;
 }

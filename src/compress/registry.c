@@ -1,4 +1,4 @@
-/* registry.c - the table of pruners, and plugins that add to it. */
+/* registry.c - algorithms by name, and plugins that add to them. */
 #include "registry.h"
 
 #include <dlfcn.h>
@@ -8,35 +8,17 @@
 #include "../io/elf.h"
 #include "../io/file.h"
 #include "../train/lookup.h"
+#include "method.h"
 
-#define PRUNER(name) extern const struct pare_pruner pare_pruner_##name;
-#include "../prune/pruners.def"
-#undef PRUNER
-
-const struct pare_pruner *const pare_pruners[] = {
-#define PRUNER(name) &pare_pruner_##name,
-#include "../prune/pruners.def"
-#undef PRUNER
-    NULL
-};
-
-#define QUANTIZER(name) extern const struct pare_quantizer pare_quantizer_##name;
-#include "../quant/quantizers.def"
-#undef QUANTIZER
-
-const struct pare_quantizer *const pare_quantizers[] = {
-#define QUANTIZER(name) &pare_quantizer_##name,
-#include "../quant/quantizers.def"
-#undef QUANTIZER
-    NULL
+struct added {
+    const struct pare_method *method;
+    const struct pare_algorithm *algorithm;
 };
 
 struct pare_registry {
     struct pare_arena *arena;
-    const struct pare_pruner **pruner;
+    struct added *list;
     int n, cap;
-    const struct pare_quantizer **quantizer;
-    int n_quantizers, cap_quantizers;
 };
 
 struct pare_registry *pare_registry_new(struct pare_err *err)
@@ -59,47 +41,28 @@ void pare_registry_free(struct pare_registry *g)
         pare_arena_free(g->arena);
 }
 
-const struct pare_pruner *pare_pruner_at(const struct pare_registry *g, int i)
+const struct pare_algorithm *pare_algorithm_at(const struct pare_registry *g,
+                                               const struct pare_method *m, int i)
 {
-    const int built_in = (int)(sizeof(pare_pruners) / sizeof(*pare_pruners)) - 1;
-
-    if (i < built_in)
-        return pare_pruners[i];
-    return g && i - built_in < g->n ? g->pruner[i - built_in] : NULL;
+    for (int k = 0; m->builtin[k]; k++)
+        if (!i--)
+            return m->builtin[k];
+    for (int k = 0; g && k < g->n; k++)
+        if (g->list[k].method == m && !i--)
+            return g->list[k].algorithm;
+    return NULL;
 }
 
-int pare_find_pruner(const struct pare_registry *g, const char *name, const struct pare_pruner **p,
-                     struct pare_err *err)
+int pare_find_algorithm(const struct pare_registry *g, const struct pare_method *m,
+                        const char *name, const struct pare_algorithm **a, struct pare_err *err)
 {
     const char *names[PARE_LOOKUP_MAX];
     int n = 0, i;
 
-    for (; n < PARE_LOOKUP_MAX && pare_pruner_at(g, n); n++)
-        names[n] = pare_pruner_at(g, n)->name;
-    PARE_TRY(pare_lookup("pruner", name, names, n, &i, err));
-    *p = pare_pruner_at(g, i);
-    return 0;
-}
-
-const struct pare_quantizer *pare_quantizer_at(const struct pare_registry *g, int i)
-{
-    const int built_in = (int)(sizeof(pare_quantizers) / sizeof(*pare_quantizers)) - 1;
-
-    if (i < built_in)
-        return pare_quantizers[i];
-    return g && i - built_in < g->n_quantizers ? g->quantizer[i - built_in] : NULL;
-}
-
-int pare_find_quantizer(const struct pare_registry *g, const char *name,
-                        const struct pare_quantizer **q, struct pare_err *err)
-{
-    const char *names[PARE_LOOKUP_MAX];
-    int n = 0, i;
-
-    for (; n < PARE_LOOKUP_MAX && pare_quantizer_at(g, n); n++)
-        names[n] = pare_quantizer_at(g, n)->base.name;
-    PARE_TRY(pare_lookup("quantizer", name, names, n, &i, err));
-    *q = pare_quantizer_at(g, i);
+    for (; n < PARE_LOOKUP_MAX && pare_algorithm_at(g, m, n); n++)
+        names[n] = pare_algorithm_at(g, m, n)->name;
+    PARE_TRY(pare_lookup(m->name, name, names, n, &i, err));
+    *a = pare_algorithm_at(g, m, i);
     return 0;
 }
 
@@ -112,61 +75,58 @@ static bool is_name(const char *s)
     return n && n < 64 && !s[n];
 }
 
-int pare_add_pruner(struct pare_registry *g, const struct pare_pruner *p, struct pare_err *err)
+void *pare_descriptor_copy(struct pare_registry *g, const void *d, uint32_t size, size_t full,
+                           const char *what, struct pare_err *err)
 {
-    void *list;
+    void *copy = pare_alloc(g->arena, 1, full);
 
-    if (p->abi != PARE_ABI)
-        return pare_fail(
-            err, PARE_EUNSUPPORTED,
-            "a pruner was built for interface %u of plugins, this is %u: build it again",
-            (unsigned)p->abi, (unsigned)PARE_ABI);
-    if (!is_name(p->name))
-        return pare_fail(
-            err, PARE_ECONFIG,
-            "a pruner has no usable name: it must be of the letters a-z, digits and _");
-    for (int i = 0; pare_pruner_at(g, i); i++)
-        if (!strcmp(pare_pruner_at(g, i)->name, p->name))
-            return pare_fail(err, PARE_ECONFIG, "a pruner '%s' is there already", p->name);
-    if (!p->calc_mask && !p->score && !(p->flags & PARE_USES_BASE))
-        return pare_fail(err, PARE_ECONFIG, "pruner '%s' has neither calc_mask nor score", p->name);
-    if (pare_pruner_at(g, PARE_LOOKUP_MAX - 1))
-        return pare_fail(err, PARE_ELIMIT, "there are %d pruners already", PARE_LOOKUP_MAX);
-    list = pare_grow(g->arena, g->pruner, g->n, &g->cap, sizeof(const struct pare_pruner *));
-    if (!list)
-        return pare_no_memory(err, "for plugins");
-    g->pruner = list;
-    g->pruner[g->n++] = p;
+    if (!size || size > full)
+        pare_fail(err, PARE_EUNSUPPORTED,
+                  "a descriptor has size %u, struct %s has %zu here: set it to the sizeof of the "
+                  "struct, and build it with the headers of this version",
+                  (unsigned)size, what, full);
+    else if (!copy)
+        pare_no_memory(err, "for plugins");
+    else
+        return memcpy(copy, d, size);
+    return NULL;
+}
+
+static int check(struct pare_registry *g, const struct pare_method *m,
+                 const struct pare_algorithm *a, struct pare_err *err)
+{
+    if (!is_name(a->name))
+        return pare_fail(err, PARE_ECONFIG,
+                         "a %s has no usable name: it must be of the letters a-z, digits and _",
+                         m->name);
+    for (int i = 0; pare_algorithm_at(g, m, i); i++)
+        if (!strcmp(pare_algorithm_at(g, m, i)->name, a->name))
+            return pare_fail(err, PARE_ECONFIG, "a %s '%s' is there already", m->name, a->name);
+    if (pare_algorithm_at(g, m, PARE_LOOKUP_MAX - 1))
+        return pare_fail(err, PARE_ELIMIT, "there are %d %ss already", PARE_LOOKUP_MAX, m->name);
     return 0;
 }
 
-int pare_add_quantizer(struct pare_registry *g, const struct pare_quantizer *q,
-                       struct pare_err *err)
+int pare_registry_add(struct pare_registry *g, const struct pare_method *m,
+                      const struct pare_algorithm *a, struct pare_err *err)
 {
+    struct pare_algorithm *own;
     void *list;
 
-    if (q->base.abi != PARE_ABI)
+    if (a->abi != PARE_ABI)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "a quantizer was built for interface %u of plugins, this is %u: build it "
-                         "again",
-                         (unsigned)q->base.abi, (unsigned)PARE_ABI);
-    if (!is_name(q->base.name))
-        return pare_fail(err, PARE_ECONFIG,
-                         "a quantizer has no usable name: it must be of the letters a-z, digits "
-                         "and _");
-    for (int i = 0; pare_quantizer_at(g, i); i++)
-        if (!strcmp(pare_quantizer_at(g, i)->base.name, q->base.name))
-            return pare_fail(err, PARE_ECONFIG, "a quantizer '%s' is there already", q->base.name);
-    if (!q->weight && !q->input && !q->output)
-        return pare_fail(err, PARE_ECONFIG, "quantizer '%s' quantizes nothing", q->base.name);
-    if (pare_quantizer_at(g, PARE_LOOKUP_MAX - 1))
-        return pare_fail(err, PARE_ELIMIT, "there are %d quantizers already", PARE_LOOKUP_MAX);
-    list = pare_grow(g->arena, g->quantizer, g->n_quantizers, &g->cap_quantizers,
-                     sizeof(const struct pare_quantizer *));
+                         "a %s was built for interface %u of plugins, this is %u: build it again",
+                         m->name, (unsigned)a->abi, (unsigned)PARE_ABI);
+    own = pare_descriptor_copy(g, a, a->size, sizeof(*a), "pare_algorithm", err);
+    if (!own)
+        return err->code;
+    PARE_TRY(check(g, m, own, err));
+    PARE_TRY(m->check(g, own, err));
+    list = pare_grow(g->arena, g->list, g->n, &g->cap, sizeof(*g->list));
     if (!list)
         return pare_no_memory(err, "for plugins");
-    g->quantizer = list;
-    g->quantizer[g->n_quantizers++] = q;
+    g->list = list;
+    g->list[g->n++] = (struct added){ m, own };
     return 0;
 }
 
@@ -187,7 +147,7 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
 {
     int (*init)(struct pare_registry *, struct pare_err *);
     char *name = pare_sprintf(g->arena, "%s%s", strchr(path, '/') ? "" : "./", path);
-    int before = g->n, quantizers = g->n_quantizers, rc;
+    int before = g->n, rc;
     void *handle, *symbol;
 
     if (!name)
@@ -202,17 +162,16 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
         return pare_fail(err, PARE_EFORMAT, "%s: is no plugin of Pare, it has no function %s", path,
                          PARE_PLUGIN_INIT);
     }
-    memcpy(&init, &symbol, sizeof(init)); /* ISO C has no conversion between the two */
+    memcpy(&init, &symbol,
+           sizeof(init)); /* ISO C does not convert an object pointer to a function pointer */
     err->msg[0] = '\0';
     rc = init(g, err);
     if (rc && !err->msg[0])
         rc = pare_fail(err, PARE_ECONFIG, "the plugin refuses to start and does not say why");
     rc = pare_at(err, rc, "%s", path);
-    if (!rc && g->n == before && g->n_quantizers == quantizers)
+    if (!rc && g->n == before)
         rc = pare_fail(err, PARE_ECONFIG, "%s: the plugin adds nothing", path);
-    if (rc) {
+    if (rc)
         g->n = before;
-        g->n_quantizers = quantizers;
-    }
     return rc;
 }

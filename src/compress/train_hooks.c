@@ -1,105 +1,91 @@
-/* train_hooks.c - a run hangs itself into training. */
+/* train_hooks.c - install a compression's hooks in a trainer; remember and rewind weights. */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "../train/training.h"
-#include "../quant/quant_config.h"
+#include "method.h"
 
-static int at_epoch(void *run, struct pare_trainer *t, int64_t epoch, struct pare_err *err)
+static int at_epoch(void *user, struct pare_trainer *t, int64_t epoch, struct pare_err *err)
 {
-    struct pare_compression *r = run;
+    struct pare_compression *c = user;
 
     (void)t;
-    PARE_TRY(pare_compression_on_epoch(r, epoch, err));
-    for (int i = 0; i < r->n_layers && !r->quantizer; i++)
-        if (r->layer[i].due)
-            return pare_compression_update_masks(r, err);
-    return 0;
+    return c->method->at_epoch(c, epoch, err);
 }
 
-static int after_forward(void *run, struct pare_trainer *t, struct pare_err *err)
+static int after_forward(void *user, struct pare_trainer *t, struct pare_err *err)
 {
-    struct pare_compression *r = run;
+    struct pare_compression *c = user;
     const struct pare_plan *p = t->plan[t->at];
 
-    /* A plan of before the first collector came has nothing to show. */
-    if (!r->collectors || p->n_kept < 2 * r->n_layers)
+    /* A plan made before the first collector was added observes no values. */
+    if (!c->collectors || p->n_kept < 2 * c->n_layers)
         return 0;
-    pare_compression_share_begin(r);
-    PARE_TRY(pare_compression_collect(r, p, err));
-    return pare_compression_share_end(r, err);
+    pare_compression_share_begin(c);
+    PARE_TRY(pare_compression_collect(c, p, err));
+    return pare_compression_share_end(c, err);
 }
 
-static int loss(void *run, struct pare_trainer *t, double *value, struct pare_err *err)
+static int loss(void *user, struct pare_trainer *t, double *value, struct pare_err *err)
 {
     (void)t;
-    return pare_compression_loss(run, value, err);
+    return pare_compression_loss(user, value, err);
 }
 
-static int after_backward(void *run, struct pare_trainer *t, struct pare_err *err)
+static int after_backward(void *user, struct pare_trainer *t, struct pare_err *err)
 {
-    struct pare_compression *r = run;
+    struct pare_compression *c = user;
     int rc;
 
     (void)t;
-    r->in_step = true;
-    rc = r->quantizer ? pare_compression_merge_learned(r, err) : 0;
-    if (!rc && r->quantizer)
-        rc = pare_quant_weight_grads(r, err);
-    if (!rc)
-        rc = pare_compression_before_step(r, err);
-    r->in_step = false;
+    c->in_step = true;
+    rc = c->method->after_backward(c, err);
+    c->in_step = false;
     return rc;
 }
 
-static int after_step(void *run, struct pare_trainer *t, int64_t step, struct pare_err *err)
+static int after_step(void *user, struct pare_trainer *t, int64_t step, struct pare_err *err)
 {
-    struct pare_compression *r = run;
+    struct pare_compression *c = user;
 
     (void)t;
-    if (r->quantizer)
-        PARE_TRY(pare_quant_learn_step(r, err));
-    PARE_TRY(pare_compression_on_step(r, step, err));
-    return r->quantizer ? pare_compression_round_weights(r, err)
-                        : pare_compression_update_masks(r, err);
+    return c->method->after_step(c, step, err);
 }
 
-/* Masks that nobody changes and weights that nobody asks about can be in any layout. */
-static bool looks(void *run)
+/* While no mask changes and no hook reads weights, the trainer may keep them in any layout. */
+static bool reads_weights(void *user)
 {
-    const struct pare_compression *r = run;
-    bool yes = r->quantizer || r->collectors;
+    const struct pare_compression *c = user;
+    bool yes = c->collectors || c->method->reads_weights(c);
 
-    for (int i = 0; i < r->n_layers; i++)
-        yes |= r->layer[i].due;
-    for (int i = 0; i < PARE_COMPRESSION_PRUNERS && r->pruner[i]; i++)
-        yes |= r->pruner[i]->on_step || r->pruner[i]->before_step || r->pruner[i]->loss;
+    for (int i = 0; i < PARE_MAX_ALGORITHMS && c->algorithm[i]; i++)
+        yes |= c->algorithm[i]->on_step || c->algorithm[i]->before_step || c->algorithm[i]->loss;
     return yes;
 }
 
-static int keep(void *run, bool back, struct pare_err *err)
+static int keep(void *user, bool back, struct pare_err *err)
 {
-    struct pare_compression *r = run;
+    struct pare_compression *c = user;
 
-    return r->quantizer ? pare_quant_keep(r, back, err) : 0;
+    return c->method->keep ? c->method->keep(c, back, err) : 0;
 }
 
-static void take_data(struct pare_compression *r, struct pare_data *data)
+static void take_data(struct pare_compression *c, struct pare_data *data)
 {
-    pare_data_free(r->data);
-    r->data = data;
+    pare_data_free(c->data);
+    c->data = data;
     if (data)
         pare_data_retain(data);
 }
 
-/* The weights that it trained go with it; what is left of them is in the model. */
-static void gone(void *run)
+/* The trainer frees the weights that it trained; the effective ones stay in the model. */
+static void detach(void *user)
 {
-    struct pare_compression *r = run;
+    struct pare_compression *c = user;
 
-    for (int i = 0; i < r->n_layers; i++) {
-        struct pare_layer *l = &r->layer[i];
+    for (int i = 0; i < c->n_layers; i++) {
+        struct pare_layer *l = &c->layer[i];
 
         if (l->grad.data)
             l->w = l->weight->t;
@@ -107,13 +93,14 @@ static void gone(void *run)
             l->b = l->bias->t;
         l->grad.data = l->bias_grad.data = NULL;
     }
-    r->trainer = NULL;
-    take_data(r, NULL);
+    c->trainer = NULL;
+    take_data(c, NULL);
 }
 
-/* The learner trains `w` in memory of its own from now on; a frozen weight stays ours. */
-static int mask(struct pare_trainer *t, const struct pare_value *v, const struct pare_tensor *m,
-                struct pare_tensor *w, struct pare_tensor *grad, struct pare_err *err)
+/* From now on the trainer trains `w` in its own memory, unless the weight is frozen. */
+static int attach_weight(struct pare_trainer *t, const struct pare_value *v,
+                         const struct pare_tensor *m, struct pare_tensor *w,
+                         struct pare_tensor *grad, struct pare_err *err)
 {
     int i = pare_trainer_param(t, v->name);
 
@@ -124,35 +111,35 @@ static int mask(struct pare_trainer *t, const struct pare_value *v, const struct
     return 0;
 }
 
-int pare_compression_attach(struct pare_compression *r, struct pare_trainer *t,
+int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
                             struct pare_data *data, int64_t batch, struct pare_err *err)
 {
     struct pare_strs names;
 
-    if (r->started || r->trainer)
+    if (c->started || c->trainer)
         return pare_fail(err, PARE_ECONFIG,
                          "a compression follows one learner, from before it is started");
-    if (t->model != r->model)
+    if (t->model != c->model)
         return pare_fail(err, PARE_ECONFIG, "the learner trains another model");
     if (t->o.hooks.user)
         return pare_fail(err, PARE_ECONFIG, "the learner has another compression already");
-    for (int i = 0; i < r->n_layers; i++) {
-        struct pare_layer *l = &r->layer[i];
+    for (int i = 0; i < c->n_layers; i++) {
+        struct pare_layer *l = &c->layer[i];
 
         if (l->weight)
-            PARE_TRY(pare_mask_new(r, &l->w, &l->mask, err));
+            PARE_TRY(pare_mask_new(c, &l->w, &l->mask, err));
         if (l->bias)
-            PARE_TRY(pare_mask_new(r, &l->b, &l->bias_mask, err));
+            PARE_TRY(pare_mask_new(c, &l->b, &l->bias_mask, err));
         if (l->weight)
-            PARE_TRY(mask(t, l->weight, &l->mask, &l->w, &l->grad, err));
+            PARE_TRY(attach_weight(t, l->weight, &l->mask, &l->w, &l->grad, err));
         if (l->bias)
-            PARE_TRY(mask(t, l->bias, &l->bias_mask, &l->b, &l->bias_grad, err));
+            PARE_TRY(attach_weight(t, l->bias, &l->bias_mask, &l->b, &l->bias_grad, err));
     }
-    r->trainer = t;
-    r->dist = t->o.dist;
-    take_data(r, data);
-    r->batch = batch;
-    t->o.hooks = (struct pare_hooks){ .user = r,
+    c->trainer = t;
+    c->dist = t->o.dist;
+    take_data(c, data);
+    c->batch = batch;
+    t->o.hooks = (struct pare_hooks){ .user = c,
                                       .at_epoch = at_epoch,
                                       .after_forward = after_forward,
                                       .loss = loss,
@@ -161,73 +148,78 @@ int pare_compression_attach(struct pare_compression *r, struct pare_trainer *t,
                                       .save = pare_compression_save,
                                       .load = pare_compression_load,
                                       .keep = keep,
-                                      .looks = looks,
-                                      .gone = gone };
-    PARE_TRY(pare_compression_collected_values(r, &names, err));
+                                      .looks = reads_weights,
+                                      .gone = detach };
+    PARE_TRY(pare_compression_collected_values(c, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;
 }
 
-int pare_compression_use_data(struct pare_compression *r, struct pare_data *data, int64_t batch,
+int pare_compression_use_data(struct pare_compression *c, struct pare_data *data, int64_t batch,
                               struct pare_err *err)
 {
-    if (r->started || r->trainer)
+    if (c->started || c->trainer)
         return pare_fail(err, PARE_ECONFIG, "data is given to a compression before it is started");
-    take_data(r, data);
-    r->batch = batch;
+    take_data(c, data);
+    c->batch = batch;
     return 0;
 }
 
-void pare_compression_on_progress(struct pare_compression *r, pare_progress_fn *progress,
+void pare_compression_on_progress(struct pare_compression *c, pare_progress_fn *progress,
                                   void *user)
 {
-    r->progress = progress;
-    r->progress_user = user;
+    c->progress = progress;
+    c->progress_user = user;
 }
 
-int pare_compression_follow(struct pare_compression *r, struct pare_training *l,
+void pare_compression_share_with(struct pare_compression *c, struct pare_dist *dist)
+{
+    c->dist = dist;
+}
+
+int pare_compression_follow(struct pare_compression *c, struct pare_training *l,
                             struct pare_err *err)
 {
-    return pare_compression_attach(r, l->trainer, l->data[0], l->setup->train.batch, err);
+    return pare_compression_attach(c, l->trainer, l->data[0], l->setup->train.batch, err);
 }
 
 /* ---- remember and rewind -------------------------------------------------------------------- */
 
-static const struct pare_tensor *learned(const struct pare_trainer *t, int i)
+static const struct pare_tensor *trained(const struct pare_trainer *t, int i)
 {
     return i < t->n_params ? &t->param[i].value : &t->state[i - t->n_params].t;
 }
 
-int pare_compression_remember(struct pare_compression *r, struct pare_err *err)
+int pare_compression_remember(struct pare_compression *c, struct pare_err *err)
 {
-    struct pare_trainer *t = r->trainer;
+    struct pare_trainer *t = c->trainer;
     int n = t ? t->n_params + t->n_state : 0;
 
     if (!t)
         return pare_fail(err, PARE_ECONFIG, "nothing is trained, so there is nothing to remember");
-    if (!r->kept) {
-        r->kept = pare_alloc(r->arena, (size_t)n, sizeof(*r->kept));
-        for (int i = 0; i < n && r->kept; i++)
-            PARE_TRY(pare_tensor_new(r->arena, &r->kept[i], PARE_F32, learned(t, i)->rank,
-                                     learned(t, i)->dim, err));
+    if (!c->remembered) {
+        c->remembered = pare_alloc(c->arena, (size_t)n, sizeof(*c->remembered));
+        for (int i = 0; i < n && c->remembered; i++)
+            PARE_TRY(pare_tensor_new(c->arena, &c->remembered[i], PARE_F32, trained(t, i)->rank,
+                                     trained(t, i)->dim, err));
     }
-    if (!r->kept)
+    if (!c->remembered)
         return pare_no_memory(err, "to remember the weights");
     for (int i = 0; i < n; i++)
-        memcpy(r->kept[i].data, learned(t, i)->data,
-               (size_t)pare_numel(&r->kept[i]) * sizeof(float));
+        memcpy(c->remembered[i].data, trained(t, i)->data,
+               (size_t)pare_numel(&c->remembered[i]) * sizeof(float));
     return 0;
 }
 
-int pare_compression_rewind(struct pare_compression *r, struct pare_err *err)
+int pare_compression_rewind(struct pare_compression *c, struct pare_err *err)
 {
-    struct pare_trainer *t = r->trainer;
+    struct pare_trainer *t = c->trainer;
 
-    if (!t || !r->kept)
+    if (!t || !c->remembered)
         return pare_fail(err, PARE_ECONFIG, "no weights were remembered");
     for (int i = 0; i < t->n_params + t->n_state; i++)
-        memcpy(learned(t, i)->data, r->kept[i].data,
-               (size_t)pare_numel(&r->kept[i]) * sizeof(float));
+        memcpy(trained(t, i)->data, c->remembered[i].data,
+               (size_t)pare_numel(&c->remembered[i]) * sizeof(float));
     pare_optim_reset(t->optim);
     t->schedule_start = t->optim->step;
-    return pare_compression_write_weights(r, err);
+    return pare_compression_write_weights(c, err);
 }

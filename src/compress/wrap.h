@@ -1,18 +1,19 @@
-/* wrap.h - layers of a model become layers of a run. */
+/* wrap.h - wrap layers of a model: from graph nodes to struct pare_layer. */
 #ifndef PARE_COMPRESS_WRAP_H
 #define PARE_COMPRESS_WRAP_H
 
 #include "compression.h"
 
-/* Fill r->layer with the layers that the config chooses. */
-int pare_compression_wrap(struct pare_compression *r, const struct pare_config *c,
+/* Fill c->layer with the layers that the config chooses. */
+int pare_compression_wrap(struct pare_compression *c, const struct pare_config *config,
                           struct pare_err *err);
 
-/* The layers of a model, and the copy of its graph that they are of, shaped for one item. */
+/* The layers of a model, and the clone of its graph that they refer to, with the shapes of one
+ * item. */
 int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                       struct pare_layer_info **list, int *n, struct pare_err *err);
 
-/* Is the type one of a list such as "Conv2d|Linear"? */
+/* Is the type in a list such as "Conv2d|Linear"? */
 bool pare_type_listed(const char *types, const char *type);
 
 #endif

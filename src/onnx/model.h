@@ -49,6 +49,13 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
 int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
                      void **bytes, size_t *len, struct pare_err *err);
 
+/* Bytes of the files that the model was read from, external data included. */
+double pare_model_file_bytes(const struct pare_model *m);
+
+/* Make an independent copy: it shares no memory with m. */
+int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy,
+                         struct pare_err *err);
+
 /* Check that the path can be written: it is not the file that the model was loaded from, not one
  * of its external data files, and not something other than a regular file. */
 int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err);

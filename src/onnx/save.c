@@ -41,6 +41,14 @@ struct save {
     struct pare_externalize w;
 };
 
+/* A serialized model. */
+struct packed {
+    bool scratch; /* in: prefer scratch pages */
+    struct pare_pages *pages;
+    void *bytes;
+    size_t len;
+};
+
 /* ---- buffered writing ------------------------------------------------------------------------ */
 
 static void write_all(struct output *o, const uint8_t *p, size_t n)
@@ -266,20 +274,64 @@ int pare_model_save(const struct pare_model *m, const char *path, const struct p
     return pare_at(err, rc, "%s", path);
 }
 
+static int pack(const struct pare_model *m, struct pare_arena *a, struct packed *to,
+                struct pare_err *err)
+{
+    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
+    size_t len;
+
+    PARE_TRY(prepare(&s, false, 0, err));
+    len = protobuf_c_message_get_packed_size(s.msg);
+    if (len > MAX_INSIDE)
+        return pare_fail(err, PARE_ELIMIT,
+                         "the model has %zu bytes, at most %u are possible in memory", len,
+                         MAX_INSIDE);
+    to->pages = to->scratch ? pare_scratch_pages(a, len) : NULL;
+    to->bytes = to->pages ? to->pages->data : pare_alloc_raw(a, len, 1);
+    to->len = len;
+    if (!to->bytes)
+        return pare_no_memory(err, "for %zu bytes", len);
+    protobuf_c_message_pack(s.msg, to->bytes);
+    return 0;
+}
+
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err)
 {
-    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
+    struct packed p = { .scratch = false };
 
-    PARE_TRY(prepare(&s, false, 0, err));
-    *len = protobuf_c_message_get_packed_size(s.msg);
-    if (*len > MAX_INSIDE)
-        return pare_fail(err, PARE_ELIMIT,
-                         "the model has %zu bytes, at most %u are possible in memory", *len,
-                         MAX_INSIDE);
-    *bytes = pare_alloc_raw(a, *len, 1);
-    if (!*bytes)
-        return pare_no_memory(err, "for %zu bytes", *len);
-    protobuf_c_message_pack(s.msg, *bytes);
+    PARE_TRY(pack(m, a, &p, err));
+    *bytes = p.bytes;
+    *len = p.len;
     return 0;
+}
+
+static int duplicate(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
+                     struct pare_err *err)
+{
+    struct packed p = { .scratch = true };
+    int rc;
+
+    PARE_TRY(pack(m, a, &p, err));
+    rc = pare_model_parse(p.bytes, p.len, NULL, copy, err);
+    if (rc || !p.pages) {
+        pare_pages_free(p.pages);
+        return rc;
+    }
+    pare_pages_release(p.pages, p.bytes, p.len);
+    p.pages->next = (*copy)->pages;
+    (*copy)->pages = p.pages;
+    return 0;
+}
+
+int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    int rc = a ? duplicate(m, a, copy, err) : pare_no_memory(err, "for a copy of the model");
+
+    if (rc)
+        pare_arena_free(a);
+    else
+        (*copy)->shared = a;
+    return rc;
 }

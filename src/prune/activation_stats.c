@@ -98,7 +98,7 @@ static double *statistic(struct pare_layer *l, struct pare_err *err)
 static int add_batch(struct pare_layer *l, const struct pare_tensor *in,
                      const struct pare_tensor *out, void *user, struct pare_err *err)
 {
-    struct pare_compression *r = pare_layer_run(l);
+    struct pare_compression *r = pare_layer_compression(l);
     const struct pare_activation_stats_opts *o = pare_compression_conf(r);
     struct pare_activation_stats_layer *s = pare_layer_state(l);
     struct pare_activation_stats_run *all = pare_compression_state(r);

@@ -23,8 +23,8 @@ struct group {
 
 bool pare_layer_by_channels(const struct pare_layer *l)
 {
-    return l->out_axis >= 0 && l->units.n == l->w.dim[l->out_axis] &&
-           l->units.grid[l->out_axis] == l->units.n;
+    return l->out_axis >= 0 && l->prune->units.n == l->w.dim[l->out_axis] &&
+           l->prune->units.grid[l->out_axis] == l->prune->units.n;
 }
 
 static int by_removal_unit(const void *a, const void *b)
@@ -62,7 +62,7 @@ static int list_members(struct pare_compression *r, const struct pare_removal_un
     int64_t most = 0, next = pare_removal_units_count(removal_units);
 
     for (int i = 0; i < r->n_layers; i++)
-        most += pare_layer_by_channels(&r->layer[i]) ? r->layer[i].units.n : 0;
+        most += pare_layer_by_channels(&r->layer[i]) ? r->layer[i].prune->units.n : 0;
     *n = 0;
     *list = pare_alloc(r->scratch, (size_t)most, sizeof(**list));
     if (!*list)
@@ -71,7 +71,7 @@ static int list_members(struct pare_compression *r, const struct pare_removal_un
         const struct pare_layer *l = &r->layer[i];
         const struct pare_value *w = pare_value_root(l->info.weight);
 
-        for (int64_t u = 0; pare_layer_by_channels(l) && u < l->units.n; u++) {
+        for (int64_t u = 0; pare_layer_by_channels(l) && u < l->prune->units.n; u++) {
             int64_t removal_unit = pare_removal_unit(removal_units, w, l->out_axis, u);
 
             /* A unit of unknown shape is a dependency group of its own. */
@@ -160,7 +160,7 @@ int pare_compression_groups(struct pare_compression *r, const struct pare_depend
     struct pare_dependency_groups *new;
     int rc;
 
-    *d = r->depend;
+    *d = r->prune->groups;
     if (*d)
         return 0;
     new = pare_alloc(r->arena, 1, sizeof(*new));
@@ -169,6 +169,6 @@ int pare_compression_groups(struct pare_compression *r, const struct pare_depend
     rc = find_groups(r, new, err);
     pare_reset(r->scratch, m);
     if (!rc)
-        *d = r->depend = new;
+        *d = r->prune->groups = new;
     return rc;
 }

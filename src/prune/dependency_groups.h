@@ -8,7 +8,7 @@
 #define PARE_PRUNE_DEPENDENCY_GROUPS_H
 
 #include "rank.h"
-#include "../compress/compression.h"
+#include "prune_state.h"
 
 /* The dependency groups that have members in the same layers.  They are ranked against each
  * other. */

@@ -45,7 +45,7 @@ static double goal(const struct pare_layer *l)
 static bool by_epochs(const struct pare_layer *l, struct pare_epochs *e)
 {
     const struct pare_gradual_keys *k = pare_layer_conf(l);
-    const struct pare_gradual_opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct pare_gradual_opts *o = pare_compression_conf(pare_layer_compression(l));
     int64_t end = k->end_epoch >= 0 ? k->end_epoch : k->start_epoch + o->total_iteration;
 
     *e = (struct pare_epochs){ k->initial_sparsity, goal(l), k->start_epoch, end, k->frequency };

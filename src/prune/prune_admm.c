@@ -179,21 +179,26 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-const struct pare_pruner pare_pruner_admm = {
+const struct pare_algorithm pare_pruner_admm = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "admm",
     .doc = "Pull weights toward the nearest sparse weights during training, then prune.",
     .keys = keys,
     .conf_size = sizeof(struct keys),
     .opts = opts,
     .opts_size = sizeof(struct opts),
-    .run_size = sizeof(struct state),
+    .state_size = sizeof(struct state),
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
-    .granularity = "element",
     .start = start,
     .on_epoch = on_epoch,
     .loss = loss,
     .before_step = before_step,
-    .score = score,
     .length = length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "element",
+            .score = score,
+        },
 };

@@ -18,18 +18,23 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
     return pare_gradual_on_step(r, pare_sparsity_cubic, err);
 }
 
-const struct pare_pruner pare_pruner_agp = {
+const struct pare_algorithm pare_pruner_agp = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "agp",
     .doc = "Increase sparsity to its target along a cubic curve during training.",
     .keys = pare_gradual_keys,
     .conf_size = sizeof(struct pare_gradual_keys),
     .opts = pare_gradual_opts,
     .opts_size = sizeof(struct pare_gradual_opts),
-    .run_size = sizeof(struct pare_gradual_run),
+    .state_size = sizeof(struct pare_gradual_run),
     .flags = PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
     .start = pare_gradual_start,
     .on_epoch = on_epoch,
     .on_step = on_step,
     .length = pare_gradual_length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+        },
 };

@@ -19,19 +19,24 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
     return pare_activation_stats_score(r, l, nonzero_fraction, s, err);
 }
 
-const struct pare_pruner pare_pruner_apoz = {
+const struct pare_algorithm pare_pruner_apoz = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "apoz",
     .doc = "Remove the channels whose activations are most often 0.",
     .opts = pare_activation_stats_opts,
     .opts_size = sizeof(struct pare_activation_stats_opts),
     .layer_size = sizeof(struct pare_activation_stats_layer),
-    .run_size = sizeof(struct pare_activation_stats_run),
+    .state_size = sizeof(struct pare_activation_stats_run),
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
-    .granularity = "out_channel",
     .start = pare_activation_stats_start,
     .before_step = pare_activation_stats_before_step,
     .stop = pare_activation_stats_stop,
-    .score = score,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "out_channel",
+            .score = score,
+        },
 };

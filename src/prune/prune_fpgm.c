@@ -48,12 +48,17 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
     return 0;
 }
 
-const struct pare_pruner pare_pruner_fpgm = {
+const struct pare_algorithm pare_pruner_fpgm = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "fpgm",
     .doc = "Remove the channels nearest to the geometric median of all channels.",
     .flags = PARE_ONE_SHOT,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
-    .granularity = "out_channel",
-    .score = score,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "out_channel",
+            .score = score,
+        },
 };

@@ -10,11 +10,16 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
     return 0;
 }
 
-const struct pare_pruner pare_pruner_level = {
+const struct pare_algorithm pare_pruner_level = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "level",
     .doc = "Remove the weights with the smallest magnitude.",
     .flags = PARE_ONE_SHOT | PARE_MAGNITUDE,
-    .granularity = "element",
-    .score = score,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "element",
+            .score = score,
+        },
 };

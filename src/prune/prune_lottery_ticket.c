@@ -51,7 +51,7 @@ static const struct pare_opt opts[] = {
 static int64_t rounds(const struct pare_layer *l)
 {
     const struct keys *k = pare_layer_conf(l);
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
 
     return k->prune_iterations ? k->prune_iterations : o->prune_iterations;
 }
@@ -110,17 +110,22 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-const struct pare_pruner pare_pruner_lottery_ticket = {
+const struct pare_algorithm pare_pruner_lottery_ticket = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "lottery_ticket",
     .doc = "Train, prune and rewind weights to their initial values, several times.",
     .keys = keys,
     .conf_size = sizeof(struct keys),
     .opts = opts,
     .opts_size = sizeof(struct opts),
-    .run_size = sizeof(struct state),
+    .state_size = sizeof(struct state),
     .flags = PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
     .start = start,
     .on_epoch = on_epoch,
     .length = length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+        },
 };

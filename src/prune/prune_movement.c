@@ -240,20 +240,25 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-const struct pare_pruner pare_pruner_movement = {
+const struct pare_algorithm pare_pruner_movement = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "movement",
     .doc = "Keep the weights that training moves away from 0.",
     .opts = opts,
     .opts_size = sizeof(struct opts),
-    .run_size = sizeof(struct state),
+    .state_size = sizeof(struct state),
     .flags = PARE_REGROW | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
-    .granularity = "element",
     .start = start,
     .on_epoch = on_epoch,
     .loss = loss,
     .before_step = before_step,
     .on_step = on_step,
-    .score = score,
     .length = length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "element",
+            .score = score,
+        },
 };

@@ -75,14 +75,19 @@ static int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pa
     return 0;
 }
 
-const struct pare_pruner pare_pruner_nm = {
+const struct pare_algorithm pare_pruner_nm = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "nm",
     .doc = "Keep the n largest of every m weights along the input channels.",
     .keys = keys,
     .conf_size = sizeof(struct keys),
     .flags = PARE_ONE_SHOT,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
-    .granularity = "element",
-    .calc_mask = calc_mask,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "element",
+            .calc_mask = calc_mask,
+        },
 };

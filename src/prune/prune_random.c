@@ -9,11 +9,16 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
     return 0;
 }
 
-const struct pare_pruner pare_pruner_random = {
+const struct pare_algorithm pare_pruner_random = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "random",
     .doc = "Remove units at random, as a baseline.",
     .flags = PARE_ONE_SHOT,
-    .granularity = "element",
-    .score = score,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "element",
+            .score = score,
+        },
 };

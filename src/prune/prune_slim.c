@@ -112,21 +112,26 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-const struct pare_pruner pare_pruner_slim = {
+const struct pare_algorithm pare_pruner_slim = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "slim",
     .doc = "Train batch normalization scales toward 0, then remove the smallest.",
     .opts = opts,
     .opts_size = sizeof(struct opts),
-    .run_size = sizeof(struct state),
+    .state_size = sizeof(struct state),
     .flags = PARE_ONE_SHOT,
     .types = "BatchNorm1d|BatchNorm2d|BatchNorm3d",
-    .granularity = "out_channel",
-    .mode = "global",
     .start = start,
     .on_epoch = on_epoch,
     .loss = loss,
     .before_step = before_step,
-    .score = score,
     .length = length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "out_channel",
+            .mode = "global",
+            .score = score,
+        },
 };

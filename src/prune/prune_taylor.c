@@ -108,17 +108,22 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-const struct pare_pruner pare_pruner_taylor = {
+const struct pare_algorithm pare_pruner_taylor = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "taylor",
     .doc = "Remove the channels that affect the loss least, by first-order Taylor expansion.",
     .opts = opts,
     .opts_size = sizeof(struct opts),
-    .run_size = sizeof(struct state),
+    .state_size = sizeof(struct state),
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
     .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
-    .granularity = "out_channel",
     .before_step = before_step,
-    .score = score,
     .length = length,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "out_channel",
+            .score = score,
+        },
 };

@@ -46,11 +46,12 @@ static int channel_means(const struct corrector *s, const struct pare_tensor *x,
             sum += (double)v[k];
         s->sum[i % s->n] += sum;
     }
-    PARE_TRY(pare_compression_merge(s->l->run, PARE_MERGE_SUM, PARE_F64, s->sum, s->n, err));
+    PARE_TRY(
+        pare_compression_merge(s->l->compression, PARE_MERGE_SUM, PARE_F64, s->sum, s->n, err));
     for (int64_t c = 0; c < s->n; c++) {
         int64_t each = pare_numel(x) / s->n;
 
-        s->sum[c] /= (double)each / pare_compression_share(s->l->run);
+        s->sum[c] /= (double)each / pare_compression_share(s->l->compression);
     }
     return 0;
 }
@@ -152,7 +153,7 @@ static bool is_correctable(const struct pare_layer *l, int *axis)
 {
     const struct pare_tensor *y = &l->info.out->t;
 
-    if (!l->quantized[PARE_WEIGHT] || !l->bias || y->dtype != PARE_F32 || y->rank < 2)
+    if (!l->quant->quantized[PARE_WEIGHT] || !l->bias || y->dtype != PARE_F32 || y->rank < 2)
         return false;
     *axis = strncmp(l->info.type, "Conv", 4) ? y->rank - 1 : 1;
     return pare_numel(&l->b) == y->dim[*axis];
@@ -192,14 +193,14 @@ static int pass_float(struct pare_compression *r, struct pare_arena *a, int64_t 
     if (!was)
         return pare_no_memory(err, "for bias correction");
     for (int i = 0; i < r->n_layers; i++) {
-        memcpy(was[i], r->layer[i].quantized, PARE_QUANT_SITES * sizeof(bool));
-        memset(r->layer[i].quantized, 0, PARE_QUANT_SITES * sizeof(bool));
+        memcpy(was[i], r->layer[i].quant->quantized, PARE_QUANT_SITES * sizeof(bool));
+        memset(r->layer[i].quant->quantized, 0, PARE_QUANT_SITES * sizeof(bool));
     }
     rc = pare_compression_write_weights(r, err);
     if (!rc)
         rc = pare_compression_forward(r, batches, err);
     for (int i = 0; i < r->n_layers; i++)
-        memcpy(r->layer[i].quantized, was[i], PARE_QUANT_SITES * sizeof(bool));
+        memcpy(r->layer[i].quant->quantized, was[i], PARE_QUANT_SITES * sizeof(bool));
     return rc;
 }
 
@@ -230,9 +231,10 @@ static int write_biases(struct pare_compression *r, const struct corrector *list
 
         PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F64, s->all, s->n, err));
         PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F64, &seen, 1, err));
-        if (!l->b_before.data) {
-            PARE_TRY(pare_tensor_new(r->arena, &l->b_before, PARE_F32, l->b.rank, l->b.dim, err));
-            memcpy(l->b_before.data, l->b.data, (size_t)s->n * sizeof(float));
+        if (!l->quant->b_before.data) {
+            PARE_TRY(
+                pare_tensor_new(r->arena, &l->quant->b_before, PARE_F32, l->b.rank, l->b.dim, err));
+            memcpy(l->quant->b_before.data, l->b.data, (size_t)s->n * sizeof(float));
         }
         for (int64_t c = 0; c < s->n && seen > 0; c++)
             pare_f32(&l->b)[c] += (float)(s->all[c] / seen);
@@ -245,8 +247,8 @@ void pare_bias_restore(struct pare_compression *r)
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
-        if (l->b_before.data)
-            memcpy(l->b.data, l->b_before.data, (size_t)pare_numel(&l->b) * sizeof(float));
+        if (l->quant->b_before.data)
+            memcpy(l->b.data, l->quant->b_before.data, (size_t)pare_numel(&l->b) * sizeof(float));
     }
 }
 

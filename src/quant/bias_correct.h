@@ -2,7 +2,7 @@
 #ifndef PARE_QUANT_BIAS_CORRECT_H
 #define PARE_QUANT_BIAS_CORRECT_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
 /* Corrects the biases in the model, with two passes over `batches` batches of the compression's
  * data.  Undoes an earlier correction first. */

@@ -1,12 +1,12 @@
-/* calibrate.c - batches that a quantizer only looks at, and places that show the same numbers. */
+/* calibrate.c - forward passes that a quantizer observes; sites that hold the same values. */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "quant_config.h"
 
-#define NONE (-1) /* no node shows this place's numbers, or several do */
+#define NONE (-1) /* the site has no fake-quant node, or several */
 
-/* Where the numbers of a node of ours come from: several may hang one behind the other. */
+/* The value that a fake-quant node reads, before all fake-quant nodes in a row. */
 static const struct pare_value *source(const struct pare_node *n)
 {
     enum pare_quant_site site;
@@ -23,7 +23,7 @@ static bool same_quant(const struct pare_quant *a, const struct pare_quant *b)
            a->axis == b->axis && a->qmin == b->qmin && a->qmax == b->qmax;
 }
 
-/* only[place]: the node that shows its numbers, when there is just one. */
+/* only[place]: the fake-quant node of a site, if there is exactly one. */
 static void find_only(const struct pare_compression *r, int *only)
 {
     const struct pare_graph *g = r->model->graph;
@@ -35,7 +35,7 @@ static void find_only(const struct pare_compression *r, int *only)
         const struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
         int *o = l ? &only[l->index * PARE_QUANT_SITES + (int)site] : NULL;
 
-        if (o && l->run == r)
+        if (o && l->compression == r)
             *o = *o == NONE ? i : g->n_nodes;
     }
     for (int i = 0; i < r->n_layers * PARE_QUANT_SITES; i++)
@@ -43,7 +43,7 @@ static void find_only(const struct pare_compression *r, int *only)
             only[i] = NONE;
 }
 
-/* The first place with the same numbers, in the order of the graph; itself when there is none. */
+/* The first site with the same values and quantization in graph order; possibly the site itself. */
 static int first_of(const struct pare_compression *r, const int *only, int place)
 {
     const struct pare_graph *g = r->model->graph;
@@ -51,21 +51,22 @@ static int first_of(const struct pare_compression *r, const int *only, int place
     const struct pare_value *from;
     int best = place;
 
-    if (only[place] == NONE || !l->quantized[place % PARE_QUANT_SITES])
+    if (only[place] == NONE || !l->quant->quantized[place % PARE_QUANT_SITES])
         return place;
     from = source(g->node[only[place]]);
     for (int i = 0; i < r->n_layers * PARE_QUANT_SITES; i++) {
         const struct pare_layer *o = &r->layer[i / PARE_QUANT_SITES];
 
-        if (only[i] != NONE && only[i] < only[best] && o->quantized[i % PARE_QUANT_SITES] &&
+        if (only[i] != NONE && only[i] < only[best] && o->quant->quantized[i % PARE_QUANT_SITES] &&
             source(g->node[only[i]]) == from &&
-            same_quant(&l->quant[place % PARE_QUANT_SITES], &o->quant[i % PARE_QUANT_SITES]))
+            same_quant(&l->quant->site[place % PARE_QUANT_SITES],
+                       &o->quant->site[i % PARE_QUANT_SITES]))
             best = i;
     }
     return best;
 }
 
-/* Without memory everybody looks for himself. */
+/* If allocation fails, each site collects its own statistics. */
 static void find_twins(struct pare_compression *r)
 {
     int n = r->n_layers * PARE_QUANT_SITES,
@@ -77,20 +78,20 @@ static void find_twins(struct pare_compression *r)
     find_only(r, only);
     for (int i = 0; i < n; i++)
         twin[i] = first_of(r, only, i);
-    r->twin = twin;
+    r->quant->twin = twin;
 }
 
 bool pare_layer_twin(const struct pare_layer *l, enum pare_quant_site site, struct pare_layer **of,
                      enum pare_quant_site *of_site)
 {
-    struct pare_compression *r = l->run;
+    struct pare_compression *r = l->compression;
     int place = l->index * PARE_QUANT_SITES + (int)site, to;
 
     if (site == PARE_WEIGHT)
         return false;
-    if (!r->twin)
+    if (!r->quant->twin)
         find_twins(r);
-    to = r->twin ? r->twin[place] : place;
+    to = r->quant->twin ? r->quant->twin[place] : place;
     if (of)
         *of = &r->layer[to / PARE_QUANT_SITES];
     if (of_site)
@@ -104,8 +105,9 @@ int pare_compression_observe(struct pare_compression *r, int64_t batches, bool i
     int rc;
 
     r->in_parts = in_parts;
-    pare_fake_quant_look(r, true);
+    pare_fake_quant_observe(r, true);
     rc = pare_compression_forward(r, batches, err);
-    pare_fake_quant_look(r, false);
+    pare_fake_quant_observe(r, false);
+    r->in_parts = false;
     return rc;
 }

@@ -1,4 +1,4 @@
-/* calibration_file.c - scales and ranges of a quantized model as JSON: written, read, put back. */
+/* calibration_file.c - scales and ranges of a quantized model as JSON: write, read, apply. */
 #include "calibration_file.h"
 
 #include <stdio.h>
@@ -14,9 +14,9 @@
 
 #define KEY 64
 
-#define FLOAT 32 /* bits of a place that stays as it is */
+#define FLOAT 32 /* bits of a site that stays float */
 
-/* The keys of a place: input_scale, tracked_min_input, ... */
+/* The keys of a site: input_scale, tracked_min_input, ... */
 enum what { BITS, ASKED, SCALE, ZERO, MIN, MAX };
 static const char *const before[] = { "", "", "", "", "tracked_min_", "tracked_max_" };
 static const char *const after[] = { "_bits", "_bits_config", "_scale", "_zero_point", "", "" };
@@ -25,7 +25,7 @@ static const char *const after[] = { "_bits", "_bits_config", "_scale", "_zero_p
 
 /* ---- to a file ----------------------------------------------------------------------------- */
 
-/* The text in pieces; after an error all else does nothing. */
+/* The text in pieces; after an error add() does nothing. */
 struct out {
     struct pare_arena *a;
     struct pare_bytes *part;
@@ -45,7 +45,7 @@ static void add(struct out *o, const char *text)
     o->part[o->n++] = (struct pare_bytes){ text, strlen(text) };
 }
 
-/* One number, or a list, under a key with the name of the place. */
+/* One number, or a list, under a key with the name of the site. */
 static void add_numbers(struct out *o, enum pare_quant_site site, enum what what, const double *v,
                         int64_t n)
 {
@@ -57,7 +57,7 @@ static void add_numbers(struct out *o, enum pare_quant_site site, enum what what
     add(o, n == 1 ? "" : "]");
 }
 
-/* The four lists of a place: scale, zero point, and the ends of what they hold. */
+/* The four lists of a site: scale, zero point, minimum and maximum. */
 static void add_scales(struct out *o, enum pare_quant_site site, const struct pare_qscale *g)
 {
     double *v = pare_alloc(o->a, 4 * (size_t)g->n, sizeof(*v));
@@ -93,16 +93,16 @@ static void add_layer(struct out *o, const struct pare_layer *l)
         struct pare_qscale g;
         struct pare_err err;
 
-        if (!l->asked_bits[i])
+        if (!l->quant->asked_bits[i])
             continue;
-        add(o,
-            pare_sprintf(o->a, "%s\n    \"%s_bits\": %d", first ? "" : ",",
-                         pare_quant_site_name(site), l->quantized[i] ? l->quant[i].bits : FLOAT));
+        add(o, pare_sprintf(o->a, "%s\n    \"%s_bits\": %d", first ? "" : ",",
+                            pare_quant_site_name(site),
+                            l->quant->quantized[i] ? l->quant->site[i].bits : FLOAT));
         first = false;
-        if (!l->quantized[i] || l->quant[i].bits != l->asked_bits[i])
+        if (!l->quant->quantized[i] || l->quant->site[i].bits != l->quant->asked_bits[i])
             add(o, pare_sprintf(o->a, ",\n    \"%s_bits_config\": %d", pare_quant_site_name(site),
-                                l->asked_bits[i]));
-        if (!l->quantized[i])
+                                l->quant->asked_bits[i]));
+        if (!l->quant->quantized[i])
             continue;
         if (site == PARE_WEIGHT && pare_groups_kept(l) >= 0)
             add(o,
@@ -149,7 +149,7 @@ static bool is_number(const struct pare_json *j)
     return j->kind == PARE_JSON_INT || j->kind == PARE_JSON_REAL;
 }
 
-/* Inputs that share a scale, where the file says it: kept with the layer. */
+/* The group size, if the file has one, is kept with the layer. */
 static int read_group(struct pare_layer *l, const struct pare_json *o, struct pare_err *err)
 {
     struct pare_groups g;
@@ -169,7 +169,7 @@ static int read_group(struct pare_layer *l, const struct pare_json *o, struct pa
     return 0;
 }
 
-/* Channels or groups of the place; of inputs and outputs the file itself is believed. */
+/* Number of scales of the weight: one for each channel or group. */
 static int64_t weight_scales(const struct pare_layer *l, int axis)
 {
     struct pare_groups g;
@@ -183,7 +183,7 @@ static int64_t weight_scales(const struct pare_layer *l, int axis)
 static int count_of(const struct pare_layer *l, enum pare_quant_site site,
                     const struct pare_json *j, int64_t *n, struct pare_err *err)
 {
-    const struct pare_quant *q = &l->quant[site];
+    const struct pare_quant *q = &l->quant->site[site];
     int64_t want = site == PARE_WEIGHT         ? weight_scales(l, q->axis)
                    : q->axis < 0               ? 1
                    : j->kind == PARE_JSON_LIST ? j->n
@@ -209,7 +209,7 @@ static int read_numbers(const struct pare_json *j, int64_t n, float *v, struct p
     return 0;
 }
 
-/* NNI's files have only the ends of a range. */
+/* NNI's files have only the minimum and maximum. */
 static int from_range(struct pare_layer *l, enum pare_quant_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
@@ -217,32 +217,32 @@ static int from_range(struct pare_layer *l, enum pare_quant_site site, const str
     const struct pare_json *max = member(o, site, MAX);
     struct pare_tensor *s, *z;
 
-    if (!min || !max || !is_number(min) || !is_number(max) || l->quant[site].axis >= 0)
+    if (!min || !max || !is_number(min) || !is_number(max) || l->quant->site[site].axis >= 0)
         return pare_fail(err, PARE_ECONFIG, "line %d: no scale for its %s", o->line,
                          pare_quant_site_name(site));
     s = pare_layer_scale(l, site, 1, err);
     z = s ? pare_layer_zero_point(l, site, 1, err) : NULL;
     if (!z)
         return err->code;
-    pare_quant_fit(&l->quant[site], min->num, max->num, pare_f32(s), pare_f32(z));
+    pare_quant_fit(&l->quant->site[site], min->num, max->num, pare_f32(s), pare_f32(z));
     return 0;
 }
 
-/* ... and perhaps nothing about weights, whose ends are there to see. */
+/* NNI's files may have nothing about weights; take the minimum and maximum of the weight itself. */
 static int fit_weight(struct pare_layer *l, struct pare_err *err)
 {
-    const struct pare_quant *q = &l->quant[PARE_WEIGHT];
+    const struct pare_quant *q = &l->quant->site[PARE_WEIGHT];
     int64_t n = q->axis < 0 ? 1 : l->w.dim[q->axis], inner = 1;
     struct pare_tensor *s = pare_layer_scale(l, PARE_WEIGHT, n, err);
     struct pare_tensor *z = s ? pare_layer_zero_point(l, PARE_WEIGHT, n, err) : NULL;
-    double *end = pare_alloc(l->run->arena, 2 * (size_t)n, sizeof(*end));
+    double *end = pare_alloc(l->compression->arena, 2 * (size_t)n, sizeof(*end));
     struct pare_tensor w;
 
     if (!z)
         return err->code;
     if (!end)
         return pare_no_memory(err, "for a calibration");
-    PARE_TRY(pare_conv_bn_weight(l, &l->w, l->run->arena, &w, err));
+    PARE_TRY(pare_conv_bn_weight(l, &l->w, l->compression->arena, &w, err));
     for (int i = q->axis + 1; i < l->w.rank && q->axis >= 0; i++)
         inner *= l->w.dim[i];
     for (int64_t i = 0; i < pare_numel(&l->w); i++) {
@@ -256,23 +256,24 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
     return 0;
 }
 
-/* The bits must be the config's, or be there in their place: --accuracy-drop may raise them. */
+/* The bits must be the config's, unless --accuracy-drop raised them (weight_bits_config). */
 static int apply_bits(struct pare_layer *l, enum pare_quant_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
     const struct pare_json *bits = member(o, site, BITS), *asked = member(o, site, ASKED);
-    struct pare_quant *q = &l->quant[site];
+    struct pare_quant *q = &l->quant->site[site];
     bool whole = bits && bits->kind == PARE_JSON_INT;
 
     if (whole && bits->whole == q->bits)
         return 0;
-    if (!whole || !asked || asked->kind != PARE_JSON_INT || asked->whole != l->asked_bits[site] ||
+    if (!whole || !asked || asked->kind != PARE_JSON_INT ||
+        asked->whole != l->quant->asked_bits[site] ||
         ((bits->whole < 1 || bits->whole > 16) && bits->whole != FLOAT))
         return pare_fail(err, PARE_ECONFIG, "line %d: %s_bits is %lld, the config says %d",
                          bits ? bits->line : o->line, pare_quant_site_name(site),
                          bits && is_number(bits) ? (long long)bits->num : 0, q->bits);
-    l->quantized[site] = bits->whole != FLOAT;
-    if (l->quantized[site])
+    l->quant->quantized[site] = bits->whole != FLOAT;
+    if (l->quant->quantized[site])
         pare_quant_set_bits(q, (int)bits->whole);
     return 0;
 }
@@ -286,7 +287,7 @@ static int apply_site(struct pare_layer *l, enum pare_quant_site site, const str
     int64_t n, m;
 
     PARE_TRY(apply_bits(l, site, o, err));
-    if (!l->quantized[site])
+    if (!l->quant->quantized[site])
         return 0;
     if (site == PARE_WEIGHT)
         PARE_TRY(read_group(l, o, err));
@@ -319,15 +320,15 @@ int pare_calibration_apply(struct pare_compression *r, struct pare_err *err)
 {
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
-        const struct pare_json *o = find_layer(r->calibration, l->info.name);
+        const struct pare_json *o = find_layer(r->quant->calibration, l->info.name);
 
         if (!o || o->kind != PARE_JSON_OBJECT)
             return pare_fail(err, PARE_ECONFIG, "%s: says nothing about layer '%s'",
-                             r->calibration_path, l->info.name);
+                             r->quant->calibration_path, l->info.name);
         for (int k = 0; k < PARE_QUANT_SITES; k++)
-            if (l->quantized[k])
+            if (l->quant->quantized[k])
                 PARE_TRY(pare_at(err, apply_site(l, (enum pare_quant_site)k, o, err),
-                                 "%s: layer '%s'", r->calibration_path, l->info.name));
+                                 "%s: layer '%s'", r->quant->calibration_path, l->info.name));
     }
     return 0;
 }
@@ -338,11 +339,11 @@ int pare_compression_calibrate(struct pare_compression *r, const char *path, str
     const void *text;
     size_t len;
 
-    if (!r->quantizer || r->started)
+    if (!r->quant || r->started)
         return pare_fail(err, PARE_ECONFIG,
                          "scales are loaded into a run with a quantizer, before it is started");
-    r->calibration_path = pare_strdup(r->arena, path);
-    if (!root || !r->calibration_path)
+    r->quant->calibration_path = pare_strdup(r->arena, path);
+    if (!root || !r->quant->calibration_path)
         return pare_no_memory(err, "for a calibration");
     PARE_TRY(pare_at(err, pare_file_read_most(r->arena, path, PARE_JSON_BYTES, &text, &len, err),
                      "%s", path));
@@ -350,16 +351,16 @@ int pare_compression_calibrate(struct pare_compression *r, const char *path, str
     if (root->kind != PARE_JSON_OBJECT)
         return pare_fail(err, PARE_ECONFIG, "%s: is %s, must be an object of layers", path,
                          pare_json_kind_name(root->kind));
-    r->calibration = root;
+    r->quant->calibration = root;
     return pare_calibration_apply(r, err);
 }
 
-/* ---- at work ------------------------------------------------------------------------------- */
+/* ---- quantize with these scales -------------------------------------------------------------- */
 
 int pare_calibrated(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)
 {
-    const struct pare_quant *q = &l->quant[site];
+    const struct pare_quant *q = &l->quant->site[site];
     bool grouped = site == PARE_WEIGHT && pare_groups_kept(l) > 0;
     int64_t n = grouped ? weight_scales(l, q->axis) : q->axis < 0 ? 1 : x->dim[q->axis];
     struct pare_tensor *s = pare_layer_scale(l, site, n, err);

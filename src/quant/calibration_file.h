@@ -4,21 +4,21 @@
  *                  "input_bits": 8, "input_scale": 0.0078, "input_zero_point": 0,
  *                  "tracked_min_input": 0, "tracked_max_input": 2, "output_bits": ... }, ... }
  *
- * as NNI's export_model has it, with scales of inputs and outputs beside.  A number stands for all
- * channels, a list has one for each.  Where the bits are not the config's (--accuracy-drop),
- * "weight_bits_config" has those, and 32 bits are a place that stays float.
+ * as NNI's export_model writes it, plus the scales of inputs and outputs.  A number applies to all
+ * channels, a list has one number for each.  Bits that differ from the config's (--accuracy-drop):
+ * "weight_bits_config" has the config's, and 32 bits mean that the site stays float.
  */
 #ifndef PARE_QUANT_CALIBRATION_FILE_H
 #define PARE_QUANT_CALIBRATION_FILE_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
 int pare_calibration_write(struct pare_compression *r, const char *path, struct pare_err *err);
 
-/* Into the buffers of the run's layers: r->calibration, which pare_compression_calibrate read. */
+/* Copy the scales of the file that pare_compression_calibrate() read into buffers of layers. */
 int pare_calibration_apply(struct pare_compression *r, struct pare_err *err);
 
-/* y = x rounded with the scales of the buffers, whatever the quantizer would do. */
+/* y = x quantized with the scales in the buffers, instead of by the quantizer. */
 int pare_calibrated(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err);
 

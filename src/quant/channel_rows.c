@@ -89,7 +89,7 @@ int pare_quant_point_whole(const struct pare_quant_point *p, const char *quantiz
 
 bool pare_layer_waits(const struct pare_layer *l)
 {
-    return pare_compression_steps(pare_layer_run(l)) < pare_layer_start_step(l);
+    return pare_compression_steps(pare_layer_compression(l)) < pare_layer_start_step(l);
 }
 
 void pare_copy(const struct pare_tensor *x, struct pare_tensor *y)
@@ -147,7 +147,7 @@ static void range_fn(const struct pare_row *row, void *user)
 static int merge_ranges(const struct pare_quant_point *p, float *lo, float *hi,
                         struct pare_err *err)
 {
-    struct pare_compression *r = pare_layer_run(p->layer);
+    struct pare_compression *r = pare_layer_compression(p->layer);
 
     if (p->site == PARE_WEIGHT)
         return 0;
@@ -162,8 +162,8 @@ int pare_quant_point_range(const struct pare_quant_point *p, const struct pare_t
     struct ranges r = { .x = pare_f32(x), .channels = p->n };
     int64_t all = threads * p->n;
 
-    r.lo = pare_alloc_raw(pare_compression_scratch(pare_layer_run(p->layer)), 2 * (size_t)all,
-                          sizeof(*r.lo));
+    r.lo = pare_alloc_raw(pare_compression_scratch(pare_layer_compression(p->layer)),
+                          2 * (size_t)all, sizeof(*r.lo));
     if (!r.lo)
         return pare_no_memory(err, "for ranges");
     r.hi = r.lo + all;
@@ -188,7 +188,7 @@ int pare_quant_point_range(const struct pare_quant_point *p, const struct pare_t
 int pare_quant_point_fit(const struct pare_quant_point *p, const struct pare_tensor *x,
                          struct pare_err *err)
 {
-    struct pare_arena *a = pare_compression_scratch(pare_layer_run(p->layer));
+    struct pare_arena *a = pare_compression_scratch(pare_layer_compression(p->layer));
     float *lo = pare_alloc_raw(a, 2 * (size_t)p->n, sizeof(*lo));
 
     if (!lo)

@@ -64,10 +64,10 @@ static bool is_supported(const struct nbits *b)
     const struct pare_node *n = l->info.node;
     int64_t size = b->g->by.size;
 
-    return size >= 16 && !(size & (size - 1)) && b->g->offset == 0 && !l->quantized[PARE_INPUT] &&
-           !l->quantized[PARE_OUTPUT] && plain_product(n) &&
-           !strcmp(n->in[1]->name, l->weight->name) &&
-           count_uses(l->run->model->graph, l->weight->name) == 1;
+    return size >= 16 && !(size & (size - 1)) && b->g->offset == 0 &&
+           !l->quant->quantized[PARE_INPUT] && !l->quant->quantized[PARE_OUTPUT] &&
+           plain_product(n) && !strcmp(n->in[1]->name, l->weight->name) &&
+           count_uses(l->compression->model->graph, l->weight->name) == 1;
 }
 
 /* ---- packing ------------------------------------------------------------------------------- */

@@ -311,7 +311,7 @@ static int input_scale(struct qdq *x, const struct pare_layer *l, const struct p
     int rc = 0;
 
     of = in && in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
-    while (of && !of->quantized[site]) { /* a disabled point: look before it */
+    while (of && !of->quant->quantized[site]) { /* a disabled point: look before it */
         in = in->maker->in[0];
         of = in->maker ? pare_quant_site_of(in->maker, &site) : NULL;
     }
@@ -408,10 +408,10 @@ static int export_bias(struct qdq *x, struct pare_layer *l, struct pare_qscale *
 static int fold_norm(struct qdq *x, const struct pare_layer *l, struct pare_layer *view,
                      struct pare_err *err)
 {
-    const char *raw = pare_map_get(&x->raw, l->norm->out[0]->name);
+    const char *raw = pare_map_get(&x->raw, l->quant->norm->out[0]->name);
     struct pare_norm_fold f = { .g = x->r->model->graph,
-                                .norm = l->norm,
-                                .made = raw ? raw : l->norm->out[0]->name,
+                                .norm = l->quant->norm,
+                                .made = raw ? raw : l->quant->norm->out[0]->name,
                                 .w = view->weight->t,
                                 .b = view->bias->t };
 
@@ -427,7 +427,7 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
     struct pare_tensor q;
     bool done = false;
 
-    if (l->norm) {
+    if (l->quant->norm) {
         PARE_TRY(pare_conv_bn_view(l, x->a, &folded, err));
         PARE_TRY(fold_norm(x, l, &folded, err));
         l = &folded;
@@ -445,8 +445,7 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-static int export_all(struct qdq *x, const char *path, const struct pare_export *form,
-                      struct pare_err *err)
+static int export_all(struct qdq *x, const struct pare_export *form, struct pare_err *err)
 {
     struct pare_compression *r = x->r;
     const struct pare_graph *g = r->model->graph;
@@ -457,11 +456,11 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
         enum pare_quant_site site;
         struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
 
-        if (l && l->quantized[site])
+        if (l && l->quant->quantized[site])
             PARE_TRY(export_site(x, g->node[i], l, site, err));
     }
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_WEIGHT]) {
+        if (r->layer[i].quant->quantized[PARE_WEIGHT]) {
             PARE_TRY(pare_at(err, export_weight(x, &r->layer[i], err), "layer '%s'",
                              r->layer[i].info.name));
             pare_layer_release(&r->layer[i]);
@@ -473,17 +472,37 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
             "and weights in quantization groups of 16, 32, 64 or another power of 2");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
-    return pare_edit_save(x->e, path, err);
+    return 0;
 }
 
 int pare_qdq_save(struct pare_compression *r, const char *path, const struct pare_export *form,
                   struct pare_err *err)
 {
     struct qdq x = { .r = r, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
-    int rc = x.a ? export_all(&x, path, form, err)
-                 : pare_no_memory(err, "to export a quantized model");
+    int rc = x.a ? export_all(&x, form, err) : pare_no_memory(err, "to export a quantized model");
 
+    if (!rc)
+        rc = pare_edit_save(x.e, path, err);
     pare_edit_free(x.e);
+    pare_arena_free(x.a);
+    return rc;
+}
+
+int pare_qdq_model(struct pare_compression *c, const struct pare_export *form,
+                   struct pare_model **model, struct pare_err *err)
+{
+    struct qdq x = { .r = c, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
+    int rc = x.a ? export_all(&x, form, err) : pare_no_memory(err, "to export a quantized model");
+    struct pare_model *shared = NULL; /* refers to x.a and to the weights of c->model */
+
+    *model = NULL;
+    if (rc)
+        pare_edit_free(x.e);
+    else
+        rc = pare_edit_model(x.e, &shared, err);
+    if (!rc)
+        rc = pare_model_duplicate(shared, model, err);
+    pare_model_free(shared);
     pare_arena_free(x.a);
     return rc;
 }

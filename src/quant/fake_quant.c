@@ -1,5 +1,5 @@
-/* fake_quant.c - quantized inputs and outputs: a node of our own in the model's graph for each, asking
- * the quantizer in every forward and on the way back. */
+/* fake_quant.c - fake-quant nodes for quantized inputs and outputs in the model's graph, which call
+ * the quantizer in forward and backward passes. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -12,7 +12,7 @@
 
 #define PARTS 32
 
-/* The node's attribute: whose place it is. */
+/* The attribute of a fake-quant node. */
 struct site {
     struct pare_layer *layer;
     enum pare_quant_site site;
@@ -33,12 +33,12 @@ PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double
     to[1] = noise;
 }
 
-/* By parts of which there are as many on any number of threads, and so are the sums. */
+/* The number of parts does not depend on the number of threads, so neither do the sums. */
 void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
                           const struct pare_tensor *x, const struct pare_tensor *y)
 {
-    struct pare_noise *s = &l->noise[site];
-    int threads = pare_rows_threads(&l->quant[site], x);
+    struct pare_noise *s = &l->quant->noise[site];
+    int threads = pare_rows_threads(&l->quant->site[site], x);
     double part[PARTS][2];
     int64_t n = pare_numel(x);
 
@@ -57,24 +57,25 @@ void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
 static int round_site(const struct site *s, const struct pare_tensor *x, struct pare_tensor *y,
                       bool train, struct pare_err *err)
 {
-    struct pare_compression *r = s->layer->run;
-    const struct pare_quantizer *q = r->quantizer;
-    struct pare_turn turn;
+    struct pare_compression *r = s->layer->compression;
+    const struct pare_quantizer *q = r->quant->quantizer;
+    struct pare_call_scope turn;
     int rc;
 
-    if (!s->layer->quantized[s->site] || /* it stays float after all, or another looks */
-        (r->looking && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
+    if (!s->layer->quant->quantized[s->site] || /* it stays float, or its twin observes */
+        (r->quant->observing && pare_layer_twin(s->layer, s->site, NULL, NULL))) {
         if (y->data != x->data)
             memcpy(y->data, x->data, (size_t)pare_numel(x) * sizeof(float));
         return 0;
     }
-    turn = pare_turn_begin(r, 0);
-    r->training = train;
-    rc = r->calibration ? pare_calibrated(s->layer, s->site, x, y, err)
-                        : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, x, y, err);
-    if (!rc && r->measure)
+    turn = pare_call_begin(r, 0);
+    r->quant->training = train;
+    rc = r->quant->calibration
+             ? pare_calibrated(s->layer, s->site, x, y, err)
+             : (s->site == PARE_INPUT ? q->input : q->output)(s->layer, x, y, err);
+    if (!rc && r->quant->measure)
         pare_quant_noise_add(s->layer, s->site, x, y);
-    pare_turn_end(r, turn);
+    pare_call_end(r, turn);
     return pare_at(err, rc, "%s of layer '%s'", pare_quant_site_name(s->site), s->layer->info.name);
 }
 
@@ -82,18 +83,18 @@ static int round_site(const struct site *s, const struct pare_tensor *x, struct 
 static int back_site(const struct site *s, const struct pare_tensor *x,
                      const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
-    struct pare_compression *r = s->layer->run;
-    struct pare_turn turn;
+    struct pare_compression *r = s->layer->compression;
+    struct pare_call_scope turn;
     int rc;
 
-    if (!r->quantizer->backward || !s->layer->quantized[s->site]) {
+    if (!r->quant->quantizer->backward || !s->layer->quant->quantized[s->site]) {
         if (gx->data != gy->data)
             memcpy(gx->data, gy->data, (size_t)pare_numel(x) * sizeof(float));
         return 0;
     }
-    turn = pare_turn_begin(r, 0);
-    rc = r->quantizer->backward(s->layer, s->site, x, gy, gx, err);
-    pare_turn_end(r, turn);
+    turn = pare_call_begin(r, 0);
+    rc = r->quant->quantizer->backward(s->layer, s->site, x, gy, gx, err);
+    pare_call_end(r, turn);
     return pare_at(err, rc, "%s of layer '%s'", pare_quant_site_name(s->site), s->layer->info.name);
 }
 
@@ -118,7 +119,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* The same with numbers in any order. */
+/* The node's tensor with other data, whose values may be in any order. */
 static struct pare_tensor seen(const struct pare_node *n, const float *data)
 {
     struct pare_tensor t = n->in[0]->t;
@@ -143,18 +144,17 @@ static int dmap_tensor(const struct pare_node *n, const float *x, const float *g
     return back_site(n->attr, &in, &from, &to, err);
 }
 
-/* Not in ops.def: no file has them. */
+/* Not in ops.def: they never occur in a file. */
 #define SITE(more, ...)                                                                     \
     {                                                                                       \
         .type = "Quantizer", .domain = "ai.pare",                                           \
         .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1,  \
         .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                       \
-        .flags = PARE_OP_RANDOM | (more), /* it may change from run to run */               \
+        .flags = PARE_OP_RANDOM | (more), /* results may differ from run to run */          \
             .infer = pare_infer_same, .forward = forward, .backward = backward, __VA_ARGS__ \
     }
 
-/* [1]: of quantizers that learn; [2], [3]: where the order of numbers means nothing; [4], [5]: such
- * while they only look. */
+/* [1]: quantizers that learn; [2], [3]: any order of values; [4], [5]: any order, observing. */
 static const struct pare_op site_op[] = {
     SITE(0, .map_tensor = NULL),
     SITE(PARE_OP_LEARNS, .map_tensor = NULL),
@@ -166,10 +166,12 @@ static const struct pare_op site_op[] = {
 
 static const struct pare_op *op_of(const struct pare_layer *l, enum pare_quant_site site)
 {
-    unsigned flags = l->run->quantizer->base.flags;
-    bool any = flags & PARE_ANY_ORDER && l->quant[site].axis < 0;
+    unsigned flags = l->compression->algorithm[0]->flags;
+    bool any = flags & PARE_ANY_ORDER && l->quant->site[site].axis < 0;
 
-    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (!any ? 0 : l->run->looking ? 4 : 2)];
+    return &site_op[(flags & PARE_LEARNS ? 1 : 0) + (!any                               ? 0
+                                                     : l->compression->quant->observing ? 4
+                                                                                        : 2)];
 }
 
 static bool is_site(const struct pare_node *n)
@@ -187,9 +189,9 @@ struct pare_layer *pare_quant_site_of(const struct pare_node *n, enum pare_quant
     return s->layer;
 }
 
-/* ---- in and out of the graph ----------------------------------------------------------------- */
+/* ---- insert and remove ----------------------------------------------------------------- */
 
-/* The node and value of the model's graph that a layer's description, made on a copy, is about. */
+/* layer.info refers to a clone of the graph: the same value in the model's graph. */
 static struct pare_value *original(const struct pare_compression *r, const struct pare_value *v)
 {
     return v ? pare_graph_find(r->model->graph, v->name) : NULL;
@@ -223,13 +225,13 @@ static struct pare_value *add(struct pare_compression *r, struct pare_layer *l,
     return to;
 }
 
-/* Several inputs, as those of an Add, share the layer's numbers. */
+/* Several inputs of a node, for example of an Add, share the layer's scale. */
 static int insert_input(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     struct pare_value *out = original(r, l->info.node->out[0]);
     struct pare_node *n = out ? out->maker : NULL;
 
-    while (n && is_site(n)) /* its output is quantized already */
+    while (n && is_site(n)) /* skip the fake-quant nodes of its output */
         n = n->in[0]->maker;
     for (int k = 0; n && k < n->n_in; k++) {
         struct pare_value *to;
@@ -246,7 +248,8 @@ static int insert_input(struct pare_compression *r, struct pare_layer *l, struct
 
 static int insert_output(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_value *from = l->norm ? l->norm->out[0] : original(r, l->info.out), *to;
+    struct pare_value *from = l->quant->norm ? l->quant->norm->out[0] : original(r, l->info.out),
+                      *to;
 
     if (!from)
         return pare_fail(err, PARE_EUNSUPPORTED, "layer '%s' has no output to quantize",
@@ -261,19 +264,19 @@ static int insert_output(struct pare_compression *r, struct pare_layer *l, struc
 int pare_fake_quant_insert(struct pare_compression *r, struct pare_err *err)
 {
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_INPUT])
+        if (r->layer[i].quant->quantized[PARE_INPUT])
             PARE_TRY(insert_input(r, &r->layer[i], err));
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_OUTPUT])
+        if (r->layer[i].quant->quantized[PARE_OUTPUT])
             PARE_TRY(insert_output(r, &r->layer[i], err));
     return pare_graph_order(r->model->graph, err);
 }
 
-void pare_fake_quant_look(struct pare_compression *r, bool on)
+void pare_fake_quant_observe(struct pare_compression *r, bool on)
 {
     struct pare_graph *g = r->model->graph;
 
-    r->looking = on;
+    r->quant->observing = on;
     for (int i = 0; i < g->n_nodes; i++)
         if (is_site(g->node[i])) {
             const struct site *s = g->node[i]->attr;

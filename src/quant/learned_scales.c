@@ -1,51 +1,51 @@
-/* learned_scales.c - what training does to a quantizer: gradients of weights, learned buffers. */
+/* learned_scales.c - quantizers in training: gradients of weights, learned scales. */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "conv_bn_quant.h"
 
-/* The gradient by the rounded weight is replaced by the one that the quantizer makes of it. */
+/* Replace the gradient with respect to the quantized weight by the quantizer's. */
 static int plain_grad(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     struct pare_tensor gx = l->grad;
     size_t bytes = (size_t)pare_numel(&gx) * sizeof(float);
 
-    if (!r->quantizer->backward)
+    if (!r->quant->quantizer->backward)
         return 0;
-    for (int64_t i = 0; r->keep_zeros && i < pare_numel(&gx); i++)
+    for (int64_t i = 0; r->quant->keep_zeros && i < pare_numel(&gx); i++)
         if (!((const uint8_t *)l->mask.data)[i])
             pare_f32(&gx)[i] = 0;
-    if (r->quantizer->base.flags & PARE_ANY_ORDER)
-        return r->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err);
+    if (r->algorithm[0]->flags & PARE_ANY_ORDER)
+        return r->quant->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err);
     gx.data = pare_alloc_raw(r->scratch, bytes, 1);
     if (!gx.data)
         return pare_no_memory(err, "for a quantizer");
-    PARE_TRY(r->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err));
+    PARE_TRY(r->quant->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err));
     memcpy(l->grad.data, gx.data, bytes);
     return 0;
 }
 
 static int weight_grad(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_turn t = pare_turn_begin(r, 0);
-    int rc = l->norm ? pare_conv_bn_grad(l, err) : plain_grad(r, l, err);
+    struct pare_call_scope t = pare_call_begin(r, 0);
+    int rc = l->quant->norm ? pare_conv_bn_grad(l, err) : plain_grad(r, l, err);
 
-    pare_turn_end(r, t);
+    pare_call_end(r, t);
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
 }
 
 int pare_quant_weight_grads(struct pare_compression *r, struct pare_err *err)
 {
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_WEIGHT] && r->layer[i].grad.data)
+        if (r->layer[i].quant->quantized[PARE_WEIGHT] && r->layer[i].grad.data)
             PARE_TRY(weight_grad(r, &r->layer[i], err));
     return 0;
 }
 
-/* ---- the best so far ----------------------------------------------------------------------- */
+/* ---- buffers of the best parameters ---------------------------------------------------------- */
 
-#define KEPT "best." /* buffers beside the others, so that checkpoints have them */
+#define KEPT "best." /* prefix of these buffers; checkpoints store them like all others */
 
 static struct pare_buffer *kept_of(const struct pare_layer *l, const char *name)
 {
@@ -66,7 +66,7 @@ static int keep_buffer(struct pare_layer *l, struct pare_buffer *b, bool back, s
         memcpy(b->t.data, kept->t.data, bytes);
     if (back)
         return 0;
-    name = pare_sprintf(l->run->scratch, KEPT "%s", b->name);
+    name = pare_sprintf(l->compression->scratch, KEPT "%s", b->name);
     if (!name)
         return pare_no_memory(err, "for a quantizer");
     t = pare_layer_buffer(l, name, b->t.dtype, b->t.rank, b->t.dim, err);
@@ -76,7 +76,7 @@ static int keep_buffer(struct pare_layer *l, struct pare_buffer *b, bool back, s
     return 0;
 }
 
-/* Scales belong to the weights that they were learned with. */
+/* Scales belong to the weights that they were learned with: keep and restore both. */
 int pare_quant_keep(struct pare_compression *r, bool back, struct pare_err *err)
 {
     struct pare_mark mark = pare_mark(r->scratch);
@@ -92,11 +92,23 @@ int pare_quant_keep(struct pare_compression *r, bool back, struct pare_err *err)
 
 /* ---- learned buffers ----------------------------------------------------------------------- */
 
+/* Gradients of scales of inputs and outputs, before those of weights are made.  Random numbers for
+ * gradients: a process may have drawn fewer than the others. */
+int pare_quant_merge_learned(struct pare_compression *r, struct pare_err *err)
+{
+    if (!r->dist)
+        return 0;
+    for (struct pare_learned_buffer *b = r->quant->learned; b; b = b->next)
+        PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F32, b->grad.data,
+                                 pare_numel(&b->grad), err));
+    return pare_dist_send(r->dist, &r->rng, sizeof(r->rng), err);
+}
+
 struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer, struct pare_err *err)
 {
-    struct pare_compression *r = l->run;
+    struct pare_compression *r = l->compression;
     char *name = pare_sprintf(r->arena, "%s.%s", l->info.name, buffer);
-    struct pare_learned_buffer *b = r->learned;
+    struct pare_learned_buffer *b = r->quant->learned;
     struct pare_buffer *of = l->buffers;
 
     while (name && b && strcmp(b->name, name))
@@ -105,9 +117,10 @@ struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer, s
         return &b->grad;
     while (of && strcmp(of->name, buffer))
         of = of->next;
-    if (!of || of->t.dtype != PARE_F32 || r->optim) {
+    if (!of || of->t.dtype != PARE_F32 || r->quant->optim) {
         pare_fail(err, PARE_ECONFIG, "layer '%s' has no float32 buffer '%.64s' to learn%s",
-                  l->info.name, buffer, r->optim ? ", or training has begun without it" : "");
+                  l->info.name, buffer,
+                  r->quant->optim ? ", or training has begun without it" : "");
         return NULL;
     }
     b = pare_alloc(r->arena, 1, sizeof(*b));
@@ -117,8 +130,8 @@ struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer, s
     }
     b->name = name;
     b->value = of->t;
-    b->next = r->learned;
-    r->learned = b;
+    b->next = r->quant->learned;
+    r->quant->learned = b;
     return &b->grad;
 }
 
@@ -129,27 +142,27 @@ int pare_quant_optim(struct pare_compression *r, struct pare_err *err)
     struct pare_optim_param *p;
     int n = 0;
 
-    for (struct pare_learned_buffer *b = r->learned; b; b = b->next)
+    for (struct pare_learned_buffer *b = r->quant->learned; b; b = b->next)
         n++;
     p = pare_alloc(r->arena, (size_t)n, sizeof(*p));
     if (!p)
         return pare_no_memory(err, "for a quantizer");
-    for (struct pare_learned_buffer *b = r->learned; b; b = b->next)
+    for (struct pare_learned_buffer *b = r->quant->learned; b; b = b->next)
         p[o.n_params++] = (struct pare_optim_param){ .name = b->name,
                                                      .value = b->value,
                                                      .grad = b->grad };
     o.param = p;
-    return pare_optim_new(r->arena, &o, &r->optim, err);
+    return pare_optim_new(r->arena, &o, &r->quant->optim, err);
 }
 
 int pare_quant_learn_step(struct pare_compression *r, struct pare_err *err)
 {
-    if (!r->learned)
+    if (!r->quant->learned)
         return 0;
-    if (!r->optim)
+    if (!r->quant->optim)
         PARE_TRY(pare_quant_optim(r, err));
-    PARE_TRY(pare_optim_step(r->optim, r->trainer->lr, err));
-    for (struct pare_learned_buffer *b = r->learned; b; b = b->next)
+    PARE_TRY(pare_optim_step(r->quant->optim, r->trainer->lr, err));
+    for (struct pare_learned_buffer *b = r->quant->learned; b; b = b->next)
         memset(b->grad.data, 0, (size_t)pare_numel(&b->grad) * sizeof(float));
     return 0;
 }

@@ -57,7 +57,7 @@ bool pare_lsq_begins(struct pare_layer *l, enum pare_quant_site site)
 
     return !s->ready[site] &&
            (site == PARE_WEIGHT ||
-            (pare_compression_is_training(pare_layer_run(l)) && !pare_layer_waits(l)));
+            (pare_compression_is_training(pare_layer_compression(l)) && !pare_layer_waits(l)));
 }
 
 /* ---- initialization -------------------------------------------------------------------------- */
@@ -95,7 +95,7 @@ int pare_lsq_init(const struct pare_quant_point *p, const struct pare_tensor *x,
                   struct pare_err *err)
 {
     struct pare_lsq_state *s = pare_layer_state(p->layer);
-    struct pare_arena *a = pare_compression_scratch(pare_layer_run(p->layer));
+    struct pare_arena *a = pare_compression_scratch(pare_layer_compression(p->layer));
     struct means m = { pare_f32(x), pare_alloc(a, (size_t)p->n + 1, sizeof(double)) };
     struct pare_quant alone = *p->q;
     double count;
@@ -106,8 +106,8 @@ int pare_lsq_init(const struct pare_quant_point *p, const struct pare_tensor *x,
     pare_rows_each(&alone, x, mean_fn, &m);
     m.sum[p->n] = (double)pare_numel(x) / (double)p->n;
     if (p->site != PARE_WEIGHT)
-        PARE_TRY(pare_compression_merge(pare_layer_run(p->layer), PARE_MERGE_SUM, PARE_F64, m.sum,
-                                        p->n + 1, err));
+        PARE_TRY(pare_compression_merge(pare_layer_compression(p->layer), PARE_MERGE_SUM, PARE_F64,
+                                        m.sum, p->n + 1, err));
     count = m.sum[p->n];
     s->ready[p->site] = false;
     for (int64_t c = 0; c < p->n; c++) {
@@ -173,11 +173,12 @@ int pare_lsq_backward(const struct pare_quant_point *p, const struct pare_tensor
                       const struct pare_lsq_grad *g, struct pare_err *err)
 {
     int64_t all = pare_rows_threads(p->q, x) * p->n;
-    double part = p->site == PARE_WEIGHT ? 1 : pare_compression_share(pare_layer_run(p->layer));
+    double part = p->site == PARE_WEIGHT ? 1
+                                         : pare_compression_share(pare_layer_compression(p->layer));
     double count = part > 0 ? (double)pare_numel(x) / (double)p->n / part : 1;
     struct work w = { .p = p, .x = pare_f32(x), .g = g };
 
-    w.sum = pare_alloc(pare_compression_scratch(pare_layer_run(p->layer)), 2 * (size_t)all,
+    w.sum = pare_alloc(pare_compression_scratch(pare_layer_compression(p->layer)), 2 * (size_t)all,
                        sizeof(*w.sum));
     if (!w.sum)
         return pare_no_memory(err, "for the gradient of a scale");

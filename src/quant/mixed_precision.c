@@ -15,6 +15,7 @@
 #include "../data/data.h"
 #include "bias_correct.h"
 #include "quant_config.h"
+#include "quant_method.h"
 
 #define MOST_BITS \
     8 /* the next step is float: 16-bit models are not faster, and few runtimes run
@@ -54,7 +55,7 @@ struct bit_search {
 static void bits_of(const struct pare_layer *l, int bits[PARE_QUANT_SITES])
 {
     for (int i = 0; i < PARE_QUANT_SITES; i++)
-        bits[i] = l->quantized[i] ? l->quant[i].bits : 0;
+        bits[i] = l->quant->quantized[i] ? l->quant->site[i].bits : 0;
 }
 
 static bool is_float(const int bits[PARE_QUANT_SITES])
@@ -65,7 +66,9 @@ static bool is_float(const int bits[PARE_QUANT_SITES])
 /* Raises the bits; if they cannot be raised, makes the layer float. */
 static void next_bits(const struct pare_layer *l, int bits[PARE_QUANT_SITES])
 {
-    int most = l->run->quantizer->max_bits ? l->run->quantizer->max_bits : 16;
+    int most = l->compression->quant->quantizer->max_bits
+                   ? l->compression->quant->quantizer->max_bits
+                   : 16;
     bool raised = false;
 
     for (int i = 0; i < PARE_QUANT_SITES; i++) {
@@ -98,7 +101,7 @@ static int save_requested(struct bit_search *c, const struct pare_layer *l, int 
                              *z = point_buffer(l, site, "zero_point");
     struct requested *k = &c->requested[l->index * PARE_QUANT_SITES + site];
 
-    k->q = l->quant[site];
+    k->q = l->quant->site[site];
     if (!s || !z || pare_numel(s) != pare_numel(z))
         return 0;
     k->n = pare_numel(s);
@@ -120,14 +123,14 @@ static void rescale(const struct bit_search *c, struct pare_layer *l, int site, 
     struct pare_tensor *s = point_buffer(l, site, "scale"),
                        *z = point_buffer(l, site, "zero_point");
 
-    pare_quant_set_bits(&l->quant[site], bits);
+    pare_quant_set_bits(&l->quant->site[site], bits);
     for (int64_t i = 0; k->scale && s && z && i < k->n; i++) {
         double scale = (double)k->scale[i], zero = (double)k->zero[i];
 
         pare_f32(s)[i] = k->scale[i];
         pare_f32(z)[i] = k->zero[i];
         if (scale > 0 && bits != k->q.bits)
-            pare_quant_fit(&l->quant[site], scale * ((double)k->q.qmin - zero),
+            pare_quant_fit(&l->quant->site[site], scale * ((double)k->q.qmin - zero),
                            scale * ((double)k->q.qmax - zero), pare_f32(s) + i, pare_f32(z) + i);
     }
 }
@@ -135,8 +138,8 @@ static void rescale(const struct bit_search *c, struct pare_layer *l, int site, 
 static void set_bits(struct bit_search *c, struct pare_layer *l, const int bits[PARE_QUANT_SITES])
 {
     for (int i = 0; i < PARE_QUANT_SITES; i++) {
-        l->quantized[i] = bits[i] != 0;
-        if (!bits[i] || bits[i] == l->quant[i].bits)
+        l->quant->quantized[i] = bits[i] != 0;
+        if (!bits[i] || bits[i] == l->quant->site[i].bits)
             continue;
         rescale(c, l, i, bits[i]);
         c->ranges |= i != PARE_WEIGHT;
@@ -235,15 +238,15 @@ static int measure_noise(struct bit_search *c, struct pare_layer *l, double *noi
 
     for (int i = 0; i < r->n_layers; i++)
         for (int k = 0; k < PARE_QUANT_SITES; k++) {
-            c->flags[i * PARE_QUANT_SITES + k] = r->layer[i].quantized[k];
-            r->layer[i].quantized[k] &= l == &r->layer[i];
+            c->flags[i * PARE_QUANT_SITES + k] = r->layer[i].quant->quantized[k];
+            r->layer[i].quant->quantized[k] &= l == &r->layer[i];
         }
     rc = pare_compression_write_weights(r, err);
     if (!rc)
         rc = run_model(c, noise, err);
     for (int i = 0; i < r->n_layers; i++)
         for (int k = 0; k < PARE_QUANT_SITES; k++)
-            r->layer[i].quantized[k] = c->flags[i * PARE_QUANT_SITES + k];
+            r->layer[i].quant->quantized[k] = c->flags[i * PARE_QUANT_SITES + k];
     return pare_at(err, rc, "layer '%s'", l ? l->info.name : "none");
 }
 
@@ -302,14 +305,14 @@ static int append_change(struct bit_search *c, bool *more, struct pare_err *err)
 static int update_model(struct bit_search *c, struct pare_err *err)
 {
     struct pare_compression *r = c->r;
-    const struct pare_pruner *p = &r->quantizer->base;
+    const struct pare_algorithm *p = r->algorithm[0];
 
-    if (c->ranges && p->start && !(p->flags & PARE_LEARNS) && r->data && !r->calibration &&
+    if (c->ranges && p->start && !(p->flags & PARE_LEARNS) && r->data && !r->quant->calibration &&
         pare_compression_steps(r) == 0)
-        PARE_TRY(pare_compression_restart(r, err));
+        PARE_TRY(pare_quant_restart(r, err));
     c->ranges = false;
-    if (r->quant.bias_correction && pare_compression_steps(r) == 0)
-        return pare_bias_correct(r, r->quant.correction_steps, err);
+    if (r->quant->settings.bias_correction && pare_compression_steps(r) == 0)
+        return pare_bias_correct(r, r->quant->settings.correction_steps, err);
     return pare_compression_write_weights(r, err);
 }
 
@@ -435,7 +438,7 @@ int pare_compression_mixed_precision(struct pare_compression *r, const struct pa
     int rc;
 
     *report = (struct pare_budget_report){ .met = true };
-    if (!r->quantizer || !r->started)
+    if (!r->quant || !r->started)
         return pare_fail(err, PARE_ECONFIG, "an accuracy bound needs a quantizer that is started");
     c.a = pare_arena_new(1 << 16);
     rc = c.a ? init_search(&c, err) : pare_no_memory(err, "for mixed precision");

@@ -67,7 +67,7 @@ static void keep_best(const struct work *w, int threads, double *least)
 int pare_quant_point_fit_mse(const struct pare_quant_point *p, const struct pare_tensor *x,
                              struct pare_err *err)
 {
-    struct pare_arena *a = pare_compression_scratch(pare_layer_run(p->layer));
+    struct pare_arena *a = pare_compression_scratch(pare_layer_compression(p->layer));
     int threads = pare_rows_threads(p->q, x);
     size_t n = (size_t)p->n;
     float *lo = pare_alloc_raw(a, 4 * n, sizeof(*lo)), *scale, *zero;

@@ -3,7 +3,7 @@
 #define PARE_QUANT_PRESETS_H
 
 #include "../onnx/model.h"
-#include "../compress/default_rules.h"
+#include "../compress/config.h"
 
 #define PARE_PRESETS "int8|int8-weights|w4"
 

@@ -31,7 +31,7 @@ static const struct pare_tensor *point_buffer(const struct pare_layer *l, enum p
 
 static int set_type(const struct pare_layer *l, enum pare_quant_site site, struct pare_qscale *g)
 {
-    const struct pare_quant *q = &l->quant[site];
+    const struct pare_quant *q = &l->quant->site[site];
 
     g->dtype = q->bits <= 8 ? (q->has_sign ? PARE_I8 : PARE_U8)
                             : (q->has_sign ? PARE_I16 : PARE_U16);
@@ -51,7 +51,7 @@ static int set_groups(const struct pare_layer *l, struct pare_qscale *g, struct 
     if (g->by.n != g->n)
         return pare_fail(err, PARE_ECONFIG, "it has %lld scales for %lld quantization groups",
                          (long long)g->n, (long long)g->by.n);
-    pare_group_range(&l->quant[PARE_WEIGHT], &f);
+    pare_group_range(&l->quant->site[PARE_WEIGHT], &f);
     g->qmin = f.qmin;
     g->qmax = f.qmax;
     g->axis = g->by.axis;
@@ -92,13 +92,13 @@ int pare_qscale_of(const struct pare_layer *l, enum pare_quant_site site, struct
             err, PARE_ECONFIG,
             "quantizer %s has not set its scale, so it cannot be exported as integers; calibrate "
             "or train it first",
-            l->run->quantizer->base.name);
+            l->compression->algorithm[0]->name);
     g->n = pare_numel(scale);
     if (g->n < 1 || (zero && pare_numel(zero) != g->n))
         return pare_fail(err, PARE_ECONFIG, "it has %lld scales and %lld zero points",
                          (long long)g->n, (long long)(zero ? pare_numel(zero) : 0));
-    if (g->n > 1 || l->quant[site].axis >= 0)
-        g->axis = l->quant[site].axis;
+    if (g->n > 1 || l->quant->site[site].axis >= 0)
+        g->axis = l->quant->site[site].axis;
     if (site == PARE_WEIGHT && pare_groups_kept(l) > 0)
         PARE_TRY(set_groups(l, g, err));
     if (g->n > 1 && g->axis < 0)
@@ -232,7 +232,7 @@ static bool with_offset(const struct pare_layer *l, struct pare_qscale *g, struc
     double z;
 
     if (!scale || !zero || pare_numel(scale) != 1 || pare_numel(zero) != 1 ||
-        l->quant[PARE_WEIGHT].bits > 8)
+        l->quant->site[PARE_WEIGHT].bits > 8)
         return false;
     z = (double)*pare_f32(zero);
     g->scale[0] = *pare_f32(scale);
@@ -259,7 +259,7 @@ static int recover_integers(const struct pare_layer *l, struct pare_arena *a, st
         err, PARE_ECONFIG,
         "quantizer %s with %d bits: its weight is not a scale times integers, so it cannot be "
         "exported (or it is not quantized yet, see quant_start_step)",
-        l->run->quantizer->base.name, l->quant[PARE_WEIGHT].bits);
+        l->compression->algorithm[0]->name, l->quant->site[PARE_WEIGHT].bits);
 }
 
 int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
@@ -288,24 +288,24 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
 int pare_qscale_probe(struct pare_layer *l, enum pare_quant_site site, const struct pare_qscale *g,
                       struct pare_err *err)
 {
-    const struct pare_quantizer *z = l->run->quantizer;
+    const struct pare_quantizer *z = l->compression->quant->quantizer;
     float x[PROBES], y[PROBES];
     struct pare_tensor in = { .dtype = PARE_F32, .rank = 2, .dim = { 1, PROBES }, .data = x };
     struct pare_tensor out = in;
     double s = (double)g->scale[0], span = (double)(g->qmax - g->qmin);
-    struct pare_turn turn;
+    struct pare_call_scope turn;
     int rc;
 
-    if (g->n > 1 || g->axis >= 0 || l->run->calibration)
+    if (g->n > 1 || g->axis >= 0 || l->compression->quant->calibration)
         return 0;
     out.data = y;
     for (int i = 0; i < PROBES; i++) /* between ties, a quarter of the range beyond both ends */
         x[i] = (float)(s * ((double)(g->qmin - g->zero[0]) - span / 4 + 0.3 +
                             rint(span * 1.5 * i / (PROBES - 1))));
-    l->run->training = false;
-    turn = pare_turn_begin(l->run, 0);
+    l->compression->quant->training = false;
+    turn = pare_call_begin(l->compression, 0);
     rc = (site == PARE_INPUT ? z->input : z->output)(l, &in, &out, err);
-    pare_turn_end(l->run, turn);
+    pare_call_end(l->compression, turn);
     for (int i = 0; i < PROBES && !rc; i++) {
         double q = rint((double)x[i] / s) + (double)g->zero[0];
 
@@ -315,7 +315,8 @@ int pare_qscale_probe(struct pare_layer *l, enum pare_quant_site site, const str
                 err, PARE_ECONFIG,
                 "quantizer %s maps %g to %g, which its scale %g and zero point %lld do not give, "
                 "so it cannot be exported as integers",
-                z->base.name, (double)y[i], (double)x[i], s, (long long)g->zero[0]);
+                l->compression->algorithm[0]->name, (double)y[i], (double)x[i], s,
+                (long long)g->zero[0]);
     }
     return rc;
 }

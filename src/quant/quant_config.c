@@ -1,4 +1,4 @@
-/* quant_config.c - how places of layers are quantized: from config keys to integer ranges. */
+/* quant_config.c - how sites of layers are quantized: from config keys to integer ranges. */
 #include "quant_config.h"
 
 #include <omp.h>
@@ -44,8 +44,8 @@ const char *pare_quant_site_name(enum pare_quant_site site)
 
 /* ---- from keys to ranges ------------------------------------------------------------------- */
 
-/* Whole numbers that so many bits hold; NNI's range with sign leaves out the smallest, so that it
- * is symmetric. */
+/* The integers of N bits.  Like NNI, the signed range leaves out the smallest, so that it is
+ * symmetric. */
 static void set_range(struct pare_quant *q)
 {
     int64_t half = (int64_t)1 << (q->bits - 1);
@@ -75,12 +75,12 @@ static int find_site(const char *name, enum pare_quant_site *site, struct pare_e
 
 static int check_site(const struct pare_layer *l, enum pare_quant_site site, struct pare_err *err)
 {
-    const struct pare_quantizer *z = l->run->quantizer;
+    const struct pare_quantizer *z = l->compression->quant->quantizer;
     pare_quantize_fn *const fn[PARE_QUANT_SITES] = { z->weight, z->input, z->output };
 
     if (!fn[site])
         return pare_fail(err, PARE_ECONFIG, "quantizer %s does not quantize the %s of a layer",
-                         z->base.name, site_names[site]);
+                         l->compression->algorithm[0]->name, site_names[site]);
     if (site == PARE_WEIGHT && !l->weight)
         return pare_fail(err, PARE_ECONFIG, "it is %s, which has no weight to quantize",
                          l->info.torch);
@@ -92,7 +92,7 @@ static int check_site(const struct pare_layer *l, enum pare_quant_site site, str
 static int set_bits(const struct pare_layer *l, const struct pare_quant_conf *c,
                     enum pare_quant_site site, struct pare_quant *q, struct pare_err *err)
 {
-    const struct pare_quantizer *z = l->run->quantizer;
+    const struct pare_quantizer *z = l->compression->quant->quantizer;
     int64_t bits = c->bits_of[site] ? c->bits_of[site] : c->bits;
     int64_t min = z->min_bits ? z->min_bits : 1, max = z->max_bits ? z->max_bits : 16;
 
@@ -103,14 +103,13 @@ static int set_bits(const struct pare_layer *l, const struct pare_quant_conf *c,
     if (bits < min || bits > max)
         return pare_fail(err, PARE_ECONFIG,
                          "quant_bits of %s is %lld, quantizer %s takes %lld to %lld",
-                         site_names[site], (long long)bits, z->base.name, (long long)min,
-                         (long long)max);
+                         site_names[site], (long long)bits, l->compression->algorithm[0]->name,
+                         (long long)min, (long long)max);
     q->bits = (int)bits;
     return 0;
 }
 
-/* Defaults: weights with sign around 0, all else from 0 up with a zero point, as runtimes have
- * them; NNI's own default is per_tensor_affine uint for both. */
+/* Without dtype and scheme: unsigned, per_tensor_affine, like NNI. */
 static int set_scheme(const struct pare_layer *l, const struct pare_quant_conf *c,
                       enum pare_quant_site site, struct pare_quant *q, struct pare_err *err)
 {
@@ -135,39 +134,39 @@ int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struc
     if (!c->types.n)
         return pare_fail(err, PARE_ECONFIG,
                          "quant_types is missing: a list of weight, input and output");
-    l->start_step = c->start_step;
+    l->quant->start_step = c->start_step;
     for (int i = 0; i < c->types.n; i++) {
         struct pare_quant *q;
         enum pare_quant_site site = PARE_WEIGHT;
 
         PARE_TRY(find_site(c->types.v[i], &site, err));
         PARE_TRY(check_site(l, site, err));
-        q = &l->quant[site];
+        q = &l->quant->site[site];
         PARE_TRY(set_bits(l, c, site, q, err));
         PARE_TRY(set_scheme(l, c, site, q, err));
         set_range(q);
-        q->threads = l->run->threads > 0 ? l->run->threads : omp_get_max_threads();
-        l->quantized[site] = true;
-        l->asked_bits[site] = q->bits;
+        q->threads = l->compression->threads > 0 ? l->compression->threads : omp_get_max_threads();
+        l->quant->quantized[site] = true;
+        l->quant->asked_bits[site] = q->bits;
     }
     return 0;
 }
 
-/* ---- what quantizers may ask --------------------------------------------------------------- */
+/* ---- <pare/quantizer.h> --------------------------------------------------------------- */
 
 const struct pare_quant *pare_layer_quant(const struct pare_layer *l, enum pare_quant_site site)
 {
-    return l->quantized[site] ? &l->quant[site] : NULL;
+    return l->quant->quantized[site] ? &l->quant->site[site] : NULL;
 }
 
 int64_t pare_layer_start_step(const struct pare_layer *l)
 {
-    return l->start_step;
+    return l->quant->start_step;
 }
 
 bool pare_compression_is_training(const struct pare_compression *r)
 {
-    return r->training;
+    return r->quant->training;
 }
 
 static struct pare_tensor *site_buffer(struct pare_layer *l, enum pare_quant_site site,

@@ -1,10 +1,10 @@
-/* quant_config.h - how places of layers are quantized, and the nodes that do it in plans. */
+/* quant_config.h - how sites are quantized; fake-quant nodes; gradients and learned scales. */
 #ifndef PARE_QUANT_QUANT_CONFIG_H
 #define PARE_QUANT_QUANT_CONFIG_H
 
-#include "../compress/compression.h"
+#include "quant_state.h"
 
-/* The keys that every quantizer knows. */
+/* The config_list keys of all quantizers. */
 struct pare_quant_conf {
     struct pare_strs types;
     int64_t bits, bits_of[PARE_QUANT_SITES]; /* 0: not given */
@@ -15,34 +15,45 @@ struct pare_quant_conf {
 
 extern const struct pare_opt pare_quant_keys[]; /* of struct pare_quant_conf */
 
-/* l->quant from the keys; what the quantizer cannot do, or the layer has not, is an error. */
+/* Fill l->quant from the keys.  An error if the quantizer does not support a site or its bits, or
+ * the layer does not have the site. */
 int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struct pare_err *err);
 
-/* Other bits than the config's: the range of integers follows. */
+/* Set other bits than the config's, and the range of integers that follows from them. */
 void pare_quant_set_bits(struct pare_quant *q, int bits);
 
-const char *pare_quant_site_name(enum pare_quant_site site); /* "weight", ... */
+const char *pare_quant_site_name(enum pare_quant_site site); /* "weight", "input", "output" */
 
-/* Put a node behind every quantized output and before every quantized input of the model's graph,
- * and take them out again.  The file does not see them. */
+/* ---- fake-quant nodes (fake_quant.c) -------------------------------------------------------- */
+
+/* Insert a node after each quantized output and before each quantized input of the model's graph,
+ * and remove them.  The ONNX messages of the model stay as they are. */
 int pare_fake_quant_insert(struct pare_compression *r, struct pare_err *err);
 void pare_fake_quant_remove(struct pare_compression *r);
 
-/* The nodes only look from here on, or round again; for pare_compression_observe(). */
-void pare_fake_quant_look(struct pare_compression *r, bool on);
+/* Observe: the nodes pass values on unchanged.  See pare_compression_observe(). */
+void pare_fake_quant_observe(struct pare_compression *r, bool on);
 
-/* Whose place the node rounds, and which; NULL: it is none of ours. */
+/* The layer and site of a fake-quant node; NULL: another node. */
 struct pare_layer *pare_quant_site_of(const struct pare_node *n, enum pare_quant_site *site);
 
-/* What rounding x to y takes away, added to the layer's sums. */
+/* Add signal and noise of quantizing x to y to the layer's sums. */
 void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
                           const struct pare_tensor *x, const struct pare_tensor *y);
 
-/* Gradients of rounded weights become those of the weights; learned buffers are updated. */
+/* ---- training (learned_scales.c) ------------------------------------------------------------ */
+
+/* Turn gradients with respect to quantized weights into gradients with respect to the weights. */
 int pare_quant_weight_grads(struct pare_compression *r, struct pare_err *err);
-int pare_quant_optim(struct pare_compression *r, struct pare_err *err); /* makes their optimizer */
-int pare_quant_keep(struct pare_compression *r, bool back,
-                    struct pare_err *err); /* see pare_hooks */
+
+/* Sum the gradients of learned buffers over all processes. */
+int pare_quant_merge_learned(struct pare_compression *r, struct pare_err *err);
+
+/* Create the optimizer of learned buffers; one step of it. */
+int pare_quant_optim(struct pare_compression *r, struct pare_err *err);
 int pare_quant_learn_step(struct pare_compression *r, struct pare_err *err);
+
+/* pare_hooks.keep: keep buffers with the best parameters so far; back: restore them. */
+int pare_quant_keep(struct pare_compression *r, bool back, struct pare_err *err);
 
 #endif

@@ -86,13 +86,16 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_bnn = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "bnn",
-        .doc = "Binarize weights and outputs to -1 and 1.",
-    },
-    .weight = weight,
-    .output = output,
-    .backward = backward,
+const struct pare_algorithm pare_quantizer_bnn = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "bnn",
+    .doc = "Binarize weights and outputs to -1 and 1.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .output = output,
+            .backward = backward,
+        },
 };

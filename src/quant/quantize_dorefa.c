@@ -135,7 +135,7 @@ static void round_gradient(float *g, int64_t n, float steps, struct pare_rng *rn
 static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     struct work w = { .x = pare_f32(x), .gy = pare_f32(gy), .out = pare_f32(gx) };
     int64_t samples = x->rank > 0 ? x->dim[0] : 1, size = samples ? pare_numel(x) / samples : 0;
 
@@ -147,20 +147,23 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     pare_rows_each(pare_layer_quant(l, site), x, clip_fn, &w);
     for (int64_t i = 0; i < samples && o->gradient_bits; i++)
         round_gradient(pare_f32(gx) + i * size, size, (float)(((int64_t)1 << o->gradient_bits) - 1),
-                       pare_compression_rng(pare_layer_run(l)));
+                       pare_compression_rng(pare_layer_compression(l)));
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_dorefa = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "dorefa",
-        .doc = "Quantize weights by their tanh to [-1, 1], activations to [0, 1].",
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-    },
-    .weight = weight,
-    .input = input,
-    .output = output,
-    .backward = backward,
+const struct pare_algorithm pare_quantizer_dorefa = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "dorefa",
+    .doc = "Quantize weights by their tanh to [-1, 1], activations to [0, 1].",
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+            .backward = backward,
+        },
 };

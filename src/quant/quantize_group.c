@@ -42,7 +42,7 @@ static const struct pare_opt keys[] = {
 
 static int64_t group_size(const struct pare_layer *l, const struct pare_quant *q)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     const struct conf *c = pare_layer_conf(l);
     int64_t size = c && c->group_size >= 0 ? c->group_size : o->group_size;
 
@@ -54,7 +54,7 @@ static int64_t group_size(const struct pare_layer *l, const struct pare_quant *q
 static int quantize_groups(struct pare_layer *l, int64_t size, const struct pare_tensor *x,
                            struct pare_tensor *y, struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
     struct pare_group_fit f = { .mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse")
                                                                 : q->bits <= 4 };
@@ -74,7 +74,7 @@ static int quantize_groups(struct pare_layer *l, int64_t size, const struct pare
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     struct pare_quant_point p;
     int64_t size;
     bool mse;
@@ -92,17 +92,20 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_group = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "group",
-        .doc = "Quantize weights only, without data: 2 to 8 bits, one scale per group of inputs.",
-        .keys = keys,
-        .conf_size = sizeof(struct conf),
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-    },
-    .weight = weight,
-    .min_bits = 2,
-    .max_bits = 8,
+const struct pare_algorithm pare_quantizer_group = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "group",
+    .doc = "Quantize weights only, without data: 2 to 8 bits, one scale per group of inputs.",
+    .keys = keys,
+    .conf_size = sizeof(struct conf),
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .min_bits = 2,
+            .max_bits = 8,
+        },
 };

@@ -68,22 +68,25 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return pare_lsq_backward(&p, x, &g, err);
 }
 
-const struct pare_quantizer pare_quantizer_lsq = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "lsq",
-        .doc = "Learn scales with the weights; zero points are fixed.",
-        .opts = pare_lsq_table,
-        .opts_size = sizeof(struct pare_lsq_opts),
-        .flags = PARE_LEARNS | PARE_ANY_ORDER,
-        .layer_size = sizeof(struct pare_lsq_state),
-        .start = start,
-        .on_step = pare_lsq_on_step,
-    },
-    .weight = weight,
-    .input = input,
-    .output = output,
-    .backward = backward,
-    .min_bits = 2,
-    .max_bits = 16,
+const struct pare_algorithm pare_quantizer_lsq = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "lsq",
+    .doc = "Learn scales with the weights; zero points are fixed.",
+    .opts = pare_lsq_table,
+    .opts_size = sizeof(struct pare_lsq_opts),
+    .flags = PARE_LEARNS | PARE_ANY_ORDER,
+    .layer_size = sizeof(struct pare_lsq_state),
+    .start = start,
+    .on_step = pare_lsq_on_step,
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+            .backward = backward,
+            .min_bits = 2,
+            .max_bits = 16,
+        },
 };

@@ -127,22 +127,25 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
     return pare_lsq_on_step(r, step, err);
 }
 
-const struct pare_quantizer pare_quantizer_lsq_plus = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "lsq_plus",
-        .doc = "Learn scales and zero points with the weights.",
-        .opts = pare_lsq_table,
-        .opts_size = sizeof(struct pare_lsq_opts),
-        .flags = PARE_LEARNS | PARE_ANY_ORDER,
-        .layer_size = sizeof(struct pare_lsq_state),
-        .start = start,
-        .on_step = on_step,
-    },
-    .weight = weight,
-    .input = input,
-    .output = output,
-    .backward = backward,
-    .min_bits = 2,
-    .max_bits = 16,
+const struct pare_algorithm pare_quantizer_lsq_plus = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "lsq_plus",
+    .doc = "Learn scales and zero points with the weights.",
+    .opts = pare_lsq_table,
+    .opts_size = sizeof(struct pare_lsq_opts),
+    .flags = PARE_LEARNS | PARE_ANY_ORDER,
+    .layer_size = sizeof(struct pare_lsq_state),
+    .start = start,
+    .on_step = on_step,
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+            .backward = backward,
+            .min_bits = 2,
+            .max_bits = 16,
+        },
 };

@@ -31,13 +31,16 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_naive = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "naive",
-        .doc = "Quantize weights to 8 bits by their largest magnitude.",
-    },
-    .weight = weight,
-    .min_bits = 8,
-    .max_bits = 8,
+const struct pare_algorithm pare_quantizer_naive = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "naive",
+    .doc = "Quantize weights to 8 bits by their largest magnitude.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .min_bits = 8,
+            .max_bits = 8,
+        },
 };

@@ -84,7 +84,7 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
         return err->code;
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
     PARE_TRY(pare_quant_point_whole(&p, "pact", err));
-    if (!s->ready[site] && pare_compression_is_training(pare_layer_run(l)) &&
+    if (!s->ready[site] && pare_compression_is_training(pare_layer_compression(l)) &&
         !pare_layer_waits(l)) {
         PARE_TRY(pare_quant_point_range(&p, x, &lo, &hi, err));
         *pare_f32(alpha) = hi;
@@ -156,7 +156,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     if (!da)
         return err->code;
     w.alpha = *pare_f32(alpha);
-    w.sum = pare_alloc(pare_compression_scratch(pare_layer_run(l)), (size_t)threads,
+    w.sum = pare_alloc(pare_compression_scratch(pare_layer_compression(l)), (size_t)threads,
                        sizeof(*w.sum));
     if (!w.sum)
         return pare_no_memory(err, "for the gradient of alpha");
@@ -189,20 +189,23 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_pact = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "pact",
-        .doc = "Quantize activations from 0 to a learned clipping value.",
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-        .flags = PARE_LEARNS | PARE_ANY_ORDER,
-        .layer_size = sizeof(struct state),
-        .start = start,
-        .on_step = on_step,
-    },
-    .weight = pare_weight_by_range,
-    .input = input,
-    .output = output,
-    .backward = backward,
+const struct pare_algorithm pare_quantizer_pact = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "pact",
+    .doc = "Quantize activations from 0 to a learned clipping value.",
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .flags = PARE_LEARNS | PARE_ANY_ORDER,
+    .layer_size = sizeof(struct state),
+    .start = start,
+    .on_step = on_step,
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = pare_weight_by_range,
+            .input = input,
+            .output = output,
+            .backward = backward,
+        },
 };

@@ -76,7 +76,7 @@ static int range_buffers(const struct pare_quant_point *p, struct observed *at,
 static int update_range(const struct pare_quant_point *p, struct observed *at, const float *lo,
                         const float *hi, struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(p->layer));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(p->layer));
     float keep = (float)o->averaging;
 
     PARE_TRY(range_buffers(p, at, err));
@@ -100,7 +100,7 @@ static int update_range(const struct pare_quant_point *p, struct observed *at, c
 static int observe(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                    struct pare_err *err)
 {
-    struct pare_compression *r = pare_layer_run(l);
+    struct pare_compression *r = pare_layer_compression(l);
     struct state *s = pare_compression_state(r);
     struct observed *at = &s->observed[pare_layer_index(l) * PARE_QUANT_SITES + (int)site];
     struct pare_quant_point p;
@@ -281,7 +281,7 @@ static int start(struct pare_compression *r, struct pare_err *err)
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(l));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     struct pare_quant_point p;
 
     PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
@@ -294,7 +294,7 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
 static int activation(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                       struct pare_tensor *y, struct pare_err *err)
 {
-    const struct state *s = pare_compression_state(pare_layer_run(l));
+    const struct state *s = pare_compression_state(pare_layer_compression(l));
     struct pare_quant_point p;
 
     if (s->observed) {
@@ -325,19 +325,22 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_ptq = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "ptq",
-        .doc = "Calibrate scales on a few batches, without training.",
-        .flags = PARE_ANY_ORDER,
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-        .run_size = sizeof(struct state),
-        .start = start,
-    },
-    .weight = weight,
-    .input = input,
-    .output = output,
-    .backward = backward,
+const struct pare_algorithm pare_quantizer_ptq = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "ptq",
+    .doc = "Calibrate scales on a few batches, without training.",
+    .flags = PARE_ANY_ORDER,
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .state_size = sizeof(struct state),
+    .start = start,
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+            .backward = backward,
+        },
 };

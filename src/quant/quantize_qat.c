@@ -35,9 +35,9 @@ static const struct pare_opt opts[] = {
 static int update_range(struct pare_quant_point *p, const struct pare_tensor *x,
                         struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_run(p->layer));
+    const struct opts *o = pare_compression_conf(pare_layer_compression(p->layer));
     struct state *s = pare_layer_state(p->layer);
-    struct pare_arena *a = pare_compression_scratch(pare_layer_run(p->layer));
+    struct pare_arena *a = pare_compression_scratch(pare_layer_compression(p->layer));
     struct pare_tensor *tmin = pare_quant_point_buffer(p, "tracked_min", err);
     struct pare_tensor *tmax = tmin ? pare_quant_point_buffer(p, "tracked_max", err) : NULL;
     float keep = s->seen[p->site] ? (float)o->ema_decay : 0, *lo, *hi;
@@ -67,7 +67,7 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
     struct pare_quant_point p;
 
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
-    if (pare_compression_is_training(pare_layer_run(l)))
+    if (pare_compression_is_training(pare_layer_compression(l)))
         PARE_TRY(update_range(&p, x, err));
     pare_quant_point_round(&p, s->seen[site], x, y);
     return 0;
@@ -88,18 +88,21 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-const struct pare_quantizer pare_quantizer_qat = {
-    .base = {
-        .abi = PARE_ABI,
-        .name = "qat",
-        .doc = "Train with quantized values; ranges of activations are moving averages.",
-        .flags = PARE_ANY_ORDER,
-        .opts = opts,
-        .opts_size = sizeof(struct opts),
-        .layer_size = sizeof(struct state),
-    },
-    .weight = pare_weight_by_range,
-    .input = input,
-    .output = output,
-    .backward = backward,
+const struct pare_algorithm pare_quantizer_qat = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "qat",
+    .doc = "Train with quantized values; ranges of activations are moving averages.",
+    .flags = PARE_ANY_ORDER,
+    .opts = opts,
+    .opts_size = sizeof(struct opts),
+    .layer_size = sizeof(struct state),
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = pare_weight_by_range,
+            .input = input,
+            .output = output,
+            .backward = backward,
+        },
 };

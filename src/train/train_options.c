@@ -278,6 +278,23 @@ int pare_given_split(const char *text, struct pare_arena *a, struct pare_given *
     return 0;
 }
 
+int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
+                    struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err)
+{
+    struct pare_given *more = NULL;
+    int n_more = 0;
+
+    PARE_TRY(pare_given_split(words, a, &more, &n_more, err));
+    *n = n_pairs + n_more;
+    *g = pare_alloc(a, (size_t)*n + 1, sizeof(**g));
+    if (!*g)
+        return pare_no_memory(err, "for the options");
+    memcpy(*g, more, (size_t)n_more * sizeof(**g));
+    if (n_pairs)
+        memcpy(*g + n_more, pair, (size_t)n_pairs * sizeof(**g));
+    return 0;
+}
+
 int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
 {
     const struct pare_io *in, *out;

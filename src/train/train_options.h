@@ -49,6 +49,10 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
 int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
                      struct pare_err *err);
 
+/* Words, then pairs: of two with the same name, the last one counts.  words may be NULL. */
+int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
+                    struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err);
+
 /* The set to train with and the one to validate with, checked against the model.  `valid` is a set
  * of its own, or "none"; NULL: what was held out, else the set's own test part, else nothing.  Free
  * both in any case. */

@@ -20,24 +20,6 @@ static void take_valid(struct pare_given *g, int *n, const char **valid)
     *n = left;
 }
 
-/* Pairs, then words. */
-static int collect(struct pare_training *l, const struct pare_training_opts *o,
-                   struct pare_given **g, int *n, struct pare_err *err)
-{
-    struct pare_given *words = NULL;
-    int n_words = 0;
-
-    PARE_TRY(pare_given_split(o->settings, l->arena, &words, &n_words, err));
-    *g = pare_alloc(l->arena, (size_t)(o->n_given + n_words) + 1, sizeof(**g));
-    if (!*g)
-        return pare_no_memory(err, "for the settings");
-    if (o->n_given)
-        memcpy(*g, o->given, (size_t)o->n_given * sizeof(**g));
-    memcpy(*g + o->n_given, words, (size_t)n_words * sizeof(**g));
-    *n = o->n_given + n_words;
-    return 0;
-}
-
 static int find_teacher(struct pare_training *l, struct pare_model *teacher, struct pare_err *err)
 {
     if (teacher && l->setup->c.teacher)
@@ -58,7 +40,7 @@ static int make(struct pare_training *l, const char *data, const struct pare_tra
     const char *valid;
     int n = 0;
 
-    PARE_TRY(collect(l, o, &g, &n, err));
+    PARE_TRY(pare_given_join(o->given, o->n_given, o->settings, l->arena, &g, &n, err));
     take_valid(g, &n, &valid);
     PARE_TRY(pare_train_options_make(g, n, o->teacher != NULL, l->arena, &l->setup, err));
     PARE_TRY(find_teacher(l, o->teacher, err));

@@ -34,15 +34,20 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *score,
     return sum ? 0 : err->code;
 }
 
-static const struct pare_pruner own_count = {
+static const struct pare_algorithm own_count = {
     .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
     .name = "own_count",
     .doc = "Counts data without merging the counts of all processes.",
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
     .types = "Linear",
-    .granularity = "out_channel",
     .start = start,
-    .score = score,
+    .pruner =
+        &(const struct pare_pruner){
+            .size = sizeof(struct pare_pruner),
+            .granularity = "out_channel",
+            .score = score,
+        },
 };
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)

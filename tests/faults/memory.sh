@@ -110,7 +110,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
         memset(p, 1, 1 << 20);
     return pare_fail(err, PARE_ENOMEM, "%zu MB were there", mb);
 }
-static const struct pare_pruner pruner = { .abi = PARE_ABI, .name = "hungry", .doc = "Eats.", .score = score };
+static const struct pare_algorithm pruner = { .abi = PARE_ABI, .size = sizeof(struct pare_algorithm), .name = "hungry", .doc = "Eats.", .pruner = &(const struct pare_pruner){ .size = sizeof(struct pare_pruner), .score = score } };
 PARE_API int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
 {
     return pare_add_pruner(g, &pruner, err);

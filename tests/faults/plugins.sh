@@ -11,7 +11,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *s, str
     pare_units_sum(pare_layer_units(l), pare_layer_weight(l), 1, s);
     return 0;
 }
-static const struct pare_pruner pruner = { .abi = PARE_ABI, .name = "number_000", .doc = "One of many.", .score = score };
+static const struct pare_algorithm pruner = { .abi = PARE_ABI, .size = sizeof(struct pare_algorithm), .name = "number_000", .doc = "One of many.", .pruner = &(const struct pare_pruner){ .size = sizeof(struct pare_pruner), .score = score } };
 PARE_API int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
 {
     return pare_add_pruner(g, &pruner, err);

@@ -92,7 +92,7 @@ echo "ok: two at a time"
 code=0
 "$pare" prune t.onnx --plugin ./once.so --pruner once --config '[{"op_types": ["default"]}]' \
     -o none.onnx >log 2>&1 || code=$?
-[ $code = 1 ] && grep -q "no weight was removed" log && [ ! -e none.onnx ] || fail "no sparsity"
+[ $code = 1 ] && grep -q "no weights were removed" log && [ ! -e none.onnx ] || fail "no sparsity"
 echo "ok: no sparsity"
 
 # ---- bad ones ----
@@ -110,7 +110,9 @@ int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pare_err 
 {
     return r && l && err ? PARE_NOT_YET : 0;
 }
-const struct pare_pruner mine = { $2 };
+#define SIZE .size = sizeof(struct pare_algorithm)
+#define PRUNER(...) .pruner = &(const struct pare_pruner){ .size = sizeof(struct pare_pruner), __VA_ARGS__ }
+const struct pare_algorithm mine = { $2 };
 int ${4:-pare_plugin_init}(struct pare_registry *g, struct pare_err *err)
 {
     ${3:-return pare_add_pruner(g, &mine, err);}
@@ -132,18 +134,20 @@ refused() {
     sed 's/^pare: /ok: /' ../log
 }
 
-good='.abi = PARE_ABI, .name = "mine", .calc_mask = calc_mask'
-plugin abi '.abi = PARE_ABI + 1, .name = "mine", .calc_mask = calc_mask'
+good='.abi = PARE_ABI, .name = "mine", SIZE, PRUNER(.calc_mask = calc_mask)'
+plugin abi '.abi = PARE_ABI + 1, .name = "mine", SIZE, PRUNER(.calc_mask = calc_mask)'
 plugin symbol "$good" '' my_init
-plugin taken '.abi = PARE_ABI, .name = "level", .calc_mask = calc_mask'
-plugin unnamed '.abi = PARE_ABI, .calc_mask = calc_mask'
-plugin idle '.abi = PARE_ABI, .name = "mine"'
+plugin taken '.abi = PARE_ABI, .name = "level", SIZE, PRUNER(.calc_mask = calc_mask)'
+plugin unnamed '.abi = PARE_ABI, SIZE, PRUNER(.calc_mask = calc_mask)'
+plugin idle '.abi = PARE_ABI, .name = "mine", SIZE'
 plugin refuses "$good" 'return pare_fail(err, PARE_ECONFIG, "not today");'
 plugin silent "$good" 'return 7;'
 plugin nothing "$good" 'return 0;'
 plugin missing "$good" 'return no_such_function();'
 plugin twice "$good" 'return pare_add_pruner(g, &mine, err) || pare_add_pruner(g, &mine, err);'
-plugin other '.abi = PARE_ABI, .name = "other", .calc_mask = calc_mask'
+plugin large '.abi = PARE_ABI, .name = "mine", .size = 4096'
+plugin unsized '.abi = PARE_ABI, .name = "mine", SIZE, .pruner = &(const struct pare_pruner){ .calc_mask = calc_mask }'
+plugin other '.abi = PARE_ABI, .name = "other", SIZE, PRUNER(.calc_mask = calc_mask)'
 echo "not a shared object" >text.so
 : >empty.so
 head -c 3000 abi.so >cut.so
@@ -159,6 +163,8 @@ refused silent.so "silent.so: the plugin refuses to start and does not say why"
 refused nothing.so "nothing.so: the plugin adds nothing"
 refused missing.so "missing.so: undefined symbol: no_such_function"
 refused twice.so "twice.so: a pruner 'mine' is there already"
+refused large.so "large.so: a descriptor has size 4096, struct pare_algorithm has "
+refused unsized.so "unsized.so: a descriptor has size 0, struct pare_pruner has "
 refused other.so "no pruner 'mine'"
 refused text.so "text.so: is not a shared object"
 refused empty.so "empty.so: is not a shared object"

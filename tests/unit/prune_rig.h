@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "compress/registry.h"
-#include "compress/compression.h"
 #include "onnx/model.h"
+#include "prune/prune_method.h"
+#include "prune/prune_state.h"
 #include "train/training.h"
 #include "zoo/zoo_layers.h"
 
@@ -38,9 +38,11 @@ static inline void near(double got, double want, double tolerance)
 
 struct lone {
     struct pare_arena *arena;
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
     struct pare_compression run;
+    struct pare_prune_state prune;
     struct pare_layer layer;
+    struct pare_layer_prune layer_prune;
     struct pare_entry entry;
     struct pare_trainer trainer; /* only to count steps */
     struct pare_optim optim;
@@ -65,18 +67,21 @@ static inline void lone_open(struct lone *f, const char *pruner, const char *set
                                     .n_layers = 1,
                                     .threads = 2 };
     r->scratch = pare_arena_new(1 << 16);
-    r->pruner[0] = f->p;
-    r->settings.mode = "normal";
+    r->method = &pare_method_prune;
+    r->prune = &f->prune;
+    r->algorithm[0] = f->p;
+    f->prune.settings.mode = "normal";
+    f->layer.prune = &f->layer_prune;
     r->trainer = &f->trainer;
     f->trainer.optim = &f->optim;
     r->conf[0] = pare_alloc(f->arena, f->p->opts_size + 1, 1);
-    r->state[0] = pare_alloc(f->arena, f->p->run_size + 1, 1);
+    r->state[0] = pare_alloc(f->arena, f->p->state_size + 1, 1);
     if (settings)
         ok(pare_given_split(settings, f->arena, &given, &n, &rig_err));
     part = (struct pare_option_group){ "pruner", f->p->name, f->p->opts, r->conf[0] };
     if (f->p->opts)
         ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
-    f->layer.run = r;
+    f->layer.compression = r;
     f->layer.info = (struct pare_layer_info){ .name = "alone", .torch = "Linear", .type = "Gemm" };
     f->layer.w = *w;
     f->layer.out_axis = g->out_axis;
@@ -89,8 +94,8 @@ static inline void lone_open(struct lone *f, const char *pruner, const char *set
         ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
     ok(pare_tensor_new(f->arena, &f->layer.mask, PARE_BOOL, w->rank, w->dim, &rig_err));
     memset(f->layer.mask.data, 1, (size_t)pare_numel(w));
-    ok(pare_units_make(w, g, &f->layer.units, &rig_err));
-    f->score = pare_alloc(f->arena, (size_t)f->layer.units.n, sizeof(float));
+    ok(pare_units_make(w, g, &f->layer_prune.units, &rig_err));
+    f->score = pare_alloc(f->arena, (size_t)f->layer_prune.units.n, sizeof(float));
 }
 
 static inline void lone_close(struct lone *f)
@@ -113,7 +118,7 @@ static inline void lone_step(struct lone *f, const struct pare_tensor *grad)
 
 static inline const float *lone_score(struct lone *f)
 {
-    ok(f->p->score(&f->run, &f->layer, f->score, &rig_err));
+    ok(f->p->pruner->score(&f->run, &f->layer, f->score, &rig_err));
     return f->score;
 }
 

@@ -6,14 +6,18 @@
 #include "prune_rig.h"
 
 #include "quant/quant_config.h"
+#include "quant/quant_method.h"
 
 /* ---- one layer, without a model ------------------------------------------------------------ */
 
 struct alone {
     struct pare_arena *arena;
-    const struct pare_quantizer *z;
+    const struct pare_algorithm *a;
+    const struct pare_quantizer *z; /* a's */
     struct pare_compression run;
+    struct pare_quant_state quant;
     struct pare_layer layer;
+    struct pare_layer_quant layer_quant;
     struct pare_trainer trainer; /* only to count steps */
     struct pare_optim optim;
 };
@@ -45,36 +49,40 @@ static inline void alone_open(struct alone *f, const char *quantizer, const char
     memset(f, 0, sizeof(*f));
     f->arena = pare_arena_new(1 << 16);
     assert_non_null(f->arena);
-    ok(pare_find_quantizer(NULL, quantizer, &f->z, &rig_err));
+    ok(pare_find_quantizer(NULL, quantizer, &f->a, &rig_err));
+    f->z = f->a->quantizer;
     *r = (struct pare_compression){ .arena = f->arena,
                                     .layer = &f->layer,
                                     .n_layers = 1,
                                     .threads = 2 };
     r->scratch = pare_arena_new(1 << 16);
-    r->quantizer = f->z;
-    r->pruner[0] = &f->z->base;
+    r->method = &pare_method_quant;
+    r->quant = &f->quant;
+    r->algorithm[0] = f->a;
+    f->quant.quantizer = f->z;
     r->trainer = &f->trainer;
-    r->training = true;
+    f->quant.training = true;
+    f->layer.quant = &f->layer_quant;
     f->trainer.optim = &f->optim;
-    r->conf[0] = pare_alloc(f->arena, f->z->base.opts_size + 1, 1);
-    r->state[0] = pare_alloc(f->arena, f->z->base.run_size + 1, 1);
+    r->conf[0] = pare_alloc(f->arena, f->a->opts_size + 1, 1);
+    r->state[0] = pare_alloc(f->arena, f->a->state_size + 1, 1);
     if (settings)
         ok(pare_given_split(settings, f->arena, &given, &n, &rig_err));
-    part = (struct pare_option_group){ "quantizer", f->z->base.name, f->z->base.opts, r->conf[0] };
-    if (f->z->base.opts)
+    part = (struct pare_option_group){ "quantizer", f->a->name, f->a->opts, r->conf[0] };
+    if (f->a->opts)
         ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
-    f->layer.run = r;
+    f->layer.compression = r;
     f->layer.info = (struct pare_layer_info){ .name = "alone", .torch = "Linear", .type = "Gemm" };
     if (w)
         f->layer.w = *w;
-    f->layer.state[0] = pare_alloc(f->arena, f->z->base.layer_size + 1, 1);
+    f->layer.state[0] = pare_alloc(f->arena, f->a->layer_size + 1, 1);
     for (int i = 0; i < PARE_QUANT_SITES; i++)
         if (sites & 1u << i) {
-            f->layer.quant[i] = q;
-            f->layer.quantized[i] = true;
+            f->layer_quant.site[i] = q;
+            f->layer_quant.quantized[i] = true;
         }
-    if (f->z->base.start)
-        ok(f->z->base.start(r, &rig_err));
+    if (f->a->start)
+        ok(f->a->start(r, &rig_err));
 }
 
 static inline void alone_close(struct alone *f)
@@ -87,10 +95,10 @@ static inline int alone_round(struct alone *f, enum pare_quant_site site,
                               const struct pare_tensor *x, struct pare_tensor *y)
 {
     pare_quantize_fn *const fn[PARE_QUANT_SITES] = { f->z->weight, f->z->input, f->z->output };
-    struct pare_turn t = pare_turn_begin(&f->run, 0);
+    struct pare_call_scope t = pare_call_begin(&f->run, 0);
     int rc = fn[site](&f->layer, x, y, &rig_err);
 
-    pare_turn_end(&f->run, t);
+    pare_call_end(&f->run, t);
     return rc;
 }
 

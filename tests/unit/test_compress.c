@@ -124,8 +124,8 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
     s->in[i] = in->dim[in->rank - 1];
     s->out[i] = out->dim[out->rank - 1];
     assert_int_equal(in->dim[0], out->dim[0]);
-    if (s->remove && i == pare_compression_layers(pare_layer_run(l)) - 1)
-        return pare_remove_collector(pare_layer_run(l), s->remove, e);
+    if (s->remove && i == pare_compression_layers(pare_layer_compression(l)) - 1)
+        return pare_remove_collector(pare_layer_compression(l), s->remove, e);
     return 0;
 }
 

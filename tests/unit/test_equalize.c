@@ -339,7 +339,7 @@ static int float_is_right(void *user, double *value, struct pare_err *err)
     (void)err;
     *value = 1;
     for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quantized[PARE_WEIGHT])
+        if (r->layer[i].quant->quantized[PARE_WEIGHT])
             *value = 0;
     return 0;
 }

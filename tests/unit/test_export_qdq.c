@@ -69,11 +69,18 @@ static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return by_range(l, PARE_OUTPUT, x, y, false, e);
 }
 
-static const struct pare_quantizer first = {
-    .base = { .abi = PARE_ABI, .name = "first", .doc = "For this test." },
-    .weight = weight,
-    .input = input,
-    .output = output,
+static const struct pare_algorithm first = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "first",
+    .doc = "For this test.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+        },
 };
 
 /* Signs, without a scale. */
@@ -97,14 +104,28 @@ static int cubes(struct pare_layer *l, const struct pare_tensor *x, struct pare_
     return 0;
 }
 
-static const struct pare_quantizer signs = {
-    .base = { .abi = PARE_ABI, .name = "signs", .doc = "For this test." },
-    .weight = sign,
-    .output = sign,
+static const struct pare_algorithm signs = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "signs",
+    .doc = "For this test.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = sign,
+            .output = sign,
+        },
 };
-static const struct pare_quantizer odd = {
-    .base = { .abi = PARE_ABI, .name = "odd", .doc = "For this test." },
-    .weight = cubes,
+static const struct pare_algorithm odd = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "odd",
+    .doc = "For this test.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = cubes,
+        },
 };
 
 /* ---- a model, its compression, its file ------------------------------------------------------ */

@@ -188,7 +188,7 @@ static void test_start_step(void **state)
     struct job f = job_open(rig_model("small"), NULL, NULL, NULL, LEARN);
 
     (void)state;
-    assert_non_null(rig_layer(q.run, "conv1")->norm);
+    assert_non_null(rig_layer(q.run, "conv1")->quant->norm);
     assert_memory_equal(rig_weight(q.model, "conv1.weight")->data,
                         rig_weight(f.model, "conv1.weight")->data, 8 * 9 * sizeof(float));
     job_close(&q);
@@ -306,10 +306,10 @@ static void test_not_folded(void **state)
     struct job j = job_open(rig_model("small"), "qat", WEIGHTS("8", ""), "fold_bn=0", LEARN);
 
     (void)state;
-    assert_null(rig_layer(j.run, "conv1")->norm);
+    assert_null(rig_layer(j.run, "conv1")->quant->norm);
     job_close(&j);
     j = job_open(rig_model("small"), "qat", norms, NULL, LEARN); /* rounded on their own */
-    assert_null(rig_layer(j.run, "conv1")->norm);
+    assert_null(rig_layer(j.run, "conv1")->quant->norm);
     job_close(&j);
 }
 

@@ -89,7 +89,8 @@ static void check_report(struct job *j, const struct pare_budget_report *p, doub
         const struct pare_layer *l = rig_layer(j->run, p->layer[i].name);
 
         for (int k = 0; k < PARE_QUANT_SITES; k++)
-            assert_int_equal(p->layer[i].bits[k], l->quantized[k] ? l->quant[k].bits : 0);
+            assert_int_equal(p->layer[i].bits[k],
+                             l->quant->quantized[k] ? l->quant->site[k].bits : 0);
         assert_true(p->layer[i].noise_db < 60);
     }
 }
@@ -165,7 +166,7 @@ static int changes(const struct pare_compression *r)
     int n = 0;
 
     for (int i = 0; i < r->n_layers; i++)
-        n += !r->layer[i].quantized[PARE_WEIGHT];
+        n += !r->layer[i].quant->quantized[PARE_WEIGHT];
     return n;
 }
 
@@ -175,7 +176,7 @@ static int by_want(void *user, double *value, struct pare_err *err)
 
     (void)err;
     w->judged++;
-    *value = w->layer ? !rig_layer(w->j->run, w->layer)->quantized[PARE_WEIGHT]
+    *value = w->layer ? !rig_layer(w->j->run, w->layer)->quant->quantized[PARE_WEIGHT]
                       : changes(w->j->run) >= w->changes;
     return 0;
 }
@@ -202,7 +203,7 @@ static void test_fewest(void **state)
             size_t n = (size_t)pare_numel(&l->w) * sizeof(float);
             bool same = !memcmp(l->w.data, l->weight->t.data, n);
 
-            assert_true(same == !l->quantized[PARE_WEIGHT]);
+            assert_true(same == !l->quant->quantized[PARE_WEIGHT]);
         }
         job_close(&j);
     }
@@ -265,7 +266,7 @@ static void test_never(void **state)
     assert_int_equal(p.n_layers, 0);
     assert_int_equal(p.step[p.n_steps - 1].changes, 4 * 3); /* 4 bits, 8 bits, float */
     for (int i = 0; i < 4; i++)
-        assert_int_equal(pare_compression_layer(j.run, i)->quant[PARE_INPUT].bits, 2);
+        assert_int_equal(pare_compression_layer(j.run, i)->quant->site[PARE_INPUT].bits, 2);
     assert_memory_equal(before.data, w->data, (size_t)pare_numel(w) * sizeof(float));
     assert_true(rig_accuracy(j.learn) == a);
     job_close(&j);
@@ -304,7 +305,7 @@ static void test_reload(void **state)
     b.least = nets[0].accuracy - 0.01;
     ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
     for (int s = 0; s < PARE_QUANT_SITES; s++) /* one stays float */
-        j.run->layer[2].quantized[s] = false;
+        j.run->layer[2].quant->quantized[s] = false;
     ok(pare_compression_write_weights(j.run, &rig_err));
     ok(pare_compression_export(j.run, &files, &rig_err));
     k = (struct job){ .model = trained_model(0) };
@@ -315,11 +316,11 @@ static void test_reload(void **state)
         const struct pare_layer *l = pare_compression_layer(j.run, i),
                                 *m = pare_compression_layer(k.run, i);
 
-        raised += l->quant[PARE_WEIGHT].bits != 2;
+        raised += l->quant->site[PARE_WEIGHT].bits != 2;
         for (int s = 0; s < PARE_QUANT_SITES; s++) {
-            assert_int_equal(l->quantized[s], m->quantized[s]);
-            if (l->quantized[s])
-                assert_int_equal(l->quant[s].bits, m->quant[s].bits);
+            assert_int_equal(l->quant->quantized[s], m->quant->quantized[s]);
+            if (l->quant->quantized[s])
+                assert_int_equal(l->quant->site[s].bits, m->quant->site[s].bits);
         }
         assert_memory_equal(l->weight->t.data, m->weight->t.data,
                             (size_t)pare_numel(&l->w) * sizeof(float));

@@ -1,12 +1,12 @@
-/* test_nan.c - NaN propagates through every fast kernel.
+/* test_nan.c - every fast kernel propagates NaN.
  *
- * Small networks, each with one NaN among its inputs, run once for each kernel of kernels.def with
- * no other, and with all that are ours, as they are and while their weights are learned: where the
- * plain kernels have NaN, so must they.  More may be NaN: Winograd's kernels compute by tiles, and
- * a NaN spoils its tile.
+ * Small networks, each with one NaN among its inputs, run once with each kernel of kernels.def
+ * alone and with all of our kernels, in inference and in training: where the plain kernels give
+ * NaN, the fast ones must too.  More elements may be NaN: Winograd kernels compute tiles, and a NaN
+ * spreads over its tile.
  *
- * oneDNN's Relu and Clip make 0, or the bound, of NaN.  Only the two kernels that leave them to it
- * may do so, and only after these.
+ * oneDNN's Relu and Clip turn NaN into 0 or the bound.  Only the two kernels that use them may do
+ * so, and only after these operators.
  */
 #include "make_model.h"
 
@@ -34,7 +34,7 @@ static const char *random_floats(struct build *b, int rank, const int64_t *dim)
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
-/* ---- networks: a first layer, and its post-ops -------------------------------------------- */
+/* ---- networks: a first operator, and the operators after it ---------------------------------- */
 
 static const char *conv(struct build *b, const char *x, int64_t kernel, int64_t stride,
                         int64_t group)
@@ -370,7 +370,7 @@ static void run_each(struct trial *t)
     }
 }
 
-/* The same while its weights are trained, so that they are not constants. */
+/* The same in training, where the weights are not constants. */
 static void train_each(struct trial *t)
 {
     const char *names[16];

@@ -12,7 +12,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "compress/registry.h"
+#include "prune/prune_method.h"
+#include "quant/quant_method.h"
 #include "compress/compression.h"
 
 static const int64_t chw[] = { 1, 8, 8 };
@@ -102,7 +103,7 @@ static void run_it(struct pare_model *m, const struct pare_compression_opts *o, 
     int rc;
 
     rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=1 threads=1 valid=none", &l,
-                           &err);
+                            &err);
     if (rc)
         fail_msg("%s with %s: %s", who, what, err.msg);
     rc = pare_compression_new(m, o, &r, &err);
@@ -131,10 +132,10 @@ static struct pare_model *lenet(enum harm h)
 
 static void pruners(void **state)
 {
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
 
     (void)state;
-    for (int i = 0; (p = pare_pruner_at(NULL, i)); i++)
+    for (int i = 0; (p = pare_pruners[i]); i++)
         for (int h = 0; h < N_HARMS; h++) {
             struct pare_model *m = lenet((enum harm)h);
 
@@ -151,16 +152,16 @@ static void pruners(void **state)
 
 static void quantizers(void **state)
 {
-    const struct pare_quantizer *q;
+    const struct pare_algorithm *q;
 
     (void)state;
     sum.done = sum.refused = 0;
-    for (int i = 0; (q = pare_quantizer_at(NULL, i)); i++)
+    for (int i = 0; (q = pare_quantizers[i]); i++)
         for (int h = 0; h < N_HARMS; h++) {
             struct pare_model *m = lenet((enum harm)h);
 
             run_it(m,
-                   &(struct pare_compression_opts){ .quantizer = q->base.name,
+                   &(struct pare_compression_opts){ .quantizer = q->name,
                                                     .config = "[{\"op_types\": [\"Conv2d\"], "
                                                               "\"quant_types\": [\"weight\"], "
                                                               "\"quant_bits\": 8}]",
@@ -174,11 +175,11 @@ static void quantizers(void **state)
 static void sparsities(void **state)
 {
     static const char *const all[] = { "0", "1", "0.999999", "1e-9" };
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
 
     (void)state;
     sum.done = sum.refused = 0;
-    for (int i = 0; (p = pare_pruner_at(NULL, i)); i++)
+    for (int i = 0; (p = pare_pruners[i]); i++)
         for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++) {
             struct pare_model *m = lenet(NO_HARM);
 
@@ -213,12 +214,12 @@ static struct pare_model *one_element(void)
 
 static void one_weight(void **state)
 {
-    const struct pare_pruner *p;
-    const struct pare_quantizer *q;
+    const struct pare_algorithm *p;
+    const struct pare_algorithm *q;
 
     (void)state;
     sum.done = sum.refused = 0;
-    for (int i = 0; (p = pare_pruner_at(NULL, i)); i++) {
+    for (int i = 0; (p = pare_pruners[i]); i++) {
         struct pare_model *m = one_element();
 
         run_it(m,
@@ -229,12 +230,12 @@ static void one_weight(void **state)
                "one weight");
         pare_model_free(m);
     }
-    for (int i = 0; (q = pare_quantizer_at(NULL, i)); i++) {
+    for (int i = 0; (q = pare_quantizers[i]); i++) {
         struct pare_model *m = one_element();
 
         run_it(m,
                &(struct pare_compression_opts){
-                   .quantizer = q->base.name,
+                   .quantizer = q->name,
                    .config = "[{\"op_types\": [\"default\"], "
                              "\"quant_types\": [\"weight\", \"input\"], "
                              "\"quant_bits\": 8}]",
@@ -277,7 +278,7 @@ static void training(void **state)
         struct pare_training *l = NULL;
         struct pare_err err = { 0 };
         int rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=2 threads=1 valid=none",
-                                   &l, &err);
+                                    &l, &err);
 
         assert_int_equal(rc, 0);
         rc = pare_training_run(l, NULL, NULL, &err);

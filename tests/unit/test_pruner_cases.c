@@ -196,7 +196,7 @@ static void n19_sums_of_steps(void **state)
 
         lone_open(&f, "taylor", "training_steps=2", &w, &rows);
         lone_step(&f, &g);
-        assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+        assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
         lone_step(&f, &g);
         for (int i = 0; i < dim[k][0]; i++)
             near((double)lone_score(&f)[i], k ? 8 : 18, 1e-6);

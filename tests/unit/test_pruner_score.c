@@ -109,7 +109,7 @@ static void by_weights(void **state)
             continue;
         g = grain(&n);
         lone_open(&f, n.part[0], NULL, find("w.", n.part[2]), &g);
-        assert_int_equal(f.layer.units.n, pare_numel(&file[i].t));
+        assert_int_equal(f.layer_prune.units.n, pare_numel(&file[i].t));
         compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
         lone_close(&f);
         seen++;
@@ -134,12 +134,12 @@ static void taylor(void **state)
         for (int k = 0; k < 3; k++) {
             struct pare_tensor grad = gradient(n.part[2], k);
 
-            assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+            assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
             lone_step(&f, &grad);
         }
         compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
         f.optim.step++; /* later queries restart the statistics */
-        assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+        assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
         lone_close(&f);
         seen++;
     }
@@ -199,7 +199,7 @@ static void admm(void **state)
         w = gradient(n.part[2], 0);
         memcpy(w.data, find("w.", n.part[2])->data, (size_t)pare_numel(&w) * sizeof(float));
         lone_open(&f, "admm", "rho=0.125 iterations=3 training_epochs=1", &w, &g);
-        f.layer.sparsity = 0.6;
+        f.layer_prune.sparsity = 0.6;
         ok(f.p->start(&f.run, &rig_err));
         z = pare_f32(pare_layer_buffer(&f.layer, "z", PARE_F32, w.rank, w.dim, &rig_err));
         u = pare_f32(pare_layer_buffer(&f.layer, "u", PARE_F32, w.rank, w.dim, &rig_err));
@@ -214,7 +214,7 @@ static void admm(void **state)
         compare(file[i].name, z, &file[i].t, 1e-5);
         compare(file[i].name, u, find("admm.u", key), 1e-5);
         compare(file[i].name, pare_f32(&grad), find("admm.g", key), 1e-5);
-        assert_int_equal(f.p->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
+        assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
         lone_close(&f);
         seen++;
     }
@@ -331,20 +331,20 @@ static void n_of_m(void **state)
 
     (void)state;
     lone_open(&f, "nm", NULL, &w, &g);
-    ok(f.p->calc_mask(&f.run, &f.layer, &rig_err));
+    ok(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err));
     assert_memory_equal(f.layer.mask.data, two_four, 11);
     lone_close(&f);
     lone_open(&f, "nm", "n=1 m=3", &w, &g);
-    ok(f.p->calc_mask(&f.run, &f.layer, &rig_err));
+    ok(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err));
     assert_memory_equal(f.layer.mask.data, one_three, 11);
     lone_close(&f);
     g.in_axis = 0;
     lone_open(&f, "nm", "n=2 m=4", &v, &g);
-    ok(f.p->calc_mask(&f.run, &f.layer, &rig_err));
+    ok(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err));
     assert_memory_equal(f.layer.mask.data, columns, 12);
     lone_close(&f);
     lone_open(&f, "nm", "n=5 m=4", &w, &g);
-    assert_int_equal(f.p->calc_mask(&f.run, &f.layer, &rig_err), PARE_ECONFIG);
+    assert_int_equal(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err), PARE_ECONFIG);
     lone_close(&f);
 }
 

@@ -59,9 +59,9 @@ static void check(struct golden *g, const char *quantizer, const char *name)
     ok(pare_tensor_new(g->arena, &y, PARE_F32, x->rank, x->dim, &rig_err));
     ok(pare_tensor_new(g->arena, &gx, PARE_F32, x->rank, x->dim, &rig_err));
     set_state(g, &f, name, site);
-    f.run.training = strcmp(quantizer, "qat") != 0;
+    f.quant.training = strcmp(quantizer, "qat") != 0;
     if (site == PARE_WEIGHT && !strcmp(quantizer, "qat")) /* qat finds its own range */
-        pare_quant_apply(&f.layer.quant[site], x, pare_f32(find(g, name, "scale")),
+        pare_quant_apply(&f.layer_quant.site[site], x, pare_f32(find(g, name, "scale")),
                          pare_f32(find(g, name, "zero")), &y);
     else
         ok(alone_round(&f, site, x, &y));

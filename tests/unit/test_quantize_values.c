@@ -58,7 +58,7 @@ static void test_qat_tracks(void **state)
     ok(alone_round(&f, PARE_OUTPUT, &x, &out));
     near(value(&f, "tracked_min_output", 0), 0.002, 1e-7);
     near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
-    f.run.training = false; /* evaluation: the range is fixed, and values outside are clamped */
+    f.quant.training = false; /* evaluation: the range is fixed, and values outside are clamped */
     x.data = far;
     ok(alone_round(&f, PARE_OUTPUT, &x, &out));
     near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
@@ -83,11 +83,11 @@ static void test_qat_waits(void **state)
 
     (void)state;
     alone_open(&f, "qat", NULL, &tx, 7, make_quant(2, false, false, -1));
-    f.layer.start_step = 3;
-    f.run.training = false;
+    f.layer_quant.start_step = 3;
+    f.quant.training = false;
     ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
     assert_memory_equal(x, y, sizeof(x));
-    f.run.training = true;
+    f.quant.training = true;
     ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
     assert_memory_equal(x, y, sizeof(x));
     near(value(&f, "tracked_min_output", 0), -0.333, 1e-7);
@@ -113,7 +113,7 @@ static void scheme(bool has_sign, bool symmetric, bool per_channel, double steps
         w[i] = (float)(i + 1), in[i % 16] = (float)(i % 16);
     ty.data = to.data = y;
     alone_open(&f, "qat", NULL, &tw, 3, make_quant(8, has_sign, symmetric, per_channel ? 0 : -1));
-    f.layer.quant[PARE_INPUT].axis = per_channel ? 1 : -1;
+    f.layer_quant.site[PARE_INPUT].axis = per_channel ? 1 : -1;
     ok(alone_round(&f, PARE_WEIGHT, &tw, &ty));
     ok(alone_round(&f, PARE_INPUT, &ti, &to));
     near(value(&f, "weight_scale", 0), (per_channel ? 9 : 18) / steps, 1e-6);
@@ -148,12 +148,20 @@ static int fixed_weight(struct pare_layer *l, const struct pare_tensor *x, struc
     return 0;
 }
 
+static const struct pare_algorithm fixed = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "fixed",
+    .doc = "For this test.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = fixed_weight,
+        },
+};
+
 static void test_masked(void **state)
 {
-    static const struct pare_quantizer fixed = {
-        .base = { .abi = PARE_ABI, .name = "fixed", .doc = "For this test." },
-        .weight = fixed_weight,
-    };
     struct pare_registry *g = pare_registry_new(&rig_err);
     struct pare_compression_opts o = { .quantizer = "fixed", .registry = g };
     struct pare_model *m = rig_model("small");
@@ -315,8 +323,8 @@ static void hostile(const char *quantizer, enum pare_quant_site site, const floa
                     ok(f.z->backward(&f.layer, site, &tx, &tg, &to, &rig_err));
                 for (int i = 0; i < 40; i++)
                     assert_true(!isfinite(x[i]) || (isfinite(y[i]) && isfinite(gx[i])));
-                if (f.z->base.on_step)
-                    ok(f.z->base.on_step(&f.run, 1, &rig_err));
+                if (f.a->on_step)
+                    ok(f.a->on_step(&f.run, 1, &rig_err));
             }
             alone_close(&f);
         }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "compress/registry.h"
+#include "quant/quant_method.h"
 #include "quant/quant_config.h"
 #include "train/training.h"
 
@@ -30,7 +30,7 @@ static struct {
 
 static int halves(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y)
 {
-    seen.training = pare_compression_is_training(pare_layer_run(l));
+    seen.training = pare_compression_is_training(pare_layer_compression(l));
     for (int64_t i = 0; i < pare_numel(x); i++)
         pare_f32(y)[i] = rintf(pare_f32(x)[i] * 2) / 2;
     return 0;
@@ -73,12 +73,19 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-static const struct pare_quantizer clip = {
-    .base = { .abi = PARE_ABI, .name = "clip", .doc = "For this test." },
-    .weight = weight,
-    .input = input,
-    .output = output,
-    .backward = backward,
+static const struct pare_algorithm clip = {
+    .abi = PARE_ABI,
+    .size = sizeof(struct pare_algorithm),
+    .name = "clip",
+    .doc = "For this test.",
+    .quantizer =
+        &(const struct pare_quantizer){
+            .size = sizeof(struct pare_quantizer),
+            .weight = weight,
+            .input = input,
+            .output = output,
+            .backward = backward,
+        },
 };
 
 struct job {
@@ -99,7 +106,7 @@ static struct job open_job(const char *quantizer, const char *config)
     OK(pare_add_quantizer(j.registry, &clip, &err));
     OK(pare_model_new("mlp", digits, 10, 1, &j.model, &err));
     OK(pare_training_open(j.model, "digits", "epochs=1 limit=128 batch=64 lr=0.1 threads=1",
-                         &j.learn, &err));
+                          &j.learn, &err));
     OK(pare_compression_new(j.model, &o, &j.run, &err));
     OK(pare_compression_follow(j.run, j.learn, &err));
     OK(pare_compression_compress(j.run, &err));
@@ -184,8 +191,7 @@ static void test_backward(void **state)
     ours = malloc((size_t)n * sizeof(float));
     memcpy(ours, l->grad.data, (size_t)n * sizeof(float));
     b = open_job("clip", config);
-    ((struct pare_compression *)b.run)->quantizer = &(struct pare_quantizer){ .base = clip.base,
-                                                                              .weight = weight };
+    b.run->quant->quantizer = &(struct pare_quantizer){ .weight = weight };
     forward(&b, &x, &y, &out);
     OK(pare_training_loss(b.learn, &y, &loss, &err));
     OK(pare_training_backward(b.learn, &err));
@@ -200,17 +206,17 @@ static void test_backward(void **state)
 /* NNI's values for Naive: rounds toward 0, not to the nearest. */
 static void test_naive(void **state)
 {
-    const struct pare_quantizer *q;
+    const struct pare_algorithm *q;
     struct job j = open_job(
         "naive", "[{\"quant_types\": [\"weight\"], \"quant_bits\": {\"weight\": 8}, \"op_types\": "
                  "[\"Linear\"]}]");
     float w[3] = { 0.3f, -1, 0.996f }, y[3];
     struct pare_tensor x = { PARE_F32, 1, { 3 }, w }, out = { PARE_F32, 1, { 3 }, y };
-    struct pare_layer l = { .run = j.run, .info.name = "x" };
+    struct pare_layer l = { .compression = j.run, .info.name = "x" };
 
     (void)state;
     OK(pare_find_quantizer(NULL, "naive", &q, &err));
-    OK(q->weight(&l, &x, &out, &err));
+    OK(q->quantizer->weight(&l, &x, &out, &err));
     assert_true(fabs((double)y[0] - 0.2992126) < 1e-6);
     assert_true(fabs((double)y[1] + 1) < 1e-6);
     assert_true(fabs((double)y[2] - 0.9921260) < 1e-6);

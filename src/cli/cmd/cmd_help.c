@@ -6,9 +6,9 @@
 #include "../help/manual.h"
 #include "../print/option_text.h"
 #include "../help/reference.h"
-#include "../../compress/registry.h"
+#include "../../prune/prune_method.h"
+#include "../../quant/quant_method.h"
 #include "../../quant/quant_config.h"
-#include "../../compress/default_rules.h"
 #include "../../base/arena.h"
 #include "../../op/op.h"
 
@@ -204,7 +204,7 @@ static int print_settings(struct pare_arena *a, const struct pare_opt *const key
 
 static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *err)
 {
-    const struct pare_pruner *p;
+    const struct pare_algorithm *p;
     int rc = pare_find_pruner(NULL, name, &p, err);
 
     c->usage = rc != 0;
@@ -213,7 +213,8 @@ static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *er
     printf("%s: %s\n\n", p->name, p->doc);
     printf("layers: %s\n", p->types ? p->types : "any with a weight");
     if (!(p->flags & PARE_USES_BASE))
-        printf("default granularity: %s\n", p->granularity ? p->granularity : "element");
+        printf("default granularity: %s\n",
+               p->pruner->granularity ? p->pruner->granularity : "element");
     if (p->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
         printf("needs --data\n");
     printf("\n");
@@ -225,24 +226,24 @@ static int help_pruner(struct pare_cli *c, const char *name, struct pare_err *er
 
 static int help_quantizer(struct pare_cli *c, const char *name, struct pare_err *err)
 {
+    const struct pare_algorithm *a;
     const struct pare_quantizer *q;
-    int rc = pare_find_quantizer(NULL, name, &q, err);
+    int rc = pare_find_quantizer(NULL, name, &a, err);
 
     c->usage = rc != 0;
     if (rc)
         return rc;
-    printf("%s: %s\n\n", q->base.name, q->base.doc);
-    printf("layers: %s\n", q->base.types ? q->base.types : "any");
+    q = a->quantizer;
+    printf("%s: %s\n\n", a->name, a->doc);
+    printf("layers: %s\n", a->types ? a->types : "any");
     printf("quantizes:%s%s%s\n", q->weight ? " weight" : "", q->input ? " input" : "",
            q->output ? " output" : "");
     printf("bits: %d to %d\n", q->min_bits ? q->min_bits : 1, q->max_bits ? q->max_bits : 16);
-    if (q->base.flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
+    if (a->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS))
         printf("needs --data\n");
     printf("\n");
-    return print_settings(c->arena,
-                          (const struct pare_opt *const[]){ q->base.keys, pare_quant_keys },
-                          (const struct pare_opt *const[]){ q->base.opts, pare_quant_options },
-                          err);
+    return print_settings(c->arena, (const struct pare_opt *const[]){ a->keys, pare_quant_keys },
+                          (const struct pare_opt *const[]){ a->opts, pare_quant_options }, err);
 }
 
 /* ---- the command ----------------------------------------------------------- */

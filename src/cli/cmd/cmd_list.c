@@ -5,7 +5,8 @@
 
 #include "../cli.h"
 #include "../../backend/backend.h"
-#include "../../compress/registry.h"
+#include "../../prune/prune_method.h"
+#include "../../quant/quant_method.h"
 #include "../../op/op.h"
 #include "../../plan/plan.h"
 #include "../../train/train.h"
@@ -162,16 +163,7 @@ static int list_kernels(struct pare_cli *c, struct pare_err *err)
     }
 
 LIST(pruners, pare_pruners, "pruner")
-static int list_quantizers(struct pare_cli *c, struct pare_err *err)
-{
-    struct entry e[64];
-    int n = 0;
-
-    for (; n < 64 && pare_quantizers[n]; n++)
-        e[n] = (struct entry){ pare_quantizers[n]->base.name, pare_quantizers[n]->base.doc };
-    return print_entries(c, e, n, "quantizer", err);
-}
-
+LIST(quantizers, pare_quantizers, "quantizer")
 LIST(networks, pare_networks, "network")
 LIST(optimizers, pare_optimizers, "optimizer")
 LIST(schedules, pare_schedules, "schedule")

@@ -111,6 +111,7 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
         pare_inputs_print_notes(&in);
     s->masked = m;
     s->opts.in = in.t;
+    s->opts.n_in = in.n;
     PARE_TRY(shrink_and_verify(c, s, m, data, err));
     return o->json ? pare_json_result(c, pare_speedup_job_json(s), err)
                    : pare_speedup_job_print(c, s, o->quiet, err);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "../print/option_text.h"
-#include "../../compress/registry.h"
+#include "../../prune/prune_method.h"
+#include "../../quant/quant_method.h"
 #include "../../data/data.h"
 #include "../../train/train.h"
 
@@ -18,7 +19,7 @@ static const char *pruner(int i)
 
 static const char *quantizer(int i)
 {
-    return pare_quantizers[i] ? pare_quantizers[i]->base.name : NULL;
+    return pare_quantizers[i] ? pare_quantizers[i]->name : NULL;
 }
 
 static const char *optimizer(int i)

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "../print/option_text.h"
-#include "../../compress/registry.h"
+#include "../../prune/prune_method.h"
+#include "../../quant/quant_method.h"
 
 /* Print text literally: no line becomes a request, and a minus can be copied. */
 static void put_roff(FILE *f, const char *s)
@@ -76,7 +77,7 @@ void pare_manual_all(FILE *f)
         entry(f, pare_pruners[i]->name, pare_pruners[i]->doc);
     fputs(".SH QUANTIZERS\n", f);
     for (int i = 0; pare_quantizers[i]; i++)
-        entry(f, pare_quantizers[i]->base.name, pare_quantizers[i]->base.doc);
+        entry(f, pare_quantizers[i]->name, pare_quantizers[i]->doc);
     fputs(
         ".SH OPTIONS\n.TP\n.B \\-\\-version\nPrint the version.\n.TP\n.BR \\-h \", \" \\-\\-help\n"
         "Print help; after a command, print its help.\n",

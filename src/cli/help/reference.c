@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "../print/option_text.h"
-#include "../../compress/registry.h"
+#include "../../prune/prune_method.h"
+#include "../../quant/quant_method.h"
 #include "../../quant/quant_config.h"
-#include "../../compress/default_rules.h"
 #include "../../train/train_options.h"
 
 /* Escape Markdown. */
@@ -55,14 +55,15 @@ static void pruners(FILE *f)
     fputs("Settings of every pruner (options of `pare prune`):\n\n", f);
     rows(f, "setting", pare_prune_options, false);
     for (int i = 0; pare_pruners[i]; i++) {
-        const struct pare_pruner *p = pare_pruners[i];
+        const struct pare_algorithm *p = pare_pruners[i];
 
         fprintf(f, "### pruner %s\n\n", p->name);
         put_markdown(f, p->doc);
         fputs("  Layers: ", f);
         put_markdown(f, p->types ? p->types : "any with a weight");
         if (!(p->flags & PARE_USES_BASE))
-            fprintf(f, ".  Default granularity: `%s`", p->granularity ? p->granularity : "element");
+            fprintf(f, ".  Default granularity: `%s`",
+                    p->pruner->granularity ? p->pruner->granularity : "element");
         fputs(p->flags & (PARE_NEEDS_DATA | PARE_NEEDS_STEPS) ? ".  Needs data.\n\n" : ".\n\n", f);
         rows(f, "key", p->keys, false);
         rows(f, "setting", p->opts, false);
@@ -74,15 +75,16 @@ static void quantizers(FILE *f)
     fputs("## Quantization\n\nKeys of config\\_list entries for every quantizer:\n\n", f);
     rows(f, "key", pare_quant_keys, false);
     for (int i = 0; pare_quantizers[i]; i++) {
-        const struct pare_quantizer *q = pare_quantizers[i];
+        const struct pare_algorithm *a = pare_quantizers[i];
+        const struct pare_quantizer *q = a->quantizer;
 
-        fprintf(f, "### quantizer %s\n\n", q->base.name);
-        put_markdown(f, q->base.doc);
+        fprintf(f, "### quantizer %s\n\n", a->name);
+        put_markdown(f, a->doc);
         fprintf(f, "  Quantizes:%s%s%s; %d to %d bits.\n\n", q->weight ? " weight" : "",
                 q->input ? " input" : "", q->output ? " output" : "", q->min_bits ? q->min_bits : 1,
                 q->max_bits ? q->max_bits : 16);
-        rows(f, "key", q->base.keys, false);
-        rows(f, "setting", q->base.opts, false);
+        rows(f, "key", a->keys, false);
+        rows(f, "setting", a->opts, false);
     }
 }
 

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "../../base/arena.h"
-#include "../../compress/default_rules.h"
+#include "../../prune/prune_state.h"
 #include "../../tensor/tensor.h"
 
 /* Number of parameters of a layer, weight and bias, before and after. */
@@ -28,8 +28,8 @@ static void layer_row(struct pare_table *t, const struct pare_layer *l)
     int64_t all, left;
 
     count_params(l, &all, &left);
-    if (l->asked >= 0)
-        pare_percent_text(l->asked, 1, target, sizeof(target));
+    if (l->prune->config_sparsity >= 0)
+        pare_percent_text(l->prune->config_sparsity, 1, target, sizeof(target));
     pare_table_row(t, l->info.name, l->info.torch, pare_shape_text(&l->w, shape, sizeof(shape)),
                    target, pare_percent_text(sparsity_of(l), 1, got, sizeof(got)),
                    pare_whole_text(all, before, sizeof(before)),
@@ -60,9 +60,9 @@ int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, b
                pare_whole_text(left, after, sizeof(after)),
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
-        pare_evaluation_print("before:", &v->before);
-        pare_evaluation_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
-        pare_evaluation_print("after training:", &v->after);
+        pare_metrics_print("before:", &v->before);
+        pare_metrics_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
+        pare_metrics_print("after training:", &v->after);
     }
     for (int i = 0; i < 3 && !quiet; i++) {
         const char *path = i == 0 ? v->files->onnx : i == 1 ? v->files->model : v->files->masks;
@@ -83,8 +83,9 @@ static json_t *layer_json(const struct pare_layer *l)
     count_params(l, &all, &left);
     return json_pack("{s:o, s:s, s:o, s:o, s:o, s:I, s:I}", "name", pare_json_text(l->info.name),
                      "type", l->info.torch, "shape", pare_json_dims(&l->w), "asked",
-                     l->asked >= 0 ? pare_json_real(l->asked) : json_null(), "sparsity",
-                     pare_json_real(sparsity_of(l)), "params", (json_int_t)all, "left",
+                     l->prune->config_sparsity >= 0 ? pare_json_real(l->prune->config_sparsity)
+                                                    : json_null(),
+                     "sparsity", pare_json_real(sparsity_of(l)), "params", (json_int_t)all, "left",
                      (json_int_t)left);
 }
 
@@ -95,9 +96,9 @@ int pare_prune_json(struct pare_cli *c, const struct pare_prune_summary *v, stru
     for (int i = 0; i < v->run->n_layers; i++)
         json_array_append_new(layers, layer_json(&v->run->layer[i]));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o?, s:s?, s:s?}", "pruner",
-                    v->run->pruner[0]->name, "layers", layers, "before",
-                    pare_evaluation_json(&v->before), "masked", pare_evaluation_json(&v->masked),
-                    "after", pare_evaluation_json(&v->after), "output",
+                    v->run->algorithm[0]->name, "layers", layers, "before",
+                    pare_metrics_json(&v->before), "masked", pare_metrics_json(&v->masked), "after",
+                    pare_metrics_json(&v->after), "output",
                     pare_json_text(v->speedup ? v->speedup->output : v->files->onnx), "model_out",
                     v->files->model, "masks", v->files->masks);
     if (all && v->speedup)

@@ -65,11 +65,11 @@ static void describe_weight(const struct pare_layer *l, struct site *p)
 static void describe_site(struct pare_layer *l, enum pare_quant_site site, struct pare_arena *a,
                           struct site *p)
 {
-    const struct pare_quant *q = &l->quant[site];
+    const struct pare_quant *q = &l->quant->site[site];
     struct pare_qscale g;
     struct pare_err err;
 
-    *p = (struct site){ .bits = q->bits, .db = decibels(&l->noise[site]) };
+    *p = (struct site){ .bits = q->bits, .db = decibels(&l->quant->noise[site]) };
     snprintf(p->type, sizeof(p->type), "%s%d", q->has_sign ? "int" : "uint", q->bits);
     if (site == PARE_WEIGHT)
         describe_weight(l, p);
@@ -200,7 +200,7 @@ static void print_totals(const struct pare_quantize_summary *v)
     int layers = 0;
 
     for (int i = 0; i < v->run->n_layers; i++) {
-        const bool *q = v->run->layer[i].quantized;
+        const bool *q = v->run->layer[i].quant->quantized;
 
         layers += q[PARE_WEIGHT] || q[PARE_INPUT] || q[PARE_OUTPUT];
     }
@@ -208,11 +208,11 @@ static void print_totals(const struct pare_quantize_summary *v)
            pare_bytes_text(v->bytes_after, after, sizeof(after)),
            pare_bytes_text(v->bytes_before, before, sizeof(before)),
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
-    if (v->run->quant.equalize)
-        printf("%d pairs of layers equalized\n", v->run->equalized);
-    pare_evaluation_print("float:", &v->before);
-    pare_evaluation_print("fake-quantized:", &v->rounded);
-    pare_evaluation_print("quantized file:", &v->after);
+    if (v->run->quant->settings.equalize)
+        printf("%d pairs of layers equalized\n", v->run->quant->equalized);
+    pare_metrics_print("float:", &v->before);
+    pare_metrics_print("fake-quantized:", &v->rounded);
+    pare_metrics_print("quantized file:", &v->after);
     printf("%s: quantized model\n", f->onnx);
     if (f->model)
         printf("%s: parameters\n", f->model);
@@ -234,7 +234,7 @@ int pare_quantize_print(const struct pare_quantize_summary *v, struct pare_arena
         bool first = true;
 
         for (int k = 0; k < PARE_QUANT_SITES; k++)
-            if (v->run->layer[i].quantized[k]) {
+            if (v->run->layer[i].quant->quantized[k]) {
                 site_row(t, &v->run->layer[i], (enum pare_quant_site)k, first, a);
                 first = false;
             }
@@ -255,7 +255,7 @@ static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
     for (int k = 0; k < PARE_QUANT_SITES && o; k++) {
         struct site p;
 
-        if (!l->quantized[k])
+        if (!l->quant->quantized[k])
             continue;
         describe_site(l, (enum pare_quant_site)k, a, &p);
         json_object_set_new(o, pare_quant_site_name((enum pare_quant_site)k),
@@ -276,14 +276,14 @@ int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v
     for (int i = 0; i < v->run->n_layers; i++)
         json_array_append_new(layers, layer_json(&v->run->layer[i], c->arena));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?}", "quantizer",
-                    v->run->quantizer->base.name, "layers", layers, "before",
-                    pare_evaluation_json(&v->before), "rounded", pare_evaluation_json(&v->rounded),
-                    "integers", pare_evaluation_json(&v->after), "bytes_before",
+                    v->run->algorithm[0]->name, "layers", layers, "before",
+                    pare_metrics_json(&v->before), "rounded", pare_metrics_json(&v->rounded),
+                    "integers", pare_metrics_json(&v->after), "bytes_before",
                     pare_json_whole(v->bytes_before), "bytes_after",
                     pare_json_whole(v->bytes_after), "output", pare_json_text(v->files->onnx),
                     "model_out", v->files->model, "calibration", v->files->calibration);
-    if (all && v->run->quant.equalize)
-        json_object_set_new(all, "equalized_pairs", json_integer(v->run->equalized));
+    if (all && v->run->quant->settings.equalize)
+        json_object_set_new(all, "equalized_pairs", json_integer(v->run->quant->equalized));
     if (all && v->drop >= 0)
         json_object_set_new(all, "budget", budget_json(v));
     if (all && v->history)

@@ -1,0 +1,12 @@
+/* new_compression.c - pare_compression_new(): choose between pruning and quantization. */
+#include "../compress/method.h"
+
+int pare_compression_new(struct pare_model *model, const struct pare_compression_opts *opts,
+                         struct pare_compression **c, struct pare_err *err)
+{
+    *c = NULL;
+    if (!opts->pruner == !opts->quantizer)
+        return pare_fail(err, PARE_ECONFIG, "a run has either a pruner or a quantizer");
+    return pare_compression_open(opts->pruner ? &pare_method_prune : &pare_method_quant, model,
+                                 opts, c, err);
+}

@@ -1,0 +1,103 @@
+/* default_rules.c - the config_list for a sparsity alone: every layer that a pruner can prune. */
+#include "default_rules.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../compress/wrap.h"
+
+struct scan {
+    struct pare_arena *arena;
+    struct pare_graph *g;
+    struct pare_layer_info *layer;
+    int n;
+};
+
+static int layer_of(const struct scan *s, const struct pare_node *n)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->layer[i].node == n || s->layer[i].add == n)
+            return i;
+    return -1;
+}
+
+/* Layers from which an output of the model is reached without passing another layer: removing
+ * output channels there would remove classes. */
+static void mark_last(const struct scan *s, bool *leads, bool *last)
+{
+    const struct pare_graph *g = s->g;
+
+    for (int i = 0; i < g->n_out; i++)
+        leads[g->out[i]->id] = true;
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const struct pare_node *n = g->node[i];
+        int l = layer_of(s, n);
+        bool on = false;
+
+        for (int k = 0; k < n->n_out; k++)
+            on |= n->out[k] && leads[n->out[k]->id];
+        if (on && l >= 0)
+            last[l] = true;
+        for (int k = 0; k < n->n_in && on && l < 0; k++)
+            if (n->in[k] && n->in[k]->id < g->n_values && g->value[n->in[k]->id] == n->in[k])
+                leads[n->in[k]->id] = true;
+    }
+}
+
+/* Types that the model has: one without a layer would be an error. */
+static int add_type(const char **list, int n, const char *type)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i], type))
+            return n;
+    list[n] = type;
+    return n + 1;
+}
+
+static int make_rules(const struct scan *s, const struct pare_algorithm *p, double sparsity,
+                      struct pare_rule **rule, int *n_rules)
+{
+    size_t n = (size_t)s->n + 1;
+    const char **types = pare_alloc(s->arena, n, sizeof(*types));
+    const char **names = pare_alloc(s->arena, n, sizeof(*names));
+    bool *last = pare_alloc(s->arena, n, sizeof(*last));
+    bool *leads = pare_alloc(s->arena, (size_t)s->g->n_values, sizeof(*leads));
+    bool channels = p->pruner->granularity && strcmp(p->pruner->granularity, "element");
+    int n_types = 0, n_names = 0;
+
+    *rule = pare_alloc(s->arena, 2, sizeof(**rule));
+    if (!types || !names || !last || !leads || !*rule)
+        return -1;
+    mark_last(s, leads, last);
+    for (int i = 0; i < s->n; i++) {
+        const struct pare_layer_info *l = &s->layer[i];
+
+        if (!(p->types ? pare_type_listed(p->types, l->torch) : pare_is_default_type(l->torch)))
+            continue;
+        if (last[i] && channels)
+            names[n_names++] = l->name;
+        else
+            n_types = add_type(types, n_types, l->torch);
+    }
+    (*rule)[0] = (struct pare_rule){ .op_types = types,
+                                     .keys = pare_sprintf(s->arena, "sparsity=%.17g", sparsity) };
+    (*rule)[1] = (struct pare_rule){ .op_names = names, .exclude = true };
+    *n_rules = !n_types ? 0 : n_names ? 2 : 1;
+    return (*rule)[0].keys ? 0 : -1;
+}
+
+int pare_default_rules(struct pare_model *m, const struct pare_algorithm *p, double sparsity,
+                       struct pare_arena *a, struct pare_rules *r, struct pare_err *err)
+{
+    struct scan s = { .arena = a };
+
+    PARE_TRY(pare_model_layers(m, a, &s.g, &s.layer, &s.n, err));
+    if (make_rules(&s, p, sparsity, &r->rule, &r->n))
+        return pare_no_memory(err, "for a configuration");
+    if (!r->n)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the model has no layer of the types that %s prunes (%s), except such as "
+                         "make its outputs",
+                         p->name, p->types ? p->types : "default");
+    return 0;
+}

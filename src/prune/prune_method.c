@@ -1,0 +1,301 @@
+/* prune_method.c - pruning as a method: settings, goals and units of layers, training hooks. */
+#include "prune_method.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/options.h"
+#include "../compress/wrap.h"
+#include "../tensor/tensor.h"
+#include "prune_state.h"
+
+#define PRUNER(name) extern const struct pare_algorithm pare_pruner_##name;
+#include "pruners.def"
+#undef PRUNER
+
+const struct pare_algorithm *const pare_pruners[] = {
+#define PRUNER(name) &pare_pruner_##name,
+#include "pruners.def"
+#undef PRUNER
+    NULL
+};
+
+#define AT(field) offsetof(struct pare_prune_settings, field)
+
+const struct pare_opt pare_prune_options[] = {
+    PARE_CHOICE("mode", AT(mode),
+                "rank each layer by itself, all together, in tiles, or channels that go together",
+                "default", "default|normal|global|balance|dependency_aware"),
+    PARE_INTS("balance_gran", AT(balance_gran),
+              "of mode balance: the tiles' sizes along the last axes", 1, 1e12),
+    PARE_TEXT("base", AT(base), "NAME", "of agp and the like: the pruner that they work over",
+              "level"),
+    PARE_OPT_END
+};
+
+#undef AT
+#define AT(field) offsetof(struct pare_goal, field)
+
+const struct pare_opt pare_goal_keys[] = {
+    PARE_FLOAT("sparsity", AT(sparsity), "part of the weights that goes", -1, 0, 0.999999999),
+    PARE_FLOAT("sparsity_per_layer", AT(sparsity_per_layer), "the same under NNI's newer name", -1,
+               0, 0.999999999),
+    PARE_FLOAT("total_sparsity", AT(total_sparsity),
+               "the same over all layers of the entry together, with mode=global", -1, 0,
+               0.999999999),
+    PARE_FLOAT("max_sparsity_per_layer", AT(max_sparsity_per_layer),
+               "with mode=global, more of a layer never goes", 0.99, 1e-9, 1),
+    PARE_CHOICE(
+        "granularity", AT(granularity),
+        "what goes as a whole; block_4x1: 4 output channels side by side at one input and tap",
+        "default", "default|element|block|block_4x1|block_8x1|out_channel|in_channel|head"),
+    PARE_INTS("block", AT(block),
+              "of granularity block: its size along the last axes; -1: all of an axis", -1, 1e12),
+    PARE_INT("heads", AT(heads), "of granularity head: how many there are", 0, 0, 1e9),
+    PARE_INT(
+        "parts", AT(parts),
+        "of granularity head: how often the layer has them, such as 3 for queries, keys and values",
+        1, 1, 1e6),
+    PARE_OPT_END
+};
+
+/* ---- by name ------------------------------------------------------------------------------ */
+
+int pare_find_pruner(const struct pare_registry *g, const char *name,
+                     const struct pare_algorithm **p, struct pare_err *err)
+{
+    return pare_find_algorithm(g, &pare_method_prune, name, p, err);
+}
+
+int pare_add_pruner(struct pare_registry *g, const struct pare_algorithm *a, struct pare_err *err)
+{
+    return pare_registry_add(g, &pare_method_prune, a, err);
+}
+
+static int check(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err)
+{
+    const struct pare_pruner *p = a->pruner;
+
+    if (p) {
+        a->pruner = p = pare_descriptor_copy(g, p, p->size, sizeof(*p), "pare_pruner", err);
+        if (!p)
+            return err->code;
+    }
+    if (!p || (!p->calc_mask && !p->score && !(a->flags & PARE_USES_BASE)))
+        return pare_fail(err, PARE_ECONFIG, "pruner '%s' has neither calc_mask nor score", a->name);
+    return 0;
+}
+
+int pare_prune_option_groups(struct pare_arena *a, const char *pruner,
+                             struct pare_option_group **group, int *n, struct pare_err *err)
+{
+    const struct pare_algorithm *mine = NULL;
+    int all = 0;
+
+    while (pare_pruners[all]) {
+        if (pruner && !strcmp(pare_pruners[all]->name, pruner))
+            mine = pare_pruners[all];
+        all++;
+    }
+    *group = pare_alloc(a, (size_t)all + 1, sizeof(**group));
+    if (!*group)
+        return pare_no_memory(err, "for the options");
+    (*group)[0] = (struct pare_option_group){ "pruning", NULL, pare_prune_options, NULL };
+    *n = 1;
+    for (int i = 0; i < all; i++) {
+        const struct pare_algorithm *p = pare_pruners[i];
+        bool takes = !pruner || p == mine ||
+                     (mine && mine->flags & PARE_USES_BASE && !(p->flags & PARE_USES_BASE));
+
+        if (takes && p->opts)
+            (*group)[(*n)++] = (struct pare_option_group){ "pruner", p->name, p->opts, NULL };
+    }
+    return 0;
+}
+
+/* ---- settings ----------------------------------------------------------------------------- */
+
+/* The text of a setting before the tables are filled: `base` decides which tables there are. */
+static const char *text_of(const struct pare_given *g, int n, const char *name)
+{
+    const char *text = NULL;
+
+    for (int i = 0; i < n; i++)
+        if (!strcmp(g[i].name, name))
+            text = g[i].text;
+    return text;
+}
+
+static int open_state(struct pare_compression *c, const struct pare_compression_opts *o,
+                      const struct pare_given *g, int n, void **settings, struct pare_err *err)
+{
+    const char *base = text_of(g, n, "base");
+
+    c->prune = pare_alloc(c->arena, 1, sizeof(*c->prune));
+    if (!c->prune)
+        return pare_no_memory(err, "for a compression");
+    *settings = &c->prune->settings;
+    PARE_TRY(pare_find_pruner(o->registry, o->pruner, &c->algorithm[0], err));
+    if (!(c->algorithm[0]->flags & PARE_USES_BASE)) {
+        if (base)
+            return pare_fail(err, PARE_ECONFIG,
+                             "pruner %s does not work over another, so it has "
+                             "no base",
+                             c->algorithm[0]->name);
+        return 0;
+    }
+    PARE_TRY(pare_find_pruner(o->registry, base ? base : "level", &c->algorithm[1], err));
+    if (c->algorithm[1]->flags & PARE_USES_BASE)
+        return pare_fail(err, PARE_ECONFIG, "pruner %s works over another itself, so it is no base",
+                         c->algorithm[1]->name);
+    return 0;
+}
+
+int pare_compression_ranker(const struct pare_compression *c)
+{
+    return c->algorithm[1] ? 1 : 0;
+}
+
+/* ---- layers ------------------------------------------------------------------------------- */
+
+static int set_goal(struct pare_layer_prune *l, struct pare_err *err)
+{
+    const struct pare_goal *g = &l->goal;
+    const double all[] = { g->sparsity, g->sparsity_per_layer, g->total_sparsity };
+    int given = 0;
+
+    l->config_sparsity = -1;
+    for (int i = 0; i < 3; i++)
+        if (all[i] >= 0) {
+            l->config_sparsity = all[i];
+            given++;
+        }
+    if (given > 1)
+        return pare_fail(err, PARE_ECONFIG,
+                         "sparsity, sparsity_per_layer and total_sparsity are three names for one "
+                         "thing, give only one of them");
+    l->sparsity = l->config_sparsity;
+    return 0;
+}
+
+static int set_units(struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_compression *c = l->compression;
+    const struct pare_pruner *p = c->algorithm[pare_compression_ranker(c)]->pruner;
+    const struct pare_goal *goal = &l->prune->goal;
+    const char *own = p->granularity ? p->granularity : "element";
+    struct pare_grain g = {
+        .name = strcmp(goal->granularity, "default") ? goal->granularity : own,
+        .block = goal->block,
+        .heads = goal->heads,
+        .parts = goal->parts,
+        .out_axis = l->out_axis,
+        .in_axis = l->in_axis,
+    };
+
+    return pare_units_make(&l->w, &g, &l->prune->units, err);
+}
+
+static int wrap_layer(struct pare_layer *l, const void *keys, struct pare_err *err)
+{
+    l->prune = pare_alloc(l->compression->arena, 1, sizeof(*l->prune));
+    if (!l->prune)
+        return pare_no_memory(err, "for the layers of a compression");
+    l->prune->goal = *(const struct pare_goal *)keys;
+    l->prune->due = true;
+    PARE_TRY(set_goal(l->prune, err));
+    return set_units(l, err);
+}
+
+double pare_layer_sparsity(const struct pare_layer *l)
+{
+    return l->prune->sparsity > 0 ? l->prune->sparsity : 0;
+}
+
+double pare_layer_config_sparsity(const struct pare_layer *l)
+{
+    return l->prune->config_sparsity;
+}
+
+void pare_layer_aim(struct pare_layer *l, double sparsity)
+{
+    if (l->prune->sparsity != sparsity)
+        l->prune->due = true;
+    l->prune->sparsity = sparsity;
+}
+
+const struct pare_units *pare_layer_units(const struct pare_layer *l)
+{
+    return &l->prune->units;
+}
+
+/* ---- training ----------------------------------------------------------------------------- */
+
+static bool any_due(const struct pare_compression *c)
+{
+    for (int i = 0; i < c->n_layers; i++)
+        if (c->layer[i].prune->due)
+            return true;
+    return false;
+}
+
+static int start(struct pare_compression *c, struct pare_err *err)
+{
+    PARE_TRY(pare_compression_start(c, err));
+    return pare_compression_update_masks(c, err);
+}
+
+static int at_epoch(struct pare_compression *c, int64_t epoch, struct pare_err *err)
+{
+    PARE_TRY(pare_compression_on_epoch(c, epoch, err));
+    return any_due(c) ? pare_compression_update_masks(c, err) : 0;
+}
+
+static int after_step(struct pare_compression *c, int64_t step, struct pare_err *err)
+{
+    PARE_TRY(pare_compression_on_step(c, step, err));
+    return pare_compression_update_masks(c, err);
+}
+
+/* aim/LAYER: the goal, and whether a mask is due.  It is copied into the pass's arena because a
+ * tensor that is saved must live until the file is written. */
+static int checkpoint(struct pare_compression *c, const struct pare_checkpoint_pass *p,
+                      struct pare_err *err)
+{
+    const int64_t two = 2;
+
+    for (int i = 0; i < c->n_layers; i++) {
+        struct pare_layer_prune *l = c->layer[i].prune;
+        struct pare_tensor t;
+        double *v;
+
+        PARE_TRY(pare_tensor_new(p->arena, &t, PARE_F64, 1, &two, err));
+        v = t.data;
+        v[0] = l->sparsity;
+        v[1] = l->due;
+        PARE_TRY(pare_checkpoint_pass(p, "aim", c->layer[i].info.name, &t, err));
+        l->sparsity = v[0];
+        l->due = v[1] != 0;
+    }
+    return 0;
+}
+
+const struct pare_method pare_method_prune = {
+    .name = "pruner",
+    .group = "pruning",
+    .settings = pare_prune_options,
+    .keys = pare_goal_keys,
+    .keys_size = sizeof(struct pare_goal),
+    .builtin = pare_pruners,
+    .check = check,
+    .open = open_state,
+    .wrap = pare_compression_wrap,
+    .wrap_layer = wrap_layer,
+    .start = start,
+    .write_weight = pare_layer_write_masked,
+    .at_epoch = at_epoch,
+    .after_backward = pare_compression_before_step,
+    .after_step = after_step,
+    .reads_weights = any_due,
+    .checkpoint = checkpoint,
+};

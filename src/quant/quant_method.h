@@ -1,0 +1,31 @@
+/* quant_method.h - quantization as a method: built-in quantizers, their options. */
+#ifndef PARE_QUANT_QUANT_METHOD_H
+#define PARE_QUANT_QUANT_METHOD_H
+
+#include "../compress/method.h"
+#include "../compress/registry.h"
+#include "quant_state.h"
+
+extern const struct pare_algorithm *const pare_quantizers[]; /* built-in ones; ends with NULL */
+extern const struct pare_opt pare_quant_options[];           /* of struct pare_quant_settings */
+
+/* By name; an unknown name is an error that contains the nearest one.  g may be NULL. */
+int pare_find_quantizer(const struct pare_registry *g, const char *name,
+                        const struct pare_algorithm **q, struct pare_err *err);
+
+/* The option groups of a quantizer: those of all quantizers and its own.  NULL: of every built-in
+ * quantizer. */
+int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
+                                struct pare_option_group **group, int *n, struct pare_err *err);
+
+/* Call start() again, on the model with float weights, after the bits of sites changed.  The
+ * caller writes the weights afterwards. */
+int pare_quant_restart(struct pare_compression *c, struct pare_err *err);
+
+/* Forward passes add to the noise of sites, or no longer do. */
+void pare_quant_measure_noise(struct pare_compression *c, bool on);
+
+/* Sum the noise of all sites over all processes. */
+int pare_quant_merge_noise(struct pare_compression *c, struct pare_err *err);
+
+#endif
