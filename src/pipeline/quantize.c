@@ -155,7 +155,7 @@ static int write_file(struct pare_quantize_job *j, const struct pare_export *fil
 {
     if (!pare_dist_rank(j->tune.dist))
         PARE_TRY(pare_compression_export(j->compression, files, err));
-    return pare_dist_wait(j->tune.dist, err);
+    return pare_dist_barrier(j->tune.dist, err);
 }
 
 /* The quantized model: loaded from its file, or in memory when it has none. */

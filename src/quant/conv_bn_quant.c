@@ -27,7 +27,7 @@
 #include "../onnx/fold_norm.h"
 #include "../op/nn/norm.h"
 #include "../tensor/tensor.h"
-#include "../train/train_options.h"
+#include "../base/option_groups.h"
 #include "calibration_file.h"
 #include "channel_rows.h"
 

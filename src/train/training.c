@@ -129,7 +129,7 @@ void pare_training_free(struct pare_training *l)
     pare_arena_free(l->arena);
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- the whole training ------------------------------------------------------------------ */
 
 static void on_epoch(void *user, const struct pare_epoch *e)
 {
@@ -189,7 +189,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
 
     *r = (struct pare_epoch_result){ .validated = true };
     if (!l->data[1])
-        return pare_fail(err, PARE_ECONFIG, "'%s' has no part to validate with; set holdout=0.1",
+        return pare_fail(err, PARE_ECONFIG, "'%s' has no validation part; set holdout=0.1",
                          l->data[0]->name);
     rc = pare_evaluate_model(l->model, l->data[1], &o, l->arena, &e, err);
     if (!rc) {
@@ -200,7 +200,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
     return rc;
 }
 
-/* ---- a loop of one's own ------------------------------------------------------------------ */
+/* ---- the caller's own loop ---------------------------------------------------------------- */
 
 static int open_loader(struct pare_training *l, struct pare_err *err)
 {
@@ -267,7 +267,8 @@ int pare_training_optimize(struct pare_training *l, struct pare_err *err)
     lr.epoch_steps = pare_loader_batches(l->loader);
     lr.epoch_steps = lr.epoch_steps > 0 ? lr.epoch_steps : 1;
     lr.total_steps = lr.epoch_steps * c->epochs;
-    l->trainer->lr = pare_lr(&lr, l->trainer->optim->step); /* scales are learned with it, too */
+    l->trainer->lr =
+        pare_lr(&lr, l->trainer->optim->step); /* quantizers train their scales with it, too */
     return pare_optim_step(l->trainer->optim, l->trainer->lr, err);
 }
 
