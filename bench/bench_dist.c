@@ -1,7 +1,7 @@
-/* bench_dist.c - what processes pay for numbers of all of them: mpirun -n N bench_dist [SECONDS]
+/* bench_dist.c - cost of sums over processes: mpirun -n N bench_dist [SECONDS]
  *
- * Prints, for several sizes, the time of a sum that waits, and of one in buckets of 1 MB, as
- * gradients are summed: the median and, for machines that have other things to do, the least.
+ * Prints, for several sizes, the time of a blocking sum, and of one in buckets of 1 MB, as for
+ * gradients: the median and, for busy machines, the minimum.
  */
 #include <stdio.h>
 #include <stdlib.h>

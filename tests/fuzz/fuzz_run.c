@@ -1,4 +1,4 @@
-/* fuzz_run.c - any bytes as a model: compile it as `pare run` does, run it, write it.
+/* fuzz_run.c - fuzz target: any bytes as a model; compile it as `pare run` does, run it, save it.
  *
  * Built and run as fuzz_onnx.c, which has what comes before; here are kernels, layouts and the
  * places of buffers: as the rules choose them, the plain ones, and all that can run a layer, with

@@ -1,5 +1,5 @@
 #!/bin/sh
-# consumer.sh - install into an empty folder, then build and run programs against what is there.
+# consumer.sh - install into an empty folder, then build and run programs against it.
 #
 # usage: consumer.sh BUILD_FOLDER SOURCE_FOLDER
 # With pkg-config (shared and static), with find_package (shared and static), and the public

@@ -1,4 +1,4 @@
-/* official.c - run the official ONNX operator cases, each in a process of its own.
+/* official.c - run the official ONNX operator cases, each in its own process.
  *
  * A case is a folder <dir>/<suite>/<case>/ with model.onnx and test_data_set_*, which hold
  * input_<i>.pb and output_<i>.pb.  A child process loads the model, runs it and compares; what

@@ -1,4 +1,4 @@
-/* test_checkpoint.c - what is put in comes out, to the bit; other files are refused. */
+/* test_checkpoint.c - checkpoints restore every bit; other files are errors. */
 #include "file_rig.h"
 
 #include <float.h>

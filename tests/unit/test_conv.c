@@ -1,4 +1,4 @@
-/* test_conv.c - convolutions, pools and their geometry, against values worked out elsewhere. */
+/* test_conv.c - convolutions, pools and their geometry, against known values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ static void conv_groups(void **state)
     end(&f);
 }
 
-/* By hand: taps two apart, a step of 2, one zero before and two after. */
+/* By hand: dilation 2, stride 2, one zero before and two after. */
 static void conv_1d_dilated(void **state)
 {
     /* x = 0 1 2 3 4 5, w = 0 1 2; output o reads 2o - 1, 2o + 1, 2o + 3 */
@@ -188,7 +188,7 @@ static void conv_3d(void **state)
     end(&f);
 }
 
-/* SAME_UPPER puts the odd zero behind, SAME_LOWER in front. */
+/* SAME_UPPER puts the odd zero at the end, SAME_LOWER at the beginning. */
 static void conv_same(void **state)
 {
     const float upper[] = { 1, 3, 5, 3 }, lower[] = { 0, 1, 3, 5 };
@@ -282,7 +282,7 @@ static void average_pool(void **state)
     }
 }
 
-/* Rounding up keeps no window that would see nothing but the padding behind the input. */
+/* Rounding up keeps no window that covers only the end padding. */
 static void window_in_padding(void **state)
 {
     struct pare_window w;

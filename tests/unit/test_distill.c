@@ -1,4 +1,4 @@
-/* test_distill.c - values kept inside a plan, and layers that follow those of a teacher. */
+/* test_distill.c - observed values of a plan, and layer-wise distillation. */
 #include <math.h>
 
 #include "small_cnn.h"
@@ -52,7 +52,7 @@ static void assert_close(const struct pare_tensor *a, const struct pare_tensor *
 
 static void test_keeps(void **state)
 {
-    static const char *const nobody[] = { "nobody" };
+    static const char *const nobody[] = { "missing" };
     struct small_cnn c;
     struct pare_model *m;
     struct pare_plan *fast, *plain;
@@ -80,11 +80,11 @@ static void test_keeps(void **state)
     pare_plan_free(plain);
     assert_int_equal(pare_plan_new_observed(m, NULL, (struct pare_strs){ nobody, 1 }, &fast, &err),
                      PARE_ECONFIG);
-    assert_string_equal(err.msg, "model: there is no value 'nobody' to look at");
+    assert_string_equal(err.msg, "model: there is no value 'missing' to look at");
     pare_model_free(m);
 }
 
-/* Gradients of all parameters of a trainer, one behind the other. */
+/* Gradients of all parameters of a trainer, concatenated. */
 static float *flat(const struct pare_trainer *t, int64_t *n)
 {
     float *all;

@@ -1,5 +1,5 @@
-/* test_gather_upstream.c - rows are chosen before they are computed where that gives the same, in both
- * directions, and are not where it cannot.
+/* test_gather_upstream.c - Gather is hoisted above row-wise operators, forward and backward, only
+ * where the result is the same.
  */
 #include "small_net.h"
 
@@ -162,7 +162,7 @@ MAKES(softmax_of_tokens)
     return pick(n, NODE("Softmax", NAMES(y), at_int("axis", 1)), 1);
 }
 
-/* A number for each token, which is no computed value. */
+/* A constant per token. */
 MAKES(by_token)
 {
     const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING);
@@ -328,7 +328,7 @@ static void test_training(void **state)
     }
 }
 
-/* A value that somebody looks at is whole. */
+/* An observed value has all rows. */
 static void test_keep_sets(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), out[2];

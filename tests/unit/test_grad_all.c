@@ -1,4 +1,4 @@
-/* test_grad_all.c - every operator of real numbers has a gradient, or a reason not to. */
+/* test_grad_all.c - every operator on floats has a gradient, or a reason why not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_grad_nn.c - gradients of convolutions, pools, normalisations and Dropout. */
+/* test_grad_nn.c - gradients of convolutions, pools, normalizations and Dropout. */
 #include "grad.h"
 
 /* Attributes as "pads=1,1;group=2". */
@@ -535,7 +535,7 @@ static void dropout_remembers(void **state)
     }
 }
 
-/* Training without the mask that forward() left cannot go on. */
+/* backward() fails without the mask that forward() left. */
 static void dropout_needs_its_mask(void **state)
 {
     struct grad_opts o = { .train = true };

@@ -1,4 +1,4 @@
-/* test_matrix.c - products, Einsum and recurrent layers against numbers worked by hand. */
+/* test_matrix.c - products, Einsum and recurrent layers against hand-computed values. */
 #include "one_op.h"
 
 #include "graph/ties.h"

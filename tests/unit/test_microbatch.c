@@ -1,5 +1,5 @@
-/* test_microbatch.c - a batch in parts gives what it gives as a whole, where that can be, and is not
- * tried where it cannot.
+/* test_microbatch.c - micro-batches give the result of the whole batch, and are rejected where a
+ * model mixes items.
  *
  * Environment: PARE_GRAPHS is how many random networks, PARE_SEED the first seed.
  */
@@ -351,7 +351,7 @@ static void zoo(void **state)
         parts += in_parts(&d, 1, 2);
         parts += in_parts(&d, 2, 1);
         if (parts != 2)
-            fail_msg("%s is not apart", d.name);
+            fail_msg("%s is not batch-independent", d.name);
         pare_model_free(m);
     }
 }

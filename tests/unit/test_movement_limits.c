@@ -1,5 +1,4 @@
-/* test_movement_limits.c - hostile indices, sizes and shapes, which must end in a sentence and
- * never in a crash. */
+/* test_movement_limits.c - hostile indices, sizes and shapes give an error, never a crash. */
 #include "op_rig.h"
 
 #include "base/arena.h"

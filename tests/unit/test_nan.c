@@ -1,4 +1,4 @@
-/* test_nan.c - a NaN that goes in comes out, in every fast kernel.
+/* test_nan.c - NaN propagates through every fast kernel.
  *
  * Small networks, each with one NaN among its inputs, run once for each kernel of kernels.def with
  * no other, and with all that are ours, as they are and while their weights are learned: where the
@@ -6,7 +6,7 @@
  * a NaN spoils its tile.
  *
  * oneDNN's Relu and Clip make 0, or the bound, of NaN.  Only the two kernels that leave them to it
- * may do so, and only behind these.
+ * may do so, and only after these.
  */
 #include "make_model.h"
 
@@ -34,7 +34,7 @@ static const char *random_floats(struct build *b, int rank, const int64_t *dim)
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
-/* ---- networks: a head, and what is behind it --------------------------------------------- */
+/* ---- networks: a first layer, and its post-ops -------------------------------------------- */
 
 static const char *conv(struct build *b, const char *x, int64_t kernel, int64_t stride,
                         int64_t group)
@@ -254,7 +254,7 @@ static const struct {
 static const struct {
     const char *name;
     piece *add;
-    bool bounds; /* it is, or is behind, a Relu or a Clip */
+    bool bounds; /* it is, or follows, a Relu or a Clip */
 } ends[] = {
     { "nothing", nothing, false },
     { "relu", relu, true },
@@ -370,7 +370,7 @@ static void run_each(struct trial *t)
     }
 }
 
-/* The same while its weights are learned; from here on they are no constants. */
+/* The same while its weights are trained, so that they are not constants. */
 static void train_each(struct trial *t)
 {
     const char *names[16];

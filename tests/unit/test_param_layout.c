@@ -1,5 +1,5 @@
-/* test_param_layout.c - training with parameters in the layout that kernels read: every number that comes of
- * it is the one that comes of row-major ones. */
+/* test_param_layout.c - training with blocked parameters gives the same bits as with row-major
+ * ones. */
 #include "train_rig.h"
 
 #include "backend/conv/blocked_filters.h"
@@ -153,7 +153,7 @@ static void all_kernels(void **state)
     compare("rmsprop", "1", no_direct, 1); /* the others go to plain kernels */
 }
 
-/* Masks, which somebody changes meanwhile. */
+/* Masks that change meanwhile. */
 static void masks(void **state)
 {
     uint8_t *mask[2];
@@ -225,7 +225,7 @@ static int nothing(void *user, struct pare_trainer *t, int64_t step, struct pare
     (void)user;
     (void)step;
     (void)e;
-    assert_false(t->laid.now); /* who has a hook sees what it always saw */
+    assert_false(t->laid.now); /* a hook sees row-major parameters */
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* test_plan.c - plans compute what the plain kernels compute, on random networks.
+/* test_plan.c - plans give the results of the reference kernels, on random networks.
  *
  * Environment: PARE_GRAPHS is how many, PARE_SEED the first seed; with PARE_SEED every seed is
  * printed before its turn.  PARE_DUMP names a file for the model of the last turn.

@@ -1,4 +1,4 @@
-/* test_plan_dynamic.c - shapes that depend on data, branches, and what a plan says of wrong input.
+/* test_plan_dynamic.c - plans with data-dependent shapes and branches; errors for wrong inputs.
  *
  * Every model runs several times in one plan, with data that lead to other sizes.
  */
@@ -82,7 +82,7 @@ static void check_non_zero(struct pare_plan *p)
     }
 }
 
-/* The elements that are not zero, through Relu; and a value of known shape beside them. */
+/* The elements that are not zero, through Relu; and a value of known shape. */
 static void non_zero(void **state)
 {
     struct build b = { .opset = 13 };
@@ -286,8 +286,8 @@ static void check_captured(struct pare_plan *p)
     }
 }
 
-/* A branch whose result is a value of the graph around: nobody reads that one afterwards, yet its
- * contents are needed until the branch's result is read. */
+/* A branch whose result is a value of the graph around: no node reads that value afterwards, yet
+ * its contents are needed until the branch's result is read. */
 static void captured_result(void **state)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b)), *then = pare_alloc(pool, 1, sizeof(*then));

@@ -1,4 +1,4 @@
-/* test_reduce.c - reductions, softmax, selection and losses against numbers worked by hand. */
+/* test_reduce.c - reductions, softmax, selection and losses against hand-computed values. */
 #include <math.h>
 
 #include "one_op.h"

@@ -1,4 +1,4 @@
-/* test_report.c - the report of a run: numbers, nothing but text from files, no record no page. */
+/* test_report.c - HTML reports: numbers, escaped text, errors for invalid records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +93,7 @@ static void only_text(void **state)
     pare_arena_free(a);
 }
 
-/* Whatever a record lacks, or has of another kind, is no reason to fall. */
+/* Missing members, or members of another type, do not crash. */
 static void odd(void **state)
 {
     static const char *const good[] = {

@@ -1,4 +1,4 @@
-/* test_schedule.c - learning rates against PyTorch's, as tools/golden_optim.py wrote them down. */
+/* test_schedule.c - learning rate schedules against PyTorch (tools/golden_optim.py). */
 #include "spelled.h"
 
 #include <math.h>

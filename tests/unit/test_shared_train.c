@@ -1,5 +1,5 @@
-/* test_shared_train.c - training where a step reads the same memory twice, and odd biases: against
- * the plain kernels.
+/* test_shared_train.c - training of steps that read the same memory twice, and unusual biases,
+ * against the reference kernels.
  */
 #include "random_graph_more.h"
 
@@ -117,7 +117,7 @@ static const struct {
     { "bias of rows", bias_of_rows },
     { "squared", squared },
     { "same memory", same_memory },
-    { "norm beside", norm_beside },
+    { "norm and input", norm_beside },
     { "norm and relu", norm_and_relu },
     { "norm of a view", norm_of_view },
     { "norm of one", norm_of_one },

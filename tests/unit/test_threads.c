@@ -1,4 +1,5 @@
-/* test_threads.c - work that is large enough for threads, which must not change what comes out.
+/* test_threads.c - work that is large enough for threads gives the same result on any number of
+ * threads.
  *
  * Kernels keep to one thread where there is little to do, and most tests have little.  Here are
  * those that no whole network of `make tsan` reaches; tools/tsan.sh --seen lists what was.

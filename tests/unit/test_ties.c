@@ -1,4 +1,4 @@
-/* test_ties.c - what operators say about their axes: a smaller input gives the smaller output.
+/* test_ties.c - ties of operators: a smaller input gives the smaller output.
  *
  * For a random choice of indices that the ties allow, what is not chosen is set to 0 in all
  * inputs, the operator runs, and runs again on inputs that have only what is chosen.  The second

@@ -1,5 +1,5 @@
-/* test_train_side_outputs.c - training goes past what reads the same values but is not on the way to the loss:
- * a graph's other outputs.
+/* test_train_side_outputs.c - training of graphs with other outputs, which are not on the path to
+ * the loss.
  */
 #include "random_graph_more.h"
 
@@ -32,7 +32,7 @@ static const char *convolve(struct net *n, const char *x)
     return NODE("Conv", NAMES(x, w, weight(n, INTS(CHANNELS))), at_ints("pads", INTS(1, 1, 1, 1)));
 }
 
-/* ---- what is beside ------------------------------------------------------------------------ */
+/* ---- side outputs -------------------------------------------------------------------------- */
 
 MAKES(softmax)
 {
@@ -61,7 +61,7 @@ MAKES(product)
     return NODE("MatMul", NAMES(x, weight(n, INTS(CHANNELS * SIDE * SIDE, 4))), NOTHING);
 }
 
-/* The maps in another layout, which nobody's gradient is in. */
+/* The maps in another layout, without a gradient in it. */
 MAKES(turned)
 {
     return NODE("Transpose", NAMES(n->maps), at_ints("perm", INTS(0, 2, 3, 1)));
@@ -182,5 +182,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tuned, make_pool, drop_pool),
     };
 
-    return cmocka_run_group_tests_name("beside", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("side outputs", tests, NULL, NULL);
 }

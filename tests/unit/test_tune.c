@@ -1,4 +1,4 @@
-/* test_tune.c - plans that try kernels: right results, and choices that files have are followed. */
+/* test_tune.c - tuned plans: right results, and recorded choices are followed. */
 #include "make_model.h"
 
 #include <stdio.h>
@@ -367,7 +367,7 @@ static void cache_is_damaged(void **state)
     put(file, "");
     assert_int_equal(plan(&o).tuned.measured, KINDS);
     assert_int_equal(plan(&o).tuned.measured, 0);
-    put(path("file"), "not a folder"); /* nothing can be kept there, and nobody minds */
+    put(path("file"), "not a folder"); /* nothing can be stored there, which is not an error */
     o.cache = path("file");
     assert_int_equal(plan(&o).tuned.measured, KINDS);
     assert_int_equal(plan(&o).tuned.measured, KINDS);

@@ -1,5 +1,5 @@
-/* test_tune_train.c - training plans that try kernels: the gradients stay, choices are written
- * and followed, and every mix of kernels for the ways of a convolution is right. */
+/* test_tune_train.c - tuned training plans: right gradients, recorded choices, and every mix of
+ * kernels for the passes of a convolution. */
 #include "train_rig.h"
 
 #include <unistd.h>
@@ -178,7 +178,8 @@ static void test_tuned(void **state)
     tune(file, &plain, &l);
     write_list(file, &l, "", train);
     listed(file, "conv_train", 3, &plain);
-    write_list(file, &l, "", columns); /* those behind it have another layout, not in the list */
+    write_list(file, &l, "",
+               columns); /* the following steps have another layout, not in the list */
     listed(file, "conv_im2col", 1, &plain);
     write_list(file, &l, "", panel); /* it cannot train */
     refused(file, "'conv_1x1_packed' is chosen for node 'a' (forward), which it cannot run");
@@ -234,7 +235,7 @@ static struct {
     bool bias;
 } now;
 
-/* Its input is used again behind it, so that the gradient is added to another. */
+/* Its input is used again after it, so that gradients are added. */
 static struct pare_flow one_conv(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv lead = { .out = now.in, .kernel = 3, .pad = 1, .bias = true };
@@ -299,7 +300,7 @@ static int64_t pick(struct pare_rng *r, int64_t from, int64_t to)
     return from + (int64_t)(pare_rng_next(r) % (uint64_t)(to - from + 1));
 }
 
-/* All of Winograd's and oneDNN's in blocks; conv_im2col' with oneDNN's, which is row-major beside
+/* All of Winograd's and oneDNN's in blocks; conv_im2col' with oneDNN's, which is row-major with
  * it, and perhaps by itself; but never in blocks and row-major. */
 static void test_every_mix(void **state)
 {
@@ -347,7 +348,7 @@ static void test_every_mix(void **state)
 
 /* ---- faults ------------------------------------------------------------------------------- */
 
-/* At the n-th block of memory, or at request -n of an arena; false: there are not so many. */
+/* Fail the n-th block of memory, or request -n of an arena; false: there are fewer. */
 static bool fails_at(int n, const char *file, bool tune, int *failures)
 {
     const int64_t size[3] = { 2, 7, 6 };

@@ -1,4 +1,4 @@
-/* test_zoo.c - every network: known size, known names, fresh weights, runs, learns. */
+/* test_zoo.c - every network of the zoo: size, names, fresh weights, runs, learns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
