@@ -43,7 +43,7 @@ static double median(struct pare_dist *d, float *x, int64_t n, bool beside, doub
         double start;
 
         memset(x, 0, (size_t)n * sizeof(*x));
-        pare_dist_wait(d, &err);
+        pare_dist_barrier(d, &err);
         start = pare_now();
         if (sum(d, x, n, beside, &err)) {
             fprintf(stderr, "%s\n", err.msg);
@@ -51,7 +51,7 @@ static double median(struct pare_dist *d, float *x, int64_t n, bool beside, doub
         }
         times[count++] = pare_now() - start;
         more = pare_now() < end;
-        pare_dist_send(d, &more, 1, &err);
+        pare_dist_broadcast(d, &more, 1, &err);
     }
     qsort(times, (size_t)count, sizeof(*times), order);
     *least = times[0];

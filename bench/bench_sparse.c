@@ -121,10 +121,15 @@ static int open_entry(struct entry *e, const struct layer *l, int kind, double z
 
     PARE_TRY(make_model(l, rows_of[kind], zeros, &e->model, err));
     if (kind == DIRECT)
-        PARE_TRY(pare_plan_new_without(e->model, &o, without, &e->plan, err));
+        PARE_TRY(pare_plan_build(e->model,
+                                 &(struct pare_plan_build){ .opts = &o, .without = without },
+                                 &e->plan, err));
     else
-        PARE_TRY(
-            pare_plan_new_sparse(e->model, &o, rows_of[kind] ? rows_of[kind] : -1, &e->plan, err));
+        PARE_TRY(pare_plan_build(e->model,
+                                 &(struct pare_plan_build){
+                                     .opts = &o,
+                                     .sparse_rows = rows_of[kind] ? rows_of[kind] : -1 },
+                                 &e->plan, err));
     PARE_TRY(pare_tensor_new(e->plan->arena, &e->x, PARE_F32, l->kernel ? 4 : 2,
                              l->kernel ? dim : dim2, err));
     pare_rng_init(&r, 3);

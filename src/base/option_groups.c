@@ -145,3 +145,39 @@ int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
     }
     return 0;
 }
+
+int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
+                     struct pare_err *err)
+{
+    char *copy = pare_strdup(a, text ? text : ""), *save = NULL;
+
+    *g = copy ? pare_alloc(a, strlen(copy) / 2 + 1, sizeof(**g)) : NULL;
+    *n = 0;
+    if (!*g)
+        return pare_no_memory(err, "for the settings");
+    for (char *w = strtok_r(copy, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
+        char *value = strchr(w, '=');
+
+        if (value)
+            *value++ = '\0';
+        (*g)[(*n)++] = (struct pare_given){ w, value ? value : "true" };
+    }
+    return 0;
+}
+
+int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
+                    struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err)
+{
+    struct pare_given *more = NULL;
+    int n_more = 0;
+
+    PARE_TRY(pare_given_split(words, a, &more, &n_more, err));
+    *n = n_pairs + n_more;
+    *g = pare_alloc(a, (size_t)*n + 1, sizeof(**g));
+    if (!*g)
+        return pare_no_memory(err, "for the options");
+    memcpy(*g, more, (size_t)n_more * sizeof(**g));
+    if (n_pairs)
+        memcpy(*g + n_more, pair, (size_t)n_pairs * sizeof(**g));
+    return 0;
+}

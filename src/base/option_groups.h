@@ -27,4 +27,14 @@ int pare_option_group_fill(const struct pare_option_group *p, const struct pare_
 int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
                              const struct pare_given *g, int n, struct pare_err *err);
 
+/* Split "lr=0.1 epochs=3 flip" into settings; a word without '=' means "true".  NULL is "".  Texts
+ * and list are in the arena. */
+int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
+                     struct pare_err *err);
+
+/* The settings of `words`, which may be NULL, then the pairs: of two with the same name, the last
+ * one counts. */
+int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
+                    struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err);
+
 #endif

@@ -22,6 +22,9 @@ int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
  * caller writes the weights afterwards. */
 int pare_quant_restart(struct pare_compression *c, struct pare_err *err);
 
+/* Forward passes add to the noise of sites, or no longer do. */
+void pare_quant_measure_noise(struct pare_compression *c, bool on);
+
 /* Sum the noise of all sites over all processes. */
 int pare_quant_merge_noise(struct pare_compression *c, struct pare_err *err);
 

@@ -67,7 +67,8 @@ static void run(struct pare_arena *a, const struct pare_model *m, const struct p
     const struct pare_io *io;
     struct pare_tensor *out = pare_alloc(a, (size_t)pare_model_outputs(m, &io), sizeof(*out));
     volatile unsigned char sum = 0;
-    int rc = pare_plan_new_without(m, o, without ? list : NULL, &p, &err);
+    int rc = pare_plan_build(
+        m, &(struct pare_plan_build){ .opts = o, .without = without ? list : NULL }, &p, &err);
 
     if (!rc && is_small(a, p))
         rc = pare_plan_execute(p, in, out, &err);

@@ -218,7 +218,9 @@ static inline bool build_plan_fails(const struct pare_model *m, const struct par
     int rc;
 
     pare_oom_countdown = n;
-    rc = items ? pare_plan_new_microbatches(m, o, items, &p, &err) : pare_plan_make(m, o, &p, &err);
+    rc = items ? pare_plan_build(m, &(struct pare_plan_build){ .opts = o, .microbatch = items }, &p,
+                                 &err)
+               : pare_plan_make(m, o, &p, &err);
     reached = pare_oom_countdown == 0;
     pare_oom_countdown = 0;
     *failures += rc != 0;

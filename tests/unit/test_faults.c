@@ -86,7 +86,7 @@ static int train_step(struct pare_err *err)
 
     if (!rc)
         rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=1 threads=1 optimizer=adam",
-                               &l, err);
+                                &l, err);
     if (!rc)
         rc = pare_training_run(l, NULL, NULL, err);
     if (!rc)

@@ -535,7 +535,7 @@ static void dropout_remembers(void **state)
     }
 }
 
-/* backward() fails without the mask that forward() left. */
+/* The backward pass in training needs the mask that forward() saved. */
 static void dropout_needs_its_mask(void **state)
 {
     struct grad_opts o = { .train = true };
@@ -550,7 +550,7 @@ static void dropout_needs_its_mask(void **state)
     c = grad_ctx(&g);
     f.node.save = NULL;
     assert_int_not_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
-    assert_string_equal(f.err.msg, "what was dropped is not known any more");
+    assert_string_equal(f.err.msg, "the mask of the forward pass is missing");
     op_end(&f);
 }
 

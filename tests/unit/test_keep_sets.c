@@ -1,4 +1,4 @@
-/* test_keep_sets.c - keep sets on artificial relations, against brute force. */
+/* test_keep_sets.c - keep sets of made-up axis relations, against a fixed-point iteration. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -241,7 +241,7 @@ static void groups(void **state)
     end(&r);
 }
 
-/* Ties that the shapes do not allow freeze axes without an error. */
+/* Relations that the shapes do not permit freeze their axes. */
 static void wrong_statements(void **state)
 {
     const struct pare_value *a, *b;

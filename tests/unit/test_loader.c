@@ -1,4 +1,5 @@
-/* test_loader.c - batches: order, augmentation, position, memory, and fit to a model. */
+/* test_loader.c - the data loader: order, augmentation, position, memory, and checks against a
+ * model. */
 #include "data_rig.h"
 
 #include "io/npz.h"

@@ -212,7 +212,7 @@ static void test_graphs(void **state)
     refused(model(CAT(x, x)), "input 'x' is made a second time");
     refused(model(CAT(node("Add", "a", "x,q", "p"), node("Relu", "b", "p", "q"), x)),
             "the graph has a cycle");
-    refused(model(CAT(node("Relu", "self", "y", "y"))), "node 'self' (Relu) needs its own result");
+    refused(model(CAT(node("Relu", "self", "y", "y"))), "node 'self' (Relu) depends on its own output");
     refused(CAT(num(1, 8), msg(7, CAT(node("Relu", "n", "x", "y"), x))),
             "does not say which version of the standard operators");
     refused(model(CAT(node_with("If", "if", "x", "y",

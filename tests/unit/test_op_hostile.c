@@ -1,10 +1,10 @@
 /* test_op_hostile.c - every operator with random attributes, shapes and contents.
  *
- * Most of it makes no sense and must be refused with a sentence.  What is accepted must run, and
- * say of its axes only what is true.  The sanitizers see the rest.
+ * Most combinations are invalid and must be refused with an error.  Accepted ones must run, and
+ * their axis relations must fit the shapes.  The sanitizers detect the rest.
  *
-* Then again with empty tensors: axes of billions and one of 0.  They have no elements
- * and take no room in a file, so they must cost nothing: work and memory are for elements.
+ * Then again with hollow tensors: axes of billions of elements together with an axis of 0.  They
+ * have no elements and take no space in a file, so they must not cost time or memory.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* test_param_layout.c - training with blocked parameters gives the same bits as with row-major
+/* test_param_layout.c - training with blocked filters computes the same bits as with row-major
  * ones. */
 #include "train_rig.h"
 
@@ -97,9 +97,9 @@ static int count_laid(const struct pare_trainer *t)
     int n = 0;
 
     for (int i = 0; i < t->n_params; i++) {
-        if (t->laid.param[i] && !may(t->name[i]))
+        if (t->blocked.param[i] && !may(t->name[i]))
             fail_msg("'%s' is in blocks", t->name[i]);
-        n += t->laid.param[i];
+        n += t->blocked.param[i];
     }
     return n;
 }
@@ -188,7 +188,7 @@ static void masks(void **state)
         for (int k = 0; k < 2; k++)
             step(&t[k], i);
     }
-    assert_true(t[1].trainer->laid.now);
+    assert_true(t[1].trainer->blocked.now);
     pare_trainer_block_params(t[1].trainer, false);
     same(t[0].trainer, t[1].trainer);
     for (int k = 0; k < 2; k++)
@@ -225,7 +225,7 @@ static int nothing(void *user, struct pare_trainer *t, int64_t step, struct pare
     (void)user;
     (void)step;
     (void)e;
-    assert_false(t->laid.now); /* a hook sees row-major parameters */
+    assert_false(t->blocked.now); /* a hook sees row-major parameters */
     return 0;
 }
 
@@ -239,7 +239,7 @@ static int laid_there(void *user, struct pare_trainer *t, int64_t step, struct p
 {
     (void)e;
     (void)step;
-    *(bool *)user |= t->laid.now;
+    *(bool *)user |= t->blocked.now;
     return 0;
 }
 
@@ -278,7 +278,7 @@ static void loops(void **state)
         assert_int_equal(pare_trainer_new(model[k], &s->trainer, &t[k], &err), 0);
         if (pare_train(t[k], data[0], data[1], &s->train, &result, &err))
             fail_msg("%s", err.msg);
-        assert_false(t[k]->laid.now);
+        assert_false(t[k]->blocked.now);
         pare_data_free(data[0]);
         pare_data_free(data[1]);
     }

@@ -1,4 +1,4 @@
-/* test_report.c - HTML reports: numbers, escaped text, errors for invalid records. */
+/* test_report.c - the HTML report: numbers, escaping of text from files, incomplete records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +93,7 @@ static void only_text(void **state)
     pare_arena_free(a);
 }
 
-/* Missing members, or members of another type, do not crash. */
+/* Missing members and members of other types do not crash it. */
 static void odd(void **state)
 {
     static const char *const good[] = {

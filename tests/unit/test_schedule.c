@@ -1,4 +1,5 @@
-/* test_schedule.c - learning rate schedules against PyTorch (tools/golden_optim.py). */
+/* test_schedule.c - learning-rate schedules against PyTorch's values, written by
+ * tools/golden_optim.py. */
 #include "spelled.h"
 
 #include <math.h>

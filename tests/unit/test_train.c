@@ -1,4 +1,5 @@
-/* test_train.c - the training loop: it learns, is reproducible to the bit, stops and resumes. */
+/* test_train.c - the training loop: it converges, is deterministic bit for bit, stops and resumes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
