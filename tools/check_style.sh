@@ -78,6 +78,9 @@ length($0) > 100 { complain("more than 100 columns") }
 END { exit bad }
 ' || bad=1
 
+# Words with a plainer technical term.
+tools/check_words.sh || bad=1
+
 # Words that are not committed, in any text file.
 if git ls-files -co --exclude-standard | grep -v '^tools/check_style\.sh$' | xargs grep -nIE \
     '\b([T]ODO|[F]IXME|[X]XX)\b|(^|[^A-Za-z0-9_.}-])/(home|work|root|farm)/'; then
