@@ -28,7 +28,7 @@ const struct pare_opt pare_prune_options[] = {
                 "default", "default|normal|global|balance|dependency_aware"),
     PARE_INTS("balance_gran", AT(balance_gran),
               "of mode balance: the tiles' sizes along the last axes", 1, 1e12),
-    PARE_TEXT("base", AT(base), "NAME", "of agp and the like: the pruner that they work over",
+    PARE_TEXT("base", AT(base), "NAME", "pruner that agp, linear and lottery_ticket work over",
               "level"),
     PARE_OPT_END
 };
@@ -146,7 +146,8 @@ static int open_state(struct pare_compression *c, const struct pare_compression_
     }
     PARE_TRY(pare_find_pruner(o->registry, base ? base : "level", &c->algorithm[1], err));
     if (c->algorithm[1]->flags & PARE_USES_BASE)
-        return pare_fail(err, PARE_ECONFIG, "pruner %s works over another itself, so it is no base",
+        return pare_fail(err, PARE_ECONFIG,
+                         "pruner %s works over another itself, so it cannot be the base",
                          c->algorithm[1]->name);
     return 0;
 }
