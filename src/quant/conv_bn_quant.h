@@ -4,7 +4,7 @@
 
 #include "quant_config.h"
 
-/* Does a quantizer with these settings ("name=value ...", or NULL) fold normalizations? */
+/* Does a quantizer with these options ("name=value ...", or NULL) fold normalizations? */
 bool pare_needs_bn_folding(const struct pare_algorithm *q, const char *settings);
 
 /* Set pare_layer_quant.norm of all such layers if the quantizer's setting fold_bn is true. */
