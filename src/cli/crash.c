@@ -1,9 +1,8 @@
-/* crash.c - the end of the process at once: a sentence, and nothing half written is left.
+/* crash.c - exit at once with a message and remove unfinished files.
  *
- * Models are mapped.  When somebody makes such a file shorter, or its disk fails, the next look at
- * a page that is gone is a signal, SIGBUS, wherever that happens to be; nothing can go on from
- * there.  Likewise with oneDNN when it gets no memory: it throws, and nobody in C catches, or it
- * writes there all the same.
+ * Models are mapped.  If such a file is truncated, or its disk fails, the next access to a missing
+ * page raises SIGBUS anywhere in the program, and nothing can continue from there.  The same holds
+ * when oneDNN runs out of memory: it throws an exception that C cannot catch, or writes to NULL.
  */
 #include "crash.h"
 
@@ -19,12 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_FILES 4096 /* that are looked at among the open ones */
-#define NEAR_NULL 65536 /* what structs that are not there have their fields at */
+#define MOST_FILES 4096 /* file descriptors that are checked */
+#define NEAR_NULL 65536 /* addresses below are fields of a NULL struct */
 
-/* ---- what is left ---------------------------------------------------------------------------- */
+/* ---- unfinished files ------------------------------------------------------------------------ */
 
-/* Is this a file that we were about to rename?  Their names have the process's number. */
+/* Is this a temporary file of this process?  The names contain the process ID. */
 static bool is_ours(const char *path)
 {
     const char *name = strrchr(path, '/');
@@ -38,8 +37,8 @@ static bool is_ours(const char *path)
             !strncmp(name, dash, strlen(dash)));
 }
 
-/* They are open until they get their names, so the process's open files tell which.  Without
- * opendir(), which asks for memory. */
+/* Temporary files are open until they are renamed, so the open files are searched.  opendir() would
+ * allocate memory. */
 static void remove_unfinished(void)
 {
     char link[sizeof("/proc/self/fd/") + 16], path[PATH_MAX];
@@ -65,10 +64,10 @@ _Noreturn void pare_crash_exit(const char *text)
     _exit(1);
 }
 
-/* ---- pages that are gone --------------------------------------------------------------------- */
+/* ---- lost pages ------------------------------------------------------------------------------ */
 
-/* A line of /proc/self/maps: "7f00-7f20 r--p 00000000 fe:00 1234   /folder/name".  The name is what
- * is wanted, if the address is there. */
+/* The file name in a line of /proc/self/maps, "7f00-7f20 r--p 00000000 fe:00 1234   /folder/name",
+ * if its range contains the address; else NULL. */
 static const char *name_at(char *line, uintptr_t address)
 {
     char *end = NULL, *name;
@@ -81,7 +80,7 @@ static const char *name_at(char *line, uintptr_t address)
     return name && name[1] ? name + 1 : NULL;
 }
 
-/* Whose page it is, in `line`; NULL: nobody's. */
+/* Name of the file mapped at the address, in `line`; NULL: none. */
 static const char *file_at(uintptr_t address, char *line, size_t room)
 {
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -106,7 +105,7 @@ static const char *file_at(uintptr_t address, char *line, size_t room)
     return name;
 }
 
-/* One thread ends the process; others that come here meanwhile wait for it. */
+/* The first thread that gets here ends the process; the others wait. */
 static _Noreturn void end_by_signal(char *text)
 {
     static atomic_flag ending = ATOMIC_FLAG_INIT;
@@ -119,7 +118,7 @@ static _Noreturn void end_by_signal(char *text)
     pare_crash_exit(text);
 }
 
-/* It happens again, and is the crash that it is. */
+/* Return to the faulting instruction with the default action, which dumps core. */
 static void let_crash(int signal)
 {
     struct sigaction usual = { .sa_handler = SIG_DFL };
@@ -138,20 +137,20 @@ static void on_lost_page(int signal, siginfo_t *info, void *unused)
         return;
     }
     snprintf(text, sizeof(text),
-             "pare: %s: a part of the file is gone that was there: it was made shorter while it "
-             "was read, or its disk fails; unfinished files were removed\n",
+             "pare: %s: a part of the file disappeared: it was truncated while in use, or its "
+             "disk failed; unfinished files were removed\n",
              name);
     end_by_signal(text);
 }
 
-/* ---- libraries without memory ---------------------------------------------------------------- */
+/* ---- libraries out of memory ----------------------------------------------------------------- */
 
-static const char *limit; /* --max-memory, as the user gave it */
+static const char *limit; /* value of --max-memory, or NULL */
 
-static void describe(char *text, size_t size)
+static void describe_no_memory(char *text, size_t size)
 {
     snprintf(text, size,
-             "pare: a library gave up, most likely for lack of memory%s%s%s; unfinished files were "
+             "pare: a library failed, most likely out of memory%s%s%s; unfinished files were "
              "removed\n",
              limit ? " (--max-memory is " : "", limit ? limit : "", limit ? ")" : "");
 }
@@ -160,11 +159,11 @@ static void on_terminate(void)
 {
     char text[256];
 
-    describe(text, sizeof(text));
+    describe_no_memory(text, sizeof(text));
     pare_crash_exit(text);
 }
 
-/* std::set_terminate() of the library that oneDNN brings along, if it does. */
+/* std::set_terminate(), if oneDNN has loaded the C++ library. */
 static void catch_throws(void)
 {
     typedef void (*handler)(void);
@@ -176,7 +175,7 @@ static void catch_throws(void)
         set(on_terminate);
 }
 
-/* Where oneDNN does not look whether it got memory. */
+/* oneDNN does not check every allocation. */
 static void on_null(int signal, siginfo_t *info, void *unused)
 {
     char text[256];
@@ -186,11 +185,11 @@ static void on_null(int signal, siginfo_t *info, void *unused)
         let_crash(signal);
         return;
     }
-    describe(text, sizeof(text));
+    describe_no_memory(text, sizeof(text));
     end_by_signal(text);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- installation ---------------------------------------------------------------------------- */
 
 static void catch_signal(int signal, void (*handler)(int, siginfo_t *, void *))
 {
@@ -202,13 +201,13 @@ static void catch_signal(int signal, void (*handler)(int, siginfo_t *, void *))
 
 void pare_crash_handlers_install(const char *max_memory)
 {
-    static char memory[1 << 16]; /* cli/job/train_job.c has the reason for a stack of its own */
+    static char memory[1 << 16]; /* job/train_job.c explains why a separate stack is needed */
     const stack_t stack = { .ss_sp = memory, .ss_size = sizeof(memory) };
 
     limit = max_memory;
     sigaltstack(&stack, NULL);
     catch_signal(SIGBUS, on_lost_page);
     catch_throws();
-    if (max_memory) /* else a null pointer is a bug like any other */
+    if (max_memory) /* otherwise a NULL access is a bug */
         catch_signal(SIGSEGV, on_null);
 }

@@ -1,14 +1,13 @@
-/* crash.h - the end of the process at once: a sentence, and nothing half written is left. */
+/* crash.h - exit at once with a message and remove unfinished files. */
 #ifndef PARE_CLI_CRASH_H
 #define PARE_CLI_CRASH_H
 
-/* Removes the files that have no name yet, says `text`, and ends with 1.  May be called from a
- * signal handler, and while others hold the locks of stdio. */
+/* Remove temporary files, print `text` to stderr and exit with 1.  Safe in a signal handler and
+ * while other threads hold stdio locks. */
 _Noreturn void pare_crash_exit(const char *text);
 
-/* From here on a mapped file that somebody makes shorter is no crash, and neither is oneDNN that
- * gets no memory.  `max_memory` is what to say of it then, as the user gave it, or NULL; it
- * is kept. */
+/* Handle truncated mapped files and out-of-memory failures of oneDNN with pare_crash_exit().
+ * `max_memory` is the value of --max-memory for the message, or NULL; the pointer is kept. */
 void pare_crash_handlers_install(const char *max_memory);
 
 #endif

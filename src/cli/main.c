@@ -51,9 +51,8 @@ static int unknown_command(const char *name)
     return 2;
 }
 
-/* Only the first of several processes prints; where it cannot be, nobody else's output is wanted
- * either. */
-static int join(const struct pare_command *cmd, struct pare_cli *c, struct pare_err *err)
+/* Only the first MPI process prints to stdout. */
+static int join_processes(const struct pare_command *cmd, struct pare_cli *c, struct pare_err *err)
 {
     if (!cmd->shared)
         return 0;
@@ -63,8 +62,8 @@ static int join(const struct pare_command *cmd, struct pare_cli *c, struct pare_
     return 0;
 }
 
-/* The sentence, and the end of all processes: the others may be waiting for this one. */
-static void complain(struct pare_cli *c, const struct pare_err *err)
+/* Print the error and end all MPI processes: the others may be waiting for this one. */
+static void report_error(struct pare_cli *c, const struct pare_err *err)
 {
     char note[PARE_RESOURCE_LIMITS_TEXT];
 
@@ -81,12 +80,12 @@ static void complain(struct pare_cli *c, const struct pare_err *err)
     pare_dist_end_all(c->dist, c->usage ? 2 : 1);
 }
 
-static int run(const struct pare_command *cmd, int argc, char **argv)
+static int run_command(const struct pare_command *cmd, int argc, char **argv)
 {
     struct pare_cli c = { .arena = pare_arena_new(1 << 16) };
     struct pare_err err = { 0 };
     bool help = false;
-    int rc = c.arena ? join(cmd, &c, &err) : pare_fail(&err, PARE_ENOMEM, "no memory");
+    int rc = c.arena ? join_processes(cmd, &c, &err) : pare_fail(&err, PARE_ENOMEM, "no memory");
 
     if (!rc)
         rc = pare_cli_parse(cmd, argc, argv, &c, &help, &err);
@@ -96,11 +95,11 @@ static int run(const struct pare_command *cmd, int argc, char **argv)
     }
     if (!rc)
         rc = help ? pare_help_command(cmd, c.arena, &err) : cmd->run(&c, &err);
-    /* A full disk or a closed pipe shows only when the buffer is written. */
+    /* A full disk or a closed pipe is only detected when the buffer is written. */
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = pare_fail(&err, PARE_EIO, "cannot write the result: %s", strerror(errno));
     if (rc)
-        complain(&c, &err);
+        report_error(&c, &err);
     pare_resource_limits_end();
     pare_dist_close(c.dist);
     pare_arena_free(c.arena);
@@ -112,7 +111,7 @@ int main(int argc, char **argv)
     const struct pare_command *cmd = argc < 2 ? NULL : pare_find_command(argv[1]);
 
     if (pare_dist_env_rank() && !(cmd && cmd->shared))
-        return 0; /* another process does what only one has to do */
+        return 0; /* the first process does it alone */
     if (argc < 2) {
         pare_help_all(stderr);
         return 2;
@@ -125,5 +124,5 @@ int main(int argc, char **argv)
         pare_help_all(stdout);
         return 0;
     }
-    return cmd ? run(cmd, argc - 2, argv + 2) : unknown_command(argv[1]);
+    return cmd ? run_command(cmd, argc - 2, argv + 2) : unknown_command(argv[1]);
 }

@@ -1,7 +1,7 @@
-/* parse.c - a command line as settings of an option table.
+/* parse.c - parse a command line, or a step of a recipe, with the command's option tables.
  *
- * --name value, --name=value, and for switches --name and --no-name.  An option that is a list of
- * texts takes one text each time it occurs.  "--" ends the options.
+ * --name value, --name=value, and for flags --name and --no-name.  An option that is a list of
+ * texts takes one text per occurrence.  "--" ends the options.
  */
 #include <string.h>
 
@@ -48,15 +48,15 @@ struct parser {
     struct pare_setting *set;
     int n_set;
     const char **arg;
-    struct pare_option_group *part;
-    int n_parts;
+    struct pare_option_group *group;
+    int n_groups;
     void *into;                     /* the option struct */
-    struct pare_setting limits[16]; /* of the limits that all commands have */
+    struct pare_setting limits[16]; /* --max-memory and --timeout */
     int n_limits;
-    bool keys; /* names of a recipe, not options of a command line */
+    bool keys; /* keys of a recipe, not options of a command line */
 };
 
-/* As they are typed: with dashes. */
+/* Add the names as they are typed, with dashes. */
 static int add_names(struct parser *p, const struct pare_opt *opts, const char **names, int n)
 {
     for (const struct pare_opt *o = opts; o && o->name && n < MAX_NAMES; o++) {
@@ -70,14 +70,15 @@ static int add_names(struct parser *p, const struct pare_opt *opts, const char *
     return n;
 }
 
-static int unknown(struct parser *p, const char *typed, const char *name, struct pare_err *err)
+static int unknown_option(struct parser *p, const char *typed, const char *name,
+                          struct pare_err *err)
 {
     const char *names[MAX_NAMES];
     char hint[PARE_HINT_TEXT], otherwise[64];
     int n = add_names(p, p->cmd->opts, names, 0);
 
-    for (int i = 0; i < p->n_parts; i++)
-        n = add_names(p, p->part[i].opts, names, n);
+    for (int i = 0; i < p->n_groups; i++)
+        n = add_names(p, p->group[i].opts, names, n);
     if (!p->keys && !p->cmd->brief)
         n = add_names(p, pare_resource_limits_opts, names, n);
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
@@ -112,7 +113,7 @@ static int add_text(struct parser *p, const struct pare_opt *o, const char *text
     return 0;
 }
 
-/* Which of the limits that all commands have; NULL: none. */
+/* Find --max-memory or --timeout; NULL: neither. */
 static const struct pare_opt *limit_option(const struct parser *p, const char *name)
 {
     return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_resource_limits_opts, name);
@@ -148,19 +149,19 @@ static int set_option(struct parser *p, const struct pare_opt *o, const char *te
     return 0;
 }
 
-/* An option of one of the command's parts: which one is found out when it is known which are
- * used. */
-static const struct pare_opt *part_option(const struct parser *p, const char *name)
+/* Find an option of the command's groups.  The group is determined later, when it is known which
+ * ones are used. */
+static const struct pare_opt *group_option(const struct parser *p, const char *name)
 {
     const struct pare_opt *o = NULL;
 
-    for (int i = 0; i < p->n_parts && !o; i++)
-        o = pare_option_group_find(&p->part[i], name);
+    for (int i = 0; i < p->n_groups && !o; i++)
+        o = pare_option_group_find(&p->group[i], name);
     return o;
 }
 
-static int give(struct parser *p, const struct pare_opt *o, const char *name, const char *text,
-                struct pare_err *err)
+static int store_option(struct parser *p, const struct pare_opt *o, const char *name,
+                        const char *text, struct pare_err *err)
 {
     if (o->type == PARE_OPT_STR || o->type == PARE_OPT_STRS)
         p->c->texts[p->c->n_texts++] = (struct pare_given){ o->name, text };
@@ -176,12 +177,12 @@ static const struct pare_opt *find_option(const struct parser *p, const char *na
 {
     const struct pare_opt *o = pare_opt_find(p->cmd->opts, name);
 
-    o = o ? o : part_option(p, name);
+    o = o ? o : group_option(p, name);
     return o ? o : limit_option(p, name);
 }
 
-/* "name", "name=value" or "no-name", without its dashes; `typed` is as it was given. */
-static int take_option(struct parser *p, const char *typed, const char *text, struct pare_err *err)
+/* Parse "name", "name=value" or "no-name", without dashes; `typed` is the original. */
+static int parse_option(struct parser *p, const char *typed, const char *text, struct pare_err *err)
 {
     size_t len = strcspn(text, "=");
     const char *value = text[len] ? text + len + 1 : NULL;
@@ -195,27 +196,27 @@ static int take_option(struct parser *p, const char *typed, const char *text, st
     if (!o && !strncmp(name, "no-", 3)) {
         o = find_option(p, name + 3);
         if (o && o->type == PARE_OPT_BOOL && !value)
-            return give(p, o, name + 3, "false", err);
+            return store_option(p, o, name + 3, "false", err);
         o = NULL;
     }
     if (!o)
-        return unknown(p, shown, name, err);
+        return unknown_option(p, shown, name, err);
     if (!value && o->type == PARE_OPT_BOOL)
         value = "true";
     if (!value && p->at < p->argc)
         value = p->argv[p->at++];
     if (!value)
         return pare_misuse(p->c, err, "option '%s' needs a value", shown);
-    return give(p, o, name, value, err);
+    return store_option(p, o, name, value, err);
 }
 
-static int take_letter(struct parser *p, const char *typed, struct pare_err *err)
+static int parse_letter(struct parser *p, const char *typed, struct pare_err *err)
 {
     for (size_t i = 0; i < sizeof(letters) / sizeof(*letters); i++)
         if (typed[1] == letters[i].letter && !typed[2] &&
             pare_opt_find(p->cmd->opts, letters[i].option))
-            return take_option(p, typed, letters[i].option, err);
-    return unknown(p, typed, typed + 1, err);
+            return parse_option(p, typed, letters[i].option, err);
+    return unknown_option(p, typed, typed + 1, err);
 }
 
 static int check_args(struct parser *p, struct pare_err *err)
@@ -231,7 +232,7 @@ static int check_args(struct parser *p, struct pare_err *err)
     return 0;
 }
 
-static int begin(struct parser *p, size_t n, struct pare_err *err)
+static int parser_init(struct parser *p, size_t n, struct pare_err *err)
 {
     struct pare_cli *c = p->c;
 
@@ -244,10 +245,10 @@ static int begin(struct parser *p, size_t n, struct pare_err *err)
     if (!p->into || !p->set || !p->arg || !c->given || !c->texts)
         return pare_no_memory(err, "for the options");
     c->arg = p->arg;
-    return p->cmd->groups ? p->cmd->groups(c->arena, &p->part, &p->n_parts, err) : 0;
+    return p->cmd->groups ? p->cmd->groups(c->arena, &p->group, &p->n_groups, err) : 0;
 }
 
-static int finish(struct parser *p, struct pare_err *err)
+static int apply_settings(struct parser *p, struct pare_err *err)
 {
     struct pare_cli *c = p->c;
 
@@ -267,7 +268,7 @@ int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct
     struct parser p = { .cmd = cmd, .c = c, .argc = argc, .argv = argv };
     bool options = true;
 
-    PARE_TRY(begin(&p, (size_t)argc, err));
+    PARE_TRY(parser_init(&p, (size_t)argc, err));
     while (p.at < argc) {
         const char *s = argv[p.at++];
 
@@ -278,14 +279,14 @@ int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct
         else if (!strcmp(s, "-h") || !strcmp(s, "--help"))
             *help = true;
         else if (s[1] == '-')
-            PARE_TRY(take_option(&p, s, s + 2, err));
+            PARE_TRY(parse_option(&p, s, s + 2, err));
         else
-            PARE_TRY(take_letter(&p, s, err));
+            PARE_TRY(parse_letter(&p, s, err));
     }
-    return *help ? 0 : finish(&p, err);
+    return *help ? 0 : apply_settings(&p, err);
 }
 
-/* In recipes, - and _ are the same. */
+/* In recipes, - and _ are equivalent. */
 static const struct pare_opt *find_key(const struct parser *p, const char *name)
 {
     const struct pare_opt *o = find_option(p, name);
@@ -300,18 +301,18 @@ int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err
 {
     struct parser p = { .cmd = k->cmd, .c = c, .keys = true };
 
-    PARE_TRY(begin(&p, (size_t)(k->n_given + k->n_args), err));
+    PARE_TRY(parser_init(&p, (size_t)(k->n_given + k->n_args), err));
     for (int i = 0; i < k->n_given; i++) {
         const struct pare_given *g = &k->given[i];
         const struct pare_opt *o = find_key(&p, g->name);
 
         if (!o)
-            return unknown(&p, g->name, g->name, err);
-        PARE_TRY(give(&p, o, g->name, g->text, err));
+            return unknown_option(&p, g->name, g->name, err);
+        PARE_TRY(store_option(&p, o, g->name, g->text, err));
     }
     for (int i = 0; i < k->n_args; i++)
         p.arg[c->n_args++] = k->arg[i];
-    return finish(&p, err);
+    return apply_settings(&p, err);
 }
 
 int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const char *name,
@@ -320,7 +321,7 @@ int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const 
     struct parser p = { .cmd = cmd };
 
     if (cmd->groups)
-        PARE_TRY(cmd->groups(a, &p.part, &p.n_parts, err));
+        PARE_TRY(cmd->groups(a, &p.group, &p.n_groups, err));
     *o = find_option(&p, name);
     return 0;
 }

@@ -1,9 +1,9 @@
-/* resource_limits.c - how much memory and time a command may take: --max-memory and --timeout.
+/* resource_limits.c - limits of memory and time: --max-memory and --timeout.
  *
- * Memory is counted where all of ours comes from (base/arena.c); what libraries take is behind the
- * system's limit, which is a little higher.  Time is watched by a thread: work can be anywhere,
- * also in a library that is never asked to stop, so when time is over the process ends
- * (cli/crash.c).
+ * base/arena.c counts the memory of the library itself; memory of other libraries is limited by the
+ * system's RLIMIT_DATA, which is set a little higher.  A thread watches the time: the command may
+ * be anywhere, also in a library that cannot be interrupted, so after the timeout the process exits
+ * (crash.c).
  */
 #include "resource_limits.h"
 
@@ -22,23 +22,25 @@
 #include "crash.h"
 #include "../base/arena.h"
 
-#define GRACE 10      /* seconds that a training has for its checkpoint */
+#define GRACE 10      /* seconds for training to write its checkpoint */
 #define POLL 20000000 /* nanoseconds */
 #define FOREVER 1e9   /* seconds */
 
-#define BESIDE ((size_t)256 << 20) /* bytes that libraries may take beside --max-memory, */
-#define THREADS 32                 /* and so many threads */
+#define LIBRARY_BYTES ((size_t)256 << 20) /* for other libraries, in addition to --max-memory */
+#define THREADS 32                        /* whose stacks are allowed for */
 #define MOST_STACK ((rlim_t)8 << 20)
 
 const struct pare_opt pare_resource_limits_opts[] = {
-    PARE_TEXT("max-memory", offsetof(struct pare_resource_limits, max_memory), "SIZE",
-              "use at most so much, such as 512M or 8G; 0: no limit; default: the machine's", NULL),
+    PARE_TEXT(
+        "max-memory", offsetof(struct pare_resource_limits, max_memory), "SIZE",
+        "use at most this much memory, such as 512M or 8G; 0: no limit (default: the machine's)",
+        NULL),
     PARE_FLOAT("timeout", offsetof(struct pare_resource_limits, timeout),
-               "end after so many seconds; 0: never", 0, 0, 1e300),
+               "stop after X seconds; 0: never", 0, 0, 1e300),
     PARE_OPT_END
 };
 
-/* The process's one watch: what the thread and main() tell each other. */
+/* State shared by the watching thread and main(). */
 enum state { RUNNING, STOPPING, OVER, DONE };
 
 static struct {
@@ -76,12 +78,11 @@ static size_t machine_memory(void)
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
 }
 
-/* The system's own limit, for oneDNN, decoders, plugins: all memory that is written to and not
- * shared; pages of mapped models are not in it.  Stacks of threads are, whether used or not, so
- * there is room for many. */
+/* Set RLIMIT_DATA for oneDNN, image decoders and plugins.  It limits private writable memory, not
+ * mapped models; it includes the stacks of threads, whether used or not, so it allows for many. */
 static void limit_libraries(size_t bytes)
 {
-#if !defined(PARE_ASAN) && !defined(PARE_TSAN) /* which take terabytes, and use little of them */
+#if !defined(PARE_ASAN) && !defined(PARE_TSAN) /* sanitizers reserve terabytes */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     FILE *f = bytes ? fopen("/proc/self/statm", "r") : NULL;
     struct rlimit r, stack;
@@ -90,11 +91,11 @@ static void limit_libraries(size_t bytes)
     if (f && fscanf(f, "%*u %*u %*u %*u %*u %zu", &now) == 1 && !getrlimit(RLIMIT_DATA, &r) &&
         !getrlimit(RLIMIT_STACK, &stack)) {
         rlim_t each = stack.rlim_cur < MOST_STACK ? stack.rlim_cur : MOST_STACK;
-        rlim_t all = (rlim_t)now * page + bytes + BESIDE + THREADS * each;
+        rlim_t all = (rlim_t)now * page + bytes + LIBRARY_BYTES + THREADS * each;
 
         if (r.rlim_cur == RLIM_INFINITY || all < r.rlim_cur) {
             r.rlim_cur = all;
-            (void)setrlimit(RLIMIT_DATA, &r); /* where there is none, the count is all there is */
+            (void)setrlimit(RLIMIT_DATA, &r); /* if it fails, only our own memory is limited */
         }
     }
     if (f)
@@ -111,7 +112,7 @@ const char *pare_resource_limits_note(const struct pare_resource_limits *g, int 
 
     buf[0] = '\0';
     if (watch.state == STOPPING || watch.state == OVER)
-        snprintf(buf, size, " (--timeout: %g seconds are over)", watch.seconds);
+        snprintf(buf, size, " (--timeout of %g seconds reached)", watch.seconds);
     else if (code == PARE_ENOMEM && (g->max_memory || pare_memory_refused()))
         snprintf(buf, size, " (%s %s)", g->max_memory ? "--max-memory is" : "this machine has",
                  g->max_memory ? g->max_memory
@@ -126,12 +127,12 @@ static void end_process(void)
     char text[128];
 
     snprintf(text, sizeof(text),
-             "pare: --timeout: %g seconds are over; unfinished files were removed\n",
+             "pare: --timeout of %g seconds reached; unfinished files were removed\n",
              watch.seconds);
     pare_crash_exit(text);
 }
 
-/* Whether the work came to its end within the grace. */
+/* Ask training to stop; false: it did not finish within the grace period. */
 static bool wait_for_training(volatile sig_atomic_t *stop)
 {
     const struct timespec poll = { 0, POLL };
@@ -177,7 +178,7 @@ void pare_resource_limits_end(void)
     while (from != OVER && !atomic_compare_exchange_weak(&watch.state, &from, DONE))
         ;
     while (from == OVER)
-        pause(); /* the other thread is ending the process */
+        pause(); /* the watching thread is about to exit the process */
 }
 
 static int start_watch(double seconds, struct pare_err *err)
@@ -196,7 +197,7 @@ static int start_watch(double seconds, struct pare_err *err)
     }
     rc = pthread_create(&thread, NULL, watch_clock, NULL);
     if (rc)
-        return pare_fail(err, PARE_EIO, "--timeout: no thread to watch the time: %s", strerror(rc));
+        return pare_fail(err, PARE_EIO, "--timeout: cannot create a thread: %s", strerror(rc));
     pthread_detach(thread);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* resource_limits.h - how much memory and time a command may take: --max-memory and --timeout. */
+/* resource_limits.h - limits of memory and time: --max-memory and --timeout. */
 #ifndef PARE_CLI_RESOURCE_LIMITS_H
 #define PARE_CLI_RESOURCE_LIMITS_H
 
@@ -7,23 +7,23 @@
 #include <pare/plugin.h>
 
 struct pare_resource_limits {
-    const char *max_memory; /* "512M"; NULL: what the machine has */
+    const char *max_memory; /* "512M"; NULL: the machine's memory */
     double timeout;         /* seconds; 0: none */
 };
 
-extern const struct pare_opt pare_resource_limits_opts[]; /* of every command that works */
+extern const struct pare_opt pare_resource_limits_opts[]; /* of every command that is not brief */
 
-/* From here on the limits hold. */
+/* Start enforcing the limits. */
 int pare_resource_limits_start(const struct pare_resource_limits *g, struct pare_err *err);
 
-/* The work is over.  When time was over first, this does not return. */
+/* The command has finished.  Does not return if the timeout came first. */
 void pare_resource_limits_end(void);
 
-/* While a training runs, it is asked to stop, which writes a checkpoint, before the process is
- * ended.  NULL: it does not run any more. */
+/* Training has started: on timeout set *stop, so that it writes a checkpoint, before exiting.
+ * NULL: training has ended. */
 void pare_resource_limits_training(volatile sig_atomic_t *stop);
 
-/* What a limit has to do with this error: text for the end of the message, or "". */
+/* Text to append to an error message if a limit caused the error, else "". */
 const char *pare_resource_limits_note(const struct pare_resource_limits *g, int code, char *buf,
                                       size_t size);
 #define PARE_RESOURCE_LIMITS_TEXT 128

@@ -1,4 +1,4 @@
-# What layers cost, and what it costs to take from them; the model stays as it is.
+# Per-layer cost, pruning sensitivity and quantization error; the model is not changed.
 pare new mlp --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 pare train m.onnx --data digits --epochs 6 --optimizer adam --threads 1 --seed 1 -q -o t.onnx
 cp t.onnx before.onnx

@@ -1,4 +1,4 @@
-echo "this is no model" >text.onnx
+echo "this is not a model" >text.onnx
 head -c 700 models/tiny_cnn.onnx >short.onnx
 : >empty.onnx
 mkdir folder.onnx
@@ -6,7 +6,7 @@ for f in text short empty folder; do
     pare inspect $f.onnx
     echo $? >&2
 done
-echo "this is no array" >text.npy
+echo "this is not an array" >text.npy
 head -c 130 models/add_b.npy >short.npy
 head -c 300 models/add_in.npz >short.npz
 for f in text.npy short.npy short.npz; do

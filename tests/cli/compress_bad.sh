@@ -1,4 +1,4 @@
-# What is wrong in a recipe is said before anything runs, with the line and the nearest name.
+# Errors in a recipe are reported before anything runs, with the line and the closest valid name.
 pare new lenet --input 1,8,8 --width 0.5 -o m.onnx
 try() {
     printf '%s\n' "$1" >r.json

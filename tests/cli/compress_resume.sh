@@ -1,4 +1,4 @@
-# A run that was killed in the middle of a training goes on there, to the same bytes.
+# A run that was killed during training resumes there, with the same bytes as a result.
 pare new lenet --input 1,8,8 --width 0.5 -o m.onnx
 cat >recipe.json <<'J'
 {"model": "m.onnx", "data": "digits", "output": "a.onnx", "seconds": 0, "threads": 1,
@@ -24,9 +24,9 @@ head -4 out | sed 's/accuracy.*//'
 cmp a.onnx whole.onnx && echo the same bytes
 epochs() { grep -c '"valid_top1"' "$1"; }
 [ "$(epochs a.run.json)" = "$(epochs whole.json)" ] && echo the whole history
-# What was pruned stays so through the training.
+# Pruned weights stay 0 during training.
 [ "$(grep -c '"zeros": 0.49\|"zeros": 0.5' a.run.json)" -ge 2 ] && echo zeros stay
-# Ctrl-C says how to go on.
+# Ctrl-C prints how to resume.
 rm a.onnx a.run.json
 rm log
 pare compress recipe.json >out 2>log &
@@ -37,7 +37,7 @@ wait $job 2>/dev/null
 echo code $?
 grep '^pare' log | sed 's/epoch [0-9]*/epoch N/; s/[0-9]* steps/N steps/'
 pare compress recipe.json --resume >out 2>log && cmp a.onnx whole.onnx && echo the same bytes
-# Another recipe does not go on from what it finds.
+# Steps of another recipe are not reused.
 sed -i 's/0.5/0.6/' recipe.json
 pare compress recipe.json --resume >out 2>log
 head -2 out | sed 's/, accuracy.*//'

@@ -1,4 +1,4 @@
-# A file of named tensors is told by its contents, not by its name.
+# A file of named tensors is recognized by its contents, not by its name.
 cp models/masks.pth masks
 pare inspect --weights masks
 pare inspect models/add_in.npz

@@ -1,4 +1,4 @@
-# Every network is made, and can be looked at; the same seed gives the same bytes.
+# Every network can be created and inspected; the same seed gives the same bytes.
 for n in lenet mlp resnet20 resnet18-cifar vgg16-cifar mobilenetv2-cifar vit-tiny; do
     pare new $n --input 3,32,32 --classes 10 -o $n.onnx || exit
     pare inspect $n.onnx >/dev/null || exit

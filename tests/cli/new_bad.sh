@@ -1,4 +1,4 @@
-# What cannot be made.
+# Networks that cannot be created.
 pare new lenet -o x.onnx
 pare new lenett --input 1,28,28 -o x.onnx
 pare new lenet --input 28,28 -o x.onnx

@@ -1,4 +1,4 @@
-# Masks by the weights alone: tables, files, and what the written model holds.
+# Pruning without data: tables, files, and contents of the written model.
 pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
 pare prune m.onnx --sparsity 0.75 -o level.onnx --masks level.pth --model-out level.safetensors
 pare prune m.onnx --pruner l1 --sparsity 0.5 -o l1.onnx
@@ -7,7 +7,7 @@ pare prune m.onnx --pruner fpgm --config '[{"sparsity": 0.5, "op_types": ["Conv2
 pare prune m.onnx --pruner nm --config '[{"sparsity": 0.5, "op_types": ["Linear"]}]' -o nm.onnx
 pare prune m.onnx --mode balance --balance-gran 5 --sparsity 0.7 -q -o balance.onnx --masks b.npz
 pare prune m.onnx --pruner l2 --mode global --sparsity 0.3 -q -o global.onnx
-# Masks of a file give the same model.
+# Masks from a file give the same model.
 pare apply m.onnx --masks level.pth -o applied.onnx
 cmp level.onnx applied.onnx && echo "the same bytes"
 pare prune m.onnx --sparsity 0.75 -q -o again.onnx && cmp level.onnx again.onnx && echo "the same again"

@@ -1,4 +1,4 @@
-# What goes wrong is said in a sentence, and nothing is written.
+# Errors are reported and nothing is written.
 pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
 pare prune m.onnx --sparsity 0.5 -q -o good.onnx --masks good.npz
 try() { echo "--- $*"; pare "$@"; echo "exit code $?"; }

@@ -1,4 +1,4 @@
-# Which layers a config_list chooses, from a file and from the command line, as NNI's documents have it.
+# Layers selected by a config_list, from a file and from the command line, as documented by NNI.
 pare new lenet --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 table() { sed -n 's/^\([a-z0-9]*\)  *[A-Z][A-Za-z0-9]*  *(.*)  *\([0-9.]*%\)  *\([0-9.]*%\) .*/\1 \2 \3/p'; }
 prune() { pare prune m.onnx --config "$1" -o out.onnx | table; }

@@ -1,4 +1,4 @@
-# A config_list that does not say what its author meant is a sentence, and nothing is written.
+# Mistakes in a config_list are reported and nothing is written.
 pare new lenet --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 try() { pare prune m.onnx --config "$@" -o out.onnx; echo "exit code $?"; }
 exec 2>&1

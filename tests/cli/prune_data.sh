@@ -1,4 +1,4 @@
-# With data: accuracy before and after, pruners that learn, and the same bytes twice.
+# Pruning with data: accuracy before and after, pruners that train, reproducible bytes.
 pare new mlp --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 pare train m.onnx --data digits --epochs 6 --optimizer adam --threads 1 --seed 1 -q -o t.onnx
 pare prune t.onnx --sparsity 0.8 --data digits --epochs 2 --optimizer adam --threads 1 --seed 1 \

@@ -1,4 +1,4 @@
-# Weights as integers, without data: every preset that needs none, files, scales and ranges.
+# Weight-only quantization without data: presets, files, scales and ranges.
 pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
 weights='[{"quant_types": ["weight"], "quant_bits": 8, "op_types": ["default"]}]'
 pare quantize m.onnx --preset int8-weights -o a.onnx

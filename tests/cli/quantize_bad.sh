@@ -1,4 +1,4 @@
-# What goes wrong is said in a sentence, and nothing is written.
+# Errors are reported and nothing is written.
 pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
 try() { echo "--- $*"; pare quantize m.onnx "$@"; echo "exit code $?"; }
 exec 2>&1

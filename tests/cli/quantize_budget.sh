@@ -1,4 +1,4 @@
-# A bound for lost accuracy: what was tried, which layers changed, and what the file then has.
+# --accuracy-drop: steps tried, layers changed, accuracy of the written file.
 pare new mlp --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 pare train m.onnx --data digits --epochs 6 --optimizer adam --threads 1 --seed 1 -q -o t.onnx
 config='[{"quant_types": ["weight", "input"], "quant_bits": 2, "quant_dtype": {"weight": "int"},

@@ -1,4 +1,4 @@
-# With data: accuracy of floats, of rounded floats and of the file of integers.
+# Quantization with data: accuracy of the float, the fake-quantized and the written model.
 pare new mlp --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 pare train m.onnx --data digits --epochs 6 --optimizer adam --threads 1 --seed 1 -q -o t.onnx
 config='[{"quant_types": ["weight", "input", "output"], "quant_bits": 8, "quant_dtype": {"weight":

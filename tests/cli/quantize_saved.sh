@@ -1,5 +1,5 @@
-# A quantized checkpoint, loaded into a new model that is compressed in the same way: scales, zero
-# points and weights are those that were saved.
+# A quantized checkpoint loaded into a new model that is compressed in the same way: scales, zero
+# points and weights are the saved ones.
 config='[{"quant_types": ["weight", "input"], "quant_bits": 8, "op_types": ["Linear"]}]'
 for seed in 1 2; do
     pare new mlp --input 1,8,8 --seed $seed -o new.onnx >/dev/null

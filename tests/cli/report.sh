@@ -1,4 +1,4 @@
-# Pages of records: one, two beside each other, and what is none.
+# Reports: one record, two records compared, and files that are not records.
 cat >a.json <<'J'
 {"format": "pare run 1", "recipe": {"model": "m.onnx", "steps": []}, "seed": 0,
  "input": {"path": "m.onnx", "bytes": 1000, "parameters": 100, "macs": 10, "accuracy": 0.9},

@@ -2,8 +2,8 @@
 # run.sh - one golden test of the command: run.sh PARE CASE
 #
 # CASE is the path of a script x.sh.  It runs in an empty folder where `pare` is the command and
-# `models` the folder of test models.  What it prints must be x.out and x.err, and its exit code
-# the number in x.code; a file that is not there stands for nothing printed, or 0.
+# `models` the folder of test models.  Its output must be x.out and x.err and its exit code the
+# number in x.code; a missing file stands for no output, or 0.
 # BLESS=1 writes these files instead.
 set -eu
 pare=$(realpath "$1")

@@ -1,4 +1,4 @@
-# Inputs that are not finite are computed with, but somebody is told.
+# Inputs that are not finite are used, with a warning.
 pare new mlp --input 1,1,1 -o m.onnx >/dev/null
 header="{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1), }"
 printf '\223NUMPY\1\0v\0%-117s\n' "$header" >x.npy

@@ -1,4 +1,4 @@
-# The same seed, the same numbers; another, others.
+# The same seed gives the same values, another seed others.
 pare run models/tiny_cnn.onnx --seed 1 --batch 2 --threads 1 >one
 pare run models/tiny_cnn.onnx --seed 1 --batch 2 --threads 1 >again
 pare run models/tiny_cnn.onnx --seed 2 --batch 2 --threads 1 >two

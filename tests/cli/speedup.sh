@@ -1,4 +1,4 @@
-# Masked channels are taken out: from the weights, from a file of masks, and right after pruning.
+# Masked channels are removed: by zeros in the weights, by a mask file, and by prune --speedup.
 pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
 pare prune m.onnx --pruner l1 --sparsity 0.5 -q -o masked.onnx --masks masks.pth
 say() { pare "$@" 2>/dev/null | sed 's/outputs: .*/outputs: .../'; }

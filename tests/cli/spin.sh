@@ -1,5 +1,4 @@
-# Threads that wait give up soon: GNU OpenMP says what it was told before main().  Sanitizers and other
-# libraries are left alone.
+# GOMP_SPINCOUNT is set before main(), except with sanitizers and other OpenMP libraries.
 if ldd "$(command -v pare)" | grep -q libgomp && ! ldd "$(command -v pare)" | grep -q asan; then
     for set in OLDPWD=/ GOMP_SPINCOUNT=7; do
         env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT $set OMP_DISPLAY_ENV=verbose pare list kernels 2>&1 |

@@ -1,4 +1,4 @@
-# What goes wrong is said in a sentence.
+# Errors are reported.
 pare new mlp --input 1,8,8 -o m.onnx >/dev/null
 pare new mlp --input 1,8,8 --classes 4 -o few.onnx >/dev/null
 pare new mlp --input 3,32,32 -o big.onnx >/dev/null

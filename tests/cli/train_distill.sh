@@ -1,4 +1,4 @@
-# Layers follow a teacher's: with nothing else to learn from, the student still learns.
+# Layer distillation: a student learns from the teacher's layers alone.
 pare new lenet --input 1,8,8 --seed 1 -o teacher.onnx >/dev/null
 pare new lenet --input 1,8,8 --seed 2 -o student.onnx >/dev/null
 pare train teacher.onnx --data digits --epochs 8 --optimizer adam --lr 3e-3 --schedule onecycle \
@@ -10,7 +10,7 @@ for method in mse kl; do
     awk -v m=$method -F'[:,]' '/"top1"/ { last = $2 } END { print m, (last > 0.9 ? "learned" : last) }' \
         $method.json
 done
-# Going on from the middle gives the same bytes.
+# Resuming gives the same bytes.
 opts="--data digits --limit 320 --batch 32 --threads 1 --quiet --teacher taught.onnx --distill-layers fc1"
 pare train student.onnx $opts --epochs 4 -o a.onnx
 pare train student.onnx $opts --epochs 2 --checkpoint k.safetensors -o b.onnx

@@ -1,4 +1,4 @@
-# A full disk: a sentence, exit code 1, and the checkpoint before it is as it was.
+# A full disk: an error, exit code 1, and the previous checkpoint is unchanged.
 pare new mlp --input 1,8,8 -o m.onnx >/dev/null
 pare train m.onnx --data digits --limit 64 --epochs 1 --threads 1 --quiet --checkpoint k.safetensors \
     -o a.onnx

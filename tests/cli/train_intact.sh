@@ -1,4 +1,4 @@
-# Whatever goes wrong, the checkpoint and the model that are there stay as they were.
+# After any error, an existing checkpoint and model are unchanged.
 exec 2>&1
 pare new mlp --input 1,8,8 -o m.onnx >/dev/null
 pare new mlp --input 1,8,8 --width 0.5 -o thin.onnx >/dev/null

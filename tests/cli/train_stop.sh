@@ -1,4 +1,4 @@
-# Ctrl-C leaves a checkpoint and says how to go on; then the result is as if nothing had happened.
+# Ctrl-C writes a checkpoint and prints how to resume; the result is that of an uninterrupted run.
 pare new lenet --input 1,8,8 -o m.onnx
 opts="--data digits --limit 320 --epochs 40 --batch 32 --optimizer adam --threads 1"
 pare train m.onnx $opts --quiet -o a.onnx

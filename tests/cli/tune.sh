@@ -1,4 +1,4 @@
-# What is fastest differs from machine to machine; that a list is followed does not.
+# The fastest kernels depend on the machine; following a list of choices does not.
 m=models/tiny_cnn.onnx
 pare bench --repeat 1 --threads 1 --choices all.txt $m >/dev/null 2>&1 || exit
 head -1 all.txt
@@ -7,7 +7,7 @@ sed 's/.*	//; s/isa.*/isa/' list.txt
 for k in conv_onednn conv_winograd; do
     sed "s/^conv[a-z_]*/$k/" list.txt >$k.txt
     pare bench --repeat 1 --threads 1 --no-tune --choices $k.txt -v $m 2>/dev/null >log
-    sed -n 's/.*conv1.* \(conv[a-z_]* \*\) .*/\1/p; s/.* \([0-9]* by the list\).*/\1/p' log
+    sed -n 's/.*conv1.* \(conv[a-z_]* \*\) .*/\1/p; s/.* \([0-9]* listed\).*/\1/p' log
     for i in 1 2; do
         pare run --threads 1 --choices $k.txt $m -o $k-$i.npy >/dev/null 2>&1 || exit
     done

@@ -1,4 +1,4 @@
-# A training by a list of kernels, one for each way of a layer: the same bytes, also when killed and
+# Training with a list of kernels, one per pass of a layer: the same bytes, also when killed and
 # resumed.
 . "$(dirname "$0")/same_bytes.inc"
 pare new resnet20 --input 1,8,8 --seed 1 -o m.onnx >/dev/null
@@ -12,7 +12,7 @@ sed "/$same.*, data$/s/^[a-z_]*/conv_winograd_train/; /$same/!b; /, data$/!s/^[a
 sed -n "s/^\([a-z_]*\).*$same.*, /\1 /p" mix.txt | sort -u
 same_bytes $opts --choices mix.txt
 
-echo == a list from before ways were apart
+echo == a list of the older format without passes
 grep "$same.*, forward$" mix.txt | sed 's/, forward$//' >old.txt
 grep "$same" mix.txt | sed 's/^[a-z_]*/conv_train/' >one.txt
 for f in old one; do

@@ -32,15 +32,15 @@ ends() {
 cp "$models/tiny_cnn.onnx" m.onnx
 mkdir a b
 export ASAN_OPTIONS=verify_asan_link_order=0
-ends 1 '^pare: --timeout: 0.5 seconds are over; unfinished files were removed$' \
+ends 1 '^pare: --timeout of 0.5 seconds reached; unfinished files were removed$' \
     env LD_PRELOAD="$slow" "$pare" prune m.onnx --sparsity 0.5 -o a/out.onnx --timeout 0.5
-ends 1 '^pare: --timeout: 0.5 seconds are over' \
+ends 1 '^pare: --timeout of 0.5 seconds reached' \
     env LD_PRELOAD="$slow" "$pare" run m.onnx -o b/y.npz --timeout 0.5
 [ -z "$(ls -A a b | grep -v :)" ] || fail "something is left"
 
 # What was there before stays as it was.
 echo old >a/out.onnx
-ends 1 '^pare: --timeout: 0.5 seconds are over' \
+ends 1 '^pare: --timeout of 0.5 seconds reached' \
     env LD_PRELOAD="$slow" "$pare" prune m.onnx --sparsity 0.5 -o a/out.onnx --timeout 0.5
 [ "$(cat a/out.onnx)" = old ] || fail "the old file is gone"
 [ "$(ls -A a)" = out.onnx ] || fail "something is left"
@@ -50,7 +50,7 @@ ends 1 '^pare: --timeout: 0.5 seconds are over' \
 options="--data digits --valid none --epochs 60 --seed 3 --threads 1 --checkpoint c.safetensors"
 "$pare" train net.onnx $options -o whole.onnx --quiet
 rm -f c.safetensors
-ends 1 '^pare: stopped in epoch .*--resume (--timeout: .* seconds are over)$' \
+ends 1 '^pare: stopped in epoch .*--resume (--timeout of .* seconds reached)$' \
     "$pare" train net.onnx $options -o part.onnx --quiet --timeout 0.2
 [ -e c.safetensors ] || fail "there is no checkpoint"
 [ ! -e part.onnx ] || fail "a model was written that is not trained"

@@ -1,4 +1,4 @@
-/* cmd_apply.c - pare apply: masks of a file into a model. */
+/* cmd_apply.c - pare apply: multiply masks from a file into a model. */
 #include <string.h>
 
 #include <jansson.h>
@@ -14,10 +14,10 @@ struct apply {
 };
 
 static const struct pare_opt apply_opts[] = {
-    { "masks", "the masks: .pth as NNI's, .safetensors or .npz", PARE_OPT_STR,
-      offsetof(struct apply, masks), 0, PARE_ANY, NULL, NULL, true, NULL },
+    { "masks", "read the masks from FILE: .pth (as NNI writes it), .safetensors or .npz",
+      PARE_OPT_STR, offsetof(struct apply, masks), 0, PARE_ANY, NULL, NULL, true, "FILE" },
     PARE_TEXT("output", offsetof(struct apply, output), "FILE",
-              "where to write the masked model; default NAME-masked.onnx", NULL),
+              "write the masked model to FILE (default: MODEL-masked.onnx)", NULL),
     PARE_FLAG("json", offsetof(struct apply, json), "print the result as JSON", 0),
     PARE_FLAG("quiet", offsetof(struct apply, quiet), "print nothing", 0),
     PARE_OPT_END
@@ -36,8 +36,8 @@ static int print_json(const char *output, const struct pare_applied *l, int n, s
                            err);
 }
 
-static int print(struct pare_cli *c, const char *output, const struct pare_applied *l, int n,
-                 struct pare_err *err)
+static int print_text(struct pare_cli *c, const char *output, const struct pare_applied *l, int n,
+                      struct pare_err *err)
 {
     struct pare_table *t = pare_table_new(c->arena, "llrr");
     char all[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
@@ -56,17 +56,15 @@ static int print(struct pare_cli *c, const char *output, const struct pare_appli
 static int run(struct pare_cli *c, struct pare_err *err)
 {
     const struct apply *o = c->opts;
-    size_t n = strlen(c->arg[0]);
     const char *output = o->output;
     struct pare_applied *list;
     struct pare_model *m;
     int count, rc;
 
     if (!output)
-        output = pare_sprintf(c->arena, "%.*s-masked.onnx",
-                              (int)(pare_ends_with(c->arg[0], ".onnx") ? n - 5 : n), c->arg[0]);
+        output = pare_default_output(c->arena, c->arg[0], "masked");
     if (!output)
-        return pare_no_memory(err, "for a name");
+        return pare_no_memory(err, "for a file name");
     PARE_TRY(pare_output_path_check(c, output, err));
     PARE_TRY(pare_model_load(c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);
@@ -77,16 +75,15 @@ static int run(struct pare_cli *c, struct pare_err *err)
     pare_model_free(m);
     if (rc || (o->quiet && !o->json))
         return rc;
-    return o->json ? print_json(output, list, count, err) : print(c, output, list, count, err);
+    return o->json ? print_json(output, list, count, err) : print_text(c, output, list, count, err);
 }
 
 const struct pare_command pare_command_apply = {
     .name = "apply",
-    .doc = "Multiply masks into a model.",
-    .usage = "[options] MODEL --masks FILE [-o OUTPUT]",
-    .more =
-        "Masks are named after layers, as 'pare prune --masks' and NNI write them.  The model has\n"
-        "the same shapes afterwards; only zeros are new.",
+    .doc = "Apply masks to a model: set masked weights to zero.",
+    .usage = "[options] MODEL --masks FILE [-o FILE]",
+    .more = "Masks are named after layers, as written by 'pare prune --masks' and NNI.\n"
+            "Shapes do not change; 'pare speedup' removes masked channels.",
     .opts = apply_opts,
     .size = sizeof(struct apply),
     .min_args = 1,

@@ -1,8 +1,7 @@
-/* cmd_bench.c - pare bench: latency and memory of models, side by side.
+/* cmd_bench.c - pare bench: compare latency and memory of models.
  *
- * Models take turns (a, b, a, b, ...), so that whatever slows the machine for a while slows all
- * of them.  What is reported is the median, and how far the middle four fifths of the runs
- * spread.
+ * Models run alternately (a, b, a, b, ...), so that other load on the machine affects all of them.
+ * The result is the median with the 10th and 90th percentile.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,29 +27,30 @@ struct bench {
 };
 
 static const struct pare_opt bench_opts[] = {
-    PARE_INT("threads", offsetof(struct bench, threads), "threads to use; 0: all cores", 0, 0,
+    PARE_INT("threads", offsetof(struct bench, threads), "number of threads; 0: all cores", 0, 0,
              1024),
-    PARE_INT("batch", offsetof(struct bench, batch), "the batch, where the model leaves it free", 0,
-             0, 1 << 20),
+    PARE_INT("batch", offsetof(struct bench, batch),
+             "batch size, if the model leaves it free; 0: 1", 0, 0, 1 << 20),
     PARE_TEXTS("shape", offsetof(struct bench, shape), "NAME=N,N,...",
-               "name=1,3,224,224: an input's shape, or a free dimension's size"),
-    PARE_FLOAT("seconds", offsetof(struct bench, seconds), "how long to measure each model", 2, 0,
+               "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
+    PARE_FLOAT("seconds", offsetof(struct bench, seconds), "measure each model for this long", 2, 0,
                86400),
     PARE_INT("repeat", offsetof(struct bench, repeat),
-             "run each this often instead; 0: as --seconds says", 0, 0, MAX_RUNS),
-    PARE_INT("seed", offsetof(struct bench, seed), "of the random inputs", 0, 0, 9e15),
+             "run each model N times instead; 0: use --seconds", 0, 0, MAX_RUNS),
+    PARE_INT("seed", offsetof(struct bench, seed), "seed of the random inputs", 0, 0, 9e15),
     PARE_FLAG("reference", offsetof(struct bench, reference),
-              "only the plain kernels: slow, for checking", 0),
+              "use only the reference kernels, which are slow", 0),
     PARE_TUNE_OPTS(struct bench, 1),
-    PARE_FLAG("verbose", offsetof(struct bench, verbose), "print the time of each step", 0),
-    PARE_FLAG("json", offsetof(struct bench, json), "print JSON", 0),
+    PARE_FLAG("verbose", offsetof(struct bench, verbose), "print the time of each step of the plan",
+              0),
+    PARE_FLAG("json", offsetof(struct bench, json), "print the result as JSON", 0),
     PARE_OPT_END
 };
 
 struct entry {
     struct pare_session s;
-    double *t;     /* seconds of each run, sorted once all are there */
-    int64_t batch; /* items in a run */
+    double *t;     /* seconds of each run; sorted at the end */
+    int64_t batch; /* items per run */
     double median, p10, p90;
 };
 
@@ -58,7 +58,7 @@ struct contest {
     struct pare_cli *c;
     const struct bench *o;
     struct entry *e;
-    int n, runs, cap; /* models; runs of each so far, and room for */
+    int n, runs, cap; /* models; runs of each so far; capacity of `t` */
 };
 
 /* ---- measuring ------------------------------------------------------------- */
@@ -81,7 +81,7 @@ static int prepare(struct contest *b, struct entry *e, const char *path, struct 
     return 0;
 }
 
-/* All models have the same number of runs, so they grow together. */
+/* Grow the arrays of all models, which have the same number of runs. */
 static int make_room(struct contest *b, struct pare_err *err)
 {
     int more = b->cap ? 2 * b->cap : 256;
@@ -101,15 +101,15 @@ static int make_room(struct contest *b, struct pare_err *err)
     return 0;
 }
 
-static bool enough(const struct contest *b, double elapsed)
+static bool is_done(const struct contest *b, double elapsed)
 {
     if (b->o->repeat)
         return b->runs >= b->o->repeat;
     return b->runs >= MAX_RUNS || (b->runs >= 3 && elapsed >= b->o->seconds * b->n);
 }
 
-/* A line that is overwritten, and only where somebody is watching. */
-static void progress(const struct contest *b, double elapsed, double *shown)
+/* Update the progress line, if stderr is a terminal. */
+static void show_progress(const struct contest *b, double elapsed, double *shown)
 {
     if (!isatty(2) || elapsed - *shown < 0.2)
         return;
@@ -121,7 +121,7 @@ static int measure(struct contest *b, struct pare_err *err)
 {
     double start = pare_now(), shown = 0;
 
-    while (!enough(b, pare_now() - start)) {
+    while (!is_done(b, pare_now() - start)) {
         PARE_TRY(make_room(b, err));
         for (int i = 0; i < b->n; i++) {
             double t = pare_now();
@@ -130,7 +130,7 @@ static int measure(struct contest *b, struct pare_err *err)
             b->e[i].t[b->runs] = pare_now() - t;
         }
         b->runs++;
-        progress(b, pare_now() - start, &shown);
+        show_progress(b, pare_now() - start, &shown);
     }
     if (shown > 0)
         fputs("\r\033[K", stderr);
@@ -144,7 +144,7 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value that a share q of the sorted runs is below, between two of them if need be. */
+/* The q-quantile of the sorted times, interpolated. */
 static double quantile(const double *t, int n, double q)
 {
     double at = q * (n - 1);
@@ -153,7 +153,7 @@ static double quantile(const double *t, int n, double q)
     return i + 1 < n ? t[i] + (at - i) * (t[i + 1] - t[i]) : t[n - 1];
 }
 
-static void evaluate(struct contest *b)
+static void summarize(struct contest *b)
 {
     for (int i = 0; i < b->n; i++) {
         struct entry *e = &b->e[i];
@@ -165,7 +165,7 @@ static void evaluate(struct contest *b)
     }
 }
 
-/* The most memory the process ever had, in bytes; 0 when the system does not say. */
+/* Peak memory of the process in bytes; 0: unknown. */
 static double peak_memory(void)
 {
     FILE *f = fopen("/proc/self/status", "r");
@@ -187,9 +187,9 @@ static void print_method(const struct contest *b)
     const struct pare_plan *p = b->e[0].s.plan;
     char mem[PARE_NUM_TEXT];
 
-    printf("\nmedian of %d runs%s after %d to warm up, 10th to 90th percentile; %d thread%s, "
-           "random inputs;\nthe process used %s at most\n",
-           b->runs, b->n > 1 ? " each, in turn," : "", WARM_UP, p->backend.threads,
+    printf("\nmedian of %d%s runs after %d warm-up runs, 10th to 90th percentile; %d thread%s, "
+           "random inputs;\npeak memory of the process: %s\n",
+           b->runs, b->n > 1 ? " alternating" : "", WARM_UP, p->backend.threads,
            p->backend.threads == 1 ? "" : "s", pare_bytes_text(peak_memory(), mem, sizeof(mem)));
 }
 
@@ -218,7 +218,7 @@ static void print_table(const struct contest *b)
     print_method(b);
 }
 
-/* Where the time goes, from a few more runs with a clock around every step. */
+/* Measure each step in a few more runs. */
 static int profile(struct contest *b, struct entry *e, struct pare_plan_stat **stat, int *n,
                    struct pare_err *err)
 {
@@ -230,23 +230,22 @@ static int profile(struct contest *b, struct entry *e, struct pare_plan_stat **s
     return 0;
 }
 
-/* How the kernels were chosen. */
-static void print_choice(const struct pare_plan *p)
+/* Print how the kernels were chosen. */
+static void print_tuning(const struct pare_plan *p)
 {
     const struct pare_tuned *t = &p->tuned;
     int steps = pare_plan_inner(p)->n_steps;
     char time[PARE_NUM_TEXT];
 
-    printf("\n%d step%s, %d of them between layouts", steps, steps == 1 ? "" : "s", p->n_reorders);
+    printf("\n%d step%s, %d of them reorders", steps, steps == 1 ? "" : "s", p->n_reorders);
     if (t->layers)
-        printf(
-            "; %d with a choice of kernels (*): %d timed in %s, %d by the list, %d known before or "
-            "alike,\n%d not as the rules would choose",
-            t->layers, t->measured, pare_time_text(t->seconds, time, sizeof(time)), t->listed,
-            t->cached, t->changed);
+        printf("; %d with a choice of kernels (*): %d measured in %s, %d listed, %d cached or "
+               "repeated,\n%d different from the default rules",
+               t->layers, t->measured, pare_time_text(t->seconds, time, sizeof(time)), t->listed,
+               t->cached, t->changed);
     printf("\n");
     if (p->split && p->split->items < p->split->batch)
-        printf("the batch is run in parts of %lld, %d at a time; times are those of one thread\n",
+        printf("the batch runs in micro-batches of %lld, %d in parallel; times are of one thread\n",
                (long long)p->split->items, p->split->n);
 }
 
@@ -275,7 +274,7 @@ static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
                        pare_time_text(stat[i].seconds / PROFILE_RUNS, time, sizeof(time)),
                        pare_percent_text(stat[i].seconds, sum, share, sizeof(share)));
     pare_table_print(t, stdout);
-    print_choice(e->s.plan);
+    print_tuning(e->s.plan);
     return 0;
 }
 
@@ -298,7 +297,7 @@ static json_t *json_steps(struct contest *b, struct entry *e, struct pare_err *e
     return a;
 }
 
-static json_t *json_choice(const struct pare_plan *p)
+static json_t *json_tuning(const struct pare_plan *p)
 {
     const struct pare_tuned *t = &p->tuned;
 
@@ -325,7 +324,7 @@ static int print_json(struct contest *b, struct pare_err *err)
         if (j && b->o->verbose) {
             json_object_set_new(j, "steps", json_steps(b, e, err));
             json_object_set_new(j, "reorders", json_integer(e->s.plan->n_reorders));
-            json_object_set_new(j, "tuning", json_choice(e->s.plan));
+            json_object_set_new(j, "tuning", json_tuning(e->s.plan));
             json_object_set_new(j, "part",
                                 json_integer(e->s.plan->split ? (json_int_t)e->s.plan->split->items
                                                               : (json_int_t)e->batch));
@@ -340,9 +339,9 @@ static int print_json(struct contest *b, struct pare_err *err)
                             err);
 }
 
-static int report(struct contest *b, struct pare_err *err)
+static int print_result(struct contest *b, struct pare_err *err)
 {
-    evaluate(b);
+    summarize(b);
     if (b->o->json)
         return print_json(b, err);
     print_table(b);
@@ -369,7 +368,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = measure(&b, err);
     if (!rc)
-        rc = report(&b, err);
+        rc = print_result(&b, err);
     for (int i = 0; i < b.n; i++)
         pare_session_close(&b.e[i].s);
     return rc;
@@ -377,11 +376,11 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_bench = {
     .name = "bench",
-    .doc = "Measure the latency and memory of models, side by side.",
+    .doc = "Measure and compare latency and memory of models.",
     .usage = "[options] MODEL...",
-    .more = "Models take turns, so that what slows the machine for a while slows all of them.\n"
-            "'speed' is relative to the first model; 'memory' is what the plan needs besides the\n"
-            "weights; 'plan' is the time to compile the model.",
+    .more = "Models run alternately, so that other load on the machine affects all of them.\n"
+            "'speed' is relative to the first model; 'memory' is what the plan needs in\n"
+            "addition to the weights; 'plan' is the time to compile the model.",
     .opts = bench_opts,
     .size = sizeof(struct bench),
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* cmd_export.c - pare export: a model in another form: shape fixed, folded, weights beside it. */
+/* cmd_export.c - pare export: write a model with fixed shape, folded norms or external data. */
 #include <string.h>
 
 #include <jansson.h>
@@ -21,13 +21,14 @@ struct export
 #define AT(field) offsetof(struct export, field)
 
 static const struct pare_opt export_opts[] = {
-    PARE_TEXT("output", AT(output), "FILE", "where to write the model; default NAME-export.onnx",
+    PARE_TEXT("output", AT(output), "FILE", "write the model to FILE (default: MODEL-export.onnx)",
               NULL),
     PARE_TEXT("state", AT(state), "FILE",
-              "write weights and running statistics here: .pth, .safetensors or .npz", NULL),
+              "also write weights and running statistics to FILE: .pth, .safetensors or .npz",
+              NULL),
     PARE_INTS("input-shape", AT(input_shape), "fix the input's shape", 1, 1e12),
     PARE_FLAG("fold", AT(fold), "fold batch normalizations into convolutions", 0),
-    PARE_FLAG("external", AT(external), "write weights to a file beside the model", 0),
+    PARE_FLAG("external", AT(external), "write weights as external data, to FILE.data", 0),
     PARE_FLAG("json", AT(json), "print the result as JSON", 0),
     PARE_FLAG("quiet", AT(quiet), "print nothing", 0),
     PARE_OPT_END
@@ -71,7 +72,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     int rc;
 
     if (!output)
-        return pare_no_memory(err, "for a name");
+        return pare_no_memory(err, "for a file name");
     PARE_TRY(pare_export_check(&files, err));
     PARE_TRY(pare_output_path_check(c, output, err));
     if (o->state)
@@ -91,15 +92,15 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!o->quiet)
         printf("%s: model\n", output);
     if (!o->quiet && o->state)
-        printf("%s: its state\n", o->state);
+        printf("%s: parameters\n", o->state);
     return 0;
 }
 
 const struct pare_command pare_command_export = {
     .name = "export",
-    .doc = "Write a model in another form: shape fixed, folded, its weights beside it.",
-    .usage = "[options] MODEL [-o OUTPUT]",
-    .more = "What the options do not ask for stays as it is in MODEL.",
+    .doc = "Write a model with fixed shape, folded norms or external data.",
+    .usage = "[options] MODEL [-o FILE]",
+    .more = "Everything that the options do not change is copied from MODEL.",
     .opts = export_opts,
     .size = sizeof(struct export),
     .min_args = 1,

@@ -1,7 +1,7 @@
 /* cmd_inspect.c - pare inspect: layers, shapes, parameters and work of a model; tensors of a file.
  *
- * Shapes are inferred, nothing is run, and weights stay in the file unless --weights asks for
- * them, so that a large model is looked at as fast as a small one.
+ * Shapes are inferred and nothing is run.  Weights are not read without --weights, so a large model
+ * takes no longer than a small one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,19 +27,19 @@ struct inspect {
 static const struct pare_opt inspect_opts[] = {
     PARE_FLAG("all", offsetof(struct inspect, all), "list every node, not only layers", 0),
     PARE_FLAG("groups", offsetof(struct inspect, groups),
-              "list which layers share channels, that can only go from all of them", 0),
+              "list layers whose channels must be removed together", 0),
     PARE_FLAG("weights", offsetof(struct inspect, weights),
               "read the weights and count their zeros", 0),
-    PARE_INT("batch", offsetof(struct inspect, batch), "the batch, where the model leaves it free",
-             0, 0, 1 << 20),
+    PARE_INT("batch", offsetof(struct inspect, batch),
+             "batch size, if the model leaves it free; 0: 1", 0, 0, 1 << 20),
     PARE_TEXTS("shape", offsetof(struct inspect, shape), "NAME=N,N,...",
-               "name=1,3,224,224: an input's shape, or a free dimension's size"),
-    PARE_FLAG("json", offsetof(struct inspect, json), "print JSON", 0),
+               "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
+    PARE_FLAG("json", offsetof(struct inspect, json), "print the result as JSON", 0),
     PARE_OPT_END
 };
 
-/* Everything there is to say about a model. */
-struct look {
+/* Everything that is printed about a model. */
+struct inspection {
     struct pare_cli *c;
     const struct inspect *o;
     struct pare_model *m;
@@ -50,18 +50,18 @@ struct look {
     int n_layers;
     struct pare_group *group;
     int n_groups;
-    double *zeros;         /* per layer: share of zeros in its weight; -1: unread */
-    int64_t params, loose; /* all; and those in no layer */
+    double *zeros;         /* per layer: fraction of zeros in its weight; -1: not read */
+    int64_t params, loose; /* number of parameters; of those that belong to no layer */
     double macs;
     struct trouble {
         const char *node, *type, *why;
     } * bad;                       /* nodes that cannot run */
-    int n_bad, cap_bad, n_dynamic; /* n_dynamic: shapes depend on data */
+    int n_bad, cap_bad, n_dynamic; /* n_dynamic: nodes whose shapes depend on data */
 };
 
-/* ---- looking --------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------ */
 
-static int add_trouble(struct look *l, const struct pare_node *n, const char *why,
+static int add_trouble(struct inspection *l, const struct pare_node *n, const char *why,
                        struct pare_err *err)
 {
     struct trouble *list = pare_grow(l->c->arena, l->bad, l->n_bad, &l->cap_bad, sizeof(*list));
@@ -74,9 +74,8 @@ static int add_trouble(struct look *l, const struct pare_node *n, const char *wh
     return 0;
 }
 
-/* Inside branches and loop bodies shapes are not inferred; an unknown operator is seen all the
- * same. */
-static int check_bodies(struct look *l, const struct pare_node *n, struct pare_err *err)
+/* Shapes are not inferred inside branches and loop bodies, but unknown operators are found. */
+static int check_bodies(struct inspection *l, const struct pare_node *n, struct pare_err *err)
 {
     const struct pare_opt *o = n->op ? n->op->attrs : NULL;
 
@@ -103,8 +102,8 @@ static bool all_known(struct pare_value **v, int n)
     return true;
 }
 
-/* A node whose inputs are known but whose outputs are not is asked again for the reason. */
-static int check_node(struct look *l, struct pare_node *n, struct pare_err *err)
+/* Infer a node again whose inputs are known but whose outputs are not, to get the reason. */
+static int check_node(struct inspection *l, struct pare_node *n, struct pare_err *err)
 {
     struct pare_err why = { 0 };
     int rc;
@@ -125,7 +124,7 @@ static int check_node(struct look *l, struct pare_node *n, struct pare_err *err)
     return add_trouble(l, n, why.msg, err);
 }
 
-/* Share of zeros; -1 when the weight's contents are not at hand. */
+/* Fraction of zeros; -1: the weight has no data. */
 static int count_zeros(struct pare_arena *a, const struct pare_value *w, double *share,
                        struct pare_err *err)
 {
@@ -144,7 +143,7 @@ static int count_zeros(struct pare_arena *a, const struct pare_value *w, double 
     return 0;
 }
 
-static int add_up(struct look *l, struct pare_err *err)
+static int collect_layers(struct inspection *l, struct pare_err *err)
 {
     PARE_TRY(pare_layers(l->c->arena, l->g, &l->layer, &l->n_layers, err));
     PARE_TRY(pare_loose_params(l->g, l->layer, l->n_layers, &l->loose, err));
@@ -169,7 +168,7 @@ static int add_up(struct look *l, struct pare_err *err)
     return 0;
 }
 
-static int look(struct look *l, struct pare_err *err)
+static int inspect(struct inspection *l, struct pare_err *err)
 {
     struct pare_shape_args args = { l->o->batch, l->o->shape, true };
 
@@ -183,7 +182,7 @@ static int look(struct look *l, struct pare_err *err)
     PARE_TRY(pare_graph_infer(l->g, true, err));
     for (int i = 0; i < l->g->n_nodes; i++)
         PARE_TRY(check_node(l, l->g->node[i], err));
-    return add_up(l, err);
+    return collect_layers(l, err);
 }
 
 /* ---- text ------------------------------------------------------------------ */
@@ -195,7 +194,7 @@ static const char *shape_or_none(const struct pare_value *v, char *buf, size_t s
     return pare_shape_text(&v->t, buf, size);
 }
 
-static void print_head(const struct look *l)
+static void print_head(const struct inspection *l)
 {
     const struct pare_metadata *f = &l->facts;
     char buf[PARE_NUM_TEXT];
@@ -217,7 +216,7 @@ static void print_head(const struct look *l)
     printf("\n");
 }
 
-static void print_ends(const struct look *l)
+static void print_inputs_outputs(const struct inspection *l)
 {
     struct pare_table *t = pare_table_new(l->c->arena, "llll");
     char buf[PARE_SHAPE_TEXT];
@@ -236,13 +235,13 @@ static void print_ends(const struct look *l)
     printf("\n");
 }
 
-/* None is not worth a number. */
+/* A percentage; "" for 0. */
 static const char *share(double part, double whole, char *buf, size_t size)
 {
     return part > 0 ? pare_percent_text(part, whole, buf, size) : "";
 }
 
-static void print_layers(const struct look *l)
+static void print_layers(const struct inspection *l)
 {
     struct pare_table *t = pare_table_new(l->c->arena, l->o->weights ? "llllrrrrr" : "llllrrrr");
     char w[PARE_SHAPE_TEXT], out[PARE_SHAPE_TEXT], p[PARE_NUM_TEXT], ps[PARE_NUM_TEXT],
@@ -270,7 +269,7 @@ static void print_layers(const struct look *l)
     printf("\n");
 }
 
-static void print_nodes(const struct look *l)
+static void print_nodes(const struct inspection *l)
 {
     struct pare_table *t = pare_table_new(l->c->arena, "lllrl");
     char out[PARE_SHAPE_TEXT], m[PARE_NUM_TEXT];
@@ -305,7 +304,8 @@ static int by_count(const void *a, const void *b)
 }
 
 /* How many nodes of each type, the most frequent first. */
-static int tally_types(const struct look *l, struct tally **list, int *n, struct pare_err *err)
+static int tally_types(const struct inspection *l, struct tally **list, int *n,
+                       struct pare_err *err)
 {
     struct pare_map seen = { 0 };
 
@@ -329,7 +329,7 @@ static int tally_types(const struct look *l, struct tally **list, int *n, struct
 }
 
 /* Nodes that cannot run for the same reason are named once. */
-static void print_trouble(const struct look *l)
+static void print_trouble(const struct inspection *l)
 {
     if (l->n_bad)
         printf("%d node%s cannot run:\n", l->n_bad, l->n_bad == 1 ? "" : "s");
@@ -355,7 +355,7 @@ static void print_trouble(const struct look *l)
     }
 }
 
-static int print_totals(const struct look *l, struct pare_err *err)
+static int print_totals(const struct inspection *l, struct pare_err *err)
 {
     char p[PARE_NUM_TEXT], q[PARE_NUM_TEXT], m[PARE_NUM_TEXT];
     struct tally *tally;
@@ -375,7 +375,7 @@ static int print_totals(const struct look *l, struct pare_err *err)
     printf("\n");
     if (l->n_dynamic)
         printf("%d node%s of unknown shape: %s\n", l->n_dynamic, l->n_dynamic == 1 ? "" : "s",
-               l->n_bad ? "behind one that cannot run, or depending on the data"
+               l->n_bad ? "after one that cannot run, or dependent on the data"
                         : "it depends on the data");
     print_trouble(l);
     return 0;
@@ -399,7 +399,7 @@ static json_t *json_values(struct pare_value **v, int n)
     return a;
 }
 
-static json_t *json_layer(const struct look *l, int i)
+static json_t *json_layer(const struct inspection *l, int i)
 {
     const struct pare_layer_info *y = &l->layer[i];
     json_t *j = json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:b}", "name",
@@ -415,7 +415,7 @@ static json_t *json_layer(const struct look *l, int i)
     return j;
 }
 
-static json_t *json_nodes(const struct look *l)
+static json_t *json_nodes(const struct inspection *l)
 {
     json_t *a = json_array();
 
@@ -433,7 +433,7 @@ static json_t *json_nodes(const struct look *l)
     return a;
 }
 
-static int print_json(const struct look *l, struct pare_err *err)
+static int print_json(const struct inspection *l, struct pare_err *err)
 {
     const struct pare_metadata *f = &l->facts;
     json_t *opsets = json_object(), *layers = json_array(), *bad = json_array(),
@@ -473,7 +473,7 @@ static int print_json(const struct look *l, struct pare_err *err)
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
-    struct look l = { .c = c, .o = c->opts };
+    struct inspection l = { .c = c, .o = c->opts };
     struct pare_state_print_opts how = { l.o->weights, l.o->json };
     int rc;
 
@@ -482,14 +482,14 @@ static int run(struct pare_cli *c, struct pare_err *err)
     rc = pare_model_load(c->arg[0], &l.m, err);
     if (rc)
         return rc;
-    rc = look(&l, err);
+    rc = inspect(&l, err);
     if (rc && !c->usage)
         pare_at(err, rc, "%s", c->arg[0]);
     if (!rc && l.o->json) {
         rc = print_json(&l, err);
     } else if (!rc) {
         print_head(&l);
-        print_ends(&l);
+        print_inputs_outputs(&l);
         if (l.o->groups)
             pare_groups_print(c->arena, l.group, l.n_groups);
         else if (l.o->all)
@@ -504,12 +504,12 @@ static int run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_inspect = {
     .name = "inspect",
-    .doc = "Print the layers of a model: names, shapes, parameters, work.",
+    .doc = "Print the layers of a model: names, shapes, parameters, MACs.",
     .usage = "[options] MODEL",
-    .more =
-        "A layer is a node with weights; its name is what a config may say.  Multiply-accumulates\n"
-        "(MACs) are those of one run at the shapes shown.  A file of named tensors (.pth, .npz,\n"
-        ".safetensors) is told by its contents: then their names, types and shapes are printed.",
+    .more = "A layer is a node with weights; a config_list refers to it by the name printed\n"
+            "here.  Multiply-accumulates (MACs) are for one run at the shapes shown.  For a\n"
+            "file of named tensors (.pth, .npz, .safetensors), their names, types and shapes\n"
+            "are printed.",
     .opts = inspect_opts,
     .size = sizeof(struct inspect),
     .min_args = 1,

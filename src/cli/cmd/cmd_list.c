@@ -1,4 +1,4 @@
-/* cmd_list.c - pare list: what there is, from the tables. */
+/* cmd_list.c - pare list: the registered operators, kernels, pruners, data sets and so on. */
 #include <string.h>
 
 #include <jansson.h>
@@ -17,12 +17,12 @@ struct list {
 };
 
 static const struct pare_opt list_opts[] = {
-    PARE_FLAG("json", offsetof(struct list, json), "print JSON", 0), PARE_OPT_END
+    PARE_FLAG("json", offsetof(struct list, json), "print the list as JSON", 0), PARE_OPT_END
 };
 
 /* ---- operators ------------------------------------------------------------- */
 
-/* A word for the usual sets of element types. */
+/* Short text for a set of element types. */
 static const char *types_text(const struct pare_op *op, char *buf, size_t size)
 {
     size_t at = 0;
@@ -59,7 +59,7 @@ static int by_type(const void *a, const void *b)
                   (*(const struct pare_op *const *)b)->type);
 }
 
-/* The operators by name; the table itself has them by family. */
+/* The operators sorted by name; ops.def is sorted by family. */
 static const struct pare_op **sorted_ops(struct pare_arena *a, int *n)
 {
     const struct pare_op **list;
@@ -150,7 +150,7 @@ static int list_kernels(struct pare_cli *c, struct pare_err *err)
     return print_entries(c, e, n, "kernel", err);
 }
 
-/* Tables whose entries have a name and a doc. */
+/* Registries whose entries have a name and a doc. */
 #define LIST(what, table, head)                                      \
     static int list_##what(struct pare_cli *c, struct pare_err *err) \
     {                                                                \
@@ -208,18 +208,17 @@ static int run(struct pare_cli *c, struct pare_err *err)
         if (!strcmp(c->arg[0], lists[i].what))
             return lists[i].print(c, err);
     return pare_misuse(c, err,
-                       "cannot list '%s', only ops, commands, kernels, networks, data, "
-                       "losses, optimizers, schedules, pruners and quantizers",
+                       "cannot list '%s': expected ops, commands, kernels, networks, data, losses, "
+                       "optimizers, schedules, pruners or quantizers",
                        c->arg[0]);
 }
 
 const struct pare_command pare_command_list = {
     .name = "list",
-    .doc = "List operators, networks, data sets, optimizers and so on.",
+    .doc = "List operators, pruners, networks, data sets and so on.",
     .usage = "[--json] WHAT",
-    .more =
-        "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules, pruners\n"
-        "or quantizers.",
+    .more = "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules,\n"
+            "pruners or quantizers.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

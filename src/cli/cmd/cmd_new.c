@@ -1,4 +1,4 @@
-/* cmd_new.c - pare new: a well-known network with fresh weights. */
+/* cmd_new.c - pare new: create a standard network with initial weights. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,20 +18,19 @@ struct new
 };
 
 static const struct pare_opt new_opts[] = {
-    { "input", "channels, height and width of the pictures: C,H,W", PARE_OPT_INTS,
-      offsetof(struct new, input), 0, 1, 65536, NULL, NULL, true, NULL },
-    PARE_INT("classes", offsetof(struct new, classes), "how many classes to tell apart", 10, 1,
-             1e7),
+    { "input", "channels, height and width of the images", PARE_OPT_INTS,
+      offsetof(struct new, input), 0, 1, 65536, NULL, NULL, true, "C,H,W" },
+    PARE_INT("classes", offsetof(struct new, classes), "number of classes", 10, 1, 1e7),
     PARE_FLOAT("width", offsetof(struct new, width),
-               "times the channels of the hidden layers; 0: as they are", 0, 0, 64),
-    PARE_INT("seed", offsetof(struct new, seed), "of the weights", 0, 0, 9e15),
-    { "output", "where to write the model", PARE_OPT_STR, offsetof(struct new, output), 0, PARE_ANY,
-      NULL, NULL, true, NULL },
+               "multiply the channels of hidden layers by X; 0: do not", 0, 0, 64),
+    PARE_INT("seed", offsetof(struct new, seed), "seed of the initial weights", 0, 0, 9e15),
+    { "output", "write the model to FILE", PARE_OPT_STR, offsetof(struct new, output), 0, PARE_ANY,
+      NULL, NULL, true, "FILE" },
     PARE_OPT_END
 };
 
-/* Elements of the weights that training changes. */
-static int64_t count(const struct pare_model *m)
+/* Number of trainable parameters. */
+static int64_t count_params(const struct pare_model *m)
 {
     int64_t n = 0;
 
@@ -68,7 +67,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     rc = pare_model_save(model, o->output, NULL, err);
     if (!rc)
         printf("%s: %s with %s parameters\n", o->output, net->name,
-               pare_whole_text(count(model), params, sizeof(params)));
+               pare_whole_text(count_params(model), params, sizeof(params)));
     pare_model_free(model);
     return rc;
 }
@@ -80,11 +79,11 @@ static const char *word(int i)
 
 const struct pare_command pare_command_new = {
     .name = "new",
-    .doc = "Make a well-known network with fresh weights.",
-    .usage = "[options] NETWORK --input C,H,W -o MODEL",
+    .doc = "Create a standard network with initial weights.",
+    .usage = "[options] NETWORK --input C,H,W -o FILE",
     .more = "Networks: lenet, mlp, resnet20, resnet18-cifar, vgg7, vgg16-cifar,\n"
-            "mobilenetv2-cifar, vit-tiny.  'pare list networks' says what they are.  Weights are\n"
-            "initialised and layers are named as in PyTorch; the batch is free.",
+            "mobilenetv2-cifar, vit-tiny; 'pare list networks' describes them.  Weights are\n"
+            "initialized and layers are named as in PyTorch; the batch size is free.",
     .opts = new_opts,
     .size = sizeof(struct new),
     .min_args = 1,

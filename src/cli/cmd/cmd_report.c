@@ -1,4 +1,4 @@
-/* cmd_report.c - pare report: records of pare compress as one page. */
+/* cmd_report.c - pare report: an HTML page from run records of pare compress. */
 #include <string.h>
 
 #include "../cli.h"
@@ -13,7 +13,7 @@ struct report {
 };
 
 static const struct pare_opt report_opts[] = { PARE_TEXT("output", offsetof(struct report, output),
-                                                         "FILE", "where to write the page",
+                                                         "FILE", "write the page to FILE",
                                                          "report.html"),
                                                PARE_OPT_END };
 
@@ -44,16 +44,17 @@ static int run(struct pare_cli *c, struct pare_err *err)
         PARE_TRY(read_run(c, c->arg[i], &runs[i], err));
     PARE_TRY(pare_report(runs, c->n_args, c->arena, &page, &len, err));
     PARE_TRY(pare_file_write(o->output, page, len, err));
-    printf("%s: the report\n", o->output);
+    printf("%s: report\n", o->output);
     return 0;
 }
 
 const struct pare_command pare_command_report = {
     .name = "report",
-    .doc = "Make a page of what a compression did; of several, a comparison.",
-    .usage = "[options] RUN.json... [-o report.html]",
-    .more = "The page is one file that loads nothing from anywhere: tables, and charts where the\n"
-            "browser runs scripts.",
+    .doc = "Write an HTML report of one compression, or compare several.",
+    .usage = "[options] RUN.json... [-o FILE]",
+    .more = "RUN.json is the run record that 'pare compress' writes.  The page is a single\n"
+            "file that loads nothing from elsewhere: tables, and charts if scripts are\n"
+            "enabled.",
     .opts = report_opts,
     .size = sizeof(struct report),
     .min_args = 1,

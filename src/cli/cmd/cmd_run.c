@@ -1,4 +1,4 @@
-/* cmd_run.c - pare run: run a model on inputs from files, or on random ones. */
+/* cmd_run.c - pare run: run a model on inputs from files or on random inputs. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -26,24 +26,24 @@ struct run {
 
 static const struct pare_opt run_opts[] = {
     PARE_TEXTS("input", offsetof(struct run, input), "FILE",
-               "contents: x.npy, name=x.npy, x.npz or x.pb"),
+               "read an input from FILE: x.npy, name=x.npy, x.npz or x.pb (default: random)"),
     PARE_TEXT("output", offsetof(struct run, output), "FILE",
-              "write the outputs to this .npz, or the only one to this .npy or .pb", NULL),
+              "write the outputs to FILE: .npz, or for a single output .npy or .pb", NULL),
     PARE_TEXT("check", offsetof(struct run, check), "FILE",
-              "compare with the outputs in this test data set, .npz or .npy", NULL),
-    PARE_FLOAT("rtol", offsetof(struct run, rtol),
-               "how far an output may be from it, relative to its value", 1e-3, 0, 1e300),
-    PARE_FLOAT("atol", offsetof(struct run, atol), "... and absolutely", 1e-5, 0, 1e300),
-    PARE_INT("seed", offsetof(struct run, seed), "of the random inputs", 0, 0, 9e15),
-    PARE_INT("batch", offsetof(struct run, batch), "the batch, where the model leaves it free", 0,
-             0, 1 << 20),
+              "compare with the outputs in FILE: an ONNX test data set, .npz or .npy", NULL),
+    PARE_FLOAT("rtol", offsetof(struct run, rtol), "relative tolerance of --check", 1e-3, 0, 1e300),
+    PARE_FLOAT("atol", offsetof(struct run, atol), "absolute tolerance of --check", 1e-5, 0, 1e300),
+    PARE_INT("seed", offsetof(struct run, seed), "seed of the random inputs", 0, 0, 9e15),
+    PARE_INT("batch", offsetof(struct run, batch), "batch size, if the model leaves it free; 0: 1",
+             0, 0, 1 << 20),
     PARE_TEXTS("shape", offsetof(struct run, shape), "NAME=N,N,...",
-               "name=1,3,224,224: an input's shape, or a free dimension's size"),
-    PARE_INT("threads", offsetof(struct run, threads), "threads to use; 0: all cores", 0, 0, 1024),
+               "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
+    PARE_INT("threads", offsetof(struct run, threads), "number of threads; 0: all cores", 0, 0,
+             1024),
     PARE_FLAG("reference", offsetof(struct run, reference),
-              "only the plain kernels: slow, for checking", 0),
+              "use only the reference kernels, which are slow", 0),
     PARE_TUNE_OPTS(struct run, 0),
-    PARE_FLAG("json", offsetof(struct run, json), "print JSON", 0),
+    PARE_FLAG("json", offsetof(struct run, json), "print the result as JSON", 0),
     PARE_OPT_END
 };
 
@@ -54,14 +54,14 @@ static bool is_dir(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* ---- what came out --------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------- */
 
 struct summary {
     double min, mean, max;
-    int64_t argmax, nans; /* argmax -1: not a row of scores */
+    int64_t argmax, nans; /* argmax -1: not a vector */
 };
 
-static struct summary summarise(const struct pare_tensor *t)
+static struct summary summarize(const struct pare_tensor *t)
 {
     struct summary s = { INFINITY, 0, -INFINITY, -1, 0 };
     int64_t n = pare_numel(t), best = 0, counted = 0;
@@ -99,7 +99,7 @@ static void print_table(struct pare_cli *c, const struct pare_session *s)
     char shape[PARE_SHAPE_TEXT];
 
     for (int i = 0; i < s->n_out; i++) {
-        struct summary y = summarise(&s->out[i]);
+        struct summary y = summarize(&s->out[i]);
 
         any_max |= y.argmax >= 0;
         any_nan |= y.nans > 0;
@@ -108,7 +108,7 @@ static void print_table(struct pare_cli *c, const struct pare_session *s)
                    any_nan ? "NaNs" : "");
     for (int i = 0; i < s->n_out; i++) {
         const struct pare_tensor *o = &s->out[i];
-        struct summary y = summarise(o);
+        struct summary y = summarize(o);
 
         pare_table_row(t, s->io[i].name, pare_dtype_name(o->dtype),
                        pare_shape_text(o, shape, sizeof(shape)), number(c->arena, y.min),
@@ -121,7 +121,7 @@ static void print_table(struct pare_cli *c, const struct pare_session *s)
 
 static json_t *json_output(const char *name, const struct pare_tensor *t)
 {
-    struct summary y = summarise(t);
+    struct summary y = summarize(t);
     json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I}", "name", pare_json_text(name),
                           "dtype", pare_dtype_name(t->dtype), "shape", pare_json_dims(t), "min",
                           pare_json_real(y.min), "mean", pare_json_real(y.mean), "max",
@@ -150,9 +150,9 @@ static int write_outputs(struct pare_cli *c, const struct pare_session *s, const
     return pare_npz_write(path, list, s->n_out, err);
 }
 
-/* The expected output i, from a data set, a .npz or a .npy. */
-static int expected(struct pare_cli *c, const struct pare_session *s, const char *from, int i,
-                    struct pare_tensor *t, struct pare_err *err)
+/* Read expected output i from a test data set, a .npz or a .npy file. */
+static int read_expected(struct pare_cli *c, const struct pare_session *s, const char *from, int i,
+                         struct pare_tensor *t, struct pare_err *err)
 {
     struct pare_named *list;
     const char *name;
@@ -172,10 +172,10 @@ static int expected(struct pare_cli *c, const struct pare_session *s, const char
             *t = list[k].t;
             return 0;
         }
-    return pare_fail(err, PARE_EFORMAT, "%s: there is no output '%s' in it", from, s->io[i].name);
+    return pare_fail(err, PARE_EFORMAT, "%s: does not contain output '%s'", from, s->io[i].name);
 }
 
-static double distance(const struct pare_tensor *a, const struct pare_tensor *b)
+static double max_difference(const struct pare_tensor *a, const struct pare_tensor *b)
 {
     double most = 0;
 
@@ -198,10 +198,10 @@ static int check_outputs(struct pare_cli *c, const struct pare_session *s, doubl
         struct pare_tensor want;
         double d;
 
-        PARE_TRY(expected(c, s, o->check, i, &want, err));
+        PARE_TRY(read_expected(c, s, o->check, i, &want, err));
         PARE_TRY(pare_at(err, pare_tensor_compare(&s->out[i], &want, tol, err), "%s: output '%s'",
                          s->path, s->io[i].name));
-        d = distance(&s->out[i], &want);
+        d = max_difference(&s->out[i], &want);
         *most = d > *most ? d : *most;
     }
     return 0;
@@ -218,10 +218,9 @@ static int check_options(struct pare_cli *c, const struct pare_session *s, struc
         !pare_ends_with(to, ".pb"))
         return pare_misuse(c, err, "--output '%s': expected a .npz, .npy or .pb file", to);
     if (to && !pare_ends_with(to, ".npz") && s->n_out != 1)
-        return pare_misuse(c, err,
-                           "--output '%s': it would hold one tensor, the model has %d "
-                           "outputs; use .npz",
-                           to, s->n_out);
+        return pare_misuse(
+            c, err, "--output '%s': holds one tensor, but the model has %d outputs; use .npz", to,
+            s->n_out);
     if (o->check && access(o->check, F_OK))
         return pare_fail(err, PARE_EIO, "%s: %s", o->check, strerror(errno));
     if (o->check && !is_dir(o->check) && !pare_ends_with(o->check, ".npz") &&
@@ -250,7 +249,7 @@ static int prepare(struct pare_cli *c, struct pare_session *s, struct pare_err *
     return pare_session_plan(c, s, &opts, (uint64_t)o->seed, err);
 }
 
-static int report(struct pare_cli *c, const struct pare_session *s, struct pare_err *err)
+static int print_result(struct pare_cli *c, const struct pare_session *s, struct pare_err *err)
 {
     const struct run *o = c->opts;
     json_t *outputs = o->json ? json_array() : NULL, *j;
@@ -267,7 +266,7 @@ static int report(struct pare_cli *c, const struct pare_session *s, struct pare_
         return err->code;
     }
     if (o->check && !o->json)
-        printf("agrees with %s; largest difference %.3g\n", o->check, most);
+        printf("matches %s; largest difference %.3g\n", o->check, most);
     if (!o->json)
         return 0;
     j = json_pack("{s:o, s:o}", "file", pare_json_text(s->path), "outputs", outputs);
@@ -286,19 +285,19 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = pare_session_run(&s, err);
     if (!rc)
-        rc = report(c, &s, err);
+        rc = print_result(c, &s, err);
     pare_session_close(&s);
     return rc;
 }
 
 const struct pare_command pare_command_run = {
     .name = "run",
-    .doc = "Run a model on inputs from files, or on random ones.",
+    .doc = "Run a model on inputs from files or on random inputs.",
     .usage = "[options] MODEL",
-    .more =
-        "Inputs that are not given are random: normal floats, bytes over their whole range, other\n"
-        "integers 0 or 1.  --check takes both inputs and expected outputs from an ONNX test data\n"
-        "set (a folder with input_0.pb, output_0.pb, ...), or only the outputs from a .npz.",
+    .more = "Inputs that are not given are random: floats from the normal distribution, bytes\n"
+            "over their whole range, other integers 0 or 1.  --check reads both inputs and\n"
+            "expected outputs from an ONNX test data set (a folder with input_0.pb,\n"
+            "output_0.pb, ...), or only the outputs from a .npz or .npy file.",
     .opts = run_opts,
     .size = sizeof(struct run),
     .min_args = 1,

@@ -1,4 +1,4 @@
-/* completion.h - scripts by which shells complete commands, options and values. */
+/* completion.h - print completion scripts for bash and zsh. */
 #ifndef PARE_CLI_HELP_COMPLETION_H
 #define PARE_CLI_HELP_COMPLETION_H
 

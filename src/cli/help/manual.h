@@ -1,4 +1,4 @@
-/* manual.h - manual pages from the tables: pare(1), and pare-COMMAND(1) of each command. */
+/* manual.h - print manual pages: pare(1), and pare-COMMAND(1) for each command. */
 #ifndef PARE_CLI_HELP_MANUAL_H
 #define PARE_CLI_HELP_MANUAL_H
 

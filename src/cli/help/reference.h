@@ -1,4 +1,4 @@
-/* reference.h - docs/config.md: every key and setting, from the tables. */
+/* reference.h - print docs/config.md: all keys, settings and options. */
 #ifndef PARE_CLI_HELP_REFERENCE_H
 #define PARE_CLI_HELP_REFERENCE_H
 

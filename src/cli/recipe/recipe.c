@@ -1,4 +1,4 @@
-/* recipe.c - a compression written down: a model, data, and steps that are commands. */
+/* recipe.c - parse a recipe: a model, data, and a list of steps, each a call of a command. */
 #include "recipe.h"
 
 #include <string.h>
@@ -9,27 +9,27 @@
 #define AT(field) offsetof(struct pare_recipe, field)
 
 const struct pare_opt pare_recipe_keys[] = {
-    { "model", "the model to make smaller", PARE_OPT_STR, AT(model), 0, PARE_ANY, NULL, NULL, true,
-      NULL },
-    PARE_TEXT("data", AT(data), "SET", "what steps train, calibrate and are judged with", NULL),
-    PARE_TEXT("valid", AT(valid), "SET", "judge with this set instead of the data's test part",
+    { "model", "model to compress", PARE_OPT_STR, AT(model), 0, PARE_ANY, NULL, NULL, true,
+      "FILE" },
+    PARE_TEXT("data", AT(data), "SET", "data set to train, calibrate and evaluate with", NULL),
+    PARE_TEXT("valid", AT(valid), "SET", "evaluate on this set instead of the test part of data",
               NULL),
-    PARE_TEXT("output", AT(output), "FILE", "where to write the result; default NAME-small.onnx",
-              NULL),
+    PARE_TEXT("output", AT(output), "FILE",
+              "write the result to this file (default: MODEL-small.onnx)", NULL),
     PARE_TEXT("run", AT(run), "FILE",
-              "where to write what happened; default OUTPUT's name with .run.json", NULL),
-    PARE_INT("seed", AT(seed), "of everything random", 0, 0, 9e15),
-    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024),
-    PARE_FLOAT("seconds", AT(seconds), "how long to measure each model's latency; 0: not at all", 1,
-               0, 86400),
-    PARE_FLAG("keep_steps", AT(keep_steps), "keep the models of all steps", 0),
+              "write the run record to this file (default: OUTPUT.run.json)", NULL),
+    PARE_INT("seed", AT(seed), "random seed", 0, 0, 9e15),
+    PARE_INT("threads", AT(threads), "number of threads; 0: all cores", 0, 0, 1024),
+    PARE_FLOAT("seconds", AT(seconds),
+               "measure the latency of each model for this long; 0: do not measure", 1, 0, 86400),
+    PARE_FLAG("keep_steps", AT(keep_steps), "keep the model written by each step", 0),
     PARE_OPT_END
 };
 
 const struct pare_step_kind pare_step_kinds[] = {
     { "prune", "prune", NULL },
-    { "finetune", "train", NULL }, /* weights that were pruned stay 0 */
-    { "distil", "train", NULL }, /* the same; the teacher is the recipe's model, if none is named */
+    { "finetune", "train", NULL }, /* pruned weights stay 0 */
+    { "distil", "train", NULL },   /* the same; default teacher: the recipe's model */
     { "speedup", "speedup", NULL },
     { "quantize", "quantize", NULL },
     { "export", "export", NULL },
@@ -38,7 +38,7 @@ const struct pare_step_kind pare_step_kinds[] = {
     { NULL, NULL, NULL },
 };
 
-/* ---- values as texts ------------------------------------------------------------------------ */
+/* ---- values as text ------------------------------------------------------------------------- */
 
 static const char *scalar_text(struct pare_arena *a, const struct pare_json *v)
 {
@@ -48,7 +48,7 @@ static const char *scalar_text(struct pare_arena *a, const struct pare_json *v)
     }
 }
 
-static bool scalars(const struct pare_json *v)
+static bool is_scalar_list(const struct pare_json *v)
 {
     for (int i = 0; i < v->n; i++)
         if (v->item[i].kind == PARE_JSON_LIST || v->item[i].kind == PARE_JSON_OBJECT)
@@ -56,12 +56,12 @@ static bool scalars(const struct pare_json *v)
     return v->kind == PARE_JSON_LIST;
 }
 
-/* [1, 2] is "1,2"; a config_list stays JSON. */
+/* [1, 2] becomes "1,2"; a config_list stays JSON. */
 static const char *value_text(struct pare_arena *a, const struct pare_json *v)
 {
     const char **text = pare_alloc(a, (size_t)v->n + 1, sizeof(*text));
 
-    if (!scalars(v))
+    if (!is_scalar_list(v))
         return scalar_text(a, v);
     for (int i = 0; i < v->n && text; i++) {
         text[i] = scalar_text(a, &v->item[i]);
@@ -70,7 +70,7 @@ static const char *value_text(struct pare_arena *a, const struct pare_json *v)
     return text ? pare_join(a, text, v->n, ",") : NULL;
 }
 
-static bool lists_texts(const struct pare_opt *opts, const char *name)
+static bool is_text_list(const struct pare_opt *opts, const char *name)
 {
     const struct pare_opt *o = pare_opt_find(opts, name);
 
@@ -99,7 +99,7 @@ static int find_kind(const struct pare_json *j, const char *name, struct pare_re
         }
         names[n++] = k->name;
     }
-    return pare_fail(err, PARE_ECONFIG, "line %d: there is no step '%s'%s", j->line, name,
+    return pare_fail(err, PARE_ECONFIG, "line %d: unknown step '%s'%s", j->line, name,
                      pare_cli_hint(name, names, n, "; 'pare help compress' lists them", hint,
                                    sizeof(hint)));
 }
@@ -111,14 +111,14 @@ static int parse_step(struct pare_arena *a, const struct pare_json *j, struct pa
     int cap = 0;
 
     if (j->kind != PARE_JSON_OBJECT || !kind || kind->kind != PARE_JSON_STR)
-        return pare_fail(err, PARE_ECONFIG,
-                         "line %d: a step is an object with its name: {\"step\": \"prune\", ...}",
-                         j->line);
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "line %d: expected an object that names its step: {\"step\": \"prune\", ...}", j->line);
     PARE_TRY(find_kind(kind, kind->str, s, err));
     s->line = j->line;
     for (int i = 0; i < j->n; i++) {
         const struct pare_json *v = &j->item[i];
-        bool each = scalars(v) && lists_texts(s->cmd->opts, v->key);
+        bool each = is_scalar_list(v) && is_text_list(s->cmd->opts, v->key);
 
         if (v == kind || v->kind == PARE_JSON_NULL)
             continue;
@@ -141,12 +141,12 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
     bool masked = false;
 
     if (!j || j->kind != PARE_JSON_LIST || !j->n)
-        return pare_fail(err, PARE_ECONFIG, "\"steps\" is %s, expected a list with a step or more",
-                         !j                          ? "not there"
+        return pare_fail(err, PARE_ECONFIG, "\"steps\" is %s, expected a list of at least one step",
+                         !j                          ? "missing"
                          : j->kind == PARE_JSON_LIST ? "empty"
                                                      : pare_json_kind_name(j->kind));
     if (j->n > 99)
-        return pare_fail(err, PARE_ELIMIT, "\"steps\" has %d steps, at most 99 are possible", j->n);
+        return pare_fail(err, PARE_ELIMIT, "\"steps\" has %d steps, at most 99 are allowed", j->n);
     r->step = pare_alloc(a, (size_t)j->n, sizeof(*r->step));
     if (!r->step)
         return pare_no_memory(err, "for the recipe");
@@ -162,7 +162,7 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
     return 0;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the recipe ----------------------------------------------------------------------------- */
 
 static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pare_setting *set,
                       struct pare_err *err)
@@ -186,7 +186,7 @@ static int parse(struct pare_arena *a, const struct pare_json *root, struct pare
     int n = 0;
 
     if (root->kind != PARE_JSON_OBJECT)
-        return pare_fail(err, PARE_ECONFIG, "a recipe is an object, this is %s",
+        return pare_fail(err, PARE_ECONFIG, "expected a JSON object, found %s",
                          pare_json_kind_name(root->kind));
     set = pare_alloc(a, (size_t)root->n + 1, sizeof(*set));
     if (!set)
@@ -254,7 +254,7 @@ struct binding {
     int n;
 };
 
-static bool said(const struct binding *b, const char *name)
+static bool is_given(const struct binding *b, const char *name)
 {
     for (int i = 0; i < b->s->n_given; i++) {
         const char *x = b->s->given[i].name, *y = name;
@@ -267,15 +267,15 @@ static bool said(const struct binding *b, const char *name)
     return false;
 }
 
-/* What the step does not say itself, where its command has such an option. */
-static int add(struct binding *b, const char *name, const char *text, struct pare_err *err)
+/* Add an option that the step does not set itself, if its command has it. */
+static int add_default(struct binding *b, const char *name, const char *text, struct pare_err *err)
 {
     const struct pare_opt *o;
 
-    if (!text || said(b, name))
+    if (!text || is_given(b, name))
         return 0;
     PARE_TRY(pare_cli_option(b->s->cmd, b->arena, name, &o, err));
-    /* Options of parts are for training, and that needs data. */
+    /* Options of groups are for training, which needs data. */
     if (o && (b->r->data || pare_opt_find(b->s->cmd->opts, name)))
         b->given[b->n++] = (struct pare_given){ name, text };
     return 0;
@@ -283,26 +283,26 @@ static int add(struct binding *b, const char *name, const char *text, struct par
 
 #define MOST_ADDED 16
 
-static int add_all(struct binding *b, const struct pare_step_files *f, struct pare_err *err)
+static int add_defaults(struct binding *b, const struct pare_step_files *f, struct pare_err *err)
 {
     const struct pare_recipe *r = b->r;
     struct pare_arena *a = b->arena;
     bool eval = !strcmp(b->s->cmd->name, "eval");
 
-    PARE_TRY(add(b, "data", eval && r->valid ? r->valid : r->data, err));
-    PARE_TRY(add(b, "valid", r->valid, err));
-    PARE_TRY(add(b, "seed", pare_sprintf(a, "%lld", (long long)r->seed), err));
-    PARE_TRY(add(b, "threads", pare_sprintf(a, "%lld", (long long)r->threads), err));
-    PARE_TRY(add(b, "output", f->output, err));
-    PARE_TRY(add(b, "checkpoint", f->checkpoint, err));
-    PARE_TRY(add(b, "resume", f->resume ? "true" : NULL, err));
-    PARE_TRY(add(b, "keep-zeros", b->s->keep_zeros ? "true" : NULL, err));
+    PARE_TRY(add_default(b, "data", eval && r->valid ? r->valid : r->data, err));
+    PARE_TRY(add_default(b, "valid", r->valid, err));
+    PARE_TRY(add_default(b, "seed", pare_sprintf(a, "%lld", (long long)r->seed), err));
+    PARE_TRY(add_default(b, "threads", pare_sprintf(a, "%lld", (long long)r->threads), err));
+    PARE_TRY(add_default(b, "output", f->output, err));
+    PARE_TRY(add_default(b, "checkpoint", f->checkpoint, err));
+    PARE_TRY(add_default(b, "resume", f->resume ? "true" : NULL, err));
+    PARE_TRY(add_default(b, "keep-zeros", b->s->keep_zeros ? "true" : NULL, err));
     if (!strcmp(b->s->name, "distil"))
-        PARE_TRY(add(b, "teacher", r->model, err));
-    /* All models are measured at the end, in turn. */
-    PARE_TRY(add(b, "no-bench", "true", err));
-    PARE_TRY(add(b, "quiet", f->quiet ? "true" : NULL, err));
-    return add(b, "json", "true", err);
+        PARE_TRY(add_default(b, "teacher", r->model, err));
+    /* All models are measured at the end. */
+    PARE_TRY(add_default(b, "no-bench", "true", err));
+    PARE_TRY(add_default(b, "quiet", f->quiet ? "true" : NULL, err));
+    return add_default(b, "json", "true", err);
 }
 
 int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_files *f,
@@ -316,7 +316,7 @@ int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_
         return pare_no_memory(err, "for a step");
     for (; b.n < b.s->n_given; b.n++)
         b.given[b.n] = b.s->given[b.n];
-    PARE_TRY(add_all(&b, f, err));
+    PARE_TRY(add_defaults(&b, f, err));
     arg[0] = b.s->word ? b.s->word : f->model;
     arg[1] = f->model;
     *k = (struct pare_call){ b.s->cmd, b.given, b.n, arg, b.s->word ? 2 : 1 };

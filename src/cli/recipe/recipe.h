@@ -1,4 +1,4 @@
-/* recipe.h - a compression written down: a model, data, and steps that are commands.
+/* recipe.h - a recipe: a model, data, and a list of steps, each a call of a command.
  *
  *     {"model": "net.onnx", "data": "digits", "output": "small.onnx",
  *      "steps": [{"step": "prune", "pruner": "l1", "sparsity": 0.5},
@@ -6,8 +6,8 @@
  *                {"step": "distil", "epochs": 5},
  *                {"step": "quantize", "preset": "int8"}]}
  *
- * A step's keys are the options of its command, from the same tables.  Each step reads the model
- * that the one before it wrote.
+ * The keys of a step are the options of its command, parsed by the same tables.  Each step reads
+ * the model that the previous step wrote.
  */
 #ifndef PARE_CLI_RECIPE_RECIPE_H
 #define PARE_CLI_RECIPE_RECIPE_H
@@ -17,12 +17,12 @@
 
 struct pare_recipe_step {
     const char *name; /* "distil" */
-    const char *word; /* what stands before the model, or NULL */
+    const char *word; /* argument before the model, or NULL */
     const struct pare_command *cmd;
-    int line; /* in the recipe's text */
-    struct pare_given *given;
+    int line;                 /* in the recipe's text */
+    struct pare_given *given; /* keys and values */
     int n_given;
-    bool keep_zeros; /* masks of a pruning are still in the model */
+    bool keep_zeros; /* the model has masked weights, which must stay 0 */
 };
 
 struct pare_recipe {
@@ -30,32 +30,32 @@ struct pare_recipe {
     const char *text; /* the recipe, as JSON on one line */
     const char *model, *data, *valid, *output, *run;
     int64_t seed, threads; /* threads 0: all cores */
-    double seconds;        /* to measure each model; 0: not at all */
+    double seconds;        /* for measuring each model; 0: do not measure */
     bool keep_steps;
-    struct pare_dist *dist; /* the processes that run it; NULL: only this */
+    struct pare_dist *dist; /* MPI processes that run it; NULL: only this one */
     struct pare_recipe_step *step;
     int n_steps;
 };
 
 extern const struct pare_opt pare_recipe_keys[]; /* of struct pare_recipe */
 
-/* What steps are called, with their commands; ends with NULL. */
+/* Names of steps and their commands; ends with NULL. */
 struct pare_step_kind {
     const char *name, *command;
     const char *word; /* the command's first argument, before the model; or NULL */
 };
 extern const struct pare_step_kind pare_step_kinds[];
 
-/* Every key and value is looked at.  Messages name the file, the line and the step. */
+/* Parse and check a recipe.  Errors name the file, the line and the step. */
 int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, size_t len,
                       struct pare_recipe *r, struct pare_err *err);
 
-/* The recipe that a preset stands for, as JSON; NULL: no memory. */
+/* The recipe of a preset as JSON; NULL: no memory. */
 #define PARE_RECIPE_PRESETS "tiny|balanced|int8"
 const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,
                                const char *data);
 
-/* A step as a call of its command on `model`, in the arena. */
+/* Make the call of step i's command; its memory is in the arena. */
 struct pare_step_files {
     const char *model, *output, *checkpoint;
     bool resume, quiet;
@@ -63,7 +63,7 @@ struct pare_step_files {
 int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_files *f,
                      struct pare_arena *a, struct pare_call *k, struct pare_err *err);
 
-/* The same, ready to run: only to look at, since other processes know nothing of it. */
+/* The same, parsed into c, for checks and estimates: other processes are not told. */
 int pare_recipe_bind(const struct pare_recipe *r, int i, const struct pare_step_files *f,
                      struct pare_cli *c, struct pare_err *err);
 

@@ -1,4 +1,4 @@
-/* recipe_dry_run.c - pare compress --dry-run: the steps, and what the model would come to. */
+/* recipe_dry_run.c - pare compress --dry-run: print the steps and the estimated model sizes. */
 #include <string.h>
 
 #include "../print/compress_print.h"
@@ -6,9 +6,9 @@
 #include "../../graph/layer.h"
 #include "../../onnx/metadata.h"
 
-/* Parameters and work of one item. */
-static int sizes(struct pare_arena *a, const struct pare_model *m, double *params, double *macs,
-                 struct pare_err *err)
+/* Parameters, and multiply-accumulates for one item. */
+static int measure_model(struct pare_arena *a, const struct pare_model *m, double *params,
+                         double *macs, struct pare_err *err)
 {
     struct pare_graph *g = pare_graph_clone(a, m->graph, err);
     struct pare_layer_info *layer;
@@ -46,26 +46,26 @@ struct plan {
     struct pare_arena *arena;
     struct pare_table *table;
     struct pare_estimate g;
-    bool unknown; /* a step could not be foreseen: from here on nothing is known */
+    bool unknown; /* a step could not be estimated, so the following cannot, either */
 };
 
-static int add_row(struct plan *p, const char *name, const char *said, struct pare_err *err)
+static int add_row(struct plan *p, const char *name, const char *options, struct pare_err *err)
 {
     char params[PARE_NUM_TEXT] = "?", macs[PARE_NUM_TEXT] = "?", bytes[PARE_NUM_TEXT] = "?";
     double n = 0, work = 0;
 
     if (!p->unknown) {
-        PARE_TRY(sizes(p->arena, p->g.model, &n, &work, err));
+        PARE_TRY(measure_model(p->arena, p->g.model, &n, &work, err));
         pare_count_text(n, params, sizeof(params));
         pare_count_text(work, macs, sizeof(macs));
         pare_bytes_text(p->g.bytes, bytes, sizeof(bytes));
     }
-    pare_table_row(p->table, name, params, macs, bytes, said);
+    pare_table_row(p->table, name, params, macs, bytes, options);
     return 0;
 }
 
-/* What cannot be foreseen is no reason to fail: the recipe was found to be right. */
-static void foresee(struct plan *p, const struct pare_recipe *r, int i)
+/* A step that cannot be estimated is not an error. */
+static void estimate_step(struct plan *p, const struct pare_recipe *r, int i)
 {
     struct pare_step_files f = { .model = r->model };
     struct pare_cli c = { .arena = p->arena };
@@ -75,10 +75,10 @@ static void foresee(struct plan *p, const struct pare_recipe *r, int i)
         return;
     p->unknown = pare_recipe_bind(r, i, &f, &c, &err) || r->step[i].cmd->estimate(&c, &p->g, &err);
     if (p->unknown)
-        fprintf(stderr, "step %d (%s) cannot be foreseen: %s\n", i + 1, r->step[i].name, err.msg);
+        fprintf(stderr, "step %d (%s) cannot be estimated: %s\n", i + 1, r->step[i].name, err.msg);
 }
 
-static int fill(struct plan *p, const struct pare_recipe *r, struct pare_err *err)
+static int fill_table(struct plan *p, const struct pare_recipe *r, struct pare_err *err)
 {
     struct pare_metadata facts;
 
@@ -88,7 +88,7 @@ static int fill(struct plan *p, const struct pare_recipe *r, struct pare_err *er
     pare_table_row(p->table, "step", "parameters", "MACs", "file", "keys");
     PARE_TRY(add_row(p, "", r->model, err));
     for (int i = 0; i < r->n_steps; i++) {
-        foresee(p, r, i);
+        estimate_step(p, r, i);
         PARE_TRY(add_row(p, r->step[i].name, keys(p->arena, &r->step[i]), err));
     }
     return 0;
@@ -102,10 +102,11 @@ int pare_compress_plan(struct pare_cli *c, const struct pare_recipe *r, struct p
     p.g.arena = c->arena;
     if (!p.table)
         return pare_no_memory(err, "for a table");
-    rc = fill(&p, r, err);
+    rc = fill_table(&p, r, err);
     if (!rc) {
         pare_table_print(p.table, stdout);
-        printf("\nestimates; the result would be %s, the record %s\n", r->output, r->run);
+        printf("\nestimates; would write the model to %s and the run record to %s\n", r->output,
+               r->run);
     }
     pare_model_free(p.g.model);
     return rc;

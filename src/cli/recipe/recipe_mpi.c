@@ -1,7 +1,7 @@
-/* recipe_mpi.c - several processes go through a recipe: the first says what to do, the others follow.
+/* recipe_mpi.c - run a recipe with several MPI processes: the first sends each call to the others.
  *
- * A call travels as texts, each with its zero byte: the command, names and values of the options,
- * the arguments.  No text at all is the end.
+ * A call is sent as zero-terminated texts: the command, names and values of the options, and the
+ * arguments.  A call of 0 bytes ends the loop.
  */
 #include "recipe_mpi.h"
 
@@ -11,13 +11,13 @@
 
 #include "../../base/arena.h"
 
-struct head {
+struct call_header {
     int64_t bytes, n_given, n_args;
 };
 
 /* ---- the first process ---------------------------------------------------------------------- */
 
-static void put(char *to, int64_t *at, const char *text)
+static void put_text(char *to, int64_t *at, const char *text)
 {
     size_t n = strlen(text) + 1;
 
@@ -26,23 +26,23 @@ static void put(char *to, int64_t *at, const char *text)
     *at += (int64_t)n;
 }
 
-/* `to` NULL: only count. */
-static int64_t put_all(char *to, const struct pare_call *k)
+/* Write the call to `to`, or only count its bytes if `to` is NULL. */
+static int64_t put_call(char *to, const struct pare_call *k)
 {
     int64_t at = 0;
 
-    put(to, &at, k->cmd->name);
+    put_text(to, &at, k->cmd->name);
     for (int i = 0; i < k->n_given; i++) {
-        put(to, &at, k->given[i].name);
-        put(to, &at, k->given[i].text);
+        put_text(to, &at, k->given[i].name);
+        put_text(to, &at, k->given[i].text);
     }
     for (int i = 0; i < k->n_args; i++)
-        put(to, &at, k->arg[i]);
+        put_text(to, &at, k->arg[i]);
     return at;
 }
 
-/* The others may have been waiting for minutes, so they sleep until somebody comes. */
-static int send(struct pare_dist *d, struct head *h, char *text, struct pare_err *err)
+/* pare_dist_rest(): the other processes may wait for minutes, so they sleep instead of polling. */
+static int send_call(struct pare_dist *d, struct call_header *h, char *text, struct pare_err *err)
 {
     PARE_TRY(pare_dist_rest(d, err));
     PARE_TRY(pare_dist_send(d, h, sizeof(*h), err));
@@ -52,7 +52,7 @@ static int send(struct pare_dist *d, struct head *h, char *text, struct pare_err
 int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_dist **dist,
                     struct pare_err *err)
 {
-    struct head h = { .n_given = k->n_given, .n_args = k->n_args };
+    struct call_header h = { .n_given = k->n_given, .n_args = k->n_args };
     struct pare_arena *a;
     char *text;
     int rc;
@@ -61,20 +61,20 @@ int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_
     if (!*dist)
         return 0;
     a = pare_arena_new(1 << 12);
-    h.bytes = put_all(NULL, k);
+    h.bytes = put_call(NULL, k);
     text = a ? pare_alloc(a, (size_t)h.bytes, 1) : NULL;
     if (text)
-        put_all(text, k);
-    rc = text ? send(d, &h, text, err) : pare_no_memory(err, "for a call");
+        put_call(text, k);
+    rc = text ? send_call(d, &h, text, err) : pare_no_memory(err, "for a call");
     pare_arena_free(a);
     return rc;
 }
 
 int pare_recipe_mpi_end(struct pare_dist *d, struct pare_err *err)
 {
-    struct head h = { .bytes = 0 };
+    struct call_header h = { .bytes = 0 };
 
-    return d ? send(d, &h, NULL, err) : 0;
+    return d ? send_call(d, &h, NULL, err) : 0;
 }
 
 /* ---- the others ----------------------------------------------------------------------------- */
@@ -87,7 +87,8 @@ static const char *next_text(char **at)
     return s;
 }
 
-static int call(struct pare_cli *c, const struct head *h, char *text, struct pare_err *err)
+static int run_call(struct pare_cli *c, const struct call_header *h, char *text,
+                    struct pare_err *err)
 {
     struct pare_given *given = pare_alloc(c->arena, (size_t)h->n_given + 1, sizeof(*given));
     const char **arg = pare_alloc(c->arena, (size_t)h->n_args + 1, sizeof(*arg));
@@ -97,7 +98,7 @@ static int call(struct pare_cli *c, const struct head *h, char *text, struct par
         return pare_no_memory(err, "for a call");
     k.cmd = pare_find_command(next_text(&text));
     if (!k.cmd)
-        return pare_fail(err, PARE_EUNSUPPORTED, "the processes are not of the same version");
+        return pare_fail(err, PARE_EUNSUPPORTED, "the processes run different versions of pare");
     for (int i = 0; i < k.n_given; i++) {
         given[i].name = next_text(&text);
         given[i].text = next_text(&text);
@@ -110,7 +111,8 @@ static int call(struct pare_cli *c, const struct head *h, char *text, struct par
     return k.cmd->run(c, err);
 }
 
-static int receive(struct pare_dist *d, struct pare_arena *a, struct head *h, struct pare_err *err)
+static int receive_call(struct pare_dist *d, struct pare_arena *a, struct call_header *h,
+                        struct pare_err *err)
 {
     json_t *result = NULL;
     struct pare_cli c = { .arena = a, .result = &result, .dist = d };
@@ -125,20 +127,20 @@ static int receive(struct pare_dist *d, struct pare_arena *a, struct head *h, st
     if (!text)
         return pare_no_memory(err, "for a call");
     PARE_TRY(pare_dist_send(d, text, (size_t)h->bytes, err));
-    rc = call(&c, h, text, err);
+    rc = run_call(&c, h, text, err);
     json_decref(result);
     return rc;
 }
 
 int pare_recipe_mpi_follow(struct pare_dist *d, struct pare_err *err)
 {
-    struct head h = { .bytes = 1 };
+    struct call_header h = { .bytes = 1 };
     int rc = 0;
 
     while (!rc && h.bytes) {
         struct pare_arena *a = pare_arena_new(1 << 16);
 
-        rc = a ? receive(d, a, &h, err) : pare_no_memory(err, "for a call");
+        rc = a ? receive_call(d, a, &h, err) : pare_no_memory(err, "for a call");
         pare_arena_free(a);
     }
     return rc;

@@ -1,7 +1,7 @@
-/* recipe_mpi.h - several processes go through a recipe: the first says what to do, the others follow.
+/* recipe_mpi.h - run a recipe with several MPI processes: the first sends each call to the others.
  *
- * Commands that processes share (pare_command.shared) are called by all of them with the same
- * options; all else, and every decision, is the first one's alone.
+ * All processes execute shared commands (pare_command.shared) with the same options; everything
+ * else is done by the first process alone.
  */
 #ifndef PARE_CLI_RECIPE_RECIPE_MPI_H
 #define PARE_CLI_RECIPE_RECIPE_MPI_H
@@ -9,15 +9,15 @@
 #include "../cli.h"
 #include "../../dist/dist.h"
 
-/* The first process: the others now make this call, too, when its command is one that is shared,
- * and then *dist is d, else NULL: nobody takes part. */
+/* First process: if the command is shared, make the others execute this call, too, and set *dist to
+ * d; else set *dist to NULL. */
 int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_dist **dist,
                     struct pare_err *err);
 
-/* The first process: there is no more to do. */
+/* First process: end pare_recipe_mpi_follow() in the others. */
 int pare_recipe_mpi_end(struct pare_dist *d, struct pare_err *err);
 
-/* The others: call what they are told to, to the end.  Their results are the first one's, too. */
+/* Other processes: execute calls until the end.  Their results are discarded. */
 int pare_recipe_mpi_follow(struct pare_dist *d, struct pare_err *err);
 
 #endif

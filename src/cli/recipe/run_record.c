@@ -1,4 +1,4 @@
-/* run_record.c - run.json: all that a compression did and came to, in numbers. */
+/* run_record.c - the run record (run.json): hashes, sizes, accuracy and latency of each step. */
 #include "run_record.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ int pare_call(const struct pare_recipe *r, const struct pare_call *k, json_t **r
         *result = NULL;
     }
     if (!rc && !*result)
-        rc = pare_fail(err, PARE_EUNSUPPORTED, "'pare %s' gave no result", k->cmd->name);
+        rc = pare_fail(err, PARE_EUNSUPPORTED, "'pare %s' returned no result", k->cmd->name);
     pare_arena_free(c.arena);
     return rc;
 }
@@ -44,7 +44,7 @@ static int hash_file(struct pare_sha256 *s, const char *path, bool must, struct 
     while ((n = fread(buf, 1, sizeof(buf), f)) > 0)
         pare_sha256_add(s, buf, n);
     if (ferror(f))
-        rc = pare_fail(err, PARE_EIO, "%s: cannot be read: %s", path, strerror(errno));
+        rc = pare_fail(err, PARE_EIO, "%s: cannot read: %s", path, strerror(errno));
     fclose(f);
     return rc;
 }
@@ -52,14 +52,14 @@ static int hash_file(struct pare_sha256 *s, const char *path, bool must, struct 
 int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA256_TEXT],
                       struct pare_err *err)
 {
-    const char *beside = pare_sprintf(a, "%s.data", path);
+    const char *external = pare_sprintf(a, "%s.data", path);
     struct pare_sha256 s;
 
-    if (!beside)
-        return pare_no_memory(err, "for a name");
+    if (!external)
+        return pare_no_memory(err, "for a file name");
     pare_sha256_init(&s);
     PARE_TRY(hash_file(&s, path, true, err));
-    PARE_TRY(hash_file(&s, beside, false, err));
+    PARE_TRY(hash_file(&s, external, false, err));
     pare_sha256_text(&s, text);
     return 0;
 }
@@ -76,14 +76,14 @@ static double numel(const json_t *layer)
     return n;
 }
 
-/* Share of zeros in all weights of layers. */
-static double zeros(const json_t *looked)
+/* Fraction of zeros in all weights of layers. */
+static double zeros(const json_t *inspected)
 {
     const json_t *l;
     double all = 0, none = 0;
     size_t i;
 
-    json_array_foreach(json_object_get(looked, "layers"), i, l)
+    json_array_foreach(json_object_get(inspected, "layers"), i, l)
     {
         none += numel(l) * json_real_value(json_object_get(l, "zeros"));
         all += numel(l);
@@ -91,8 +91,8 @@ static double zeros(const json_t *looked)
     return all > 0 ? none / all : 0;
 }
 
-static int judge(const struct pare_recipe *r, struct pare_arena *a, const char *path, json_t *facts,
-                 struct pare_err *err)
+static int evaluate(const struct pare_recipe *r, struct pare_arena *a, const char *path,
+                    json_t *facts, struct pare_err *err)
 {
     const struct pare_given g[] = {
         { "data", r->valid ? r->valid : r->data },
@@ -114,7 +114,7 @@ static int judge(const struct pare_recipe *r, struct pare_arena *a, const char *
 }
 
 int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const char *path,
-                      json_t **facts, json_t **looked, struct pare_err *err)
+                      json_t **facts, json_t **inspected, struct pare_err *err)
 {
     static const struct pare_given g[] = { { "weights", "true" }, { "json", "true" } };
     struct pare_call k = { pare_find_command("inspect"), g, 2, &path, 1 };
@@ -132,9 +132,9 @@ int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const c
                        (int)json_array_size(json_object_get(look, "layers")));
     rc = *facts ? 0 : pare_no_memory(err, "for the record");
     if (!rc && r->data)
-        rc = judge(r, a, path, *facts, err);
-    if (looked && !rc)
-        *looked = look;
+        rc = evaluate(r, a, path, *facts, err);
+    if (inspected && !rc)
+        *inspected = look;
     else
         json_decref(look);
     return rc;
@@ -222,10 +222,10 @@ static json_t *shape_and_work(const json_t *l)
                      json_object_get(l, "zeros"));
 }
 
-/* What the steps said about a layer. */
+/* Add the steps' results for a layer. */
 static void add_steps(json_t *to, const char *name, const json_t *steps)
 {
-    static const char *const places[] = { "weight", "input", "output" };
+    static const char *const sites[] = { "weight", "input", "output" };
     json_t *s;
     size_t i;
 
@@ -249,8 +249,8 @@ static void add_steps(json_t *to, const char *name, const json_t *steps)
             json_t *q = json_object();
 
             for (size_t p = 0; p < 3; p++)
-                if (json_object_get(l, places[p]))
-                    json_object_set(q, places[p], json_object_get(l, places[p]));
+                if (json_object_get(l, sites[p]))
+                    json_object_set(q, sites[p], json_object_get(l, sites[p]));
             json_object_set_new(to, "quantized", q);
         }
     }

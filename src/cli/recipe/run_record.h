@@ -1,4 +1,4 @@
-/* run_record.h - run.json: all that a compression did and came to, in numbers. */
+/* run_record.h - the run record (run.json): hashes, sizes, accuracy and latency of each step. */
 #ifndef PARE_CLI_RECIPE_RUN_RECORD_H
 #define PARE_CLI_RECIPE_RUN_RECORD_H
 
@@ -7,29 +7,28 @@
 
 struct json_t;
 
-/* Call a command, by all processes if it is one that they share, and take its result.  Its memory
- * is gone when this returns. */
+/* Run a command, in all processes if it is shared, and store its result in *result. */
 int pare_call(const struct pare_recipe *r, const struct pare_call *k, struct json_t **result,
               struct pare_err *err);
 
-/* The hash of a model's file, and of the one with its weights beside it. */
+/* Hash of a model's file and its external data. */
 int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA256_TEXT],
                       struct pare_err *err);
 
-/* What can be said about a model's file: hash, bytes, parameters, MACs, zeros, accuracy.  In
- * *looked, which may be NULL, goes what `pare inspect` knows. */
+/* Describe a model's file: hash, bytes, parameters, MACs, zeros, accuracy.  Set *inspected, unless
+ * `inspected` is NULL, to the output of `pare inspect`. */
 int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const char *path,
-                      struct json_t **facts, struct json_t **looked, struct pare_err *err);
+                      struct json_t **facts, struct json_t **inspected, struct pare_err *err);
 
-/* Measure the models of the run in turn, and write their latencies into it. */
+/* Measure the models of all steps alternately and add their latencies to the record. */
 int pare_record_latency(const struct pare_recipe *r, struct pare_arena *a, struct json_t *run,
                         struct pare_err *err);
 
-/* A line for each layer: shapes, parameters, sparsity, bits, noise, histograms of the weights. */
+/* Add a list of layers: shapes, parameters, sparsity, bits, noise, histograms of the weights. */
 int pare_record_layers(const struct json_t *before, const struct json_t *after, struct json_t *run,
                        struct pare_err *err);
 
-/* Histograms of the weights of both models' layers, by name (weight_histogram.c). */
+/* Histograms of the weights of both models' layers, by name. */
 int pare_weight_bins(const char *before, const char *after, struct json_t **bins,
                      struct pare_err *err);
 

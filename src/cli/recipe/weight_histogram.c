@@ -1,4 +1,4 @@
-/* weight_histogram.c - how the weights of layers are spread, before and after. */
+/* weight_histogram.c - histograms of each layer's weights before and after, for the run record. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static int open_side(const char *path, struct side *s, struct pare_err *err)
 
     s->arena = pare_arena_new(1 << 16);
     if (!s->arena)
-        return pare_no_memory(err, "to look at weights");
+        return pare_no_memory(err, "for histograms");
     PARE_TRY(pare_model_load(path, &s->m, err));
     g = pare_graph_clone(s->arena, s->m->graph, err);
     if (!g)
@@ -41,7 +41,7 @@ static void close_side(struct side *s)
     pare_arena_free(s->arena);
 }
 
-static const struct pare_layer_info *find(const struct side *s, const char *name)
+static const struct pare_layer_info *find_layer(const struct side *s, const char *name)
 {
     for (int i = 0; i < s->n; i++)
         if (!strcmp(s->layer[i].name, name))
@@ -49,7 +49,7 @@ static const struct pare_layer_info *find(const struct side *s, const char *name
     return NULL;
 }
 
-/* The weight's numbers; data NULL: not to be had, and then there is no histogram. */
+/* The weight's values; data is NULL if they cannot be read, and then there is no histogram. */
 static struct pare_tensor weight_of(const struct side *s, const struct pare_layer_info *l)
 {
     struct pare_value v = *l->weight;
@@ -60,7 +60,7 @@ static struct pare_tensor weight_of(const struct side *s, const struct pare_laye
     return v.t;
 }
 
-static double largest(const struct pare_tensor *t)
+static double max_abs(const struct pare_tensor *t)
 {
     double most = 0;
 
@@ -72,7 +72,7 @@ static double largest(const struct pare_tensor *t)
     return most;
 }
 
-static json_t *count(const struct pare_tensor *t, double range)
+static json_t *histogram(const struct pare_tensor *t, double range)
 {
     int64_t bin[BINS] = { 0 };
     json_t *list;
@@ -101,17 +101,17 @@ int pare_weight_bins(const char *before, const char *after, json_t **bins, struc
         rc = open_side(after, &b, err);
     for (int i = 0; !rc && i < a.n; i++) {
         struct pare_mark ma = pare_mark(a.arena), mb = pare_mark(b.arena);
-        const struct pare_layer_info *then = find(&b, a.layer[i].name);
+        const struct pare_layer_info *then = find_layer(&b, a.layer[i].name);
         struct pare_tensor x = weight_of(&a, &a.layer[i]), y = { .data = NULL };
         double range;
 
         if (then)
             y = weight_of(&b, then);
-        range = fmax(largest(&x), largest(&y));
+        range = fmax(max_abs(&x), max_abs(&y));
         if (range > 0 && isfinite(range))
             json_object_set_new(*bins, a.layer[i].name,
                                 json_pack("{s:f, s:o, s:o}", "range", range, "before",
-                                          count(&x, range), "after", count(&y, range)));
+                                          histogram(&x, range), "after", histogram(&y, range)));
         pare_reset(a.arena, ma);
         pare_reset(b.arena, mb);
     }
